@@ -1,0 +1,286 @@
+"""Checks of arguments: the name, what was expected, what came. Faults are collected: a user sees all of them."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from numbers import Real
+
+import numpy as np
+
+from evenhand.errors import Fault, InvalidInput, ModelError, TooLarge
+from evenhand.typing import Array, Bools, Floats
+
+LARGEST = 1e12
+"""The largest magnitude of a reward, usage or budget: beyond it doubles lose the digits that a certificate needs."""
+
+SUM_TOLERANCE = 1e-8
+"""How far the sum of a distribution may be from 1."""
+
+LOOK_CLOSELY_UP_TO = 100_000
+"""Numbers in lists that are checked one by one before NumPy sees them."""
+
+SHOWN_PER_ARRAY = 10
+"""Faults of one kind shown for one array; a bad array has thousands of them."""
+
+
+class Faults:
+    """A list of faults that is raised at the end, as a whole."""
+
+    def __init__(self) -> None:
+        self.found: list[Fault] = []
+
+    def add(self, place: str, message: str) -> None:
+        """Note one fault."""
+        self.found.append(Fault(place, message))
+
+    def absorb(self, error: ModelError, within: str) -> None:
+        """Note all the faults of a part of the model."""
+        self.found.extend(fault.within(within) for fault in error.faults)
+
+    def flag(self, place: str, bad: Bools, describe: "Describe") -> None:
+        """Note every True entry of `bad`, with its indices behind `place`, up to a limit."""
+        where = np.argwhere(bad)
+        for index in where[:SHOWN_PER_ARRAY]:
+            key = tuple(int(i) for i in index)
+            self.add(place + "".join(f"[{i}]" for i in key), describe(key))
+        if len(where) > SHOWN_PER_ARRAY:
+            self.add(place, f"... and {len(where) - SHOWN_PER_ARRAY} more such entries")
+
+    def raise_if_any(self, source: str = "") -> None:
+        """Raise ModelError with all faults, if there are any."""
+        if self.found:
+            raise ModelError(self.found, source)
+
+    def __bool__(self) -> bool:
+        return bool(self.found)
+
+
+class Describe:
+    """Words for one bad entry: a template with `{value}` filled from the array at the entry's place."""
+
+    def __init__(self, template: str, values: Array) -> None:
+        self.template = template
+        self.values = values
+
+    def __call__(self, index: tuple[int, ...]) -> str:
+        """The words for the entry at `index`."""
+        return self.template.format(value=plain(self.values[index]))
+
+
+def plain(value: object) -> str:
+    """A number as a person would write it."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (Real, np.number)):
+        return repr(value)
+    try:
+        return f"{float(value):.10g}"
+    except OverflowError:
+        return "a number of too many digits"
+
+
+Check = Callable[[Floats, str, "Faults"], object]
+"""A check of numbers: notes what is wrong with an array that stands at a place."""
+
+
+def read_numbers(value: object, axes: Sequence[str], place: str, faults: Faults, check: Check) -> Floats | None:
+    """Turn nested lists into an array and check its numbers, or note every fault and return None.
+
+    Args:
+        value: nested lists, or an array, as deep as there are axes.
+        axes: a name for each axis, e.g. ("state", "action", "next state").
+        place: where the value stands.
+        faults: where faults are noted.
+        check: run on the array; where lists are ragged or hold text, on each of their sound rows.
+    """
+    before = len(faults.found)
+    if not (isinstance(value, np.ndarray) and value.dtype.kind in "fiu" and value.ndim == len(axes) and value.size):
+        sound_rows: list[tuple[Floats, str]] = []
+        _check_nested(value, axes, _common_lengths(value, len(axes)), place, faults, sound_rows, top=True)
+    if len(faults.found) > before:
+        for row, where in sound_rows:
+            check(row, where, faults)
+        _shorten(faults, before, place)
+        return None
+    array = np.array(value, dtype=np.float64)
+    check(array, place, faults)
+    return array
+
+
+def _is_sound(value: object, depth: int) -> bool:
+    """Whether NumPy can vouch for the numbers. Small lists are looked at one by one, to find a `true` among numbers."""
+    if not isinstance(value, np.ndarray):
+        if not isinstance(value, (list, tuple)) or _first_size(value) < LOOK_CLOSELY_UP_TO:
+            return False
+        try:
+            value = np.array(value)
+        except ValueError:
+            return False
+    return value.dtype.kind in "fiu" and value.ndim == depth and value.size > 0
+
+
+def _first_size(value: object) -> int:
+    size = 1
+    while isinstance(value, (list, tuple, np.ndarray)) and len(value):
+        size, value = size * len(value), value[0]
+    return size
+
+
+def _common_lengths(value: object, depth: int) -> list[int]:
+    """The most frequent length of the lists at each depth below the first: what the odd one out is compared with."""
+    lengths = []
+    level: list[object] = [value]
+    for _ in range(depth):
+        lists = [item for item in level if isinstance(item, (list, tuple, np.ndarray))]
+        sizes = [len(item) for item in lists]
+        lengths.append(max(Counter(sizes).items(), key=lambda item: (item[1], item[0]))[0] if sizes else 0)
+        level = [entry for item in lists[:1000] for entry in item]
+    return lengths
+
+
+def _check_nested(
+    value: object,
+    axes: Sequence[str],
+    lengths: Sequence[int],
+    place: str,
+    faults: Faults,
+    rows: list[tuple[Floats, str]],
+    top: bool = False,
+) -> None:
+    if not axes:
+        _check_number(value, place, faults)
+        return
+    if not isinstance(value, (list, tuple, np.ndarray)):
+        faults.add(place, f"expected a list with one entry a {axes[0]}, got {_kind(value)}")
+        return
+    if len(value) == 0:
+        faults.add(place, f"is empty; expected one entry a {axes[0]}")
+        return
+    before = len(faults.found)
+    if not top and len(value) != lengths[0]:
+        faults.add(place, f"has {len(value)} entries where the others have {lengths[0]} (one a {axes[0]})")
+    for index, entry in enumerate(value):
+        _check_nested(entry, axes[1:], lengths[1:], f"{place}[{index}]", faults, rows)
+    if len(axes) == 1 and not top and len(faults.found) == before:
+        rows.append((np.array(value, dtype=np.float64), place))
+
+
+def _check_number(value: object, place: str, faults: Faults) -> None:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (Real, np.number)):
+        faults.add(place, f"expected a number, got {_kind(value)}")
+    elif isinstance(value, int) and abs(value) > 2**63:
+        faults.add(place, f"a number of about {round(value.bit_length() * 0.30103)} digits is too large")
+
+
+def _kind(value: object) -> str:
+    names = {
+        dict: "a table",
+        list: "a list",
+        tuple: "a list",
+        str: "text",
+        bool: "true/false",
+        type(None): "nothing",
+    }
+    kind = names.get(type(value), "a number" if isinstance(value, Real) else type(value).__name__)
+    return f"{kind} ({value!r})" if isinstance(value, (str, bool)) and len(repr(value)) < 40 else kind
+
+
+def _shorten(faults: Faults, start: int, place: str) -> None:
+    extra = len(faults.found) - start - SHOWN_PER_ARRAY
+    if extra > 0:
+        del faults.found[start + SHOWN_PER_ARRAY :]
+        faults.add(place, f"... and {extra} more such faults")
+
+
+def check_finite(values: Floats, place: str, faults: Faults, largest: float = LARGEST) -> bool:
+    """Every entry is a number of sensible size; otherwise note each and return False."""
+    bad = ~np.isfinite(values)
+    faults.flag(place, bad, Describe("is {value}, not a finite number", values))
+    huge = ~bad & (np.abs(np.where(bad, 0.0, values)) > largest)
+    faults.flag(place, huge, Describe(f"{{value}} is too large (at most {plain(largest)})", values))
+    return not (bad.any() or huge.any())
+
+
+def check_amounts(values: Floats, place: str, faults: Faults) -> None:
+    """Every entry is finite and not negative."""
+    if check_finite(values, place, faults):
+        faults.flag(place, values < 0, Describe("{value} is negative", values))
+
+
+def check_distributions(values: Floats, place: str, faults: Faults) -> None:
+    """The last axis holds probabilities that sum to 1."""
+    if not check_finite(values, place, faults):
+        return
+    negative = values < 0
+    faults.flag(place, negative, Describe("probability {value} is negative", values))
+    sums = values.sum(axis=-1)
+    wrong = (np.abs(sums - 1) > SUM_TOLERANCE) & ~negative.any(axis=-1)
+    faults.flag(place, wrong, Describe("probabilities sum to {value}, not 1", sums))
+
+
+def check_positive_int(value: object, name: str, largest: int | None = None) -> int:
+    """A whole number of at least 1."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise InvalidInput(f"{name}: expected a whole number, got {value!r}")
+    if value < 1 or (largest is not None and value > largest):
+        upper = f" and at most {largest}" if largest is not None else ""
+        raise InvalidInput(f"{name}: expected at least 1{upper}, got {value}")
+    return int(value)
+
+
+def check_fraction(value: object, name: str, *, below_one: bool = False) -> float:
+    """A number from 0 to 1."""
+    if isinstance(value, bool) or not isinstance(value, (Real, np.number)) or not math.isfinite(float(value)):
+        raise InvalidInput(f"{name}: expected a number from 0 to 1, got {value!r}")
+    number = float(value)
+    if not 0 <= number <= 1 or (below_one and number == 1):
+        raise InvalidInput(
+            f"{name}: expected a number from 0 to {'below 1' if below_one else '1'}, got {plain(number)}"
+        )
+    return number
+
+
+def check_shape(value: Array, axes: dict[str, int | None], name: str) -> None:
+    """The shape of an array, by the names of its axes; None stands for any length.
+
+    Args:
+        value: the array.
+        axes: expected length of each axis under its name, in order.
+        name: the argument's name.
+    """
+    fits = value.ndim == len(axes) and all(
+        want is None or got == want for got, want in zip(value.shape, axes.values(), strict=True)
+    )
+    if not fits:
+        expected = ", ".join(f"{axis}={'any' if want is None else want}" for axis, want in axes.items())
+        raise InvalidInput(f"{name}: expected shape ({expected}), got {value.shape}")
+
+
+def human_bytes(size: float) -> str:
+    """A memory size in words."""
+    for unit in ("bytes", "kB", "MB", "GB", "TB"):
+        if size < 1000 or unit == "TB":
+            return f"{size:.3g} {unit}" if size < 1e6 else f"{size:.2g} {unit}"
+        size /= 1000
+    raise AssertionError
+
+
+def available_memory() -> float:
+    """Bytes this process may still take, as far as the system tells."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:  # noqa: PTH123
+            facts = dict(_meminfo(lines))
+        return facts["MemAvailable"] * 1024.0
+    except (OSError, KeyError, ValueError):
+        return 4e9
+
+
+def _meminfo(lines: Iterable[str]) -> Iterator[tuple[str, float]]:
+    for line in lines:
+        name, _, rest = line.partition(":")
+        yield name, float(rest.split()[0])
+
+
+def check_memory(size: float, what: str, instead: str) -> None:
+    """Refuse, before any work, what would not fit in memory."""
+    free = available_memory()
+    if size > 0.8 * free:
+        raise TooLarge(f"{what} would need {human_bytes(size)}, and {human_bytes(free)} are free. {instead}")

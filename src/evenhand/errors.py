@@ -1,0 +1,92 @@
+"""What can go wrong, as a tree.
+
+EvenhandError
+├── InvalidInput (also ValueError)   the user's input is wrong; the command line exits with 2
+│   ├── ModelError                   a model's faults, all of them, each with its place
+│   ├── UnknownName                  no such problem, policy, parameter; says what was probably meant
+│   ├── OutOfDomain                  a welfare asked of values outside its domain
+│   ├── NotApplicable                this method or policy does not apply to this problem
+│   └── PolicyError                  a policy acted outside the rules, or its file is not sound
+├── TooLarge                         it would not fit; says how large, and what to use instead
+├── NotConverged                     an iteration ended without its certificate
+└── MissingExtra (also ImportError)  an optional package is absent; says how to install it
+"""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+class EvenhandError(Exception):
+    """Everything this library raises on purpose."""
+
+
+class InvalidInput(EvenhandError, ValueError):
+    """The input is wrong, and the message says how."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing wrong with an input."""
+
+    place: str
+    """Where, in the words of the file: `arms[2].transitions[0][1]`; empty for the whole."""
+
+    message: str
+    """What is wrong there."""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}" if self.place else self.message
+
+    def within(self, outer: str) -> "Fault":
+        """The same fault seen from the outside, e.g. `within("arms[2]")`."""
+        joint = "" if not self.place or self.place.startswith("[") else "."
+        return Fault(f"{outer}{joint}{self.place}", self.message)
+
+
+class ModelError(InvalidInput):
+    """A model is not sound. All its faults are in `faults`."""
+
+    def __init__(self, faults: Sequence[Fault], source: str = "") -> None:
+        self.faults = tuple(faults)
+        self.source = source
+        count = f"{len(self.faults)} fault{'s' if len(self.faults) != 1 else ''}"
+        title = f"{source}: {count}" if source else f"the model has {count}"
+        super().__init__("\n".join([title, *(f"  {fault}" for fault in self.faults)]))
+
+
+class UnknownName(InvalidInput):
+    """A name nobody knows, with the nearest known ones."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"Did you mean '{near[0]}'? " if near else ""
+        super().__init__(f"unknown {kind} '{name}'. {hint}Known: {', '.join(names) or 'none'}.")
+
+
+class OutOfDomain(InvalidInput):
+    """A welfare is not defined at these values."""
+
+
+class NotApplicable(InvalidInput):
+    """A method or policy that cannot treat this problem."""
+
+
+class PolicyError(InvalidInput):
+    """A policy broke the rules: wrong shape, no such action, or more than the budget."""
+
+
+class TooLarge(EvenhandError):
+    """Refused before any work, because it would not fit."""
+
+
+class NotConverged(EvenhandError):
+    """No certificate within the limits; nothing half-done is returned."""
+
+
+class MissingExtra(EvenhandError, ImportError):
+    """An optional package is needed here."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs an optional package: pip install 'evenhand[{extra}]'")

@@ -1,0 +1,127 @@
+"""Who is served: the greedy choice by rank, and the uniform choice within a state.
+
+Greedy by rank. Every cell (type, state, action) has a rank, 0 first, -1 never. In each episode the candidates
+(arm, action) are taken in the order of (rank, random bits); a candidate is served if its arm is not served yet and
+its usage still fits. The others idle. This is the same as choosing again and again the best candidate that fits.
+With `stop`, one more candidate of rank 0 stands for stopping there: with all ranks 0, each draw is then uniform over
+stopping and every arm's affordable actions. O(E N A log(N A)) in NumPy; compiled O(E (N A + ranks)), since only the
+rank at which the budget ends needs its order.
+
+Uniform assignment. u[a] of the x arms of a cell get action a: arms are passed once, and each takes action a with
+probability (left of u[a]) / (left of x), which makes every assignment equally likely. O(E N A).
+"""
+
+import numpy as np
+
+from evenhand.kernels.randomness import bits_at, grid, uniforms_at
+from evenhand.typing import Floats, Indices, Ints
+
+
+def serve_by_rank(
+    type_of_arm: Indices,
+    ranks: Indices,
+    usage: Floats,
+    idle: Indices,
+    limit: Floats,
+    states: Indices,
+    key: np.uint64,
+    stop: bool,
+    shuffle: bool,
+) -> Indices:
+    """The greedy choice by rank, in NumPy.
+
+    Args:
+        type_of_arm: (arm,) types.
+        ranks: (type, state, action) rank of each cell, 0 first, -1 never.
+        usage: (type, state, action, resource) usage.
+        idle: (type, state) what the others do.
+        limit: (resource,) the budget.
+        states: (episode, arm) current states.
+        key: where equal ranks get their order from.
+        stop: whether stopping competes.
+        shuffle: whether equal ranks are in random order; else the first arm comes first.
+
+    Returns:
+        (episode, arm) actions.
+    """
+    num_episodes, num_arms = states.shape
+    num_actions = ranks.shape[2]
+    rank = ranks[type_of_arm, states].reshape(num_episodes, -1)
+    bits = _order_bits(key, num_episodes, num_arms * num_actions, shuffle)
+    if stop:
+        stop_bits = bits_at(key, grid(0, num_episodes, 1) + np.uint64(num_episodes * num_arms * num_actions))
+        rank = np.where(bits < stop_bits, rank, -1)
+    order = np.lexsort((bits, np.where(rank < 0, np.iinfo(np.int32).max, rank)), axis=-1)
+    actions = idle[type_of_arm, states]
+    served = np.zeros((num_episodes, num_arms), dtype=np.bool_)
+    left = np.repeat(limit[None], num_episodes, axis=0)
+    episodes = np.arange(num_episodes)
+    for place in range(int((rank >= 0).sum(axis=1).max(initial=0))):
+        arms, choice = np.divmod(order[:, place], num_actions)
+        need = usage[type_of_arm[arms], states[episodes, arms], choice]
+        fits = (rank[episodes, order[:, place]] >= 0) & ~served[episodes, arms] & (need <= left).all(axis=1)
+        rows = episodes[fits]
+        actions[rows, arms[fits]] = choice[fits]
+        served[rows, arms[fits]] = True
+        left[rows] -= need[fits]
+    return actions.astype(np.int32)
+
+
+def _order_bits(
+    key: np.uint64, rows: int, columns: int, shuffle: bool
+) -> np.ndarray[tuple[int, int], np.dtype[np.uint64]]:
+    places = grid(0, rows, columns)
+    return bits_at(key, places) if shuffle else places
+
+
+def assign_uniformly(type_of_arm: Indices, states: Indices, allocation: Ints, key: np.uint64) -> Indices:
+    """Who within a state gets which action, drawn uniformly, in NumPy.
+
+    Args:
+        type_of_arm: (arm,) types.
+        states: (episode, arm) current states.
+        allocation: (episode, type, state, action) how many arms get each action.
+        key: the draw.
+
+    Returns:
+        (episode, arm) actions.
+    """
+    num_episodes, num_arms = states.shape
+    uniforms = uniforms_at(key, grid(0, num_episodes, num_arms))
+    left = allocation.copy()
+    actions = np.empty(states.shape, dtype=np.int32)
+    episodes = np.arange(num_episodes)
+    for arm in range(num_arms):
+        cell = left[episodes, type_of_arm[arm], states[:, arm]]
+        sums = np.cumsum(cell, axis=1)
+        choice = (uniforms[:, arm, None] * sums[:, -1:] >= sums).sum(axis=1)
+        actions[:, arm] = choice
+        left[episodes, type_of_arm[arm], states[:, arm], choice] -= 1
+    return actions
+
+
+def serve_by_rank_fast(
+    type_of_arm: Indices,
+    ranks: Indices,
+    usage: Floats,
+    idle: Indices,
+    limit: Floats,
+    states: Indices,
+    key: np.uint64,
+    stop: bool,
+    shuffle: bool,
+) -> Indices:
+    """`serve_by_rank`, compiled: the same actions."""
+    from evenhand.kernels import compiled
+
+    return np.asarray(
+        compiled.serve_by_rank(type_of_arm, ranks, usage, idle, limit, states, key, stop, shuffle),
+        dtype=np.int32,
+    )
+
+
+def assign_uniformly_fast(type_of_arm: Indices, states: Indices, allocation: Ints, key: np.uint64) -> Indices:
+    """`assign_uniformly`, compiled: the same actions."""
+    from evenhand.kernels import compiled
+
+    return np.asarray(compiled.assign_uniformly(type_of_arm, states, allocation, key), dtype=np.int32)

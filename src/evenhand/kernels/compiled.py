@@ -1,0 +1,275 @@
+"""What Numba compiles. Each function has its mathematics and its NumPy twin in the file named beside it."""
+
+import math
+
+import numpy as np
+from numba import njit, prange
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+MIX_2 = np.uint64(0x94D049BB133111EB)
+TO_UNIT = 2.0**-53
+BLOCK = 8192
+
+
+@njit(cache=True, inline="always")
+def bits_at(key, place):
+    """Random bits at a place (randomness.bits_at)."""
+    z = key + (place + np.uint64(1)) * GOLDEN
+    z = (z ^ (z >> np.uint64(30))) * MIX_1
+    z = (z ^ (z >> np.uint64(27))) * MIX_2
+    return z ^ (z >> np.uint64(31))
+
+
+@njit(cache=True, inline="always")
+def uniform_at(key, place):
+    """A number in [0, 1) at a place (randomness.uniforms_at)."""
+    return np.float64(bits_at(key, place) >> np.uint64(11)) * TO_UNIT
+
+
+@njit(cache=True, parallel=True)
+def step_arms(type_of_arm, cumulative, rewards, usage, valid, states, actions, weight, returns, key, first):
+    """Move every arm (stepping.step_arms), in blocks of arms, so that one long episode is parallel too."""
+    num_episodes, num_arms = states.shape
+    num_states, num_actions = valid.shape[1], valid.shape[2]
+    num_resources = usage.shape[3]
+    blocks = (num_arms + BLOCK - 1) // BLOCK
+    faults = np.zeros(num_episodes * blocks, dtype=np.int64)
+    parts = np.zeros((num_episodes * blocks, num_resources))
+    for task in prange(num_episodes * blocks):
+        e = task // blocks
+        start = (task % blocks) * BLOCK
+        for n in range(start, min(start + BLOCK, num_arms)):
+            a = actions[e, n]
+            if a < 0 or a >= num_actions or not valid[type_of_arm[n], states[e, n], a]:
+                faults[task] = 1
+    if faults.sum() > 0:
+        return np.zeros((num_episodes, num_resources)), False
+    for task in prange(num_episodes * blocks):
+        e = task // blocks
+        start = (task % blocks) * BLOCK
+        row = np.uint64(first + e) * np.uint64(num_arms)
+        for n in range(start, min(start + BLOCK, num_arms)):
+            kind, s, a = type_of_arm[n], states[e, n], actions[e, n]
+            returns[e, n] += weight * rewards[kind, s, a]
+            for k in range(num_resources):
+                parts[task, k] += usage[kind, s, a, k]
+            u = uniform_at(key, row + np.uint64(n))
+            arrived = 0
+            for j in range(num_states - 1):
+                arrived += u >= cumulative[kind, s, a, j]
+            states[e, n] = arrived
+    used = np.zeros((num_episodes, num_resources))
+    for task in range(num_episodes * blocks):
+        for k in range(num_resources):
+            used[task // blocks, k] += parts[task, k]
+    return used, True
+
+
+@njit(cache=True, inline="always")
+def _fits(need, left):
+    for k in range(len(left)):
+        if need[k] > left[k]:
+            return False
+    return True
+
+
+@njit(cache=True, parallel=True)
+def serve_by_rank(type_of_arm, ranks, usage, idle, limit, states, key, stop, shuffle):
+    """The greedy choice by rank (choosing.serve_by_rank), with a bucket for each rank."""
+    num_episodes, num_arms = states.shape
+    num_actions = ranks.shape[2]
+    num_ranks = ranks.max() + 1
+    actions = np.empty((num_episodes, num_arms), dtype=np.int32)
+    stop_place = np.uint64(num_episodes) * np.uint64(num_arms * num_actions)
+    for e in prange(num_episodes):
+        base = np.uint64(e) * np.uint64(num_arms * num_actions)
+        horizon = bits_at(key, stop_place + np.uint64(e))
+        sizes = np.zeros(num_ranks + 1, dtype=np.int64)
+        for n in range(num_arms):
+            kind, s = type_of_arm[n], states[e, n]
+            actions[e, n] = idle[kind, s]
+            for a in range(num_actions):
+                r = ranks[kind, s, a]
+                if r >= 0 and not (stop and _order(key, base, n, num_actions, a, shuffle) >= horizon):
+                    sizes[r + 1] += 1
+        for r in range(num_ranks):
+            sizes[r + 1] += sizes[r]
+        filled = sizes[:num_ranks].copy()
+        members = np.empty(sizes[num_ranks], dtype=np.int64)
+        for n in range(num_arms):
+            kind, s = type_of_arm[n], states[e, n]
+            for a in range(num_actions):
+                r = ranks[kind, s, a]
+                if r >= 0 and not (stop and _order(key, base, n, num_actions, a, shuffle) >= horizon):
+                    members[filled[r]] = n * num_actions + a
+                    filled[r] += 1
+        _serve_buckets(e, type_of_arm, usage, limit, states, key, base, shuffle, sizes, members, num_actions, actions)
+    return actions
+
+
+@njit(cache=True, inline="always")
+def _order(key, base, n, num_actions, a, shuffle):
+    place = base + np.uint64(n * num_actions + a)
+    return bits_at(key, place) if shuffle else place
+
+
+@njit(cache=True)
+def _serve_buckets(e, type_of_arm, usage, limit, states, key, base, shuffle, sizes, members, num_actions, actions):
+    left = limit.copy()
+    served = np.zeros(len(type_of_arm), dtype=np.bool_)
+    for r in range(len(sizes) - 1):
+        bucket = members[sizes[r] : sizes[r + 1]]
+        if len(bucket) == 0:
+            continue
+        order = bucket
+        if not _all_fit(e, bucket, type_of_arm, usage, states, left, served, num_actions):
+            bits = np.empty(len(bucket), dtype=np.uint64)
+            for i in range(len(bucket)):
+                place = base + np.uint64(bucket[i])
+                bits[i] = bits_at(key, place) if shuffle else place
+            order = bucket[np.argsort(bits)]
+        for i in range(len(order)):
+            n, a = order[i] // num_actions, order[i] % num_actions
+            need = usage[type_of_arm[n], states[e, n], a]
+            if not served[n] and _fits(need, left):
+                served[n] = True
+                actions[e, n] = a
+                for k in range(len(left)):
+                    left[k] -= need[k]
+
+
+@njit(cache=True)
+def _all_fit(e, bucket, type_of_arm, usage, states, left, served, num_actions):
+    """Whether the whole bucket fits, whatever the order; only then may the order be left out."""
+    total = np.zeros(len(left))
+    before = -1
+    for i in range(len(bucket)):
+        n, a = bucket[i] // num_actions, bucket[i] % num_actions
+        if n == before:
+            return False
+        before = n
+        need = usage[type_of_arm[n], states[e, n], a]
+        for k in range(len(left)):
+            total[k] += need[k]
+    return _fits(total, left)
+
+
+@njit(cache=True, parallel=True)
+def assign_uniformly(type_of_arm, states, allocation, key):
+    """Who within a state gets which action (choosing.assign_uniformly)."""
+    num_episodes, num_arms = states.shape
+    num_actions = allocation.shape[3]
+    actions = np.empty((num_episodes, num_arms), dtype=np.int32)
+    for e in prange(num_episodes):
+        left = allocation[e].copy()
+        base = np.uint64(e) * np.uint64(num_arms)
+        for n in range(num_arms):
+            cell = left[type_of_arm[n], states[e, n]]
+            point = uniform_at(key, base + np.uint64(n)) * cell.sum()
+            choice = 0
+            reached = cell[0]
+            while point >= reached and choice < num_actions - 1:
+                choice += 1
+                reached += cell[choice]
+            actions[e, n] = choice
+            cell[choice] -= 1
+    return actions
+
+
+@njit(cache=True)
+def _stirling_tail(k):
+    """The rest of Stirling's series: log k! - [log sqrt(2 pi) + (k + 1/2) log(k + 1) - (k + 1)]."""
+    if k <= 9:
+        return math.lgamma(k + 1.0) - (0.9189385332046727 + (k + 0.5) * math.log(k + 1.0) - (k + 1.0))
+    square = 1.0 / ((k + 1.0) * (k + 1.0))
+    return (1.0 / 12 - (1.0 / 360 - square / 1260) * square) / (k + 1.0)
+
+
+@njit(cache=True)
+def _binomial_by_inversion(n, p, key, place):
+    ratio = p / (1 - p)
+    chance = math.exp(n * math.log1p(-p))
+    u = uniform_at(key, place)
+    k = 0
+    while u > chance and k < n:
+        u -= chance
+        k += 1
+        chance *= ratio * (n - k + 1) / k
+    return k
+
+
+@njit(cache=True)
+def _binomial_by_rejection(n, p, key, place):
+    spread = math.sqrt(n * p * (1 - p))
+    b = 1.15 + 2.53 * spread
+    a = -0.0873 + 0.0248 * b + 0.01 * p
+    centre = n * p + 0.5
+    safe = 0.92 - 4.2 / b
+    alpha = (2.83 + 5.1 / b) * spread
+    ratio = p / (1 - p)
+    mode = math.floor((n + 1) * p)
+    draw = np.uint64(0)
+    while True:
+        u = uniform_at(key, place + draw) - 0.5
+        v = uniform_at(key, place + draw + np.uint64(1))
+        draw += np.uint64(2)
+        side = 0.5 - abs(u)
+        if side <= 0:
+            continue
+        k = math.floor((2 * a / side + b) * u + centre)
+        if side >= 0.07 and v <= safe:
+            return int(k)
+        if k < 0 or k > n:
+            continue
+        bound = (
+            (mode + 0.5) * math.log((mode + 1) / (ratio * (n - mode + 1)))
+            + (n + 1) * math.log((n - mode + 1) / (n - k + 1))
+            + (k + 0.5) * math.log(ratio * (n - k + 1) / (k + 1))
+            + _stirling_tail(mode)
+            + _stirling_tail(n - mode)
+            - _stirling_tail(k)
+            - _stirling_tail(n - k)
+        )
+        if v > 0 and math.log(v * alpha / (a / (side * side) + b)) <= bound:
+            return int(k)
+
+
+@njit(cache=True)
+def binomial(n, p, key, place):
+    """A draw of Bin(n, p) from the counter at `place` and behind it (crowds)."""
+    if n == 0 or p <= 0:
+        return 0
+    if p >= 1:
+        return n
+    q = min(p, 1 - p)
+    few = _binomial_by_inversion(n, q, key, place) if n * q < 10 else _binomial_by_rejection(n, q, key, place)
+    return few if p <= 0.5 else n - few
+
+
+@njit(cache=True, parallel=True)
+def step_crowds(transitions, allocation, key, first):
+    """Move every crowd (crowds.step_crowds_fast). Each draw may use 2^20 places of the counter."""
+    num_episodes, num_types, num_states, num_actions = allocation.shape
+    counts = np.zeros((num_episodes, num_types, num_states), dtype=np.int64)
+    cells = num_types * num_states * num_actions
+    for e in prange(num_episodes):
+        for kind in range(num_types):
+            for s in range(num_states):
+                for a in range(num_actions):
+                    left = allocation[e, kind, s, a]
+                    cell = (kind * num_states + s) * num_actions + a
+                    draws = (np.uint64(first + e) * np.uint64(cells) + np.uint64(cell)) * np.uint64(num_states)
+                    mass = 1.0
+                    for j in range(num_states):
+                        if left == 0:
+                            break
+                        p = transitions[kind, s, a, j]
+                        if p <= 0:
+                            continue
+                        stream = bits_at(key, draws + np.uint64(j))
+                        moved = left if p >= mass * (1 - 1e-12) else binomial(left, p / mass, stream, np.uint64(0))
+                        counts[e, kind, j] += moved
+                        left -= moved
+                        mass -= p
+    return counts

@@ -1,0 +1,78 @@
+"""The lattice of counts: the ways to spread N arms over S states.
+
+    X(N, S) = {x in N^S : x_1 + ... + x_S = N},     |X(N, S)| = C(N + S - 1, S - 1)
+
+Points are numbered in lexicographic order. With r_i = N - x_1 - ... - x_{i-1} arms left before state i and
+p_i = S - i states behind it, the number of a point is
+
+    sum_i [ C(r_i + p_i, p_i) - C(r_i - x_i + p_i, p_i) ],
+
+since C(r + p, p) - C(r - x + p, p) points agree before i and are smaller at i. O(S) a point, no search.
+"""
+
+from math import comb
+
+import numpy as np
+
+from evenhand.typing import Array, Indices, Ints
+
+
+def lattice_size(num_arms: int, num_states: int) -> int:
+    """How many points the lattice has."""
+    return comb(num_arms + num_states - 1, num_states - 1)
+
+
+def lattice_points(num_arms: int, num_states: int) -> Ints:
+    """(point, state) all points, in lexicographic order."""
+    if num_states == 1:
+        return np.full((1, 1), num_arms, dtype=np.int64)
+    points = np.arange(num_arms + 1, dtype=np.int64)[:, None]
+    for _ in range(num_states - 2):
+        left = num_arms - points.sum(axis=1)
+        parents = np.repeat(points, left + 1, axis=0)
+        starts = np.cumsum(left + 1) - (left + 1)
+        following = np.arange(len(parents)) - np.repeat(starts, left + 1)
+        points = np.column_stack([parents, following])
+    return np.column_stack([points, num_arms - points.sum(axis=1)])
+
+
+def lattice_index(points: Array) -> Ints:
+    """(...,) the number of each (..., state) point in its lattice."""
+    num_states = points.shape[-1]
+    totals = points.sum(axis=-1)
+    largest = int(totals.max(initial=0))
+    index = np.zeros(points.shape[:-1], dtype=np.int64)
+    left = totals.copy()
+    for i in range(num_states - 1):
+        behind = num_states - 1 - i
+        table = np.array([comb(r + behind, behind) for r in range(largest + 1)], dtype=np.int64)
+        after = left - points[..., i]
+        index += table[left] - table[after]
+        left = after
+    return index
+
+
+def lattice_tables(num_arms: int, num_states: int) -> Ints:
+    """(behind, left) the binomials C(left + behind, behind) that number the points of lattices of up to `num_arms`."""
+    table = np.ones((num_states, num_arms + 1), dtype=np.int64)
+    for behind in range(1, num_states):
+        table[behind] = np.cumsum(table[behind - 1])
+    return table
+
+
+def lattice_neighbours(points: Ints, source: int, target: int) -> Indices:
+    """(point,) the number of the point with one arm moved from source to target, -1 where there is none to move.
+
+    Args:
+        points: (point, state) the whole lattice.
+        source: the state that an arm leaves.
+        target: the state that it enters; -1 to take it out of the lattice.
+    """
+    moved = points.copy()
+    moved[:, source] -= 1
+    if target >= 0:
+        moved[:, target] += 1
+    whole = moved[:, source] >= 0
+    neighbours = np.full(len(points), -1, dtype=np.int32)
+    neighbours[whole] = lattice_index(moved[whole])
+    return neighbours

@@ -1,0 +1,357 @@
+"""Expectations and maxima on the lattice of counts, one line of the lattice at a time.
+
+Splits. An elementary split (i -> j, p) moves each arm of slot i to slot j with probability p, independently. On counts
+
+    (E f)(z) = sum_l Bin(l; z_i, 1 - p) f(z with l arms left in i and the others in j),
+
+which mixes only points of one line {z + k (e_i - e_j)}, by the same triangular matrix on every line. When every arm
+of slot i moves by row B_i, the expectation over the next counts is the symmetric power of B, and symmetric powers
+multiply: B = E_1 ... E_m P with splits E and a permutation P gives the expectation as m sweeps over lines. `factorise`
+looks for such a product: from the left, row_i = (1 - p) row_i' + p row_j; from the right the same with columns; each
+with the largest p that leaves no negative entry, so that one entry more becomes 0. All entries stay probabilities,
+hence nothing cancels. Matrices without cycles always have a product, and so do all of two states; others may.
+
+Laws. Where there is none, the law of n arms is a table, grown by one arm at a time with sums of positive terms,
+
+    law_n(z)(y) = sum_j B_ij law_{n-1}(z - e_i)(y - e_j)        (any i with z_i > 0).
+
+Climbing the budget. With cells k = 1..C, each worth g_k and using d_k units for one arm moved along a step of the
+lattice (s_k -> l_k), the best value with j units from cell k on is
+
+    F_k(z, j) = max( F_{k+1}(z, j),  g_k + F_k(z - e_{s_k} + e_{l_k}, j - d_k) ),      F_{C+1}(z, j) = f(z),
+
+two comparisons a point, cell and unit, in place of all allocations. It needs that no arm is served twice: l_k is not
+the source of cell k or of a later one.
+
+Each function here that has a twin in `compiled_sweeps` says the same in NumPy.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from evenhand.kernels.lattice import lattice_index, lattice_points
+from evenhand.typing import Bools, Floats, Indices, Ints
+
+TAIL = 1e-16
+"""Probability that a binomial window may leave out, before it is scaled back to a law."""
+
+_MOST_NODES = 20_000
+"""Matrices that `factorise` may look at."""
+
+_ROUNDING = 1e-14
+"""How near the product of splits must be to the matrix, and what counts as 0 in it."""
+
+
+class Split(NamedTuple):
+    """Each arm of one slot moves to another with some probability."""
+
+    source: int
+    target: int
+    probability: float
+
+
+class Bands(NamedTuple):
+    """The triangular matrix of a split, row by row, without what is negligible."""
+
+    first: Indices
+    """(row,) the first column kept."""
+
+    starts: Ints
+    """(row + 1,) where the weights of each row begin."""
+
+    weights: Floats
+    """(entry,) weights of neighbouring columns; each row sums to 1."""
+
+
+class Lines(NamedTuple):
+    """A lattice cut into lines along which one arm moves between two slots."""
+
+    points: Indices
+    """(point,) points line by line, by the number of arms in the source."""
+
+    starts: Ints
+    """(line + 1,) where each line begins."""
+
+
+def factorise(matrix: Floats) -> tuple[list[Split], Ints] | None:
+    """Splits and a permutation whose product is the matrix, or None where none was found.
+
+    Args:
+        matrix: (slot, next_state) probabilities.
+
+    Returns:
+        Splits in the order in which arms go through them, and the (slot,) state where each slot ends.
+    """
+    nodes = iter(range(_MOST_NODES))
+    found = _search(matrix, nodes, set())
+    if found is None:
+        return None
+    left, ends, right = found
+    splits = left + [Split(_slot_of(ends, source), _slot_of(ends, target), p) for source, target, p in reversed(right)]
+    return (splits, ends) if _is_product(matrix, splits, ends) else None
+
+
+def _slot_of(ends: Ints, state: int) -> int:
+    return int(np.flatnonzero(ends == state)[0])
+
+
+def _is_product(matrix: Floats, splits: list[Split], ends: Ints) -> bool:
+    product = np.eye(len(matrix))
+    for source, target, p in splits:
+        product[:, target] += p * product[:, source]
+        product[:, source] *= 1 - p
+    return bool(np.abs(product - matrix[:, ends]).max() <= _ROUNDING)
+
+
+Found = tuple[list[Split], Ints, list[Split]]
+
+
+def _search(matrix: Floats, nodes: Iterator[int], seen: set[bytes]) -> Found | None:
+    """Depth first over eliminations; each leaves one entry less, so the depth is at most S^2."""
+    if next(nodes, None) is None:
+        return None
+    pattern = matrix > 0
+    if pattern.sum(axis=0).max() <= 1 and pattern.sum(axis=1).max() <= 1:
+        return [], _ends(pattern), []
+    for from_left, step, smaller in _eliminations(matrix):
+        key = np.round(smaller, 12).tobytes()
+        if key in seen:
+            continue
+        seen.add(key)
+        rest = _search(smaller, nodes, seen)
+        if rest is not None:
+            left, ends, right = rest
+            return ([step, *left], ends, right) if from_left else (left, ends, [step, *right])
+    return None
+
+
+def _ends(pattern: Bools) -> Ints:
+    """(slot,) the column of each row's only entry; rows of slots that were emptied share out the other columns."""
+    ends = np.where(pattern.any(axis=1), pattern.argmax(axis=1), -1)
+    ends[ends < 0] = np.setdiff1d(np.arange(len(pattern)), ends)
+    return ends.astype(np.int64)
+
+
+def _eliminations(matrix: Floats) -> Iterator[tuple[bool, Split, Floats]]:
+    """Every split that can be divided out, from the left and then from the right, and the matrix without it."""
+    slots = range(len(matrix))
+    for source in slots:
+        for target in slots:
+            if source != target and (step := _left_step(matrix, source, target)) is not None:
+                yield True, *step
+    for source in slots:
+        for target in slots:
+            if source != target and (step := _right_step(matrix, source, target)) is not None:
+                yield False, *step
+
+
+def _left_step(matrix: Floats, source: int, target: int) -> tuple[Split, Floats] | None:
+    """Divide out a split before the others: row_source = (1 - p) row_source' + p row_target."""
+    support = matrix[target] > 0
+    if not support.any() or not matrix[source].any():
+        return None
+    p = min(float((matrix[source, support] / matrix[target, support]).min()), 1.0)
+    if p <= _ROUNDING:
+        return None
+    smaller = matrix.copy()
+    rest = matrix[source] - p * matrix[target]
+    rest[rest < _ROUNDING] = 0.0
+    smaller[source] = rest / rest.sum() if rest.any() else 0.0
+    return Split(source, target, p if rest.any() else 1.0), smaller
+
+
+def _right_step(matrix: Floats, source: int, target: int) -> tuple[Split, Floats] | None:
+    """Divide out a split behind the others: column_target = column_target' + p/(1 - p) column_source."""
+    support = matrix[:, source] > 0
+    if not support.any():
+        return None
+    odds = float((matrix[support, target] / matrix[support, source]).min())
+    if odds <= _ROUNDING:
+        return None
+    smaller = matrix.copy()
+    smaller[:, target] -= odds * matrix[:, source]
+    smaller[:, source] *= 1 + odds
+    smaller[smaller < _ROUNDING] = 0.0
+    return Split(source, target, odds / (1 + odds)), smaller
+
+
+def binomial_bands(num_arms: int, leave: float) -> Bands:
+    """The laws Bin(m, 1 - leave) of the arms that stay, for m = 0 to num_arms, cut where TAIL is left out.
+
+    Row by row, Bin(m)(l) = (1 - leave) Bin(m - 1)(l - 1) + leave Bin(m - 1)(l): sums of positive terms.
+    """
+    row = np.ones(1)
+    first, pieces = [0], [row]
+    for m in range(1, num_arms + 1):
+        longer = np.zeros(m + 1)
+        longer[1:] = (1 - leave) * row
+        longer[:-1] += leave * row
+        longer[longer < 1e-300] = 0.0  # no slow subnormal numbers
+        row = longer
+        low = int(np.searchsorted(np.cumsum(row), TAIL / 2))
+        high = len(row) - int(np.searchsorted(np.cumsum(row[::-1]), TAIL / 2))
+        first.append(low)
+        pieces.append(row[low:high] / row[low:high].sum())
+    starts = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])])
+    return Bands(np.array(first, dtype=np.int32), starts.astype(np.int64), np.concatenate(pieces))
+
+
+def lattice_lines(num_arms: int, num_states: int, source: int, target: int) -> Lines:
+    """The lines between two slots of the lattice."""
+    ends = lattice_points(num_arms, num_states - 1)  # arms of source and target counted together, last
+    together = ends[:, -1]
+    starts = np.concatenate([[0], np.cumsum(together + 1)])
+    line = np.repeat(np.arange(len(ends)), together + 1)
+    stay = np.arange(starts[-1]) - starts[line]
+    points = np.empty((len(line), num_states), dtype=np.int64)
+    others = [state for state in range(num_states) if state not in (source, target)]
+    points[:, others] = ends[line, :-1]
+    points[:, source] = stay
+    points[:, target] = together[line] - stay
+    return Lines(lattice_index(points).astype(np.int32), starts.astype(np.int64))
+
+
+def sweep_lines(values: Floats, lines: Lines, bands: Bands) -> Floats:
+    """Apply one split, in NumPy.
+
+    Args:
+        values: (batch, point) functions on the lattice.
+        lines: the lines between the split's slots.
+        bands: the split's triangular matrix.
+
+    Returns:
+        (batch, point) their expectations.
+    """
+    size = np.diff(lines.starts)
+    line = np.repeat(np.arange(len(size)), size)
+    stay = np.arange(len(line)) - lines.starts[line]
+    matrix = _full(bands)
+    result = np.empty_like(values)
+    for b, function in enumerate(values):
+        table = np.zeros((len(matrix), len(size)))
+        table[stay, line] = function[lines.points]
+        result[b, lines.points] = (matrix @ table)[stay, line]
+    return result
+
+
+def _full(bands: Bands) -> Floats:
+    """(row, column) the triangular matrix spelt out."""
+    size = np.diff(bands.starts)
+    row = np.repeat(np.arange(len(size)), size)
+    matrix = np.zeros((len(size), len(size)))
+    matrix[row, np.arange(len(row)) - bands.starts[row] + bands.first[row]] = bands.weights
+    return matrix
+
+
+def grow_law(law: Floats, rows: Floats, leaving: Indices, parent: Indices, below: Indices) -> Floats:
+    """The law of one arm more, in NumPy.
+
+    Args:
+        law: (point before, next point before) law of one arm less.
+        rows: (slot, next_state) probabilities.
+        leaving: (point,) the slot whose arm is added last.
+        parent: (point,) the point without that arm.
+        below: (next point, state) the next point without an arm of that state, -1 where it has none.
+
+    Returns:
+        (point, next point) probabilities.
+    """
+    padded = np.concatenate([law, np.zeros((len(law), 1))], axis=1)[parent]
+    grown = np.zeros((len(leaving), len(below)))
+    for state in range(rows.shape[1]):
+        grown += rows[leaving, state][:, None] * padded[:, below[:, state]]
+    return grown
+
+
+def dot_rows(left: Floats, right: Floats, i: Indices, j: Indices) -> Floats:
+    """(pair,) the products of chosen rows, in NumPy.
+
+    Args:
+        left: (row, entry) one table.
+        right: (row, entry) the other.
+        i: (pair,) rows of `left`.
+        j: (pair,) rows of `right`.
+    """
+    return np.array([left[a] @ right[b] for a, b in zip(i, j, strict=True)])
+
+
+def climb_budget(
+    final: Floats, gains: Floats, units: Ints, steps: Indices, strides: Ints, num_units: int
+) -> tuple[Floats, Ints]:
+    """The best use of a budget, cell after cell, in NumPy.
+
+    Args:
+        final: (point,) what the point reached is worth.
+        gains: (cell,) what serving one arm is worth.
+        units: (cell,) units that it uses, at least 1.
+        steps: (cell, point) the point after serving one arm, -1 where there is none.
+        strides: (cell,) what one arm served adds to the code of a choice.
+        num_units: the budget.
+
+    Returns:
+        (point,) best values, and the (point,) codes of the choices.
+    """
+    depth = int(units.max()) + 1
+    best = np.tile(final, (depth, len(gains), 1))
+    code = np.zeros(best.shape, dtype=np.int64)
+    for j in range(1, num_units + 1):
+        value, choice = final, np.zeros(len(final), dtype=np.int64)
+        for k in range(len(gains) - 1, -1, -1):
+            if j >= units[k]:
+                before = (j - units[k]) % depth
+                offer = np.where(steps[k] >= 0, gains[k] + best[before, k, steps[k]], -np.inf)
+                choice = np.where(offer > value, strides[k] + code[before, k, steps[k]], choice)
+                value = np.maximum(value, offer)
+            best[j % depth, k], code[j % depth, k] = value, choice
+    return best[num_units % depth, 0], code[num_units % depth, 0]
+
+
+class Listed(NamedTuple):
+    """Allocations, each with what it takes and where it leads."""
+
+    takes: Indices
+    """(allocation, state) arms taken out of each state."""
+
+    shifts: Indices
+    """(allocation, state) arms that come in, less those taken."""
+
+    arms: Indices
+    """(allocation,) arms that the lattice has afterwards."""
+
+    offsets: Ints
+    """(allocation,) where the values of that lattice begin."""
+
+    gains: Floats
+    """(allocation,) what the allocation is worth."""
+
+
+def best_listed(points: Indices, listed: Listed, tables: Ints, values: Floats) -> tuple[Floats, Ints]:
+    """The best of the listed allocations that a point has the arms for, in NumPy.
+
+    Args:
+        points: (point, state) arms in each state.
+        listed: the allocations.
+        tables: (behind, left) binomials (`lattice_tables`).
+        values: (outcome,) what is reached is worth.
+
+    Returns:
+        (point,) best values, and the (point,) numbers of the first best allocations.
+    """
+    best = np.full(len(points), -np.inf)
+    choice = np.zeros(len(points), dtype=np.int64)
+    num_states = points.shape[1]
+    for a in range(len(listed.gains)):
+        able = np.flatnonzero((points >= listed.takes[a]).all(axis=1))
+        reached = points[able] + listed.shifts[a]
+        left = np.full(len(able), listed.arms[a], dtype=np.int64)
+        index = np.full(len(able), listed.offsets[a], dtype=np.int64)
+        for s in range(num_states - 1):
+            after = left - reached[:, s]
+            index += tables[num_states - 1 - s, left] - tables[num_states - 1 - s, after]
+            left = after
+        offer = listed.gains[a] + values[index]
+        better = offer > best[able]
+        best[able[better]], choice[able[better]] = offer[better], a
+    return best, choice

@@ -1,0 +1,371 @@
+"""One arm, and many arms as one set of padded arrays.
+
+An arm is a small Markov decision process with `transitions[state, action, next_state]`, `rewards[state, action]`,
+`usage[state, action, resource]` and `initial[state]`. In every state it has an idle action that uses nothing.
+Everything that computes works on ArmTables, so that a step of a million different arms is one array operation.
+"""
+
+import hashlib
+import reprlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from evenhand.checks import (
+    Check,
+    Faults,
+    check_amounts,
+    check_distributions,
+    check_finite,
+    check_memory,
+    read_numbers,
+)
+from evenhand.errors import InvalidInput
+from evenhand.typing import Array, Bools, Floats, Indices
+
+SHOWN_ARMS = 20
+"""Faulty arms of a large table that are shown in full."""
+
+
+def frozen(array: Array) -> Array:
+    """The same array, read-only."""
+    array.flags.writeable = False
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class Arm:
+    """One arm: a Markov decision process that uses shared resources.
+
+    Lists are accepted and turned into arrays; everything wrong with them is reported at once (ModelError).
+    """
+
+    transitions: Floats
+    """(state, action, next_state) probabilities."""
+
+    rewards: Floats
+    """(state, action) expected reward of a step."""
+
+    usage: Floats
+    """(action, resource) or (state, action, resource) use of each resource; kept as the latter."""
+
+    initial: Floats = None  # type: ignore[assignment]  # filled in below
+    """(state,) distribution of the first state; uniform when absent."""
+
+    name: str = ""
+    """What a person calls this kind of arm."""
+
+    states: Sequence[str] = ()
+    """A label for each state, or none."""
+
+    actions: Sequence[str] = ()
+    """A label for each action, or none."""
+
+    def __post_init__(self) -> None:
+        faults = Faults()
+        given = {key: getattr(self, key) for key in ("transitions", "rewards", "usage", "initial")}
+        arrays = _read_arrays(given, faults)
+        labels = {key: _read_labels(getattr(self, key), key, faults) for key in ("states", "actions")}
+        if not isinstance(self.name, str):
+            faults.add("name", f"expected text, got {reprlib.repr(self.name)}")
+        for key, size in zip(("states", "actions"), arrays["rewards"].shape if arrays else (), strict=False):
+            if labels[key] and len(labels[key]) != size:
+                faults.add(key, f"has {len(labels[key])} labels for {size} {key}")
+        faults.raise_if_any()
+        for key, value in {**arrays, **labels}.items():
+            object.__setattr__(self, key, frozen(value) if isinstance(value, np.ndarray) else value)
+
+    @property
+    def num_states(self) -> int:
+        """How many states the arm has."""
+        return int(self.rewards.shape[0])
+
+    @property
+    def num_actions(self) -> int:
+        """How many actions the arm has."""
+        return int(self.rewards.shape[1])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Arm):
+            return NotImplemented
+        arrays = ("transitions", "rewards", "usage", "initial")
+        labels = ("name", "states", "actions")
+        return all(np.array_equal(getattr(self, k), getattr(other, k)) for k in arrays) and all(
+            getattr(self, k) == getattr(other, k) for k in labels
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+_AXES = {
+    "transitions": ("state", "action", "next state"),
+    "rewards": ("state", "action"),
+    "usage by action": ("action", "resource"),
+    "usage": ("state", "action", "resource"),
+    "initial": ("state",),
+}
+
+_CHECKS: dict[str, Check] = {
+    "transitions": check_distributions,
+    "rewards": check_finite,
+    "usage": check_amounts,
+    "initial": check_distributions,
+}
+
+
+def _read_arrays(given: dict[str, object], faults: Faults) -> dict[str, Floats]:
+    """The four arrays, with numbers that make sense and shapes that agree; or faults."""
+    by_action = _depth(given["usage"]) < 3
+    axes = _AXES | ({"usage": _AXES["usage by action"]} if by_action else {})
+    read = {
+        key: read_numbers(value, axes[key], key, faults, _CHECKS[key])
+        for key, value in given.items()
+        if not (key == "initial" and value is None)
+    }
+    arrays = {key: array for key, array in read.items() if array is not None}
+    source = next((key for key in ("transitions", "rewards") if key in arrays), None)
+    if source is not None:
+        sizes = dict(zip(axes[source], arrays[source].shape, strict=True))
+        sizes["next state"] = sizes["state"]
+        for key, array in arrays.items():
+            _check_sizes(key, dict(zip(axes[key], array.shape, strict=True)), sizes, source, faults)
+    if "usage" in arrays:
+        _check_idle(arrays["usage"], faults)
+    if faults or source is None:
+        return {}
+    if by_action:
+        arrays["usage"] = np.repeat(arrays["usage"][None], sizes["state"], axis=0)
+    arrays.setdefault("initial", np.full(sizes["state"], 1 / sizes["state"]))
+    return arrays
+
+
+def _depth(value: object) -> int:
+    depth = 0
+    while isinstance(value, (list, tuple, np.ndarray)) and len(value):
+        depth, value = depth + 1, value[0]
+    return depth
+
+
+def _check_sizes(key: str, got: dict[str, int], want: dict[str, int], source: str, faults: Faults) -> None:
+    for axis, size in got.items():
+        if axis in want and size != want[axis]:
+            known = f"there are {want[axis]} states" if key == source else f"{source} has {want[axis]}"
+            faults.add(key, f"has {size} {axis}s where {known}")
+
+
+def _check_idle(usage: Floats, faults: Faults) -> None:
+    """In every state some action uses nothing. `usage` may lack its state axis."""
+    busy = np.atleast_1d(~(usage == 0).all(axis=-1).any(axis=-1))
+    if busy.all():
+        faults.add("usage", "no action is idle: one action must use nothing of any resource")
+        return
+    for state in np.flatnonzero(busy):
+        faults.add(f"usage[{state}]", "no action is idle in this state: one must use nothing of any resource")
+
+
+def _read_labels(value: object, place: str, faults: Faults) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(label, str) for label in value):
+        faults.add(place, f"expected a list of names, got {reprlib.repr(value)}")
+        return ()
+    if len(set(value)) < len(value):
+        faults.add(place, "has the same name twice")
+    return tuple(value)
+
+
+@dataclass(frozen=True, eq=False)
+class ArmTables(Sequence[Arm]):
+    """Many arms as padded arrays; a sequence of Arm for those who want them one by one.
+
+    Arms with fewer states or actions than the largest are padded with zeros; `valid` tells what is real.
+    """
+
+    transitions: Floats
+    """(arm, state, action, next_state) probabilities."""
+
+    rewards: Floats
+    """(arm, state, action) rewards."""
+
+    usage: Floats
+    """(arm, state, action, resource) usage."""
+
+    initial: Floats
+    """(arm, state) distributions of the first state."""
+
+    num_states: Indices
+    """(arm,) how many of the states are real."""
+
+    num_actions: Indices
+    """(arm,) how many of the actions are real."""
+
+    labels: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = field(default=())
+    """(name, states, actions) of each arm, or empty when no arm has any."""
+
+    @classmethod
+    def stack(cls, arms: Sequence[Arm]) -> "ArmTables":
+        """Pad arms of any sizes to common ones."""
+        if len({arm.usage.shape[2] for arm in arms}) != 1:
+            raise InvalidInput("arms disagree in their number of resources")
+        sizes = np.array([arm.rewards.shape for arm in arms], dtype=np.int32)
+        S, A = (int(size) for size in sizes.max(axis=0))
+        K = arms[0].usage.shape[2]
+        check_memory(8.0 * len(arms) * S * A * (S + K + 1), f"{len(arms)} arms of up to {S} states", "Use fewer arms.")
+        tables = {
+            "transitions": np.zeros((len(arms), S, A, S)),
+            "rewards": np.zeros((len(arms), S, A)),
+            "usage": np.zeros((len(arms), S, A, K)),
+            "initial": np.zeros((len(arms), S)),
+        }
+        for i, arm in enumerate(arms):
+            s, a = sizes[i]
+            tables["transitions"][i, :s, :a, :s] = arm.transitions
+            tables["rewards"][i, :s, :a] = arm.rewards
+            tables["usage"][i, :s, :a] = arm.usage
+            tables["initial"][i, :s] = arm.initial
+        labels = tuple((arm.name, tuple(arm.states), tuple(arm.actions)) for arm in arms)
+        named = labels if any(name or states or actions for name, states, actions in labels) else ()
+        return cls(**tables, num_states=sizes[:, 0].copy(), num_actions=sizes[:, 1].copy(), labels=named)
+
+    def __post_init__(self) -> None:
+        for name in ("transitions", "rewards", "usage", "initial", "num_states", "num_actions"):
+            frozen(getattr(self, name))
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+        """The arm at a position, without padding."""
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        s, a = self.num_states[index], self.num_actions[index]
+        name, states, actions = self.labels[index] if self.labels else ("", (), ())
+        return Arm(
+            transitions=self.transitions[index, :s, :a, :s],
+            rewards=self.rewards[index, :s, :a],
+            usage=self.usage[index, :s, :a],
+            initial=self.initial[index, :s],
+            name=name,
+            states=states,
+            actions=actions,
+        )
+
+    def __iter__(self) -> Iterator[Arm]:
+        return (self[i] for i in range(len(self)))
+
+    def select(self, rows: Array) -> "ArmTables":
+        """Some of the arms, by their positions; labels come along."""
+        return ArmTables(
+            transitions=self.transitions[rows],
+            rewards=self.rewards[rows],
+            usage=self.usage[rows],
+            initial=self.initial[rows],
+            num_states=self.num_states[rows],
+            num_actions=self.num_actions[rows],
+            labels=tuple(self.labels[i] for i in rows) if self.labels else (),
+        )
+
+    def trimmed(self) -> "ArmTables":
+        """The same arms without padding that none of them needs."""
+        s, a = int(self.num_states.max()), int(self.num_actions.max())
+        if (s, a) == self.rewards.shape[1:]:
+            return self
+        return replace(
+            self,
+            transitions=self.transitions[:, :s, :a, :s],
+            rewards=self.rewards[:, :s, :a],
+            usage=self.usage[:, :s, :a],
+            initial=self.initial[:, :s],
+        )
+
+    @cached_property
+    def valid(self) -> Bools:
+        """(arm, state, action) whether the entry is real, not padding."""
+        S, A = self.rewards.shape[1:]
+        real_states = np.arange(S) < self.num_states[:, None]
+        real_actions = np.arange(A) < self.num_actions[:, None]
+        return np.asarray(frozen(real_states[:, :, None] & real_actions[:, None, :]))
+
+    @cached_property
+    def idle(self) -> Indices:
+        """(arm, state) the first action that uses nothing."""
+        free = (self.usage == 0).all(axis=-1) & self.valid
+        return np.asarray(frozen(free.argmax(axis=-1).astype(np.int32)))
+
+    @cached_property
+    def cumulative(self) -> Floats:
+        """(arm, state, action, next_state) running sums that reach 1 at the last next state of positive probability.
+
+        Rounding cannot make an impossible state come up: a draw u < 1 is never at or beyond the 1.
+        """
+        sums = np.cumsum(self.transitions, axis=-1)
+        return np.asarray(frozen(_closed(sums, self.transitions)))
+
+    @cached_property
+    def cumulative_initial(self) -> Floats:
+        """(arm, state) running sums of the initial distributions, closed like `cumulative`."""
+        return np.asarray(frozen(_closed(np.cumsum(self.initial, axis=-1), self.initial)))
+
+    def find_faults(self) -> Faults:
+        """All faults of arms that came as arrays, with places in the words of a model file."""
+        faults = Faults()
+        suspects = self._suspects()
+        for index in suspects[:SHOWN_ARMS]:
+            part = Faults()
+            s, a = self.num_states[index], self.num_actions[index]
+            arrays: dict[str, object] = {
+                "transitions": self.transitions[index, :s, :a, :s],
+                "rewards": self.rewards[index, :s, :a],
+                "usage": self.usage[index, :s, :a],
+                "initial": self.initial[index, :s],
+            }
+            _read_arrays(arrays, part)
+            faults.found.extend(fault.within(f"arms[{index}]") for fault in part.found)
+        if len(suspects) > SHOWN_ARMS:
+            faults.add("arms", f"... and {len(suspects) - SHOWN_ARMS} more arms have faults")
+        return faults
+
+    def _suspects(self) -> list[int]:
+        """Arms that fail some check on the whole arrays; only these are looked at one by one."""
+        real_states = np.arange(self.rewards.shape[1]) < self.num_states[:, None]
+        with np.errstate(invalid="ignore", over="ignore"):
+            rows_off = np.abs(self.transitions.sum(axis=-1) - self.valid) > 1e-9
+            starts_off = np.abs(self.initial.sum(axis=-1) - 1) > 1e-9
+            idle = ((self.usage == 0).all(axis=-1) & self.valid).any(axis=-1) | ~real_states
+            sound = (
+                (np.isfinite(self.transitions) & (self.transitions >= 0)).all(axis=(1, 2, 3))
+                & (np.isfinite(self.initial) & (self.initial >= 0)).all(axis=1)
+                & (np.abs(self.rewards) <= 1e12).all(axis=(1, 2))
+                & ((self.usage >= 0) & (self.usage <= 1e12)).all(axis=(1, 2, 3))
+                & ~rows_off.any(axis=(1, 2))
+                & ~starts_off
+                & idle.all(axis=1)
+            )
+        return [int(i) for i in np.flatnonzero(~sound)]
+
+    @cached_property
+    def digests(self) -> list[bytes]:
+        """A short fingerprint of each arm's numbers, without labels: equal arms have equal fingerprints."""
+        rows = [
+            np.ascontiguousarray(part).reshape(len(self), -1).view(np.uint8)
+            for part in (
+                np.stack([self.num_states, self.num_actions], axis=1),
+                self.transitions + 0.0,  # -0.0 becomes 0.0
+                self.rewards + 0.0,
+                self.usage + 0.0,
+                self.initial + 0.0,
+            )
+        ]
+        ends = np.cumsum([0, *(row.shape[1] for row in rows)])
+        whole = np.empty((len(self), ends[-1]), dtype=np.uint8)
+        for (start, stop), row in zip(pairwise(ends), rows, strict=True):
+            whole[:, start:stop] = row
+        return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in whole]
+
+
+def _closed(sums: Floats, probabilities: Floats) -> Floats:
+    later = np.flip(np.cumsum(np.flip(probabilities, axis=-1), axis=-1), axis=-1) - probabilities
+    return np.where(later > 0, np.minimum(sums, 1.0), 1.0)

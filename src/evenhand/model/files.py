@@ -1,0 +1,702 @@
+"""Model files, in and out: TOML, JSON with the same keys, or the same keys as arrays in an `.npz`.
+
+    discount, budget                          of the problem
+    arms[...]: transitions, rewards, usage    of each block of identical arms
+               initial, count                 optional: uniform, 1
+               name, states, actions          optional labels
+
+In an `.npz` the blocks are the first axis of each array, padded with zeros to the largest arm:
+
+    discount ()   budget (resource,)   count (block,)   transitions (block, state, action, next_state)
+    rewards (block, state, action)     usage (block, state, action, resource) or (block, action, resource)
+    initial (block, state)   num_states (block,)   num_actions (block,)   labels (): a JSON text
+
+where `labels` is a list with one table of `name`, `states`, `actions` a block. Optional are `count`,
+`initial`, `labels`, and `num_states` and `num_actions` (no padding when absent).
+
+Reading notes every fault with its place in the words of the file. Writing is exact, to the last bit, and an
+interrupted write leaves what was there before.
+"""
+
+import contextlib
+import difflib
+import json
+import lzma
+import math
+import os
+import re
+import reprlib
+import secrets
+import shutil
+import struct
+import tomllib
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, BinaryIO, NoReturn, TypeAlias, TypeVar
+
+import numpy as np
+
+from evenhand.checks import Describe, Faults, check_finite, check_memory
+from evenhand.errors import EvenhandError, Fault, InvalidInput, ModelError, TooLarge
+from evenhand.model.arm import Arm, ArmTables
+from evenhand.model.coupled import CoupledMDP, read_budget, read_counts, read_discount
+from evenhand.typing import Array, Bools, Floats, Indices
+
+__all__ = ["load", "save", "write_atomically"]
+
+Location: TypeAlias = str | os.PathLike[str]
+Labels: TypeAlias = tuple[str, tuple[str, ...], tuple[str, ...]]
+Choice = TypeVar("Choice")
+
+TOP_KEYS = ("discount", "budget", "arms")
+NEEDED_OF_ARM = ("transitions", "rewards", "usage")
+ARM_KEYS = ("name", "states", "actions", "count", *NEEDED_OF_ARM, "initial")
+
+DEEPEST = 16
+"""Lists and tables within one another; the format needs six."""
+
+TEXT_OVERHEAD = 16
+"""Bytes of memory for a byte of text: four letters become a number of 24 bytes, and pointers to it."""
+
+ARRAY_OVERHEAD = 4
+"""Bytes of memory for a byte of an array, while it is read and checked."""
+
+
+def load(path: Location) -> CoupledMDP:
+    """Read a model file.
+
+    Args:
+        path: a `.toml`, `.json` or `.npz` file.
+
+    Raises:
+        ModelError: with every fault of the file.
+        InvalidInput: no such file, or not a kind of file that is known.
+    """
+    file = _named(path)
+    read = _by_suffix(file, {".toml": _load_toml, ".json": _load_json, ".npz": _load_npz})
+    try:
+        return read(file)
+    except ModelError as error:
+        raise ModelError(error.faults, str(file)) from None
+    except TooLarge as error:
+        raise ModelError([Fault("", str(error))], str(file)) from None
+    except OSError as error:
+        raise InvalidInput(f"{file}: cannot be read: {error.strerror or error}") from None
+
+
+def save(problem: CoupledMDP, path: Location) -> None:
+    """Write a model file that reads back as an equal problem; all of it, or nothing.
+
+    Args:
+        problem: what to write.
+        path: a `.toml`, `.json` or `.npz` file; one that is there already is replaced.
+    """
+    file = _named(path)
+    write = _by_suffix(file, {".toml": _save_toml, ".json": _save_json, ".npz": _save_npz})
+    try:
+        with _replacing(file) as stream:
+            write(problem, stream)
+    except UnicodeEncodeError as error:
+        broken = error.object[error.start : error.end]
+        raise InvalidInput(f"{file}: not written: a label holds {broken!r}, which is not Unicode text") from None
+
+
+def write_atomically(path: Location, data: bytes) -> None:
+    """Write a file wholly or not at all: beside it first, then renamed.
+
+    Args:
+        path: the file; one that is there already is replaced, and keeps its permissions.
+        data: its new content.
+    """
+    with _replacing(_named(path)) as stream:
+        stream.write(data)
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[BinaryIO]:
+    """A new file that takes the place of `path` when the block ends well, and vanishes when it does not."""
+    try:
+        target = Path(os.path.realpath(path))  # a link stays, and what it points to is replaced
+        if target.exists() and not target.is_file():
+            raise InvalidInput(f"{path}: cannot be written: it is not a file")
+        beside = target.with_name(f".evenhand-{secrets.token_hex(8)}.tmp")
+        stream = beside.open("xb")
+    except (FileNotFoundError, NotADirectoryError):
+        raise InvalidInput(f"{path}: cannot be written: there is no directory {path.parent}") from None
+    except PermissionError:
+        raise InvalidInput(f"{path}: cannot be written: permission denied") from None
+    try:
+        with stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        if target.exists():
+            shutil.copymode(target, beside)
+        beside.replace(target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def _named(path: Location) -> Path:
+    if "\0" in os.fspath(path):
+        raise InvalidInput(f"{os.fspath(path)!r} is not the name of a file")
+    return Path(path)
+
+
+def _by_suffix(file: Path, choices: Mapping[str, Choice]) -> Choice:
+    suffix = file.suffix.lower()
+    if suffix not in choices:
+        got = f"'{suffix}'" if suffix else "without a suffix"
+        raise InvalidInput(f"{file}: unknown kind of model file {got}; known are {', '.join(choices)}")
+    return choices[suffix]
+
+
+def _refuse(message: str) -> NoReturn:
+    """The file as a whole cannot be read, so there is one fault only."""
+    raise ModelError([Fault("", message)])
+
+
+# Keys
+
+
+def _check_keys(
+    given: Collection[str], known: Collection[str], needed: Iterable[str], place: str, faults: Faults
+) -> None:
+    """Note the keys that are unknown, with what was probably meant, and those that are missing."""
+    for key in given:
+        if key not in known:
+            faults.add(_inside(place, key), f"unknown key{_hint(key, known)}")
+    for key in needed:
+        if key not in given:
+            faults.add(_inside(place, key), "missing")
+
+
+def _hint(key: str, known: Collection[str]) -> str:
+    if known == ARM_KEYS and key in TOP_KEYS:
+        return " here; it belongs to the whole problem, above the first of the arms"
+    if known == TOP_KEYS and key in ARM_KEYS:
+        return " here; it belongs inside each of the arms"
+    near = difflib.get_close_matches(key, known, n=1)
+    return f", did you mean '{near[0]}'?" if near else f"; known are {', '.join(known)}"
+
+
+def _inside(place: str, key: str) -> str:
+    shown = key if re.fullmatch(r"[\w-]{1,60}", key) else reprlib.repr(key)
+    return f"{place}.{shown}" if place else shown
+
+
+# TOML and JSON, in
+
+
+def _load_toml(file: Path) -> CoupledMDP:
+    text = _read_text(file)
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        _refuse(f"not TOML: {error}")
+    except RecursionError:
+        _refuse("not a model: lists within lists, too deep to be read")
+    except ValueError:  # Python's own limit on the digits of a whole number
+        _refuse("not a model: it holds a whole number of thousands of digits")
+    return _read_document(document)
+
+
+def _load_json(file: Path) -> CoupledMDP:
+    text = _read_text(file)
+    try:
+        document = json.loads(text, object_pairs_hook=_Table, parse_int=_whole_number)
+    except json.JSONDecodeError as error:
+        _refuse(f"not JSON: {error.msg} (at line {error.lineno}, column {error.colno})")
+    except RecursionError:
+        _refuse("not a model: lists within lists, too deep to be read")
+    return _read_document(document)
+
+
+class _Table(dict[str, object]):
+    """A JSON object that remembers which of its keys were written more than once."""
+
+    def __init__(self, pairs: list[tuple[str, object]]) -> None:
+        super().__init__(pairs)
+        times = Counter(key for key, _ in pairs) if len(pairs) > len(self) else {}
+        self.repeated = [key for key, number in times.items() if number > 1]
+
+
+def _whole_number(text: str) -> int | float:
+    return int(text) if len(text) < 300 else float(text)
+
+
+def _read_text(file: Path) -> str:
+    check_memory(TEXT_OVERHEAD * file.stat().st_size, "to read this text", "Write it as an .npz file.")
+    data = file.read_bytes()
+    if not data.strip():
+        _refuse("the file is empty")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        _refuse(f"not UTF-8 text: byte 0x{data[error.start]:02x} in line {line}")
+
+
+def _read_document(document: object) -> CoupledMDP:
+    faults = Faults()
+    document = _tidy(document, "", faults)
+    if not isinstance(document, dict):
+        _refuse(f"expected a table with the keys {', '.join(TOP_KEYS)}; got {reprlib.repr(document)}")
+    _check_keys(document, TOP_KEYS, TOP_KEYS, "", faults)
+    blocks = _read_blocks(document["arms"], faults) if "arms" in document else []
+    arms = [_read_block(block, f"arms[{i}]", faults) for i, block in enumerate(blocks)]
+    counts = [block.get("count", 1) if isinstance(block, dict) else 1 for block in blocks]
+    read_counts(counts, None, faults)
+    num_resources = _common_resources(arms, faults)
+    if "budget" in document:
+        read_budget(document["budget"], num_resources, faults)
+    if "discount" in document:
+        read_discount(document["discount"], faults)
+    faults.raise_if_any()
+    sound = [arm for arm in arms if arm is not None]
+    return CoupledMDP(arms=sound, budget=document["budget"], discount=document["discount"], counts=np.array(counts))
+
+
+def _tidy(value: object, place: str, faults: Faults, depth: int = 0) -> object:
+    """The same document as plain lists and tables, without what would trip its readers."""
+    if isinstance(value, (list, dict)) and depth == DEEPEST:
+        _refuse("not a model: lists within lists, too deep to be read")
+    if isinstance(value, list):
+        return [
+            entry if type(entry) is float else _tidy(entry, f"{place}[{i}]", faults, depth + 1)
+            for i, entry in enumerate(value)
+        ]
+    if isinstance(value, dict):
+        for key in value.repeated if isinstance(value, _Table) else ():
+            faults.add(_inside(place, key), "this key is written more than once")
+        return {key: _tidy(entry, _inside(place, key), faults, depth + 1) for key, entry in value.items()}
+    if isinstance(value, str) and not _is_unicode(value):
+        faults.add(place, "is not Unicode text: it holds half of a surrogate pair")
+    if isinstance(value, int) and abs(value) >= 10**300:  # no double is that large: what 1e999 becomes
+        return math.inf if value > 0 else -math.inf
+    return value
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _read_blocks(value: object, faults: Faults) -> list[object]:
+    if isinstance(value, list):
+        if not value:
+            faults.add("arms", "there is none; a problem needs at least one")
+        return value
+    hint = "; in TOML each begins with [[arms]]" if isinstance(value, dict) else ""
+    faults.add("arms", f"expected a list of tables, got {reprlib.repr(value)}{hint}")
+    return []
+
+
+def _read_block(block: object, place: str, faults: Faults) -> Arm | None:
+    if not isinstance(block, dict):
+        faults.add(place, f"expected a table, got {reprlib.repr(block)}")
+        return None
+    _check_keys(block, ARM_KEYS, NEEDED_OF_ARM, place, faults)
+    missing: dict[str, object] = {key: None for key in NEEDED_OF_ARM if key not in block}
+    given: dict[str, object] = {key: value for key, value in block.items() if key in ARM_KEYS and key != "count"}
+    try:
+        return Arm(**(given | missing))  # type: ignore[arg-type]  # Arm says what is not an array
+    except ModelError as error:
+        told = [fault for fault in error.faults if fault.place not in missing]
+        faults.found.extend(fault.within(place) for fault in told)
+        return None
+
+
+def _common_resources(arms: Iterable[Arm | None], faults: Faults) -> int | None:
+    """The number of resources, as the first sound arm has it."""
+    first: tuple[int, int] | None = None
+    for index, arm in enumerate(arms):
+        number = None if arm is None else arm.usage.shape[2]
+        if number is not None and first is None:
+            first = (index, number)
+        elif number is not None and first is not None and number != first[1]:
+            faults.add(f"arms[{index}].usage", f"has {number} resources where arms[{first[0]}] has {first[1]}")
+    return None if first is None else first[1]
+
+
+# TOML and JSON, out
+
+
+def _save_toml(problem: CoupledMDP, stream: BinaryIO) -> None:
+    head = f"discount = {problem.discount!r}\nbudget = {_line(problem.budget)}\n"
+    tables = (
+        "\n[[arms]]\n" + "".join(f"{key} = {text}\n" for key, text in items.items())
+        for items in _blocks_as_text(problem)
+    )
+    stream.write((head + "".join(tables)).encode())
+
+
+def _save_json(problem: CoupledMDP, stream: BinaryIO) -> None:
+    tables = (_braced(items) for items in _blocks_as_text(problem))
+    head = {"discount": repr(problem.discount), "budget": _line(problem.budget)}
+    stream.write((_braced({**head, "arms": _lines(tables)}) + "\n").encode())
+
+
+def _braced(items: Mapping[str, str]) -> str:
+    lines = ",\n".join(f'"{key}": {text}' for key, text in items.items())
+    return "{\n  " + lines.replace("\n", "\n  ") + "\n}"
+
+
+def _blocks_as_text(problem: CoupledMDP) -> Iterator[dict[str, str]]:
+    """The keys of each block with their values, written so that they are TOML and JSON alike."""
+    tables = problem.tables
+    for i, count in enumerate(problem.counts.tolist()):
+        s, a = tables.num_states[i], tables.num_actions[i]
+        name, states, actions = tables.labels[i] if tables.labels else ("", (), ())
+        items = {"name": _quoted(name)} if name else {}
+        items |= {key: _quoted_list(names) for key, names in (("states", states), ("actions", actions)) if names}
+        yield items | {
+            "count": str(count),
+            "transitions": _transitions_as_text(tables.transitions[i, :s, :a, :s]),
+            "rewards": _lines(_line(row) for row in tables.rewards[i, :s, :a]),
+            "usage": _usage_as_text(tables.usage[i, :s, :a]),
+            "initial": _line(tables.initial[i, :s]),
+        }
+
+
+def _transitions_as_text(transitions: Floats) -> str:
+    return _lines("[" + ",\n ".join(_line(row) for row in state) + "]" for state in transitions)
+
+
+def _usage_as_text(usage: Floats) -> str:
+    return _line(usage[0]) if _same_bits(usage, usage[:1]) else _lines(_line(state) for state in usage)
+
+
+def _same_bits(left: Floats, right: Floats) -> bool:
+    return bool((_bits(left) == _bits(right)).all())
+
+
+def _bits(values: Floats) -> Array:
+    """The same numbers where -0.0 is not 0.0."""
+    return np.ascontiguousarray(values).view(np.int64)
+
+
+def _line(values: Floats) -> str:
+    return json.dumps(values.tolist())
+
+
+def _lines(rows: Iterable[str]) -> str:
+    return "[\n  " + ",\n".join(rows).replace("\n", "\n  ") + "\n]"
+
+
+def _quoted(text: str) -> str:
+    """Text in quotes. JSON's escapes are TOML's too; only the delete character is escaped in TOML alone."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _quoted_list(texts: Iterable[str]) -> str:
+    return "[" + ", ".join(map(_quoted, texts)) + "]"
+
+
+# Arrays, in
+
+TABLE_AXES: dict[str, tuple[str, ...]] = {
+    "transitions": ("block", "state", "action", "next state"),
+    "rewards": ("block", "state", "action"),
+    "usage": ("block", "state", "action", "resource"),
+    "initial": ("block", "state"),
+    "count": ("block",),
+    "num_states": ("block",),
+    "num_actions": ("block",),
+}
+USAGE_BY_ACTION = ("block", "action", "resource")
+ARRAY_AXES = {"discount": (), "budget": ("resource",), **TABLE_AXES, "labels": ()}
+NEEDED_ARRAYS = ("discount", "budget", *NEEDED_OF_ARM)
+WHOLE_NUMBERS = ("count", "num_states", "num_actions")
+
+DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    ArithmeticError,
+    EOFError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+"""What zipfile and NumPy are known to raise at an archive that is damaged, encrypted or oddly packed."""
+
+
+def _load_npz(file: Path) -> CoupledMDP:
+    faults = Faults()
+    with file.open("rb") as stream:
+        arrays = _read_archive(stream, faults)
+    tables = _read_tables(arrays, faults)
+    counts, budget, discount = (arrays.get(key) for key in ("count", "budget", "discount"))
+    by_action = "usage" in arrays and arrays["usage"].ndim == 3
+    if tables is not None and budget is not None and discount is not None and not faults:
+        try:
+            return CoupledMDP(arms=tables, budget=budget, discount=discount[()], counts=counts)  # type: ignore[arg-type]
+        except ModelError as error:
+            raise ModelError(list(_in_words_of_arrays(error.faults, by_action))) from None
+    found = Faults()
+    if tables is not None:
+        found.found.extend(tables.find_faults().found)
+    if counts is not None:
+        read_counts(counts, None, found)
+    if budget is not None:
+        read_budget(budget, arrays["usage"].shape[-1] if "usage" in arrays else None, found)
+    if discount is not None:
+        read_discount(discount[()], found)
+    raise ModelError([*faults.found, *_in_words_of_arrays(found.found, by_action)])
+
+
+def _in_words_of_arrays(faults: Iterable[Fault], by_action: bool) -> Iterator[Fault]:
+    """Faults of arms told by their places in the arrays: `arms[2].rewards[0][1]` is `rewards[2][0][1]`."""
+    for fault in faults:
+        match = re.fullmatch(r"arms\[(\d+)\]\.(\w+)(?:\[(\d+)\])?(.*)", fault.place)
+        if match is None:
+            yield Fault({"counts": "count", "arms": "count"}.get(fault.place, fault.place), fault.message)
+            continue
+        block, key, first, rest = match.groups()
+        if first is None:
+            yield Fault(f"{key}[{block}]", fault.message)
+        elif not (by_action and key == "usage"):
+            yield Fault(f"{key}[{block}][{first}]{rest}", fault.message)
+        elif first == "0":  # in the file there is no state here, and the other states say the same
+            yield Fault(f"{key}[{block}]{rest}", fault.message)
+
+
+def _read_archive(stream: IO[bytes], faults: Faults) -> dict[str, Array]:
+    """The arrays of the known keys whose kind and number of axes are right."""
+    try:
+        with zipfile.ZipFile(stream) as archive:
+            members = _find_members(archive, faults)
+            size = sum(member.file_size for member in members.values())
+            check_memory(ARRAY_OVERHEAD * size, "to read these arrays", "Split the problem, or use a larger machine.")
+            read = {key: _read_member(archive, member, key, faults) for key, member in members.items()}
+    except EvenhandError:
+        raise
+    except DAMAGE as error:
+        _refuse(f"not an .npz file, or a damaged one: {error}")
+    return {key: array for key, array in read.items() if array is not None}
+
+
+def _find_members(archive: zipfile.ZipFile, faults: Faults) -> dict[str, zipfile.ZipInfo]:
+    members = archive.infolist()
+    times = Counter(member.filename.removesuffix(".npy") for member in members)
+    _check_keys(times, ARRAY_AXES, NEEDED_ARRAYS, "", faults)
+    for key, number in times.items():
+        if number > 1:
+            faults.add(_inside("", key), f"this array is in the file {number} times")
+    named = {member.filename.removesuffix(".npy"): member for member in members}
+    return {key: named[key] for key in ARRAY_AXES if key in named}
+
+
+def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, key: str, faults: Faults) -> Array | None:
+    """One array, after a look at its header: nothing is unpacked that is not what its key promises."""
+    try:
+        with archive.open(member) as stream:
+            shape, dtype = _read_header(stream)
+            message = _header_fault(key, shape, dtype)
+            promised = stream.tell() + math.prod(shape) * dtype.itemsize
+            if not message and promised != member.file_size:
+                message = f"is damaged: it has {member.file_size} bytes where its header promises {promised}"
+            if not message:
+                stream.seek(0)
+                return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
+    except DAMAGE as error:
+        message = f"is damaged: {error}"
+    faults.add(key, message)
+    return None
+
+
+def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    version = np.lib.format.read_magic(stream)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(stream)
+    return shape, dtype
+
+
+def _header_fault(key: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
+    """Why an array of this shape and kind cannot stand under this key; empty when it can."""
+    if dtype.hasobject:
+        return "holds Python objects, which are not read"
+    if key == "labels" and (dtype.kind not in "US" or shape):
+        return f"expected one JSON text, got {dtype} of shape {shape}"
+    kinds = "US" if key == "labels" else "iu" if key in WHOLE_NUMBERS else "fiu"
+    if dtype.kind not in kinds:
+        return f"expected {'whole ' if key in WHOLE_NUMBERS else ''}numbers, got {dtype}"
+    allowed = [ARRAY_AXES[key], *([USAGE_BY_ACTION] if key == "usage" else [])]
+    if len(shape) not in map(len, allowed):
+        wanted = " or ".join(f"({', '.join(axes)})" for axes in allowed)
+        return f"expected the axes {wanted}, got shape {shape}"
+    return "is empty" if 0 in shape else ""
+
+
+def _read_tables(arrays: Mapping[str, Array], faults: Faults) -> ArmTables | None:
+    """The arms, if the shapes of their arrays agree; otherwise what can be said of each array alone."""
+    if not _shapes_agree(arrays, faults) or not all(key in arrays for key in NEEDED_OF_ARM):
+        for key in (*NEEDED_OF_ARM, "initial"):
+            if key in arrays:
+                check_finite(np.asarray(arrays[key], dtype=np.float64), key, faults)
+        return None
+    num_blocks, S, A = arrays["rewards"].shape
+    num_states = _read_sizes(arrays.get("num_states"), "num_states", num_blocks, S, faults)
+    num_actions = _read_sizes(arrays.get("num_actions"), "num_actions", num_blocks, A, faults)
+    labels = _read_labels(arrays.get("labels"), num_states, num_actions, faults)
+    if num_states is None or num_actions is None:
+        return None
+    real_states = np.arange(S) < num_states[:, None]
+    real_actions = np.arange(A) < num_actions[:, None]
+    _check_padding(arrays, real_states, real_actions, faults)
+    usage = arrays["usage"]
+    if usage.ndim == 3:
+        usage = np.where(real_states[:, :, None, None], usage[:, None], 0.0)
+    s, a = int(num_states.max()), int(num_actions.max())
+    return ArmTables(
+        transitions=_doubles(arrays["transitions"][:, :s, :a, :s]),
+        rewards=_doubles(arrays["rewards"][:, :s, :a]),
+        usage=_doubles(usage[:, :s, :a]),
+        initial=_doubles(arrays.get("initial", real_states / num_states[:, None])[:, :s]),
+        num_states=num_states,
+        num_actions=num_actions,
+        labels=labels,
+    )
+
+
+def _doubles(array: Array) -> Floats:
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
+def _shapes_agree(arrays: Mapping[str, Array], faults: Faults) -> bool:
+    before = len(faults.found)
+    sizes: dict[str, tuple[int, str]] = {}
+    for key in (key for key in TABLE_AXES if key in arrays):
+        axes = TABLE_AXES[key] if arrays[key].ndim == len(TABLE_AXES[key]) else USAGE_BY_ACTION
+        for axis, size in zip(axes, arrays[key].shape, strict=True):
+            noun = "state" if axis == "next state" else axis
+            wanted, source = sizes.setdefault(noun, (size, key))
+            if size != wanted:
+                faults.add(key, f"has {size} {axis}s where {source} has {wanted} {noun}s")
+    return len(faults.found) == before
+
+
+def _read_sizes(given: Array | None, key: str, num_blocks: int, most: int, faults: Faults) -> Indices | None:
+    """(block,) how many states or actions are real, each from 1 to as many as the arrays have room for."""
+    if given is None:
+        return np.full(num_blocks, most, dtype=np.int32)
+    wrong = (given < 1) | (given > most)
+    faults.flag(key, wrong, Describe(f"{{value}} is not from 1 to {most}, the size of the arrays", given))
+    return None if wrong.any() else given.astype(np.int32)
+
+
+def _check_padding(arrays: Mapping[str, Array], states: Bools, actions: Bools, faults: Faults) -> None:
+    """What lies beyond an arm's own states and actions is 0: anything else is probably a wrong size.
+
+    Args:
+        arrays: the arrays of the file.
+        states: (block, state) whether a state is real.
+        actions: (block, action) whether an action is real.
+        faults: where faults are noted.
+    """
+    if states.all() and actions.all():
+        return
+    pairs = states[:, :, None] & actions[:, None, :]
+    real = {
+        "transitions": pairs[..., None] & states[:, None, None, :],
+        "rewards": pairs,
+        "usage": (pairs if arrays["usage"].ndim == 4 else actions)[..., None],
+        "initial": states,
+    }
+    for key in (key for key in real if key in arrays):
+        stray = (arrays[key] != 0) & ~real[key]
+        faults.flag(
+            key,
+            stray,
+            Describe("{value} lies beyond the arm's states and actions, where only 0 may", arrays[key]),
+        )
+
+
+def _read_labels(
+    given: Array | None, num_states: Indices | None, num_actions: Indices | None, faults: Faults
+) -> tuple[Labels, ...]:
+    """The labels of each block, from a JSON list of tables; empty when there are none."""
+    if given is None:
+        return ()
+    try:
+        text = given.item().decode() if given.dtype.kind == "S" else given.item()
+        entries = _tidy(json.loads(text, object_pairs_hook=_Table), "labels", faults)
+    except (ValueError, RecursionError) as error:
+        faults.add("labels", f"not a JSON text: {error}")
+        return ()
+    if not isinstance(entries, list):
+        faults.add("labels", "expected a list with one table a block")
+        return ()
+    sizes = {"states": num_states, "actions": num_actions}
+    for numbers in (numbers for numbers in sizes.values() if numbers is not None and len(numbers) != len(entries)):
+        faults.add("labels", f"has {len(entries)} entries for {len(numbers)} blocks")
+        return ()
+    labels = tuple(_read_label(entry, i, sizes, faults) for i, entry in enumerate(entries))
+    return labels if any(label != ("", (), ()) for label in labels) else ()
+
+
+def _read_label(entry: object, index: int, sizes: Mapping[str, Indices | None], faults: Faults) -> Labels:
+    place = f"labels[{index}]"
+    if not isinstance(entry, dict):
+        faults.add(place, f"expected a table, got {reprlib.repr(entry)}")
+        return ("", (), ())
+    _check_keys(entry, ("name", "states", "actions"), (), place, faults)
+    name = entry.get("name", "")
+    if not isinstance(name, str):
+        faults.add(f"{place}.name", f"expected text, got {reprlib.repr(name)}")
+    names = {
+        key: _read_names(entry.get(key, []), None if numbers is None else int(numbers[index]), f"{place}.{key}", faults)
+        for key, numbers in sizes.items()
+    }
+    return (str(name), names["states"], names["actions"])
+
+
+def _read_names(value: object, size: int | None, place: str, faults: Faults) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        faults.add(place, f"expected a list of names, got {reprlib.repr(value)}")
+        return ()
+    if len(set(value)) < len(value):
+        faults.add(place, "has the same name twice")
+    if value and size is not None and len(value) != size:
+        faults.add(place, f"has {len(value)} labels where there are {size}")
+    return tuple(value)
+
+
+# Arrays, out
+
+
+def _save_npz(problem: CoupledMDP, stream: BinaryIO) -> None:
+    tables = problem.tables
+    arrays: dict[str, Array] = {
+        "discount": np.array(problem.discount),
+        "budget": problem.budget,
+        "count": problem.counts,
+        "transitions": tables.transitions,
+        "rewards": tables.rewards,
+        "usage": _by_action(tables),
+        "initial": tables.initial,
+        "num_states": tables.num_states,
+        "num_actions": tables.num_actions,
+    }
+    if tables.labels:
+        entries = [{"name": name, "states": states, "actions": actions} for name, states, actions in tables.labels]
+        arrays["labels"] = np.array(json.dumps(entries, ensure_ascii=False).encode())
+    np.savez(stream, **arrays)  # type: ignore[arg-type]
+
+
+def _by_action(tables: ArmTables) -> Floats:
+    """(block, action, resource) usage where no arm's usage depends on its state, else with the state."""
+    first = tables.usage[:, :1]
+    same = (_bits(tables.usage) == _bits(first)) | ~tables.valid[..., None]
+    return np.ascontiguousarray(first[:, 0]) if same.all() else tables.usage

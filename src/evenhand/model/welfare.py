@@ -1,0 +1,724 @@
+"""Welfare: one number, in units of value, for the values of all arms.
+
+Every welfare W here is concave, monotone, blind to the order of the arms, and leaves a constant vector
+unchanged: what the paper's utilitarian reduction asks for. There are two families, of N arms with values
+v_(1) <= ... <= v_(N):
+
+    rank-weighted    W(v) = sum_n w_n v_(n),  w_1 >= ... >= w_N >= 0,  sum_n w_n = 1       (the paper's GGF_w)
+        Gini                  any such w; Gini.geometric: w_n proportional to ratio^-(n-1)
+        Utilitarian           w = (1, ..., 1) / N
+        Maximin               w = (1, 0, ..., 0)
+        RegularisedMaximin    w proportional to (1, eps, ..., eps)
+        Leximin               maximin, with ties broken by the second worst arm, then by the third, ...
+    alpha-fair       W(v) = u^-1(1/N sum_n u(v_n)),  u(x) = x^(1-alpha) / (1-alpha),  u = log for alpha = 1
+
+Many arms are described by types: `counts[type]` arms share `values[type]`. A rank-weighted welfare then needs
+only the mass of the ranks a+1, ..., b. For geometric weights, with decay L = log(ratio), that is
+
+    w_{a+1} + ... + w_b = (ratio^-a - ratio^-b) / (1 - ratio^-N) = exp(-L a) expm1(-L (b-a)) / expm1(-L N),
+
+so a billion arms cost as much as there are types. Supergradients g satisfy W(u) <= W(v) + g.(u - v). For a
+rank-weighted welfare each arm gets the weight of its rank, and tied arms share theirs; for alpha-fairness
+g_n = (W(v) / v_n)^alpha / N.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Real
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from evenhand.checks import (
+    SUM_TOLERANCE,
+    Describe,
+    Faults,
+    check_finite,
+    check_fraction,
+    check_memory,
+    check_positive_int,
+    plain,
+    read_numbers,
+)
+from evenhand.errors import InvalidInput, OutOfDomain, UnknownName
+from evenhand.model.arm import frozen
+from evenhand.typing import ArrayLike, Bools, Floats, Ints
+
+MOST_ARMS = 10**18
+"""More arms than this are refused: their ranks would not fit in 64 bits."""
+
+ROUNDING = 1e-12
+"""Weights whose difference is no more than this share of them are taken for equal."""
+
+
+@runtime_checkable
+class Welfare(Protocol):
+    """A concave, monotone, symmetric summary of the values of all arms."""
+
+    @property
+    def name(self) -> str:
+        """Its text form, such that `parse_welfare(name, num_arms)` gives an equal welfare."""
+        ...
+
+    def __call__(self, values: ArrayLike, counts: ArrayLike | None = None) -> Floats | float:
+        """The welfare.
+
+        Args:
+            values: (..., arm) values; with counts, (..., type).
+            counts: (type,) how many arms share each value.
+
+        Returns:
+            (...) welfare, a float when `values` has one axis.
+        """
+        ...
+
+    def supergradient(self, values: ArrayLike, counts: ArrayLike | None = None) -> Floats:
+        """Weights g with W(u) <= W(v) + g.(u - v) for every u of the domain; equal arms get equal weights.
+
+        Args:
+            values: (..., arm) values; with counts, (..., type).
+            counts: (type,) how many arms share each value.
+
+        Returns:
+            (..., arm) weights; with counts, (..., type) the weight of all arms of the type together.
+        """
+        ...
+
+    def check_domain(self, values: ArrayLike) -> None:
+        """Raise OutOfDomain where the welfare is not defined.
+
+        Args:
+            values: (..., arm) values.
+        """
+        ...
+
+
+class Ranks(NamedTuple):
+    """The types of a population from the worst to the best."""
+
+    order: Ints
+    """(..., type) types by increasing value."""
+
+    ascending: Floats
+    """(..., type) their values."""
+
+    first: Ints
+    """(..., type) how many arms come before the type."""
+
+    last: Ints
+    """(..., type) how many arms there are up to and including the type."""
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Arms grouped by type, checked: finite values, at least one arm of each type."""
+
+    values: Floats
+    """(..., type) values."""
+
+    counts: Ints
+    """(type,) arms of each type, at least 1."""
+
+    present: Bools
+    """(given type,) which of the types that came have an arm at all; the others were left out."""
+
+    num_arms: int
+    """How many arms there are."""
+
+    @classmethod
+    def read(cls, values: ArrayLike, counts: ArrayLike | None = None) -> "Population":
+        """Check values, and counts if there are any.
+
+        Args:
+            values: (..., arm) values; with counts, (..., type).
+            counts: (type,) how many arms share each value; types without arms are left out.
+        """
+        array = _read_array(values, "values", "fiu")
+        if array.ndim == 0 or array.shape[-1] == 0:
+            raise InvalidInput(f"values: expected shape (..., arm) with at least one arm, got {array.shape}")
+        num_types = array.shape[-1]
+        sizes = np.ones(num_types, dtype=np.int64) if counts is None else _read_counts(counts, num_types)
+        present = sizes > 0
+        kept = array if present.all() else array[..., present]
+        if not np.isfinite(kept).all():
+            bad = kept[~np.isfinite(kept)][0]
+            raise InvalidInput(f"values: every value must be a finite number, and one is {plain(bad)}")
+        return cls(kept.astype(np.float64), sizes[present], present, int(sizes.sum()))
+
+    @property
+    def shares(self) -> Floats:
+        """(type,) each type's share of the arms."""
+        return self.counts / self.num_arms
+
+    def ranks(self) -> Ranks:
+        """The types in increasing order of value."""
+        order = np.argsort(self.values, axis=-1, kind="stable")
+        sizes = self.counts[order]
+        last = np.cumsum(sizes, axis=-1)
+        return Ranks(order, np.take_along_axis(self.values, order, axis=-1), last - sizes, last)
+
+    def restore(self, weights: Floats) -> Floats:
+        """(..., type) as (..., given type), with zeros where there are no arms."""
+        if self.present.all():
+            return weights
+        whole = np.zeros((*weights.shape[:-1], len(self.present)))
+        whole[..., self.present] = weights
+        return whole
+
+
+def _read_array(value: ArrayLike, name: str, kinds: str) -> np.ndarray[Any, Any]:
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise InvalidInput(f"{name}: expected an array of numbers, got lists of different lengths") from None
+    if array.dtype.kind not in kinds:
+        expected = "whole numbers" if kinds == "iu" else "numbers"
+        raise InvalidInput(f"{name}: expected {expected}, got {array.dtype} entries")
+    return array
+
+
+def _read_counts(counts: ArrayLike, num_types: int) -> Ints:
+    array = _read_array(counts, "counts", "iu")
+    if array.shape != (num_types,):
+        raise InvalidInput(f"counts: expected shape (type={num_types},) as values have, got {array.shape}")
+    if (array < 0).any():
+        raise InvalidInput(f"counts: a number of arms cannot be negative, got {array.min()}")
+    total = array.sum(dtype=np.float64)
+    if not 1 <= total <= MOST_ARMS:
+        raise InvalidInput(f"counts: expected 1 to {plain(MOST_ARMS)} arms in total, got {plain(total)}")
+    return array.astype(np.int64)
+
+
+def _scalar_if_single(welfare: Floats) -> Floats | float:
+    return float(welfare) if welfare.ndim == 0 else welfare
+
+
+def _text(number: float) -> str:
+    """The shortest text that reads back as the same number."""
+    return repr(float(number)).removesuffix(".0")
+
+
+class RankWeighted(ABC):
+    """A welfare that weighs arms by their rank, the worst arm most."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Its text form."""
+
+    @abstractmethod
+    def rank_mass(self, first: Ints, last: Ints, num_arms: int) -> Floats:
+        """The weight of the ranks first+1, ..., last together.
+
+        Args:
+            first: (...) numbers of arms below the ranks.
+            last: (...) numbers of arms up to the ranks, each above `first`.
+            num_arms: how many arms there are.
+        """
+
+    def rank_weights(self, num_arms: int) -> Floats:
+        """(arm,) the weight of each rank, the worst arm's first."""
+        self.check_num_arms(num_arms)
+        check_memory(32.0 * num_arms, f"the weights of {num_arms} arms", "Give counts of equal arms instead.")
+        below = np.arange(num_arms, dtype=np.int64)
+        # Exponentials are rounded each in its own way; almost equal weights must not come out rising.
+        return np.minimum.accumulate(self.rank_mass(below, below + 1, num_arms))
+
+    def check_num_arms(self, num_arms: int) -> None:  # noqa: B027  # most fit any number of arms
+        """Raise InvalidInput when the welfare is made for another number of arms."""
+
+    def check_domain(self, values: ArrayLike) -> None:
+        """Every finite vector is fine.
+
+        Args:
+            values: (..., arm) values.
+        """
+        Population.read(values)
+
+    def __call__(self, values: ArrayLike, counts: ArrayLike | None = None) -> Floats | float:
+        """The welfare.
+
+        Args:
+            values: (..., arm) values; with counts, (..., type).
+            counts: (type,) how many arms share each value.
+        """
+        arms = Population.read(values, counts)
+        self.check_num_arms(arms.num_arms)
+        return _scalar_if_single(self._value(arms))
+
+    def _value(self, arms: Population) -> Floats:
+        if arms.num_arms == len(arms.counts):
+            ascending = np.sort(arms.values, axis=-1)
+            masses = self.rank_weights(arms.num_arms)
+        else:
+            _, ascending, first, last = arms.ranks()
+            masses = self.rank_mass(first, last, arms.num_arms)
+        # Measured from the worst arm, so that equal values give exactly themselves.
+        worst = ascending[..., 0]
+        return np.asarray(worst + ((ascending - worst[..., None]) * masses).sum(axis=-1))
+
+    def supergradient(self, values: ArrayLike, counts: ArrayLike | None = None) -> Floats:
+        """The weight of each arm's rank; tied arms share theirs equally.
+
+        Args:
+            values: (..., arm) values; with counts, (..., type).
+            counts: (type,) how many arms share each value.
+
+        Returns:
+            (..., arm) weights; with counts, (..., type) the weight of all arms of the type together.
+        """
+        arms = Population.read(values, counts)
+        self.check_num_arms(arms.num_arms)
+        ranks = arms.ranks()
+        first, last = _tied_ranks(ranks, arms.num_arms)
+        shared = self.rank_mass(first, last, arms.num_arms) * ((ranks.last - ranks.first) / (last - first))
+        weights = np.empty_like(shared)
+        np.put_along_axis(weights, ranks.order, shared, axis=-1)
+        return arms.restore(weights)
+
+
+def _tied_ranks(ranks: Ranks, num_arms: int) -> tuple[Ints, Ints]:
+    """(..., type) the ranks that each type's tie begins after and ends with."""
+    opens = np.ones(ranks.ascending.shape, dtype=np.bool_)
+    closes = opens.copy()
+    opens[..., 1:] = ranks.ascending[..., 1:] != ranks.ascending[..., :-1]
+    closes[..., :-1] = opens[..., 1:]
+    first = np.maximum.accumulate(np.where(opens, ranks.first, 0), axis=-1)
+    ends = np.flip(np.where(closes, ranks.last, num_arms), axis=-1)
+    return first, np.flip(np.minimum.accumulate(ends, axis=-1), axis=-1)
+
+
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class Gini(RankWeighted):
+    """The generalised Gini welfare: sum over ranks n of w_n v_(n), for a fixed number of arms."""
+
+    num_arms: int
+    """How many arms it is for."""
+
+    ratio: float | None
+    """The factor by which weights fall from rank to rank; None when they were given one by one."""
+
+    given: tuple[float, ...]
+    """The weights as they were given; empty when they are geometric."""
+
+    def __init__(self, weights: ArrayLike | Sequence[float]) -> None:
+        """Take explicit weights.
+
+        Args:
+            weights: (arm,) weights, the worst arm's first: not negative, not increasing, with sum 1.
+        """
+        self._set(*_read_weights(weights))
+
+    @classmethod
+    def geometric(cls, num_arms: int, ratio: float = 2.0) -> "Gini":
+        """Weights proportional to ratio^-(n-1): with ratio 2 the paper's, with ratio 1 utilitarian.
+
+        Args:
+            num_arms: how many arms there are; they may be billions.
+            ratio: at least 1.
+        """
+        num_arms = check_positive_int(num_arms, "num_arms", largest=MOST_ARMS)
+        ratio = _check_number(ratio, "ratio", "at least 1, so that weights do not rise", lambda r: r >= 1)
+        welfare = cls.__new__(cls)
+        welfare._set(num_arms, ratio, ())
+        return welfare
+
+    def _set(self, num_arms: int, ratio: float | None, given: tuple[float, ...]) -> None:
+        for field, value in (("num_arms", num_arms), ("ratio", ratio), ("given", given)):
+            object.__setattr__(self, field, value)
+
+    @property
+    def name(self) -> str:
+        """`gini:2`, or `gini:0.5,0.3,0.2`."""
+        if self.ratio is not None:
+            return f"gini:{_text(self.ratio)}"
+        # A single number is a ratio, and with one arm every ratio means the same.
+        return "gini:1" if self.num_arms == 1 else "gini:" + ",".join(_text(weight) for weight in self.given)
+
+    @cached_property
+    def weights(self) -> Floats:
+        """(arm,) the weight of each rank, the worst arm's first; their sum is 1."""
+        if self.ratio is not None:
+            return frozen(super().rank_weights(self.num_arms))
+        return frozen(np.minimum.accumulate(self.given) / math.fsum(self.given))
+
+    @cached_property
+    def _tails(self) -> Floats:
+        """(arm + 1,) the weight of all arms beyond each rank.
+
+        As weights fall, a mass is at least its share of the tail, so the difference of two tails keeps its
+        digits; the difference of two sums from the front would not.
+        """
+        return np.append(np.cumsum(self.weights[::-1])[::-1], 0.0)
+
+    def rank_weights(self, num_arms: int) -> Floats:
+        """(arm,) the weight of each rank, the worst arm's first."""
+        self.check_num_arms(num_arms)
+        return self.weights
+
+    def rank_mass(self, first: Ints, last: Ints, num_arms: int) -> Floats:
+        """The weight of the ranks first+1, ..., last together; see the head of this file."""
+        self.check_num_arms(num_arms)
+        if self.ratio is None:
+            return np.asarray(self._tails[first] - self._tails[last])
+        if self.ratio == 1:
+            return np.asarray((last - first) / num_arms)
+        decay = math.log(self.ratio)
+        shares = np.expm1(-decay * (last - first)) / math.expm1(-decay * num_arms)
+        return np.asarray(np.exp(-decay * first) * shares)
+
+    def check_num_arms(self, num_arms: int) -> None:
+        """Raise InvalidInput when the welfare is made for another number of arms."""
+        if num_arms != self.num_arms:
+            raise InvalidInput(f"this Gini welfare is for {self.num_arms} arms, but there are {num_arms}")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Gini):
+            return NotImplemented
+        if self.num_arms != other.num_arms:
+            return False
+        if self.num_arms == 1 or (self.ratio is not None and self.ratio == other.ratio):
+            return True
+        if self.ratio is not None and other.ratio is not None:
+            return False
+        return np.allclose(self.weights, other.weights, rtol=ROUNDING, atol=0.0)
+
+    def __hash__(self) -> int:
+        return hash((Gini, self.num_arms))
+
+    def __repr__(self) -> str:
+        if self.ratio is not None:
+            return f"Gini.geometric({self.num_arms}, ratio={_text(self.ratio)})"
+        return f"Gini([{', '.join(_text(weight) for weight in self.given)}])"
+
+
+def _read_weights(weights: object) -> tuple[int, None, tuple[float, ...]]:
+    """Explicit weights, or all their faults at once."""
+    faults = Faults()
+    array = read_numbers(weights, ("arm",), "weights", faults, _check_weights)
+    if faults or array is None:
+        raise InvalidInput("\n".join(str(fault) for fault in faults.found))
+    return len(array), None, tuple((array + 0.0).tolist())  # -0.0 becomes 0.0
+
+
+def _check_weights(weights: Floats, place: str, faults: Faults) -> None:
+    if not check_finite(weights, place, faults):
+        return
+    faults.flag(place, weights < 0, Describe("{value} is negative", weights))
+    rises = np.zeros(len(weights), dtype=np.bool_)
+    rises[1:] = weights[1:] > weights[:-1] + ROUNDING * np.abs(weights[:-1])
+    faults.flag(place, rises, Describe("{value} is more than the weight before it", weights))
+    total = math.fsum(weights)
+    if abs(total - 1) > SUM_TOLERANCE:
+        faults.add(place, f"sum to {plain(total)}, not 1")
+
+
+def _check_number(value: object, name: str, expected: str, accept: Callable[[float], bool]) -> float:
+    is_number = isinstance(value, (Real, np.number)) and not isinstance(value, bool)
+    try:
+        number = float(value) if is_number else math.nan  # type: ignore[arg-type]
+    except OverflowError:
+        number = math.inf
+    if not (math.isfinite(number) and accept(number)):
+        shown = plain(number) if is_number else repr(value)
+        raise InvalidInput(f"{name}: expected a number of {expected}, got {shown}")
+    return number
+
+
+@dataclass(frozen=True)
+class Utilitarian(RankWeighted):
+    """The mean."""
+
+    @property
+    def name(self) -> str:
+        """`utilitarian`."""
+        return "utilitarian"
+
+    def rank_mass(self, first: Ints, last: Ints, num_arms: int) -> Floats:
+        """The share of the ranks first+1, ..., last."""
+        return np.asarray((last - first) / num_arms)
+
+    def _value(self, arms: Population) -> Floats:
+        worst = arms.values.min(axis=-1)
+        return np.asarray(worst + ((arms.values - worst[..., None]) * arms.shares).sum(axis=-1))
+
+
+class _WorstArm(RankWeighted):
+    """All weight on the worst arm."""
+
+    def rank_mass(self, first: Ints, last: Ints, num_arms: int) -> Floats:
+        """1 for the ranks that begin with the worst arm, else 0."""
+        return np.asarray(np.asarray(first) == 0, dtype=np.float64)
+
+    def _value(self, arms: Population) -> Floats:
+        return np.asarray(arms.values.min(axis=-1))
+
+
+@dataclass(frozen=True)
+class Maximin(_WorstArm):
+    """The value of the worst arm."""
+
+    @property
+    def name(self) -> str:
+        """`maximin`."""
+        return "maximin"
+
+
+@dataclass(frozen=True)
+class Leximin(_WorstArm):
+    """The worst arm first; among equals the second worst, then the third, and so on.
+
+    This is an order of vectors and not a number: `compare` tells which of two is better. As a number it is
+    reported by the worst arm's value. It is the limit of `Gini.geometric` as the ratio goes to infinity: once
+    the ratio is large enough for two given vectors, their Gini welfares differ in the way they compare.
+    """
+
+    @property
+    def name(self) -> str:
+        """`leximin`."""
+        return "leximin"
+
+    def key(self, values: ArrayLike) -> Floats:
+        """(..., arm) the values from the worst to the best; as lists, keys sort as leximin prefers.
+
+        Args:
+            values: (..., arm) values.
+        """
+        return np.sort(Population.read(values).values, axis=-1)
+
+    def compare(self, u: ArrayLike, v: ArrayLike, tolerance: float = 0.0) -> int:
+        """1 when u is better than v, -1 when it is worse, 0 when they tie.
+
+        Args:
+            u: (arm,) values.
+            v: (arm,) values.
+            tolerance: values this near to each other count as equal.
+        """
+        tolerance = _check_number(tolerance, "tolerance", "at least 0", lambda t: t >= 0)
+        first, second = self.key(u), self.key(v)
+        if first.ndim != 1 or first.shape != second.shape:
+            raise InvalidInput(f"compare: expected two vectors (arm,) alike, got {first.shape} and {second.shape}")
+        difference = first - second
+        telling = difference[np.abs(difference) > tolerance]
+        return int(np.sign(telling[0])) if len(telling) else 0
+
+
+@dataclass(frozen=True)
+class RegularisedMaximin(RankWeighted):
+    """Weights proportional to (1, epsilon, ..., epsilon): the worst arm, and a little of all the others."""
+
+    epsilon: float
+    """From 0 (maximin) to 1 (utilitarian)."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_fraction(self.epsilon, "epsilon") + 0.0)
+
+    @property
+    def name(self) -> str:
+        """`maximin:0.01`."""
+        return f"maximin:{_text(self.epsilon)}"
+
+    def rank_mass(self, first: Ints, last: Ints, num_arms: int) -> Floats:
+        """Epsilon a rank, and 1 for the worst arm, normalised."""
+        worst = np.asarray(first) == 0
+        others = last - first - worst
+        return np.asarray((worst + self.epsilon * others) / (1 + self.epsilon * (num_arms - 1)))
+
+
+@dataclass(frozen=True)
+class AlphaFair:
+    """Alpha-fairness as its certainty equivalent: the value which, given to every arm, would be as good.
+
+    With beta = 1 - alpha and d_n = log(v_n / r), where the reference r is the worst arm, or the best when
+    alpha < 1, so that no exponent below is positive,
+
+        W(v) = r exp(q),   q = 1/beta log(mean_n exp(beta d_n)),   q = mean_n d_n when beta = 0.
+    """
+
+    alpha: float
+    """0 is utilitarian, 1 is proportional fairness (Nash), and maximin is the limit at infinity."""
+
+    def __post_init__(self) -> None:
+        alpha = _check_number(self.alpha, "alpha", "at least 0 (maximin is infinity)", lambda a: a >= 0)
+        object.__setattr__(self, "alpha", alpha + 0.0)
+
+    @property
+    def name(self) -> str:
+        """`alpha:1`."""
+        return f"alpha:{_text(self.alpha)}"
+
+    def check_domain(self, values: ArrayLike) -> None:
+        """Raise OutOfDomain unless values are positive; below alpha = 1 they may be zero, and at 0 anything.
+
+        Args:
+            values: (..., arm) values.
+        """
+        self._check(Population.read(values))
+
+    def _check(self, arms: Population) -> None:
+        if self.alpha == 0 or arms.values.size == 0:
+            return
+        smallest = arms.values.min()
+        if smallest < 0 or (smallest == 0 and self.alpha >= 1):
+            needed = "positive values" if self.alpha >= 1 else "values of at least 0"
+            raise OutOfDomain(f"{self.name} needs {needed}, and the smallest value is {plain(smallest)}")
+
+    def __call__(self, values: ArrayLike, counts: ArrayLike | None = None) -> Floats | float:
+        """The certainty equivalent.
+
+        Args:
+            values: (..., arm) values; with counts, (..., type).
+            counts: (type,) how many arms share each value.
+        """
+        if self.alpha == 0:
+            return Utilitarian()(values, counts)
+        arms = Population.read(values, counts)
+        self._check(arms)
+        excess = self._excess(self._distances(arms), arms.shares)
+        return _scalar_if_single(np.asarray(self._reference(arms) * np.exp(excess)))
+
+    def supergradient(self, values: ArrayLike, counts: ArrayLike | None = None) -> Floats:
+        """The gradient (W(v) / v_n)^alpha / N, or 1/N where all values are zero.
+
+        Args:
+            values: (..., arm) values; with counts, (..., type).
+            counts: (type,) how many arms share each value.
+
+        Returns:
+            (..., arm) weights; with counts, (..., type) the weight of all arms of the type together.
+
+        Raises:
+            OutOfDomain: some values, but not all, are zero: there the welfare rises infinitely steeply.
+        """
+        if self.alpha == 0:
+            return Utilitarian().supergradient(values, counts)
+        arms = Population.read(values, counts)
+        self._check(arms)
+        distances = self._distances(arms)
+        if np.isneginf(distances).any():
+            raise OutOfDomain(f"{self.name} is infinitely steep where some, but not all, values are 0")
+        excess = self._excess(distances, arms.shares)
+        with np.errstate(over="ignore"):  # an exponent of -inf is a weight of 0
+            weights = np.exp(self.alpha * (excess[..., None] - distances)) * arms.shares
+        return arms.restore(weights)
+
+    def _reference(self, arms: Population) -> Floats:
+        """(...) the value from which all are measured."""
+        return np.asarray(arms.values.min(axis=-1) if self.alpha >= 1 else arms.values.max(axis=-1))
+
+    def _distances(self, arms: Population) -> Floats:
+        """(..., type) d = log(v / r); zero where all values are zero."""
+        reference = self._reference(arms)[..., None]
+        with np.errstate(divide="ignore"):
+            logs = np.log(arms.values)
+        return np.where(reference > 0, logs - np.log(np.where(reference > 0, reference, 1.0)), 0.0)
+
+    def _excess(self, distances: Floats, shares: Floats) -> Floats:
+        """(...) q = log(W / r)."""
+        beta = 1 - self.alpha
+        if beta == 0:
+            return np.asarray((distances * shares).sum(axis=-1))
+        with np.errstate(over="ignore"):  # an exponent of -inf is a power of 0
+            exponents = beta * distances
+        # A mean near 1 loses its digits to the 1, a mean far below 1 loses them when 1 is taken off.
+        below_one = (np.expm1(exponents) * shares).sum(axis=-1)
+        mean = (np.exp(exponents) * shares).sum(axis=-1)
+        log_mean = np.where(below_one > -0.5, np.log1p(np.maximum(below_one, -0.5)), np.log(mean))
+        return np.asarray(log_mean / beta)
+
+
+class _Kind(NamedTuple):
+    """One kind of welfare, as text."""
+
+    build: Callable[[list[float], int], Welfare]
+    """From the numbers behind the colon and the number of arms."""
+
+    example: str
+    """How it is written."""
+
+
+def _build_gini(numbers: list[float], num_arms: int) -> Welfare:
+    if not numbers:
+        raise InvalidInput("needs the ratio of the weights, or the weights themselves")
+    welfare = Gini.geometric(num_arms, numbers[0]) if len(numbers) == 1 else Gini(numbers)
+    welfare.check_num_arms(num_arms)
+    return welfare
+
+
+def _build_maximin(numbers: list[float], num_arms: int) -> Welfare:
+    if len(numbers) > 1:
+        raise InvalidInput(f"takes at most one number, got {len(numbers)}")
+    return RegularisedMaximin(numbers[0]) if numbers else Maximin()
+
+
+def _build_alpha(numbers: list[float], num_arms: int) -> Welfare:
+    if len(numbers) != 1:
+        raise InvalidInput(f"needs exactly one number, got {len(numbers)}")
+    return AlphaFair(numbers[0])
+
+
+def _without_numbers(welfare: Welfare) -> Callable[[list[float], int], Welfare]:
+    def build(numbers: list[float], num_arms: int) -> Welfare:
+        if numbers:
+            raise InvalidInput("takes no number")
+        return welfare
+
+    return build
+
+
+_KINDS = {
+    "gini": _Kind(_build_gini, "gini:2 or gini:0.5,0.3,0.2"),
+    "utilitarian": _Kind(_without_numbers(Utilitarian()), "utilitarian"),
+    "maximin": _Kind(_build_maximin, "maximin or maximin:0.01"),
+    "leximin": _Kind(_without_numbers(Leximin()), "leximin"),
+    "alpha": _Kind(_build_alpha, "alpha:2"),
+    "nash": _Kind(_without_numbers(AlphaFair(1.0)), "nash"),
+}
+
+
+def parse_welfare(text: str, num_arms: int) -> Welfare:
+    """Read a welfare from its text form.
+
+    Args:
+        text: `gini:2` (a single number is a ratio), `gini:0.5,0.3,0.2` (several are weights), `utilitarian`,
+            `maximin`, `maximin:0.01`, `leximin`, `alpha:2`, or `nash`, which is `alpha:1`.
+        num_arms: how many arms it is for.
+    """
+    num_arms = check_positive_int(num_arms, "num_arms")
+    kind, colon, rest = text.strip().lower().partition(":")
+    if kind not in _KINDS:
+        raise UnknownName("welfare", kind, _KINDS)
+    try:
+        return _KINDS[kind].build(_read_text(rest) if colon else [], num_arms)
+    except InvalidInput as error:
+        example = _KINDS[kind].example
+        raise InvalidInput(f"welfare '{text}': {error}\nRight is, for example, {example}") from None
+
+
+def _read_text(text: str) -> list[float]:
+    numbers = []
+    for part in text.split(","):
+        try:
+            numbers.append(float(part))
+        except ValueError:
+            raise InvalidInput(f"'{part.strip()}' is not a number") from None
+    return numbers
+
+
+def as_welfare(welfare: str | Welfare, num_arms: int) -> Welfare:
+    """The welfare that was meant, by text or as an object, checked to be for this many arms.
+
+    Args:
+        welfare: a text form or a welfare.
+        num_arms: how many arms there are.
+    """
+    if isinstance(welfare, str):
+        return parse_welfare(welfare, num_arms)
+    if isinstance(welfare, type) or not isinstance(welfare, Welfare):
+        raise InvalidInput(f"welfare: expected text such as 'gini:2', or Utilitarian() or another, got {welfare!r}")
+    if isinstance(welfare, RankWeighted):
+        welfare.check_num_arms(num_arms)
+    return welfare

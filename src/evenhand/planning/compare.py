@@ -1,0 +1,105 @@
+"""Policies side by side, in the same world, under the best bound known."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.errors import NotApplicable, TooLarge
+from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.policy import Policy, Starting
+from evenhand.model.welfare import Welfare, as_welfare
+from evenhand.planning.roster import ROSTER, find_policy
+from evenhand.typing import Rng
+
+Told = Callable[[str, float], None]
+"""Told what is being done, and the share of all the work that is done."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One policy's figures."""
+
+    policy: str
+    """Its name."""
+
+    evaluation: Evaluation
+    """What it is worth."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Policies side by side, best first."""
+
+    welfare: Welfare
+    """How values are weighed."""
+
+    rows: tuple[Row, ...]
+    """By welfare, best first."""
+
+    left_out: dict[str, str]
+    """Policies that do not apply, with the reason."""
+
+    upper_bound: float | None
+    """No policy has more welfare than this; None if no bound is known."""
+
+    bound_name: str
+    """Where the bound is from: "optimum", or what kind of bound it is."""
+
+
+def compare(
+    problem: CoupledMDP,
+    policies: Sequence[str] | Mapping[str, Policy | Starting] | None = None,
+    welfare: str | Welfare = "gini:2",
+    num_episodes: int = 1000,
+    horizon: int = 300,
+    rng: Rng = None,
+    method: Method = "auto",
+    told: Told | None = None,
+) -> Comparison:
+    """Evaluate policies on one problem, all in the same world.
+
+    Args:
+        problem: the problem.
+        policies: names from the roster, or policies under names of one's own; when absent, all that apply.
+        welfare: how values are weighed, as text or object.
+        num_episodes: episodes to play where a policy must be simulated.
+        horizon: steps an episode.
+        rng: seed or generator; every policy gets the same.
+        method: see `evaluate`.
+        told: called now and then with what is being done and the share that is done.
+    """
+    measure = as_welfare(welfare, problem.num_arms)
+    chosen, left_out = _build(problem, policies)
+    seed = int(np.random.default_rng(rng).integers(2**63))
+    rows = []
+    for number, (name, policy) in enumerate(chosen.items()):
+        progress = None if told is None else _progress(told, name, number, len(chosen))
+        found = evaluate(policy, problem, measure, num_episodes, horizon, seed, method, progress)
+        rows.append(Row(name, found))
+    rows.sort(key=lambda row: -row.evaluation.welfare)
+    return Comparison(measure, tuple(rows), left_out, None, "")
+
+
+def _progress(told: Told, name: str, number: int, total: int) -> Callable[[float], None]:
+    told(name, number / total)
+    return lambda share: told(name, (number + share) / total)
+
+
+def _build(
+    problem: CoupledMDP, policies: Sequence[str] | Mapping[str, Policy | Starting] | None
+) -> tuple[dict[str, Policy | Starting], dict[str, str]]:
+    if isinstance(policies, Mapping):
+        return dict(policies), {}
+    entries = [find_policy(name) for name in policies] if policies is not None else list(ROSTER)
+    chosen: dict[str, Policy | Starting] = {}
+    left_out: dict[str, str] = {}
+    for entry in entries:
+        try:
+            chosen[entry.name] = entry.build(problem)
+        except (NotApplicable, TooLarge) as error:
+            if policies is not None:
+                raise
+            left_out[entry.name] = str(error)
+    return chosen, left_out

@@ -1,0 +1,19 @@
+"""Ways to act, all feasible by construction.
+
+PriorityPolicy and ExchangeablePriority (greedy by score), the baselines of the paper built on them
+(random_feasible, worst_first, myopic, never_act), and RoundRobin.
+"""
+
+from evenhand.policies.baselines import myopic, never_act, random_feasible, worst_first
+from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
+from evenhand.policies.round_robin import RoundRobin
+
+__all__ = [
+    "ExchangeablePriority",
+    "PriorityPolicy",
+    "RoundRobin",
+    "myopic",
+    "never_act",
+    "random_feasible",
+    "worst_first",
+]

@@ -1,0 +1,218 @@
+"""Greedy by score: again and again the best (arm, action) that still fits is served, the rest idle.
+
+Scores are a table over cells (type, state, action); cells at or below a threshold are never served. Equal scores
+compete arm by arm in random order, which makes the policy exchangeable: arms of one type and state are alike to it.
+
+Exact law on counts. Within a group of equal scores, arms come in uniformly random order, so the next one served is
+drawn with probability proportional to the arms left in each cell whose usage still fits:
+
+    P(next is cell c) = x_c / (sum of x over cells of the group that fit [+ 1 if stopping competes]).
+
+The law of the allocation follows by unrolling these draws; allocations reached by several orders are merged.
+"""
+
+import numpy as np
+
+from evenhand.checks import check_shape
+from evenhand.errors import InvalidInput, TooLarge
+from evenhand.kernels.choosing import serve_by_rank, serve_by_rank_fast
+from evenhand.kernels.randomness import draw_keys
+from evenhand.model.coupled import CoupledMDP
+from evenhand.typing import Floats, Indices, Ints
+
+COMPILE_FROM = 200_000
+"""Arms in a batch from which the compiled choice is used; both give the same actions."""
+
+MOST_DRAWS = 200_000
+"""One-by-one draws of a group of equal scores and unequal usage, beyond which counts are refused."""
+
+LARGEST_LAW = 200_000
+"""Allocations beyond which an exact law is refused."""
+
+
+class PriorityPolicy:
+    """Serves the highest scores first; of equal scores the first arm."""
+
+    shuffle = False
+
+    def __init__(self, problem: CoupledMDP, scores: Floats, threshold: float = -np.inf, stop: bool = False) -> None:
+        """Prepare the ranks.
+
+        Args:
+            problem: the problem.
+            scores: (type, state, action) scores; those of idle actions do not matter.
+            threshold: cells with a score at or below it are never served.
+            stop: whether stopping competes as one more candidate among the best scores.
+        """
+        types = problem.types
+        check_shape(
+            scores, {"type": len(types), "state": types.valid.shape[1], "action": types.valid.shape[2]}, "scores"
+        )
+        if np.isnan(scores[types.valid]).any():
+            raise InvalidInput("scores: some are not numbers")
+        self.problem = problem
+        self.scores = scores
+        self.threshold = threshold
+        self.stop = stop
+        self.ranks = _ranks(np.where(_serveable(problem), scores, -np.inf), threshold)
+
+    def act(self, states: Indices, rng: np.random.Generator) -> Indices:
+        """Serve each episode's arms by score."""
+        problem, types = self.problem, self.problem.types
+        do = serve_by_rank_fast if states.size >= COMPILE_FROM else serve_by_rank
+        key = draw_keys(rng, 1)[0]
+        kinds, limit = problem.type_of_arm, problem.budget_limit
+        return do(kinds, self.ranks, types.usage, types.idle, limit, states, key, self.stop, self.shuffle)
+
+
+class ExchangeablePriority(PriorityPolicy):
+    """Serves the highest scores first; equal scores in random order."""
+
+    shuffle = True
+
+    def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
+        """Serve each episode's crowds by score."""
+        types = self.problem.types
+        left = counts.copy()
+        budget = np.repeat(self.problem.budget_limit[None], len(counts), axis=0)
+        allocation = np.zeros((*counts.shape, types.valid.shape[2]), dtype=np.int64)
+        for group in self._groups():
+            self._serve_group(group, left, budget, allocation, rng)
+        kinds, states = np.indices(types.idle.shape)
+        allocation[:, kinds, states, types.idle] += left
+        return allocation
+
+    def _groups(self) -> list[Ints]:
+        """For each rank the (cell, 3) cells that have it."""
+        return [np.argwhere(self.ranks == rank) for rank in range(self.ranks.max() + 1)]
+
+    def _serve_group(self, group: Ints, left: Ints, budget: Floats, allocation: Ints, rng: np.random.Generator) -> None:
+        """Serve the cells of one rank; changes `left`, `budget` and `allocation` in place."""
+        usage = self.problem.types.usage[tuple(group.T)]
+        one_action = len(np.unique(group[:, :2], axis=0)) == len(group)
+        if one_action and (usage == usage[0]).all():
+            self._serve_equal(group, usage[0], left, budget, allocation, rng)
+        else:
+            self._serve_one_by_one(group, usage, left, budget, allocation, rng)
+
+    def _serve_equal(
+        self, group: Ints, need: Floats, left: Ints, budget: Floats, allocation: Ints, rng: np.random.Generator
+    ) -> None:
+        """Equal usage: how many are served is known at once, and who they are is hypergeometric."""
+        crowd = left[:, group[:, 0], group[:, 1]]
+        total = crowd.sum(axis=1)
+        served = np.minimum(total, _room(need, budget))
+        if self.stop:
+            served = np.minimum(served, rng.integers(0, total + 1))
+        remaining, draws = total, served
+        for column, (kind, state, action) in enumerate(group):
+            remaining = remaining - crowd[:, column]
+            taken = _hypergeometric(crowd[:, column], remaining, draws, rng)
+            draws = draws - taken
+            allocation[:, kind, state, action] += taken
+            left[:, kind, state] -= taken
+        budget -= served[:, None] * need
+
+    def _serve_one_by_one(
+        self, group: Ints, usage: Floats, left: Ints, budget: Floats, allocation: Ints, rng: np.random.Generator
+    ) -> None:
+        """Unequal usage: draw arm after arm, all episodes at once."""
+        most = int(min(left.sum(axis=(1, 2)).max(), _most_served(usage, self.problem.budget_limit)))
+        if most > MOST_DRAWS:
+            raise TooLarge(
+                f"up to {most} arms would have to be drawn one by one, since equal scores use different amounts. "
+                "Use simulate on fewer arms, or scores without ties."
+            )
+        episodes = np.arange(len(left))
+        live = np.ones(len(left), dtype=np.bool_)
+        while live.any():
+            crowd = left[:, group[:, 0], group[:, 1]] * (usage[None] <= budget[:, None]).all(axis=2)
+            sums = np.cumsum(crowd, axis=1)
+            total = sums[:, -1] + self.stop
+            point = rng.random(len(left)) * total
+            cell = (point[:, None] >= sums).sum(axis=1)
+            live &= (sums[:, -1] > 0) & (cell < len(group))
+            rows, chosen = episodes[live], cell[live]
+            kind, state, action = group[chosen].T
+            allocation[rows, kind, state, action] += 1
+            left[rows, kind, state] -= 1
+            budget[rows] -= usage[chosen]
+
+    def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
+        """The law of the allocation at (type, state) counts."""
+        types = self.problem.types
+        law: dict[bytes, float] = {np.zeros(types.valid.shape, dtype=np.int64).tobytes(): 1.0}
+        for group in self._groups():
+            law = self._law_of_group(group, counts, law)
+        allocations = np.stack([np.frombuffer(key, dtype=np.int64).reshape(types.valid.shape) for key in law])
+        kinds, states = np.indices(types.idle.shape)
+        allocations = allocations.copy()
+        allocations[:, kinds, states, types.idle] += counts - allocations.sum(axis=-1)
+        return allocations, np.array(list(law.values()))
+
+    def _law_of_group(self, group: Ints, counts: Ints, law: dict[bytes, float]) -> dict[bytes, float]:
+        """Unroll the draws within one rank, from every allocation reached so far."""
+        types, limit = self.problem.types, self.problem.budget_limit
+        usage = types.usage[tuple(group.T)]
+        done: dict[bytes, float] = {}
+        while law:
+            following: dict[bytes, float] = {}
+            for key, chance in law.items():
+                allocation = np.frombuffer(key, dtype=np.int64).reshape(types.valid.shape)
+                left = (counts - allocation.sum(axis=-1))[group[:, 0], group[:, 1]]
+                budget = limit - np.einsum("tsa,tsak->k", allocation, types.usage)
+                crowd = left * (usage <= budget).all(axis=1)
+                total = int(crowd.sum())
+                if total == 0 or self.stop:
+                    done[key] = done.get(key, 0.0) + chance * (1.0 if total == 0 else 1.0 / (total + 1))
+                for cell in np.flatnonzero(crowd):
+                    after = allocation.copy()
+                    after[tuple(group[cell])] += 1
+                    name = after.tobytes()
+                    share = float(crowd[cell]) / (total + self.stop)
+                    following[name] = following.get(name, 0.0) + chance * share
+            if len(following) + len(done) > LARGEST_LAW:
+                raise TooLarge(f"the law of one allocation has over {LARGEST_LAW} values. Use simulation.")
+            law = following
+        return done
+
+
+def _serveable(problem: CoupledMDP) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """(type, state, action) cells other than the idle one; choosing them is what a score is for."""
+    kinds, states = np.indices(problem.types.idle.shape)
+    cells = problem.types.valid.copy()
+    cells[kinds, states, problem.types.idle] = False
+    return cells
+
+
+def _ranks(scores: Floats, threshold: float) -> Indices:
+    """0 for the highest score, -1 at or below the threshold; scores equal but for rounding share a rank."""
+    eligible = np.isfinite(scores) & (scores > threshold)
+    if not eligible.any():
+        return np.full(scores.shape, -1, dtype=np.int32)
+    ordered = np.unique(scores[eligible])[::-1]
+    scale = max(1.0, float(np.abs(ordered).max()))
+    rank_of = np.concatenate([[0], np.cumsum(-np.diff(ordered) > 1e-12 * scale)])
+    place = np.searchsorted(-ordered, -scores[eligible])
+    ranks = np.full(scores.shape, -1, dtype=np.int32)
+    ranks[eligible] = rank_of[place]
+    return ranks
+
+
+def _room(need: Floats, budget: Floats) -> Ints:
+    """(episode,) how many uses fit."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        room = np.where(need > 0, np.floor(budget / need), np.inf).min(axis=1)
+    return np.minimum(room, 2.0**62).astype(np.int64)
+
+
+def _most_served(usage: Floats, budget: Floats) -> float:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        each = np.where(usage > 0, budget / usage, np.inf).min(axis=1)
+    return float(np.floor(each.max()))
+
+
+def _hypergeometric(good: Ints, bad: Ints, draws: Ints, rng: np.random.Generator) -> Ints:
+    """(episode,) how many of `draws` arms taken from good + bad are good."""
+    drawn = rng.hypergeometric(good, np.maximum(bad, 1), np.minimum(draws, good + bad))
+    return np.asarray(np.where(bad == 0, np.minimum(draws, good), drawn), dtype=np.int64)

@@ -1,0 +1,26 @@
+"""Named instances of the problem: each factory turns a few readable parameters into a CoupledMDP.
+
+machine_replacement and heterogeneous_machine_replacement, random_coupled, health_outreach, crew_maintenance;
+and the catalog, which finds them by name and reads their parameters from text (CATALOG, Entry, Parameter,
+names, find, build).
+"""
+
+from evenhand.problems.catalog import CATALOG, Entry, Parameter, build, find, names
+from evenhand.problems.crew_and_parts import crew_maintenance
+from evenhand.problems.health_outreach import health_outreach
+from evenhand.problems.machine_replacement import heterogeneous_machine_replacement, machine_replacement
+from evenhand.problems.random_arms import random_coupled
+
+__all__ = [
+    "CATALOG",
+    "Entry",
+    "Parameter",
+    "build",
+    "crew_maintenance",
+    "find",
+    "health_outreach",
+    "heterogeneous_machine_replacement",
+    "machine_replacement",
+    "names",
+    "random_coupled",
+]

@@ -1,0 +1,10 @@
+"""Make it smaller, and come back: each reduction turns a problem into a tabular MDP and its policies into policies.
+
+Reduction (the protocol), Joint (the product space), Counts (how many arms are in each state), Lattice.
+"""
+
+from evenhand.reductions.counts import Counts, CountTable
+from evenhand.reductions.joint import Joint, JointTable
+from evenhand.reductions.reduction import Reduction
+
+__all__ = ["CountTable", "Counts", "Joint", "JointTable", "Reduction"]

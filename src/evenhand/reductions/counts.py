@@ -1,0 +1,338 @@
+"""The count space: how many arms of each type are in each state (the paper's Appendix C, for types too).
+
+    states x[t, s] with sum_s x[t, s] = N_t,    actions u[t, s, a] with sum_a u[t, s, a] = x[t, s] and
+    sum_{t,s,a} d_k(t, s, a) u[t, s, a] <= b_k,    reward of type t: (1 / N_t) sum_{s,a} u[t, s, a] r_t(s, a)
+
+The next counts of a type are a sum of multinomials, one for each distinct transition row, so they depend on u only
+through m[t, row], the number of arms that move by each row. Their law follows by adding one arm at a time,
+
+    law(m)(x') = sum_j row_r(j) law(m - e_r)(x' - e_j)        (any r with m_r > 0),
+
+a sum of positive terms, exact at any N. The law of the first counts is multinomial (by log-gamma, no overflow).
+A policy on counts is lifted by drawing uniformly who within a state gets an action: it is exchangeable.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+from scipy import sparse
+from scipy.special import gammaln, xlogy
+
+from evenhand.checks import available_memory, check_memory
+from evenhand.errors import TooLarge
+from evenhand.kernels.choosing import assign_uniformly, assign_uniformly_fast
+from evenhand.kernels.lattice import lattice_index, lattice_points, lattice_size
+from evenhand.kernels.randomness import draw_keys
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.tabular import TabularMDP
+from evenhand.reductions.sampling import PairSampler
+from evenhand.typing import Bools, Floats, Indices, Ints
+
+MOST_PAIRS = 20_000_000
+"""Feasible pairs beyond which the table is refused."""
+
+COMPILE_FROM = 20_000
+"""Arms in a batch from which the compiled assignment is used."""
+
+_INSTEAD = "Use fewer arms, or a method that needs no table."
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """The problem on counts, one objective a type (the mean value of its arms)."""
+
+    problem: CoupledMDP
+
+    @classmethod
+    def accepts(cls, problem: CoupledMDP) -> str | None:
+        """None if the count space fits, else its size in words."""
+        number = num_count_states(problem)
+        if number * 64.0 > available_memory() or number > 2**62:
+            return f"the count space has {float(number):.3g} states"
+        return None
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """(type,) lattice points of each type."""
+        return _lattice_sizes(self.problem)
+
+    @cached_property
+    def strides(self) -> Ints:
+        """(type,) what one more in a type's lattice point adds to the number of the state."""
+        return np.array([prod(self.sizes[t + 1 :]) for t in range(len(self.sizes))], dtype=np.int64)
+
+    @property
+    def num_states(self) -> int:
+        """How many count states there are."""
+        return prod(self.sizes)
+
+    @cached_property
+    def states(self) -> Ints:
+        """(count state, type, state) all counts, padded where types have fewer states."""
+        if reason := self.accepts(self.problem):
+            raise TooLarge(f"{reason}. {_INSTEAD}")
+        types = self.problem.types
+        counts = np.zeros((self.num_states, len(types), types.rewards.shape[1]), dtype=np.int64)
+        number = np.arange(self.num_states)
+        for t, (arms, states) in enumerate(zip(self.problem.type_counts, types.num_states, strict=True)):
+            points = lattice_points(int(arms), int(states))
+            counts[:, t, :states] = points[(number // self.strides[t]) % self.sizes[t]]
+        return counts
+
+    def index(self, counts: Ints) -> Ints:
+        """(...,) the number of each (..., type, state) count state."""
+        index = np.zeros(counts.shape[:-2], dtype=np.int64)
+        for t, states in enumerate(self.problem.types.num_states):
+            index += lattice_index(counts[..., t, :states]) * self.strides[t]
+        return index
+
+    @cached_property
+    def _pairs(self) -> tuple[Ints, Ints]:
+        """The state of each pair, and its (pair, type, state, action) allocation."""
+        if reason := self.accepts(self.problem):
+            raise TooLarge(f"{reason}. {_INSTEAD}")
+        allocations = self._feasible_allocations()
+        state = self.index(allocations.sum(axis=-1))
+        order = np.argsort(state, kind="stable")
+        return state[order], allocations[order]
+
+    def _feasible_allocations(self) -> Ints:
+        """(pair, type, state, action) all allocations within the budget: cell by cell, dropping what breaks it."""
+        types, limit = self.problem.types, self.problem.budget_limit
+        cells = np.argwhere(types.valid)
+        last = {t: i for i, (t, _, _) in enumerate(cells)}
+        chosen = np.zeros((1, len(cells)), dtype=np.int32)
+        used = np.zeros((1, self.problem.num_resources))
+        left = np.full(1, self.problem.type_counts[0])
+        for i, (t, s, a) in enumerate(cells):
+            if i and cells[i - 1, 0] != t:
+                left = np.full(len(chosen), self.problem.type_counts[t])
+            need = types.usage[t, s, a]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                room = np.where(need > 0, np.floor((limit - used) / need), np.inf).min(axis=1)
+            most = np.minimum(left, room).astype(np.int64)
+            least = left if i == last[t] else np.zeros_like(left)
+            number = np.maximum(most - least + 1, 0)
+            self._check_growth(int(number.sum()), len(cells))
+            parent = np.repeat(np.arange(len(chosen)), number)
+            amount = np.arange(len(parent)) - np.repeat(np.cumsum(number) - number, number) + least[parent]
+            chosen = chosen[parent]
+            chosen[:, i] = amount
+            used = used[parent] + amount[:, None] * need
+            left = left[parent] - amount
+        allocations = np.zeros((len(chosen), *types.valid.shape), dtype=np.int64)
+        allocations[:, cells[:, 0], cells[:, 1], cells[:, 2]] = chosen
+        return allocations
+
+    def _check_growth(self, number: int, width: int) -> None:
+        if number > MOST_PAIRS or number * 20.0 * width > 0.8 * available_memory():
+            raise TooLarge(
+                f"the count space has {self.num_states} states and over {number:.3g} feasible allocations. {_INSTEAD}"
+            )
+
+    @property
+    def allocations(self) -> Ints:
+        """(pair, type, state, action) the allocation of each pair."""
+        return self._pairs[1]
+
+    @cached_property
+    def mdp(self) -> TabularMDP:
+        """The tabular problem on counts."""
+        state, allocations = self._pairs
+        return self.tabulate(state, allocations)
+
+    def tabulate(self, state: Ints, allocations: Ints) -> TabularMDP:
+        """The tabular problem that has just these allocations.
+
+        Args:
+            state: (pair,) the number of the count state, in ascending order.
+            allocations: (pair, type, state, action) what is done there.
+        """
+        outcomes, kernel = self._outcomes(allocations)
+        return TabularMDP(
+            offsets=np.searchsorted(state, np.arange(self.num_states + 1)).astype(np.int64),
+            rewards=self.mean_rewards(allocations),
+            outcomes=outcomes,
+            kernel=kernel,
+            initial=self.initial,
+            discount=self.problem.discount,
+        )
+
+    def mean_rewards(self, allocations: Ints) -> Floats:
+        """(pair, type) the mean reward of each type's arms."""
+        sums = np.einsum("ptsa,tsa->pt", allocations, self.problem.types.rewards)
+        return np.asarray(sums / self.problem.type_counts)
+
+    @cached_property
+    def usage(self) -> Floats:
+        """(pair, resource) what each pair uses."""
+        return self.usage_of(self.allocations)
+
+    def usage_of(self, allocations: Ints) -> Floats:
+        """(pair, resource) what allocations use."""
+        return np.asarray(np.einsum("ptsa,tsak->pk", allocations, self.problem.types.usage))
+
+    @cached_property
+    def initial(self) -> Floats:
+        """(count state,) the law of the first counts."""
+        law: Floats = np.ones(1)
+        for t, (arms, states) in enumerate(zip(self.problem.type_counts, self.problem.types.num_states, strict=True)):
+            points = lattice_points(int(arms), int(states))
+            law = np.outer(law, _multinomial(points, self.problem.types.initial[t, :states])).reshape(-1)
+        return law
+
+    def _outcomes(self, allocations: Ints) -> tuple[Ints, sparse.csr_array]:
+        """The outcome of each allocation, and the (outcome, count state) laws of the next counts."""
+        numbers, laws = [], []
+        for t, states in enumerate(self.problem.types.num_states):
+            rows, distinct = _distinct_rows(self.problem.types.transitions[t], self.problem.types.valid[t])
+            movers = np.zeros((len(allocations), len(distinct)), dtype=np.int64)
+            for s, a in np.argwhere(self.problem.types.valid[t]):
+                movers[:, rows[s, a]] += allocations[:, t, s, a]
+            used, number = np.unique(movers, axis=0, return_inverse=True)
+            check_memory(20.0 * len(used) * self.sizes[t], "the kernel of the count space", _INSTEAD)
+            laws.append(sparse.csr_array(law_of_movers(used, distinct[:, :states])))
+            numbers.append(number.reshape(-1))
+        if len(laws) == 1:
+            return numbers[0].astype(np.int64), laws[0]
+        combinations, outcomes = np.unique(np.column_stack(numbers), axis=0, return_inverse=True)
+        kernel = laws[0][combinations[:, 0]]
+        for t in range(1, len(laws)):
+            kernel = _row_products(kernel, laws[t][combinations[:, t]])
+        return outcomes.reshape(-1).astype(np.int64), kernel
+
+    def lift(self, probabilities: Floats) -> "CountTable":
+        """An exchangeable policy that looks up the counts."""
+        return CountTable(self, probabilities)
+
+    def values_of_arms(self, objectives: Floats) -> Floats:
+        """(arm,) every arm has the value of its type."""
+        return objectives[self.problem.type_of_arm]
+
+
+class CountTable:
+    """An exchangeable policy given by a table over the pairs of the count space."""
+
+    def __init__(self, reduction: Counts, probabilities: Floats) -> None:
+        self.reduction = reduction
+        self.probabilities = probabilities
+        self._sampler = PairSampler(reduction.mdp.offsets, probabilities)
+
+    def act(self, states: Indices, rng: np.random.Generator) -> Indices:
+        """Draw an allocation for each episode, and who within a state gets an action."""
+        problem = self.reduction.problem
+        allocation = self.allocate(count_states(problem, states), rng)
+        return assign(problem.type_of_arm, states, allocation, rng)
+
+    def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
+        """Draw an allocation for each episode."""
+        return self.reduction.allocations[self._sampler.draw(self.reduction.index(counts), rng)]
+
+    def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
+        """The allocations of positive probability."""
+        state = int(self.reduction.index(counts))
+        offsets = self.reduction.mdp.offsets
+        pairs = np.arange(offsets[state], offsets[state + 1])
+        pairs = pairs[self.probabilities[pairs] > 0]
+        return self.reduction.allocations[pairs], self.probabilities[pairs]
+
+
+def num_count_states(problem: CoupledMDP) -> int:
+    """How many count states a problem has; exact, however many."""
+    return prod(_lattice_sizes(problem))
+
+
+def _lattice_sizes(problem: CoupledMDP) -> list[int]:
+    numbers = zip(problem.type_counts, problem.types.num_states, strict=True)
+    return [lattice_size(int(arms), int(states)) for arms, states in numbers]
+
+
+def count_states(problem: CoupledMDP, states: Indices) -> Ints:
+    """(episode, type, state) how many arms are in each state.
+
+    Args:
+        problem: the problem.
+        states: (episode, arm) states.
+    """
+    S = problem.types.rewards.shape[1]
+    width = problem.num_types * S
+    cell = problem.type_of_arm * S + states + np.arange(len(states))[:, None] * width
+    counts = np.bincount(cell.reshape(-1), minlength=len(states) * width)
+    return counts.reshape(len(states), problem.num_types, S)
+
+
+def assign(type_of_arm: Indices, states: Indices, allocation: Ints, rng: np.random.Generator) -> Indices:
+    """(episode, arm) who gets which action, drawn uniformly within each type and state."""
+    key = draw_keys(rng, 1)[0]
+    do = assign_uniformly_fast if states.size >= COMPILE_FROM else assign_uniformly
+    return do(type_of_arm, states, allocation, key)
+
+
+def _multinomial(points: Ints, law: Floats) -> Floats:
+    """(point,) probability that independent arms with this law spread like each (point, state) point."""
+    arms = points[0].sum()
+    logs = gammaln(arms + 1) - gammaln(points + 1).sum(axis=1) + xlogy(points, law).sum(axis=1)
+    return np.asarray(np.exp(logs))
+
+
+def _distinct_rows(transitions: Floats, valid: Bools) -> tuple[Ints, Floats]:
+    """(state, action) the number of the row each cell moves by, and the (row, next_state) distinct rows."""
+    rows, inverse = np.unique(transitions[valid], axis=0, return_inverse=True)
+    numbers = np.zeros(valid.shape, dtype=np.int64)
+    numbers[valid] = inverse.reshape(-1)
+    return numbers, rows
+
+
+def law_of_movers(movers: Ints, rows: Floats) -> Floats:
+    """(mover, point) the law of where arms arrive.
+
+    Args:
+        movers: (mover, row) how many arms move by each row; the same number of arms in all for each mover.
+        rows: (row, next_state) the rows.
+    """
+    num_states = rows.shape[1]
+    levels = _predecessors(movers)
+    law = np.ones((1, 1))
+    for total in range(1, len(levels)):
+        vectors, first, parent = levels[total]
+        points = lattice_points(total - 1, num_states)
+        larger = np.zeros((len(vectors), lattice_size(total, num_states)))
+        before = law[parent]
+        for state in range(num_states):
+            shifted = points.copy()
+            shifted[:, state] += 1
+            larger[:, lattice_index(shifted)] += rows[first, state][:, None] * before
+        law = larger
+    return law
+
+
+def _predecessors(movers: Ints) -> list[tuple[Ints, Ints, Ints]]:
+    """By number of arms: the vectors needed, the row whose arm came last, and where the vector without it stands."""
+    levels: list[tuple[Ints, Ints, Ints]] = []
+    vectors = movers
+    for _ in range(int(movers[0].sum())):
+        first = (vectors > 0).argmax(axis=1)
+        smaller = vectors.copy()
+        smaller[np.arange(len(vectors)), first] -= 1
+        unique, parent = np.unique(smaller, axis=0, return_inverse=True)
+        levels.append((vectors, first, parent.reshape(-1)))
+        vectors = unique
+    levels.append((vectors, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)))
+    return levels[::-1]
+
+
+def _row_products(left: sparse.csr_array, right: sparse.csr_array) -> sparse.csr_array:
+    """(row, column) the Kronecker product of each row of `left` with the same row of `right`."""
+    sizes = np.diff(left.indptr) * np.diff(right.indptr)
+    check_memory(16.0 * sizes.sum(), "the kernel of the count space", _INSTEAD)
+    row = np.repeat(np.arange(left.shape[0]), sizes)
+    place = np.arange(len(row)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    i, j = np.divmod(place, np.diff(right.indptr)[row])
+    i, j = i + left.indptr[row], j + right.indptr[row]
+    columns = left.indices[i].astype(np.int64) * right.shape[1] + right.indices[j]
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    return sparse.csr_array(
+        (left.data[i] * right.data[j], columns, indptr), shape=(left.shape[0], left.shape[1] * right.shape[1])
+    )

@@ -1,0 +1,113 @@
+"""A checker that authors of policies can run on their own."""
+
+import contextlib
+
+import numpy as np
+
+from evenhand.errors import PolicyError, TooLarge
+from evenhand.kernels.randomness import draw_keys
+from evenhand.kernels.stepping import first_states
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.policy import Exchangeable, Lawful, Policy, Starting, begin
+from evenhand.simulation.counts import checked_allocation
+from evenhand.simulation.rollout import check_budget, checked_shape
+from evenhand.typing import Indices, Ints, Rng
+
+BATCHES = (1, 2, 7, 100)
+"""Numbers of episodes tried."""
+
+
+def check_policy(policy: Policy | Starting, problem: CoupledMDP, rng: Rng = 0) -> None:
+    """Try a policy on a problem and raise PolicyError with everything that is wrong with it.
+
+    Checked: it acts (or starts an actor that does); actions have the shape of the states, exist, and respect the
+    budget, in batches of several sizes, in random states and in states reached by acting; the same seed gives the
+    same actions; the states it was given are left as they were. If it also allocates by counts, allocations treat
+    every arm once and respect the budget; if it knows their law, the law is one and its allocations are feasible.
+
+    Args:
+        policy: the policy to try.
+        problem: a problem to try it on.
+        rng: seed or generator of the states that are tried.
+    """
+    generator = np.random.default_rng(rng)
+    faults: list[str] = []
+    if not isinstance(policy, (Policy, Starting)):
+        raise PolicyError("a policy needs a method act(states, rng), or start(num_episodes, rng) that returns an actor")
+    for size in BATCHES:
+        for states in _trial_states(problem, size, generator):
+            _attempt(faults, f"batch of {size}", _try_acting, policy, problem, states)
+            if isinstance(policy, Exchangeable):
+                counts = _counts(problem, states)
+                _attempt(faults, f"batch of {size}", _try_allocating, policy, problem, counts)
+    if isinstance(policy, Lawful):
+        for states in _trial_states(problem, 5, generator):
+            for counts in _counts(problem, states):
+                _attempt(faults, "allocation_law", _try_law, policy, problem, counts)
+    if faults:
+        raise PolicyError("the policy breaks the rules:\n" + "\n".join(f"  {fault}" for fault in dict.fromkeys(faults)))
+
+
+def _trial_states(problem: CoupledMDP, size: int, rng: np.random.Generator) -> list[Indices]:
+    """Likely states, any states, and every arm in the same state."""
+    kinds = problem.type_of_arm
+    sizes = problem.types.num_states[kinds]
+    likely = first_states(kinds, problem.types.cumulative_initial, draw_keys(rng, 1)[0], 0, size)
+    anything = rng.integers(0, sizes, size=(size, problem.num_arms)).astype(np.int32)
+    same = np.minimum(rng.integers(0, sizes.max(), size=(size, 1)), sizes - 1).astype(np.int32)
+    return [likely, anything, same]
+
+
+def _counts(problem: CoupledMDP, states: Indices) -> Ints:
+    counts = np.zeros((len(states), problem.num_types, problem.types.rewards.shape[1]), dtype=np.int64)
+    np.add.at(counts, (np.arange(len(states))[:, None], problem.type_of_arm[None], states), 1)
+    return counts
+
+
+def _attempt(faults: list[str], where: str, check, *arguments) -> None:  # type: ignore[no-untyped-def]
+    try:
+        with contextlib.suppress(TooLarge):  # to decline is within the rules
+            check(*arguments)
+    except PolicyError as error:
+        faults.append(f"{where}: {error}")
+    except Exception as error:  # noqa: BLE001  # the policy is a stranger's: whatever it raises is a finding
+        faults.append(f"{where}: raised {type(error).__name__}: {error}")
+
+
+def _try_acting(policy: Policy | Starting, problem: CoupledMDP, states: Indices) -> None:
+    given = states.copy()
+    seen = [checked_shape(_act_once(policy, given, seed), given) for seed in (1, 1)]
+    if not np.array_equal(given, states):
+        raise PolicyError("act changed the states it was given")
+    if not np.array_equal(seen[0], seen[1]):
+        raise PolicyError("the same seed gave different actions")
+    _check_feasible(problem, states, seen[0])
+
+
+def _act_once(policy: Policy | Starting, states: Indices, seed: int) -> Indices:
+    rng = np.random.default_rng(seed)
+    return begin(policy, len(states), rng).act(states, rng)
+
+
+def _check_feasible(problem: CoupledMDP, states: Indices, actions: Indices) -> None:
+    kinds, types = problem.type_of_arm, problem.types
+    if actions.min() < 0 or actions.max() >= types.rewards.shape[2] or not types.valid[kinds, states, actions].all():
+        raise PolicyError("an action does not exist in its arm's state")
+    check_budget(problem, types.usage[kinds, states, actions].sum(axis=1), 0)
+
+
+def _try_allocating(policy: Exchangeable, problem: CoupledMDP, counts: Ints) -> None:
+    seen = [
+        checked_allocation(problem, policy.allocate(counts.copy(), np.random.default_rng(1)), counts) for _ in range(2)
+    ]
+    if not np.array_equal(seen[0], seen[1]):
+        raise PolicyError("the same seed gave different allocations")
+    check_budget(problem, np.einsum("etsa,tsak->ek", seen[0], problem.types.usage), 0)
+
+
+def _try_law(policy: Lawful, problem: CoupledMDP, counts: Ints) -> None:
+    allocations, probabilities = policy.allocation_law(counts)
+    checked_allocation(problem, allocations, np.repeat(counts[None], len(allocations), axis=0))
+    check_budget(problem, np.einsum("etsa,tsak->ek", allocations, problem.types.usage), 0)
+    if (probabilities < 0).any() or abs(probabilities.sum() - 1) > 1e-9:
+        raise PolicyError("allocation_law: probabilities must not be negative and must sum to 1")

@@ -1,0 +1,91 @@
+"""Simulation of exchangeable policies by counts: one multinomial draw for each (type, state, action).
+
+The cost of a step does not depend on the number of arms. The mean return of a type's arms is followed, not that of
+each arm; for an exchangeable policy every arm of a type has that value in expectation.
+"""
+
+import numpy as np
+
+from evenhand.checks import check_memory, check_positive_int
+from evenhand.errors import NotApplicable, PolicyError
+from evenhand.kernels.crowds import step_crowds_fast
+from evenhand.kernels.randomness import draw_keys
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.policy import Exchangeable
+from evenhand.simulation.rollout import Progress, Rollout, check_budget, share_of_budget
+from evenhand.typing import Floats, Ints, Rng
+
+
+def simulate_counts(
+    problem: CoupledMDP,
+    policy: Exchangeable,
+    num_episodes: int = 1000,
+    horizon: int = 300,
+    rng: Rng = None,
+    progress: Progress | None = None,
+) -> Rollout:
+    """Play an exchangeable policy on counts.
+
+    Args:
+        problem: the problem.
+        policy: what allocates; its allocations are checked at every step.
+        num_episodes: how many independent episodes.
+        horizon: steps an episode.
+        rng: seed or generator.
+        progress: called now and then with the share of the work that is done.
+
+    Returns:
+        A Rollout whose returns are (episode, type) means over the arms of each type.
+    """
+    check_positive_int(num_episodes, "num_episodes")
+    check_positive_int(horizon, "horizon")
+    if not isinstance(policy, Exchangeable):
+        raise NotApplicable("this policy does not allocate by counts; use simulate, which follows every arm")
+    types = problem.types
+    check_memory(40.0 * num_episodes * types.valid.size, f"counts of {num_episodes} episodes", "Use fewer episodes.")
+    world_rng, policy_rng = np.random.default_rng(rng).spawn(2)
+    keys = draw_keys(world_rng, horizon + 1)
+    counts = _first_counts(problem, num_episodes, keys[0])
+    returns = np.zeros((num_episodes, problem.num_types))
+    used = np.zeros((num_episodes, problem.num_resources))
+    for t, key in enumerate(keys[1:]):
+        allocation = checked_allocation(problem, policy.allocate(counts, policy_rng), counts)
+        spent = np.einsum("etsa,tsak->ek", allocation, types.usage)
+        check_budget(problem, spent, t)
+        weight = problem.discount**t
+        used += weight * spent
+        returns += weight * mean_rewards(problem, allocation)
+        counts = step_crowds_fast(types.transitions, allocation, key, 0)
+        if progress is not None and t % 16 == 0:
+            progress(t / horizon)
+    return Rollout(returns, share_of_budget(problem, used, horizon), horizon)
+
+
+def mean_rewards(problem: CoupledMDP, allocation: Ints) -> Floats:
+    """(episode, type) the mean reward of each type's arms."""
+    sums = np.einsum("etsa,tsa->et", allocation, problem.types.rewards)
+    return np.asarray(sums / problem.type_counts)
+
+
+def _first_counts(problem: CoupledMDP, num_episodes: int, key: np.uint64) -> Ints:
+    """(episode, type, state): all arms start in one place and move once by their initial law."""
+    arms = np.zeros((num_episodes, problem.num_types, problem.types.rewards.shape[1], 1), dtype=np.int64)
+    arms[:, :, 0, 0] = problem.type_counts
+    law = np.repeat(problem.types.initial[:, None, None, :], arms.shape[2], axis=1)
+    return step_crowds_fast(np.ascontiguousarray(law), arms, key, 0)
+
+
+def checked_allocation(problem: CoupledMDP, allocation: Ints, counts: Ints) -> Ints:
+    """The allocation, if it treats each arm exactly once and by actions that exist."""
+    expected = (*counts.shape, problem.types.rewards.shape[2])
+    if np.shape(allocation) != expected or np.asarray(allocation).dtype.kind not in "iu":
+        raise PolicyError(
+            "allocate: expected whole numbers of shape (episode, type, state, action) = "
+            f"{expected}, got {np.asarray(allocation).dtype} of shape {np.shape(allocation)}"
+        )
+    allocation = np.asarray(allocation, dtype=np.int64)
+    if (allocation < 0).any() or (allocation.sum(axis=-1) != counts).any():
+        raise PolicyError("allocate: the numbers of arms must not be negative and must sum to the counts of each state")
+    if (allocation * ~problem.types.valid).any():
+        raise PolicyError("allocate: arms are given an action that does not exist in their state")
+    return allocation

@@ -1,0 +1,4 @@
+"""From a model or a tabular MDP to a solution.
+
+occupancy (policies and their occupancy measures, exact evaluation), dynamic_programming (weighted-sum optimum with bounds).
+"""

@@ -1,0 +1,798 @@
+"""Model files: what is written reads back to the last bit, every fault is told, and no write is left half done."""
+
+import io
+import json
+import os
+import stat
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand.errors import InvalidInput, ModelError
+from evenhand.model.arm import Arm
+from evenhand.model.coupled import MOST_ARMS, CoupledMDP
+from evenhand.model.files import load, save, write_atomically
+
+SUFFIXES = (".toml", ".json", ".npz")
+
+SOUND = """
+discount = 0.95
+budget = [1]
+
+[[arms]]
+name = "machine"
+count = 5
+transitions = [[[0.8, 0.2], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]]
+rewards = [[1.0, 0.5], [0.0, 0.5]]
+usage = [[0], [1]]
+initial = [1.0, 0.0]
+"""
+
+ARRAYS = {
+    "discount": np.array(0.95),
+    "budget": np.array([1.0]),
+    "count": np.array([5]),
+    "transitions": np.array([[[[0.8, 0.2], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]]]),
+    "rewards": np.array([[[1.0, 0.5], [0.0, 0.5]]]),
+    "usage": np.array([[[0.0], [1.0]]]),
+    "initial": np.array([[1.0, 0.0]]),
+    "labels": np.array(json.dumps([{"name": "machine"}])),
+}
+
+
+def machines():
+    return CoupledMDP(
+        arms=[
+            Arm(
+                transitions=[[[0.8, 0.2], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]],
+                rewards=[[1.0, 0.5], [0.0, 0.5]],
+                usage=[[0], [1]],
+                initial=[1.0, 0.0],
+                name="machine",
+            )
+        ],
+        budget=[1],
+        discount=0.95,
+        counts=[5],
+    )
+
+
+def sound_document():
+    """The sound model as plain lists and tables, to be changed at will."""
+    arm = machines().arms[0]
+    return {
+        "discount": 0.95,
+        "budget": [1],
+        "arms": [
+            {
+                "name": "machine",
+                "count": 5,
+                "transitions": arm.transitions.tolist(),
+                "rewards": arm.rewards.tolist(),
+                "usage": [[0], [1]],
+                "initial": [1.0, 0.0],
+            }
+        ],
+    }
+
+
+def written(directory, content, name="model.toml"):
+    path = directory / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def faults_in(path):
+    with pytest.raises(ModelError) as caught:
+        load(path)
+    assert caught.value.source == str(path)
+    assert str(caught.value).startswith(str(path))
+    return [str(fault) for fault in caught.value.faults]
+
+
+def toml_faults(tmp_path, text):
+    return faults_in(written(tmp_path, text))
+
+
+def json_faults(tmp_path, document):
+    text = document if isinstance(document, str) else json.dumps(document)
+    return faults_in(written(tmp_path, text, "model.json"))
+
+
+def npz_faults(tmp_path, **changes):
+    arrays = {key: value for key, value in {**ARRAYS, **changes}.items() if value is not None}
+    np.savez(tmp_path / "model.npz", **arrays)
+    return faults_in(tmp_path / "model.npz")
+
+
+# Round trips
+
+AMOUNTS = st.floats(0, 1e12)
+REWARDS = st.floats(-1e12, 1e12)
+
+
+def labels(number):
+    return st.lists(st.text(), unique=True, min_size=number, max_size=number)
+
+
+@st.composite
+def arms(draw, num_resources):
+    s, a = draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    by_action = draw(st.booleans())
+    usage = np.array(draw(st.lists(AMOUNTS, min_size=s * a * num_resources, max_size=s * a * num_resources)))
+    usage = usage.reshape(s, a, num_resources)
+    usage[np.arange(s), rng.integers(0, a, s)] = draw(st.sampled_from([0.0, -0.0]))
+    return Arm(
+        transitions=rng.dirichlet(np.full(s, 0.5), size=(s, a)),
+        rewards=np.array(draw(st.lists(REWARDS, min_size=s * a, max_size=s * a))).reshape(s, a),
+        usage=usage[0] if by_action else usage,
+        initial=rng.dirichlet(np.ones(s)) if draw(st.booleans()) else None,
+        name=draw(st.text()),
+        states=draw(st.one_of(st.just([]), labels(s))),
+        actions=draw(st.one_of(st.just([]), labels(a))),
+    )
+
+
+@st.composite
+def problems(draw):
+    num_resources = draw(st.integers(1, 3))
+    blocks = draw(st.lists(arms(num_resources), min_size=1, max_size=4))
+    most = MOST_ARMS // len(blocks)
+    return CoupledMDP(
+        arms=blocks,
+        budget=draw(st.lists(AMOUNTS, min_size=num_resources, max_size=num_resources)),
+        discount=draw(st.floats(0, 1, exclude_max=True)),
+        counts=draw(st.lists(st.integers(1, most), min_size=len(blocks), max_size=len(blocks))),
+    )
+
+
+def bits(problem):
+    tables = problem.tables
+    arrays = (tables.transitions, tables.rewards, tables.usage, tables.initial, tables.num_states, tables.num_actions)
+    return [(array.dtype, array.shape, array.tobytes()) for array in (*arrays, problem.budget, problem.counts)]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@settings(deadline=None, max_examples=40)
+@given(problem=problems())
+def test_what_is_written_reads_back_to_the_last_bit(tmp_path_factory, suffix, problem):
+    path = tmp_path_factory.mktemp("trip") / f"model{suffix}"
+    save(problem, path)
+    again = load(path)
+    assert again == problem
+    assert bits(again) == bits(problem)
+    assert (again.discount, again.tables.labels) == (problem.discount, problem.tables.labels)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_labels_that_need_care(tmp_path, suffix):
+    awkward = 'quote " backslash \\ tab \t line \n\r\x0b delete \x7f null \0 next \x85 separator \u2028 é 漢 🎲 \ufeff'
+    arm = Arm([[[1.0]]], [[0.0]], [[0]], name=awkward, states=["'''"], actions=['"""'])
+    problem = CoupledMDP([arm], [0], 0.5)
+    save(problem, tmp_path / f"model{suffix}")
+    assert load(tmp_path / f"model{suffix}").tables.labels == ((awkward, ("'''",), ('"""',)),)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_label_that_is_no_text_is_not_written(tmp_path, suffix):
+    problem = CoupledMDP([Arm([[[1.0]]], [[0.0]], [[0]], name="half \ud83d")], [0], 0.5)
+    with pytest.raises(InvalidInput, match="not Unicode"):
+        save(problem, tmp_path / f"model{suffix}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_same_model_in_three_formats(tmp_path):
+    toml = load(written(tmp_path, SOUND))
+    json_ = load(written(tmp_path, json.dumps(sound_document()), "model.json"))
+    np.savez(tmp_path / "model.npz", **ARRAYS)
+    np.savez_compressed(tmp_path / "packed.npz", **ARRAYS)
+    assert toml == json_ == load(tmp_path / "model.npz") == load(tmp_path / "packed.npz") == machines()
+    assert load(str(tmp_path / "model.toml")) == machines()
+
+
+def test_toml_is_written_for_people(tmp_path):
+    save(machines(), tmp_path / "model.toml")
+    assert (tmp_path / "model.toml").read_text() == (
+        "discount = 0.95\n"
+        "budget = [1.0]\n"
+        "\n"
+        "[[arms]]\n"
+        'name = "machine"\n'
+        "count = 5\n"
+        "transitions = [\n"
+        "  [[0.8, 0.2],\n"
+        "   [1.0, 0.0]],\n"
+        "  [[0.0, 1.0],\n"
+        "   [1.0, 0.0]]\n"
+        "]\n"
+        "rewards = [\n"
+        "  [1.0, 0.5],\n"
+        "  [0.0, 0.5]\n"
+        "]\n"
+        "usage = [[0.0], [1.0]]\n"
+        "initial = [1.0, 0.0]\n"
+    )
+
+
+def test_json_is_json(tmp_path):
+    save(machines(), tmp_path / "model.json")
+    assert json.loads((tmp_path / "model.json").read_text()) == sound_document()
+
+
+def test_usage_that_depends_on_the_state_keeps_it(tmp_path):
+    arm = Arm(np.full((2, 2, 2), 0.5), np.zeros((2, 2)), [[[0], [1]], [[0], [2]]])
+    save(CoupledMDP([arm], [1], 0.5), tmp_path / "model.json")
+    (block,) = json.loads((tmp_path / "model.json").read_text())["arms"]
+    assert block["usage"] == [[[0], [1]], [[0], [2]]]
+
+
+def test_optional_keys_may_be_absent(tmp_path):
+    text = "\n".join(line for line in SOUND.splitlines() if not line.startswith(("name", "count", "initial")))
+    problem = load(written(tmp_path, text))
+    assert problem.num_arms == 1
+    assert problem.arms[0].initial.tolist() == [0.5, 0.5]
+    bare = {key: ARRAYS[key] for key in ("discount", "budget", "transitions", "rewards", "usage")}
+    np.savez(tmp_path / "model.npz", **bare)
+    assert load(tmp_path / "model.npz") == problem
+
+
+def test_a_billion_arms_in_a_file(tmp_path):
+    problem = load(written(tmp_path, SOUND.replace("count = 5", f"count = {MOST_ARMS}")))
+    assert problem.num_arms == MOST_ARMS
+    found = toml_faults(tmp_path, SOUND.replace("count = 5", f"count = {10**12}"))
+    assert found == ["arms[0].count: 1000000000000 arms are too many; at most 1000000000 are supported"]
+
+
+def test_a_byte_order_mark_is_no_fault(tmp_path):
+    assert load(written(tmp_path, b"\xef\xbb\xbf" + SOUND.replace("\n", "\r\n").encode())) == machines()
+
+
+# Files that are no models
+
+
+@pytest.mark.parametrize("name", ["model.yaml", "model", "model.toml.bak"])
+def test_unknown_kinds_of_file(tmp_path, name):
+    for attempt in (lambda: load(tmp_path / name), lambda: save(machines(), tmp_path / name)):
+        with pytest.raises(InvalidInput, match=r"unknown kind .* known are \.toml, \.json, \.npz"):
+            attempt()
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_files_that_are_not_there(tmp_path, suffix):
+    with pytest.raises(InvalidInput, match="No such file"):
+        load(tmp_path / f"absent{suffix}")
+    (tmp_path / f"folder{suffix}").mkdir()
+    with pytest.raises(InvalidInput, match="directory"):
+        load(tmp_path / f"folder{suffix}")
+    with pytest.raises(InvalidInput, match="not the name of a file"):
+        load(f"nul\0{suffix}")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fault"),
+    [
+        ("model.toml", b"", "the file is empty"),
+        ("model.toml", b" \n\n", "the file is empty"),
+        ("model.json", b"", "the file is empty"),
+        ("model.toml", b"discount = 0.9\nbudget = [1\n\nx", "not TOML: Unclosed array (at line 4, column 1)"),
+        (
+            "model.toml",
+            b"discount = 0.9\ndiscount = 0.8\n",
+            "not TOML: Cannot overwrite a value (at line 2, column 15)",
+        ),
+        ("model.json", b'{"discount": }', "not JSON: Expecting value (at line 1, column 14)"),
+        ("model.toml", b"name = '\xff\xfe'", "not UTF-8 text: byte 0xff in line 1"),
+        ("model.json", b'{\n"name": "caf\xe9"}', "not UTF-8 text: byte 0xe9 in line 2"),
+        ("model.toml", b"\0\1\2\3", "not TOML: Invalid statement (at line 1, column 1)"),
+        ("model.toml", b"a = " + b"[" * 10**5, "not a model: lists within lists, too deep to be read"),
+        ("model.toml", b"a = " + b"[" * 20 + b"]" * 20, "not a model: lists within lists, too deep to be read"),
+        ("model.json", b"[" * 10**5, "not a model: lists within lists, too deep to be read"),
+        ("model.json", b"[" * 900 + b"]" * 900, "not a model: lists within lists, too deep to be read"),
+        ("model.json", b'{"a":' * 10**5, "not a model: lists within lists, too deep to be read"),
+        ("model.toml", b"a = " + b"9" * 5000, "not a model: it holds a whole number of thousands of digits"),
+        ("model.json", b"[1, 2]", "expected a table with the keys discount, budget, arms; got [1, 2]"),
+        ("model.json", b"null", "expected a table with the keys discount, budget, arms; got None"),
+    ],
+    ids=range(17),
+)
+def test_files_that_are_not_read_at_all(tmp_path, name, content, fault):
+    assert faults_in(written(tmp_path, content, name)) == [fault]
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data(), st.sampled_from(SUFFIXES))
+def test_no_damage_ends_in_anything_but_faults(tmp_path_factory, data, suffix):
+    """Any bytes of a sound file may change, vanish or repeat: it loads, or it says why not."""
+    folder = tmp_path_factory.mktemp("damage")
+    save(machines(), folder / f"sound{suffix}")
+    content = bytearray((folder / f"sound{suffix}").read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        start = data.draw(st.integers(0, len(content)))
+        stop = data.draw(st.integers(start, min(len(content), start + 20)))
+        content[start:stop] = data.draw(st.one_of(st.binary(max_size=8), st.sampled_from([b"1e999", b"[", b"-", b'"'])))
+    path = written(folder, bytes(content), f"damaged{suffix}")
+    try:
+        assert isinstance(load(path), CoupledMDP)
+    except InvalidInput as error:
+        assert str(path) in str(error)
+
+
+# Faults of TOML and JSON
+
+
+def test_missing_keys(tmp_path):
+    assert toml_faults(tmp_path, "# nothing yet\n") == ["discount: missing", "budget: missing", "arms: missing"]
+    found = json_faults(tmp_path, {"discount": 0.9, "budget": [1], "arms": [{"usage": [[0], [1]]}]})
+    assert found == ["arms[0].transitions: missing", "arms[0].rewards: missing"]
+
+
+def test_what_is_there_is_checked_beside_what_is_missing(tmp_path):
+    document = sound_document()
+    del document["arms"][0]["rewards"]
+    document["arms"][0]["usage"] = [[1], [1]]
+    document["arms"][0]["transitions"][1][0] = [0.5, 0.4]
+    assert set(json_faults(tmp_path, document)) == {
+        "arms[0].rewards: missing",
+        "arms[0].usage: no action is idle: one action must use nothing of any resource",
+        "arms[0].transitions[1][0]: probabilities sum to 0.9, not 1",
+    }
+
+
+def test_unknown_keys_and_what_was_meant(tmp_path):
+    document = sound_document()
+    block = document["arms"][0]
+    document["arms"].append({("transision" if key == "transitions" else key): block[key] for key in block})
+    document |= {"bugdet": [1], "qqq": 1, "count": 3, "odd key\n": 0}
+    document["arms"][0]["discount"] = 0.9
+    assert json_faults(tmp_path, document) == [
+        "bugdet: unknown key, did you mean 'budget'?",
+        "qqq: unknown key; known are discount, budget, arms",
+        "count: unknown key here; it belongs inside each of the arms",
+        "'odd key\\n': unknown key; known are discount, budget, arms",
+        "arms[0].discount: unknown key here; it belongs to the whole problem, above the first of the arms",
+        "arms[1].transision: unknown key, did you mean 'transitions'?",
+        "arms[1].transitions: missing",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arms", "fault"),
+    [
+        ([], "arms: there is none; a problem needs at least one"),
+        (3, "arms: expected a list of tables, got 3"),
+        ({"a": 1}, "arms: expected a list of tables, got {'a': 1}; in TOML each begins with [[arms]]"),
+        ([7], "arms[0]: expected a table, got 7"),
+    ],
+)
+def test_arms_of_the_wrong_kind(tmp_path, arms, fault):
+    assert json_faults(tmp_path, sound_document() | {"arms": arms}) == [fault]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "place"),
+    [
+        ("transitions", "text", "arms[0].transitions"),
+        ("rewards", [[1, None], [0, 0]], "arms[0].rewards[0][1]"),
+        ("rewards", [[1, {"a": 1}], [0, 0]], "arms[0].rewards[0][1]"),
+        ("rewards", None, "arms[0].rewards"),
+        ("usage", [], "arms[0].usage"),
+        ("initial", 1, "arms[0].initial"),
+        ("name", ["a"], "arms[0].name"),
+        ("states", "ab", "arms[0].states"),
+        ("states", ["a"], "arms[0].states"),
+        ("actions", ["a", 1], "arms[0].actions"),
+        ("count", "5", "arms[0].count"),
+        ("count", 5.0, "arms[0].count"),
+        ("count", None, "arms[0].count"),
+        ("count", 0, "arms[0].count"),
+        ("name", "half \ud83d", "arms[0].name"),
+    ],
+)
+def test_values_of_the_wrong_kind_inside_an_arm(tmp_path, key, value, place):
+    document = sound_document()
+    document["arms"][0][key] = value
+    (fault,) = json_faults(tmp_path, document)
+    assert fault.startswith(f"{place}: ")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "place"),
+    [
+        ("discount", "0.9", "discount"),
+        ("discount", 1, "discount"),
+        ("discount", None, "discount"),
+        ("discount", 10**250, "discount"),
+        ("discount", 10**400, "discount"),
+        ("budget", "1", "budget[0]"),
+        ("budget", [-1], "budget[0]"),
+        ("budget", [10**250], "budget[0]"),
+        ("budget", [-(10**400)], "budget[0]"),
+        ("budget", [[1], [1, 2]], "budget[0]"),
+        ("budget", [], "budget"),
+        ("budget", [1, 1], "budget"),
+    ],
+    ids=range(12),
+)
+def test_values_of_the_wrong_kind_at_the_top(tmp_path, key, value, place):
+    assert json_faults(tmp_path, sound_document() | {key: value})[0].startswith(f"{place}: ")
+
+
+def test_a_number_of_thousands_of_digits(tmp_path):
+    text = json.dumps(sound_document()).replace("0.95", "9" * 5000)
+    assert json_faults(tmp_path, text) == ["discount: expected a number from 0 to below 1, got inf"]
+
+
+def test_numbers_json_does_not_have(tmp_path):
+    text = json.dumps(sound_document()).replace('"rewards": [[1.0, 0.5], [0.0, 0.5]]', '"rewards": REWARDS')
+    found = json_faults(tmp_path, text.replace("REWARDS", "[[NaN, 1e999], [-Infinity, 0]]"))
+    assert found == [
+        "arms[0].rewards[0][0]: is nan, not a finite number",
+        "arms[0].rewards[0][1]: is inf, not a finite number",
+        "arms[0].rewards[1][0]: is -inf, not a finite number",
+    ]
+
+
+def test_numbers_toml_writes_in_other_ways(tmp_path):
+    found = toml_faults(tmp_path, SOUND.replace("[[1.0, 0.5], [0.0, 0.5]]", "[[nan, 2024-02-30T00:00:00], [0, 0]]"))
+    assert found[0].startswith("not TOML")
+    found = toml_faults(tmp_path, SOUND.replace("[[1.0, 0.5], [0.0, 0.5]]", "[[0.0, 2024-02-03], [0, inf]]"))
+    assert "arms[0].rewards[0][1]: expected a number, got date" in found
+    found = toml_faults(tmp_path, SOUND.replace("count = 5", f"count = 0x{'f' * 9000}"))
+    assert found == ["arms[0].count: expected a whole number, got inf"]
+
+
+def test_keys_written_twice(tmp_path):
+    text = json.dumps(sound_document())
+    text = text.replace('"discount": 0.95', '"discount": 0.95, "discount": 0.9')
+    text = text.replace('"count": 5', '"count": 5, "count": 6, "count": 7')
+    assert json_faults(tmp_path, text) == [
+        "discount: this key is written more than once",
+        "arms[0].count: this key is written more than once",
+    ]
+
+
+def test_budget_is_compared_with_any_sound_arm(tmp_path):
+    document = sound_document()
+    sound = document["arms"][0]
+    document["arms"] = [{**sound, "rewards": "none"}, sound, {**sound, "usage": [[0, 0], [1, 1]]}]
+    document["budget"] = [1, 2, 3]
+    assert json_faults(tmp_path, document) == [
+        "arms[0].rewards: expected a list with one entry a state, got text ('none')",
+        "arms[2].usage: has 2 resources where arms[1] has 1",
+        "budget: has 3 entries where the arms' usage has 1 resources",
+    ]
+
+
+def test_a_file_with_many_faults_tells_all_of_them(tmp_path):
+    found = toml_faults(
+        tmp_path,
+        """
+        discount = 1.0
+        budget = [-1]
+        horizon = 300
+
+        [[arms]]
+        transision = 1
+        rewards = [[1.0, "x"], [0.0, 0.5]]
+        usage = [[0], [1]]
+
+        [[arms]]
+        count = 0
+        transitions = [[[0.8, 0.17], [1.0, 0.0]], [[0.0, 1.0], [1.5, -0.5]]]
+        rewards = [[1.0, 0.5], [0.0, inf]]
+        usage = [[1], [1]]
+        initial = [0.5, 0.4]
+        states = ["same", "same"]
+        """,
+    )
+    assert set(found) == {
+        "horizon: unknown key; known are discount, budget, arms",
+        "arms[0].transision: unknown key, did you mean 'transitions'?",
+        "arms[0].transitions: missing",
+        "arms[0].rewards[0][1]: expected a number, got text ('x')",
+        "arms[1].transitions[0][0]: probabilities sum to 0.97, not 1",
+        "arms[1].transitions[1][1][1]: probability -0.5 is negative",
+        "arms[1].rewards[1][1]: is inf, not a finite number",
+        "arms[1].usage: no action is idle: one action must use nothing of any resource",
+        "arms[1].initial: probabilities sum to 0.9, not 1",
+        "arms[1].states: has the same name twice",
+        "arms[1].count: expected at least 1, got 0",
+        "budget[0]: -1 is negative",
+        "discount: expected a number from 0 to below 1, got 1",
+    }
+    assert len(found) == 13
+
+
+def test_text_too_large_for_this_machine(tmp_path, monkeypatch):
+    monkeypatch.setattr("evenhand.checks.available_memory", lambda: 1000.0)
+    (fault,) = toml_faults(tmp_path, SOUND)
+    assert "would need" in fault
+
+
+# Faults of arrays
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"rewards": None}, "rewards: missing"),
+        ({"discount": None}, "discount: missing"),
+        ({"counts": np.array([5])}, "counts: unknown key, did you mean 'count'?"),
+        ({"rewards": np.array([[["a", "b"], ["c", "d"]]])}, "rewards: expected numbers, got <U1"),
+        ({"rewards": np.ones((1, 2, 2), dtype=bool)}, "rewards: expected numbers, got bool"),
+        ({"rewards": np.ones((1, 2, 2), dtype=complex)}, "rewards: expected numbers, got complex128"),
+        ({"rewards": np.array([[[None, 1], [0, 0]]])}, "rewards: holds Python objects, which are not read"),
+        ({"rewards": np.ones((2, 2))}, "rewards: expected the axes (block, state, action), got shape (2, 2)"),
+        (
+            {"usage": np.zeros((2, 1))},
+            "usage: expected the axes (block, state, action, resource) or (block, action, resource), got shape (2, 1)",
+        ),
+        ({"rewards": np.ones((1, 3, 2))}, "rewards: has 3 states where transitions has 2 states"),
+        ({"transitions": np.ones((1, 2, 2, 3)) / 3}, "transitions: has 3 next states where transitions has 2 states"),
+        ({"usage": np.zeros((1, 3, 1))}, "usage: has 3 actions where transitions has 2 actions"),
+        ({"initial": np.array([[1, 0], [1, 0]])}, "initial: has 2 blocks where transitions has 1 blocks"),
+        ({"count": np.array([5, 5])}, "count: has 2 blocks where transitions has 1 blocks"),
+        ({"count": np.array([0])}, "count[0]: expected at least 1, got 0"),
+        ({"count": np.array([5.0])}, "count: expected whole numbers, got float64"),
+        ({"count": np.array(5)}, "count: expected the axes (block), got shape ()"),
+        ({"rewards": np.ones((1, 0, 2))}, "rewards: is empty"),
+        ({"discount": np.array([0.9])}, "discount: expected the axes (), got shape (1,)"),
+        ({"discount": np.array(1.0)}, "discount: expected a number from 0 to below 1, got 1"),
+        ({"budget": np.array([1.0, 2.0])}, "budget: has 2 entries where the arms' usage has 1 resources"),
+        ({"budget": np.array([np.nan])}, "budget[0]: is nan, not a finite number"),
+        ({"rewards": np.array([[[1, np.inf], [0, 0]]])}, "rewards[0][0][1]: is inf, not a finite number"),
+        ({"initial": np.array([[0.5, 0.4]])}, "initial[0]: probabilities sum to 0.9, not 1"),
+        ({"usage": np.array([[[0.0], [-1.0]]])}, "usage[0][1][0]: -1 is negative"),
+        (
+            {"usage": np.array([[[1.0], [1.0]]])},
+            "usage[0]: no action is idle: one action must use nothing of any resource",
+        ),
+        (
+            {"usage": np.array([[[[0.0], [1.0]], [[1.0], [1.0]]]])},
+            "usage[0][1]: no action is idle in this state: one must use nothing of any resource",
+        ),
+        ({"num_states": np.array([3])}, "num_states[0]: 3 is not from 1 to 2, the size of the arrays"),
+        ({"num_actions": np.array([0])}, "num_actions[0]: 0 is not from 1 to 2, the size of the arrays"),
+        ({"num_states": np.array([2.0])}, "num_states: expected whole numbers, got float64"),
+        ({"labels": np.array(3)}, "labels: expected one JSON text, got int64 of shape ()"),
+        ({"labels": np.array(["[]"])}, "labels: expected one JSON text, got <U2 of shape (1,)"),
+        ({"labels": np.array("{}")}, "labels: expected a list with one table a block"),
+        ({"labels": np.array("[{}, {}]")}, "labels: has 2 entries for 1 blocks"),
+        ({"labels": np.array("[3]")}, "labels[0]: expected a table, got 3"),
+        ({"labels": np.array('[{"nme": "x"}]')}, "labels[0].nme: unknown key, did you mean 'name'?"),
+        ({"labels": np.array('[{"name": 1}]')}, "labels[0].name: expected text, got 1"),
+        ({"labels": np.array('[{"states": ["a"]}]')}, "labels[0].states: has 1 labels where there are 2"),
+        ({"labels": np.array('[{"actions": ["a", "a"]}]')}, "labels[0].actions: has the same name twice"),
+        ({"labels": np.array('[{"actions": "ab"}]')}, "labels[0].actions: expected a list of names, got 'ab'"),
+    ],
+)
+def test_each_fault_of_arrays_is_the_only_one_told(tmp_path, changes, fault):
+    assert npz_faults(tmp_path, **changes) == [fault]
+
+
+@pytest.mark.parametrize("text", ["", "[", "[" * 10**5, b"\xff"])
+def test_labels_that_are_not_json(tmp_path, text):
+    (fault,) = npz_faults(tmp_path, labels=np.array(text))
+    assert fault.startswith(("labels: not a JSON text", "not a model"))
+
+
+def test_faults_of_many_arrays_come_together(tmp_path):
+    found = npz_faults(
+        tmp_path,
+        discount=np.array(2.0),
+        budget=np.array([-1.0]),
+        count=np.array([0]),
+        rewards=np.array([[[np.nan, 0.0], [0.0, 0.0]]]),
+        transitions=np.array([[[[0.8, 0.1], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]]]),
+        usage=np.array([[[2.0], [1.0]]]),
+        horizon=np.array(3),
+        labels=np.array("[3]"),
+    )
+    assert set(found) == {
+        "horizon: unknown key; known are discount, budget, transitions, rewards, usage, initial, count, num_states, "
+        "num_actions, labels",
+        "labels[0]: expected a table, got 3",
+        "transitions[0][0][0]: probabilities sum to 0.9, not 1",
+        "rewards[0][0][0]: is nan, not a finite number",
+        "usage[0]: no action is idle: one action must use nothing of any resource",
+        "count[0]: expected at least 1, got 0",
+        "budget[0]: -1 is negative",
+        "discount: expected a number from 0 to below 1, got 2",
+    }
+
+
+def test_numbers_are_checked_beside_shapes(tmp_path):
+    found = npz_faults(tmp_path, rewards=np.full((1, 1, 2), np.nan), count=np.array([-1]))
+    assert "rewards: has 1 states where transitions has 2 states" in found
+    assert "rewards[0][0][1]: is nan, not a finite number" in found
+    assert "count[0]: expected at least 1, got -1" in found
+
+
+def ragged_arrays():
+    """Two blocks: the sound one, and one of one state and one action behind its padding."""
+    two = {
+        key: np.concatenate([ARRAYS[key], np.zeros_like(ARRAYS[key])]) for key in ("transitions", "rewards", "usage")
+    }
+    two["transitions"][1, 0, 0, 0] = 1.0
+    two["rewards"][1, 0, 0] = 0.25
+    sizes = {"num_states": np.array([2, 1]), "num_actions": np.array([2, 1])}
+    optional = {"count": None, "initial": None, "labels": None}
+    return {**ARRAYS, **two, **sizes, **optional}
+
+
+def test_padded_arms(tmp_path):
+    np.savez(tmp_path / "model.npz", **{key: value for key, value in ragged_arrays().items() if value is not None})
+    problem = load(tmp_path / "model.npz")
+    assert problem.arms[1] == Arm([[[1.0]]], [[0.25]], [[0]])
+    assert problem.tables.initial.tolist() == [[0.5, 0.5], [1.0, 0.0]]
+
+
+def test_more_padding_than_needed_is_the_same_problem(tmp_path):
+    wide = {key: value for key, value in ARRAYS.items() if key != "labels"}
+    for key, widths in (
+        ("transitions", (0, 3, 2, 3)),
+        ("rewards", (0, 3, 2)),
+        ("usage", (0, 2, 0)),
+        ("initial", (0, 3)),
+    ):
+        wide[key] = np.pad(ARRAYS[key], [(0, width) for width in widths])
+    np.savez(tmp_path / "model.npz", **wide, num_states=np.array([2]), num_actions=np.array([2]))
+    assert load(tmp_path / "model.npz").signature == machines().signature
+
+
+@pytest.mark.parametrize(
+    ("key", "place"),
+    [("transitions", (1, 0, 0, 1)), ("transitions", (1, 1, 0, 0)), ("rewards", (1, 0, 1)), ("usage", (1, 1, 0))],
+)
+def test_padding_is_zero(tmp_path, key, place):
+    arrays = ragged_arrays()
+    arrays[key][place] = np.nan if key == "rewards" else 0.5
+    shown = key + "".join(f"[{i}]" for i in place)
+    value = "nan" if key == "rewards" else "0.5"
+    (fault, *_) = npz_faults(tmp_path, **arrays)
+    assert fault == f"{shown}: {value} lies beyond the arm's states and actions, where only 0 may"
+
+
+def test_files_that_are_no_archives(tmp_path):
+    for content in (b"", b"garbage" * 100, b"PK\x03\x04" + b"\0" * 40):
+        (fault,) = faults_in(written(tmp_path, content, "model.npz"))
+        assert fault.startswith("not an .npz file, or a damaged one")
+
+
+def test_a_damaged_member(tmp_path):
+    np.savez(tmp_path / "model.npz", **ARRAYS)
+    content = bytearray((tmp_path / "model.npz").read_bytes())
+    at = content.index(ARRAYS["rewards"].tobytes())
+    content[at] ^= 0xFF
+    (fault, *_) = faults_in(written(tmp_path, bytes(content), "model.npz"))
+    assert fault.startswith("rewards: is damaged: Bad CRC-32")
+
+
+def test_a_header_that_promises_more_than_there_is(tmp_path):
+    np.savez(tmp_path / "model.npz", **{key: value for key, value in ARRAYS.items() if key != "rewards"})
+    header = io.BytesIO()
+    shape = (10**9, 10**3, 10**3)
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile(tmp_path / "model.npz", "a") as archive:
+        archive.writestr("rewards.npy", header.getvalue())
+    (fault,) = faults_in(tmp_path / "model.npz")
+    assert fault.startswith("rewards: is damaged: it has 128 bytes where its header promises 8000000000000128")
+
+
+def test_an_array_stored_twice(tmp_path):
+    np.savez(tmp_path / "model.npz", **ARRAYS)
+    with zipfile.ZipFile(tmp_path / "model.npz") as archive:
+        content = archive.read("budget.npy")
+    with zipfile.ZipFile(tmp_path / "model.npz", "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("budget.npy", content)
+    assert faults_in(tmp_path / "model.npz") == ["budget: this array is in the file 2 times"]
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
+    """Ten megabytes of zeros in ten kilobytes, on a machine with one megabyte free."""
+    np.savez_compressed(tmp_path / "model.npz", **{**ARRAYS, "rewards": np.zeros((1, 1000, 1250))})
+    assert (tmp_path / "model.npz").stat().st_size < 20_000
+    monkeypatch.setattr("evenhand.checks.available_memory", lambda: 1e6)
+    monkeypatch.setattr("numpy.lib.format.read_array", lambda *_, **__: pytest.fail("unpacked"))
+    (fault,) = faults_in(tmp_path / "model.npz")
+    assert "would need 40 MB" in fault
+
+
+def test_fifty_thousand_different_arms(tmp_path):
+    rng = np.random.default_rng(0)
+    number = 50_000
+    np.savez(
+        tmp_path / "model.npz",
+        discount=0.9,
+        budget=np.array([10]),
+        transitions=rng.dirichlet(np.ones(3), size=(number, 3, 2)),
+        rewards=rng.random((number, 3, 2)),
+        usage=np.repeat(np.array([[[0], [1]]], dtype=np.int8), number, axis=0),
+    )
+    problem = load(tmp_path / "model.npz")
+    assert (problem.num_arms, problem.num_types) == (number, number)
+
+
+# Writing wholly or not at all
+
+
+def test_write_atomically_replaces(tmp_path):
+    path = tmp_path / "notes.txt"
+    write_atomically(path, b"one")
+    write_atomically(str(path), b"two")
+    assert path.read_bytes() == b"two"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def failing(*_, **__):
+    raise OSError(28, "No space left on device")
+
+
+def interrupted(*_, **__):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("where", ["os.replace", "os.fsync", "shutil.copymode"])
+@pytest.mark.parametrize("failure", [failing, interrupted])
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, suffix, where, failure):
+    path = written(tmp_path, "old", f"model{suffix}")
+    with monkeypatch.context() as patch:
+        patch.setattr(where, failure)
+        with pytest.raises((OSError, KeyboardInterrupt)):
+            save(machines(), path)
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+    save(machines(), path)
+    assert load(path) == machines()
+
+
+def test_a_write_that_stops_midway_leaves_the_old_file(tmp_path, monkeypatch):
+    path = written(tmp_path, "old", "model.npz")
+    write = np.lib.format.write_array
+
+    def write_some(stream, array, **options):
+        write(stream, array, **options)
+        if array.ndim == 4:
+            failing()
+
+    monkeypatch.setattr("numpy.lib.format.write_array", write_some)
+    with pytest.raises(OSError, match="No space"):
+        save(machines(), path)
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_permissions_are_those_of_the_file_before(tmp_path):
+    path = tmp_path / "model.toml"
+    umask = os.umask(0)
+    os.umask(umask)
+    save(machines(), path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
+    path.chmod(0o640)
+    save(machines(), path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "there").mkdir()
+    target, link = tmp_path / "there" / "model.toml", tmp_path / "link.toml"
+    target.write_text("old")
+    link.symlink_to(target)
+    save(machines(), link)
+    assert link.is_symlink()
+    assert load(target) == machines()
+
+
+def test_places_that_cannot_be_written(tmp_path):
+    with pytest.raises(InvalidInput, match="there is no directory"):
+        save(machines(), tmp_path / "absent" / "model.toml")
+    with pytest.raises(InvalidInput, match="not a file"):
+        (tmp_path / "folder.toml").mkdir()
+        save(machines(), tmp_path / "folder.toml")
+    with pytest.raises(InvalidInput, match="not the name of a file"):
+        write_atomically("nul\0.toml", b"")

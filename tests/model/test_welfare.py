@@ -1,0 +1,549 @@
+"""Every welfare is concave, symmetric, monotone and constant-invariant; and what each one is known to be."""
+
+import math
+import pickle
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from evenhand.errors import InvalidInput, OutOfDomain, TooLarge, UnknownName
+from evenhand.model.welfare import (
+    AlphaFair,
+    Gini,
+    Leximin,
+    Maximin,
+    RegularisedMaximin,
+    Utilitarian,
+    Welfare,
+    as_welfare,
+    parse_welfare,
+)
+
+MAKERS = {
+    "gini ratio 2": lambda n: Gini.geometric(n, 2),
+    "gini ratio 1": lambda n: Gini.geometric(n, 1),
+    "gini ratio 1 + tiny": lambda n: Gini.geometric(n, 1 + 1e-12),
+    "gini ratio 1e300": lambda n: Gini.geometric(n, 1e300),
+    "gini linear weights": lambda n: Gini(np.arange(n, 0, -1) / (n * (n + 1) / 2)),
+    "gini two levels": lambda n: Gini([1.0] if n == 1 else [0.5, 0.5, *[0.0] * (n - 2)]),
+    "utilitarian": lambda n: Utilitarian(),
+    "maximin": lambda n: Maximin(),
+    "maximin:0.01": lambda n: RegularisedMaximin(0.01),
+    "maximin:0": lambda n: RegularisedMaximin(0),
+    "leximin": lambda n: Leximin(),
+    "alpha 0": lambda n: AlphaFair(0),
+    "alpha 0.5": lambda n: AlphaFair(0.5),
+    "alpha 1 - tiny": lambda n: AlphaFair(1 - 1e-9),
+    "nash": lambda n: AlphaFair(1),
+    "alpha 1 + tiny": lambda n: AlphaFair(1 + 1e-9),
+    "alpha 2": lambda n: AlphaFair(2),
+    "alpha 500": lambda n: AlphaFair(500),
+}
+EVERY = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
+FEW = settings(deadline=None, max_examples=15)
+
+SIZES = st.integers(1, 7)
+
+
+def vectors(n):
+    """Positive values, often tied, so that every welfare is defined and ranks are ambiguous."""
+    tied = st.sampled_from([0.5, 1.0, 3.0])
+    return arrays(np.float64, n, elements=tied | st.floats(0.01, 100.0))
+
+
+SEVERAL = SIZES.flatmap(vectors)
+PAIRS = SIZES.flatmap(lambda n: st.tuples(vectors(n), vectors(n)))
+
+
+def near(x, y):
+    np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
+
+
+def at_least(x, y):
+    assert x >= y - 1e-9 * max(1.0, abs(x), abs(y))
+
+
+class TestEveryWelfare:
+    @EVERY
+    def test_fulfils_the_protocol(self, make):
+        assert isinstance(make(3), Welfare)
+        assert as_welfare(make(3), 3) == make(3)
+
+    @EVERY
+    @FEW
+    @given(PAIRS, st.floats(0, 1))
+    def test_is_concave(self, make, pair, t):
+        u, v = pair
+        welfare = make(len(u))
+        at_least(welfare(t * u + (1 - t) * v), t * welfare(u) + (1 - t) * welfare(v))
+
+    @EVERY
+    @FEW
+    @given(SEVERAL, st.randoms(use_true_random=False))
+    def test_ignores_the_order_of_arms(self, make, values, random):
+        order = list(range(len(values)))
+        random.shuffle(order)
+        welfare = make(len(values))
+        near(welfare(values[order]), welfare(values))
+        near(welfare.supergradient(values[order]), welfare.supergradient(values)[order])
+
+    @EVERY
+    @FEW
+    @given(st.integers(1, 50), st.floats(1e-6, 1e6))
+    def test_leaves_a_constant_vector_unchanged(self, make, n, value):
+        assert make(n)(np.full(n, value)) == value
+
+    @EVERY
+    @FEW
+    @given(PAIRS)
+    def test_is_monotone(self, make, pair):
+        values, gains = pair
+        welfare = make(len(values))
+        at_least(welfare(values + gains), welfare(values))
+
+    @EVERY
+    @FEW
+    @given(st.integers(2, 7).flatmap(vectors), st.floats(0, 0.5), st.data())
+    def test_never_falls_with_a_transfer_to_a_poorer_arm(self, make, values, share, data):
+        poor, rich = data.draw(st.permutations(range(len(values))))[:2]
+        if values[poor] > values[rich]:
+            poor, rich = rich, poor
+        after = values.copy()
+        amount = share * (values[rich] - values[poor])
+        after[poor] += amount
+        after[rich] -= amount
+        welfare = make(len(values))
+        at_least(welfare(after), welfare(values))
+
+    @EVERY
+    @FEW
+    @given(PAIRS)
+    def test_supergradient_bounds_it_from_above(self, make, pair):
+        u, v = pair
+        welfare = make(len(u))
+        slope = welfare.supergradient(v)
+        assert (slope >= 0).all()
+        at_least(welfare(v) + slope @ (u - v), welfare(u))
+
+    @EVERY
+    @FEW
+    @given(SEVERAL)
+    def test_is_homogeneous_so_the_supergradient_gives_it_back(self, make, values):
+        welfare = make(len(values))
+        near(welfare.supergradient(values) @ values, welfare(values))
+
+    @EVERY
+    @FEW
+    @given(SEVERAL)
+    def test_equal_arms_get_equal_weights(self, make, values):
+        slope = make(len(values)).supergradient(values)
+        for value in set(values):
+            near(slope[values == value], slope[values == value][0])
+
+    @EVERY
+    @FEW
+    @given(SEVERAL, st.data())
+    def test_counts_stand_for_repeated_arms(self, make, values, data):
+        counts = data.draw(arrays(np.int64, len(values), elements=st.integers(0, 4)))
+        assume(counts.sum() > 0)
+        repeated = np.repeat(values, counts)
+        welfare = make(len(repeated))
+        near(welfare(values, counts), welfare(repeated))
+        whole = np.bincount(
+            np.repeat(np.arange(len(counts)), counts), welfare.supergradient(repeated), minlength=len(counts)
+        )
+        near(welfare.supergradient(values, counts), whole)
+
+    @EVERY
+    @FEW
+    @given(SIZES.flatmap(lambda n: arrays(np.float64, (2, 3, n), elements=st.floats(0.01, 100.0))))
+    def test_a_batch_is_a_loop(self, make, values):
+        n = values.shape[-1]
+        welfare, counts = make(n), np.ones(n, dtype=int)
+        assert welfare(values).shape == (2, 3)
+        for index in np.ndindex(2, 3):
+            near(welfare(values)[index], welfare(values[index]))
+            near(welfare(values, counts)[index], welfare(values[index], counts))
+            near(welfare.supergradient(values)[index], welfare.supergradient(values[index]))
+
+    @EVERY
+    def test_batches_with_counts_are_loops(self, make):
+        values = np.array([[1.0, 2.0, 3.0], [5.0, 0.5, 5.0]])
+        counts = [2, 0, 4]
+        welfare = make(6)
+        near(welfare(values, counts), [welfare(row, counts) for row in values])
+        near(welfare.supergradient(values, counts), [welfare.supergradient(row, counts) for row in values])
+
+    @EVERY
+    @pytest.mark.parametrize("n", [1, 2, 5])
+    def test_its_name_reads_back(self, make, n):
+        welfare = make(n)
+        again = parse_welfare(welfare.name, n)
+        assert again == welfare
+        assert hash(again) == hash(welfare)
+        assert pickle.loads(pickle.dumps(welfare)) == welfare  # noqa: S301
+
+    @EVERY
+    def test_returns_a_float_for_one_vector_and_nothing_for_an_empty_batch(self, make):
+        assert type(make(2)([1, 2])) is float
+        assert make(2)(np.empty((0, 2))).shape == (0,)
+        assert make(2).supergradient(np.empty((0, 2))).shape == (0, 2)
+
+    @EVERY
+    @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+    def test_refuses_what_is_not_a_number(self, make, bad):
+        for ask in (make(2), make(2).supergradient, make(2).check_domain):
+            with pytest.raises(InvalidInput, match="finite number"):
+                ask([1.0, bad])
+
+    @EVERY
+    @pytest.mark.parametrize(
+        ("values", "counts", "message"),
+        [
+            (1.0, None, "at least one arm"),
+            ([], None, "at least one arm"),
+            (["a", "b"], None, "expected numbers"),
+            ([[1.0, 2.0], [3.0]], None, "different lengths"),
+            ([1.0, 2.0], [1], r"type=2.*got \(1,\)"),
+            ([1.0, 2.0], [1.0, 1.0], "whole numbers"),
+            ([1.0, 2.0], [3, -1], "negative, got -1"),
+            ([1.0, 2.0], [0, 0], "got 0"),
+            ([1.0, 2.0], [2**62, 2**62], "in total"),
+        ],
+    )
+    def test_refuses_what_has_no_sense(self, make, values, counts, message):
+        for ask in (make(2), make(2).supergradient):
+            with pytest.raises(InvalidInput, match=message):
+                ask(values, counts)
+
+
+STRICT = {name: MAKERS[name] for name in ("gini ratio 2", "gini linear weights", "alpha 0.5", "nash", "alpha 2")}
+
+
+@pytest.mark.parametrize("make", STRICT.values(), ids=STRICT.keys())
+@FEW
+@given(arrays(np.float64, 5, elements=st.floats(1, 10)), st.floats(0.05, 0.5))
+def test_a_transfer_to_a_poorer_arm_strictly_helps(make, values, share):
+    poor, rich = values.argmin(), values.argmax()
+    assume(values[rich] - values[poor] > 0.1)
+    after = values.copy()
+    after[[poor, rich]] += share * (values[rich] - values[poor]) * np.array([1, -1])
+    assert make(5)(after) > make(5)(values)
+
+
+class TestGini:
+    def test_follows_its_definition(self):
+        near(Gini.geometric(3).weights, np.array([4, 2, 1]) / 7)
+        near(Gini([0.5, 0.3, 0.2])([3.0, 1.0, 2.0]), 0.5 * 1 + 0.3 * 2 + 0.2 * 3)
+        near(Gini([0.5, 0.3, 0.2]).supergradient([3.0, 1.0, 2.0]), [0.2, 0.5, 0.3])
+        near(Gini([0.5, 0.3, 0.2]).supergradient([2.0, 1.0, 2.0]), [0.25, 0.5, 0.25])
+
+    @FEW
+    @given(st.integers(1, 12), st.floats(1, 50))
+    def test_geometric_weights_fall_by_the_ratio(self, n, ratio):
+        raw = np.array([ratio ** -float(k) for k in range(n)])
+        near(Gini.geometric(n, ratio).weights, raw / raw.sum())
+
+    @FEW
+    @given(SEVERAL)
+    def test_ratio_one_is_utilitarian_and_a_mean(self, values):
+        near(Gini.geometric(len(values), 1)(values), values.mean())
+        near(Utilitarian()(values), values.mean())
+
+    def test_is_equal_by_meaning(self):
+        assert Gini([4 / 7, 2 / 7, 1 / 7]) == Gini.geometric(3, 2)
+        assert hash(Gini([4 / 7, 2 / 7, 1 / 7])) == hash(Gini.geometric(3, 2))
+        assert Gini([1.0]) == Gini.geometric(1, 7)
+        assert Gini.geometric(3, 2) != Gini.geometric(3, 3)
+        assert Gini.geometric(3, 2) != Gini.geometric(4, 2)
+        assert Gini([0.6, 0.4]) != Gini([0.5, 0.5])
+        assert Gini.geometric(2, 1) != Utilitarian()
+
+    def test_a_billion_arms_cost_nothing(self):
+        n = 10**9
+        welfare = Gini.geometric(n, 2)
+        near(welfare([3.0, 1.0, 2.0], [n - 3, 1, 2]), 0.5 * 1 + 0.375 * 2 + 0.125 * 3)
+        near(welfare.supergradient([3.0, 1.0, 2.0], [n - 3, 1, 2]), [0.125, 0.5, 0.375])
+        assert welfare.supergradient([1.0, 2.0], [n // 2, n // 2])[1] == 0
+
+    def test_a_billion_almost_equal_weights_keep_their_digits(self):
+        n = 10**9
+        ratio = 1 + 1e-9
+        worse_half = math.expm1(-0.5) / math.expm1(-1.0)
+        mass = Gini.geometric(n, ratio).supergradient([1.0, 2.0], [n // 2, n // 2])
+        np.testing.assert_allclose(mass, [worse_half, 1 - worse_half], rtol=1e-6)  # log(ratio) is not quite 1e-9
+        np.testing.assert_allclose(mass.sum(), 1, rtol=1e-12)
+
+    def test_other_welfares_take_a_billion_arms_too(self):
+        n = 10**9
+        values, counts = [1.0, 4.0], [n // 4, n - n // 4]
+        near(Utilitarian()(values, counts), 3.25)
+        near(RegularisedMaximin(1e-9)(values, counts), 1 + 3 * 0.75e9 * 1e-9 / (1 + 1e-9 * (n - 1)))
+        near(AlphaFair(2)(values, counts), 1 / (0.25 + 0.75 / 4))
+        assert Maximin()(values, counts) == 1.0
+
+    def test_one_poor_arm_of_a_billion_keeps_its_digits(self):
+        n = 10**9
+        expected = math.sqrt(n / (1 + (n - 1) * 1e-24))
+        np.testing.assert_allclose(AlphaFair(3)([1.0, 1e12], [1, n - 1]), expected, rtol=1e-12)
+
+    def test_weights_that_do_not_fit_are_refused(self):
+        with pytest.raises(TooLarge, match="counts"):
+            _ = Gini.geometric(10**15).weights
+
+    def test_weights_are_read_only(self):
+        with pytest.raises(ValueError, match="read-only"):
+            Gini.geometric(3).weights[0] = 1
+
+    def test_slightly_off_weights_are_normalised(self):
+        welfare = Gini([0.333333334, 0.333333333, 0.333333332])
+        assert abs(welfare.weights.sum() - 1) < 1e-15
+        assert parse_welfare(welfare.name, 3) == welfare
+
+    def test_names_every_fault_of_its_weights(self):
+        with pytest.raises(InvalidInput) as caught:
+            Gini([0.5, 0.6, -0.2])
+        message = str(caught.value)
+        assert "weights[1]: 0.6 is more than the weight before it" in message
+        assert "weights[2]: -0.2 is negative" in message
+        assert "sum to 0.9, not 1" in message
+
+    @pytest.mark.parametrize("weights", [[], [math.nan, 0.5], ["a"], 1.0, [[0.5, 0.5]]])
+    def test_refuses_what_are_not_weights(self, weights):
+        with pytest.raises(InvalidInput, match="weights"):
+            Gini(weights)
+
+    @pytest.mark.parametrize("ratio", [0.5, 0, -1, math.nan, math.inf, "2", True, 10**400])
+    def test_refuses_a_ratio_below_one(self, ratio):
+        with pytest.raises(InvalidInput, match="ratio: expected a number of at least 1"):
+            Gini.geometric(3, ratio)
+
+    @pytest.mark.parametrize("num_arms", [0, -1, 2.0, True])
+    def test_refuses_a_senseless_number_of_arms(self, num_arms):
+        with pytest.raises(InvalidInput, match="num_arms"):
+            Gini.geometric(num_arms)
+
+    def test_is_for_its_number_of_arms_only(self):
+        for welfare in (Gini.geometric(3), Gini([0.5, 0.3, 0.2])):
+            for ask in (welfare, welfare.supergradient):
+                with pytest.raises(InvalidInput, match=r"3 arms.*are 4"):
+                    ask([1.0, 2.0, 3.0, 4.0])
+                with pytest.raises(InvalidInput, match=r"3 arms.*are 5"):
+                    ask([1.0, 2.0, 3.0], [1, 1, 3])
+            with pytest.raises(InvalidInput, match=r"3 arms.*are 2"):
+                as_welfare(welfare, 2)
+
+
+class TestMaximin:
+    @FEW
+    @given(SEVERAL)
+    def test_is_the_worst_arm(self, values):
+        assert Maximin()(values) == Leximin()(values) == RegularisedMaximin(0)(values) == values.min()
+
+    @FEW
+    @given(SEVERAL, st.floats(0, 1))
+    def test_regularised_follows_the_paper(self, values, epsilon):
+        raw = np.where(np.arange(len(values)) == 0, 1.0, epsilon)
+        near(RegularisedMaximin(epsilon)(values), np.sort(values) @ raw / raw.sum())
+
+    @pytest.mark.parametrize("epsilon", [-0.1, 1.5, math.nan, "x"])
+    def test_epsilon_is_a_fraction(self, epsilon):
+        with pytest.raises(InvalidInput, match="epsilon"):
+            RegularisedMaximin(epsilon)
+
+
+WHOLE_PAIRS = st.integers(1, 5).flatmap(
+    lambda n: st.tuples(*[arrays(np.float64, n, elements=st.integers(0, 4).map(float))] * 2)
+)
+
+
+class TestLeximin:
+    @settings(deadline=None, max_examples=100)
+    @given(WHOLE_PAIRS)
+    @example((np.array([1.0, 2.0, 3.0]), np.array([3.0, 1.0, 4.0])))
+    def test_compares_as_sorted_lists(self, pair):
+        u, v = (sorted(vector.tolist()) for vector in pair)
+        assert Leximin().compare(*pair) == (u > v) - (u < v)
+        assert (list(Leximin().key(pair[0])) > list(Leximin().key(pair[1]))) == (u > v)
+
+    @settings(deadline=None, max_examples=100)
+    @given(WHOLE_PAIRS)
+    def test_is_the_limit_of_gini(self, pair):
+        u, v = pair
+        assume(sorted(u) != sorted(v))
+        welfare = Gini.geometric(len(u), 1000)
+        assert np.sign(welfare(u) - welfare(v)) == Leximin().compare(u, v)
+
+    def test_tolerance_makes_near_values_equal(self):
+        u, v = [1.0, 5.0], [1.001, 4.0]
+        assert Leximin().compare(u, v) == -1
+        assert Leximin().compare(u, v, tolerance=0.01) == 1
+        assert Leximin().compare(u, v, tolerance=2) == 0
+        with pytest.raises(InvalidInput, match="tolerance"):
+            Leximin().compare(u, v, tolerance=-1)
+
+    def test_refuses_vectors_that_differ_in_length(self):
+        with pytest.raises(InvalidInput, match=r"\(2,\) and \(3,\)"):
+            Leximin().compare([1.0, 2.0], [1.0, 2.0, 3.0])
+
+
+def exact_certainty_equivalent(values, alpha):
+    """With 60 digits."""
+    with localcontext() as context:
+        context.prec = 60
+        context.Emin, context.Emax = -(10**9), 10**9
+        exact, beta = [Decimal(float(v)) for v in values], 1 - Decimal(float(alpha))
+        if beta == 0:
+            return float((sum(v.ln() for v in exact) / len(exact)).exp())
+        mean = sum((v**beta if v else Decimal(0)) for v in exact) / len(exact)
+        return float(mean ** (1 / beta)) if mean else 0.0
+
+
+class TestAlphaFair:
+    @pytest.mark.parametrize("alpha", [1e-9, 0.3, 0.999, 1 - 1e-12, 1, 1 + 1e-9, 1 + 1e-6, 1.5, 3, 20, 500])
+    @settings(deadline=None, max_examples=15)
+    @given(st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=6))
+    def test_agrees_with_sixty_digits(self, alpha, values):
+        expected = exact_certainty_equivalent(values, alpha)
+        np.testing.assert_allclose(AlphaFair(alpha)(values), expected, rtol=1e-12)
+
+    def test_goes_to_the_worst_arm(self):
+        assert AlphaFair(1e300)([1e-3, 2.0, 1e6]) == 1e-3
+        near(AlphaFair(1e300).supergradient([2.0, 1.0, 1.0]), [0, 0.5, 0.5])
+
+    def test_takes_the_extremes_of_floating_point(self):
+        near(AlphaFair(1)([1e-300, 1e300]), 1.0)
+        near(AlphaFair(1 + 1e-9)([1e-300, 1e300]), exact_certainty_equivalent([1e-300, 1e300], 1 + 1e-9))
+
+    @pytest.mark.parametrize("alpha", [0.3, 1, 1 + 1e-9, 2, 7.5, 500])
+    def test_supergradient_is_the_derivative(self, alpha):
+        welfare, values, step = AlphaFair(alpha), np.array([0.7, 0.701, 3.0, 10.0]), 1e-6
+        for arm in range(4):
+            nudge = step * (np.arange(4) == arm)
+            slope = (welfare(values + nudge) - welfare(values - nudge)) / (2 * step)
+            np.testing.assert_allclose(welfare.supergradient(values)[arm], slope, rtol=1e-5, atol=1e-9)
+
+    @FEW
+    @given(SEVERAL)
+    def test_zero_is_utilitarian_even_for_negative_values(self, values):
+        assert AlphaFair(0)(-values) == Utilitarian()(-values)
+        AlphaFair(0).check_domain(-values)
+
+    def test_zero_values_below_one(self):
+        near(AlphaFair(0.5)([0.0, 4.0]), 1.0)
+        assert AlphaFair(0.5)([0.0, 0.0]) == 0.0
+        near(AlphaFair(0.5)([[0.0, 0.0], [0.0, 4.0]]), [0.0, 1.0])
+        near(AlphaFair(0.5).supergradient([0.0, 0.0]), [0.5, 0.5])
+        AlphaFair(0.5).check_domain([0.0, 4.0])
+        with pytest.raises(OutOfDomain, match="infinitely steep"):
+            AlphaFair(0.5).supergradient([0.0, 4.0])
+
+    @pytest.mark.parametrize(
+        ("alpha", "values", "message"),
+        [
+            (0.5, [1.0, -0.25], r"alpha:0\.5 needs values of at least 0, and the smallest value is -0\.25"),
+            (1, [1.0, 0.0], "alpha:1 needs positive values, and the smallest value is 0"),
+            (2, [[1.0, 2.0], [3.0, -7.0]], "alpha:2 needs positive values, and the smallest value is -7"),
+        ],
+    )
+    def test_outside_its_domain(self, alpha, values, message):
+        welfare = AlphaFair(alpha)
+        for ask in (welfare, welfare.supergradient, welfare.check_domain):
+            with pytest.raises(OutOfDomain, match=message):
+                ask(values)
+
+    def test_types_without_arms_do_not_count(self):
+        near(AlphaFair(1)([-5.0, 2.0], [0, 3]), 2.0)
+
+    @pytest.mark.parametrize("alpha", [-1, math.nan, math.inf, "1"])
+    def test_refuses_what_is_no_alpha(self, alpha):
+        with pytest.raises(InvalidInput, match="alpha: expected a number of at least 0"):
+            AlphaFair(alpha)
+
+
+class TestText:
+    @pytest.mark.parametrize(
+        ("text", "welfare", "name"),
+        [
+            ("gini:2", Gini.geometric(3, 2), "gini:2"),
+            ("gini:1.5", Gini.geometric(3, 1.5), "gini:1.5"),
+            ("gini:0.5,0.3,0.2", Gini([0.5, 0.3, 0.2]), "gini:0.5,0.3,0.2"),
+            (" Gini:0.5, 0.3, 0.2 ", Gini([0.5, 0.3, 0.2]), "gini:0.5,0.3,0.2"),
+            ("utilitarian", Utilitarian(), "utilitarian"),
+            ("maximin", Maximin(), "maximin"),
+            ("maximin:0.01", RegularisedMaximin(0.01), "maximin:0.01"),
+            ("leximin", Leximin(), "leximin"),
+            ("alpha:1", AlphaFair(1), "alpha:1"),
+            ("nash", AlphaFair(1), "alpha:1"),
+            ("alpha:2", AlphaFair(2), "alpha:2"),
+        ],
+    )
+    def test_forms(self, text, welfare, name):
+        assert parse_welfare(text, 3) == as_welfare(text, 3) == welfare
+        assert parse_welfare(text, 3).name == name
+
+    @FEW
+    @given(st.floats(1, 1e308), st.floats(0, 1), st.floats(0, 1e308))
+    def test_any_number_reads_back(self, ratio, epsilon, alpha):
+        for welfare in (Gini.geometric(4, ratio), RegularisedMaximin(epsilon), AlphaFair(alpha)):
+            assert parse_welfare(welfare.name, 4) == welfare
+
+    @FEW
+    @given(st.lists(st.floats(0.001, 1), min_size=1, max_size=6))
+    def test_any_weights_read_back(self, raw):
+        welfare = Gini(np.sort(raw)[::-1] / math.fsum(raw))
+        again = parse_welfare(welfare.name, len(raw))
+        assert again == welfare
+        assert again.weights.tobytes() == welfare.weights.tobytes()
+
+    def test_unknown_kinds_get_a_suggestion(self):
+        with pytest.raises(UnknownName, match=r"unknown welfare 'gni'\. Did you mean 'gini'"):
+            parse_welfare("gni:2", 3)
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("gini", "needs the ratio.*gini:2"),
+            ("gini:", "'' is not a number.*gini:2"),
+            ("gini:two", "'two' is not a number.*gini:2"),
+            ("gini:0.5", "at least 1.*got 0.5.*gini:2"),
+            ("gini:nan", "ratio.*gini:2"),
+            ("gini:0.5,0.3", "sum to 0.8, not 1.*gini:0.5,0.3,0.2"),
+            ("gini:0.5,0.5", "2 arms, but there are 3"),
+            ("utilitarian:1", "takes no number.*utilitarian"),
+            ("maximin:2", "epsilon.*maximin:0.01"),
+            ("maximin:0.1,0.2", "at most one number.*maximin:0.01"),
+            ("alpha", "exactly one number.*alpha:2"),
+            ("alpha:1,2", "exactly one number, got 2.*alpha:2"),
+            ("alpha:-1", "at least 0.*got -1.*alpha:2"),
+            ("nash:1", "takes no number.*nash"),
+        ],
+    )
+    def test_bad_text_says_what_is_right(self, text, message):
+        with pytest.raises(InvalidInput, match=f"(?s)welfare '{text}': .*{message}"):
+            parse_welfare(text, 3)
+
+    @pytest.mark.parametrize("thing", [None, 3, Utilitarian, np.mean])
+    def test_refuses_what_is_no_welfare(self, thing):
+        with pytest.raises(InvalidInput, match="welfare: expected text"):
+            as_welfare(thing, 3)
+
+    def test_a_foreign_welfare_is_as_good(self):
+        class Median:
+            name = "median"
+
+            def __call__(self, values, counts=None):
+                return float(np.median(values))
+
+            def supergradient(self, values, counts=None):
+                raise NotImplementedError
+
+            def check_domain(self, values):
+                pass
+
+        median = Median()
+        assert as_welfare(median, 3) is median
