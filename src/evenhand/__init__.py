@@ -1,0 +1,119 @@
+"""Fair resource allocation in weakly coupled Markov decision processes.
+
+Names are loaded when first used, so that importing the library costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from evenhand._version import __version__
+
+if TYPE_CHECKING:
+    from evenhand import errors, policies, problems
+    from evenhand.evaluation import Evaluation, evaluate, gini_coefficient, lorenz_curve, price_of_fairness
+    from evenhand.model.arm import Arm
+    from evenhand.model.coupled import CoupledMDP
+    from evenhand.model.files import load, save
+    from evenhand.model.policy import Policy
+    from evenhand.model.welfare import (
+        AlphaFair,
+        Gini,
+        Leximin,
+        Maximin,
+        RegularisedMaximin,
+        Utilitarian,
+        Welfare,
+        parse_welfare,
+    )
+    from evenhand.planning.compare import Comparison, compare
+    from evenhand.planning.saved import load_policy, save_policy, save_solution
+    from evenhand.planning.solution import Solution
+    from evenhand.planning.solve import solve
+    from evenhand.simulation import Rollout, check_policy, simulate, simulate_counts
+
+_HOMES = {
+    "errors": "",
+    "policies": "",
+    "problems": "",
+    "Evaluation": "evaluation",
+    "evaluate": "evaluation",
+    "gini_coefficient": "evaluation",
+    "lorenz_curve": "evaluation",
+    "price_of_fairness": "evaluation",
+    "Arm": "model.arm",
+    "CoupledMDP": "model.coupled",
+    "load": "model.files",
+    "save": "model.files",
+    "Policy": "model.policy",
+    "AlphaFair": "model.welfare",
+    "Gini": "model.welfare",
+    "Leximin": "model.welfare",
+    "Maximin": "model.welfare",
+    "RegularisedMaximin": "model.welfare",
+    "Utilitarian": "model.welfare",
+    "Welfare": "model.welfare",
+    "parse_welfare": "model.welfare",
+    "Comparison": "planning.compare",
+    "compare": "planning.compare",
+    "load_policy": "planning.saved",
+    "save_policy": "planning.saved",
+    "save_solution": "planning.saved",
+    "Solution": "planning.solution",
+    "solve": "planning.solve",
+    "Rollout": "simulation",
+    "check_policy": "simulation",
+    "simulate": "simulation",
+    "simulate_counts": "simulation",
+}
+"""The module each public name lives in; empty for modules themselves."""
+
+__all__ = [
+    "AlphaFair",
+    "Arm",
+    "Comparison",
+    "CoupledMDP",
+    "Evaluation",
+    "Gini",
+    "Leximin",
+    "Maximin",
+    "Policy",
+    "RegularisedMaximin",
+    "Rollout",
+    "Solution",
+    "Utilitarian",
+    "Welfare",
+    "__version__",
+    "check_policy",
+    "compare",
+    "errors",
+    "evaluate",
+    "gini_coefficient",
+    "load",
+    "load_policy",
+    "lorenz_curve",
+    "parse_welfare",
+    "policies",
+    "price_of_fairness",
+    "problems",
+    "save",
+    "save_policy",
+    "save_solution",
+    "simulate",
+    "simulate_counts",
+    "solve",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'evenhand' has no attribute {name!r}")
+    home = _HOMES[name]
+    value: object = import_module(f"evenhand.{home or name}")
+    if home:
+        value = getattr(value, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -119,20 +119,24 @@ def _serve_buckets(e, type_of_arm, usage, limit, states, key, base, shuffle, siz
     left = limit.copy()
     served = np.zeros(len(type_of_arm), dtype=np.bool_)
     for r in range(len(sizes) - 1):
-        bucket = members[sizes[r] : sizes[r + 1]]
+        bucket = _unserved(members[sizes[r] : sizes[r + 1]], served, num_actions)
         if len(bucket) == 0:
             continue
         order = bucket
-        if not _all_fit(e, bucket, type_of_arm, usage, states, left, served, num_actions):
+        if not _all_fit(e, bucket, type_of_arm, usage, states, left, num_actions):
             bits = np.empty(len(bucket), dtype=np.uint64)
             for i in range(len(bucket)):
                 place = base + np.uint64(bucket[i])
                 bits[i] = bits_at(key, place) if shuffle else place
-            order = bucket[np.argsort(bits)]
+            first = _equal_uses(e, bucket, type_of_arm, usage, states, left, num_actions)
+            if 0 < first < len(bucket):
+                order = bucket[bits <= np.partition(bits, first - 1)[first - 1]]
+            elif first != 0:
+                order = bucket[np.argsort(bits)]
         for i in range(len(order)):
             n, a = order[i] // num_actions, order[i] % num_actions
             need = usage[type_of_arm[n], states[e, n], a]
-            if not served[n] and _fits(need, left):
+            if not served[n] and _fits(need, left):  # an arm may stand in the bucket with several actions
                 served[n] = True
                 actions[e, n] = a
                 for k in range(len(left)):
@@ -140,7 +144,18 @@ def _serve_buckets(e, type_of_arm, usage, limit, states, key, base, shuffle, siz
 
 
 @njit(cache=True)
-def _all_fit(e, bucket, type_of_arm, usage, states, left, served, num_actions):
+def _unserved(bucket, served, num_actions):
+    kept = np.empty_like(bucket)
+    number = 0
+    for member in bucket:
+        if not served[member // num_actions]:
+            kept[number] = member
+            number += 1
+    return kept[:number]
+
+
+@njit(cache=True)
+def _all_fit(e, bucket, type_of_arm, usage, states, left, num_actions):
     """Whether the whole bucket fits, whatever the order; only then may the order be left out."""
     total = np.zeros(len(left))
     before = -1
@@ -153,6 +168,29 @@ def _all_fit(e, bucket, type_of_arm, usage, states, left, served, num_actions):
         for k in range(len(left)):
             total[k] += need[k]
     return _fits(total, left)
+
+
+@njit(cache=True)
+def _equal_uses(e, bucket, type_of_arm, usage, states, left, num_actions):
+    """How many of a bucket are served if all use the same, one action an arm; -1 if their order is needed in full."""
+    start = usage[type_of_arm[bucket[0] // num_actions], states[e, bucket[0] // num_actions], bucket[0] % num_actions]
+    before = -1
+    for i in range(len(bucket)):
+        n, a = bucket[i] // num_actions, bucket[i] % num_actions
+        if n == before:
+            return -1
+        before = n
+        need = usage[type_of_arm[n], states[e, n], a]
+        for k in range(len(left)):
+            if need[k] != start[k]:
+                return -1
+    number = 0
+    rest = left.copy()
+    while number < len(bucket) and _fits(start, rest):
+        number += 1
+        for k in range(len(rest)):
+            rest[k] -= start[k]
+    return number
 
 
 @njit(cache=True, parallel=True)

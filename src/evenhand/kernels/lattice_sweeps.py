@@ -31,13 +31,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.kernels.lattice import lattice_index, lattice_points
-from evenhand.typing import Bools, Floats, Indices, Ints
+from evenhand.kernels.lattice import lattice_index, lattice_points, lattice_tables
+from evenhand.typing import Array, Bools, Floats, Indices, Ints
 
 TAIL = 1e-16
 """Probability that a binomial window may leave out, before it is scaled back to a law."""
 
-_MOST_NODES = 20_000
+_MOST_NODES = 1500
 """Matrices that `factorise` may look at."""
 
 _ROUNDING = 1e-14
@@ -90,19 +90,20 @@ def factorise(matrix: Floats) -> tuple[list[Split], Ints] | None:
         return None
     left, ends, right = found
     splits = left + [Split(_slot_of(ends, source), _slot_of(ends, target), p) for source, target, p in reversed(right)]
-    return (splits, ends) if _is_product(matrix, splits, ends) else None
+    return (splits, ends) if product_error(matrix, splits, ends) <= len(matrix) * _ROUNDING else None
 
 
 def _slot_of(ends: Ints, state: int) -> int:
     return int(np.flatnonzero(ends == state)[0])
 
 
-def _is_product(matrix: Floats, splits: list[Split], ends: Ints) -> bool:
+def product_error(matrix: Floats, splits: list[Split], ends: Ints) -> float:
+    """How far the product of splits is from the matrix: the largest sum of a row of differences."""
     product = np.eye(len(matrix))
     for source, target, p in splits:
         product[:, target] += p * product[:, source]
         product[:, source] *= 1 - p
-    return bool(np.abs(product - matrix[:, ends]).max() <= _ROUNDING)
+    return float(np.abs(product - matrix[:, ends]).sum(axis=1).max())
 
 
 Found = tuple[list[Split], Ints, list[Split]]
@@ -199,8 +200,9 @@ def binomial_bands(num_arms: int, leave: float) -> Bands:
 
 
 def lattice_lines(num_arms: int, num_states: int, source: int, target: int) -> Lines:
-    """The lines between two slots of the lattice."""
+    """The lines between two slots of the lattice, longest first."""
     ends = lattice_points(num_arms, num_states - 1)  # arms of source and target counted together, last
+    ends = ends[np.argsort(-ends[:, -1], kind="stable")]
     together = ends[:, -1]
     starts = np.concatenate([[0], np.cumsum(together + 1)])
     line = np.repeat(np.arange(len(ends)), together + 1)
@@ -265,7 +267,7 @@ def grow_law(law: Floats, rows: Floats, leaving: Indices, parent: Indices, below
     return grown
 
 
-def dot_rows(left: Floats, right: Floats, i: Indices, j: Indices) -> Floats:
+def dot_rows(left: Floats, right: Floats, i: Ints, j: Ints) -> Floats:
     """(pair,) the products of chosen rows, in NumPy.
 
     Args:
@@ -277,8 +279,52 @@ def dot_rows(left: Floats, right: Floats, i: Indices, j: Indices) -> Floats:
     return np.array([left[a] @ right[b] for a, b in zip(i, j, strict=True)])
 
 
+class Steps(NamedTuple):
+    """Where serving one arm leads, by runs: points that differ in their last two states only are neighbours in number.
+
+    Within a run the step of a cell adds the same to the number of a point, wherever there is an arm to serve.
+    """
+
+    runs: Ints
+    """(run + 1,) where each run begins."""
+
+    offsets: Ints
+    """(cell, run) what a step adds to the number."""
+
+    begins: Ints
+    """(cell, run) the first place in the run with an arm to serve ..."""
+
+    ends: Ints
+    """(cell, run) ... and the end of these places."""
+
+
+def lattice_steps(points: Array, sources: Ints, landings: Ints) -> Steps:
+    """The steps of cells on a lattice.
+
+    Args:
+        points: (point, state) the whole lattice.
+        sources: (cell,) the state that an arm leaves.
+        landings: (cell,) the state that it enters.
+    """
+    runs = np.append(np.flatnonzero(points[:, -2] == 0), len(points))
+    sizes = np.diff(runs)
+    offsets, begins, ends = (np.zeros((len(sources), len(sizes)), dtype=np.int64) for _ in range(3))
+    for k, (source, landing) in enumerate(zip(sources, landings, strict=True)):
+        able = points[:, source] > 0
+        number = np.add.reduceat(able, runs[:-1], dtype=np.int64)
+        begins[k] = (points[runs[:-1], source] == 0) & (number > 0)
+        ends[k] = begins[k] + number
+        some = np.flatnonzero(number)
+        origin = runs[some] + begins[k, some]
+        moved = points[origin]
+        moved[:, source] -= 1
+        moved[:, landing] += 1
+        offsets[k, some] = lattice_index(moved) - origin
+    return Steps(runs.astype(np.int64), offsets, begins, ends)
+
+
 def climb_budget(
-    final: Floats, gains: Floats, units: Ints, steps: Indices, strides: Ints, num_units: int
+    final: Floats, gains: Floats, units: Ints, steps: Steps, strides: Ints, num_units: int
 ) -> tuple[Floats, Ints]:
     """The best use of a budget, cell after cell, in NumPy.
 
@@ -286,7 +332,7 @@ def climb_budget(
         final: (point,) what the point reached is worth.
         gains: (cell,) what serving one arm is worth.
         units: (cell,) units that it uses, at least 1.
-        steps: (cell, point) the point after serving one arm, -1 where there is none.
+        steps: where serving one arm leads.
         strides: (cell,) what one arm served adds to the code of a choice.
         num_units: the budget.
 
@@ -295,17 +341,103 @@ def climb_budget(
     """
     depth = int(units.max()) + 1
     best = np.tile(final, (depth, len(gains), 1))
-    code = np.zeros(best.shape, dtype=np.int64)
+    code = np.zeros(best.shape, dtype=strides.dtype)
+    able, after = _spell_out(steps)
     for j in range(1, num_units + 1):
-        value, choice = final, np.zeros(len(final), dtype=np.int64)
+        value, choice = final, np.zeros(len(final), dtype=strides.dtype)
         for k in range(len(gains) - 1, -1, -1):
             if j >= units[k]:
                 before = (j - units[k]) % depth
-                offer = np.where(steps[k] >= 0, gains[k] + best[before, k, steps[k]], -np.inf)
-                choice = np.where(offer > value, strides[k] + code[before, k, steps[k]], choice)
+                offer = np.where(able[k], gains[k] + best[before, k, after[k]], -np.inf)
+                choice = np.where(offer > value, strides[k] + code[before, k, after[k]], choice)
                 value = np.maximum(value, offer)
             best[j % depth, k], code[j % depth, k] = value, choice
     return best[num_units % depth, 0], code[num_units % depth, 0]
+
+
+def _spell_out(steps: Steps) -> tuple[Bools, Ints]:
+    """(cell, point) whether there is an arm to serve, and the point after it."""
+    run = np.repeat(np.arange(len(steps.runs) - 1), np.diff(steps.runs))
+    point = np.arange(len(run))
+    place = point - steps.runs[run]
+    able = (steps.begins[:, run] <= place) & (place < steps.ends[:, run])
+    return able, np.where(able, point + steps.offsets[:, run], 0)
+
+
+def decode_climb(
+    points: Indices, code: Ints, gains: Floats, sources: Ints, landings: Ints, base: int, tables: Ints
+) -> tuple[Indices, Floats, Ints]:
+    """What coded choices are, in NumPy.
+
+    Args:
+        points: (point, state) the whole lattice.
+        code: (point,) amounts as digits, the first cell's last.
+        gains: (cell,) what serving one arm is worth.
+        sources: (cell,) the state that it leaves.
+        landings: (cell,) the state that it enters.
+        base: what the digits count to.
+        tables: (behind, left) binomials (`lattice_tables`) up to the number of arms.
+
+    Returns:
+        (point, cell) amounts, (point,) what they are worth, and the (point,) numbers of the points reached.
+    """
+    amounts = np.empty((len(points), len(gains)), dtype=np.int32)
+    reached = points.astype(np.int64)
+    for k, (source, landing) in enumerate(zip(sources, landings, strict=True)):
+        amounts[:, k] = code % base if k < len(gains) - 1 else code
+        code = code // base
+        reached[:, source] -= amounts[:, k]
+        reached[:, landing] += amounts[:, k]
+    index = number_points(reached, np.int64(tables.shape[1] - 1), tables)
+    return amounts, amounts @ gains, index
+
+
+def number_points(points: Array, num_arms: Array | np.int64, tables: Ints) -> Ints:
+    """(point,) numbers by tables of binomials; with (point,) numbers of arms, each in the lattice of its own.
+
+    Args:
+        points: (point, state) points.
+        num_arms: how many arms they have.
+        tables: (behind, left) binomials (`lattice_tables`).
+    """
+    last = points.shape[1] - 1
+    left = np.broadcast_to(num_arms, len(points))
+    index = np.zeros(len(points), dtype=np.int64)
+    for s in range(last):
+        after = left - points[:, s]
+        index += tables[last - s, left] - tables[last - s, after]
+        left = after
+    return index
+
+
+def interpolate(function: Floats, num_arms: int, points: Ints) -> Floats:
+    """(point,) a function of few arms at the same proportions of many, linear on Kuhn's simplices.
+
+    In running sums of the counts the lattice is {0 <= c_1 <= c_2 <= ... <= N}; from the whole parts of scaled sums,
+    one coordinate after the other goes up, the one with the largest remainder first.
+
+    Args:
+        function: (coarse point,) values on the lattice of few arms.
+        num_arms: how few.
+        points: (point, state) the lattice of many arms.
+    """
+    sums = np.cumsum(points[:, :-1], axis=1) * (num_arms / points[0].sum())
+    corner = np.floor(sums)
+    rest = sums - corner
+    order = np.argsort(rest[:, ::-1], axis=1, kind="stable")[:, ::-1]
+    order = rest.shape[1] - 1 - order  # of equal remainders the later coordinate first, so that sums stay ordered
+    tables = lattice_tables(num_arms, points.shape[1])
+    rows = np.arange(len(points))
+    value, before = np.zeros(len(points)), np.ones(len(points))
+    for step in range(rest.shape[1] + 1):
+        after = rest[rows, order[:, step]] if step < rest.shape[1] else np.zeros(len(points))
+        whole = np.minimum(corner, num_arms).astype(np.int64)
+        counts = np.diff(whole, axis=1, prepend=0, append=num_arms)
+        value += (before - after) * function[number_points(counts, np.int64(num_arms), tables)]
+        before = after
+        if step < rest.shape[1]:
+            corner[rows, order[:, step]] += 1
+    return value
 
 
 class Listed(NamedTuple):
@@ -341,17 +473,10 @@ def best_listed(points: Indices, listed: Listed, tables: Ints, values: Floats) -
     """
     best = np.full(len(points), -np.inf)
     choice = np.zeros(len(points), dtype=np.int64)
-    num_states = points.shape[1]
     for a in range(len(listed.gains)):
         able = np.flatnonzero((points >= listed.takes[a]).all(axis=1))
-        reached = points[able] + listed.shifts[a]
-        left = np.full(len(able), listed.arms[a], dtype=np.int64)
-        index = np.full(len(able), listed.offsets[a], dtype=np.int64)
-        for s in range(num_states - 1):
-            after = left - reached[:, s]
-            index += tables[num_states - 1 - s, left] - tables[num_states - 1 - s, after]
-            left = after
-        offer = listed.gains[a] + values[index]
+        index = number_points(points[able] + listed.shifts[a], np.int64(listed.arms[a]), tables)
+        offer = listed.gains[a] + values[listed.offsets[a] + index]
         better = offer > best[able]
         best[able[better]], choice[able[better]] = offer[better], a
     return best, choice

@@ -11,11 +11,34 @@ Applying the transition operator to a value function is then one small product a
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
 
 from evenhand.typing import Floats, Ints
+
+
+class Kernel(Protocol):
+    """What a transition operator can do; sparse matrices can, and so can those of `kernels.products`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(outcomes, states)."""
+        ...
+
+    @property
+    def T(self) -> Any:  # noqa: N802  # as arrays spell it
+        """The transpose."""
+        ...
+
+    def __matmul__(self, vector: Floats) -> Any:
+        """(outcome,) expectations of a (state,) value function."""
+        ...
+
+    def __getitem__(self, outcomes: Ints) -> Any:
+        """(outcome, state) some rows, as a sparse matrix."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +54,8 @@ class TabularMDP:
     outcomes: Ints
     """(pair,) the row of `kernel` that a pair leads to."""
 
-    kernel: sparse.csr_array
-    """(outcome, state) law of the next state."""
+    kernel: Kernel
+    """(outcome, state) law of the next state: a sparse matrix, or an operator that behaves like one."""
 
     initial: Floats
     """(state,) law of the first state."""

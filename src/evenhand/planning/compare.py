@@ -5,12 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.errors import NotApplicable, TooLarge
+from evenhand.errors import NotApplicable, OutOfDomain, TooLarge
 from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare, as_welfare
 from evenhand.planning.roster import ROSTER, find_policy
+from evenhand.planning.solve import solve
+from evenhand.reductions.counts import num_count_states
+from evenhand.reductions.joint import num_joint_states
 from evenhand.typing import Rng
 
 Told = Callable[[str, float], None]
@@ -57,6 +60,7 @@ def compare(
     rng: Rng = None,
     method: Method = "auto",
     told: Told | None = None,
+    solve_up_to: int = 20_000,
 ) -> Comparison:
     """Evaluate policies on one problem, all in the same world.
 
@@ -69,9 +73,13 @@ def compare(
         rng: seed or generator; every policy gets the same.
         method: see `evaluate`.
         told: called now and then with what is being done and the share that is done.
+        solve_up_to: the optimum is computed too if its space has no more states than this; 0 for never.
     """
     measure = as_welfare(welfare, problem.num_arms)
     chosen, left_out = _build(problem, policies)
+    bound, bound_name = None, ""
+    if solve_up_to > 0 and min(num_count_states(problem), num_joint_states(problem)) <= solve_up_to:
+        bound, bound_name = _optimum(problem, measure, chosen, left_out, told)
     seed = int(np.random.default_rng(rng).integers(2**63))
     rows = []
     for number, (name, policy) in enumerate(chosen.items()):
@@ -79,7 +87,24 @@ def compare(
         found = evaluate(policy, problem, measure, num_episodes, horizon, seed, method, progress)
         rows.append(Row(name, found))
     rows.sort(key=lambda row: -row.evaluation.welfare)
-    return Comparison(measure, tuple(rows), left_out, None, "")
+    return Comparison(measure, tuple(rows), left_out, bound, bound_name)
+
+
+def _optimum(
+    problem: CoupledMDP,
+    measure: Welfare,
+    chosen: dict[str, Policy | Starting],
+    left_out: dict[str, str],
+    told: Told | None,
+) -> tuple[float | None, str]:
+    """The certified bound and its name; the optimal policy joins the others."""
+    try:
+        best = solve(problem, measure, tolerance=1e-6, told=told)
+    except (NotApplicable, TooLarge, OutOfDomain) as error:
+        left_out["optimal"] = str(error)
+        return None, ""
+    chosen["optimal"] = best.policy
+    return best.upper_bound, "optimum" if best.gap <= 1e-5 else "upper bound"
 
 
 def _progress(told: Told, name: str, number: int, total: int) -> Callable[[float], None]:

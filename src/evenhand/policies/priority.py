@@ -203,7 +203,7 @@ def _room(need: Floats, budget: Floats) -> Ints:
     """(episode,) how many uses fit."""
     with np.errstate(divide="ignore", invalid="ignore"):
         room = np.where(need > 0, np.floor(budget / need), np.inf).min(axis=1)
-    return np.minimum(room, 2.0**62).astype(np.int64)
+    return np.asarray(np.minimum(room, 2.0**62), dtype=np.int64)
 
 
 def _most_served(usage: Floats, budget: Floats) -> float:

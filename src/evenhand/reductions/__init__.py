@@ -3,8 +3,8 @@
 Reduction (the protocol), Joint (the product space), Counts (how many arms are in each state), Lattice.
 """
 
-from evenhand.reductions.counts import Counts, CountTable
+from evenhand.reductions.counts import CountChoices, Counts, CountTable
 from evenhand.reductions.joint import Joint, JointTable
 from evenhand.reductions.reduction import Reduction
 
-__all__ = ["CountTable", "Counts", "Joint", "JointTable", "Reduction"]
+__all__ = ["CountChoices", "CountTable", "Counts", "Joint", "JointTable", "Reduction"]

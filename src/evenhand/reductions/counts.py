@@ -21,7 +21,7 @@ from scipy import sparse
 from scipy.special import gammaln, xlogy
 
 from evenhand.checks import available_memory, check_memory
-from evenhand.errors import TooLarge
+from evenhand.errors import NotApplicable, TooLarge
 from evenhand.kernels.choosing import assign_uniformly, assign_uniformly_fast
 from evenhand.kernels.lattice import lattice_index, lattice_points, lattice_size
 from evenhand.kernels.randomness import draw_keys
@@ -336,3 +336,46 @@ def _row_products(left: sparse.csr_array, right: sparse.csr_array) -> sparse.csr
     return sparse.csr_array(
         (left.data[i] * right.data[j], columns, indptr), shape=(left.shape[0], left.shape[1] * right.shape[1])
     )
+
+
+class CountChoices:
+    """An exchangeable policy that has one allocation for each count state of a symmetric problem.
+
+    It keeps only the numbers of arms off the base action, so that a million count states are a small table.
+    """
+
+    def __init__(self, problem: CoupledMDP, cells: Ints, base: Ints, amounts: Indices) -> None:
+        """Keep the table.
+
+        Args:
+            problem: a symmetric problem.
+            cells: (cell, 2) state and action of the cells that are ever used off base.
+            base: (state,) the action of the other arms.
+            amounts: (count state, cell) how many arms get each cell.
+        """
+        if not problem.is_symmetric:
+            raise NotApplicable("a table of count choices is for identical arms")
+        self.problem = problem
+        self.cells, self.base, self.amounts = cells, base, amounts
+
+    def act(self, states: Indices, rng: np.random.Generator) -> Indices:
+        """Look up the allocation of each episode, and draw who within a state gets an action."""
+        allocation = self.allocate(count_states(self.problem, states), rng)
+        return assign(self.problem.type_of_arm, states, allocation, rng)
+
+    def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
+        """Look up the allocation of each episode."""
+        return self._look_up(counts)
+
+    def _look_up(self, counts: Ints) -> Ints:
+        amounts = self.amounts[lattice_index(counts[:, 0])]
+        allocation = np.zeros((*counts.shape, self.problem.types.valid.shape[2]), dtype=np.int64)
+        for number, (state, action) in enumerate(self.cells):
+            allocation[:, 0, state, action] += amounts[:, number]
+        states = np.arange(counts.shape[2])
+        allocation[:, 0, states, self.base] += counts[:, 0] - allocation[:, 0].sum(axis=-1)
+        return allocation
+
+    def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
+        """The one allocation."""
+        return self._look_up(counts[None]), np.ones(1)

@@ -1,10 +1,10 @@
 """The product space: every arm's state side by side.
 
-    states  s = (s_1, ..., s_N),   pairs (s, a) with sum_n d_k(s_n, a_n) <= b_k,   P(s' | s, a) = prod_n p_n(s'_n | s_n, a_n)
+    states s = (s_1, ..., s_N),   pairs (s, a) with sum_n d_k(s_n, a_n) <= b_k,
+    P(s' | s, a) = prod_n p_n(s'_n | s_n, a_n)
 
-The law of a pair depends on it only through the transition row that each arm moves by, and rows that are equal are
-kept once, so the kernel has a row for each combination of distinct rows that occurs. It is assembled as a sparse
-Kronecker product, arm by arm. Pairs that break the budget do not exist. prod_n S_n states.
+The transition law is never written out: it is applied arm by arm (`kernels.products`). Where a program needs its rows,
+they are assembled as sparse Kronecker products. Pairs that break the budget do not exist. prod_n S_n states.
 """
 
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from functools import cached_property
 from math import prod
 
 import numpy as np
-from scipy import sparse
 
 from evenhand.checks import available_memory, check_memory, human_bytes
 from evenhand.errors import TooLarge
+from evenhand.kernels.products import ActionKernel, ProductKernel
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.tabular import TabularMDP
 from evenhand.reductions.sampling import PairSampler
@@ -35,7 +35,7 @@ class Joint:
     def accepts(cls, problem: CoupledMDP) -> str | None:
         """None if the product space fits, else its size in words."""
         sizes = _sizes_in_words(problem)
-        if problem.num_arms > 64 or _num_states(problem) * 8.0 * 16 > available_memory():
+        if problem.num_arms > 64 or num_joint_states(problem) * 8.0 * 16 > available_memory():
             return f"the joint space has {sizes}"
         return None
 
@@ -53,8 +53,8 @@ class Joint:
     @cached_property
     def states(self) -> Indices:
         """(state, arm) the joint states."""
-        check_memory(4.0 * _num_states(self.problem) * self.problem.num_arms, "the joint states", _INSTEAD)
-        number = np.arange(prod(int(s) for s in self.num_states_of_arm))[:, None]
+        check_memory(4.0 * num_joint_states(self.problem) * self.problem.num_arms, "the joint states", _INSTEAD)
+        number = np.arange(self.num_states)[:, None]
         return ((number // self.strides) % self.num_states_of_arm).astype(np.int32)
 
     @cached_property
@@ -82,7 +82,7 @@ class Joint:
         width = 8.0 * (2 + 2 * self.problem.num_resources) + 2.0 * arm
         if number > 4 * MOST_PAIRS or number * width > 0.8 * available_memory():
             raise TooLarge(
-                f"the joint space has {_sizes_in_words(self.problem)}, and its feasible pairs alone would need more than "
+                f"the joint space has {_sizes_in_words(self.problem)}, and its feasible pairs alone would need over "
                 f"{human_bytes(number * width)}. {_INSTEAD}"
             )
 
@@ -101,21 +101,48 @@ class Joint:
     def mdp(self) -> TabularMDP:
         """The tabular problem on joint states, with each arm's own reward as an objective."""
         state, actions = self._pairs
-        types, kinds = self.problem.types, self.problem.type_of_arm
-        arms_states = self.states[state]
-        rows, distinct = zip(*(_distinct_rows(types.transitions[kind]) for kind in kinds), strict=True)
-        used = np.column_stack([rows[n][arms_states[:, n], actions[:, n]] for n in range(len(kinds))])
-        combinations, outcomes = np.unique(used, axis=0, return_inverse=True)
-        parts = [distinct[n][:, : self.num_states_of_arm[n]] for n in range(len(kinds))]
-        num_states = prod(int(s) for s in self.num_states_of_arm)
+        problem = self.problem
+        check_memory(8.0 * len(state) * (problem.num_arms + 2), "the rewards of the joint space", _INSTEAD)
+        outcomes, kernel = self._outcomes(state, actions)
         return TabularMDP(
-            offsets=np.searchsorted(state, np.arange(num_states + 1)).astype(np.int64),
-            rewards=types.rewards[kinds, arms_states, actions],
-            outcomes=outcomes.reshape(-1).astype(np.int64),
-            kernel=_kronecker_rows(parts, combinations, self.strides, num_states),
+            offsets=np.searchsorted(state, np.arange(self.num_states + 1)).astype(np.int64),
+            rewards=problem.types.rewards[problem.type_of_arm, self.states[state], actions],
+            outcomes=outcomes,
+            kernel=kernel,
             initial=self._initial(),
-            discount=self.problem.discount,
+            discount=problem.discount,
         )
+
+    @property
+    def num_states(self) -> int:
+        """How many joint states there are."""
+        return prod(int(s) for s in self.num_states_of_arm)
+
+    def _outcomes(self, state: Ints, actions: Indices) -> tuple[Ints, ProductKernel | ActionKernel]:
+        """The outcome of each pair, and the operator that has fewer outcomes."""
+        types, kinds = self.problem.types, self.problem.type_of_arm
+        sizes = self.num_states_of_arm
+        distinct = [_distinct_rows(types.transitions[kind][types.valid[kind]]) for kind in kinds]
+        codes, number = np.unique(self._action_codes(actions), return_inverse=True)
+        if prod(len(rows) for _, rows in distinct) <= len(codes) * self.num_states:
+            parts = [rows[:, :size] for (_, rows), size in zip(distinct, sizes, strict=True)]
+            outcomes = np.zeros(len(state), dtype=np.int64)
+            for n, kind in enumerate(kinds):
+                numbers = np.zeros(types.valid[kind].shape, dtype=np.int64)
+                numbers[types.valid[kind]] = distinct[n][0]
+                outcomes = outcomes * len(parts[n]) + numbers[self.states[state, n], actions[:, n]]
+            return outcomes, ProductKernel(parts)
+        matrices = [types.transitions[k][:s, :, :s].transpose(1, 0, 2) for k, s in zip(kinds, sizes, strict=True)]
+        first = np.zeros((len(codes), len(kinds)), dtype=np.int64)
+        first[number] = actions
+        return number.reshape(-1) * self.num_states + state, ActionKernel(matrices, first)
+
+    def _action_codes(self, actions: Indices) -> Ints:
+        """(pair,) one number for each joint action, in lexicographic order."""
+        codes = np.zeros(len(actions), dtype=np.int64)
+        for n, kind in enumerate(self.problem.type_of_arm):
+            codes = codes * self.problem.types.num_actions[kind] + actions[:, n]
+        return codes
 
     def _initial(self) -> Floats:
         law: Floats = np.ones(1)
@@ -148,7 +175,8 @@ class JointTable:
 _INSTEAD = "Use fewer arms, or counts if many arms are identical."
 
 
-def _num_states(problem: CoupledMDP) -> float:
+def num_joint_states(problem: CoupledMDP) -> float:
+    """How many joint states a problem has, up to 1e304."""
     sizes = problem.types.num_states.astype(np.float64)
     with np.errstate(over="ignore"):
         return float(np.exp(np.minimum((np.log(sizes) * problem.type_counts).sum(), 700.0)))
@@ -159,28 +187,10 @@ def _sizes_in_words(problem: CoupledMDP) -> str:
     for size, count in zip(problem.types.num_states, problem.type_counts, strict=True):
         pieces[int(size)] = pieces.get(int(size), 0) + int(count)
     product = " x ".join(f"{size}^{count}" for size, count in sorted(pieces.items()))
-    return f"{product} = {_num_states(problem):.3g} states"
+    return f"{product} = {num_joint_states(problem):.3g} states"
 
 
-def _distinct_rows(transitions: Floats) -> tuple[Ints, Floats]:
-    """(state, action) the number of the row each cell moves by, and the (row, next_state) distinct rows."""
-    S, A, _ = transitions.shape
-    rows, inverse = np.unique(transitions.reshape(S * A, -1), axis=0, return_inverse=True)
-    return inverse.reshape(S, A), rows
-
-
-def _kronecker_rows(parts: list[Floats], combinations: Ints, strides: Ints, num_states: int) -> sparse.csr_array:
-    """(combination, state) for each combination the Kronecker product of one row of every part."""
-    widths = [int((part > 0).sum(axis=1).max()) for part in parts]
-    check_memory(24.0 * len(combinations) * prod(widths), "the kernel of the joint space", _INSTEAD)
-    data = np.ones((len(combinations), 1))
-    columns = np.zeros((len(combinations), 1), dtype=np.int64)
-    for n, part in enumerate(parts):
-        support = np.argsort(part <= 0, axis=1, kind="stable")[:, : widths[n]]
-        chosen = support[combinations[:, n]]
-        weights = np.take_along_axis(part[combinations[:, n]], chosen, axis=1)
-        data = (data[:, :, None] * weights[:, None, :]).reshape(len(combinations), -1)
-        columns = (columns[:, :, None] + chosen[:, None, :] * strides[n]).reshape(len(combinations), -1)
-    keep = data > 0
-    indptr = np.concatenate([[0], np.cumsum(keep.sum(axis=1))])
-    return sparse.csr_array((data[keep], columns[keep], indptr), shape=(len(combinations), num_states))
+def _distinct_rows(rows: Floats) -> tuple[Ints, Floats]:
+    """The number of each row among the distinct ones, and these."""
+    distinct, numbers = np.unique(rows, axis=0, return_inverse=True)
+    return numbers.reshape(-1), distinct

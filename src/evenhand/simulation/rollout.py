@@ -20,7 +20,7 @@ from evenhand.model.policy import Policy, Starting, begin
 from evenhand.typing import Array, Floats, Indices, Rng
 
 BATCH = 4_000_000
-"""Arms that are in memory at once, over all episodes of a batch. Part of the result: the policy's stream is per batch."""
+"""Arms of all episodes that are in memory at once. Part of the result: each batch has a stream of its own."""
 
 Progress = Callable[[float], None]
 """Told the share of the work that is done."""
@@ -134,8 +134,8 @@ def check_budget(problem: CoupledMDP, spent: Floats, step: int) -> None:
     if over.any():
         episode, resource = (int(i) for i in np.argwhere(over)[0])
         raise PolicyError(
-            f"step {step}, episode {episode}: the policy used {plain(spent[episode, resource])} of resource {resource}, "
-            f"whose budget is {plain(problem.budget[resource])}"
+            f"step {step}, episode {episode}: the policy used {plain(spent[episode, resource])} of resource "
+            f"{resource}, whose budget is {plain(problem.budget[resource])}"
         )
 
 

@@ -11,6 +11,7 @@ outcomes, not to pairs. O(rounds * (kernel entries + pairs)).
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 
 from evenhand.errors import NotConverged
 from evenhand.model.tabular import TabularMDP
@@ -66,16 +67,17 @@ def solve_weighted(
 
 
 def _first_best(mdp: TabularMDP, pair_values: Floats, best: Floats) -> Ints:
-    hits = np.flatnonzero(pair_values == np.repeat(best, np.diff(mdp.offsets)))
-    states, first = np.unique(mdp.state_of_pair[hits], return_index=True)
-    assert len(states) == mdp.num_states
-    return hits[first]
+    """(state,) the first pair that attains the maximum."""
+    pairs = np.arange(mdp.num_pairs)
+    hits = np.where(pair_values == np.repeat(best, np.diff(mdp.offsets)), pairs, mdp.num_pairs)
+    return np.asarray(np.minimum.reduceat(hits, mdp.offsets[:-1]))
 
 
 def _sweep(mdp: TabularMDP, rewards: Floats, choices: Ints, value: Floats, sweeps: int = 20) -> Floats:
     """Apply the operator of one policy a few times."""
-    kernel = mdp.kernel[mdp.outcomes[choices]] if mdp.num_states < len(mdp.outcomes) else mdp.kernel
-    own = rewards[choices]
+    own, outcomes = rewards[choices], mdp.outcomes[choices]
+    rows = mdp.kernel[outcomes] if sparse.issparse(mdp.kernel) else None
     for _ in range(sweeps):
-        value = own + mdp.discount * (kernel @ value)
+        expected = rows @ value if rows is not None else (mdp.kernel @ value)[outcomes]
+        value = own + mdp.discount * expected
     return value

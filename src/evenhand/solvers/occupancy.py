@@ -15,16 +15,13 @@ from scipy.sparse import linalg
 from evenhand.checks import check_shape
 from evenhand.errors import InvalidInput
 from evenhand.model.tabular import TabularMDP
-from evenhand.typing import Floats
+from evenhand.typing import Floats, Ints
 
-DENSE_UP_TO = 1500
+DENSE_UP_TO = 250
 """States up to which the system is solved directly."""
 
-
-def policy_matrix(mdp: TabularMDP, probabilities: Floats) -> sparse.csr_array:
-    """(state, state) how the state moves under a policy."""
-    choose = sparse.csr_array((probabilities, mdp.outcomes, mdp.offsets), shape=(mdp.num_states, mdp.kernel.shape[0]))
-    return sparse.csr_array(choose @ mdp.kernel)
+RESIDUAL = 1e-12
+"""The largest residual left, as a share of all visits."""
 
 
 def occupancy(mdp: TabularMDP, probabilities: Floats) -> Floats:
@@ -35,8 +32,8 @@ def occupancy(mdp: TabularMDP, probabilities: Floats) -> Floats:
         probabilities: (pair,) the policy; sums to 1 over the pairs of each state.
     """
     check_policy_table(mdp, probabilities)
-    matrix = policy_matrix(mdp, probabilities).T
-    visits = _solve(matrix, mdp.initial, mdp.discount)
+    choose = sparse.csr_array((probabilities, mdp.outcomes, mdp.offsets), shape=(mdp.num_states, mdp.kernel.shape[0]))
+    visits = _solve_dense(mdp, choose) if mdp.num_states <= DENSE_UP_TO else _solve_by_steps(mdp, choose)
     return np.asarray(np.repeat(visits, np.diff(mdp.offsets)) * probabilities)
 
 
@@ -48,36 +45,45 @@ def check_policy_table(mdp: TabularMDP, probabilities: Floats) -> None:
         raise InvalidInput("probabilities: expected none negative, and a sum of 1 over the pairs of each state")
 
 
-def _solve(matrix: sparse.csr_array, initial: Floats, discount: float) -> Floats:
-    """The solution q of q = initial + discount * matrix q, with a residual at the level of rounding."""
-    size = len(initial)
-    if size <= DENSE_UP_TO:
-        return np.linalg.solve(np.eye(size) - discount * matrix.toarray(), initial)
-    operator = linalg.LinearOperator((size, size), matvec=lambda q: q - discount * (matrix @ q))
-    q, _ = linalg.bicgstab(operator, initial, x0=initial / (1 - discount), rtol=1e-14, atol=0.0, maxiter=500)
+def _solve_dense(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
+    used = np.unique(choose.indices)
+    matrix = (choose[:, used] @ mdp.kernel[used]).toarray()
+    return np.linalg.solve(np.eye(mdp.num_states) - mdp.discount * matrix.T, mdp.initial)
+
+
+def _solve_by_steps(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
+    """BiCGSTAB, and from wherever it stops the plain iteration, which contracts."""
+    back, forth = sparse.csr_array(choose.T), mdp.kernel.T
+
+    def step(q: Floats) -> Floats:
+        return np.asarray(mdp.discount * (forth @ (back @ q)))
+
+    operator = linalg.LinearOperator((mdp.num_states, mdp.num_states), matvec=lambda q: q - step(q), dtype=np.float64)
+    total = 1 / (1 - mdp.discount)
+    q, _ = linalg.bicgstab(operator, mdp.initial, x0=mdp.initial * total, rtol=1e-13, atol=0.0, maxiter=300)
     if not np.isfinite(q).all():
-        q = initial / (1 - discount)
-    # BiCGSTAB may stall above the tolerance; the plain iteration contracts from wherever it stopped.
-    while (error := np.abs(initial + discount * (matrix @ q) - q).sum()) > 1e-12 * max(1.0, np.abs(q).sum()):
-        for _ in range(10):
-            q = initial + discount * (matrix @ q)
-        if not np.isfinite(error):
-            q = initial / (1 - discount)
-    return np.asarray(q)
+        q = mdp.initial * total
+    while np.abs((following := mdp.initial + step(q)) - q).sum() > RESIDUAL * total:
+        q = following
+    return np.asarray(following)
 
 
-def policy_of(mdp: TabularMDP, measure: Floats) -> Floats:
-    """(pair,) the policy of an occupancy measure; where a state is never visited, its first pair.
+def policy_of(mdp: TabularMDP, measure: Floats, fallback: Ints | None = None) -> Floats:
+    """(pair,) the policy of an occupancy measure.
 
     Args:
         mdp: the problem.
         measure: (pair,) discounted visits.
+        fallback: (state,) the pair to take where a state is never visited; its first pair when absent.
     """
+    fallback = mdp.offsets[:-1] if fallback is None else fallback
+    if not np.array_equal(mdp.state_of_pair[fallback], np.arange(mdp.num_states)):
+        raise InvalidInput("fallback: expected one pair of each state, in the order of the states")
     clean = np.maximum(measure, 0.0)
     visits = np.repeat(np.add.reduceat(clean, mdp.offsets[:-1]), np.diff(mdp.offsets))
-    first = np.zeros(mdp.num_pairs)
-    first[mdp.offsets[:-1]] = 1.0
-    return np.where(visits > 0, clean / np.where(visits > 0, visits, 1.0), first)
+    otherwise = np.zeros(mdp.num_pairs)
+    otherwise[fallback] = 1.0
+    return np.where(visits > 0, clean / np.where(visits > 0, visits, 1.0), otherwise)
 
 
 def values(mdp: TabularMDP, measure: Floats) -> Floats:

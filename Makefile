@@ -1,0 +1,47 @@
+# evenhand: the commands a person or CI types. `make help` lists them.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow check bench clean
+
+help:  ## list what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(STAMP)-dev: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP)  ## solve the paper's problem, compare every policy, leave demo/report.html
+	@mkdir -p demo
+	$(BIN)/evenhand compare machine-replacement -p num_arms=5 -p operating_cost=exponential --report demo/report.html
+	@echo
+	@echo "The report is demo/report.html. Next, try:"
+	@echo "  $(BIN)/evenhand problems"
+	@echo "  $(BIN)/evenhand compare health-outreach --welfare maximin"
+	@echo "  $(BIN)/evenhand problems crew-maintenance --out model.toml   (edit it, then compare model.toml)"
+
+test: $(STAMP)-dev  ## run the whole test suite
+	$(BIN)/python -m pytest -n 2
+
+test-slow: $(STAMP)-dev  ## run the tests that take longer
+	$(BIN)/python -m pytest -n 2 -m slow
+
+check: $(STAMP)-dev  ## format, lint, types, import layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP)-dev  ## side-by-side benchmarks
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks
+
+clean:  ## remove what was made
+	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,184 @@
+"""How long the exact optimum on counts takes, as the arms become many; QuantEcon beside it where its table fits.
+
+    python benchmarks/bench_counts.py [--quick] [--no-quantecon] [--plot FILE]
+
+Seconds are wall time of `solve_counts`, everything included but the compilation, which is done before on a small
+problem. QuantEcon's policy iteration is given its matrices ready; building them is told beside it.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.model.coupled import CoupledMDP
+from evenhand.problems.machine_replacement import machine_replacement
+from evenhand.problems.random_arms import random_coupled
+from evenhand.solvers import count_dynamics
+from evenhand.solvers.count_dynamics import CountOptimum, solve_counts
+
+TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Case:
+    """One problem to time."""
+
+    name: str
+    build: Callable[[], CoupledMDP]
+    slow: bool = False
+
+
+def machines(num_arms: int, **options: object) -> Case:
+    """Machine replacement with a budget of a tenth of the machines."""
+    words = ", ".join(f"{key}={value}" for key, value in options.items())
+    budget = num_arms // 10
+    name = f"machines N={num_arms} b={budget} {words}".strip()
+    return Case(name, lambda: machine_replacement(num_arms, budget=budget, **options), slow=num_arms > 300)  # type: ignore[arg-type]
+
+
+def unit_usage(problem: CoupledMDP) -> CoupledMDP:
+    """The same problem, with one unit for each action that is not idle."""
+    arms = problem.tables[0]
+    usage = (arms.usage > 0).astype(float)
+    arm = type(arms)(arms.transitions, arms.rewards, usage, arms.initial)
+    return CoupledMDP([arm], problem.budget, problem.discount, problem.counts)
+
+
+def dense(num_arms: int, num_states: int, budget: float, seed: int = 0, slow: bool = False, **more: int) -> Case:
+    """A random problem without zeros in its transitions, each action one unit of what it uses."""
+    words = "".join(f" {key}={value}" for key, value in more.items())
+    name = f"dense N={num_arms} S={num_states} b={budget:g} seed={seed}{words}"
+    return Case(
+        name,
+        lambda: unit_usage(random_coupled(num_arms, num_states, budget=budget, seed=seed, **more)),  # type: ignore[arg-type]
+        slow,
+    )
+
+
+GROWTH = [machines(n) for n in (10, 30, 60, 100, 200, 300, 500, 1000)]
+
+OTHERS = [
+    machines(30, num_states=5),
+    machines(100, reset="pure"),
+    machines(100, reset_probability=0.9),
+    dense(30, 3, 3, num_actions=3, num_resources=2),
+    dense(100, 3, 10, seed=0),
+    dense(100, 3, 10, seed=1),
+    dense(30, 4, 3, seed=0),
+    dense(40, 4, 4, seed=1),
+    dense(100, 4, 10, seed=0, slow=True),
+]
+
+
+def solve(problem: CoupledMDP) -> tuple[CountOptimum, float]:
+    """The optimum and the seconds it took."""
+    types = problem.types
+    started = time.perf_counter()
+    optimum = solve_counts(
+        types.transitions[0],
+        types.rewards[0],
+        types.usage[0],
+        problem.budget_limit,
+        problem.num_arms,
+        types.initial[0],
+        problem.discount,
+        tolerance=TOLERANCE,
+    )
+    return optimum, time.perf_counter() - started
+
+
+def compile_all() -> None:
+    """Compile every kernel on small problems, so that no timed run does."""
+    usual, count_dynamics.COMPILE_FROM = count_dynamics.COMPILE_FROM, 0.0
+    try:
+        for case in (machines(10), machines(10, reset="pure"), machines(60, num_states=2)):
+            solve(case.build())
+    finally:
+        count_dynamics.COMPILE_FROM = usual
+
+
+def time_case(case: Case, repeats: int) -> tuple[int, float]:
+    """Print a row of the table; the number of arms and the seconds."""
+    problem = case.build()
+    runs = [solve(problem) for _ in range(repeats)]
+    optimum = runs[0][0]
+    seconds = min(run[1] for run in runs)
+    gap = (optimum.upper_bound - optimum.lower_bound) / abs(optimum.upper_bound)
+    print(
+        f"{case.name:52s} {len(optimum.value_function):8d} {seconds:9.3f} {gap:9.1e} {optimum.upper_bound:11.6f}",
+        flush=True,
+    )
+    return problem.num_arms, seconds
+
+
+def against_quantecon(num_arms: int) -> None:
+    """QuantEcon's policy iteration on the table of all pairs, beside ours."""
+    from quantecon.markov import DiscreteDP
+    from scipy import sparse
+
+    from evenhand.reductions.counts import Counts
+
+    problem = machines(num_arms).build()
+    started = time.perf_counter()
+    mdp = Counts(problem).mdp
+    pairs = np.arange(mdp.num_pairs)
+    actions = pairs - mdp.offsets[mdp.state_of_pair]
+    matrix = sparse.csr_matrix(mdp.transitions)
+    theirs = DiscreteDP(mdp.rewards[:, 0], matrix, mdp.discount, mdp.state_of_pair, actions)
+    built = time.perf_counter() - started
+    started = time.perf_counter()
+    result = theirs.solve(method="policy_iteration")
+    seconds = time.perf_counter() - started
+    value = float(mdp.initial @ result.v)
+    optimum, ours = min((solve(problem) for _ in range(3)), key=lambda run: run[1])
+    agree = optimum.lower_bound - 1e-9 <= value <= optimum.upper_bound + 1e-9
+    print(
+        f"N={num_arms}: {mdp.num_states} states, {mdp.num_pairs} pairs, {matrix.nnz} entries. "
+        f"QuantEcon {seconds:.3f} s (and {built:.2f} s to build its table), ours {ours:.3f} s all in: "
+        f"{seconds / ours:.0f} times faster; "
+        f"value {value:.8f} {'within' if agree else 'OUTSIDE'} our bounds",
+        flush=True,
+    )
+
+
+def plot(rows: list[tuple[int, float]], path: str) -> None:
+    """Save seconds against arms: a figure, or the numbers if the file ends in .csv."""
+    if path.endswith(".csv"):
+        np.savetxt(path, rows, delimiter=",", header="num_arms,seconds", comments="", fmt=["%d", "%.6f"])
+        return
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+    axes.loglog(*zip(*rows, strict=True), marker="o")
+    axes.set(xlabel="machines N (budget N/10)", ylabel="seconds", title=f"exact optimum, relative gap {TOLERANCE:g}")
+    figure.savefig(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="leave out what takes longer")
+    parser.add_argument("--no-quantecon", action="store_true", help="leave out the comparison")
+    parser.add_argument("--plot", metavar="FILE", help="save seconds against N: a figure, or .csv")
+    options = parser.parse_args()
+
+    compile_all()
+    print(f"{'problem':52s} {'states':>8s} {'seconds':>9s} {'gap':>9s} {'value':>11s}")
+    growth = [time_case(case, 1 if case.slow else 3) for case in GROWTH if not (options.quick and case.slow)]
+    for case in OTHERS:
+        if not (options.quick and case.slow):
+            time_case(case, 1 if case.slow else 2)
+    if options.plot:
+        plot(growth, options.plot)
+    if not options.no_quantecon:
+        for num_arms in (30, 60):
+            against_quantecon(num_arms)
+
+
+if __name__ == "__main__":
+    main()

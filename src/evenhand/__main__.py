@@ -1,0 +1,5 @@
+"""`python -m evenhand` is the command `evenhand`."""
+
+from evenhand.cli import main
+
+main()

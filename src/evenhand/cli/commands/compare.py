@@ -1,0 +1,103 @@
+"""`evenhand compare`."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evenhand.cli.console import number, percent, print_json, print_table, progress, seconds
+from evenhand.cli.reading import read_problem
+from evenhand.errors import InvalidInput
+from evenhand.evaluation.evaluate import Method
+from evenhand.planning.compare import Comparison, Row
+from evenhand.planning.compare import compare as compare_policies
+
+
+def run(
+    model: str,
+    parameters: tuple[str, ...],
+    policies: str | None,
+    welfare: str,
+    episodes: int,
+    horizon: int,
+    monte_carlo: bool,
+    report: str | None,
+    seed: int,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Compare policies and print them, best first."""
+    if report and not Path(report).resolve().parent.is_dir():
+        raise InvalidInput(f"--report: the folder of {report} does not exist")
+    problem = read_problem(model, parameters)
+    names = None if policies is None else [name.strip() for name in policies.split(",") if name.strip()]
+    method: Method = "monte-carlo" if monte_carlo else "auto"
+    with progress(quiet) as told:
+        comparison = compare_policies(problem, names, welfare, episodes, horizon, seed, method, told)
+    if report:
+        from evenhand.report.page import write_comparison
+
+        write_comparison(comparison, problem, report, command=f"evenhand {shlex.join(sys.argv[1:])}")
+    if as_json:
+        print_json(as_dict(comparison))
+        return
+    _show(comparison, f"{model}: {problem.num_arms} arms, welfare {comparison.welfare.name}")
+    if report and not quiet:
+        click.echo(f"report: {report}")
+
+
+def as_dict(comparison: Comparison) -> dict[str, Any]:
+    """The JSON form."""
+    return {
+        "welfare": comparison.welfare.name,
+        "upper_bound": comparison.upper_bound,
+        "bound": comparison.bound_name or None,
+        "rows": [_row(row) for row in comparison.rows],
+        "left_out": comparison.left_out,
+    }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    found = row.evaluation
+    return {
+        "policy": row.policy,
+        "welfare": found.welfare,
+        "welfare_stderr": found.welfare_stderr,
+        "plug_in_welfare": found.plug_in_welfare,
+        "mean": found.mean,
+        "mean_stderr": found.mean_stderr,
+        "worst": found.worst,
+        "gini_coefficient": found.gini_coefficient,
+        "budget_used": found.budget_used,
+        "exact": found.exact,
+        "truncation_bound": found.truncation_bound,
+        "seconds": found.seconds,
+    }
+
+
+def _show(comparison: Comparison, title: str) -> None:
+    bound = comparison.upper_bound
+    names = ("policy", "welfare", "±", "of bound", "mean", "worst arm", "Gini coefficient", "budget used", "time")
+    columns = [(name, "left" if name == "policy" else "right") for name in names]
+    rows = [] if bound is None else [(comparison.bound_name, number(bound), "", percent(1.0), "", "", "", "", "")]
+    for row in comparison.rows:
+        found = row.evaluation
+        rows.append(
+            (
+                row.policy,
+                number(found.welfare),
+                "exact" if found.exact else number(found.welfare_stderr),
+                "-" if not bound else percent(found.welfare / bound),
+                number(found.mean),
+                number(found.worst),
+                number(found.gini_coefficient),
+                ", ".join(percent(share) for share in found.budget_used),
+                seconds(found.seconds),
+            )
+        )
+    shown = [i for i, name in enumerate(names) if name != "of bound" or bound is not None]
+    print_table(title, [columns[i] for i in shown], [[row[i] for i in shown] for row in rows])
+    for name, reason in comparison.left_out.items():
+        click.echo(f"left out: {name}: {reason}")

@@ -1,0 +1,104 @@
+"""`evenhand evaluate`."""
+
+from typing import Any
+
+import click
+
+from evenhand.cli.console import number, percent, print_facts, print_json, print_table, progress, seconds
+from evenhand.cli.reading import read_policy, read_problem
+from evenhand.evaluation.evaluate import Evaluation, Method
+from evenhand.evaluation.evaluate import evaluate as evaluate_policy
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.welfare import as_welfare
+
+SHOWN_ARMS = 20
+"""Arms whose values are shown in the table; --json has all of them."""
+
+
+def run(
+    model: str,
+    parameters: tuple[str, ...],
+    policy: str,
+    welfare: str,
+    episodes: int,
+    horizon: int,
+    monte_carlo: bool,
+    seed: int,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Evaluate one policy and print what it is worth."""
+    problem = read_problem(model, parameters)
+    actor = read_policy(policy, problem)
+    measure = as_welfare(welfare, problem.num_arms)
+    method: Method = "monte-carlo" if monte_carlo else "auto"
+    with progress(quiet) as told:
+        tell = None if told is None else (lambda share: told(policy, share))
+        found = evaluate_policy(actor, problem, measure, episodes, horizon, seed, method, tell)
+    if as_json:
+        print_json(as_dict(found))
+    else:
+        _show(found, problem, f"{policy} on {model}, welfare {measure.name}")
+
+
+def as_dict(found: Evaluation) -> dict[str, Any]:
+    """The JSON form."""
+    return {
+        "welfare": found.welfare,
+        "welfare_stderr": found.welfare_stderr,
+        "welfare_interval": list(found.welfare_interval),
+        "plug_in_welfare": found.plug_in_welfare,
+        "mean": found.mean,
+        "mean_stderr": found.mean_stderr,
+        "worst": found.worst,
+        "values": found.values,
+        "values_stderr": found.values_stderr,
+        "gini_coefficient": found.gini_coefficient,
+        "budget_used": found.budget_used,
+        "exact": found.exact,
+        "truncation_bound": found.truncation_bound,
+        "seconds": found.seconds,
+    }
+
+
+def _show(found: Evaluation, problem: CoupledMDP, title: str) -> None:
+    low, high = found.welfare_interval
+    error = "exact" if found.exact else f"95 % interval {number(low)} to {number(high)}"
+    plug_in = f"{number(found.plug_in_welfare)} (the paper's figure; biased downwards where arms are equal)"
+    facts = [
+        ("welfare", f"{number(found.welfare)}  ({error})"),
+        ("mean", number(found.mean) + ("" if found.exact else f" ± {number(found.mean_stderr)}")),
+        ("worst arm", number(found.worst)),
+        ("Gini coefficient", number(found.gini_coefficient)),
+        ("budget used", ", ".join(percent(share) for share in found.budget_used)),
+        ("time", seconds(found.seconds)),
+    ]
+    if not found.exact:
+        facts.insert(
+            1, ("plug-in welfare", plug_in if found.plug_in_welfare is not None else "not followed arm by arm")
+        )
+        facts.insert(-1, ("cut off at horizon", f"no value changes by more than {found.truncation_bound:.2g}"))
+    print_facts(title, facts)
+    _show_arms(found, problem)
+
+
+def _show_arms(found: Evaluation, problem: CoupledMDP) -> None:
+    tables = problem.types if found.by_type else problem.tables
+    names = [label[0] for label in tables.labels] if tables.labels else []
+    if not found.by_type and len(names) != len(found.group_values):
+        names = []
+    heading = "type" if found.by_type else "arm"
+    rows = [
+        (
+            f"{i}" + (f" {names[i]}" if names else ""),
+            str(found.group_counts[i]),
+            number(found.group_values[i]),
+            number(found.group_stderr[i]),
+        )
+        for i in range(min(len(found.group_values), SHOWN_ARMS))
+    ]
+    print_table(
+        f"values by {heading}", [(heading, "left"), ("arms", "right"), ("value", "right"), ("±", "right")], rows
+    )
+    if len(found.group_values) > SHOWN_ARMS:
+        click.echo(f"... {len(found.group_values) - SHOWN_ARMS} more; --json has all values")

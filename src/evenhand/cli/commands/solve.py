@@ -1,0 +1,81 @@
+"""`evenhand solve`."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evenhand.cli.console import number, print_facts, print_json, print_table, progress, seconds
+from evenhand.cli.reading import read_problem
+from evenhand.errors import InvalidInput
+from evenhand.planning.saved import save_solution
+from evenhand.planning.solution import Solution
+from evenhand.planning.solve import solve as find_best
+
+SHOWN_GROUPS = 20
+"""Types or arms whose values are shown in the table; --json has all of them."""
+
+
+def run(
+    model: str,
+    parameters: tuple[str, ...],
+    welfare: str,
+    method: str,
+    tolerance: float,
+    out: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Solve and print the certificate."""
+    if out and not Path(out).resolve().parent.is_dir():
+        raise InvalidInput(f"--out: the folder of {out} does not exist")
+    problem = read_problem(model, parameters)
+    with progress(quiet) as told:
+        solution = find_best(problem, welfare, method, tolerance, told)
+    if out:
+        save_solution(solution, out)
+    if as_json:
+        print_json(as_dict(solution, out))
+        return
+    _show(solution, model)
+    if out and not quiet:
+        click.echo(f"policy: {out}   (play it: evenhand evaluate {model} {out})")
+
+
+def as_dict(solution: Solution, out: str | None) -> dict[str, Any]:
+    """The JSON form."""
+    return {
+        "method": solution.method,
+        "reason": solution.reason,
+        "welfare": {
+            "name": solution.measure.name,
+            "value": solution.welfare,
+            "upper_bound": solution.upper_bound,
+            "gap": solution.gap,
+        },
+        "values": solution.values,
+        "seconds": solution.seconds,
+        "policy": out,
+    }
+
+
+def _show(solution: Solution, model: str) -> None:
+    facts = [
+        ("welfare", number(solution.welfare, 6)),
+        ("upper bound", number(solution.upper_bound, 6)),
+        ("gap", f"{solution.gap:.2g}"),
+        ("method", f"{solution.method}: {solution.reason}"),
+        ("time", " + ".join(f"{seconds(value)} {stage}" for stage, value in solution.seconds.items())),
+    ]
+    print_facts(f"{model}, welfare {solution.measure.name}", facts)
+    tables = solution.problem.types if solution.by_type else solution.problem.tables
+    names = [label[0] for label in tables.labels] if len(tables.labels) == len(solution.group_values) else []
+    heading = "type" if solution.by_type else "arm"
+    counts = solution.problem.type_counts if solution.by_type else [1] * len(solution.group_values)
+    rows = [
+        (f"{i}" + (f" {names[i]}" if names else ""), str(counts[i]), number(value))
+        for i, value in enumerate(solution.group_values[:SHOWN_GROUPS])
+    ]
+    print_table(f"values by {heading}", [(heading, "left"), ("arms", "right"), ("value", "right")], rows)
+    if len(solution.group_values) > SHOWN_GROUPS:
+        click.echo(f"... {len(solution.group_values) - SHOWN_GROUPS} more; --json has all values")

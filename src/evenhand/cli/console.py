@@ -1,0 +1,100 @@
+"""What a person or a program sees: tables, progress, JSON."""
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+SECONDS_BETWEEN_LINES = 2.0
+"""How often progress is told where it is not a terminal."""
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """One JSON object; numbers that JSON lacks become null."""
+    click.echo(json.dumps(_plain(value), allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def print_table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> None:
+    """A table; columns are (heading, "left" or "right")."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for heading, side in columns:
+        table.add_column(heading, justify="left" if side == "left" else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    wide = None if sys.stdout.isatty() else 160
+    Console(file=sys.stdout, width=wide).print(table)
+
+
+def print_facts(title: str, facts: Sequence[tuple[str, str]]) -> None:
+    """Names and what they are, line by line."""
+    width = max(len(name) for name, _ in facts)
+    click.echo("\n".join([title, "", *(f"  {name:{width}}  {value}" for name, value in facts), ""]))
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A number for a table."""
+    return "-" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
+
+
+def percent(value: float) -> str:
+    """A share as a percentage."""
+    return f"{100 * value:.1f} %"
+
+
+def seconds(value: float) -> str:
+    """A time in words."""
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
+
+
+@contextmanager
+def progress(quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
+    """Something to tell progress to, on standard error: a bar on a terminal, plain lines elsewhere, None if quiet."""
+    if quiet:
+        yield None
+    elif sys.stderr.isatty():
+        yield from _bar()
+    else:
+        yield _lines()
+
+
+def _bar() -> Iterator[Callable[[str, float], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description:24}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"))
+    with Progress(*columns, TimeRemainingColumn(), console=Console(file=sys.stderr), transient=True) as bar:
+        task = bar.add_task("", total=1.0)
+        yield lambda what, share: bar.update(task, description=what, completed=share)
+
+
+def _lines() -> Callable[[str, float], None]:
+    last = [time.monotonic()]
+
+    def tell(what: str, share: float) -> None:
+        if time.monotonic() - last[0] >= SECONDS_BETWEEN_LINES:
+            last[0] = time.monotonic()
+            click.echo(f"{what}: {100 * share:.0f} %", err=True)
+
+    return tell

@@ -1,0 +1,54 @@
+"""The answer to a problem: a policy, what it is worth, and the proof."""
+
+from dataclasses import dataclass, field
+
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.policy import Policy
+from evenhand.model.welfare import Welfare
+from evenhand.typing import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A policy with its certificate."""
+
+    method: str
+    """How it was found."""
+
+    reason: str
+    """Why this method, in a sentence."""
+
+    measure: Welfare
+    """How values were weighed."""
+
+    welfare: float
+    """The welfare of the policy: a lower bound on the best possible one."""
+
+    upper_bound: float
+    """No policy has more welfare than this."""
+
+    group_values: Floats
+    """(group,) the value of an arm of each group: the types, or the arms."""
+
+    by_type: bool
+    """Whether the groups are the types."""
+
+    policy: Policy = field(repr=False)
+    """What to do."""
+
+    problem: CoupledMDP = field(repr=False)
+    """What it was found for."""
+
+    seconds: dict[str, float]
+    """How long it took, by stage: build, solve."""
+
+    @property
+    def gap(self) -> float:
+        """(upper bound - welfare) / |upper bound|; 0 when the policy is proved optimal."""
+        difference = max(0.0, self.upper_bound - self.welfare)
+        return difference / abs(self.upper_bound) if self.upper_bound else difference
+
+    @property
+    def values(self) -> Floats:
+        """(arm,) the value of each arm."""
+        return self.group_values[self.problem.type_of_arm] if self.by_type else self.group_values

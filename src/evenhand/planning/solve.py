@@ -1,0 +1,227 @@
+"""The best policy and its certificate, by the method that fits.
+
+    method     on                 by                                             for
+    counts     count space        dynamic programming (symmetric), or            any welfare; arms of few types
+                                  column generation over it (several types)
+    joint      product space      column generation over dynamic programming     any welfare; few arms, all different
+    count-lp   count space        the paper's count dual LP                      symmetric: any welfare; else the mean
+    joint-lp   product space      the paper's GGF-LP                             rank-weighted welfare; very few arms
+
+On a symmetric problem the best mean is the best of every welfare here (the paper's Theorem 3.4 and its corollary), so
+one utilitarian solve answers all of them.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.checks import check_memory
+from evenhand.errors import InvalidInput, NotApplicable, TooLarge, UnknownName
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.welfare import Leximin, RankWeighted, Utilitarian, Welfare, as_welfare
+from evenhand.planning.solution import Solution
+from evenhand.reductions.counts import CountChoices, Counts, num_count_states
+from evenhand.reductions.joint import Joint, num_joint_states
+from evenhand.solvers.count_dynamics import count_work, solve_counts
+from evenhand.solvers.linear_programs import LinearProgramSolution, count_lp, gini_lp
+from evenhand.solvers.mixtures import best_mixture
+from evenhand.solvers.occupancy import occupancy
+from evenhand.solvers.pricing import TabularPricing
+from evenhand.typing import Floats, Ints
+
+Told = Callable[[str, float], None]
+"""Told what is being done, and the share that is done as far as it is known."""
+
+DEFAULT_TOLERANCE = 1e-8
+"""Relative gap at which methods stop."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be solved, and how closely."""
+
+    problem: CoupledMDP
+    measure: Welfare
+    tolerance: float
+    told: Told | None
+
+    def tell(self, what: str, rounds: int, gap: float) -> None:
+        """Pass on the gap, on a logarithmic scale from 1 to the tolerance."""
+        if self.told is not None:
+            share = np.log(max(min(gap, 1.0), self.tolerance)) / np.log(self.tolerance)
+            self.told(f"{what}, round {rounds}", float(share))
+
+
+def solve(
+    problem: CoupledMDP,
+    welfare: str | Welfare = "gini:2",
+    method: str = "auto",
+    tolerance: float = DEFAULT_TOLERANCE,
+    told: Told | None = None,
+) -> Solution:
+    """Find the best policy for a welfare, and prove how good it is.
+
+    Args:
+        problem: the problem.
+        welfare: what to maximise, as text or object.
+        method: counts, joint, count-lp, joint-lp, or auto: the exact method that fits.
+        tolerance: the relative gap between the policy's welfare and the upper bound to stop at.
+        told: called now and then with what is being done and the share that is done.
+
+    Raises:
+        TooLarge: it would not fit; says how large it would be and what to use instead.
+        NotApplicable: this method cannot treat this problem or welfare.
+    """
+    if not 0 < tolerance < 1:
+        raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
+    task = Task(problem, as_welfare(welfare, problem.num_arms), tolerance, told)
+    if method == "auto":
+        method, reason = choose_method(problem)
+    elif method in METHODS:
+        reason = "asked for"
+    else:
+        raise UnknownName("method", method, ["auto", *METHODS])
+    return METHODS[method](task, reason)
+
+
+def choose_method(problem: CoupledMDP) -> tuple[str, str]:
+    """The exact method that fits this problem and machine, and why."""
+    counts, joint = num_count_states(problem), num_joint_states(problem)
+    words = {"counts": f"the count space has {counts:.6g} states", "joint": f"the product space has {joint:.6g} states"}
+    if problem.is_symmetric:
+        _symmetric_work(problem)
+        return "counts", f"all {problem.num_arms} arms are identical, and {words['counts']}"
+    refused = {"counts": Counts.accepts(problem), "joint": Joint.accepts(problem)}
+    order = ["counts", "joint"] if counts < joint else ["joint", "counts"]
+    for name in order:
+        if refused[name] is None:
+            other = f"; {words['joint']}" if name == "counts" else ""
+            return name, f"the arms are of {problem.num_types} types, and {words[name]}{other}"
+    raise TooLarge(
+        f"no exact method fits: {refused['joint']}, and {refused['counts']}. Use fewer arms, or fewer kinds of arms "
+        "(similar arms as one type), or compare the named policies by simulation."
+    )
+
+
+def _symmetric_work(problem: CoupledMDP) -> None:
+    """Raise TooLarge if the lattice of a symmetric problem does not fit."""
+    types = problem.types
+    _, size, _ = count_work(
+        types.transitions[0], types.rewards[0], types.usage[0], problem.budget_limit, problem.num_arms
+    )
+    check_memory(size, "the count space", "Use fewer arms, or compare the named policies by simulation.")
+
+
+def _by_counts(task: Task, reason: str) -> Solution:
+    return _by_lattice(task, reason) if task.problem.is_symmetric else _by_typed_counts(task, reason)
+
+
+def _by_lattice(task: Task, reason: str) -> Solution:
+    """A symmetric problem: the mean is all that matters."""
+    problem, types = task.problem, task.problem.types
+    start = time.perf_counter()
+    best = solve_counts(
+        types.transitions[0],
+        types.rewards[0],
+        types.usage[0],
+        problem.budget_limit,
+        problem.num_arms,
+        types.initial[0],
+        problem.discount,
+        task.tolerance,
+        lambda rounds, gap: task.tell("counts", rounds, gap),
+    )
+    values = np.array([best.lower_bound])
+    task.measure.check_domain(values)
+    policy = CountChoices(problem, best.cells, best.base, best.choices)
+    seconds = {"build": 0.0, "solve": time.perf_counter() - start}
+    return Solution(
+        "counts", reason, task.measure, best.lower_bound, best.upper_bound, values, True, policy, problem, seconds
+    )
+
+
+def _by_typed_counts(task: Task, reason: str) -> Solution:
+    return _by_mixture(task, reason, "counts", Counts(task.problem), task.problem.type_counts)
+
+
+def _by_joint(task: Task, reason: str) -> Solution:
+    return _by_mixture(task, reason, "joint", Joint(task.problem), np.ones(task.problem.num_arms, dtype=np.int64))
+
+
+def _by_mixture(task: Task, reason: str, method: str, space: Joint | Counts, counts: Ints) -> Solution:
+    """Column generation, and the stationary policy of the best mixture, evaluated once more."""
+    start = time.perf_counter()
+    pricing = TabularPricing(space.mdp)
+    built = time.perf_counter()
+    mixture = best_mixture(
+        pricing, task.measure, counts, task.tolerance, lambda rounds, gap: task.tell(method, rounds, gap)
+    )
+    probabilities = pricing.mixed_policy(mixture.shares)
+    seconds = {"build": built - start, "solve": time.perf_counter() - built}
+    return _of_table(task, reason, method, space, counts, probabilities, mixture.upper_bound, seconds)
+
+
+def _of_table(
+    task: Task,
+    reason: str,
+    method: str,
+    space: Joint | Counts,
+    counts: Ints,
+    probabilities: Floats,
+    upper_bound: float,
+    seconds: dict[str, float],
+) -> Solution:
+    """A solution whose welfare is that of the returned policy, evaluated exactly."""
+    values = occupancy(space.mdp, probabilities) @ space.mdp.rewards
+    value = float(task.measure(values, counts))
+    by_type = isinstance(space, Counts)
+    policy = space.lift(probabilities)
+    return Solution(method, reason, task.measure, value, upper_bound, values, by_type, policy, task.problem, seconds)
+
+
+def _by_count_lp(task: Task, reason: str) -> Solution:
+    problem = task.problem
+    if not problem.is_symmetric and not isinstance(task.measure, Utilitarian):
+        raise NotApplicable(
+            f"count-lp maximises the mean, which is the optimum of {task.measure.name} only if all arms are identical; "
+            f"this problem has {problem.num_types} types. Use --method counts."
+        )
+    start = time.perf_counter()
+    space = Counts(problem)
+    weights = problem.type_counts / problem.num_arms
+    return _of_program(task, reason, "count-lp", space, problem.type_counts, count_lp(space.mdp, weights), start)
+
+
+def _by_joint_lp(task: Task, reason: str) -> Solution:
+    if not isinstance(task.measure, RankWeighted) or isinstance(task.measure, Leximin):
+        raise NotApplicable(f"joint-lp is for Gini-like welfare, not {task.measure.name}. Use --method joint.")
+    start = time.perf_counter()
+    space = Joint(task.problem)
+    counts = np.ones(task.problem.num_arms, dtype=np.int64)
+    solved = gini_lp(space.mdp, task.measure.rank_weights(task.problem.num_arms))
+    return _of_program(task, reason, "joint-lp", space, counts, solved, start)
+
+
+def _of_program(
+    task: Task,
+    reason: str,
+    method: str,
+    space: Joint | Counts,
+    counts: Ints,
+    solved: LinearProgramSolution,
+    start: float,
+) -> Solution:
+    total = time.perf_counter() - start
+    seconds = {"build": total - solved.seconds["solve"], "solve": solved.seconds["solve"]}
+    return _of_table(task, reason, method, space, counts, solved.policy, solved.upper_bound, seconds)
+
+
+METHODS: dict[str, Callable[[Task, str], Solution]] = {
+    "counts": _by_counts,
+    "joint": _by_joint,
+    "count-lp": _by_count_lp,
+    "joint-lp": _by_joint_lp,
+}
+"""Every method that has a name."""

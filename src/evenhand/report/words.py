@@ -1,0 +1,475 @@
+"""Numbers, names and sentences: what the page says, before it is HTML. Nothing here is escaped yet."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from evenhand.evaluation.evaluate import CONFIDENCE, Evaluation
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.welfare import (
+    AlphaFair,
+    Gini,
+    Leximin,
+    Maximin,
+    RankWeighted,
+    RegularisedMaximin,
+    Utilitarian,
+    Welfare,
+)
+from evenhand.planning.compare import Comparison, Row
+from evenhand.planning.roster import ROSTER
+from evenhand.typing import Floats
+
+UNKNOWN = "–"
+"""Stands for a number that does not exist."""
+
+SAME = 1e-9
+"""Relative difference below which two figures are one."""
+
+_SMALL = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+# Numbers
+
+
+def decimals_of(numbers: Sequence[float], digits: int = 4) -> int | None:
+    """Decimals that give the largest number `digits` digits; None where only powers of ten can tell it."""
+    largest = max((abs(number) for number in numbers if math.isfinite(number)), default=0.0)
+    if largest == 0:
+        return 0
+    exponent = math.floor(math.log10(largest))
+    return max(0, digits - 1 - exponent) if -4 <= exponent <= 8 else None
+
+
+def number_text(number: float, decimals: int | None) -> str:
+    """A number with fixed decimals, or as a power of ten where there are none that suit it."""
+    if not math.isfinite(number):
+        return UNKNOWN
+    if decimals is None:
+        mantissa, _, exponent = f"{number:.3e}".partition("e")
+        return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPTS)}".replace("-", "−")
+    text = f"{number:,.{decimals}f}"
+    return text.lstrip("-") if float(text.replace(",", "")) == 0 else text.replace("-", "−")
+
+
+def number(value: float, digits: int = 4) -> str:
+    """A number with about four digits."""
+    return number_text(value, decimals_of([value], digits))
+
+
+def amount(value: float) -> str:
+    """A number that a person wrote down: no digits that were not there."""
+    return f"{value:,.6g}".replace("-", "−")
+
+
+def percent(share: float, decimals: int = 1) -> str:
+    """A share as a percentage."""
+    return f"{number_text(100 * share, decimals)}\u00a0%" if math.isfinite(share) else UNKNOWN
+
+
+def duration(seconds: float) -> str:
+    """How long something took, in the unit that suits it."""
+    if not math.isfinite(seconds):
+        return UNKNOWN
+    if seconds < 0.0995:
+        return f"{1000 * seconds:.0f}\u00a0ms" if seconds >= 0.0005 else "<\u00a01\u00a0ms"
+    return f"{seconds:.2g}\u00a0s" if seconds < 9.95 else _longer(round(seconds))
+
+
+def _longer(seconds: int) -> str:
+    if seconds < 100:
+        return f"{seconds}\u00a0s"
+    return f"{round(seconds / 60)}\u00a0min" if seconds < 7200 else f"{round(seconds / 3600)}\u00a0h"
+
+
+# Grammar
+
+
+def counted(count: int, singular: str, plural: str = "") -> str:
+    """`1 arm`, `5 arms`; thousands are set apart."""
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
+
+
+def listed(items: Sequence[str], joint: str = "and") -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {joint} {items[-1]}" if items else ""
+
+
+def spelled(count: int) -> str:
+    """`five`; in digits above twelve."""
+    return _SMALL[count] if count < len(_SMALL) else f"{count:,}"
+
+
+def shortened(text: str, most: int) -> str:
+    """The text on one line, or its beginning with an ellipsis."""
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def capitalised(text: str) -> str:
+    """With a capital first letter, the others as they are."""
+    return text[:1].upper() + text[1:]
+
+
+# Names
+
+
+def abbreviation_and_summary(policy: str) -> tuple[str, str]:
+    """What the roster says of a policy; empty for one that is not in it."""
+    for entry in ROSTER:
+        if entry.name == policy:
+            return entry.abbreviation, entry.summary
+    return "", ""
+
+
+def type_names(problem: CoupledMDP) -> list[str]:
+    """(type,) what a person calls each type; numbered where the file has no name, or the same name twice."""
+    blocks: list[dict[str, None]] = [{} for _ in range(problem.num_types)]
+    labels = problem.tables.labels
+    for kind, (name, _, _) in zip(problem.type_of_block, labels, strict=False):
+        if name:
+            blocks[kind][name] = None
+    names = [_joined(list(block)) for block in blocks]
+    times = Counter(names)
+    return [_numbered(name, index, times[name] > 1) for index, name in enumerate(names, start=1)]
+
+
+def is_nameless(problem: CoupledMDP) -> bool:
+    """Whether every arm is a type of its own and none has a name: then there is nothing to say of types."""
+    return problem.num_types == problem.num_arms and not any(name for name, _, _ in problem.types.labels)
+
+
+def _joined(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+
+
+def _numbered(name: str, index: int, twice: bool) -> str:
+    if not name:
+        return f"type {index}"
+    return f"{name} (type {index})" if twice else name
+
+
+def bound_title(comparison: Comparison) -> str:
+    """`optimum` or `upper bound`."""
+    return "optimum" if comparison.bound_name == "optimum" else "upper bound"
+
+
+# Figures drawn from an evaluation
+
+
+def gap_to(bound: float, welfare: float) -> float:
+    """How far the welfare is below the bound, as a share of it; nan for a bound of zero."""
+    return (bound - welfare) / abs(bound) if bound else math.nan
+
+
+def values_by_type(evaluation: Evaluation, problem: CoupledMDP) -> Floats:
+    """(type,) mean value of the arms of each type."""
+    if evaluation.by_type:
+        return evaluation.group_values
+    sums = np.bincount(problem.type_of_arm, weights=evaluation.group_values, minlength=problem.num_types)
+    return np.asarray(sums / problem.type_counts)
+
+
+def is_level(evaluation: Evaluation) -> bool:
+    """Whether every arm has the same value, but for rounding."""
+    values = evaluation.group_values
+    return float(np.ptp(values)) <= SAME * max(1.0, float(np.abs(values).max()))
+
+
+def most_unequal(rows: Sequence[Row]) -> Row | None:
+    """The row of the largest Gini coefficient; None where none is defined."""
+    known = [row for row in rows if math.isfinite(row.evaluation.gini_coefficient)]
+    return max(known, key=lambda row: row.evaluation.gini_coefficient, default=None)
+
+
+def most_equal(rows: Sequence[Row]) -> Row | None:
+    """The row of the smallest Gini coefficient; of several the one of most welfare."""
+    known = [row for row in rows if math.isfinite(row.evaluation.gini_coefficient)]
+    return min(known, key=lambda row: row.evaluation.gini_coefficient, default=None)
+
+
+# Sentences: what came out
+
+
+def summary(comparison: Comparison, problem: CoupledMDP) -> list[list[str]]:
+    """What was compared and what came out: a few sentences in one paragraph on welfare and one on fairness."""
+    if not comparison.rows:
+        return [[f"No policy was compared on this problem of {counted(problem.num_arms, 'arm')}."]]
+    welfare = [_compared(comparison, problem), _best(comparison), _rivals(comparison.rows)]
+    fairness = [_worst_off(comparison.rows[0], problem), _inequality(comparison.rows)]
+    paragraphs = [[sentence for sentence in part if sentence] for part in (welfare, fairness)]
+    return [part for part in paragraphs if part]
+
+
+def _compared(comparison: Comparison, problem: CoupledMDP) -> str:
+    rows = comparison.rows
+    what = f"{capitalised(spelled(len(rows)))} {'policy was' if len(rows) == 1 else 'policies were'} compared on"
+    crowd = "one arm that uses" if problem.num_arms == 1 else f"{spelled(problem.num_arms)} arms that share"
+    resources = f"{spelled(problem.num_resources)} resource{'s' if problem.num_resources > 1 else ''}"
+    ranked = f"They are ranked by the welfare “{shortened(comparison.welfare.name, 40)}”" if len(rows) > 1 else ""
+    meaning = _in_short(comparison.welfare) if ranked and problem.num_arms > 1 else ""
+    return f"{what} {crowd} {resources}. {ranked}{meaning}{'.' if ranked else ''}".rstrip()
+
+
+def _in_short(welfare: Welfare) -> str:
+    if isinstance(welfare, Maximin | Leximin):
+        return ", which looks at the worst-off arm"
+    if isinstance(welfare, Utilitarian):
+        return ", which is the mean of all arms"
+    if isinstance(welfare, Gini | RegularisedMaximin | AlphaFair):
+        return ", in which an arm counts for more the worse off it is"
+    return ""
+
+
+def _best(comparison: Comparison) -> str:
+    best = comparison.rows[0]
+    whose = f"The best is {best.policy}, with" if len(comparison.rows) > 1 else f"The policy {best.policy} has"
+    sentence = f"{whose} a welfare of {number(best.evaluation.welfare)}"
+    return f"{sentence}{_distance(comparison, best.evaluation)}."
+
+
+def _distance(comparison: Comparison, found: Evaluation) -> str:
+    """How far a welfare is from the bound, as the end of a sentence."""
+    bound = comparison.upper_bound
+    if bound is None:
+        return ""
+    gap, optimum = gap_to(bound, found.welfare), comparison.bound_name == "optimum"
+    name = f"the optimum of {number(bound)}" if optimum else f"an upper bound of {number(bound)}"
+    if bound - found.welfare <= max(SAME * abs(bound), 1e-6 * abs(bound) if found.exact else 0.0):
+        certain = "" if found.exact else ", as far as the simulation can tell"
+        return f", which is {'the optimum' if optimum else 'as much as any policy can have'}{certain}"
+    if bound <= 0:  # a percentage of a loss misleads
+        return f", {number(bound - found.welfare)} below {name}"
+    return f", {percent(gap, 2 if gap >= 5e-5 else 4)} below {name}"
+
+
+def _rivals(rows: Sequence[Row]) -> str:
+    best, others = rows[0].evaluation, rows[1:]
+    equal = [row.policy for row in others if _difference(best, row) <= SAME * max(1.0, abs(best.welfare))]
+    close = [row.policy for row in others if row.policy not in equal and _difference(best, row) <= _error(best, row)]
+    sentences = []
+    if equal:
+        sentences.append(f"{_policies(equal)} {'is' if len(equal) == 1 else 'are'} exactly as good.")
+    if close:
+        apart = "the difference is" if len(close) == 1 else "the differences are"
+        sentences.append(
+            f"{_policies(close)} cannot be told apart from it: {apart} smaller than the error of the simulation."
+        )
+    return " ".join(sentences)
+
+
+def _policies(names: list[str]) -> str:
+    return f"The {'policy' if len(names) == 1 else 'policies'} {listed(names)}"
+
+
+def _difference(best: Evaluation, row: Row) -> float:
+    return best.welfare - row.evaluation.welfare
+
+
+def _error(best: Evaluation, row: Row) -> float:
+    """What chance and cut-off may do to the difference of two welfares."""
+    other = row.evaluation
+    chance = CONFIDENCE * math.hypot(best.welfare_stderr, other.welfare_stderr)
+    return chance + best.truncation_bound + other.truncation_bound
+
+
+def _worst_off(best: Row, problem: CoupledMDP) -> str:
+    found = best.evaluation
+    if problem.num_arms == 1:
+        return ""
+    if is_level(found):
+        return f"Under {best.policy} nobody is worse off than others: every arm has the same value."
+    who = worst_group(found, problem)
+    return f"Worst off under {best.policy} {who}, with {number(found.worst)} against {number(found.mean)} on average."
+
+
+def worst_group(found: Evaluation, problem: CoupledMDP) -> str:
+    """`is arm 3` or `are the 4 arms of type 2`."""
+    group = int(found.group_values.argmin())
+    if not found.by_type:
+        name = type_names(problem)[int(problem.type_of_arm[group])]
+        return f"is arm {group + 1}" + ("" if problem.is_symmetric or is_nameless(problem) else f" ({name})")
+    name, count = type_names(problem)[group], int(found.group_counts[group])
+    return f"is the one arm of {name}" if count == 1 else f"are the {count:,} arms of {name}"
+
+
+def _inequality(rows: Sequence[Row]) -> str:
+    uneven = most_unequal(rows)
+    if uneven is None or len(rows) == 1:
+        return ""
+    best, found = rows[0], uneven.evaluation
+    if found.gini_coefficient < 5e-5:
+        return _last(rows)
+    gini = f"(Gini coefficient {number_text(found.gini_coefficient, 3)})"
+    if uneven is best:
+        return _evener(rows, gini)
+    lost = best.evaluation.welfare - found.welfare
+    gap = gap_to(best.evaluation.welfare, found.welfare)
+    less = f"{percent(gap)} less welfare" if best.evaluation.welfare > 0 else f"{number(lost)} less welfare"
+    worst = f"its worst-off arm has {number(found.worst)}, not {number(best.evaluation.worst)}"
+    how = f"has {less} than {best.policy}" if lost > 0 else f"has the same welfare as {best.policy}"
+    return f"The most unequal policy is {uneven.policy} {gini}: it {how}, and {worst}."
+
+
+def _last(rows: Sequence[Row]) -> str:
+    """What to say where all policies are equally fair."""
+    best, last = rows[0].evaluation.welfare, rows[-1]
+    level = "No policy treats the arms unequally" if last.evaluation.problem.num_arms > 1 else ""
+    lost = best - last.evaluation.welfare
+    if lost <= SAME * max(1.0, abs(best)):
+        return f"{level}." if level else ""
+    less = percent(lost / best) if best > 0 else number(lost)
+    place = f"{level}; the last in the ranking" if level else "The last in the ranking"
+    return f"{place}, {last.policy}, has {less} less welfare than the best."
+
+
+def _evener(rows: Sequence[Row], gini: str) -> str:
+    """What to say where the best policy is the most unequal one."""
+    best, even = rows[0], most_equal(rows)
+    sentence = f"It is also the most unequal policy {gini}"
+    if even is None or even.evaluation.gini_coefficient >= best.evaluation.gini_coefficient:
+        return f"{sentence}."
+    fate = f"under which the worst-off arm has {number(even.evaluation.worst)}"
+    return f"{sentence}; the most equal one is {even.policy}, {fate}."
+
+
+# Sentences: the problem
+
+
+def problem_words(problem: CoupledMDP) -> list[tuple[str, str]]:
+    """The problem: terms, and what there is to say of each."""
+    return [
+        ("Arms", _crowd(problem)),
+        ("States and actions", _choices(problem)),
+        ("Budget", _limits(problem)),
+        ("Discount and value", _time(problem)),
+    ]
+
+
+def _crowd(problem: CoupledMDP) -> str:
+    meaning = "An arm is whatever competes for the resources: a machine, a patient, a customer."
+    if problem.num_arms == 1:
+        return f"There is one arm, {type_names(problem)[0]}. {meaning}"
+    if problem.is_symmetric:
+        name = type_names(problem)[0]
+        called = "" if name == "type 1" else f" ({name})"
+        return f"There are {problem.num_arms:,} identical arms{called}. {meaning}"
+    kinds = f"of {problem.num_types:,} types" if problem.num_types < problem.num_arms else "which all differ"
+    return f"There are {problem.num_arms:,} arms {kinds}. {meaning}"
+
+
+def _choices(problem: CoupledMDP) -> str:
+    """States and actions, where they are the same for all types but for the numbers."""
+    if not same_choices(problem):
+        return "The types differ in their states and actions; the table below tells them."
+    who = "it" if problem.num_arms == 1 else "each arm"
+    states, actions = states_text(problem, 0), actions_text(problem, 0)
+    return f"At every step {who} is in one of {states}, and is given one of {actions}."
+
+
+def same_choices(problem: CoupledMDP) -> bool:
+    """Whether all types have the same states and actions, by name and by use of resources."""
+    types = problem.types
+    labels = {label[1:] for label in types.labels}
+    alike = (types.num_states == types.num_states[0]).all() and (types.num_actions == types.num_actions[0]).all()
+    return len(labels) <= 1 and bool(alike) and bool((types.usage == types.usage[0]).all())
+
+
+def states_text(problem: CoupledMDP, kind: int) -> str:
+    """`3 states (new, worn, failed)`."""
+    size = int(problem.types.num_states[kind])
+    labels = problem.types.labels[kind][1] if problem.types.labels else ()
+    return counted(size, "state") + (f" ({', '.join(_few(labels))})" if labels else "")
+
+
+def actions_text(problem: CoupledMDP, kind: int) -> str:
+    """`2 actions: wait (uses nothing) or call (uses 1)`."""
+    types = problem.types
+    size = int(types.num_actions[kind])
+    labels = (types.labels[kind][2] if types.labels else ()) or [f"action {index + 1}" for index in range(size)]
+    usage = types.usage[kind, : types.num_states[kind]]
+    told = [f"{labels[action]} (uses {_use(usage[:, action])})" for action in range(size)]
+    return f"{counted(size, 'action')}: {listed(_few(told), 'or')}"
+
+
+def _few(items: Sequence[str], most: int = 8) -> list[str]:
+    return list(items) if len(items) <= most else [*items[: most - 2], "…", items[-1]]
+
+
+def _use(usage: Floats) -> str:
+    """What an action uses, from its (state, resource) usage."""
+    low, high = usage.min(axis=0), usage.max(axis=0)
+    if not high.any():
+        return "nothing"
+    amounts = [
+        amount(a) if a == b else f"{amount(a)} to {amount(b)}, by state," for a, b in zip(low, high, strict=True)
+    ]
+    if len(amounts) == 1:
+        return amounts[0].rstrip(",")
+    return listed([f"{text} of resource {index}" for index, text in enumerate(amounts, 1) if text != "0"])
+
+
+def _limits(problem: CoupledMDP) -> str:
+    budget = [amount(value) for value in problem.budget]
+    shares = "In one step it may use" if problem.num_arms == 1 else "In one step all arms together may use"
+    if len(budget) == 1:
+        return f"{shares} at most {budget[0]} of the resource."
+    return f"{shares} at most {listed([f'{text} of resource {index}' for index, text in enumerate(budget, 1)])}."
+
+
+def _time(problem: CoupledMDP) -> str:
+    worth = f"A reward one step later is worth {amount(problem.discount)} of one today (the discount)"
+    return f"{worth}. The value of an arm is all the reward it can expect, added up in this way."
+
+
+# Sentences: how to read it
+
+
+def welfare_words(welfare: Welfare, num_arms: int) -> str:
+    """A welfare explained to someone who has never met it."""
+    unit = "It is in the same unit as the values, and if all arms are equal it is simply their value."
+    return f"{_meaning(welfare, num_arms)} {unit}"
+
+
+def _meaning(welfare: Welfare, num_arms: int) -> str:
+    if isinstance(welfare, Utilitarian):
+        return "It is the plain mean: it does not matter who gets how much."
+    if isinstance(welfare, Leximin):
+        return "It is the value of the worst-off arm; where two are equal, the second worst decides, then the third."
+    if isinstance(welfare, Maximin):
+        return "It is the value of the worst-off arm; the others do not count."
+    if isinstance(welfare, RegularisedMaximin):
+        other = number(welfare.epsilon, 2)
+        return f"It is nearly the value of the worst-off arm; each other arm counts {other} times as much as that one."
+    if isinstance(welfare, AlphaFair):
+        alpha = f"the larger alpha (here {amount(welfare.alpha)}), the more so"
+        return f"It is a mean in which small values weigh more; {alpha}."
+    if isinstance(welfare, Gini):
+        return f"It is a weighted mean: {_rule(welfare)}. {_weights(welfare, num_arms)}".rstrip()
+    return "It is one number for the values of all arms."
+
+
+def _rule(welfare: Gini) -> str:
+    if welfare.ratio is None:
+        return "the arms are sorted from worst to best, and each place has the weight that was given for it"
+    if welfare.ratio == 1:
+        return "all arms have the same weight"
+    return (
+        "the arms are sorted from worst to best; the worst-off one counts most, "
+        f"and each next one {'half as much' if welfare.ratio == 2 else f'{amount(welfare.ratio)} times less'}"
+    )
+
+
+def _weights(welfare: RankWeighted, num_arms: int) -> str:
+    if num_arms == 1:
+        return ""
+    if num_arms <= 6:
+        weights = [percent(weight, 0 if weight >= 0.095 else 1) for weight in welfare.rank_weights(num_arms)]
+        return f"Here the weights are {listed(weights)}."
+    few = max(2, num_arms // 10)
+    mass = welfare.rank_mass(np.array([0, 0]), np.array([1, few]), num_arms)
+    one, tenth = percent(float(mass[0])), percent(float(mass[1]))
+    return f"Here the worst-off arm alone counts for {one}, and the worst-off {few:,} of {num_arms:,} for {tenth}."

@@ -1,0 +1,127 @@
+"""Numbers and sentences, as a reader meets them."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand.model.arm import Arm
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.welfare import parse_welfare
+from evenhand.report import words
+from evenhand.report.figures import quantile
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (13.767, "13.77"),
+        (0.0, "0"),
+        (-2.5, "−2.500"),
+        (12345.678, "12,346"),
+        (0.00123456, "0.001235"),
+        (4.15e-6, "4.150 × 10⁻⁶"),
+        (-3e12, "−3.000 × 10¹²"),
+        (math.nan, "–"),
+        (math.inf, "–"),
+    ],
+)
+def test_numbers_have_about_four_digits(value: float, text: str) -> None:
+    assert words.number(value) == text
+
+
+@settings(deadline=None)
+@given(st.floats(-1e15, 1e15, allow_nan=False))
+def test_a_number_reads_back_to_three_digits(value: float) -> None:
+    text = words.number(value).replace("−", "-").replace(",", "")
+    mantissa, _, power = text.partition(" × 10")
+    exponent = int(power.translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789"))) if power else 0
+    assert float(mantissa) * 10.0**exponent == pytest.approx(value, rel=1e-3)
+
+
+def test_a_rounded_zero_has_no_sign() -> None:
+    assert words.number_text(-0.0004, 2) == "0.00"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "< 1 ms"),
+        (0.012, "12 ms"),
+        (0.5, "0.5 s"),
+        (9.96, "10 s"),
+        (59.6, "60 s"),
+        (600, "10 min"),
+        (9000, "2 h"),
+    ],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert words.duration(seconds).replace("\u00a0", " ") == text
+
+
+def test_lists_and_counts() -> None:
+    assert words.listed(["a"]) == "a"
+    assert words.listed(["a", "b"]) == "a and b"
+    assert words.listed(["a", "b", "c"], "or") == "a, b or c"
+    assert [words.counted(n, "policy", "policies") for n in (1, 2000)] == ["1 policy", "2,000 policies"]
+    assert [words.spelled(n) for n in (0, 12, 13)] == ["no", "twelve", "13"]
+    assert words.shortened("a\nlong name", 7) == "a long…"
+
+
+def arm(reward: float, name: str = "", states: tuple[str, ...] = ()) -> Arm:
+    return Arm(np.ones((1, 2, 1)), [[reward, reward]], [[0.0], [1.0]], name=name, states=states)
+
+
+def test_types_have_the_names_of_their_blocks() -> None:
+    blocks = [arm(1, "north"), arm(2), arm(1, "south"), arm(3, "east"), arm(4, "east")]
+    problem = CoupledMDP(blocks, budget=np.ones(1), discount=0.5)
+    assert words.type_names(problem) == ["north, south", "type 2", "east (type 3)", "east (type 4)"]
+
+
+def test_the_problem_in_words() -> None:
+    usage = [[[0.0, 0.0], [2.0, 0.5]], [[0.0, 0.0], [2.0, 1.0]]]
+    pump = Arm(
+        np.full((2, 2, 2), 0.5), np.zeros((2, 2)), usage, name="pump", states=("dry", "wet"), actions=("rest", "run")
+    )
+    problem = CoupledMDP([pump], budget=np.array([4.0, 2.5]), discount=0.9, counts=np.array([1200]))
+    told = dict(words.problem_words(problem))
+    assert told["Arms"].startswith("There are 1,200 identical arms (pump).")
+    assert told["States and actions"] == (
+        "At every step each arm is in one of 2 states (dry, wet), and is given one of 2 actions: "
+        "rest (uses nothing) or run (uses 2 of resource 1 and 0.5 to 1, by state, of resource 2)."
+    )
+    assert told["Budget"] == "In one step all arms together may use at most 4 of resource 1 and 2.5 of resource 2."
+    assert "worth 0.9 of one today" in told["Discount and value"]
+
+
+@pytest.mark.parametrize(
+    ("name", "num_arms", "part"),
+    [
+        ("gini:2", 3, "each next one half as much. Here the weights are 57 %, 29 % and 14 %."),
+        ("gini:3", 100, "3 times less. Here the worst-off arm alone counts for 66.7 %"),
+        ("gini:0.5,0.3,0.2", 3, "Here the weights are 50 %, 30 % and 20 %."),
+        ("gini:1", 5, "all arms have the same weight"),
+        ("utilitarian", 5, "plain mean"),
+        ("maximin", 5, "the others do not count"),
+        ("maximin:0.01", 5, "counts 0.010 times as much"),
+        ("leximin", 5, "the second worst decides"),
+        ("nash", 5, "alpha (here 1)"),
+    ],
+)
+def test_every_welfare_is_explained(name: str, num_arms: int, part: str) -> None:
+    text = words.welfare_words(parse_welfare(name, num_arms), num_arms).replace("\u00a0", " ")
+    assert part in text
+    assert text.endswith("simply their value.")
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(st.integers(-5, 5), st.integers(1, 4)), min_size=1, max_size=6), st.floats(0, 1))
+def test_a_quantile_of_groups_is_that_of_the_arms(groups: list[tuple[int, int]], share: float) -> None:
+    values = np.array([value for value, _ in groups], dtype=np.float64)
+    counts = np.array([count for _, count in groups])
+    arms = np.repeat(values, counts)
+    found = quantile(values, counts, share)
+    assert (arms <= found).sum() >= share * len(arms)
+    assert (arms < found).sum() <= share * len(arms)
