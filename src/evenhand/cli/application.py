@@ -7,22 +7,25 @@ import click
 from evenhand._version import __version__
 from evenhand.cli.options import common, model_argument, playing, welfare_option
 
+WHAT_IT_IS = """\
+Fair resource allocation in weakly coupled Markov decision processes.
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+Many arms (machines, patients, cells), each with states of its own, compete at every step for a few scarce
+resources. evenhand finds policies that are fair to all of them, says how good they are, and compares them.
+
+\b
+Try:
+  evenhand problems
+  evenhand solve machine-replacement -p num_arms=5
+  evenhand compare machine-replacement -p num_arms=5
+  evenhand compare my-model.toml --welfare maximin --report report.html
+"""
+
+
+@click.group(help=WHAT_IT_IS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="evenhand")
 def application() -> None:
-    r"""Fair resource allocation in weakly coupled Markov decision processes.
-
-    Many arms (machines, patients, cells), each with states of its own, compete at every step for a few scarce
-    resources. evenhand finds policies that are fair to all of them, says how good they are, and compares them.
-
-    \b
-    Try:
-      evenhand problems
-      evenhand solve machine-replacement -p num_arms=5
-      evenhand compare machine-replacement -p num_arms=5
-      evenhand compare my-model.toml --welfare maximin --report report.html
-    """
+    """The commands."""
 
 
 @application.command()
@@ -56,6 +59,19 @@ def solve(**options: Any) -> None:
     MODEL is a model file (.toml, .json, .npz) or a built-in problem (see `evenhand problems`).
     """
     from evenhand.cli.commands.solve import run
+
+    run(**options)
+
+
+@application.command()
+@model_argument
+@common(seeded=False)
+def indices(**options: Any) -> None:
+    """Whittle indices and the indexability verdict of each type of arm of MODEL.
+
+    For arms with an idle and one active action. The verdict is a proof, not an assumption.
+    """
+    from evenhand.cli.commands.indices import run
 
     run(**options)
 

@@ -1,7 +1,9 @@
 """What a person or a program sees: tables, progress, JSON."""
 
+import io
 import json
 import math
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -38,13 +40,21 @@ def print_table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[S
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for heading, side in columns:
-        table.add_column(heading, justify="left" if side == "left" else "right", overflow="fold")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for number, (heading, side) in enumerate(columns):
+        table.add_column(heading, justify="left" if side == "left" else "right", overflow="fold", no_wrap=number == 0)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    wide = None if sys.stdout.isatty() else 160
-    Console(file=sys.stdout, width=wide).print(table)
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    console = Console(file=io.StringIO(), width=_terminal_width() if terminal else 160, force_terminal=terminal)
+    with console.capture() as captured:
+        console.print(table)
+    lines = [title, *captured.get().strip("\n").splitlines(), ""]
+    click.echo("\n".join(line.rstrip() for line in lines))
+
+
+def _terminal_width() -> int:
+    return shutil.get_terminal_size().columns
 
 
 def print_facts(title: str, facts: Sequence[tuple[str, str]]) -> None:
@@ -73,7 +83,7 @@ def progress(quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
     """Something to tell progress to, on standard error: a bar on a terminal, plain lines elsewhere, None if quiet."""
     if quiet:
         yield None
-    elif sys.stderr.isatty():
+    elif sys.stderr is not None and sys.stderr.isatty():
         yield from _bar()
     else:
         yield _lines()

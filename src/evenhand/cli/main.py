@@ -4,17 +4,53 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
+
+AGAIN_AFTER = 1.0
+"""Seconds after which an interrupt is raised again, in case foreign code dropped it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
+    interrupt = Interrupt()
     try:
         code = run(arguments)
-    except KeyboardInterrupt:
+    except BaseException:  # compiled code may turn an interrupt into an error of its own
+        if not interrupt.heard:
+            raise
         code = 130
-    if code == 130:
-        _leave_at_once()
+    if interrupt.heard or code == 130:
+        interrupt.leave_at_once()
     sys.exit(code)
+
+
+class Interrupt:
+    """Ctrl-C that is heard even within compiled code, which may drop the exception or mistake it."""
+
+    def __init__(self) -> None:
+        self.heard = False
+        self._show = sys.unraisablehook
+        sys.unraisablehook = self._hide_dropped
+        signal.signal(signal.SIGINT, self._raise)
+
+    def _raise(self, number: int, frame: FrameType | None) -> None:
+        self.heard = True
+        signal.signal(signal.SIGALRM, self._raise)
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_AFTER)
+        raise KeyboardInterrupt
+
+    def _hide_dropped(self, dropped: "sys.UnraisableHookArgs") -> None:
+        if not (self.heard and dropped.exc_type is KeyboardInterrupt):
+            self._show(dropped)
+
+    def leave_at_once(self) -> None:
+        """Leave without waiting for threads; files are written whole or not at all, so nothing is lost."""
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if sys.stderr is not None:
+            sys.stderr.write("interrupted\n")
+            sys.stderr.flush()
+        os._exit(130)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -29,7 +65,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
         return 130
     except click.ClickException as error:
         error.show()
@@ -44,11 +79,3 @@ def run(arguments: Sequence[str] | None = None) -> int:
         click.echo(f"error: {str(error) or type(error).__name__}", err=True)
         return 1
     return 0
-
-
-def _leave_at_once() -> None:
-    """Leave without waiting for threads; files are written whole or not at all, so nothing is lost."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(130)

@@ -16,6 +16,8 @@ SUFFIXES = (".toml", ".json", ".npz")
 
 def read_problem(model: str, parameters: Sequence[str]) -> CoupledMDP:
     """A model file, or a built-in problem with its parameters."""
+    if not model:
+        raise InvalidInput("MODEL: expected a model file or the name of a problem, got nothing")
     if model in catalog.names():
         return catalog.build(model, read_parameters(parameters))
     if not model.endswith(SUFFIXES) and not Path(model).exists():
@@ -23,6 +25,32 @@ def read_problem(model: str, parameters: Sequence[str]) -> CoupledMDP:
     if parameters:
         raise InvalidInput("-p sets parameters of built-in problems; edit the model file instead")
     return load(model)
+
+
+def read_names(policies: str) -> list[str]:
+    """Names of policies, separated by commas; every unknown one is told."""
+    names = [name.strip() for name in policies.split(",") if name.strip()]
+    if not names:
+        raise InvalidInput("--policies: expected names separated by commas, got none")
+    faults = []
+    for name in names:
+        try:
+            find_policy(name)
+        except UnknownName as error:
+            faults.append(str(error))
+    if faults:
+        raise InvalidInput("--policies: " + "\n  ".join(faults))
+    return names
+
+
+def check_target(path: str | None, option: str) -> None:
+    """Refuse, before any work, a file that could not be written."""
+    if path is None:
+        return
+    if not path or Path(path).is_dir():
+        raise InvalidInput(f"{option}: expected the name of a file, got {path or 'nothing'}")
+    if not Path(path).resolve().parent.is_dir():
+        raise InvalidInput(f"{option}: the folder of {path} does not exist")
 
 
 def read_parameters(parameters: Sequence[str]) -> dict[str, str]:
@@ -37,9 +65,9 @@ def read_parameters(parameters: Sequence[str]) -> dict[str, str]:
     return {key.strip(): value.strip() for key, value in pairs}
 
 
-def read_policy(policy: str, problem: CoupledMDP) -> Policy | Starting:
+def read_policy(policy: str, problem: CoupledMDP, welfare: str) -> Policy | Starting:
     """A saved policy, or one that has a name."""
     path = Path(policy)
     if path.exists() or path.suffix or "/" in policy:
         return load_policy(path, problem)
-    return find_policy(policy).build(problem)
+    return find_policy(policy).build(problem, welfare)

@@ -4,8 +4,9 @@ Greedy by rank. Every cell (type, state, action) has a rank, 0 first, -1 never. 
 (arm, action) are taken in the order of (rank, random bits); a candidate is served if its arm is not served yet and
 its usage still fits. The others idle. This is the same as choosing again and again the best candidate that fits.
 With `stop`, one more candidate of rank 0 stands for stopping there: with all ranks 0, each draw is then uniform over
-stopping and every arm's affordable actions. O(E N A log(N A)) in NumPy; compiled O(E (N A + ranks)), since only the
-rank at which the budget ends needs its order.
+stopping and every arm's affordable actions. Where an action was *drawn* for every arm beforehand, the candidate
+with the drawn action has a rank of its own, so that what was drawn is repaired to the budget and filled up.
+O(E N A log(N A)) in NumPy; compiled O(E (N A + ranks)), since only the rank at which the budget ends needs its order.
 
 Uniform assignment. u[a] of the x arms of a cell get action a: arms are passed once, and each takes action a with
 probability (left of u[a]) / (left of x), which makes every assignment equally likely. O(E N A).
@@ -27,6 +28,8 @@ def serve_by_rank(
     key: np.uint64,
     stop: bool,
     shuffle: bool,
+    drawn: Indices | None = None,
+    drawn_ranks: Indices | None = None,
 ) -> Indices:
     """The greedy choice by rank, in NumPy.
 
@@ -40,13 +43,18 @@ def serve_by_rank(
         key: where equal ranks get their order from.
         stop: whether stopping competes.
         shuffle: whether equal ranks are in random order; else the first arm comes first.
+        drawn: (episode, arm) actions drawn beforehand, or none.
+        drawn_ranks: (type, state, action) ranks of cells whose action was drawn, on one scale with `ranks`.
 
     Returns:
         (episode, arm) actions.
     """
     num_episodes, num_arms = states.shape
     num_actions = ranks.shape[2]
-    rank = ranks[type_of_arm, states].reshape(num_episodes, -1)
+    rank = ranks[type_of_arm, states]
+    if drawn is not None and drawn_ranks is not None:
+        rank = np.where(drawn[:, :, None] == np.arange(num_actions), drawn_ranks[type_of_arm, states], rank)
+    rank = rank.reshape(num_episodes, -1)
     bits = _order_bits(key, num_episodes, num_arms * num_actions, shuffle)
     if stop:
         stop_bits = bits_at(key, grid(0, num_episodes, 1) + np.uint64(num_episodes * num_arms * num_actions))
@@ -110,14 +118,17 @@ def serve_by_rank_fast(
     key: np.uint64,
     stop: bool,
     shuffle: bool,
+    drawn: Indices | None = None,
+    drawn_ranks: Indices | None = None,
 ) -> Indices:
     """`serve_by_rank`, compiled: the same actions."""
     from evenhand.kernels import compiled
 
-    return np.asarray(
-        compiled.serve_by_rank(type_of_arm, ranks, usage, idle, limit, states, key, stop, shuffle),
-        dtype=np.int32,
-    )
+    if drawn is None or drawn_ranks is None:
+        drawn, drawn_ranks = np.zeros((0, 0), dtype=np.int32), ranks
+    problem = (type_of_arm, ranks, usage, idle, limit)
+    actions = compiled.serve_by_rank(*problem, states, key, stop, shuffle, drawn, drawn_ranks)
+    return np.asarray(actions, dtype=np.int32)
 
 
 def assign_uniformly_fast(type_of_arm: Indices, states: Indices, allocation: Ints, key: np.uint64) -> Indices:

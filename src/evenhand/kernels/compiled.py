@@ -75,11 +75,12 @@ def _fits(need, left):
 
 
 @njit(cache=True, parallel=True)
-def serve_by_rank(type_of_arm, ranks, usage, idle, limit, states, key, stop, shuffle):
+def serve_by_rank(type_of_arm, ranks, usage, idle, limit, states, key, stop, shuffle, drawn, drawn_ranks):
     """The greedy choice by rank (choosing.serve_by_rank), with a bucket for each rank."""
     num_episodes, num_arms = states.shape
     num_actions = ranks.shape[2]
-    num_ranks = ranks.max() + 1
+    num_ranks = max(ranks.max(), drawn_ranks.max()) + 1
+    has_drawn = len(drawn) > 0
     actions = np.empty((num_episodes, num_arms), dtype=np.int32)
     stop_place = np.uint64(num_episodes) * np.uint64(num_arms * num_actions)
     for e in prange(num_episodes):
@@ -90,7 +91,7 @@ def serve_by_rank(type_of_arm, ranks, usage, idle, limit, states, key, stop, shu
             kind, s = type_of_arm[n], states[e, n]
             actions[e, n] = idle[kind, s]
             for a in range(num_actions):
-                r = ranks[kind, s, a]
+                r = drawn_ranks[kind, s, a] if has_drawn and drawn[e, n] == a else ranks[kind, s, a]
                 if r >= 0 and not (stop and _order(key, base, n, num_actions, a, shuffle) >= horizon):
                     sizes[r + 1] += 1
         for r in range(num_ranks):
@@ -100,7 +101,7 @@ def serve_by_rank(type_of_arm, ranks, usage, idle, limit, states, key, stop, shu
         for n in range(num_arms):
             kind, s = type_of_arm[n], states[e, n]
             for a in range(num_actions):
-                r = ranks[kind, s, a]
+                r = drawn_ranks[kind, s, a] if has_drawn and drawn[e, n] == a else ranks[kind, s, a]
                 if r >= 0 and not (stop and _order(key, base, n, num_actions, a, shuffle) >= horizon):
                     members[filled[r]] = n * num_actions + a
                     filled[r] += 1

@@ -4,7 +4,7 @@ Both operators map a value function on joint states to its expectation on *outco
 matrix has S^N columns; applied mode by mode the cost is that of N products with S x S matrices.
 
     ProductKernel   outcome = the transition row each arm moves by:  (K v)[i] = sum_s prod_n R_n[i_n, s_n] v[s]
-    ActionKernel    outcome = (joint action, joint state):           (K v)[a, s] = sum_s' prod_n P_n[a_n][s_n, s'_n] v[s']
+    ActionKernel    outcome = (joint action, joint state):           (K v)[a, s] = sum_z prod_n P_n[a_n][s_n, z_n] v[z]
 
 ProductKernel has prod_n (rows of arm n) outcomes, which is best when actions lead to rows that occur anyway;
 ActionKernel has one block of S^N outcomes for each joint action, and shares the work of equal beginnings

@@ -76,35 +76,29 @@ def compare(
         solve_up_to: the optimum is computed too if its space has no more states than this; 0 for never.
     """
     measure = as_welfare(welfare, problem.num_arms)
-    chosen, left_out = _build(problem, policies)
+    chosen, left_out = _build(problem, measure, policies)
     bound, bound_name = None, ""
-    if solve_up_to > 0 and min(num_count_states(problem), num_joint_states(problem)) <= solve_up_to:
-        bound, bound_name = _optimum(problem, measure, chosen, left_out, told)
-    seed = int(np.random.default_rng(rng).integers(2**63))
-    rows = []
+    if min(num_count_states(problem), num_joint_states(problem)) <= solve_up_to:
+        try:
+            best = solve(problem, measure, tolerance=1e-6, told=told)
+            bound, bound_name = best.upper_bound, "optimum" if best.gap <= 1e-5 else "upper bound"
+            if policies is None:
+                chosen = {"optimal": best.policy, **chosen}
+        except (NotApplicable, TooLarge, OutOfDomain) as error:
+            left_out["optimal"] = str(error)
+    seed = rng if isinstance(rng, int) else int(np.random.default_rng(rng).integers(2**63))
+    rows: list[Row] = []
     for number, (name, policy) in enumerate(chosen.items()):
         progress = None if told is None else _progress(told, name, number, len(chosen))
-        found = evaluate(policy, problem, measure, num_episodes, horizon, seed, method, progress)
-        rows.append(Row(name, found))
-    rows.sort(key=lambda row: -row.evaluation.welfare)
+        try:
+            found = evaluate(policy, problem, measure, num_episodes, horizon, seed, method, progress)
+            rows.append(Row(name, found))
+        except (NotApplicable, TooLarge, OutOfDomain) as error:
+            if number + 1 == len(chosen) and not rows:
+                raise
+            left_out[name] = str(error)
+    rows.sort(key=lambda row: -round(row.evaluation.welfare, 9))  # of equals the first stays first
     return Comparison(measure, tuple(rows), left_out, bound, bound_name)
-
-
-def _optimum(
-    problem: CoupledMDP,
-    measure: Welfare,
-    chosen: dict[str, Policy | Starting],
-    left_out: dict[str, str],
-    told: Told | None,
-) -> tuple[float | None, str]:
-    """The certified bound and its name; the optimal policy joins the others."""
-    try:
-        best = solve(problem, measure, tolerance=1e-6, told=told)
-    except (NotApplicable, TooLarge, OutOfDomain) as error:
-        left_out["optimal"] = str(error)
-        return None, ""
-    chosen["optimal"] = best.policy
-    return best.upper_bound, "optimum" if best.gap <= 1e-5 else "upper bound"
 
 
 def _progress(told: Told, name: str, number: int, total: int) -> Callable[[float], None]:
@@ -113,18 +107,21 @@ def _progress(told: Told, name: str, number: int, total: int) -> Callable[[float
 
 
 def _build(
-    problem: CoupledMDP, policies: Sequence[str] | Mapping[str, Policy | Starting] | None
+    problem: CoupledMDP, measure: Welfare, policies: Sequence[str] | Mapping[str, Policy | Starting] | None
 ) -> tuple[dict[str, Policy | Starting], dict[str, str]]:
+    """The policies under their names, and those that do not apply; the optimal one is asked for by name only."""
     if isinstance(policies, Mapping):
         return dict(policies), {}
-    entries = [find_policy(name) for name in policies] if policies is not None else list(ROSTER)
+    named = [find_policy(name) for name in policies] if policies is not None else None
     chosen: dict[str, Policy | Starting] = {}
     left_out: dict[str, str] = {}
-    for entry in entries:
+    for entry in named if named is not None else ROSTER:
+        if named is None and entry.name == "optimal":
+            continue
         try:
-            chosen[entry.name] = entry.build(problem)
+            chosen[entry.name] = entry.build(problem, measure)
         except (NotApplicable, TooLarge) as error:
-            if policies is not None:
+            if named is not None:
                 raise
             left_out[entry.name] = str(error)
     return chosen, left_out

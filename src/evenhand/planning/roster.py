@@ -1,12 +1,22 @@
 """Every policy that has a name, in one list. A new capability adds its entry here, and compare and evaluate know it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from evenhand import policies
 from evenhand.errors import UnknownName
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
+from evenhand.model.welfare import Welfare
+from evenhand.planning.solve import solve
+
+
+class Build(Protocol):
+    """Makes a policy for a problem and a welfare; raises NotApplicable or TooLarge if it cannot."""
+
+    def __call__(self, problem: CoupledMDP, welfare: str | Welfare = "gini:2") -> Policy | Starting:
+        """The policy."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -22,18 +32,46 @@ class RosterEntry:
     summary: str
     """One line for people."""
 
-    build: Callable[[CoupledMDP], Policy | Starting]
-    """Makes it for a problem. Raises NotApplicable if it cannot treat the problem."""
+    build: Build
+    """Makes it."""
+
+
+def _optimal(problem: CoupledMDP, welfare: str | Welfare = "gini:2") -> Policy:
+    return solve(problem, welfare).policy
+
+
+def _whittle(problem: CoupledMDP, welfare: str | Welfare = "gini:2") -> Policy:
+    return policies.whittle(problem)
+
+
+def _random(problem: CoupledMDP, welfare: str | Welfare = "gini:2") -> Policy:
+    return policies.random_feasible(problem)
+
+
+def _oldest_first(problem: CoupledMDP, welfare: str | Welfare = "gini:2") -> Policy:
+    return policies.worst_first(problem)
+
+
+def _myopic(problem: CoupledMDP, welfare: str | Welfare = "gini:2") -> Policy:
+    return policies.myopic(problem)
+
+
+def _equal_resources(problem: CoupledMDP, welfare: str | Welfare = "gini:2") -> Starting:
+    return policies.RoundRobin(problem)
+
+
+def _never_act(problem: CoupledMDP, welfare: str | Welfare = "gini:2") -> Policy:
+    return policies.never_act(problem)
 
 
 ROSTER: tuple[RosterEntry, ...] = (
-    RosterEntry(
-        "random", "RDM", "again and again a random choice among stopping and what fits", policies.random_feasible
-    ),
-    RosterEntry("oldest-first", "OFT", "the arm in the worst state first, always spending", policies.worst_first),
-    RosterEntry("myopic", "MYP", "the largest gain of this step first, only where there is one", policies.myopic),
-    RosterEntry("equal-resources", "EQR", "every arm in turn, whatever its state", policies.RoundRobin),
-    RosterEntry("never-act", "IDLE", "every arm idles", policies.never_act),
+    RosterEntry("optimal", "OPT", "the best policy for this welfare, found by an exact method", _optimal),
+    RosterEntry("whittle", "WIP", "the highest Whittle index first, only where it is positive", _whittle),
+    RosterEntry("random", "RDM", "again and again a random choice among stopping and what fits", _random),
+    RosterEntry("oldest-first", "OFT", "the arm in the worst state first, always spending", _oldest_first),
+    RosterEntry("myopic", "MYP", "the largest gain of this step first, only where there is one", _myopic),
+    RosterEntry("equal-resources", "EQR", "every arm in turn, whatever its state", _equal_resources),
+    RosterEntry("never-act", "IDLE", "every arm idles", _never_act),
 )
 
 

@@ -5,6 +5,7 @@ PriorityPolicy and ExchangeablePriority (greedy by score), the baselines of the 
 """
 
 from evenhand.policies.baselines import myopic, never_act, random_feasible, worst_first
+from evenhand.policies.index import whittle
 from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
 from evenhand.policies.round_robin import RoundRobin
 
@@ -15,5 +16,6 @@ __all__ = [
     "myopic",
     "never_act",
     "random_feasible",
+    "whittle",
     "worst_first",
 ]

@@ -66,7 +66,7 @@ def simulate(
     check_memory(
         8.0 * num_episodes * problem.num_arms + 40.0 * min(BATCH, num_episodes * problem.num_arms),
         f"the returns of {num_episodes} episodes of {problem.num_arms} arms",
-        "Use fewer episodes, or simulate_counts for a policy that treats equal arms alike.",
+        "Use fewer episodes; a policy that treats equal arms alike can also be simulated by counts.",
     )
     world_rng, policy_rng = np.random.default_rng(rng).spawn(2)
     keys = draw_keys(world_rng, horizon + 1)

@@ -14,7 +14,8 @@ through the dual of the assignment of ranks i to arms j, whose multipliers form 
     max  sum_i lambda_i + sum_j nu_j
     s.t. lambda_i + nu_j <= w_i sum_{x,u} r_j(x, u) q(x, u)    for all ranks i and arms j,    and (flow).
 
-Code names: q `occupancy`, lambda `rank_duals`, nu `arm_duals`, Q `assignment`, multipliers y of (flow) `value_function`.
+Code names: q `occupancy`, lambda `rank_duals`, nu `arm_duals`, Q `assignment`, the multipliers y of (flow)
+`value_function`.
 
 Bounds. From below: the policy of q is evaluated exactly, and its welfare is the lower bound. From above: with any
 doubly stochastic Q the welfare is at most w'.v, w'_j = sum_i w_i Q_ij (Birkhoff), and no policy has more of w'.v than
@@ -41,9 +42,9 @@ from evenhand.model.tabular import TabularMDP
 from evenhand.solvers._highs import Algorithm, LinearOptimum, LinearProgram, solve_program
 from evenhand.solvers.dynamic_programming import solve_weighted
 from evenhand.solvers.occupancy import occupancy, policy_of, values
-from evenhand.typing import ArrayLike, Floats, Ints
+from evenhand.typing import ArrayLike, Floats
 
-BYTES_PER_ENTRY = 150.0
+BYTES_PER_ENTRY = 300.0
 """Memory for a non-zero of a program: its arrays while they are put together, and the solver's copies and factors."""
 
 VERTEX_UP_TO = 300

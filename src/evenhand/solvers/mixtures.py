@@ -10,7 +10,7 @@ every v; the *pricing* step maximises g.V^pi over all policies, which is an ordi
 optimum bounds the welfare of every policy from above, and its policy is a new vector. The two meet at the optimum.
 
     rank-weighted W   master: the linear program  max sum_i k_i lambda_i + sum_t c_t nu_t,
-                      lambda_i + nu_t <= w_i (V theta)_t   (w_i the distinct rank weights, k_i how many ranks have each);
+                      lambda_i + nu_t <= w_i (V theta)_t   (w_i the distinct rank weights, k_i ranks have each);
                       with the multipliers Q of its rows, g_t = sum_i w_i Q_it, made an exact member of the
                       permutahedron of w by projection, so that the bound holds whatever the solver's rounding
     alpha-fair W      master: a smooth concave program on the simplex, by a barrier method; g is the gradient of W
@@ -123,7 +123,7 @@ def best_mixture(
 
 
 def _positive_shares(search: _Search) -> Floats:
-    """Shares under which every value is positive: where alpha-fairness has its domain. Empty hands raise OutOfDomain."""
+    """Shares under which every value is positive, the domain of alpha-fairness; raises OutOfDomain if there are none."""
     if (search.vectors[0] > 0).all():
         return np.ones(1)
     level, shares, _, bound = _raise_least(search, np.full(len(search.vectors[0]), -np.inf))
@@ -312,7 +312,7 @@ def _raise_least(search: _Search, floors: Floats) -> tuple[float, Floats, Floats
 
 
 def _level_master(matrix: Floats, floors: Floats) -> tuple[float, Floats, Floats]:
-    """max t over the simplex with (V theta)_n >= t where free, >= floor elsewhere; also the rows' multipliers."""
+    """The largest t with (V theta)_n >= t where free and >= floor elsewhere; also the rows' multipliers."""
     free = np.isinf(floors)
     number, num_vectors = matrix.shape
     slack = 1e-9 * np.maximum(1.0, np.abs(np.where(free, 0.0, floors)))

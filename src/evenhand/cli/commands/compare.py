@@ -2,14 +2,12 @@
 
 import shlex
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
 from evenhand.cli.console import number, percent, print_json, print_table, progress, seconds
-from evenhand.cli.reading import read_problem
-from evenhand.errors import InvalidInput
+from evenhand.cli.reading import check_target, read_names, read_problem
 from evenhand.evaluation.evaluate import Method
 from evenhand.planning.compare import Comparison, Row
 from evenhand.planning.compare import compare as compare_policies
@@ -29,17 +27,16 @@ def run(
     quiet: bool,
 ) -> None:
     """Compare policies and print them, best first."""
-    if report and not Path(report).resolve().parent.is_dir():
-        raise InvalidInput(f"--report: the folder of {report} does not exist")
+    check_target(report, "--report")
+    names = None if policies is None else read_names(policies)
     problem = read_problem(model, parameters)
-    names = None if policies is None else [name.strip() for name in policies.split(",") if name.strip()]
     method: Method = "monte-carlo" if monte_carlo else "auto"
     with progress(quiet) as told:
         comparison = compare_policies(problem, names, welfare, episodes, horizon, seed, method, told)
     if report:
         from evenhand.report.page import write_comparison
 
-        write_comparison(comparison, problem, report, command=f"evenhand {shlex.join(sys.argv[1:])}")
+        write_comparison(comparison, problem, report, command=f"evenhand {shlex.join(sys.argv[1:])}", seed=seed)
     if as_json:
         print_json(as_dict(comparison))
         return
@@ -79,7 +76,7 @@ def _row(row: Row) -> dict[str, Any]:
 
 def _show(comparison: Comparison, title: str) -> None:
     bound = comparison.upper_bound
-    names = ("policy", "welfare", "±", "of bound", "mean", "worst arm", "Gini coefficient", "budget used", "time")
+    names = ("policy", "welfare", "±", "of bound", "mean", "worst", "Gini", "budget used", "time")
     columns = [(name, "left" if name == "policy" else "right") for name in names]
     rows = [] if bound is None else [(comparison.bound_name, number(bound), "", percent(1.0), "", "", "", "", "")]
     for row in comparison.rows:

@@ -29,7 +29,7 @@ def run(
 ) -> None:
     """Evaluate one policy and print what it is worth."""
     problem = read_problem(model, parameters)
-    actor = read_policy(policy, problem)
+    actor = read_policy(policy, problem, welfare)
     measure = as_welfare(welfare, problem.num_arms)
     method: Method = "monte-carlo" if monte_carlo else "auto"
     with progress(quiet) as told:
@@ -97,8 +97,8 @@ def _show_arms(found: Evaluation, problem: CoupledMDP) -> None:
         )
         for i in range(min(len(found.group_values), SHOWN_ARMS))
     ]
-    print_table(
-        f"values by {heading}", [(heading, "left"), ("arms", "right"), ("value", "right"), ("±", "right")], rows
-    )
+    columns = [(heading, "left"), ("arms", "right"), ("value", "right"), ("±", "right")]
+    shown = columns[:3] if found.exact else columns
+    print_table(f"values by {heading}", shown, [row[: len(shown)] for row in rows])
     if len(found.group_values) > SHOWN_ARMS:
         click.echo(f"... {len(found.group_values) - SHOWN_ARMS} more; --json has all values")

@@ -1,5 +1,6 @@
 """`evenhand problems`."""
 
+import shlex
 from typing import Any
 
 import click
@@ -13,20 +14,20 @@ from evenhand.problems import catalog
 
 def run(name: str | None, parameters: tuple[str, ...], out: str | None, as_json: bool, quiet: bool) -> None:
     """List problems, show one, or write one as a model file."""
-    if name is None and (parameters or out):
-        raise InvalidInput("-p and --out need the name of a problem: evenhand problems NAME -p KEY=VALUE --out FILE")
+    if (name is None and (parameters or out is not None)) or (parameters and out is None):
+        raise InvalidInput(
+            "-p and --out go together, with the name of a problem: evenhand problems NAME -p KEY=VALUE --out FILE"
+        )
     entries = [catalog.find(name)] if name else list(catalog.CATALOG)
     written = None
-    if name and (out or parameters):
-        problem = catalog.build(name, read_parameters(parameters))
-        if out:
-            save(problem, out)
-            written = out
+    if name and out is not None:
+        save(catalog.build(name, read_parameters(parameters)), out)
+        written = out
     if as_json:
         print_json({"problems": [_as_dict(entry) for entry in entries], "written": written})
     elif written:
         if not quiet:
-            click.echo(f"written to {written}; try: evenhand compare {written}")
+            click.echo(f"written to {written}; try: evenhand compare {shlex.quote(written)}")
     else:
         for entry in entries:
             _show(entry)

@@ -1,13 +1,12 @@
 """`evenhand solve`."""
 
-from pathlib import Path
+import shlex
 from typing import Any
 
 import click
 
 from evenhand.cli.console import number, print_facts, print_json, print_table, progress, seconds
-from evenhand.cli.reading import read_problem
-from evenhand.errors import InvalidInput
+from evenhand.cli.reading import check_target, read_problem
 from evenhand.planning.saved import save_solution
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import solve as find_best
@@ -27,8 +26,7 @@ def run(
     quiet: bool,
 ) -> None:
     """Solve and print the certificate."""
-    if out and not Path(out).resolve().parent.is_dir():
-        raise InvalidInput(f"--out: the folder of {out} does not exist")
+    check_target(out, "--out")
     problem = read_problem(model, parameters)
     with progress(quiet) as told:
         solution = find_best(problem, welfare, method, tolerance, told)
@@ -39,7 +37,7 @@ def run(
         return
     _show(solution, model)
     if out and not quiet:
-        click.echo(f"policy: {out}   (play it: evenhand evaluate {model} {out})")
+        click.echo(f"policy: {out}   (play it: evenhand evaluate {shlex.quote(model)} {shlex.quote(out)} ...)")
 
 
 def as_dict(solution: Solution, out: str | None) -> dict[str, Any]:

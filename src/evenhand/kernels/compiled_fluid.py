@@ -1,0 +1,356 @@
+"""What Numba compiles for the fluid relaxation: the mathematics and the NumPy twins are in `fluid_sweeps`."""
+# mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False
+# mypy: disallow-incomplete-defs=False, disallow-untyped-calls=False
+
+import numpy as np
+from numba import njit, prange
+
+ADVANTAGE = 1e-13
+SAME = 1e-12
+SAMPLE = 63
+"""Vertices of which the median is taken for a cut."""
+
+
+@njit(cache=True)
+def _evaluate(transitions, stages, policy, size, discount, matrix, totals):
+    """Solve (I - gamma P) totals = stages by elimination; rows are diagonally dominant, so no pivoting."""
+    width = totals.shape[1]
+    for s in range(size):
+        a = policy[s]
+        for j in range(size):
+            matrix[s, j] = -discount * transitions[s, a, j]
+        matrix[s, s] += 1.0
+        for x in range(width):
+            totals[s, x] = stages[s, a, x]
+    for i in range(size):
+        for s in range(i + 1, size):
+            factor = matrix[s, i] / matrix[i, i]
+            if factor != 0.0:
+                for j in range(i + 1, size):
+                    matrix[s, j] -= factor * matrix[i, j]
+                for x in range(width):
+                    totals[s, x] -= factor * totals[i, x]
+    for i in range(size - 1, -1, -1):
+        for x in range(width):
+            total = totals[i, x]
+            for j in range(i + 1, size):
+                total -= matrix[i, j] * totals[j, x]
+            totals[i, x] = total / matrix[i, i]
+
+
+@njit(cache=True, inline="always")
+def _advantage(transitions, stages, totals, size, discount, s, a, x):
+    ahead = 0.0
+    for j in range(size):
+        ahead += transitions[s, a, j] * totals[j, x]
+    return stages[s, a, x] + discount * ahead - totals[s, x]
+
+
+@njit(cache=True)
+def _trace_one(
+    transitions,
+    stages,
+    initial,
+    allowed,
+    size,
+    prices,
+    discount,
+    values,
+    uses,
+    slopes,
+    policies,
+    policy,
+    matrix,
+    totals,
+):
+    """Trace one frontier into the rows given, and return its number of vertices."""
+    num_actions, width = stages.shape[1], stages.shape[2]
+    capacity = len(values)
+    largest = 0.0
+    for s in range(size):
+        policy[s] = -1
+        for a in range(num_actions):
+            if allowed[s, a]:
+                largest = max(largest, abs(stages[s, a, 0]))
+                if policy[s] < 0 and _cost(stages, prices, s, a) == 0.0:
+                    policy[s] = a
+    largest /= 1.0 - discount
+    improved = True
+    while improved:
+        _evaluate(transitions, stages, policy, size, discount, matrix, totals)
+        improved = False
+        for s in range(size):
+            most = ADVANTAGE * largest
+            for a in range(num_actions):
+                if allowed[s, a] and _cost(stages, prices, s, a) == 0.0:
+                    gain = _advantage(transitions, stages, totals, size, discount, s, a, 0)
+                    if gain > most:
+                        most, improved = gain, True
+                        policy[s] = a
+    length, weight, slope = 1, 0.0, -1.0
+    last = _put(initial, totals, size, policy, values, uses, policies, 0)
+    slopes[0] = np.inf
+    while True:
+        lowest, state, action = np.inf, -1, -1
+        for s in range(size):
+            for a in range(num_actions):
+                if allowed[s, a] and a != policy[s]:
+                    gain = _advantage(transitions, stages, totals, size, discount, s, a, 0)
+                    if gain > ADVANTAGE * largest:
+                        cost = 0.0
+                        for k in range(width - 1):
+                            if prices[k] != 0.0:
+                                cost += prices[k] * _advantage(transitions, stages, totals, size, discount, s, a, k + 1)
+                        if cost / gain < lowest:
+                            lowest, state, action = cost / gain, s, a
+        if state < 0:
+            return length
+        weight = max(weight, lowest)
+        policy[state] = action
+        _evaluate(transitions, stages, policy, size, discount, matrix, totals)
+        value = 0.0
+        for s in range(size):
+            value += initial[s] * totals[s, 0]
+        if value - last > SAME * largest:
+            if length == 1 or weight > slope + SAME * abs(slope):
+                if length <= capacity:
+                    slopes[length - 1] = weight
+                slope = weight
+                length += 1
+            last = value
+            if length <= capacity:
+                _put(initial, totals, size, policy, values, uses, policies, length - 1)
+                slopes[length - 1] = np.inf
+
+
+@njit(cache=True, inline="always")
+def _cost(stages, prices, s, a):
+    cost = 0.0
+    for k in range(len(prices)):
+        cost += prices[k] * stages[s, a, k + 1]
+    return cost
+
+
+@njit(cache=True)
+def _put(initial, totals, size, policy, values, uses, policies, place):
+    values[place] = 0.0
+    uses[place] = 0.0
+    for s in range(size):
+        policies[place, s] = policy[s]
+        values[place] += initial[s] * totals[s, 0]
+        for k in range(uses.shape[1]):
+            uses[place, k] += initial[s] * totals[s, k + 1]
+    return values[place]
+
+
+@njit(cache=True, parallel=True)
+def trace_frontiers(transitions, rewards, usage, initial, allowed, sizes, prices, discount, capacity):
+    """Trace the frontiers of many types (fluid_sweeps.trace_frontiers); `sizes` are their numbers of states."""
+    num_types, num_states, num_actions = rewards.shape
+    num_resources = usage.shape[3]
+    lengths = np.empty(num_types, dtype=np.int64)
+    values = np.zeros((num_types, capacity))
+    uses = np.zeros((num_types, capacity, num_resources))
+    slopes = np.full((num_types, capacity), np.inf)
+    policies = np.zeros((num_types, capacity, num_states), dtype=np.int16)
+    tasks = min(64, num_types)
+    for task in prange(tasks):
+        policy = np.empty(num_states, dtype=np.int64)
+        matrix = np.empty((num_states, num_states))
+        totals = np.empty((num_states, 1 + num_resources))
+        stages = np.empty((num_states, num_actions, 1 + num_resources))
+        for t in range(task, num_types, tasks):
+            stages[:, :, 0] = rewards[t]
+            stages[:, :, 1:] = usage[t]
+            lengths[t] = _trace_one(
+                transitions[t],
+                stages,
+                initial[t],
+                allowed[t],
+                sizes[t],
+                prices,
+                discount,
+                values[t],
+                uses[t],
+                slopes[t],
+                policies[t],
+                policy,
+                matrix,
+                totals,
+            )
+    return lengths, values, uses, slopes, policies
+
+
+@njit(cache=True)
+def _middle_vertex(order, begin, end, starts, values, low, high):
+    """A level near the median of the vertices strictly inside the interval; nan without any."""
+    number = 0
+    for i in range(begin, end):
+        for v in range(starts[order[i]], starts[order[i] + 1]):
+            number += low < values[v] < high
+    if number == 0:
+        return np.nan
+    sample = np.empty(min(number, SAMPLE))
+    seen, taken = 0, 0
+    for i in range(begin, end):
+        for v in range(starts[order[i]], starts[order[i] + 1]):
+            if low < values[v] < high:
+                if taken < len(sample) and seen == taken * number // len(sample):
+                    sample[taken] = values[v]
+                    taken += 1
+                seen += 1
+    sample.sort()
+    return sample[len(sample) // 2]
+
+
+@njit(cache=True)
+def _best_prefix(order, begin, costs, counts, table, top, keep):
+    """Mark what is in the best set among those marked, and return its number of arms."""
+    undecided = np.flatnonzero(keep)
+    kept, open_arms = 0, 0
+    for i in undecided:
+        open_arms += counts[order[begin + i]]
+    # Whoever costs no more than the least weight left is in; whoever costs more than the largest is out.
+    while len(undecided):
+        least = table[top + kept + 1] - table[top + kept]
+        most = table[top + kept + open_arms] - table[top + kept + open_arms - 1]
+        left = 0
+        for i in undecided:
+            arms = counts[order[begin + i]]
+            if costs[i] <= least:
+                kept += arms
+                open_arms -= arms
+            elif costs[i] > most:
+                keep[i] = False
+                open_arms -= arms
+            else:
+                undecided[left] = i
+                left += 1
+        few = left > 0.9 * len(undecided)
+        undecided = undecided[:left]
+        if few:
+            break
+    if not len(undecided):
+        return kept
+    sequence = undecided[np.argsort(costs[undecided])]
+    arms, best_arms, best_place = kept, kept, 0
+    total, best = 0.0, 0.0
+    for place in range(len(sequence)):
+        i = sequence[place]
+        arms += counts[order[begin + i]]
+        total += counts[order[begin + i]] * costs[i]
+        gain = table[top + arms] - table[top + kept] - total
+        if gain >= best:
+            best, best_arms, best_place = gain, arms, place + 1
+    for place in range(best_place, len(sequence)):
+        keep[sequence[place]] = False
+    return best_arms
+
+
+@njit(cache=True)
+def _settle_alone(one, starts, values, slopes, counts, table, top):
+    """The value of a type that is a block by itself, at the mean weight of its ranks."""
+    arms = counts[one]
+    weight = (table[top + arms] - table[top]) / arms
+    v = starts[one]
+    while slopes[v] <= weight:
+        v += 1
+    return values[v]
+
+
+@njit(cache=True)
+def _cut(order, begin, end, starts, values, slopes, counts, table, top, low, high, settled, spare):
+    """Cut a block at a level: above it, at it (settled), below it. The level, the numbers of types and of arms."""
+    if end - begin == 1:
+        settled[order[begin]] = _settle_alone(order[begin], starts, values, slopes, counts, table, top)
+        return 0.0, 0, 1, 0
+    middle = _middle_vertex(order, begin, end, starts, values, low, high)
+    level = high if np.isnan(middle) else middle
+    size = end - begin
+    costs, above = np.zeros(size), np.zeros(size)
+    keep = np.ones(size, dtype=np.bool_)
+    for i in range(size):
+        one = order[begin + i]
+        for v in range(starts[one], starts[one + 1]):
+            if values[v] > level:
+                break
+            above[i] = slopes[v]
+            if values[v] < level:
+                costs[i] = slopes[v]
+    arms = _best_prefix(order, begin, costs, counts, table, top, keep)
+    if np.isnan(middle):
+        for i in range(size):
+            settled[order[begin + i]] = high if keep[i] else low
+        return level, 0, size, arms
+    over = keep.copy()
+    _best_prefix(order, begin, above, counts, table, top, over)
+    place, tied = begin, 0
+    for i in range(size):
+        if over[i]:
+            spare[place] = order[begin + i]
+            place += 1
+    upper = place - begin
+    for i in range(size):
+        if keep[i] and not over[i]:
+            settled[order[begin + i]] = level
+            spare[place] = order[begin + i]
+            place += 1
+            tied += 1
+    for i in range(size):
+        if not keep[i]:
+            spare[place] = order[begin + i]
+            place += 1
+    order[begin:end] = spare[begin:end]
+    return level, upper, tied, arms
+
+
+@njit(cache=True, parallel=True)
+def settle_levels(starts, values, slopes, counts, table):
+    """The values that maximise W(v) - sum_n c_n(v_n) (fluid_sweeps.settle_levels).
+
+    `table[m]` is the sum of the m smallest rank weights.
+    """
+    num_types = len(counts)
+    settled = np.empty(num_types)
+    order, spare = np.arange(num_types), np.empty(num_types, dtype=np.int64)
+    begins, ends, tops = np.zeros(1, np.int64), np.full(1, num_types), np.zeros(1, np.int64)
+    lows, highs = np.full(1, -np.inf), np.full(1, np.inf)
+    while len(begins):
+        number = len(begins)
+        levels = np.empty(number)
+        uppers, ties, kept = np.empty(number, np.int64), np.empty(number, np.int64), np.empty(number, np.int64)
+        for b in prange(number):
+            levels[b], uppers[b], ties[b], kept[b] = _cut(
+                order,
+                begins[b],
+                ends[b],
+                starts,
+                values,
+                slopes,
+                counts,
+                table,
+                tops[b],
+                lows[b],
+                highs[b],
+                settled,
+                spare,
+            )
+        new = 0
+        next_begins, next_ends = np.empty(2 * number, np.int64), np.empty(2 * number, np.int64)
+        next_tops = np.empty(2 * number, np.int64)
+        next_lows, next_highs = np.empty(2 * number), np.empty(2 * number)
+        for b in range(number):
+            upper, lower = begins[b] + uppers[b], begins[b] + uppers[b] + ties[b]
+            if upper > begins[b]:
+                next_begins[new], next_ends[new], next_tops[new] = begins[b], upper, tops[b]
+                next_lows[new], next_highs[new] = levels[b], highs[b]
+                new += 1
+            if ends[b] > lower:
+                next_begins[new], next_ends[new], next_tops[new] = lower, ends[b], tops[b] + kept[b]
+                next_lows[new], next_highs[new] = lows[b], levels[b]
+                new += 1
+        begins, ends, tops = next_begins[:new].copy(), next_ends[:new].copy(), next_tops[:new].copy()
+        lows, highs = next_lows[:new].copy(), next_highs[:new].copy()
+    for one in range(num_types):
+        settled[one] = min(max(settled[one], values[starts[one]]), values[starts[one + 1] - 1])
+    return settled

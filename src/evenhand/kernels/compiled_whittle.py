@@ -1,0 +1,297 @@
+"""What Numba compiles for Whittle indices: the mathematics and the NumPy twin are in `whittle_pivots`.
+
+Pivots are collected: after k of them the tableau is X - sum_j column_j row_j, of which only the pivot's row and column
+are needed at once. A full block is carried out as one matrix product. With blocks of 1 this is the plain pivot, which
+is best for small arms.
+"""
+
+from contextlib import contextmanager
+
+import numpy as np
+from numba import get_num_threads, njit, prange, set_num_threads
+
+from evenhand.kernels.whittle_pivots import CROWDED, DONE, FLAT, STUCK, TIE, probe
+
+BLOCK = 32
+"""Pivots carried out together in a large arm."""
+
+LARGE = 64
+"""States from which an arm is large: blocks pay, and the linear algebra has threads of its own."""
+
+ALONE_BELOW = 200_000
+"""Elementary operations below which one thread does all arms."""
+
+
+@contextmanager
+def _threads_for(num_states):
+    before = get_num_threads()
+    work = (num_states.astype(np.float64) ** 3).sum()
+    set_num_threads(before if num_states.max() < LARGE and work >= ALONE_BELOW else 1)
+    try:
+        yield
+    finally:
+        set_num_threads(before)
+
+
+def sweep_arms(transitions, rewards, initial, num_states, discount, allowed, met):
+    """Sweep every arm (whittle_pivots.sweep_arms) into `met`."""
+    with _threads_for(num_states):
+        z = probe(rewards.shape[1])
+        _sweep_all(transitions, rewards, initial, num_states, float(discount), float(allowed), z, *met)
+
+
+@njit(cache=True, parallel=True)
+def _sweep_all(
+    transitions,
+    rewards,
+    initial,
+    num_states,
+    discount,
+    allowed,
+    z,
+    num_pivots,
+    charges,
+    switched,
+    uses,
+    values,
+    indices,
+    regained,
+    witnesses,
+    errors,
+    status,
+):
+    for arm in prange(len(num_states)):
+        n = num_states[arm]
+        num_pivots[arm], regained[arm], errors[arm], status[arm] = _sweep(
+            transitions[arm, :n, :, :n],
+            rewards[arm, :n],
+            initial[arm, :n],
+            discount,
+            allowed,
+            z[:n],
+            charges[arm],
+            switched[arm],
+            uses[arm],
+            values[arm],
+            indices[arm, :n],
+            witnesses[arm],
+        )
+
+
+@njit(cache=True)
+def _sweep(transitions, rewards, initial, discount, allowed, z, charges, switched, uses, values, seen, witness):
+    n = len(initial)
+    shift = (rewards.max() + rewards.min()) / 2
+    spread = rewards.max() - rewards.min()
+    active = np.ones(n, dtype=np.bool_)
+    x, a, b = np.empty((n + 1, n)), np.empty(n + 1), np.empty(n + 1)
+    _build(transitions, rewards, initial, discount, shift, active, x, a, b)
+    goal, image = _probed(transitions, discount, z)
+    norm = _norm(x)
+    tie, flat = TIE * spread * norm, min(FLAT * norm, 0.01 * (1 - discount))
+    block = BLOCK if n >= LARGE else 1
+    columns, rows = np.empty((block, n + 1)), np.empty((block, n))
+    column, row = np.empty(n + 1), np.empty(n)
+    held, pivots, left, lost, error, charge, fresh = 0, 0, n, -1, 0.0, -np.inf, True
+    uses[0], values[0] = b[n], a[n] + shift / (1 - discount)
+    while left > 0:
+        s, reached = _next_switch(active, a, b, charge, flat)
+        if s < 0 or pivots == len(charges):
+            return pivots, lost, error, STUCK if s < 0 else CROWDED
+        _line_of(x, columns, rows, held, s, column, row)
+        if not fresh and _noise(s, rewards, shift, spread, active, row, a, b, goal, image) > allowed:
+            _build(transitions, rewards, initial, discount, shift, active, x, a, b)
+            held, fresh = 0, True
+            continue
+        charge = reached
+        lost, wrong = _look(active, a, b, charge, tie, seen, lost, witness)
+        if spread > 0:
+            error = max(error, wrong / (spread * norm))
+        if active[s] and (charge - seen[s]) * b[s] <= tie:
+            seen[s] = charge
+        image[s] += goal[s] if active[s] else -goal[s]
+        _pivot(s, active, column, row, a, b, columns[held], rows[held])
+        held, fresh = held + 1, False
+        if held == block:
+            _carry_out(x, columns, rows)
+            held = 0
+        left += 1 if active[s] else -1
+        charges[pivots], switched[pivots] = charge, s
+        pivots += 1
+        uses[pivots], values[pivots] = b[n], a[n] + shift / (1 - discount)
+    return pivots, lost, max(error, abs(b[n]) * (1 - discount)), DONE
+
+
+@njit(cache=True)
+def _build(transitions, rewards, initial, discount, shift, active, x, a, b):
+    """The tableau of a policy, afresh (Tableau.rebuild)."""
+    n = len(initial)
+    system, right = np.empty((n, n)), np.empty((n, n + 1))
+    for i in range(n):
+        chosen = 1 if active[i] else 0
+        for j in range(n):
+            system[j, i] = discount / n - discount * transitions[i, chosen, j]
+            right[j, i] = discount * (transitions[i, 1, j] - transitions[i, 0, j])
+        system[i, i] += 1
+        right[i, n] = initial[i] + discount / (1 - discount) / n
+    if n < LARGE:
+        _eliminate(system, right)
+    else:
+        right = np.linalg.solve(system, right)
+    for i in range(n + 1):
+        for j in range(n):
+            x[i, j] = right[j, i]
+    for i in range(n):
+        a[i], b[i] = _dot(rewards, shift, active, x[i])
+        a[i] += rewards[i, 1] - rewards[i, 0]
+        b[i] += 1
+    a[n], b[n] = _dot(rewards, shift, active, x[n])
+
+
+@njit(cache=True, inline="always")
+def _dot(rewards, shift, active, row):
+    """A row of X times the rewards and the activity of the policy."""
+    reward, activity = 0.0, 0.0
+    for j in range(len(active)):
+        if active[j]:
+            reward += row[j] * (rewards[j, 1] - shift)
+            activity += row[j]
+        else:
+            reward += row[j] * (rewards[j, 0] - shift)
+    return reward, activity
+
+
+@njit(cache=True)
+def _probed(transitions, discount, z):
+    """D z, and A z of the policy that is active everywhere."""
+    n = len(z)
+    goal, image = np.empty(n), np.empty(n)
+    for i in range(n):
+        passive, active = 0.0, 0.0
+        for j in range(n):
+            passive += transitions[i, 0, j] * z[j]
+            active += transitions[i, 1, j] * z[j]
+        goal[i], image[i] = discount * (active - passive), z[i] - discount * active
+    return goal, image
+
+
+@njit(cache=True)
+def _noise(s, rewards, shift, spread, active, row, a, b, goal, image):
+    """The relative error of a row (Tableau.noise)."""
+    reward, activity = _dot(rewards, shift, active, row)
+    total, size = -goal[s], 1.0
+    for j in range(len(row)):
+        total += row[j] * image[j]
+        size += abs(row[j])
+    error = max(abs(total), abs(1 + activity - b[s]))
+    if spread > 0:
+        error = max(error, abs(rewards[s, 1] - rewards[s, 0] + reward - a[s]) / spread)
+    return error / size
+
+
+@njit(cache=True)
+def _eliminate(system, right):
+    """Solve a small system in place, with row exchanges."""
+    n = len(system)
+    for k in range(n):
+        best = k
+        for i in range(k + 1, n):
+            if abs(system[i, k]) > abs(system[best, k]):
+                best = i
+        if best != k:
+            for j in range(k, n):
+                system[k, j], system[best, j] = system[best, j], system[k, j]
+            for j in range(right.shape[1]):
+                right[k, j], right[best, j] = right[best, j], right[k, j]
+        for i in range(k + 1, n):
+            factor = system[i, k] / system[k, k]
+            if factor != 0:
+                for j in range(k + 1, n):
+                    system[i, j] -= factor * system[k, j]
+                for j in range(right.shape[1]):
+                    right[i, j] -= factor * right[k, j]
+    for k in range(n - 1, -1, -1):
+        for i in range(k + 1, n):
+            factor = system[k, i]
+            for j in range(right.shape[1]):
+                right[k, j] -= factor * right[i, j]
+        for j in range(right.shape[1]):
+            right[k, j] /= system[k, k]
+
+
+@njit(cache=True)
+def _norm(x):
+    largest = 0.0
+    for i in range(x.shape[1]):
+        largest = max(largest, np.abs(x[i]).sum())
+    return 1 + largest
+
+
+@njit(cache=True)
+def _next_switch(active, a, b, charge, flat):
+    """The state whose advantage reaches 0 next (whittle_pivots._next_switch)."""
+    best, best_charge = -1, np.inf
+    for s in range(len(active)):
+        if (b[s] if active[s] else -b[s]) > flat:
+            reach = max(a[s] / b[s], charge)
+            if reach < best_charge:
+                best, best_charge = s, reach
+    return best, best_charge
+
+
+@njit(cache=True)
+def _look(active, a, b, charge, tie, seen, lost, witness):
+    """Note where passive is optimal, and where it no longer is (whittle_pivots._look); the worst wrong sign."""
+    worst = -np.inf
+    for s in range(len(active)):
+        advantage = a[s] - charge * b[s]
+        worst = max(worst, -advantage if active[s] else advantage)
+        if np.isnan(seen[s]):
+            if advantage <= tie:
+                seen[s] = charge
+        elif lost < 0 and active[s] and advantage > 2 * tie:
+            lost = s
+            witness[0], witness[1] = seen[s], charge
+    return lost, worst
+
+
+@njit(cache=True)
+def _line_of(x, columns, rows, held, s, column, row):
+    """Column and row of a state in the tableau, with what is held back."""
+    n = len(row)
+    column[:] = x[:, s]
+    row[:] = x[s]
+    for k in range(held):
+        factor = rows[k, s]
+        for i in range(n + 1):
+            column[i] -= factor * columns[k, i]
+        factor = columns[k, s]
+        for j in range(n):
+            row[j] -= factor * rows[k, j]
+
+
+@njit(cache=True)
+def _pivot(s, active, column, row, a, b, kept_column, kept_row):
+    """Switch a state; the change of X is kept for later (Tableau.switch)."""
+    sign = 1.0 if active[s] else -1.0
+    pivot = 1 + sign * column[s]
+    old_a, old_b = a[s], b[s]
+    for i in range(len(column)):
+        kept_column[i] = sign * column[i] / pivot
+        a[i] -= kept_column[i] * old_a
+        b[i] -= kept_column[i] * old_b
+    a[s], b[s] = old_a / pivot, old_b / pivot
+    kept_row[:] = row
+    active[s] = not active[s]
+
+
+@njit(cache=True)
+def _carry_out(x, columns, rows):
+    """X less the held columns times the held rows."""
+    if len(columns) > 1:
+        x -= np.dot(columns.T, rows)
+        return
+    for i in range(x.shape[0]):
+        factor = columns[0, i]
+        for j in range(x.shape[1]):
+            x[i, j] -= factor * rows[0, j]

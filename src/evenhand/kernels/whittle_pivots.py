@@ -1,0 +1,269 @@
+"""Follow the optimal policy of a two-action arm while the charge for being active rises from -inf to +inf.
+
+A policy is the set of its active states. With A = I - gamma P_policy and D = gamma (P_1 - P_0), the advantage of being
+active over being passive is, at charge c, linear in c as long as the policy stays:
+
+    advantage(c) = a - c b,       a = r_1 - r_0 + X r_policy,       b = 1 + X 1_active,       X = D A^-1.
+
+The policy is optimal at c if and only if no active state has a negative and no passive state a positive advantage.
+All-active is optimal up to the least a (there b = 1), all-passive in the end (there b = 1 too). Between them the policy
+is optimal up to the next c at which the advantage of some state reaches 0 from its side; that state s is switched. A
+switch is a rank-one change of A, hence a pivot of the tableau [X | a | b], with sign = 1 if s becomes passive, else -1:
+
+    T  <-  T - sign T[:, s] T[s, :] / (1 + sign X[s, s]).
+
+1 + sign X[s, s] is a ratio of determinants of I - gamma P, so it is positive, and b[s] keeps its sign. One more row
+m = initial' A^-1 (discounted visits) pivots by the same rule; its last entries m.r_policy and m.1_active are the value
+and the use of the policy. Each pivot lowers the use from some state and raises it from none, so no policy comes twice,
+also where several states meet at one charge: the sweep ends, after one pivot a state if the arm is indexable. O(S^2) a
+pivot, no grid and no bisection (Gast, Gaujal, Khun, "Testing indexability and computing Whittle and Gittins index in
+subcubic time", 2023; Nino-Mora, "A fast-pivoting algorithm for Whittle's restless bandit index", 2020).
+
+The optimal advantages are continuous and piecewise linear in c, with kinks only at the charges of pivots. So an arm is
+indexable (where passive is optimal it stays so at every higher charge) if and only if no state has advantage <= 0 at
+one such charge and > 0 at a later one. The sweep looks at all states at all these charges.
+
+Accuracy. D does not see constants, so X = D (A + gamma 1 w')^-1 for any distribution w; with w uniform, the matrix
+stays well conditioned for gamma near 1 unless the arm falls apart. Before each pivot its row is checked, in O(S):
+X[s] (A z) = D[s] z for a fixed vector z, and a[s], b[s] against X[s]. A tableau that fails is built afresh.
+
+`compiled_whittle` does the same with pivots collected in blocks and carried out as one matrix product.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from evenhand.typing import Bools, Floats, Indices, Ints
+
+TIE = 1e-12
+"""Advantages below this, relative to the largest that rewards could make, count as 0."""
+
+FLAT = 1e-13
+"""Slopes b below this, relative to the norm of the tableau, count as 0."""
+
+DONE, CROWDED, STUCK = 0, 1, 2
+"""How a sweep ended: at all-passive; with more pivots than there was room for; without a state to switch."""
+
+
+class Sweeps(NamedTuple):
+    """What the sweeps met, arm by arm; rows are filled up to `num_pivots`."""
+
+    num_pivots: Ints
+    """(arm,)"""
+
+    charges: Floats
+    """(arm, pivot) when a state was switched, never falling."""
+
+    switched: Indices
+    """(arm, pivot) which one."""
+
+    uses: Floats
+    """(arm, pivot + 1) discounted activity of the policy, first before any pivot, then after each."""
+
+    values: Floats
+    """(arm, pivot + 1) discounted rewards of the policy, charges not counted."""
+
+    indices: Floats
+    """(arm, state) least charge at which passive was optimal."""
+
+    regained: Indices
+    """(arm,) a state that became strictly better off active after passive had been optimal, or -1."""
+
+    witnesses: Floats
+    """(arm, 2) charges at which this state was best passive, and later strictly best active."""
+
+    errors: Floats
+    """(arm,) how wrong the sign of an advantage was at most, relative to the largest advantage that rewards could make,
+    and how far from 0 the use of all-passive came out, relative to all-active."""
+
+    status: Ints
+    """(arm,) DONE, CROWDED or STUCK."""
+
+    @classmethod
+    def empty(cls, num_arms: int, num_states: int, room: int) -> "Sweeps":
+        """Nothing met yet, with room for so many pivots an arm."""
+        return cls(
+            num_pivots=np.zeros(num_arms, dtype=np.int64),
+            charges=np.full((num_arms, room), np.nan),
+            switched=np.full((num_arms, room), -1, dtype=np.int32),
+            uses=np.full((num_arms, room + 1), np.nan),
+            values=np.full((num_arms, room + 1), np.nan),
+            indices=np.full((num_arms, num_states), np.nan),
+            regained=np.full(num_arms, -1, dtype=np.int32),
+            witnesses=np.full((num_arms, 2), np.nan),
+            errors=np.zeros(num_arms),
+            status=np.full(num_arms, DONE, dtype=np.int64),
+        )
+
+
+def probe(num_states: int) -> Floats:
+    """(state,) the fixed vector z of the row check: well spread, without structure that a tableau could share."""
+    return np.modf(np.arange(1, num_states + 1) * 0.6180339887498949)[0] - 0.5
+
+
+class Tableau:
+    """[X | a | b] over a row for the initial law, of one arm and one policy."""
+
+    def __init__(self, transitions: Floats, rewards: Floats, initial: Floats, discount: float) -> None:
+        """Stand at the policy that is active everywhere.
+
+        Args:
+            transitions: (state, action, next_state), passive first.
+            rewards: (state, action).
+            initial: (state,) law of the first state.
+            discount: below 1.
+        """
+        # Constants change no advantage; without them the rewards round less.
+        self.shift = (rewards.max() + rewards.min()) / 2
+        self.transitions, self.rewards = transitions, rewards - self.shift
+        self.initial, self.discount = initial, discount
+        n = len(initial)
+        self.states, self.active = np.arange(n), np.ones(n, dtype=np.bool_)
+        self.gain = np.append(self.rewards[:, 1] - self.rewards[:, 0], 0.0)
+        self.effect = discount * (transitions[:, 1] - transitions[:, 0])
+        visits = initial + discount / (1 - discount) / n
+        self.left = np.vstack([self.effect, visits])
+        self.probe = probe(n)
+        self.goal = self.effect @ self.probe
+        self.image = self.probe - discount * transitions[:, 1] @ self.probe
+        self.rebuild()
+
+    def rebuild(self) -> None:
+        """Everything afresh from the policy."""
+        n, chosen = len(self.states), self.active.astype(np.int64)
+        system = np.eye(n) - self.discount * self.transitions[self.states, chosen] + self.discount / n
+        self.X: Floats = np.linalg.solve(system.T, self.left.T).T
+        self.a = self.gain + self.X @ self.rewards[self.states, chosen]
+        self.b = np.append(np.ones(n), 0.0) + self.X @ chosen
+
+    def switch(self, s: int) -> None:
+        """Pivot on a state."""
+        sign = 1.0 if self.active[s] else -1.0
+        pivot = 1 + sign * self.X[s, s]
+        column, row = sign * self.X[:, s] / pivot, self.X[s].copy()
+        a, b = self.a[s], self.b[s]
+        self.X -= np.outer(column, row)
+        self.a -= column * a
+        self.b -= column * b
+        self.a[s], self.b[s] = a / pivot, b / pivot
+        self.active[s] = not self.active[s]
+        self.image[s] += sign * self.goal[s]
+
+    def norm(self) -> float:
+        """1 + the largest row sum of |X|: how much rewards count at most."""
+        return 1 + float(np.abs(self.X[:-1]).sum(axis=1).max())
+
+    def noise(self, s: int, spread: float) -> float:
+        """The relative error of a row, `spread` being the size of the rewards."""
+        row, chosen = self.X[s], self.active.astype(np.int64)
+        error = max(abs(row @ self.image - self.goal[s]), abs(1 + row @ chosen - self.b[s]))
+        if spread:
+            a = self.gain[s] + row @ self.rewards[self.states, chosen]
+            error = max(error, abs(a - self.a[s]) / spread)
+        return float(error / (1 + np.abs(row).sum()))
+
+    @property
+    def value(self) -> float:
+        """Discounted rewards of the policy."""
+        return float(self.a[-1] + self.shift / (1 - self.discount))
+
+    @property
+    def use(self) -> float:
+        """Discounted activity of the policy."""
+        return float(self.b[-1])
+
+
+def sweep_arms(
+    transitions: Floats,
+    rewards: Floats,
+    initial: Floats,
+    num_states: Ints,
+    discount: float,
+    room: int,
+    allowed: float,
+) -> Sweeps:
+    """Sweep every arm, in NumPy.
+
+    Args:
+        transitions: (arm, state, action, next_state) probabilities, passive first.
+        rewards: (arm, state, action) rewards.
+        initial: (arm, state) laws of the first states.
+        num_states: (arm,) how many states are real; the rest is padding.
+        discount: below 1.
+        room: most pivots an arm.
+        allowed: relative error of a row above which the tableau is built afresh.
+    """
+    met = Sweeps.empty(len(rewards), rewards.shape[1], room)
+    for arm, n in enumerate(num_states):
+        tableau = Tableau(transitions[arm, :n, :, :n], rewards[arm, :n], initial[arm, :n], discount)
+        _sweep(arm, tableau, met, allowed)
+    return met
+
+
+def _sweep(arm: int, tableau: Tableau, met: Sweeps, allowed: float) -> None:
+    room, n = met.charges.shape[1], len(tableau.states)
+    spread, norm = float(np.ptp(tableau.rewards)), tableau.norm()
+    tie, flat = TIE * spread * norm, min(FLAT * norm, 0.01 * (1 - tableau.discount))
+    seen = met.indices[arm, :n]
+    charge, pivots, error, fresh = -np.inf, 0, 0.0, True
+    met.uses[arm, 0], met.values[arm, 0] = tableau.use, tableau.value
+    while tableau.active.any():
+        s, reached = _next_switch(tableau, charge, flat)
+        if s < 0 or pivots == room:
+            met.status[arm] = STUCK if s < 0 else CROWDED
+            break
+        if not fresh and tableau.noise(s, spread) > allowed:
+            tableau.rebuild()
+            fresh = True
+            continue
+        charge = reached
+        advantage = (tableau.a - charge * tableau.b)[:-1]
+        wrong = float(np.where(tableau.active, -advantage, advantage).max())
+        error = max(error, wrong / (spread * norm)) if spread else error
+        _look(arm, met, seen, tableau.active, advantage, charge, tie)
+        if tableau.active[s] and (charge - seen[s]) * tableau.b[s] <= tie:
+            seen[s] = charge
+        tableau.switch(s)
+        fresh = False
+        met.charges[arm, pivots], met.switched[arm, pivots] = charge, s
+        pivots += 1
+        met.uses[arm, pivots], met.values[arm, pivots] = tableau.use, tableau.value
+    met.num_pivots[arm], met.errors[arm] = pivots, max(error, abs(tableau.use) * (1 - tableau.discount))
+
+
+def _next_switch(tableau: Tableau, charge: float, flat: float) -> tuple[int, float]:
+    """The state whose advantage reaches 0 next, and the charge at which it does; -1 if there is none."""
+    a, b = tableau.a[:-1], tableau.b[:-1]
+    moving = np.where(tableau.active, b, -b) > flat
+    if not moving.any():
+        return -1, charge
+    reach = np.where(moving, np.maximum(a / np.where(moving, b, 1.0), charge), np.inf)
+    s = int(np.argmin(reach))
+    return s, float(reach[s])
+
+
+def _look(arm: int, met: Sweeps, seen: Floats, active: Bools, advantage: Floats, charge: float, tie: float) -> None:
+    """Note the states for which passive is optimal now, and whether one of them was so before and is no longer."""
+    back = active & ~np.isnan(seen) & (advantage > 2 * tie)
+    if met.regained[arm] < 0 and back.any():
+        s = int(np.argmax(back))
+        met.regained[arm], met.witnesses[arm] = s, (seen[s], charge)
+    seen[np.isnan(seen) & (advantage <= tie)] = charge
+
+
+def sweep_arms_fast(
+    transitions: Floats,
+    rewards: Floats,
+    initial: Floats,
+    num_states: Ints,
+    discount: float,
+    room: int,
+    allowed: float,
+) -> Sweeps:
+    """`sweep_arms`, compiled: the same up to rounding, and up to the order of switches at one charge."""
+    from evenhand.kernels import compiled_whittle
+
+    met = Sweeps.empty(len(rewards), rewards.shape[1], room)
+    compiled_whittle.sweep_arms(transitions, rewards, initial, num_states, discount, allowed, met)
+    return met

@@ -1,0 +1,91 @@
+"""The Whittle index policy: serve the highest indices first, as long as they are positive and the budget lasts.
+
+For arms with an idle and one active action that share one resource. The index of a state is the charge per active
+step at which acting and idling are equally good; divided by the active action's usage it is a price per unit of the
+resource, so arms with different usage compete on one scale. Where the index is not positive, idling is at least as
+good even if the resource is free.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.errors import NotApplicable
+from evenhand.model.coupled import CoupledMDP
+from evenhand.policies.priority import ExchangeablePriority
+from evenhand.solvers.whittle import WhittleResult, whittle_indices
+from evenhand.typing import Floats, Indices
+
+TRUNCATED_AT = 2.0
+"""The paper's search looked for charges in [-2, 2]; an index outside stayed 0."""
+
+
+@dataclass(frozen=True)
+class TypeIndices:
+    """Whittle indices of all types of a problem."""
+
+    result: WhittleResult
+    """Indices by (type, state), and the verdicts."""
+
+    active: Indices
+    """(type, state) the action that is not idle."""
+
+
+def indices_of(problem: CoupledMDP) -> TypeIndices:
+    """The Whittle indices of every type of arm.
+
+    Raises:
+        NotApplicable: some arm has other than two actions, or an active action that uses nothing.
+    """
+    types = problem.types
+    if odd := [int(t) for t in np.flatnonzero(types.num_actions != 2)[:5]]:
+        raise NotApplicable(
+            f"Whittle indices are for arms with two actions; type {odd[0]} has {types.num_actions[odd[0]]}"
+        )
+    active = 1 - types.idle
+    order = np.stack([types.idle, active], axis=-1)
+    transitions = np.take_along_axis(types.transitions, order[..., None], axis=2)
+    rewards = np.take_along_axis(types.rewards, order, axis=2)
+    return TypeIndices(whittle_indices(transitions, rewards, problem.discount, types.num_states), active)
+
+
+def whittle(problem: CoupledMDP, paper_compat: bool = False, allow_not_indexable: bool = False) -> ExchangeablePriority:
+    """The Whittle index policy (WIP).
+
+    Ties are broken at random; budget is spent on positive indices only.
+
+    Args:
+        problem: two actions an arm, one resource.
+        paper_compat: read indices as the paper's truncated search gives them: those outside [-2, 2] count as 0, and
+            indices of 0 are served. Explains the published WIP column; not advised for anything else.
+        allow_not_indexable: treat arms without an index as if all their indices were 0, instead of refusing them.
+
+    Raises:
+        NotApplicable: the problem has no Whittle indices; says which arm and why.
+    """
+    if problem.num_resources != 1:
+        raise NotApplicable(f"Whittle indices are for one resource; this problem has {problem.num_resources}")
+    found = indices_of(problem)
+    use = _active_use(problem, found.active)
+    bad = np.flatnonzero(~found.result.indexable)
+    if len(bad) and not allow_not_indexable:
+        raise NotApplicable(f"type {bad[0]} has no Whittle index: {found.result.explain(int(bad[0]))}")
+    indices = np.where(np.isnan(found.result.indices), 0.0, found.result.indices)
+    if paper_compat:
+        indices = np.where(np.abs(indices) <= TRUNCATED_AT, indices, 0.0)
+    scores = np.zeros(problem.types.valid.shape)
+    kinds, states = np.indices(found.active.shape)
+    scores[kinds, states, found.active] = indices / use[:, None]
+    return ExchangeablePriority(problem, scores, threshold=np.nextafter(0.0, -1.0) if paper_compat else 0.0)
+
+
+def _active_use(problem: CoupledMDP, active: Indices) -> Floats:
+    """(type,) what one active step uses; it must not depend on the state."""
+    types = problem.types
+    kinds, states = np.indices(active.shape)
+    use = types.usage[kinds, states, active, 0]
+    real = np.arange(active.shape[1]) < types.num_states[:, None]
+    first = use[:, 0]
+    if (real & (use != first[:, None])).any() or (first <= 0).any():
+        raise NotApplicable("Whittle indices need an active action that uses the same positive amount in every state")
+    return np.asarray(first)

@@ -1,0 +1,214 @@
+"""How arms answer to prices under each welfare, and the weights that prove the answer.
+
+With prices lambda fixed and c_n(v) the least cost of value v, arms answer with the largest maximiser of
+
+    F(v) - sum_n c_n(v_n),        F an increasing concave function of the welfare W.
+
+    rank-weighted W   F = W. Arms settle on levels (`kernels.fluid_sweeps`). Arms that share a level share the weights
+                      of its ranks: g_n = min(max(omega, c_n'(v-)), c_n'(v+)) with the omega at which these sum to
+                      the weights of the level, the most even choice, and therefore in the permutahedron if any is
+    utilitarian       F = W, and every arm answers alone at weight 1/N
+    alpha-fair W      F = mean_n u(v_n / r), u(x) = (x^(1-alpha) - 1) / (1 - alpha), log for alpha = 1, r some value.
+                      Every arm answers alone: u'(v_n / r) / (N r) = c_n', on an edge of slope s at
+                      v = r (N r s)^(-1/alpha); g is the gradient of W, and dW/dF = r (W / r)^alpha turns prices of F
+                      into prices of W
+
+In every case W(u) <= g.u for all u, so that sum_n max_q (g_n V - lambda.U) + lambda.B bounds the fluid optimum.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from scipy.optimize import isotonic_regression
+
+from evenhand.checks import check_memory
+from evenhand.kernels import fluid_sweeps
+from evenhand.model.welfare import AlphaFair, RankWeighted
+from evenhand.solvers import frontiers as frontiers_module
+from evenhand.solvers.frontiers import Frontiers
+from evenhand.typing import Bools, Floats, Ints
+
+MOST_TABULATED = 20_000_000
+"""Arms up to which the sums of rank weights are a table, as the compiled loop needs."""
+
+HALVINGS = 60
+"""Steps of bisection for the common weight of a level."""
+
+
+class Answers(Protocol):
+    """How arms answer to prices under a welfare."""
+
+    def respond(self, frontiers: Frontiers) -> Floats:
+        """(type,) the values that maximise F less the cost; slopes of the frontiers are marginal costs."""
+        ...
+
+    def measure(self, values: Floats) -> float:
+        """F; minus infinity outside the domain."""
+        ...
+
+    def rate(self, values: Floats) -> float:
+        """The derivative dW/dF."""
+        ...
+
+    def weights(self, frontiers: Frontiers, values: Floats) -> Floats:
+        """(type,) weights g of one arm of each type that prove the response at these frontiers."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class RankAnswers:
+    """Answers under a rank-weighted welfare."""
+
+    welfare: RankWeighted
+    counts: Ints
+
+    @property
+    def num_arms(self) -> int:
+        """How many arms there are."""
+        return int(self.counts.sum())
+
+    def mass(self, smallest: Ints) -> Floats:
+        """The sum of so many of the smallest rank weights."""
+        end = np.full_like(smallest, self.num_arms)
+        return self.welfare.rank_mass(end - smallest, end, self.num_arms)
+
+    @cached_property
+    def table(self) -> Floats:
+        """(arm + 1,) the sums of the smallest rank weights."""
+        return np.ascontiguousarray(self.mass(np.arange(self.num_arms + 1)), dtype=np.float64)
+
+    def respond(self, frontiers: Frontiers) -> Floats:
+        """(type,) levels on which the arms settle."""
+        parts = (frontiers.starts, frontiers.values, frontiers.slopes, self.counts)
+        if len(self.counts) < frontiers_module.COMPILE_FROM or self.num_arms > MOST_TABULATED:
+            return fluid_sweeps.settle_levels(*parts, self.mass)
+        from evenhand.kernels import compiled_fluid  # compiling takes longer than small problems
+
+        return np.asarray(compiled_fluid.settle_levels(*parts, self.table))
+
+    def measure(self, values: Floats) -> float:
+        """The welfare."""
+        return float(self.welfare(values, self.counts))
+
+    def rate(self, values: Floats) -> float:
+        """F is the welfare."""
+        return 1.0
+
+    def weights(self, frontiers: Frontiers, values: Floats) -> Floats:
+        """(type,) weights in the permutahedron; see the head of this file."""
+        below, above = frontiers.marginal(values)
+        _, level = np.unique(values, return_inverse=True)
+        sizes = np.bincount(level, weights=self.counts).astype(np.int64)
+        last = np.cumsum(sizes)
+        mass = self.welfare.rank_mass(last - sizes, last, self.num_arms)
+        shared = share_evenly(below, above, self.counts, level, mass)
+        return project_types(shared, self.counts, self.welfare)
+
+
+def share_evenly(below: Floats, above: Floats, counts: Ints, level: Ints, mass: Floats) -> Floats:
+    """(type,) min(max(omega, below), above), with one omega a level for which the weights of its arms sum to its mass.
+
+    Args:
+        below: (type,) least weight of an arm.
+        above: (type,) largest weight of an arm, perhaps infinite.
+        counts: (type,) arms of each type.
+        level: (type,) level of each type.
+        mass: (level,) sum of the weights of its arms.
+    """
+    weights = mass[level] / np.bincount(level, weights=counts)[level]
+    rows = np.flatnonzero(np.bincount(level)[level] > 1)
+    if not len(rows):
+        return np.asarray(weights)
+    low, high, arms, of = below[rows], above[rows], counts[rows], level[rows]
+    left, right = np.zeros(len(mass)), mass.copy()
+    for _ in range(HALVINGS):
+        middle = (left + right) / 2
+        sums = np.bincount(of, weights=arms * np.clip(middle[of], low, high), minlength=len(mass))
+        left, right = np.where(sums < mass, middle, left), np.where(sums < mass, right, middle)
+    weights[rows] = np.clip(right[of], low, np.minimum(high, mass[of]))
+    return np.asarray(weights)
+
+
+def project_types(point: Floats, counts: Ints, welfare: RankWeighted) -> Floats:
+    """(type,) the nearest weights in the permutahedron of the rank weights, with equal weights within a type.
+
+    As `mixtures.project_on_permutahedron`, of which it is the case of many equal entries, without writing them out.
+
+    Args:
+        point: (type,) any numbers.
+        counts: (type,) how many arms have each.
+        welfare: gives the rank weights.
+    """
+    order = np.argsort(-point, kind="stable")
+    last = np.cumsum(counts[order])
+    first = last - counts[order]
+    mean = welfare.rank_mass(first, last, int(last[-1])) / counts[order]
+    fit = isotonic_regression(point[order] - mean, weights=counts[order], increasing=False).x
+    member = np.empty_like(point)
+    member[order] = point[order] - fit
+    return np.asarray(np.maximum(member, 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class MeanAnswers(RankAnswers):
+    """Answers under the mean: every arm alone."""
+
+    def respond(self, frontiers: Frontiers) -> Floats:
+        """(type,) the best values at weight 1/N."""
+        weights = np.full(len(self.counts), 1.0 / self.num_arms)
+        return frontiers.values[frontiers.best_vertices(weights)]
+
+    def weights(self, frontiers: Frontiers, values: Floats) -> Floats:
+        """(type,) 1/N."""
+        return np.full(len(self.counts), 1.0 / self.num_arms)
+
+
+@dataclass(frozen=True, eq=False)
+class AlphaAnswers:
+    """Answers under alpha-fairness, alpha > 0."""
+
+    welfare: AlphaFair
+    counts: Ints
+    reference: float
+
+    def inside(self, values: Floats) -> Bools:
+        """(type,) whether a value is in the domain."""
+        return values > 0 if self.welfare.alpha >= 1 else values >= 0
+
+    def respond(self, frontiers: Frontiers) -> Floats:
+        """(type,) the best of: the free value; on each edge, where the marginal utility meets its slope."""
+        reference, number = self.reference, int(self.counts.sum())
+        with np.errstate(divide="ignore", over="ignore"):
+            stops = reference * (number * reference * frontiers.slopes) ** (-1 / self.welfare.alpha)
+        ends = np.append(frontiers.values[1:], 0.0)
+        ends[frontiers.last] = frontiers.values[frontiers.first]
+        reached = np.minimum(ends, np.where(np.isinf(frontiers.slopes), np.inf, stops))
+        return np.asarray(np.maximum.reduceat(reached, frontiers.first))
+
+    def measure(self, values: Floats) -> float:
+        """The mean utility."""
+        if not self.inside(values).all():
+            return -np.inf
+        alpha, relative = self.welfare.alpha, values / self.reference
+        with np.errstate(over="ignore", divide="ignore"):
+            utility = np.log(relative) if alpha == 1 else np.expm1((1 - alpha) * np.log(relative)) / (1 - alpha)
+        return float(utility @ self.counts / self.counts.sum())
+
+    def rate(self, values: Floats) -> float:
+        """r (W / r)^alpha."""
+        welfare = float(self.welfare(values, self.counts))
+        return float(self.reference * (welfare / self.reference) ** self.welfare.alpha)
+
+    def weights(self, frontiers: Frontiers, values: Floats) -> Floats:
+        """(type,) the gradient (W / v)^alpha / N; an arm that cannot have more than 0 has no weight."""
+        welfare, positive = float(self.welfare(values, self.counts)), values > 0
+        ratio = np.where(positive, welfare / np.where(positive, values, 1.0), 0.0)
+        return np.asarray(ratio**self.welfare.alpha / self.counts.sum())
+
+
+def check_table(num_arms: int, num_types: int) -> None:
+    """Refuse a table of rank weights that would not fit."""
+    if num_types >= frontiers_module.COMPILE_FROM and num_arms <= MOST_TABULATED:
+        check_memory(32.0 * num_arms, f"the rank weights of {num_arms} arms", "Group similar arms into types.")

@@ -1,0 +1,216 @@
+"""`evenhand compare`: the table, the JSON, and what is refused."""
+
+import pytest
+
+from evenhand.planning.roster import ROSTER
+from evenhand.problems import catalog
+
+KEYS = {"upper_bound", "rows"}
+ROW_KEYS = {"policy", "welfare", "welfare_stderr", "mean", "worst", "gini_coefficient", "budget_used", "seconds"}
+
+PAPER = ["machine-replacement", "-p", "num_arms=5", "-p", "operating_cost=exponential", "--episodes", "1000"]
+QUICK = ["--episodes", 20, "--horizon", 20]
+
+STILL = "[[arms]]\ntransitions = [[[1.0], [1.0]]]\nrewards = [[{0}, {0}]]\nusage = [[0], [1]]\n"
+"""An arm whose reward is the same whatever is done."""
+
+
+def by_policy(found):
+    return {row["policy"]: row for row in found["rows"]}
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--monte-carlo", "--policies", "random,oldest-first"]], ids=["exact", "monte-carlo"]
+)
+def test_the_paper_s_problem(options, evenhand):
+    found = evenhand("compare", *PAPER, *options, "--json").json
+    assert set(found) >= KEYS
+    assert all(set(row) >= ROW_KEYS for row in found["rows"])
+    rows = by_policy(found)
+    assert rows["random"]["mean"] == pytest.approx(9.43, abs=0.05)
+    assert rows["oldest-first"]["mean"] == pytest.approx(13.43, abs=0.03)
+    assert rows["random"]["exact"] == rows["oldest-first"]["exact"] == (not options)
+    assert (rows["random"]["welfare_stderr"] == 0) == (not options)
+
+
+def test_exact_figures_do_not_depend_on_the_seed(small, evenhand, timeless):
+    found = [evenhand("compare", small, *QUICK, "--seed", seed, "--json").json for seed in (0, 1)]
+    exact = [[row for row in timeless(each)["rows"] if row["exact"]] for each in found]
+    assert exact[0]
+    assert exact[0] == exact[1]
+
+
+def test_the_json_is_complete_and_in_order(small, evenhand):
+    found = evenhand("compare", small, *QUICK, "--json").json
+    assert {entry.name for entry in ROSTER} <= set(by_policy(found)) | set(found["left_out"])
+    welfare = [row["welfare"] for row in found["rows"]]
+    assert welfare == sorted(welfare, reverse=True)
+    if found["upper_bound"] is not None:
+        assert all(row["welfare"] <= found["upper_bound"] + 4 * row["welfare_stderr"] + 1e-6 for row in found["rows"])
+    for row in found["rows"]:
+        assert row["worst"] <= row["welfare"] + 1e-9
+        assert row["welfare"] <= row["mean"] + 1e-9
+        assert len(row["budget_used"]) == 1
+        assert row["seconds"] >= 0
+
+
+@pytest.mark.parametrize("name", catalog.names())
+def test_every_problem_can_be_compared(name, evenhand):
+    found = evenhand("compare", name, "-p", "num_arms=4", *QUICK, "--policies", "random,myopic", "--json").json
+    assert {"random", "myopic"} <= set(by_policy(found))
+
+
+def test_the_table_has_every_policy(small, evenhand):
+    shown = evenhand("compare", small, *QUICK)
+    assert (shown.code, shown.err) == (0, "")
+    for row in evenhand("compare", small, *QUICK, "--json").json["rows"]:
+        (line,) = (line for line in shown.out.splitlines() if line.split()[:1] == [row["policy"]])
+        assert f"{row['welfare']:.4f}" in line
+        assert f"{row['worst']:.4f}" in line
+
+
+def test_chosen_policies_by_either_name(small, evenhand):
+    rows = by_policy(evenhand("compare", small, *QUICK, "--policies", " RDM, oldest-first,", "--json").json)
+    assert {"random", "oldest-first"} <= set(rows)
+    assert not {"myopic", "equal-resources", "never-act"} & set(rows)
+
+
+def test_welfare_decides_the_order(small, evenhand):
+    found = evenhand("compare", small, *QUICK, "--welfare", "maximin", "--json").json
+    for row in found["rows"]:
+        assert row["welfare"] == pytest.approx(row["worst"])
+    worst = [row["worst"] for row in found["rows"]]
+    assert worst == sorted(worst, reverse=True)
+
+
+def test_undefined_figures_are_null_in_json_and_dashes_in_tables(folder, evenhand):
+    """The Gini coefficient of the values 2 and -2, and the spread of a single episode, do not exist."""
+    (folder / "zero.toml").write_text(f"discount = 0.5\nbudget = [1]\n{STILL.format(1)}{STILL.format(-1)}")
+    command = ["compare", "zero.toml", "--policies", "random", "--monte-carlo", "--episodes", 1]
+    row = by_policy(evenhand(*command, "--json").json)["random"]
+    assert row["mean"] == 0
+    assert row["gini_coefficient"] is None
+    assert row["welfare_stderr"] is None
+    (line,) = (line for line in evenhand(*command).out.splitlines() if line.split()[:1] == ["random"])
+    assert line.split().count("-") >= 2
+
+
+def test_faults_of_parameters_come_all_at_once(evenhand):
+    told = evenhand(
+        "compare", "machine-replacement",
+        "-p", "num_arm=3", "-p", "operating-cost=exponentil", "-p", "budget=-1", "-p", "discount=2", "-p", "seed=x",
+    ).refusal  # fmt: skip
+    assert "5 faults" in told
+    assert "num_arm: " in told
+    assert "did you mean num_arms?" in told
+    assert "did you mean exponential?" in told
+    assert "budget: expected a number of at least 0, got -1" in told
+    assert "discount: expected a number from 0 to below 1, got 2" in told
+    assert "seed: expected a whole number, got 'x'" in told
+
+
+@pytest.mark.parametrize(
+    ("parameters", "told"),
+    [
+        (["num_arms"], "expected KEY=VALUE, got 'num_arms'"),
+        (["a", "b"], "'a', 'b'"),
+        (["num_arms=3", "num_arms=4"], "given twice: num_arms"),
+        (["num_arms=3", "num-arms=4"], "given twice: num_arms"),
+        (["num_arms=1e12"], "num_arms: expected at most"),
+        (["num_arms=1e300"], "num_arms: expected"),
+        (["num_arms=nan"], "num_arms: expected"),
+        (["num_arms="], "num_arms: expected"),
+        (["budget=inf"], "budget: expected"),
+        (["=3"], "no such parameter"),
+    ],
+    ids=str,
+)
+def test_unreadable_parameters_are_told(parameters, told, evenhand):
+    options = [part for parameter in parameters for part in ("-p", parameter)]
+    assert told in evenhand("compare", "machine-replacement", *options).refusal
+
+
+def test_parameters_are_for_built_in_problems(small, evenhand):
+    assert "-p" in evenhand("compare", small, "-p", "num_arms=3").refusal
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ("machine-replacment", "Did you mean 'machine-replacement'?"),
+        ("nonsense", "unknown problem 'nonsense'"),
+        ("missing.toml", "missing.toml: cannot be read"),
+        ("nowhere/missing.json", "nowhere/missing.json: cannot be read"),
+        (".", "unknown kind of model file"),
+    ],
+)
+def test_an_unknown_model_is_told(model, told, folder, evenhand):
+    assert told in evenhand("compare", model, "--json").refusal
+
+
+def test_an_unknown_policy_is_told(small, evenhand):
+    told = evenhand("compare", small, "--policies", "random,oldst-first").refusal
+    assert "'oldst-first'" in told
+    assert "Did you mean 'oldest-first'?" in told
+
+
+def test_unknown_policies_are_told_all_at_once(small, evenhand):
+    told = evenhand("compare", small, "--policies", "radnom,oldst-first").refusal
+    assert "'radnom'" in told
+    assert "'oldst-first'" in told
+
+
+@pytest.mark.parametrize("policies", ["", ",", " "])
+def test_a_comparison_of_no_policy_is_refused(policies, small, evenhand):
+    assert "--policies" in evenhand("compare", small, "--policies", policies).refusal
+
+
+@pytest.mark.parametrize(
+    ("welfare", "told"),
+    [
+        ("gni:2", "Did you mean 'gini'?"),
+        ("gini:-1", "gini:-1"),
+        ("gini:nan", "gini:nan"),
+        ("gini:0.5,0.5", "for 2 arms, but there are 3"),
+        ("gini:0.2,0.3,0.5", "gini:0.2,0.3,0.5"),
+        ("alpha:x", "'x' is not a number"),
+        ("alpha:-1", "alpha:-1"),
+        ("maximin:x", "maximin:x"),
+        ("utilitarian:1", "utilitarian:1"),
+        ("", "unknown welfare ''"),
+    ],
+)
+def test_a_bad_welfare_is_told(welfare, told, small, evenhand):
+    assert told in evenhand("compare", small, "--welfare", welfare, "--json").refusal
+
+
+def test_a_welfare_outside_its_domain_is_told(folder, evenhand):
+    """Proportional fairness is a mean of logarithms, and an arm that earns nothing has none."""
+    (folder / "nothing.toml").write_text(f"discount = 0.5\nbudget = [1]\n{STILL.format(0)}")
+    assert "positive" in evenhand("compare", "nothing.toml", "--welfare", "nash").refusal
+
+
+def test_what_would_not_fit_fails_in_words(small, evenhand):
+    failed = evenhand("compare", small, "--monte-carlo", "--episodes", 10**13, "--horizon", 1)
+    assert (failed.code, failed.out) == (1, "")
+    assert failed.err.startswith("error: ")
+    assert "Use fewer episodes" in failed.err
+
+
+def test_the_same_seed_gives_the_same_json_whatever_the_threads(launch, timeless):
+    """Two million arm-steps and more are compiled and run on all threads."""
+    model = ["heterogeneous-machine-replacement", "-p", "num_arms=40"]
+    play = ["--policies", "random", "--monte-carlo", "--episodes", 7000, "--horizon", 8, "--seed", 7, "--json"]
+    one, two = (timeless(launch("compare", *model, *play, NUMBA_NUM_THREADS=threads).json) for threads in "12")
+    assert one == two
+
+
+def test_another_seed_gives_other_figures(small, evenhand):
+    play = ["--policies", "random", "--monte-carlo", *QUICK, "--json"]
+    first, other = (evenhand("compare", small, *play, "--seed", seed).json for seed in (0, 1))
+    assert by_policy(first)["random"]["mean"] != by_policy(other)["random"]["mean"]
+
+
+def test_nothing_is_written_that_was_not_asked_for(small, evenhand, files):
+    assert evenhand("compare", small, *QUICK).code == 0
+    assert files() == [small.name]

@@ -1,0 +1,104 @@
+"""`evenhand evaluate`: one policy, arm by arm."""
+
+import numpy as np
+import pytest
+
+from evenhand.planning.roster import ROSTER
+
+KEYS = {
+    "welfare", "welfare_stderr", "plug_in_welfare", "mean", "mean_stderr", "worst", "values", "gini_coefficient",
+    "budget_used", "exact", "truncation_bound",
+}  # fmt: skip
+
+QUICK = ["--episodes", 20, "--horizon", 20]
+
+
+def test_exact(small, evenhand):
+    found = evenhand("evaluate", small, "random", "--json").json
+    assert set(found) >= KEYS
+    assert found["exact"] is True
+    assert found["welfare_stderr"] == found["mean_stderr"] == found["truncation_bound"] == 0
+    assert len(found["values"]) == 3
+    assert found["values"][0] == found["values"][1]
+    assert found["mean"] == pytest.approx(np.mean(found["values"]))
+    assert found["worst"] == min(found["values"])
+    assert found["welfare"] == pytest.approx(np.sort(found["values"]) @ [4 / 7, 2 / 7, 1 / 7])
+
+
+def test_simulated_figures_agree_with_exact_ones(small, evenhand):
+    exact = evenhand("evaluate", small, "random", "--json").json
+    found = evenhand("evaluate", small, "random", "--monte-carlo", "--horizon", 200, "--json").json
+    assert found["exact"] is False
+    for key in ("welfare", "mean"):
+        error = found[f"{key}_stderr"]
+        assert error > 0
+        assert found[key] == pytest.approx(exact[key], abs=4.5 * error + found["truncation_bound"])
+    assert found["plug_in_welfare"] <= found["mean"]
+    assert found["truncation_bound"] == pytest.approx(0.9**200 / 0.1)
+
+
+def test_the_same_seed_gives_the_same_figures(small, evenhand, timeless):
+    first, again, other = (
+        timeless(evenhand("evaluate", small, "random", *QUICK, "--monte-carlo", "--seed", seed, "--json").json)
+        for seed in (3, 3, 4)
+    )
+    assert first == again
+    assert first["mean"] != other["mean"]
+
+
+@pytest.mark.parametrize("entry", ROSTER, ids=lambda entry: entry.name)
+def test_every_policy_goes_by_its_name_and_abbreviation(entry, small, evenhand, timeless):
+    found = [evenhand("evaluate", small, name, *QUICK, "--json") for name in (entry.name, entry.abbreviation)]
+    assert timeless(found[0].json) == timeless(found[1].json)
+
+
+def test_compare_says_the_same(small, evenhand):
+    (row,) = (row for row in evenhand("compare", small, *QUICK, "--json").json["rows"] if row["policy"] == "myopic")
+    found = evenhand("evaluate", small, "myopic", "--json").json
+    shared = set(row) & set(found) - {"seconds"}
+    assert shared >= {"welfare", "mean", "worst", "gini_coefficient", "budget_used"}
+    assert {key: row[key] for key in shared} == {key: found[key] for key in shared}
+
+
+@pytest.mark.parametrize("options", [[], ["--monte-carlo"]], ids=["exact", "monte-carlo"])
+def test_the_text_has_the_figures_and_the_types(options, small, evenhand):
+    shown = evenhand("evaluate", small, "random", *QUICK, *options)
+    assert (shown.code, shown.err) == (0, "")
+    found = evenhand("evaluate", small, "random", *QUICK, *options, "--json").json
+    for value in (found["welfare"], found["mean"], found["worst"], *found["values"]):
+        assert f"{value:.4f}" in shown.out
+    assert "machine" in shown.out
+    assert "pump" in shown.out
+    assert ("exact" in shown.out) == (not options)
+    assert ("interval" in shown.out) == bool(options)
+
+
+def test_many_arms_are_cut_short_in_text_only(evenhand):
+    command = ["evaluate", "heterogeneous-machine-replacement", "-p", "num_arms=30", "random", *QUICK]
+    assert "10 more" in evenhand(*command).out
+    assert len(evenhand(*command, "--json").json["values"]) == 30
+
+
+def test_an_undefined_gini_coefficient_is_null(folder, evenhand):
+    arm = "[[arms]]\ntransitions = [[[1.0], [1.0]]]\nrewards = [[{0}, {0}]]\nusage = [[0], [1]]\n"
+    (folder / "zero.toml").write_text("discount = 0.5\nbudget = [1]\n" + arm.format(1.0) + arm.format(-1.0))
+    found = evenhand("evaluate", "zero.toml", "random", "--json").json
+    assert found["values"] == [2, -2]
+    assert found["gini_coefficient"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["small.toml", "randm"], "Did you mean 'random'?"),
+        (["small.toml", "random", "--welfare", "gni"], "Did you mean 'gini'?"),
+        (["small.toml", "random", "-p", "num_arms=3"], "-p"),
+        (["machine-replacment", "random"], "Did you mean 'machine-replacement'?"),
+        (["machine-replacement", "random", "-p", "num_arms=0", "-p", "budgt=1"], "2 faults"),
+        (["missing.toml", "random"], "missing.toml"),
+    ],
+    ids=str,
+)
+def test_bad_input_is_told(arguments, told, small, evenhand, files):
+    assert told in evenhand("evaluate", *arguments, "--json").refusal
+    assert files() == [small.name]

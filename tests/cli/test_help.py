@@ -1,0 +1,117 @@
+"""How the commands introduce themselves, and the ways to call them."""
+
+from importlib.metadata import entry_points
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from evenhand import __version__
+from evenhand.cli import main
+from evenhand.cli.application import application
+
+COMMANDS = sorted(application.commands)
+
+
+def help_of(*command):
+    result = CliRunner().invoke(application, [*command, "--help"], prog_name="evenhand", terminal_width=100)
+    assert result.exit_code == 0
+    return result.output
+
+
+def words(text):
+    return " ".join(text.split())
+
+
+def test_the_commands_are_there():
+    assert {"problems", "compare", "evaluate"} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_tells_every_option_and_argument(name):
+    text = help_of(name)
+    for parameter in application.commands[name].params:
+        if isinstance(parameter, click.Option):
+            assert all(option in text for option in parameter.opts)
+            assert parameter.help, f"{parameter.name} says nothing"
+            assert words(parameter.help) in words(text)
+        else:
+            assert parameter.make_metavar(click.Context(application.commands[name])).strip("[]") in text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_the_common_options(name):
+    options = {option for parameter in application.commands[name].params for option in parameter.opts}
+    assert {"--json", "--quiet"} <= options
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_told_in_one_line_that_is_not_cut(name):
+    (line,) = (line for line in help_of().splitlines() if line.startswith(f"  {name} "))
+    assert not line.endswith("...")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_short_and_long_help_are_the_same(name, evenhand):
+    assert evenhand(name, "-h") == evenhand(name, "--help")
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)], ids=str)
+def test_help_holds_no_markup(command):
+    text = help_of(*command)
+    assert "\\b" not in text
+    assert "\b" not in text
+
+
+def test_examples_stand_on_lines_of_their_own():
+    assert "evenhand problems" in {line.strip() for line in help_of().splitlines()}
+
+
+def test_examples_of_the_help_are_sound(evenhand):
+    examples = [line.split()[1:] for line in help_of().splitlines() if line.strip().startswith("evenhand ")]
+    assert examples
+    for command, *_ in examples:
+        assert command in COMMANDS
+
+
+def test_version(evenhand):
+    shown = evenhand("--version")
+    assert (shown.code, shown.err) == (0, "")
+    assert __version__ in shown.out
+
+
+def test_no_command_shows_the_help_and_is_no_success(evenhand):
+    shown = evenhand()
+    assert shown.code == 2
+    for name in COMMANDS:
+        assert name in shown.out + shown.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["compar"], "Did you mean 'compare'?"),
+        (["compare"], "Missing argument 'MODEL'"),
+        (["evaluate", "machine-replacement"], "Missing argument 'POLICY'"),
+        (["compare", "machine-replacement", "--episode", "3"], "--episodes"),
+        (["compare", "machine-replacement", "--episodes", "0"], "--episodes"),
+        (["compare", "machine-replacement", "--episodes", "many"], "'many'"),
+        (["compare", "machine-replacement", "--horizon", "-1"], "--horizon"),
+        (["compare", "machine-replacement", "--seed", "-1"], "--seed"),
+        (["compare", "machine-replacement", "random"], "random"),
+    ],
+    ids=str,
+)
+def test_wrong_usage_is_told(arguments, told, evenhand):
+    assert told in evenhand(*arguments).refusal
+
+
+def test_the_installed_command_is_this_one():
+    (script,) = entry_points(group="console_scripts", name="evenhand")
+    assert script.load() is main
+
+
+def test_it_is_a_module_too(launch):
+    shown = launch("--version")
+    assert (shown.code, shown.err) == (0, "")
+    assert __version__ in shown.out

@@ -1,0 +1,49 @@
+"""What is loaded when: nothing heavy by an import, and next to nothing by --help."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {
+    "torch", "numba", "llvmlite", "matplotlib", "gymnasium", "stable_baselines3", "fastapi", "flask", "starlette",
+    "highspy", "cvxpy", "quantecon",
+}  # fmt: skip
+
+NUMERIC = {"numpy", "scipy"}
+
+REPORT = "\nimport json, sys\nprint(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+
+
+def loaded_by(code):
+    """(packages, modules) that a fresh interpreter has loaded after the code."""
+    done = subprocess.run([sys.executable, "-c", code + REPORT], capture_output=True, text=True, check=True)
+    modules = set(json.loads(done.stderr.splitlines()[-1]))
+    return {module.partition(".")[0] for module in modules}, modules
+
+
+def test_importing_the_package_loads_next_to_nothing():
+    packages, modules = loaded_by("import evenhand")
+    assert not packages & (HEAVY | NUMERIC)
+    assert {module for module in modules if module.startswith("evenhand")} == {"evenhand", "evenhand._version"}
+
+
+def test_using_every_name_loads_nothing_heavy():
+    packages, modules = loaded_by("from evenhand import *")
+    assert "evenhand.model.welfare" in modules
+    assert not packages & HEAVY
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["compare", "--help"], ["evaluate", "-h"], []], ids=str
+)
+def test_help_loads_no_numerics(arguments):
+    packages, _ = loaded_by(f"from evenhand.cli.main import run\nrun({arguments!r})")
+    assert "click" in packages
+    assert not packages & (HEAVY | NUMERIC | {"rich"})
+
+
+def test_a_refusal_loads_nothing_heavy():
+    packages, _ = loaded_by("from evenhand.cli.main import run\nassert run(['problems', 'nonsense', '--json']) == 2")
+    assert not packages & HEAVY
