@@ -91,14 +91,16 @@ class BruteForce:
         self.arms = [problem.arms[i] for i, count in enumerate(problem.counts) for _ in range(count)]
         self.states = list(product(*(range(arm.num_states) for arm in self.arms)))
         self.number = {state: i for i, state in enumerate(self.states)}
-        self.initial = np.array([self._chance(arm.initial[s] for arm, s in zip(self.arms, x)) for x in self.states])
+        self.initial = np.array(
+            [self._chance(arm.initial[s] for arm, s in zip(self.arms, x, strict=True)) for x in self.states]
+        )
 
     @staticmethod
     def _chance(chances):
         return float(np.prod(list(chances)))
 
     def usage(self, state, actions):
-        return sum(arm.usage[s, a] for arm, s, a in zip(self.arms, state, actions))
+        return sum(arm.usage[s, a] for arm, s, a in zip(self.arms, state, actions, strict=True))
 
     def fits(self, used):
         budget = self.problem.budget
@@ -110,12 +112,14 @@ class BruteForce:
         return [actions for actions in choices if self.fits(self.usage(state, actions))]
 
     def rewards(self, state, actions):
-        return np.array([arm.rewards[s, a] for arm, s, a in zip(self.arms, state, actions)])
+        return np.array([arm.rewards[s, a] for arm, s, a in zip(self.arms, state, actions, strict=True)])
 
     def row(self, state, actions):
         """The law of the next joint state."""
-        rows = [arm.transitions[s, a] for arm, s, a in zip(self.arms, state, actions)]
-        return np.array([self._chance(row[s] for row, s in zip(rows, following)) for following in self.states])
+        rows = [arm.transitions[s, a] for arm, s, a in zip(self.arms, state, actions, strict=True)]
+        return np.array(
+            [self._chance(row[s] for row, s in zip(rows, following, strict=True)) for following in self.states]
+        )
 
     def evaluate(self, law: JointLaw):
         """(arm,) values and (resource,) discounted usage of a policy."""
@@ -133,12 +137,17 @@ class BruteForce:
     def optimum(self):
         """The best mean value, by value iteration."""
         choices = [
-            (np.array([self.rewards(x, a).mean() for a in self.feasible(x)]), [self.row(x, a) for a in self.feasible(x)])
+            (
+                np.array([self.rewards(x, a).mean() for a in self.feasible(x)]),
+                [self.row(x, a) for a in self.feasible(x)],
+            )
             for x in self.states
         ]
         values, change = np.zeros(len(self.states)), np.inf
         while change > 1e-11:
-            better = np.array([(gain + self.problem.discount * (np.array(rows) @ values)).max() for gain, rows in choices])
+            better = np.array(
+                [(gain + self.problem.discount * (np.array(rows) @ values)).max() for gain, rows in choices]
+            )
             change, values = np.abs(better - values).max(), better
         return float(self.initial @ values)
 

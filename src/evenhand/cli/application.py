@@ -48,11 +48,11 @@ def problems(**options: Any) -> None:
     default="auto",
     show_default=True,
     metavar="M",
-    help="counts, joint, count-lp, joint-lp, or auto: the exact method that fits.",
+    help="counts, joint, count-lp, joint-lp, whittle, fluid, or auto: the exact method that fits, else fluid.",
 )
 @click.option("--tolerance", default=1e-8, show_default=True, type=float, help="Relative gap to stop at.")
 @click.option("--out", metavar="POLICY", help="Save the policy; `evenhand evaluate MODEL POLICY` plays it.")
-@common(seeded=False)
+@common()
 def solve(**options: Any) -> None:
     """Find the best policy for MODEL, with a certificate: welfare, upper bound, gap.
 

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 
 from evenhand.checks import check_positive_int
-from evenhand.errors import InvalidInput, NotApplicable, TooLarge
+from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, TooLarge
 from evenhand.evaluation.exact import exact_values
 from evenhand.evaluation.fairness import gini_coefficient, lorenz_curve, price_of_fairness
 from evenhand.model.coupled import CoupledMDP
@@ -206,10 +206,17 @@ def _by_simulation(
         plug_in = None
     else:
         rollout = simulate(problem, policy, num_episodes, horizon, rng, progress)
-        plug_in = float(welfare(rollout.returns.mean(axis=0)))
+        plug_in = _plug_in(welfare, rollout.returns.mean(axis=0))
     returns = _pool(problem, rollout.returns) if pooled and not by_counts else rollout.returns
     counts = problem.type_counts if pooled else np.ones(problem.num_arms, dtype=np.int64)
     return _summary(problem, welfare, rollout, returns, counts, plug_in, pooled, time.perf_counter() - start)
+
+
+def _plug_in(welfare: Welfare, means: Floats) -> float | None:
+    try:
+        return float(welfare(means))
+    except OutOfDomain:  # noise alone can push the mean of an arm out of the domain
+        return None
 
 
 def _pool(problem: CoupledMDP, returns: Floats) -> Floats:

@@ -14,6 +14,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Lawful
 from evenhand.reductions.counts import Counts, num_count_states
 from evenhand.reductions.joint import Joint
+from evenhand.simulation.rollout import check_budget
 from evenhand.solvers.occupancy import occupancy
 from evenhand.typing import Floats, Ints
 
@@ -70,11 +71,12 @@ def _of_table(reduction: Joint | Counts, probabilities: Floats) -> ExactValues:
 
 def _of_law(policy: Lawful, problem: CoupledMDP) -> ExactValues:
     if (number := num_count_states(problem)) > MOST_STATES:
-        raise NotApplicable(f"the count space has {float(number):.6g} states; up to {MOST_STATES} are tabulated")
+        raise NotApplicable(f"the count space has {number:.6g} states; up to {MOST_STATES} are tabulated")
     space = Counts(problem)
     laws = [policy.allocation_law(counts) for counts in space.states]
     state = np.repeat(np.arange(len(laws)), [len(probabilities) for _, probabilities in laws])
     allocations = np.concatenate([allocations for allocations, _ in laws])
+    check_budget(problem, space.usage_of(allocations), 0)
     mdp = space.tabulate(state, allocations)
     measure = occupancy(mdp, np.concatenate([probabilities for _, probabilities in laws]))
     return ExactValues(measure @ mdp.rewards, problem.type_counts, True, measure @ space.usage_of(allocations))

@@ -15,6 +15,7 @@ probability (left of u[a]) / (left of x), which makes every assignment equally l
 import numpy as np
 
 from evenhand.kernels.randomness import bits_at, grid, uniforms_at
+from evenhand.kernels.threads import threads_for
 from evenhand.typing import Floats, Indices, Ints
 
 
@@ -127,7 +128,8 @@ def serve_by_rank_fast(
     if drawn is None or drawn_ranks is None:
         drawn, drawn_ranks = np.zeros((0, 0), dtype=np.int32), ranks
     problem = (type_of_arm, ranks, usage, idle, limit)
-    actions = compiled.serve_by_rank(*problem, states, key, stop, shuffle, drawn, drawn_ranks)
+    with threads_for(10.0 * states.size * ranks.shape[2]):
+        actions = compiled.serve_by_rank(*problem, states, key, stop, shuffle, drawn, drawn_ranks)
     return np.asarray(actions, dtype=np.int32)
 
 
@@ -135,4 +137,6 @@ def assign_uniformly_fast(type_of_arm: Indices, states: Indices, allocation: Int
     """`assign_uniformly`, compiled: the same actions."""
     from evenhand.kernels import compiled
 
-    return np.asarray(compiled.assign_uniformly(type_of_arm, states, allocation, key), dtype=np.int32)
+    with threads_for(10.0 * states.size):
+        actions = compiled.assign_uniformly(type_of_arm, states, allocation, key)
+    return np.asarray(actions, dtype=np.int32)

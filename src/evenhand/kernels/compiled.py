@@ -299,15 +299,19 @@ def step_crowds(transitions, allocation, key, first):
                     left = allocation[e, kind, s, a]
                     cell = (kind * num_states + s) * num_actions + a
                     draws = (np.uint64(first + e) * np.uint64(cells) + np.uint64(cell)) * np.uint64(num_states)
+                    if left == 0:
+                        continue
+                    last = num_states - 1
+                    while last > 0 and transitions[kind, s, a, last] <= 0:
+                        last -= 1
                     mass = 1.0
-                    for j in range(num_states):
-                        if left == 0:
-                            break
+                    for j in range(last + 1):
                         p = transitions[kind, s, a, j]
-                        if p <= 0:
+                        if left == 0 or p <= 0:
                             continue
                         stream = bits_at(key, draws + np.uint64(j))
-                        moved = left if p >= mass * (1 - 1e-12) else binomial(left, p / mass, stream, np.uint64(0))
+                        # The last possible state takes all that is left, so rounding loses nobody.
+                        moved = left if j == last else binomial(left, min(p / mass, 1.0), stream, np.uint64(0))
                         counts[e, kind, j] += moved
                         left -= moved
                         mass -= p

@@ -1,9 +1,16 @@
-"""What Numba compiles for the fluid relaxation: the mathematics and the NumPy twins are in `fluid_sweeps`."""
-# mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False
+"""What Numba compiles for the fluid relaxation: the mathematics and the NumPy twins are in `fluid_sweeps`.
+
+Kernels release the interpreter's lock, and threads share the work: Numba's own parallel loops take several times longer
+to compile.
+"""
+# mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disable-error-code=call-arg
 # mypy: disallow-incomplete-defs=False, disallow-untyped-calls=False
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 ADVANTAGE = 1e-13
 SAME = 1e-12
@@ -38,7 +45,7 @@ def _evaluate(transitions, stages, policy, size, discount, matrix, totals):
             totals[i, x] = total / matrix[i, i]
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def _advantage(transitions, stages, totals, size, discount, s, a, x):
     ahead = 0.0
     for j in range(size):
@@ -123,7 +130,7 @@ def _trace_one(
                 slopes[length - 1] = np.inf
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def _cost(stages, prices, s, a):
     cost = 0.0
     for k in range(len(prices)):
@@ -143,41 +150,45 @@ def _put(initial, totals, size, policy, values, uses, policies, place):
     return values[place]
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, nogil=True)
+def _trace_many(
+    transitions, stages, initial, allowed, sizes, prices, discount, values, uses, slopes, policies, lengths
+):
+    num_states = stages.shape[1]
+    policy = np.empty(num_states, dtype=np.int64)
+    matrix = np.empty((num_states, num_states))
+    totals = np.empty((num_states, stages.shape[3]))
+    for t in range(len(lengths)):
+        lengths[t] = _trace_one(
+            transitions[t],
+            stages[t],
+            initial[t],
+            allowed[t],
+            sizes[t],
+            prices,
+            discount,
+            values[t],
+            uses[t],
+            slopes[t],
+            policies[t],
+            policy,
+            matrix,
+            totals,
+        )
+
+
 def trace_frontiers(transitions, rewards, usage, initial, allowed, sizes, prices, discount, capacity):
     """Trace the frontiers of many types (fluid_sweeps.trace_frontiers); `sizes` are their numbers of states."""
-    num_types, num_states, num_actions = rewards.shape
-    num_resources = usage.shape[3]
+    num_types, num_states = rewards.shape[:2]
+    stages = np.concatenate([rewards[..., None], usage], axis=-1)
+    # Copies, so that Numba always meets the same kind of arrays and compiles once.
+    given = (np.array(table, order="C") for table in (transitions, stages, initial, allowed, sizes, prices))
     lengths = np.empty(num_types, dtype=np.int64)
     values = np.zeros((num_types, capacity))
-    uses = np.zeros((num_types, capacity, num_resources))
+    uses = np.zeros((num_types, capacity, usage.shape[-1]))
     slopes = np.full((num_types, capacity), np.inf)
     policies = np.zeros((num_types, capacity, num_states), dtype=np.int16)
-    tasks = min(64, num_types)
-    for task in prange(tasks):
-        policy = np.empty(num_states, dtype=np.int64)
-        matrix = np.empty((num_states, num_states))
-        totals = np.empty((num_states, 1 + num_resources))
-        stages = np.empty((num_states, num_actions, 1 + num_resources))
-        for t in range(task, num_types, tasks):
-            stages[:, :, 0] = rewards[t]
-            stages[:, :, 1:] = usage[t]
-            lengths[t] = _trace_one(
-                transitions[t],
-                stages,
-                initial[t],
-                allowed[t],
-                sizes[t],
-                prices,
-                discount,
-                values[t],
-                uses[t],
-                slopes[t],
-                policies[t],
-                policy,
-                matrix,
-                totals,
-            )
+    _trace_many(*given, discount, values, uses, slopes, policies, lengths)
     return lengths, values, uses, slopes, policies
 
 
@@ -196,10 +207,13 @@ def _middle_vertex(order, begin, end, starts, values, low, high):
         for v in range(starts[order[i]], starts[order[i] + 1]):
             if low < values[v] < high:
                 if taken < len(sample) and seen == taken * number // len(sample):
-                    sample[taken] = values[v]
+                    place = taken
+                    while place > 0 and sample[place - 1] > values[v]:
+                        sample[place] = sample[place - 1]
+                        place -= 1
+                    sample[place] = values[v]
                     taken += 1
                 seen += 1
-    sample.sort()
     return sample[len(sample) // 2]
 
 
@@ -304,53 +318,79 @@ def _cut(order, begin, end, starts, values, slopes, counts, table, top, low, hig
     return level, upper, tied, arms
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, nogil=True)
+def _cut_some(
+    task,
+    tasks,
+    order,
+    begins,
+    ends,
+    starts,
+    values,
+    slopes,
+    counts,
+    table,
+    tops,
+    lows,
+    highs,
+    settled,
+    spare,
+    levels,
+    sizes,
+):
+    for b in range(task, len(begins), tasks):
+        level, upper, tied, arms = _cut(
+            order,
+            begins[b],
+            ends[b],
+            starts,
+            values,
+            slopes,
+            counts,
+            table,
+            tops[b],
+            lows[b],
+            highs[b],
+            settled,
+            spare,
+        )
+        levels[b] = level
+        sizes[b, 0] = upper
+        sizes[b, 1] = tied
+        sizes[b, 2] = arms
+
+
+def _in_parallel(kernel, most, arguments):
+    """Run a kernel in as many threads as there are processors; each takes its share of up to `most` pieces."""
+    tasks = min(most, os.cpu_count() or 1)
+    if tasks == 1:
+        kernel(0, 1, *arguments)
+        return
+    with ThreadPoolExecutor(tasks) as pool:
+        list(pool.map(lambda task: kernel(task, tasks, *arguments), range(tasks)))
+
+
 def settle_levels(starts, values, slopes, counts, table):
     """The values that maximise W(v) - sum_n c_n(v_n) (fluid_sweeps.settle_levels).
 
     `table[m]` is the sum of the m smallest rank weights.
     """
     num_types = len(counts)
+    counts = np.array(counts)  # a copy, so that Numba compiles once, whether or not it may be written
     settled = np.empty(num_types)
     order, spare = np.arange(num_types), np.empty(num_types, dtype=np.int64)
     begins, ends, tops = np.zeros(1, np.int64), np.full(1, num_types), np.zeros(1, np.int64)
     lows, highs = np.full(1, -np.inf), np.full(1, np.inf)
     while len(begins):
-        number = len(begins)
-        levels = np.empty(number)
-        uppers, ties, kept = np.empty(number, np.int64), np.empty(number, np.int64), np.empty(number, np.int64)
-        for b in prange(number):
-            levels[b], uppers[b], ties[b], kept[b] = _cut(
-                order,
-                begins[b],
-                ends[b],
-                starts,
-                values,
-                slopes,
-                counts,
-                table,
-                tops[b],
-                lows[b],
-                highs[b],
-                settled,
-                spare,
-            )
-        new = 0
-        next_begins, next_ends = np.empty(2 * number, np.int64), np.empty(2 * number, np.int64)
-        next_tops = np.empty(2 * number, np.int64)
-        next_lows, next_highs = np.empty(2 * number), np.empty(2 * number)
-        for b in range(number):
-            upper, lower = begins[b] + uppers[b], begins[b] + uppers[b] + ties[b]
-            if upper > begins[b]:
-                next_begins[new], next_ends[new], next_tops[new] = begins[b], upper, tops[b]
-                next_lows[new], next_highs[new] = levels[b], highs[b]
-                new += 1
-            if ends[b] > lower:
-                next_begins[new], next_ends[new], next_tops[new] = lower, ends[b], tops[b] + kept[b]
-                next_lows[new], next_highs[new] = lows[b], levels[b]
-                new += 1
-        begins, ends, tops = next_begins[:new].copy(), next_ends[:new].copy(), next_tops[:new].copy()
-        lows, highs = next_lows[:new].copy(), next_highs[:new].copy()
-    for one in range(num_types):
-        settled[one] = min(max(settled[one], values[starts[one]]), values[starts[one + 1] - 1])
-    return settled
+        levels, sizes = np.empty(len(begins)), np.empty((len(begins), 3), dtype=np.int64)
+        given = (order, begins, ends, starts, values, slopes, counts, table, tops, lows, highs)
+        _in_parallel(_cut_some, len(begins), (*given, settled, spare, levels, sizes))
+        upper_ends, lower_begins = begins + sizes[:, 0], begins + sizes[:, 0] + sizes[:, 1]
+        up, down = upper_ends > begins, ends > lower_begins
+        tops = np.concatenate([tops[up], (tops + sizes[:, 2])[down]])
+        lows, highs = np.concatenate([levels[up], lows[down]]), np.concatenate([highs[up], levels[down]])
+        begins, ends = (
+            np.concatenate([begins[up], lower_begins[down]]),
+            np.concatenate([upper_ends[up], ends[down]]),
+        )
+    return np.clip(settled, values[starts[:-1]], values[starts[1:] - 1])  # against rounding

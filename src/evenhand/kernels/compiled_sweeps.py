@@ -1,28 +1,15 @@
 """What Numba compiles for the lattice of counts: the mathematics and the NumPy twins are in `lattice_sweeps`."""
 
-from contextlib import contextmanager
-
 import numpy as np
-from numba import get_num_threads, njit, prange, set_num_threads
+from numba import njit, prange
+
+from evenhand.kernels.threads import threads_for
 
 TASKS = 64
 """Parts that work is cut into; they take every 64th piece, because the size of pieces changes slowly."""
 
 ABREAST = 32
 """Lines that are swept side by side, so that a weight, once loaded, serves them all."""
-
-ALONE_BELOW = 2_000_000
-"""Elementary operations below which one thread does the work: waiting for others would take longer."""
-
-
-@contextmanager
-def _threads_for(work):
-    before = get_num_threads()
-    set_num_threads(before if work >= ALONE_BELOW else 1)
-    try:
-        yield
-    finally:
-        set_num_threads(before)
 
 
 @njit(cache=True, parallel=True, fastmath={"reassoc", "contract"})
@@ -69,7 +56,7 @@ def _combine(table, first, window, row):
 
 def sweep_lines(values, lines, bands):
     """Apply one split (lattice_sweeps.sweep_lines)."""
-    with _threads_for(values.size * len(bands.weights) / len(bands.first)):
+    with threads_for(values.size * len(bands.weights) / len(bands.first)):
         return _sweep(values, *lines, *bands)
 
 
@@ -92,7 +79,7 @@ def _grow(law, rows, leaving, parent, below):
 
 def grow_law(law, rows, leaving, parent, below):
     """The law of one arm more (lattice_sweeps.grow_law)."""
-    with _threads_for(len(leaving) * below.size):
+    with threads_for(len(leaving) * below.size):
         return _grow(law, rows, leaving, parent, below)
 
 
@@ -110,7 +97,7 @@ def _dot(left, right, i, j):
 
 def dot_rows(left, right, i, j):
     """Products of chosen rows (lattice_sweeps.dot_rows)."""
-    with _threads_for(len(i) * left.shape[1]):
+    with threads_for(len(i) * left.shape[1]):
         return _dot(left, right, i, j)
 
 
@@ -164,7 +151,7 @@ def _offer(value, choice, value_before, choice_before, gain, stride):
 
 def climb_budget(final, gains, units, steps, strides, num_units):
     """The best use of a budget, cell after cell (lattice_sweeps.climb_budget)."""
-    with _threads_for(len(final) * len(gains)):
+    with threads_for(len(final) * len(gains)):
         return _climb(final, gains, units, *steps, strides, num_units)  # type: ignore[call-arg]
 
 
@@ -200,7 +187,7 @@ def _decode(points, code, gains, sources, landings, base, tables):
 
 def decode_climb(points, code, gains, sources, landings, base, tables):
     """What coded choices are (lattice_sweeps.decode_climb)."""
-    with _threads_for(10 * points.size):
+    with threads_for(10 * points.size):
         return _decode(points, code, gains, sources, landings, base, tables)
 
 
@@ -231,5 +218,5 @@ def _best_listed(points, takes, shifts, arms, offsets, gains, tables, values):
 
 def best_listed(points, listed, tables, values):
     """The best of the listed allocations (lattice_sweeps.best_listed)."""
-    with _threads_for(points.size * len(listed.gains)):
+    with threads_for(points.size * len(listed.gains)):
         return _best_listed(points, *listed, tables, values)  # type: ignore[call-arg]

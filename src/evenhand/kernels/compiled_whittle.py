@@ -10,7 +10,8 @@ from contextlib import contextmanager
 import numpy as np
 from numba import get_num_threads, njit, prange, set_num_threads
 
-from evenhand.kernels.whittle_pivots import CROWDED, DONE, FLAT, STUCK, TIE, probe
+from evenhand.kernels.whittle_pivots import CROWDED, DONE, FLAT, STUCK, TIE, Sweeps, probe
+from evenhand.typing import Floats, Ints
 
 BLOCK = 32
 """Pivots carried out together in a large arm."""
@@ -33,7 +34,15 @@ def _threads_for(num_states):
         set_num_threads(before)
 
 
-def sweep_arms(transitions, rewards, initial, num_states, discount, allowed, met):
+def sweep_arms(
+    transitions: Floats,
+    rewards: Floats,
+    initial: Floats,
+    num_states: Ints,
+    discount: float,
+    allowed: float,
+    met: Sweeps,
+) -> None:
     """Sweep every arm (whittle_pivots.sweep_arms) into `met`."""
     with _threads_for(num_states):
         z = probe(rewards.shape[1])
@@ -136,11 +145,9 @@ def _build(transitions, rewards, initial, discount, shift, active, x, a, b):
         right[i, n] = initial[i] + discount / (1 - discount) / n
     if n < LARGE:
         _eliminate(system, right)
+        _transpose(right, x)
     else:
-        right = np.linalg.solve(system, right)
-    for i in range(n + 1):
-        for j in range(n):
-            x[i, j] = right[j, i]
+        _transpose(np.linalg.solve(system, right), x)
     for i in range(n):
         a[i], b[i] = _dot(rewards, shift, active, x[i])
         a[i] += rewards[i, 1] - rewards[i, 0]
@@ -148,7 +155,7 @@ def _build(transitions, rewards, initial, discount, shift, active, x, a, b):
     a[n], b[n] = _dot(rewards, shift, active, x[n])
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def _dot(rewards, shift, active, row):
     """A row of X times the rewards and the activity of the policy."""
     reward, activity = 0.0, 0.0
@@ -187,6 +194,13 @@ def _noise(s, rewards, shift, spread, active, row, a, b, goal, image):
     if spread > 0:
         error = max(error, abs(rewards[s, 1] - rewards[s, 0] + reward - a[s]) / spread)
     return error / size
+
+
+@njit(cache=True)
+def _transpose(source, target):
+    for i in range(target.shape[0]):
+        for j in range(target.shape[1]):
+            target[i, j] = source[j, i]
 
 
 @njit(cache=True)

@@ -13,6 +13,7 @@ own multinomial: the same law by another road.
 
 import numpy as np
 
+from evenhand.kernels.threads import threads_for
 from evenhand.typing import Floats, Ints
 
 
@@ -49,4 +50,6 @@ def step_crowds_fast(transitions: Floats, allocation: Ints, key: np.uint64, firs
     """
     from evenhand.kernels import compiled
 
-    return np.asarray(compiled.step_crowds(transitions, np.ascontiguousarray(allocation), key, first), dtype=np.int64)
+    with threads_for(100.0 * allocation.size):
+        counts = compiled.step_crowds(transitions, np.ascontiguousarray(allocation), key, first)
+    return np.asarray(counts, dtype=np.int64)

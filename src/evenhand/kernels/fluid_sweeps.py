@@ -127,7 +127,7 @@ def _evaluate(transitions: Floats, stages: Floats, policy: Ints, discount: float
     """(type, state, stage) discounted sums of every stage quantity under a policy (type, state)."""
     chosen = np.take_along_axis(transitions, policy[:, :, None, None], axis=2)[:, :, 0]
     now = np.take_along_axis(stages, policy[:, :, None, None], axis=2)[:, :, 0]
-    return np.linalg.solve(np.eye(policy.shape[1]) - discount * chosen, now)
+    return np.asarray(np.linalg.solve(np.eye(policy.shape[1]) - discount * chosen, now), dtype=np.float64)
 
 
 def _advantages(transitions: Floats, stages: Floats, totals: Floats, discount: float) -> Floats:
@@ -137,7 +137,7 @@ def _advantages(transitions: Floats, stages: Floats, totals: Floats, discount: f
 
 
 def _ends(initial: Floats, totals: Floats) -> Floats:
-    return np.einsum("ts,tsx->tx", initial, totals)
+    return np.asarray(np.einsum("ts,tsx->tx", initial, totals))
 
 
 def _store(found: Traced, rows: Ints, places: Ints, ends: Floats, policy: Ints) -> None:

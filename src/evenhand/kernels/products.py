@@ -40,6 +40,11 @@ class ProductKernel:
             vector = (part @ vector.reshape(part.shape[1], -1)).T.reshape(-1)
         return vector
 
+    @property
+    def entries_per_row(self) -> int:
+        """The most next states that an outcome can have."""
+        return prod(int((part > 0).sum(axis=1).max()) for part in self.parts)
+
     @cached_property
     def T(self) -> "ProductKernel":  # noqa: N802  # as arrays spell it
         """The transpose, which moves measures instead of value functions."""
@@ -78,6 +83,11 @@ class ActionKernel:
                 following[rows] = (matrix[action] @ modes[parents[rows]]).transpose(0, 2, 1)
             blocks = following.reshape(len(parents), -1)
         return blocks.reshape(-1)
+
+    @property
+    def entries_per_row(self) -> int:
+        """The most next states that an outcome can have."""
+        return prod(int((matrix > 0).sum(axis=2).max()) for matrix in self.matrices)
 
     @property
     def T(self) -> "TransposedActionKernel":  # noqa: N802  # as arrays spell it
@@ -140,8 +150,9 @@ def kronecker_rows(rows: list[Floats]) -> sparse.csr_array:
         width = int((row > 0).sum(axis=1).max(initial=1))
         support = np.argsort(row <= 0, axis=1, kind="stable")[:, :width]
         weights = np.take_along_axis(row, support, axis=1)
-        data = (data[:, :, None] * weights[:, None, :]).reshape(number, -1)
-        columns = (columns[:, :, None] * row.shape[1] + support[:, None, :]).reshape(number, -1)
+        wide = data.shape[1] * width
+        data = (data[:, :, None] * weights[:, None, :]).reshape(number, wide)
+        columns = (columns[:, :, None] * row.shape[1] + support[:, None, :]).reshape(number, wide)
     keep = data > 0
     indptr = np.concatenate([[0], np.cumsum(keep.sum(axis=1))])
     shape = (number, prod(row.shape[1] for row in rows))

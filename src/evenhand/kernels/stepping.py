@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.kernels.randomness import grid, uniforms_at
+from evenhand.kernels.threads import threads_for
 from evenhand.typing import Array, Bools, Floats, Indices
 
 COMPILE_FROM = 2_000_000
@@ -93,5 +94,6 @@ def step_arms_fast(
     from evenhand.kernels import compiled
 
     used: Array
-    used, sound = compiled.step_arms(*world, states, actions, weight, returns, key, first)
+    with threads_for(10.0 * states.size):
+        used, sound = compiled.step_arms(*world, states, actions, weight, returns, key, first)
     return used, bool(sound)

@@ -99,7 +99,7 @@ class Sweeps(NamedTuple):
 
 def probe(num_states: int) -> Floats:
     """(state,) the fixed vector z of the row check: well spread, without structure that a tableau could share."""
-    return np.modf(np.arange(1, num_states + 1) * 0.6180339887498949)[0] - 0.5
+    return np.asarray(np.arange(1, num_states + 1) * 0.6180339887498949 % 1.0 - 0.5)
 
 
 class Tableau:
@@ -133,7 +133,7 @@ class Tableau:
         """Everything afresh from the policy."""
         n, chosen = len(self.states), self.active.astype(np.int64)
         system = np.eye(n) - self.discount * self.transitions[self.states, chosen] + self.discount / n
-        self.X: Floats = np.linalg.solve(system.T, self.left.T).T
+        self.X: Floats = np.linalg.solve(system.T, self.left.T).T.astype(np.float64, copy=False)
         self.a = self.gain + self.X @ self.rewards[self.states, chosen]
         self.b = np.append(np.ones(n), 0.0) + self.X @ chosen
 

@@ -230,7 +230,7 @@ class ArmTables(Sequence[Arm]):
 
     def __post_init__(self) -> None:
         for name in ("transitions", "rewards", "usage", "initial", "num_states", "num_actions"):
-            frozen(getattr(self, name))
+            object.__setattr__(self, name, frozen(np.ascontiguousarray(getattr(self, name))))
 
     def __len__(self) -> int:
         return len(self.rewards)

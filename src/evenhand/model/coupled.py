@@ -80,7 +80,7 @@ class CoupledMDP:
     @cached_property
     def budget_limit(self) -> Floats:
         """(resource,) the budget with room for rounding: three uses of 0.1 fit a budget of 0.3."""
-        return np.asarray(frozen(self.budget + 1e-9 * np.maximum(self.budget, 1.0)))
+        return np.asarray(frozen(self.budget * (1 + 1e-9)))
 
     @cached_property
     def type_of_block(self) -> Indices:

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.errors import NotApplicable, OutOfDomain, TooLarge
+from evenhand.errors import NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare, as_welfare
 from evenhand.planning.roster import ROSTER, find_policy
-from evenhand.planning.solve import solve
+from evenhand.planning.solve import relax, solve
 from evenhand.reductions.counts import num_count_states
 from evenhand.reductions.joint import num_joint_states
 from evenhand.typing import Rng
@@ -60,7 +60,7 @@ def compare(
     rng: Rng = None,
     method: Method = "auto",
     told: Told | None = None,
-    solve_up_to: int = 20_000,
+    solve_up_to: int = 3_000,
 ) -> Comparison:
     """Evaluate policies on one problem, all in the same world.
 
@@ -73,19 +73,13 @@ def compare(
         rng: seed or generator; every policy gets the same.
         method: see `evaluate`.
         told: called now and then with what is being done and the share that is done.
-        solve_up_to: the optimum is computed too if its space has no more states than this; 0 for never.
+        solve_up_to: the optimum is computed too if its space has no more states than this; beyond, the fluid bound.
     """
     measure = as_welfare(welfare, problem.num_arms)
     chosen, left_out = _build(problem, measure, policies)
-    bound, bound_name = None, ""
-    if min(num_count_states(problem), num_joint_states(problem)) <= solve_up_to:
-        try:
-            best = solve(problem, measure, tolerance=1e-6, told=told)
-            bound, bound_name = best.upper_bound, "optimum" if best.gap <= 1e-5 else "upper bound"
-            if policies is None:
-                chosen = {"optimal": best.policy, **chosen}
-        except (NotApplicable, TooLarge, OutOfDomain) as error:
-            left_out["optimal"] = str(error)
+    bound, bound_name, best = _bound(problem, measure, solve_up_to, left_out, told)
+    if best is not None and policies is None:
+        chosen = {"optimal": best, **chosen}
     seed = rng if isinstance(rng, int) else int(np.random.default_rng(rng).integers(2**63))
     rows: list[Row] = []
     for number, (name, policy) in enumerate(chosen.items()):
@@ -101,6 +95,21 @@ def compare(
     return Comparison(measure, tuple(rows), left_out, bound, bound_name)
 
 
+def _bound(
+    problem: CoupledMDP, measure: Welfare, solve_up_to: int, left_out: dict[str, str], told: Told | None
+) -> tuple[float | None, str, Policy | Starting | None]:
+    """The best bound at hand and its name; also the optimal policy where it was quick to find."""
+    try:
+        if min(num_count_states(problem), num_joint_states(problem)) <= solve_up_to:
+            best = solve(problem, measure, tolerance=1e-6, told=told)
+            name = "optimum" if best.gap <= 1e-5 else "upper bound"
+            return best.upper_bound, name, best.policy if best.method != "fluid" else None
+        return relax(problem, measure).upper_bound, "fluid bound", None
+    except (NotApplicable, TooLarge, OutOfDomain, NotConverged) as error:
+        left_out["upper bound"] = str(error)
+        return None, "", None
+
+
 def _progress(told: Told, name: str, number: int, total: int) -> Callable[[float], None]:
     told(name, number / total)
     return lambda share: told(name, (number + share) / total)
@@ -112,6 +121,8 @@ def _build(
     """The policies under their names, and those that do not apply; the optimal one is asked for by name only."""
     if isinstance(policies, Mapping):
         return dict(policies), {}
+    if isinstance(policies, str):
+        policies = [policies]
     named = [find_policy(name) for name in policies] if policies is not None else None
     chosen: dict[str, Policy | Starting] = {}
     left_out: dict[str, str] = {}
@@ -120,7 +131,7 @@ def _build(
             continue
         try:
             chosen[entry.name] = entry.build(problem, measure)
-        except (NotApplicable, TooLarge) as error:
+        except (NotApplicable, TooLarge, OutOfDomain, NotConverged) as error:
             if named is not None:
                 raise
             left_out[entry.name] = str(error)

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from evenhand import policies
-from evenhand.errors import UnknownName
+from evenhand.errors import NotApplicable, TooLarge, UnknownName
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
-from evenhand.model.welfare import Welfare
-from evenhand.planning.solve import solve
+from evenhand.model.welfare import Welfare, as_welfare
+from evenhand.planning.solve import choose_method, fluid_policies, relax, solve
 
 
 class Build(Protocol):
@@ -36,8 +36,24 @@ class RosterEntry:
     """Makes it."""
 
 
-def _optimal(problem: CoupledMDP, welfare: str | Welfare = "gini:2") -> Policy:
-    return solve(problem, welfare).policy
+def _optimal(problem: CoupledMDP, welfare: str | Welfare = "gini:2") -> Policy | Starting:
+    method, reason = choose_method(problem)
+    if method == "fluid":
+        raise TooLarge(reason)
+    return solve(problem, welfare, method).policy
+
+
+def _relaxed(name: str) -> Build:
+    """The policy of this name from the fair fluid relaxation."""
+
+    def build(problem: CoupledMDP, welfare: str | Welfare = "gini:2") -> Policy | Starting:
+        measure = as_welfare(welfare, problem.num_arms)
+        found = fluid_policies(problem, relax(problem, measure))
+        if name not in found:
+            raise NotApplicable(f"{name} is for one or two resources; this problem has {problem.num_resources}")
+        return found[name]
+
+    return build
 
 
 def _whittle(problem: CoupledMDP, welfare: str | Welfare = "gini:2") -> Policy:
@@ -66,6 +82,16 @@ def _never_act(problem: CoupledMDP, welfare: str | Welfare = "gini:2") -> Policy
 
 ROSTER: tuple[RosterEntry, ...] = (
     RosterEntry("optimal", "OPT", "the best policy for this welfare, found by an exact method", _optimal),
+    RosterEntry("fair-index", "FIP", "the highest worth per price first, by the welfare", _relaxed("fair-index")),
+    RosterEntry(
+        "occupancy-priority",
+        "FOP",
+        "draws what the fluid relaxation would do, repairs it to the budget and fills up",
+        _relaxed("occupancy-priority"),
+    ),
+    RosterEntry(
+        "re-solving", "FRP", "as fair-index, at prices found anew from where the arms are", _relaxed("re-solving")
+    ),
     RosterEntry("whittle", "WIP", "the highest Whittle index first, only where it is positive", _whittle),
     RosterEntry("random", "RDM", "again and again a random choice among stopping and what fits", _random),
     RosterEntry("oldest-first", "OFT", "the arm in the worst state first, always spending", _oldest_first),

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Policy
+from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare
 from evenhand.typing import Floats
 
@@ -27,13 +29,16 @@ class Solution:
     upper_bound: float
     """No policy has more welfare than this."""
 
+    welfare_stderr: float
+    """Standard error of the welfare: 0 where it is exact, positive where the policy was simulated."""
+
     group_values: Floats
     """(group,) the value of an arm of each group: the types, or the arms."""
 
     by_type: bool
     """Whether the groups are the types."""
 
-    policy: Policy = field(repr=False)
+    policy: Policy | Starting = field(repr=False)
     """What to do."""
 
     problem: CoupledMDP = field(repr=False)
@@ -46,7 +51,10 @@ class Solution:
     def gap(self) -> float:
         """(upper bound - welfare) / |upper bound|; 0 when the policy is proved optimal."""
         difference = max(0.0, self.upper_bound - self.welfare)
-        return difference / abs(self.upper_bound) if self.upper_bound else difference
+        largest = float(np.abs(self.problem.types.rewards).max()) / (1 - self.problem.discount)
+        if difference <= 1e-13 * largest:  # an optimum of 0 is met but for rounding
+            return 0.0
+        return difference / abs(self.upper_bound) if self.upper_bound else float("inf")
 
     @property
     def values(self) -> Floats:

@@ -6,36 +6,57 @@
     joint      product space      column generation over dynamic programming     any welfare; few arms, all different
     count-lp   count space        the paper's count dual LP                      symmetric: any welfare; else the mean
     joint-lp   product space      the paper's GGF-LP                             rank-weighted welfare; very few arms
+    whittle    single arms        Whittle indices, simulated                     two actions, one resource, any N
+    fluid      single arms        the best of the fair fluid policies,           any welfare, any N
+                                  chosen by simulation
+
+The last two are not exact: they come with the fair fluid bound, and their own welfare is an estimate with an error
+(or exact, where the count space is small).
 
 On a symmetric problem the best mean is the best of every welfare here (the paper's Theorem 3.4 and its corollary), so
 one utilitarian solve answers all of them.
 """
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.checks import check_memory
+from evenhand.checks import available_memory
 from evenhand.errors import InvalidInput, NotApplicable, TooLarge, UnknownName
+from evenhand.evaluation.evaluate import evaluate
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Leximin, RankWeighted, Utilitarian, Welfare, as_welfare
 from evenhand.planning.solution import Solution
+from evenhand.policies.fluid import OccupancyPriority, Resolving, fair_index
+from evenhand.policies.index import whittle
 from evenhand.reductions.counts import CountChoices, Counts, num_count_states
 from evenhand.reductions.joint import Joint, num_joint_states
 from evenhand.solvers.count_dynamics import count_work, solve_counts
+from evenhand.solvers.fluid import FluidSolution, solve_fluid
 from evenhand.solvers.linear_programs import LinearProgramSolution, count_lp, gini_lp
 from evenhand.solvers.mixtures import best_mixture
 from evenhand.solvers.occupancy import occupancy
 from evenhand.solvers.pricing import TabularPricing
-from evenhand.typing import Floats, Ints
+from evenhand.typing import Floats, Ints, Rng
 
 Told = Callable[[str, float], None]
 """Told what is being done, and the share that is done as far as it is known."""
 
 DEFAULT_TOLERANCE = 1e-8
-"""Relative gap at which methods stop."""
+"""Relative gap at which exact methods stop."""
+
+MOST_COUNT_STATES, MOST_JOINT_STATES, MOST_OPERATIONS = 20_000, 70_000, 1e12
+"""Sizes up to which `auto` takes an exact method: minutes, not hours."""
+
+FLUID_TOLERANCE = 1e-5
+"""Relative gap at which the fluid relaxation stops."""
+
+ARM_STEPS = 3e7
+"""Simulated steps of arms that a policy is judged by."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +67,7 @@ class Task:
     measure: Welfare
     tolerance: float
     told: Told | None
+    rng: Rng = 0
 
     def tell(self, what: str, rounds: int, gap: float) -> None:
         """Pass on the gap, on a logarithmic scale from 1 to the tolerance."""
@@ -60,15 +82,17 @@ def solve(
     method: str = "auto",
     tolerance: float = DEFAULT_TOLERANCE,
     told: Told | None = None,
+    rng: Rng = 0,
 ) -> Solution:
     """Find the best policy for a welfare, and prove how good it is.
 
     Args:
         problem: the problem.
         welfare: what to maximise, as text or object.
-        method: counts, joint, count-lp, joint-lp, or auto: the exact method that fits.
+        method: counts, joint, count-lp, joint-lp, whittle, fluid, or auto: the exact method that fits, else fluid.
         tolerance: the relative gap between the policy's welfare and the upper bound to stop at.
         told: called now and then with what is being done and the share that is done.
+        rng: seed or generator of the simulations that whittle and fluid need.
 
     Raises:
         TooLarge: it would not fit; says how large it would be and what to use instead.
@@ -76,7 +100,7 @@ def solve(
     """
     if not 0 < tolerance < 1:
         raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
-    task = Task(problem, as_welfare(welfare, problem.num_arms), tolerance, told)
+    task = Task(problem, as_welfare(welfare, problem.num_arms), tolerance, told, rng)
     if method == "auto":
         method, reason = choose_method(problem)
     elif method in METHODS:
@@ -87,31 +111,30 @@ def solve(
 
 
 def choose_method(problem: CoupledMDP) -> tuple[str, str]:
-    """The exact method that fits this problem and machine, and why."""
+    """The exact method that fits this problem and machine, else the fluid policies; and why."""
     counts, joint = num_count_states(problem), num_joint_states(problem)
-    words = {"counts": f"the count space has {counts:.6g} states", "joint": f"the product space has {joint:.6g} states"}
+    sizes = f"the count space has {counts:.6g} states; the product space has {joint:.6g} states"
     if problem.is_symmetric:
-        _symmetric_work(problem)
-        return "counts", f"all {problem.num_arms} arms are identical, and {words['counts']}"
-    refused = {"counts": Counts.accepts(problem), "joint": Joint.accepts(problem)}
-    order = ["counts", "joint"] if counts < joint else ["joint", "counts"]
-    for name in order:
-        if refused[name] is None:
-            other = f"; {words['joint']}" if name == "counts" else ""
-            return name, f"the arms are of {problem.num_types} types, and {words[name]}{other}"
-    raise TooLarge(
-        f"no exact method fits: {refused['joint']}, and {refused['counts']}. Use fewer arms, or fewer kinds of arms "
-        "(similar arms as one type), or compare the named policies by simulation."
-    )
+        if _lattice_fits(problem):
+            return "counts", f"all {problem.num_arms} arms are identical, and the count space has {counts:.6g} states"
+        return "fluid", f"all {problem.num_arms} arms are identical, but {sizes}: too many for an exact method"
+    kinds = f"the arms are of {problem.num_types} types"
+    if counts <= MOST_COUNT_STATES and counts < joint and Counts.accepts(problem) is None:
+        return "counts", f"{kinds}, and {sizes}"
+    if joint <= MOST_JOINT_STATES and Joint.accepts(problem) is None:
+        return "joint", f"{kinds}, and the product space has {joint:.6g} states"
+    return "fluid", f"{kinds}, and {sizes}: too many for an exact method in reasonable time"
 
 
-def _symmetric_work(problem: CoupledMDP) -> None:
-    """Raise TooLarge if the lattice of a symmetric problem does not fit."""
+def _lattice_fits(problem: CoupledMDP) -> bool:
+    """Whether the dynamic program of a symmetric problem fits in memory and in reasonable time."""
     types = problem.types
-    _, size, _ = count_work(
-        types.transitions[0], types.rewards[0], types.usage[0], problem.budget_limit, problem.num_arms
-    )
-    check_memory(size, "the count space", "Use fewer arms, or compare the named policies by simulation.")
+    arm = (types.transitions[0], types.rewards[0], types.usage[0])
+    try:
+        _, size, operations = count_work(*arm, problem.budget_limit, problem.num_arms)
+    except TooLarge:
+        return False
+    return size < 0.5 * available_memory() and operations < MOST_OPERATIONS
 
 
 def _by_counts(task: Task, reason: str) -> Solution:
@@ -138,7 +161,7 @@ def _by_lattice(task: Task, reason: str) -> Solution:
     policy = CountChoices(problem, best.cells, best.base, best.choices)
     seconds = {"build": 0.0, "solve": time.perf_counter() - start}
     return Solution(
-        "counts", reason, task.measure, best.lower_bound, best.upper_bound, values, True, policy, problem, seconds
+        "counts", reason, task.measure, best.lower_bound, best.upper_bound, 0.0, values, True, policy, problem, seconds
     )
 
 
@@ -178,7 +201,9 @@ def _of_table(
     value = float(task.measure(values, counts))
     by_type = isinstance(space, Counts)
     policy = space.lift(probabilities)
-    return Solution(method, reason, task.measure, value, upper_bound, values, by_type, policy, task.problem, seconds)
+    return Solution(
+        method, reason, task.measure, value, upper_bound, 0.0, values, by_type, policy, task.problem, seconds
+    )
 
 
 def _by_count_lp(task: Task, reason: str) -> Solution:
@@ -218,10 +243,90 @@ def _of_program(
     return _of_table(task, reason, method, space, counts, solved.policy, solved.upper_bound, seconds)
 
 
+def _by_whittle(task: Task, reason: str) -> Solution:
+    start = time.perf_counter()
+    policy = whittle(task.problem)
+    relaxed = relax(task.problem, task.measure)
+    return _by_playing(task, reason, "whittle", {"whittle": policy}, relaxed, start)
+
+
+def _by_fluid(task: Task, reason: str) -> Solution:
+    start = time.perf_counter()
+    relaxed = relax(task.problem, task.measure)
+    return _by_playing(task, reason, "fluid", fluid_policies(task.problem, relaxed), relaxed, start)
+
+
+def relax(problem: CoupledMDP, measure: Welfare) -> FluidSolution:
+    """The fair fluid relaxation of a problem."""
+    return solve_fluid(
+        problem.types, problem.type_counts, problem.budget, problem.discount, measure, tolerance=FLUID_TOLERANCE
+    )
+
+
+def fluid_policies(problem: CoupledMDP, relaxed: FluidSolution) -> dict[str, Policy | Starting]:
+    """The policies that a solution of the relaxation gives, by name."""
+    weights, prices = relaxed.weights, relaxed.prices
+    found: dict[str, Policy | Starting] = {
+        "occupancy-priority": OccupancyPriority(problem, relaxed.occupancy, weights, prices),
+        "fair-index": fair_index(problem, weights, prices),
+    }
+    with contextlib.suppress(NotApplicable, TooLarge):
+        found["re-solving"] = Resolving(problem, weights, prices)
+    return found
+
+
+def _by_playing(
+    task: Task,
+    reason: str,
+    method: str,
+    candidates: dict[str, Policy | Starting],
+    relaxed: FluidSolution,
+    start: float,
+) -> Solution:
+    """The best candidate: chosen on one stream of random numbers, reported on another."""
+    built = time.perf_counter()
+    choosing, reporting = np.random.default_rng(task.rng).spawn(2)
+    horizon = _horizon(task.problem.discount)
+    episodes = int(np.clip(ARM_STEPS / (task.problem.num_arms * horizon), 30, 2000))
+    best = next(iter(candidates))
+    if len(candidates) > 1:
+        seed = int(choosing.integers(2**63))
+        scores = {}
+        for number, (name, policy) in enumerate(candidates.items()):
+            if task.told is not None:
+                task.told(f"trying {name}", number / (len(candidates) + 1))
+            few = max(20, episodes // 4)
+            scores[name] = evaluate(policy, task.problem, task.measure, few, horizon, seed).welfare
+        best = max(scores, key=lambda name: scores[name])
+        reason = f"{reason}; best of {', '.join(scores)} in simulation: {best}"
+    found = evaluate(candidates[best], task.problem, task.measure, episodes, horizon, reporting)
+    seconds = {"build": built - start, "solve": time.perf_counter() - built}
+    return Solution(
+        method,
+        reason,
+        task.measure,
+        found.welfare,
+        relaxed.upper_bound,
+        found.welfare_stderr,
+        found.group_values,
+        found.by_type,
+        candidates[best],
+        task.problem,
+        seconds,
+    )
+
+
+def _horizon(discount: float) -> int:
+    """Steps beyond which less than 1e-5 of all weight lies, within reason."""
+    return int(np.clip(np.ceil(np.log(1e-5) / np.log(discount)), 1, 2000)) if discount > 0 else 1
+
+
 METHODS: dict[str, Callable[[Task, str], Solution]] = {
     "counts": _by_counts,
     "joint": _by_joint,
     "count-lp": _by_count_lp,
     "joint-lp": _by_joint_lp,
+    "whittle": _by_whittle,
+    "fluid": _by_fluid,
 }
 """Every method that has a name."""

@@ -5,14 +5,18 @@ PriorityPolicy and ExchangeablePriority (greedy by score), the baselines of the 
 """
 
 from evenhand.policies.baselines import myopic, never_act, random_feasible, worst_first
+from evenhand.policies.fluid import OccupancyPriority, Resolving, fair_index
 from evenhand.policies.index import whittle
 from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
 from evenhand.policies.round_robin import RoundRobin
 
 __all__ = [
     "ExchangeablePriority",
+    "OccupancyPriority",
     "PriorityPolicy",
+    "Resolving",
     "RoundRobin",
+    "fair_index",
     "myopic",
     "never_act",
     "random_feasible",

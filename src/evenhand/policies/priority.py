@@ -20,7 +20,7 @@ from evenhand.kernels.randomness import draw_keys
 from evenhand.model.coupled import CoupledMDP
 from evenhand.typing import Floats, Indices, Ints
 
-COMPILE_FROM = 200_000
+COMPILE_FROM = 50_000
 """Arms in a batch from which the compiled choice is used; both give the same actions."""
 
 MOST_DRAWS = 200_000
@@ -34,15 +34,15 @@ class PriorityPolicy:
     """Serves the highest scores first; of equal scores the first arm."""
 
     shuffle = False
+    stop = False
 
-    def __init__(self, problem: CoupledMDP, scores: Floats, threshold: float = -np.inf, stop: bool = False) -> None:
+    def __init__(self, problem: CoupledMDP, scores: Floats, threshold: float = -np.inf) -> None:
         """Prepare the ranks.
 
         Args:
             problem: the problem.
             scores: (type, state, action) scores; those of idle actions do not matter.
             threshold: cells with a score at or below it are never served.
-            stop: whether stopping competes as one more candidate among the best scores.
         """
         types = problem.types
         check_shape(
@@ -53,8 +53,7 @@ class PriorityPolicy:
         self.problem = problem
         self.scores = scores
         self.threshold = threshold
-        self.stop = stop
-        self.ranks = _ranks(np.where(_serveable(problem), scores, -np.inf), threshold)
+        self.ranks = rank_scores(np.where(serveable_cells(problem), scores, -np.inf), threshold)
 
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Serve each episode's arms by score."""
@@ -69,6 +68,20 @@ class ExchangeablePriority(PriorityPolicy):
     """Serves the highest scores first; equal scores in random order."""
 
     shuffle = True
+
+    def __init__(self, problem: CoupledMDP, scores: Floats, threshold: float = -np.inf, stop: bool = False) -> None:
+        """Prepare the ranks.
+
+        Args:
+            problem: the problem.
+            scores: (type, state, action) scores; those of idle actions do not matter.
+            threshold: cells with a score at or below it are never served.
+            stop: whether stopping competes as one more candidate; only where all scores are equal.
+        """
+        super().__init__(problem, scores, threshold)
+        if stop and self.ranks.max() > 0:
+            raise InvalidInput("stop: stopping can compete only where all scores are equal")
+        self.stop = stop
 
     def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
         """Serve each episode's crowds by score."""
@@ -177,7 +190,7 @@ class ExchangeablePriority(PriorityPolicy):
         return done
 
 
-def _serveable(problem: CoupledMDP) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def serveable_cells(problem: CoupledMDP) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     """(type, state, action) cells other than the idle one; choosing them is what a score is for."""
     kinds, states = np.indices(problem.types.idle.shape)
     cells = problem.types.valid.copy()
@@ -185,13 +198,13 @@ def _serveable(problem: CoupledMDP) -> np.ndarray[tuple[int, ...], np.dtype[np.b
     return cells
 
 
-def _ranks(scores: Floats, threshold: float) -> Indices:
+def rank_scores(scores: Floats, threshold: float) -> Indices:
     """0 for the highest score, -1 at or below the threshold; scores equal but for rounding share a rank."""
-    eligible = np.isfinite(scores) & (scores > threshold)
+    eligible = ~np.isneginf(scores) & (scores > threshold)
     if not eligible.any():
         return np.full(scores.shape, -1, dtype=np.int32)
     ordered = np.unique(scores[eligible])[::-1]
-    scale = max(1.0, float(np.abs(ordered).max()))
+    scale = max(1.0, float(np.abs(ordered[np.isfinite(ordered)]).max(initial=0.0)))
     rank_of = np.concatenate([[0], np.cumsum(-np.diff(ordered) > 1e-12 * scale)])
     place = np.searchsorted(-ordered, -scores[eligible])
     ranks = np.full(scores.shape, -1, dtype=np.int32)

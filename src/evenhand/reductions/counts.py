@@ -28,7 +28,7 @@ from evenhand.kernels.randomness import draw_keys
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.tabular import TabularMDP
 from evenhand.reductions.sampling import PairSampler
-from evenhand.typing import Bools, Floats, Indices, Ints
+from evenhand.typing import Array, Bools, Floats, Indices, Ints
 
 MOST_PAIRS = 20_000_000
 """Feasible pairs beyond which the table is refused."""
@@ -49,8 +49,9 @@ class Counts:
     def accepts(cls, problem: CoupledMDP) -> str | None:
         """None if the count space fits, else its size in words."""
         number = num_count_states(problem)
-        if number * 64.0 > available_memory() or number > 2**62:
-            return f"the count space has {float(number):.3g} states"
+        if number * 64.0 > available_memory():
+            size = f"{number:.3g}" if np.isfinite(number) else "over 1e300"
+            return f"the count space has {size} states"
         return None
 
     @cached_property
@@ -239,9 +240,16 @@ class CountTable:
         return self.reduction.allocations[pairs], self.probabilities[pairs]
 
 
-def num_count_states(problem: CoupledMDP) -> int:
-    """How many count states a problem has; exact, however many."""
-    return prod(_lattice_sizes(problem))
+def num_count_states(problem: CoupledMDP) -> float:
+    """How many count states a problem has: exact up to 2^53, infinite beyond what a double holds."""
+    logs = _log_binomials(problem.type_counts + problem.types.num_states - 1.0, problem.types.num_states - 1.0)
+    if logs.sum() > 700:
+        return float("inf")
+    return float(prod(_lattice_sizes(problem)))
+
+
+def _log_binomials(n: Array, k: Array) -> Floats:
+    return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
 
 
 def _lattice_sizes(problem: CoupledMDP) -> list[int]:

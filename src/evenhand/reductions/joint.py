@@ -62,6 +62,7 @@ class Joint:
         """The state of each pair, and its (pair, arm) actions: arm by arm, dropping what breaks the budget."""
         if reason := self.accepts(self.problem):
             raise TooLarge(f"{reason}. {_INSTEAD}")
+        self._check_pairs()
         types, limit = self.problem.types, self.problem.budget_limit
         state = np.zeros(1, dtype=np.int64)
         actions = np.zeros((1, 0), dtype=np.int16)
@@ -78,9 +79,23 @@ class Joint:
         order = np.argsort(state, kind="stable")
         return state[order], actions[order].astype(np.int32)
 
+    def _check_pairs(self) -> None:
+        """Refuse early: joint actions that fit even where each costs most are feasible in every state."""
+        types, limit = self.problem.types, self.problem.budget_limit
+        used = np.zeros((1, self.problem.num_resources))
+        for kind in self.problem.type_of_arm:
+            real = types.usage[kind][: types.num_states[kind], : types.num_actions[kind]]
+            used = (used[:, None] + real.max(axis=0)).reshape(-1, used.shape[1])
+            used = used[(used <= limit).all(axis=1)]
+            if len(used) * float(self.num_states) > MOST_PAIRS:
+                raise TooLarge(
+                    f"the joint space has {_sizes_in_words(self.problem)} and over {MOST_PAIRS:.2g} feasible pairs. "
+                    f"{_INSTEAD}"
+                )
+
     def _check_growth(self, number: int, arm: int) -> None:
         width = 8.0 * (2 + 2 * self.problem.num_resources) + 2.0 * arm
-        if number > 4 * MOST_PAIRS or number * width > 0.8 * available_memory():
+        if number > 10 * MOST_PAIRS or number * width > 0.8 * available_memory():
             raise TooLarge(
                 f"the joint space has {_sizes_in_words(self.problem)}, and its feasible pairs alone would need over "
                 f"{human_bytes(number * width)}. {_INSTEAD}"

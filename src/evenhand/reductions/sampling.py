@@ -15,16 +15,18 @@ class PairSampler:
 
     def __init__(self, offsets: Ints, probabilities: Floats) -> None:
         sums = np.add.reduceat(probabilities, offsets[:-1])
-        if probabilities.min(initial=0) < 0 or np.abs(sums - 1).max() > 1e-6:
+        if not (probabilities.min(initial=0) >= 0 and np.abs(sums - 1).max() <= 1e-6):
             raise PolicyError("probabilities must not be negative and must sum to 1 over the pairs of each state")
         self.offsets = offsets
         running = np.cumsum(probabilities / np.repeat(sums, np.diff(offsets)))
         before = np.concatenate([[0.0], running])[offsets[:-1]]
         self.edges = running - np.repeat(before, np.diff(offsets))
-        self.last = np.maximum.reduceat(np.where(probabilities > 0, np.arange(len(probabilities)), -1), offsets[:-1])
+        pairs = np.arange(len(probabilities))
+        self.first = np.minimum.reduceat(np.where(probabilities > 0, pairs, len(pairs)), offsets[:-1])
+        self.last = np.maximum.reduceat(np.where(probabilities > 0, pairs, -1), offsets[:-1])
         self.places = self.edges + np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
 
     def draw(self, states: Ints, rng: np.random.Generator) -> Ints:
         """(batch,) pairs, one for each of the (batch,) states."""
         found = np.searchsorted(self.places, states + rng.random(len(states)), side="right")
-        return np.clip(found, self.offsets[states], self.last[states])
+        return np.clip(found, self.first[states], self.last[states])

@@ -10,11 +10,14 @@ from evenhand.kernels.stepping import first_states
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Exchangeable, Lawful, Policy, Starting, begin
 from evenhand.simulation.counts import checked_allocation
-from evenhand.simulation.rollout import check_budget, checked_shape
+from evenhand.simulation.rollout import check_budget, checked_shape, simulate
 from evenhand.typing import Indices, Ints, Rng
 
 BATCHES = (1, 2, 7, 100)
 """Numbers of episodes tried."""
+
+STEPS = 25
+"""Steps that are played to reach states by acting."""
 
 
 def check_policy(policy: Policy | Starting, problem: CoupledMDP, rng: Rng = 0) -> None:
@@ -40,6 +43,7 @@ def check_policy(policy: Policy | Starting, problem: CoupledMDP, rng: Rng = 0) -
             if isinstance(policy, Exchangeable):
                 counts = _counts(problem, states)
                 _attempt(faults, f"batch of {size}", _try_allocating, policy, problem, counts)
+    _attempt(faults, "played", _try_playing, policy, problem, int(generator.integers(2**63)))
     if isinstance(policy, Lawful):
         for states in _trial_states(problem, 5, generator):
             for counts in _counts(problem, states):
@@ -96,6 +100,10 @@ def _check_feasible(problem: CoupledMDP, states: Indices, actions: Indices) -> N
     check_budget(problem, types.usage[kinds, states, actions].sum(axis=1), 0)
 
 
+def _try_playing(policy: Policy | Starting, problem: CoupledMDP, seed: int) -> None:
+    simulate(problem, policy, num_episodes=3, horizon=STEPS, rng=seed)
+
+
 def _try_allocating(policy: Exchangeable, problem: CoupledMDP, counts: Ints) -> None:
     seen = [
         checked_allocation(problem, policy.allocate(counts.copy(), np.random.default_rng(1)), counts) for _ in range(2)
@@ -109,5 +117,5 @@ def _try_law(policy: Lawful, problem: CoupledMDP, counts: Ints) -> None:
     allocations, probabilities = policy.allocation_law(counts)
     checked_allocation(problem, allocations, np.repeat(counts[None], len(allocations), axis=0))
     check_budget(problem, np.einsum("etsa,tsak->ek", allocations, problem.types.usage), 0)
-    if (probabilities < 0).any() or abs(probabilities.sum() - 1) > 1e-9:
+    if not ((probabilities >= 0).all() and abs(probabilities.sum() - 1) <= 1e-9):
         raise PolicyError("allocation_law: probabilities must not be negative and must sum to 1")

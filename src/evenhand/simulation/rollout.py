@@ -104,37 +104,50 @@ def _play(
     actor = begin(policy, len(returns), rng)
     used = np.zeros((len(returns), problem.num_resources))
     for t, key in enumerate(keys[1:]):
-        actions = checked_shape(actor.act(states, rng), states)
+        # The policy sees a copy: what it does with it does not change the world.
+        actions = checked_shape(actor.act(states.copy(), rng), states, t)
         weight = problem.discount**t
         spent, exist = step(world, states, actions, weight, returns, key, first)
         if not exist:
-            raise PolicyError(f"step {t}: the policy chose an action that does not exist in its arm's state")
-        check_budget(problem, spent, t)
+            raise PolicyError(_missing_action(problem, states, actions, t, first))
+        check_budget(problem, spent, t, first)
         used += weight * spent
         if progress is not None and t % 16 == 0:
             progress(t / len(keys))
     return used
 
 
-def checked_shape(actions: Array, states: Indices) -> Indices:
+def _missing_action(problem: CoupledMDP, states: Indices, actions: Indices, step: int, first: int) -> str:
+    """Words for the first action that does not exist."""
+    known = problem.types.num_actions[problem.type_of_arm]
+    episode, arm = (int(i) for i in np.argwhere((actions < 0) | (actions >= known))[0])
+    return (
+        f"step {step}, episode {first + episode}, arm {arm}: the policy chose action {actions[episode, arm]}, "
+        f"which does not exist in state {states[episode, arm]} (there are 0 to {known[arm] - 1})"
+    )
+
+
+def checked_shape(actions: Array, states: Indices, step: int = 0) -> Indices:
     """The actions as an array of indices, if they are one for each arm of each episode."""
     actions = np.asarray(actions)
     if actions.shape != states.shape or actions.dtype.kind not in "iu":
         raise PolicyError(
-            f"act: expected whole numbers of shape (episode={states.shape[0]}, arm={states.shape[1]}), "
+            f"step {step}: act: expected whole numbers of shape (episode={states.shape[0]}, arm={states.shape[1]}), "
             f"got {actions.dtype} of shape {actions.shape}"
         )
+    if actions.dtype.itemsize > 4:
+        actions = np.clip(actions, -1, np.iinfo(np.int32).max)  # what does not fit is no action either
     return np.ascontiguousarray(actions, dtype=np.int32)
 
 
-def check_budget(problem: CoupledMDP, spent: Floats, step: int) -> None:
+def check_budget(problem: CoupledMDP, spent: Floats, step: int, first: int = 0) -> None:
     """Raise PolicyError if some episode used more than there is."""
     # Sums in another order may differ in the last bits from those the policy made.
     over = spent > problem.budget_limit * (1 + 1e-9)
     if over.any():
         episode, resource = (int(i) for i in np.argwhere(over)[0])
         raise PolicyError(
-            f"step {step}, episode {episode}: the policy used {plain(spent[episode, resource])} of resource "
+            f"step {step}, episode {first + episode}: the policy used {plain(spent[episode, resource])} of resource "
             f"{resource}, whose budget is {plain(problem.budget[resource])}"
         )
 

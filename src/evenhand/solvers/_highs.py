@@ -110,7 +110,7 @@ def solve_program(
     program: LinearProgram,
     *,
     algorithm: Algorithm = "simplex",
-    tolerance: float = 1e-9,
+    tolerance: float = 1e-8,
     time_limit: float | None = None,
     threads: int | None = None,
     silent: bool = True,
@@ -120,7 +120,8 @@ def solve_program(
     Args:
         program: what to maximise.
         algorithm: how.
-        tolerance: by how much a constraint, of the program or of its dual, may be broken; from 1e-10.
+        tolerance: by how much a constraint, of the program or of its dual, may be broken; at 1e-9 the
+            simplex methods may stall.
         time_limit: seconds after which to give up (NotConverged).
         threads: how many threads HiGHS may use; its own choice when absent.
         silent: whether HiGHS keeps its log to itself.

@@ -47,20 +47,21 @@ def solve_weighted(
     Args:
         mdp: the problem.
         weights: (objective,) weights.
-        tolerance: how far apart the bounds may be at the end, relative to the largest value.
+        tolerance: how far apart the bounds may be at the end, relative to the upper one.
         start: (state,) a first guess of the value function.
         most_rounds: when to give up (NotConverged).
     """
     rewards = mdp.rewards @ weights
     value = np.zeros(mdp.num_states) if start is None else start
     factor = mdp.discount / (1 - mdp.discount)
+    rounding = 1e-13 * float(np.abs(rewards).max(initial=0.0)) / (1 - mdp.discount)
     for _ in range(most_rounds):
         pair_values = rewards + mdp.discount * (mdp.kernel @ value)[mdp.outcomes]
         improved = np.maximum.reduceat(pair_values, mdp.offsets[:-1])
         change = improved - value
         low = float(mdp.initial @ improved + factor * change.min())
         high = float(mdp.initial @ improved + factor * change.max())
-        if high - low <= tolerance * max(1.0, abs(high)):
+        if high - low <= max(tolerance * abs(high), rounding):
             return Optimum(_first_best(mdp, pair_values, improved), low, high, improved + factor * change.mean())
         value = _sweep(mdp, rewards, _first_best(mdp, pair_values, improved), improved)
     raise NotConverged(f"the bounds are still {high - low:.3g} apart after {most_rounds} rounds")

@@ -1,6 +1,7 @@
 """The fair fluid relaxation: the budget holds in discounted expectation, and welfare is maximised over all arms.
 
-    maximise  W(v)    subject to    v_n = q_n.r_n,  q_n an occupancy measure of arm n,    sum_n q_n.d_n <= B = b/(1-gamma)
+    maximise  W(v)    subject to    v_n = q_n.r_n,    sum_n q_n.d_n <= B = b / (1 - gamma),
+                                    q_n an occupancy measure of arm n
 
 Every policy of the weakly coupled problem gives such q_n, so the optimum is an upper bound on the welfare of every
 policy, for each welfare of this library. Identical arms have identical values at some optimum (average them; W is
@@ -11,7 +12,7 @@ of value v and F the welfare, or its utility. D is convex, and by strong duality
 arms answer to prices is in `levels`. Each answer v^i with total use U^i is a cut F(v^i) + lambda.(B - U^i) <= D; the
 *master* program finds the prices at which the largest cut is least,
 
-    max { sum_i theta_i F(v^i) : sum_i theta_i U^i <= B, theta in the simplex }    (its dual, whose multipliers are lambda)
+    max { sum_i theta_i F(v^i) : sum_i theta_i U^i <= B, theta in the simplex }    (its dual; lambda are its multipliers)
 
 and theta mixes the answers into a feasible solution, whose welfare is the lower bound. The upper bound is certified:
 W(v) <= g.v for the weights g of the answer, so sum_n max_q (g_n V - lambda.U) + lambda.B is at least the optimum, and
@@ -34,7 +35,7 @@ from scipy import sparse
 from evenhand.checks import Faults, check_memory, check_shape
 from evenhand.errors import InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.model.arm import ArmTables
-from evenhand.model.coupled import read_budget, read_counts, read_discount
+from evenhand.model.coupled import MOST_ARMS, read_budget, read_counts, read_discount
 from evenhand.model.welfare import AlphaFair, Leximin, Maximin, RankWeighted, Utilitarian, Welfare, as_welfare
 from evenhand.solvers._highs import LinearOptimum, LinearProgram, solve_program
 from evenhand.solvers.frontiers import FluidModel, Frontiers
@@ -49,6 +50,12 @@ SMOOTHING = 0.3
 
 MOST_ENTRIES = 20_000_000
 """Non-zeros of the largest single program."""
+
+FEW_TYPES = 200
+"""Types up to which a search over prices that does not end is replaced by one linear program."""
+
+MOST_CAP = 1e8
+"""Prices, against the spread of utility, beyond which the budget is taken not to reach for positive values."""
 
 Told = Callable[[int, float], None]
 """Told the number of the round and the gap."""
@@ -80,7 +87,7 @@ class FluidSolution:
     """(type,) what a unit of value of one arm is worth in welfare."""
 
     gap: float
-    """(upper_bound - welfare) / |upper_bound|."""
+    """(upper_bound - welfare) / |upper_bound|; where the bound is nearly 0, relative to the values of the arms."""
 
     rounds: int
     """How many prices were tried."""
@@ -148,7 +155,12 @@ def solve_fluid(
     if isinstance(measure, RankWeighted):
         check_table(model.num_arms, len(model))
         kind = MeanAnswers if isinstance(measure, Utilitarian) else RankAnswers
-        return search.by_cuts(kind(measure, model.counts))
+        try:
+            return search.by_cuts(kind(measure, model.counts))
+        except NotConverged:
+            if len(model) > FEW_TYPES:
+                raise
+            return search.closed(_by_program(search, measure))
     if isinstance(measure, AlphaFair):
         answers = AlphaAnswers(measure, model.counts, search.reference(measure))
         return search.by_bisection(answers) if len(model.allowance) == 1 else search.by_cuts(answers)
@@ -159,7 +171,7 @@ def _read(
     types: ArmTables, counts: ArrayLike | None, budget: ArrayLike, discount: float, initial: Floats | None
 ) -> FluidModel:
     faults = Faults()
-    sizes = read_counts(counts, len(types), faults)
+    sizes = _read_counts(counts, len(types), faults)
     amounts = read_budget(budget, types.usage.shape[-1], faults)
     gamma = read_discount(discount, faults)
     faults.raise_if_any()
@@ -174,6 +186,14 @@ def _read(
     size = num_types * (24.0 * num_states * num_actions + vertices * (64 + 2 * num_states) + 400)
     check_memory(size, f"the fluid relaxation of {num_types} types", "Group similar arms into types.")
     return FluidModel(types, sizes, amounts / (1 - gamma), gamma, start)
+
+
+def _read_counts(counts: ArrayLike | None, num_types: int, faults: Faults) -> Ints:
+    """(type,) arms of each type; many that are sound are not looked at one by one."""
+    sound = isinstance(counts, np.ndarray) and counts.dtype == np.int64 and counts.shape == (num_types,)
+    if sound and counts.min() >= 1 and counts.sum(dtype=np.float64) <= MOST_ARMS:  # type: ignore[union-attr]
+        return np.array(counts, dtype=np.int64)
+    return read_counts(counts, num_types, faults)
 
 
 class _Search:
@@ -200,7 +220,7 @@ class _Search:
 
     def frontiers_at(self, prices: Floats) -> Frontiers:
         """The frontiers at some prices; for one resource they are all alike."""
-        if len(prices) == 1:
+        if len(prices) == 1 or not prices.any():
             return self.frontiers.at_price(float(prices[0]))
         return self.model.trace(prices)
 
@@ -281,9 +301,11 @@ class _Search:
         if np.isfinite(free.measure):
             cuts.add(free)
         best, best_bound, proven = full, self.dual(answers, full), np.inf
-        target = self.tolerance / 2
+        target, smoothing = self.tolerance / 2, SMOOTHING
         while self.rounds < MOST_ROUNDS:
             shares, prices, missing = cuts.master()
+            if missing and cuts.cap > MOST_CAP:
+                raise OutOfDomain(self.out_of_reach)
             lower = -np.inf if missing else self.lower(cuts, shares)
             gap = self.gap(lower, best_bound) if np.isfinite(lower) else np.inf
             self.tell(gap)
@@ -294,10 +316,11 @@ class _Search:
                     return solution
                 proven, target = solution.gap, target / 4
             if not missing and len(prices) > 1:
-                prices = SMOOTHING * best.prices + (1 - SMOOTHING) * prices
+                prices = smoothing * best.prices + (1 - smoothing) * prices
             found, _ = self.answer(answers, np.maximum(prices, self.least_prices(answers, best)))
             cuts.add(found)
             bound = self.dual(answers, found)
+            smoothing = SMOOTHING if bound < best_bound else 0.0  # where nothing was gained, ask the master's prices
             if bound < best_bound:
                 best, best_bound = found, bound
         reached = min(proven, gap)
@@ -307,8 +330,9 @@ class _Search:
         """Prices so small that they cost the bound nothing; they keep arms from using what is free without need."""
         if len(self.unit) == 1:
             return np.zeros(1)
-        worth = 1e-3 * self.tolerance * max(abs(self.welfare(best.values, self.model.counts)), 1e-6 * self.scale)
-        return self.unit * (worth / max(answers.rate(best.values), 1e-300) / len(self.unit))
+        welfare = float(self.welfare(best.values, self.model.counts))
+        worth = 1e-3 * self.tolerance * max(abs(welfare), 1e-6 * self.scale)
+        return np.asarray(self.unit * (worth / max(answers.rate(best.values), 1e-300) / len(self.unit)))
 
     def lower(self, cuts: "_Cuts", shares: Floats) -> float:
         """The welfare of a mixture of cuts."""
@@ -342,8 +366,7 @@ class _Search:
             return self.finish(self.model.occupancy_at(self.frontiers, values), proof)
         occupancy = np.zeros_like(self.model.types.rewards)
         for cut, share in zip(active, shares, strict=True):
-            frontiers = self.frontiers_at(cut.prices) if cut.prices.any() else self.frontiers
-            occupancy += share * self.model.occupancy_at(frontiers, cut.values)
+            occupancy += share * self.model.occupancy_at(self.frontiers_at(cut.prices), cut.values)
         return self.finish(occupancy, proof)
 
     def by_bisection(self, answers: AlphaAnswers) -> FluidSolution:
@@ -383,10 +406,15 @@ class _Search:
             return
         needed = float(self.model.counts @ self.frontiers.use(np.maximum(free, 0.0))[:, 0])
         if needed >= allowance:
-            raise OutOfDomain(
-                f"{self.welfare.name} needs positive values, and the budget does not reach to give every arm one. "
-                "Use a Gini welfare, or shift the rewards."
-            )
+            raise OutOfDomain(self.out_of_reach)
+
+    @property
+    def out_of_reach(self) -> str:
+        """What to say when alpha-fairness has no point of its domain within the budget."""
+        return (
+            f"{self.welfare.name} needs positive values, and the budget does not reach to give every arm one. "
+            "Use a Gini welfare, or shift the rewards."
+        )
 
     def fill_levels(self) -> FluidSolution:
         """Leximin with one resource: the level to which every arm is raised, as far as it can be."""
@@ -510,10 +538,15 @@ def fluid_lp(
     measure = as_welfare(welfare, model.num_arms)
     if not isinstance(measure, RankWeighted) or isinstance(measure, Leximin):
         raise NotApplicable(f"the linear program is for Gini-like welfare, not {measure.name}")
-    search = _Search(model, measure, 1.0 - 1e-12, None)
+    return _by_program(_Search(model, measure, 1e-4, None), measure)
+
+
+def _by_program(search: _Search, measure: RankWeighted) -> FluidSolution:
+    """The linear program of `fluid_lp`, with the certificate of its own duals."""
+    model = search.model
     levels, ranks = np.unique(measure.rank_weights(model.num_arms), return_counts=True)
     program = _Program(model)
-    if len(levels) * float(len(model)) * program.num_pairs / len(model) > MOST_ENTRIES:
+    if len(levels) * float(program.num_pairs) > MOST_ENTRIES:
         raise TooLarge(f"the linear program has {len(levels)} x {len(model)} rows of ranks. Use solve_fluid.")
     number = len(model)
     values = sparse.kron(sparse.csr_array(levels[:, None]), program.values, format="csr")
@@ -556,9 +589,9 @@ class _Program:
         use = model.counts[self.type, None] * types.usage[self.type, self.state, self.action]
         self.rows = sparse.vstack([leave - model.discount * arrive, sparse.csr_array(use.T)], format="csr")
         self.start = model.initial[real]
-        self.values = sparse.csr_array(
-            (types.rewards[self.type, self.state, self.action], (self.type, pairs)), shape=(len(model), len(pairs))
-        )
+        rewards = types.rewards[self.type, self.state, self.action]
+        self.unit = float(np.abs(rewards).max()) or 1.0  # of value: solvers have absolute tolerances
+        self.values = sparse.csr_array((rewards / self.unit, (self.type, pairs)), shape=(len(model), len(pairs)))
 
     @property
     def num_pairs(self) -> int:
@@ -598,15 +631,15 @@ class _Program:
         np.put_along_axis(idle, model.types.idle[..., None].astype(np.int64), 1.0, axis=-1)
         law = np.where(visits > 1e-9, raw / np.where(visits > 0, visits, 1.0), idle * model.allowed)
         chosen = np.einsum("tsa,tsaj->tsj", law, model.types.transitions)
-        system = np.eye(raw.shape[1]) - model.discount * np.swapaxes(chosen, 1, 2)
-        reached = np.linalg.solve(system, model.initial[..., None])[..., 0]
-        return np.asarray(np.maximum(reached, 0.0)[..., None] * law)
+        system = np.eye(len(model.types.rewards[0])) - model.discount * np.swapaxes(chosen, 1, 2)
+        reached = np.asarray(np.linalg.solve(system, model.initial[..., None]))
+        return np.asarray(np.maximum(reached, 0.0) * law)
 
 
 def _of_program(search: _Search, program: _Program, optimum: LinearOptimum, weights: Floats) -> FluidSolution:
     """The solution of a program, certified by its own weights and prices."""
     num_resources = len(search.model.allowance)
-    duals = optimum.duals[program.num_rows - num_resources : program.num_rows]
+    duals = program.unit * optimum.duals[program.num_rows - num_resources : program.num_rows]
     prices = np.where(search.model.allowance > 0, np.maximum(duals, 0.0), 0.0)
     policies = search.frontiers.policies[search.frontiers.first]
     search.rounds += 1
@@ -623,19 +656,20 @@ def _leximin_by_stages(search: _Search) -> FluidSolution:
             "Use maximin:0.001, or a Gini welfare."
         )
     floors = np.full(len(model), -np.inf)
-    first: tuple[LinearOptimum, Floats] | None = None
+    stages: list[tuple[LinearOptimum, Floats]] = []
     while True:
         open_types = np.isinf(floors)
         optimum, held = _raise_least(program, floors, open_types)
-        first = first or (optimum, held)
+        stages.append((optimum, held))
         stuck = open_types & (held > 1e-7 * held[open_types].max())
         floors[stuck] = optimum.objective
         search.rounds += 1
         search.tell(float(np.isinf(floors).mean()))
         if np.isfinite(floors).all():
             break
-    weights = project_types(first[1] / model.counts, model.counts, Maximin())
-    proof = _of_program(search, program, first[0], weights)
+    first, held = stages[0]
+    weights = project_types(held / model.counts, model.counts, Maximin())
+    proof = _of_program(search, program, first, weights)
     solution = search.finish(program.occupancy(optimum), _Proof(weights, proof.prices, proof.upper_bound))
     return search.closed(solution)
 
@@ -652,13 +686,3 @@ def _raise_least(program: _Program, floors: Floats, open_types: Bools) -> tuple[
         np.full(1, -np.inf),
     )
     return optimum, np.maximum(-optimum.duals[program.num_rows :], 0.0)
-
-
-def fluid_use(solution: FluidSolution, counts: Ints) -> Floats:
-    """(resource,) discounted use of all arms together.
-
-    Args:
-        solution: a solution.
-        counts: (type,) arms of each type.
-    """
-    return np.asarray(counts @ solution.use)

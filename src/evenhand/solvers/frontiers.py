@@ -13,7 +13,9 @@ A = g r - lambda.d + gamma P h - h,
 so a bound does not depend on whether frontiers were traced well, nor on rounding in the solution of linear systems.
 """
 
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -23,8 +25,8 @@ from evenhand.kernels import fluid_sweeps
 from evenhand.model.arm import ArmTables
 from evenhand.typing import Array, Bools, Floats, Indices, Ints
 
-COMPILE_FROM = 2000
-"""Types from which the loops are compiled."""
+COMPILE_FROM = 20_000
+"""Types from which the loops are compiled: compiling takes as long as NumPy takes for many more."""
 
 CHUNK = 1 << 14
 """Types whose tables are worked on at once."""
@@ -149,7 +151,8 @@ class FluidModel:
         Args:
             prices: (resource,) price of a unit of each resource.
         """
-        parts = [self._trace_part(part, prices) for part in self.chunks()]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            parts = list(pool.map(lambda part: self._trace_part(part, prices), self.chunks()))
         lengths = np.concatenate([part[0] for part in parts])
         starts = np.concatenate([[0], np.cumsum(lengths)])
         return Frontiers(starts, *(np.concatenate([part[1][i] for part in parts]) for i in range(4)))
@@ -168,13 +171,13 @@ class FluidModel:
         types = self.types
         tables = (types.transitions[part], types.rewards[part], types.usage[part], self.initial[part])
         allowed = self.allowed[part]
-        if len(self) < COMPILE_FROM:
+        # With several resources frontiers are traced again and again.
+        if len(self) * (1 if len(prices) == 1 else 8) < COMPILE_FROM:
             return fluid_sweeps.trace_frontiers(*tables, allowed, prices, self.discount, capacity)
         from evenhand.kernels import compiled_fluid  # compiling takes longer than small problems
 
-        return fluid_sweeps.Traced(
-            *compiled_fluid.trace_frontiers(*tables, allowed, types.num_states[part], prices, self.discount, capacity)
-        )
+        given = (*tables, allowed, types.num_states[part], prices, self.discount, capacity)
+        return fluid_sweeps.Traced(*compiled_fluid.trace_frontiers(*given))  # type: ignore[no-untyped-call]
 
     def occupancy_at(self, frontiers: Frontiers, values: Floats) -> Floats:
         """(type, state, action) the occupancy measures of values on frontiers."""

@@ -86,7 +86,7 @@ class RankAnswers:
             return fluid_sweeps.settle_levels(*parts, self.mass)
         from evenhand.kernels import compiled_fluid  # compiling takes longer than small problems
 
-        return np.asarray(compiled_fluid.settle_levels(*parts, self.table))
+        return np.asarray(compiled_fluid.settle_levels(*parts, self.table))  # type: ignore[no-untyped-call]
 
     def measure(self, values: Floats) -> float:
         """The welfare."""
@@ -197,7 +197,7 @@ class AlphaAnswers:
         return float(utility @ self.counts / self.counts.sum())
 
     def rate(self, values: Floats) -> float:
-        """r (W / r)^alpha."""
+        """R (W / r)^alpha."""
         welfare = float(self.welfare(values, self.counts))
         return float(self.reference * (welfare / self.reference) ** self.welfare.alpha)
 

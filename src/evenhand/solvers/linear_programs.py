@@ -224,7 +224,8 @@ def _num_transitions(mdp: TabularMDP) -> float:
     """How many transitions all pairs have together, without spelling them out where that can be avoided."""
     if isinstance(mdp.kernel, sparse.csr_array):
         return float(np.diff(mdp.kernel.indptr)[mdp.outcomes].sum())
-    return float(mdp.transitions.nnz)
+    entries: int = getattr(mdp.kernel, "entries_per_row")  # noqa: B009  # what operators have and matrices lack
+    return float(mdp.num_pairs) * entries
 
 
 def _flow(mdp: TabularMDP) -> sparse.csr_array:
@@ -254,6 +255,9 @@ def _count_program(mdp: TabularMDP, rewards: Floats) -> LinearProgram:
 def _gini_program(mdp: TabularMDP, rewards: Floats, weights: Floats) -> LinearProgram:
     """The GGF-LP: columns q, lambda, nu; rows (rank, arm) in order of ranks, then the flow equations.
 
+    With lambda + c, nu - c every solution is one again, so the last nu is pinned at 0: HiGHS takes the free direction
+    for an unbounded one now and then.
+
     Args:
         mdp: the problem.
         rewards: (pair, arm) rewards.
@@ -271,8 +275,8 @@ def _gini_program(mdp: TabularMDP, rewards: Floats, weights: Floats) -> LinearPr
         matrix=sparse.vstack([visits, prices], format="csr").T,
         row_lower=np.concatenate([np.full(N * N, -np.inf), mdp.initial]),
         row_upper=np.concatenate([np.zeros(N * N), mdp.initial]),
-        lower=np.concatenate([np.zeros(mdp.num_pairs), np.full(2 * N, -np.inf)]),
-        upper=np.full(mdp.num_pairs + 2 * N, np.inf),
+        lower=np.concatenate([np.zeros(mdp.num_pairs), np.full(2 * N - 1, -np.inf), [0.0]]),
+        upper=np.concatenate([np.full(mdp.num_pairs + 2 * N - 1, np.inf), [0.0]]),
     )
 
 

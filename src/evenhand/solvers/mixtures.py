@@ -28,13 +28,16 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import isotonic_regression
 
-from evenhand.errors import NotConverged, OutOfDomain
+from evenhand.errors import InvalidInput, NotConverged, OutOfDomain
 from evenhand.model.welfare import AlphaFair, Leximin, RankWeighted, Welfare
 from evenhand.solvers._highs import LinearProgram, solve_program
 from evenhand.typing import Floats, Ints
 
 MOST_ROUNDS = 2000
 """Vectors after which column generation gives up."""
+
+FLOOR_SLACK = 1e-9
+"""How far below its floor a fixed value may fall, relative to the largest value, at first."""
 
 SMOOTHING = 0.3
 """The share of the best weights so far in the weights that are priced next."""
@@ -123,7 +126,7 @@ def best_mixture(
 
 
 def _positive_shares(search: _Search) -> Floats:
-    """Shares under which every value is positive, the domain of alpha-fairness; raises OutOfDomain if there are none."""
+    """Shares under which every value is positive, the domain of alpha-fairness; OutOfDomain if there are none."""
     if (search.vectors[0] > 0).all():
         return np.ones(1)
     level, shares, _, bound = _raise_least(search, np.full(len(search.vectors[0]), -np.inf))
@@ -178,14 +181,16 @@ def _rank_master(welfare: RankWeighted, matrix: Floats, counts: Ints) -> tuple[F
     program[np.arange(rows), num_vectors + level_of_row] = 1.0
     program[np.arange(rows), num_vectors + len(levels) + type_of_row] = 1.0
     program[rows, :num_vectors] = 1.0
+    free = np.array([np.full(columns - num_vectors, -np.inf), np.full(columns - num_vectors, np.inf)])
+    free[:, -1] = 0.0  # lambda + c, nu - c is the same solution: one of them is pinned
     solution = solve_program(
         LinearProgram(
             gains=np.concatenate([np.zeros(num_vectors), ranks, counts]),
             matrix=sparse.csc_array(program),
             row_lower=np.concatenate([np.full(rows, -np.inf), [1.0]]),
             row_upper=np.concatenate([np.zeros(rows), [1.0]]),
-            lower=np.concatenate([np.zeros(num_vectors), np.full(columns - num_vectors, -np.inf)]),
-            upper=np.full(columns, np.inf),
+            lower=np.concatenate([np.zeros(num_vectors), free[0]]),
+            upper=np.concatenate([np.full(num_vectors, np.inf), free[1]]),
         )
     )
     shares = _on_simplex(solution.primal[:num_vectors])
@@ -313,22 +318,35 @@ def _raise_least(search: _Search, floors: Floats) -> tuple[float, Floats, Floats
 
 def _level_master(matrix: Floats, floors: Floats) -> tuple[float, Floats, Floats]:
     """The largest t with (V theta)_n >= t where free and >= floor elsewhere; also the rows' multipliers."""
+    slack = FLOOR_SLACK
+    while True:
+        try:
+            return _level_program(matrix, floors, slack)
+        except InvalidInput:  # floors reached only to rounding can contradict each other
+            slack *= 10
+            if slack > 1e-5:
+                raise
+
+
+def _level_program(matrix: Floats, floors: Floats, slack: float) -> tuple[float, Floats, Floats]:
     free = np.isinf(floors)
     number, num_vectors = matrix.shape
-    slack = 1e-9 * np.maximum(1.0, np.abs(np.where(free, 0.0, floors)))
+    scale = max(float(np.abs(matrix).max()), 1e-300)
     program = np.zeros((number + 1, num_vectors + 1))
-    program[:number, :num_vectors] = matrix
+    program[:number, :num_vectors] = matrix / scale
     program[:number, num_vectors] = np.where(free, -1.0, 0.0)
     program[number, :num_vectors] = 1.0
     solution = solve_program(
         LinearProgram(
             gains=np.append(np.zeros(num_vectors), 1.0),
             matrix=sparse.csc_array(program),
-            row_lower=np.append(np.where(free, 0.0, floors - slack), 1.0),
+            row_lower=np.append(np.where(free, 0.0, floors / scale - slack), 1.0),
             row_upper=np.append(np.full(number, np.inf), 1.0),
             lower=np.append(np.zeros(num_vectors), -np.inf),
             upper=np.full(num_vectors + 1, np.inf),
-        )
+        ),
+        tolerance=1e-10,
     )
     multipliers = np.maximum(-solution.duals[:number], 0.0)
-    return float(solution.primal[-1]), _on_simplex(solution.primal[:-1]), multipliers / multipliers[free].sum()
+    shares = _on_simplex(solution.primal[:-1])
+    return float(solution.primal[-1]) * scale, shares, multipliers / multipliers[free].sum()

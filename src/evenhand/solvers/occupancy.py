@@ -41,7 +41,7 @@ def check_policy_table(mdp: TabularMDP, probabilities: Floats) -> None:
     """Raise InvalidInput unless these are the probabilities of a policy."""
     check_shape(probabilities, {"pair": mdp.num_pairs}, "probabilities")
     sums = np.add.reduceat(probabilities, mdp.offsets[:-1])
-    if probabilities.min() < 0 or np.abs(sums - 1).max() > 1e-8:
+    if not (probabilities.min() >= 0 and np.abs(sums - 1).max() <= 1e-8):
         raise InvalidInput("probabilities: expected none negative, and a sum of 1 over the pairs of each state")
 
 

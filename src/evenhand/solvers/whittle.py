@@ -192,6 +192,9 @@ class _Arms:
         faults.raise_if_any("arms")
         if (rows * ~real[:, None, None, :]).any() or (self.initial * ~real).any():
             raise InvalidInput("num_states: some probability leads beyond the states of an arm")
+        # The tableau trusts that rows sum to 1 to the last digit, not only to the last that was written down.
+        self.transitions = rows / rows.sum(axis=-1, keepdims=True)
+        self.initial = self.initial / self.initial.sum(axis=-1, keepdims=True)
 
     def take(self, arms: Ints) -> tuple[Floats, Floats, Floats, Ints, float]:
         """Some of the arms, as the kernels want them."""
@@ -242,7 +245,7 @@ def _with_room(kernel: Callable[..., Sweeps], arms: _Arms, chosen: Ints, allowed
 
 def _replace(met: Sweeps, rows: Ints, by: Sweeps) -> Sweeps:
     """The sweeps with some of them replaced, widened where they need it."""
-    return Sweeps(*(_replace_rows(old, rows, new) for old, new in zip(met, by, strict=True)))
+    return Sweeps(*(_replace_rows(np.asarray(old), rows, np.asarray(new)) for old, new in zip(met, by, strict=True)))
 
 
 def _replace_rows(old: Array, rows: Ints, new: Array) -> Array:

@@ -22,6 +22,7 @@ def run(
     method: str,
     tolerance: float,
     out: str | None,
+    seed: int,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -29,7 +30,7 @@ def run(
     check_target(out, "--out")
     problem = read_problem(model, parameters)
     with progress(quiet) as told:
-        solution = find_best(problem, welfare, method, tolerance, told)
+        solution = find_best(problem, welfare, method, tolerance, told, seed)
     if out:
         save_solution(solution, out)
     if as_json:
@@ -50,6 +51,7 @@ def as_dict(solution: Solution, out: str | None) -> dict[str, Any]:
             "value": solution.welfare,
             "upper_bound": solution.upper_bound,
             "gap": solution.gap,
+            "stderr": solution.welfare_stderr,
         },
         "values": solution.values,
         "seconds": solution.seconds,
@@ -58,8 +60,9 @@ def as_dict(solution: Solution, out: str | None) -> dict[str, Any]:
 
 
 def _show(solution: Solution, model: str) -> None:
+    error = f" ± {number(solution.welfare_stderr)} (simulated)" if solution.welfare_stderr else ""
     facts = [
-        ("welfare", number(solution.welfare, 6)),
+        ("welfare", number(solution.welfare, 6) + error),
         ("upper bound", number(solution.upper_bound, 6)),
         ("gap", f"{solution.gap:.2g}"),
         ("method", f"{solution.method}: {solution.reason}"),

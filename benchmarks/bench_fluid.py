@@ -1,0 +1,89 @@
+"""The fluid relaxation of many different arms: seconds, certified gap, and peak memory against their number.
+
+    python -m benchmarks fluid
+    python benchmarks/bench_fluid.py [--largest N]
+
+Every run is a process of its own, so that its peak memory is its own. Compilation is done before, on a small problem.
+"""
+
+import argparse
+import multiprocessing
+import resource
+import time
+
+from evenhand.model.coupled import CoupledMDP
+from evenhand.problems.machine_replacement import heterogeneous_machine_replacement
+from evenhand.problems.random_arms import random_coupled
+from evenhand.solvers import frontiers
+from evenhand.solvers.fluid import FluidSolution, solve_fluid
+
+TOLERANCE = 1e-4
+
+CASES = [
+    *((kind, number, states) for number in (10**2, 10**3, 10**4) for kind, states in (("random", 3), ("random", 10))),
+    *(("machines", number, 3) for number in (10**2, 10**3, 10**4, 10**5)),
+    ("random", 10**5, 3),
+    ("random", 10**6, 3),
+]
+"""Kind of arms, how many (all different), and their states."""
+
+
+def build(kind: str, num_arms: int, num_states: int) -> CoupledMDP:
+    """A problem of arms that all differ, with one resource and two actions."""
+    if kind == "machines":
+        return heterogeneous_machine_replacement(num_arms, num_states=num_states)
+    return random_coupled(num_arms, num_states, num_types=num_arms)
+
+
+def run(problem: CoupledMDP, welfare: str) -> FluidSolution:
+    return solve_fluid(problem.tables, problem.counts, problem.budget, problem.discount, welfare, TOLERANCE)
+
+
+def compile_all() -> None:
+    """Compile the kernels on a small problem; Numba keeps them on disk for the runs."""
+    usual, frontiers.COMPILE_FROM = frontiers.COMPILE_FROM, 0
+    try:
+        run(build("random", 100, 3), "gini:1.1")
+    finally:
+        frontiers.COMPILE_FROM = usual
+
+
+def time_case(kind: str, num_arms: int, num_states: int, welfare: str) -> None:
+    """Print a row of the table."""
+    if num_arms >= frontiers.COMPILE_FROM:
+        compile_all()  # loads from disk
+    problem = build(kind, num_arms, num_states)
+    started = time.perf_counter()
+    solution = run(problem, welfare)
+    seconds = time.perf_counter() - started
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    name = welfare if len(welfare) < 12 else welfare[:9] + "..."
+    print(
+        f"{kind:>9} {num_arms:>8} {num_states:>7} {name:>12} {solution.welfare:>10.5f} {solution.gap:>8.1e} "
+        f"{solution.rounds:>7} {seconds:>9.2f} {peak:>9.2f}",
+        flush=True,
+    )
+
+
+def alone(*case: object) -> None:
+    """Run in a process of its own."""
+    process = multiprocessing.get_context("spawn").Process(target=time_case, args=case)
+    process.start()
+    process.join()
+
+
+def main(largest: int = 10**6) -> None:
+    compile_all()
+    widths = {"arms": 9, "number": 8, "states": 7, "welfare": 12, "value": 10, "gap": 8, "rounds": 7, "seconds": 9}
+    print(" ".join(f"{name:>{width}}" for name, width in (widths | {"peak GiB": 9}).items()))
+    for kind, number, states in CASES:
+        if number <= largest:
+            alone(kind, number, states, f"gini:{2 ** (10 / number)}")
+    for welfare in ("utilitarian", "maximin:0.01", "leximin", "alpha:1"):
+        alone("random", min(largest, 10**5), 3, welfare)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--largest", type=int, default=10**6, help="leave out what has more arms")
+    main(parser.parse_args().largest)

@@ -1,0 +1,199 @@
+"""Policies from the fair fluid relaxation, feasible at every step, for any number of actions and resources.
+
+At the relaxation's optimum every arm has a weight g (what the welfare gives for a unit of its value) and every resource
+a price lambda. With Q the action values of the single arm at these (`solvers.arms`),
+
+    gain(s, a)  = Q(s, a) - Q(s, idle) + lambda.d(s, a)        what acting is worth before it is paid for
+    score(s, a) = gain(s, a) / lambda.d(s, a)                  its worth per price: above 1 it pays
+
+    fair_index          serve by score; of several actions first the one that is best at the prices. For two actions and
+                        one resource this is an index policy whose indices are weighted by the welfare's supergradient.
+    OccupancyPriority   draw each arm's action from the relaxation's occupancy measure; repair to the budget by score;
+                        fill what is left of the budget by score.
+    Resolving           as fair_index, but the prices are found anew every few steps from where the arms are now: the
+                        dual of the residual relaxation, min sum_{t,s} x_t(s) V_t(s; lambda) + lambda.b/(1-gamma),
+                        is read off a table of V over a grid of prices, so its cost depends on types, not on arms.
+"""
+
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+
+from evenhand.checks import check_memory, check_positive_int
+from evenhand.errors import NotApplicable
+from evenhand.kernels.choosing import serve_by_rank, serve_by_rank_fast
+from evenhand.kernels.randomness import draw_keys, grid, uniforms_at
+from evenhand.model.coupled import CoupledMDP
+from evenhand.policies.priority import COMPILE_FROM, ExchangeablePriority, rank_scores, serveable_cells
+from evenhand.solvers.arms import action_values
+from evenhand.typing import Floats, Indices
+
+NOTHING = 1e-12
+"""A gain this small, relative to the largest, is none."""
+
+SPREAD = 4.0
+"""The grid of prices reaches from the relaxation's price divided by this to the price times this."""
+
+
+def fair_index(problem: CoupledMDP, weights: Floats, prices: Floats) -> ExchangeablePriority:
+    """Serve by worth per price, weighted by the welfare.
+
+    Args:
+        problem: the problem.
+        weights: (type,) what a unit of an arm's value is worth, from the relaxation.
+        prices: (resource,) what a unit of a resource is worth, from the relaxation.
+    """
+    return ExchangeablePriority(problem, service_scores(problem, weights, prices), threshold=0.0)
+
+
+def service_scores(problem: CoupledMDP, weights: Floats, prices: Floats) -> Floats:
+    """(type, state, action) whole numbers in the order of service; 0 where nothing is gained.
+
+    The action that is best at the prices comes before all others of its kind; within each kind worth per price
+    decides. Only the order matters, so worth of any size, down to arms of hardly any weight, is told apart.
+    """
+    types = problem.types
+    worth = action_values(types, weights, prices, problem.discount)
+    idle = np.take_along_axis(worth, types.idle[:, :, None], axis=2)
+    cost = types.usage @ prices
+    gain = np.where(types.valid, np.where(types.valid, worth, 0.0) - idle + cost, 0.0)
+    gain[gain <= NOTHING * gain.max(axis=(1, 2), keepdims=True)] = 0.0
+    share = (types.usage / np.where(problem.budget > 0, problem.budget, 1.0)).sum(axis=-1)
+    # Where all that is used is free, the share of the budget stands for the price.
+    effective = np.where(cost > 0, cost, share * np.max(cost, initial=1e-300) * NOTHING)
+    gains = (gain > 0) & (effective > 0)
+    key = np.log(gain, out=np.full_like(gain, -np.inf), where=gains) - np.log(
+        effective, out=np.zeros_like(gain), where=gains
+    )
+    best = np.where(types.valid, worth, -np.inf).argmax(axis=2)
+    preferred = np.arange(worth.shape[2]) == best[:, :, None]
+    ranks = rank_scores(key, -np.inf)
+    levels = int(ranks.max()) + 1
+    return np.where(gains, levels - ranks + preferred * levels, 0).astype(np.float64)
+
+
+class OccupancyPriority:
+    """Draws what the relaxation would do, then repairs and fills."""
+
+    exchangeable = True
+
+    def __init__(self, problem: CoupledMDP, occupancy: Floats, weights: Floats, prices: Floats) -> None:
+        """Prepare the laws and the ranks.
+
+        Args:
+            problem: the problem.
+            occupancy: (type, state, action) the relaxation's discounted visits.
+            weights: (type,) what a unit of an arm's value is worth.
+            prices: (resource,) what a unit of a resource is worth.
+        """
+        self.problem = problem
+        self.occupancy, self.weights, self.prices = occupancy, weights, prices
+        self.scores = service_scores(problem, weights, prices)
+        self.laws = _laws(problem, occupancy, self.scores)
+        cells = np.where(serveable_cells(problem), self.scores, -np.inf)
+        self.drawn_ranks = rank_scores(cells, -np.inf)
+        fill = rank_scores(cells, 0.0)
+        self.fill_ranks = np.where(fill >= 0, fill + self.drawn_ranks.max() + 1, -1).astype(np.int32)
+
+    @cached_property
+    def _cumulative(self) -> Floats:
+        sums = np.cumsum(self.laws, axis=-1)
+        return np.where(sums >= 1 - 1e-12, 1.0, sums)
+
+    def act(self, states: Indices, rng: np.random.Generator) -> Indices:
+        """Draw, repair, fill."""
+        problem, types = self.problem, self.problem.types
+        draw, order = draw_keys(rng, 2)
+        uniforms = uniforms_at(draw, grid(0, *states.shape))
+        drawn = np.zeros(states.shape, dtype=np.int32)
+        for action in range(types.valid.shape[2] - 1):
+            drawn += uniforms >= self._cumulative[problem.type_of_arm, states, action]
+        do = serve_by_rank_fast if states.size >= COMPILE_FROM else serve_by_rank
+        tables = (problem.type_of_arm, self.fill_ranks, types.usage, types.idle, problem.budget_limit)
+        return do(*tables, states, order, False, True, drawn, self.drawn_ranks)
+
+
+def _laws(problem: CoupledMDP, occupancy: Floats, scores: Floats) -> Floats:
+    """(type, state, action) the relaxation's choice; where it never goes, the action of highest score, if it pays."""
+    types = problem.types
+    visits = occupancy.sum(axis=-1, keepdims=True)
+    pays = scores.max(axis=2) > np.ceil(scores.max() / 2)
+    choice = np.where(pays, scores.argmax(axis=2), types.idle)
+    otherwise = np.arange(scores.shape[2]) == choice[:, :, None]
+    seen = visits > 1e-12 / (1 - problem.discount)
+    return np.where(seen, np.maximum(occupancy, 0.0) / np.where(seen, visits, 1.0), otherwise)
+
+
+class Resolving:
+    """Serves by worth per price, at prices that fit where the arms are now."""
+
+    exchangeable = True
+
+    def __init__(self, problem: CoupledMDP, weights: Floats, prices: Floats, every: int = 10, points: int = 33) -> None:
+        """Tabulate values and ranks over a grid of prices.
+
+        Args:
+            problem: the problem, with at most two resources.
+            weights: (type,) what a unit of an arm's value is worth.
+            prices: (resource,) the relaxation's prices, in the middle of the grid.
+            every: steps between two looks at the prices.
+            points: prices tried for one resource; for two, the square root of it each way, but at least 9.
+        """
+        check_positive_int(every, "every")
+        if problem.num_resources > 2:
+            raise NotApplicable(f"re-solving is for one or two resources; this problem has {problem.num_resources}")
+        axes = [
+            _price_grid(price, points if problem.num_resources == 1 else max(9, int(points**0.5))) for price in prices
+        ]
+        self.grid = np.array(list(product(*axes)))
+        types = problem.types
+        check_memory(40.0 * len(self.grid) * types.valid.size, "the tables of prices", "Use the fair-index policy.")
+        self.problem, self.weights, self.prices, self.every = problem, weights, prices, every
+        worth = [action_values(types, weights, prices, problem.discount) for prices in self.grid]
+        self.values = np.stack([np.where(types.valid, table, -np.inf).max(axis=2) for table in worth])
+        self.values[:, ~types.valid.any(axis=2)] = 0.0
+        cells = serveable_cells(problem)
+        tables = [service_scores(problem, weights, prices) for prices in self.grid]
+        self.ranks = [rank_scores(np.where(cells, scores, -np.inf), 0.0) for scores in tables]
+
+    def start(self, num_episodes: int, rng: np.random.Generator) -> "ResolvingActor":
+        """An actor at the first step of `num_episodes` episodes."""
+        return ResolvingActor(self)
+
+    def best_prices(self, states: Indices) -> Indices:
+        """(episode,) the place in the grid of the prices that fit the (episode, arm) states best."""
+        problem = self.problem
+        rent = self.grid @ problem.budget / (1 - problem.discount)
+        dual = np.array([table[problem.type_of_arm, states].sum(axis=1) for table in self.values])
+        return np.asarray((dual + rent[:, None]).argmin(axis=0), dtype=np.int32)
+
+
+class ResolvingActor:
+    """The prices of each episode in a batch."""
+
+    def __init__(self, policy: Resolving) -> None:
+        self.policy = policy
+        self.step = 0
+        self.place: Indices = np.zeros(0, dtype=np.int32)
+
+    def act(self, states: Indices, rng: np.random.Generator) -> Indices:
+        """Look at the prices now and then; serve by score at them."""
+        policy, problem, types = self.policy, self.policy.problem, self.policy.problem.types
+        if self.step % policy.every == 0:
+            self.place = policy.best_prices(states)
+        self.step += 1
+        actions = np.empty_like(states)
+        do = serve_by_rank_fast if states.size >= COMPILE_FROM else serve_by_rank
+        for place, key in zip(np.unique(self.place), draw_keys(rng, len(policy.grid)), strict=False):
+            rows = np.flatnonzero(self.place == place)
+            tables = (problem.type_of_arm, policy.ranks[place], types.usage, types.idle, problem.budget_limit)
+            actions[rows] = do(*tables, np.ascontiguousarray(states[rows]), key, False, True)
+        return actions
+
+
+def _price_grid(price: float, points: int) -> Floats:
+    """Prices around one, geometrically, with the price itself in the middle; only 0 if it is 0."""
+    if price <= 0:
+        return np.zeros(1)
+    return np.asarray(price * SPREAD ** np.linspace(-1.0, 1.0, points | 1))

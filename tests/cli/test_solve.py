@@ -1,0 +1,161 @@
+"""`evenhand solve`: what is printed, what is written, and the exit codes."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evenhand.cli.commands import solve as command
+from evenhand.cli.main import run
+from evenhand.evaluation import evaluate
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.files import save
+from evenhand.planning.saved import load_policy
+from evenhand.problems.machine_replacement import machine_replacement
+
+from ..theorems.product_space import random_arm
+
+MACHINES = ["machine-replacement", "-p", "num_arms=3", "-p", "operating_cost=exponential", "-p", "budget=1"]
+
+
+@pytest.fixture
+def forty_arms(tmp_path: Path) -> str:
+    rng = np.random.default_rng(0)
+    path = tmp_path / "forty.json"
+    save(CoupledMDP([random_arm(rng, 3, 2, 1) for _ in range(40)], [4.0], 0.9), path)
+    return str(path)
+
+
+def test_json_is_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["solve", *MACHINES, "--json"]) == 0
+    printed = capsys.readouterr()
+    answer = json.loads(printed.out)
+    assert len(printed.out.strip().splitlines()) == 1
+    assert {"method", "welfare", "values", "seconds", "policy"} <= set(answer)
+    assert set(answer["welfare"]) == {"name", "value", "upper_bound", "gap", "stderr"}
+    assert answer["method"] == "counts"
+    assert answer["welfare"]["name"] == "gini:2"
+    assert answer["welfare"]["value"] == pytest.approx(14.0793, abs=1e-4)
+    assert answer["values"] == pytest.approx([answer["welfare"]["value"]] * 3)
+    assert set(answer["seconds"]) == {"build", "solve"}
+    assert answer["policy"] is None
+
+
+def test_text_has_the_certificate(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["solve", *MACHINES, "--welfare", "maximin", "--method", "joint"]) == 0
+    out = capsys.readouterr().out
+    for piece in ("welfare maximin", "14.079", "upper bound", "gap", "joint: asked for", "values by arm"):
+        assert piece in out
+
+
+def test_the_saved_policy_is_the_one_that_was_certified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "best.policy"
+    assert run(["solve", *MACHINES, "--out", str(out), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["policy"] == str(out)
+    problem = machine_replacement(num_arms=3, operating_cost="exponential", budget=1)
+    played = evaluate(load_policy(out, problem), problem, method="exact")
+    assert played.welfare == pytest.approx(answer["welfare"]["value"], rel=1e-7)
+    assert list(tmp_path.iterdir()) == [out]
+
+
+@pytest.mark.parametrize("options", [["--quiet"], []])
+def test_progress_never_reaches_standard_output(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["solve", *MACHINES, "--method", "joint", "--json", *options]) == 0
+    printed = capsys.readouterr()
+    json.loads(printed.out)
+    assert options == [] or printed.err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--method", "jont"], 2, "Did you mean 'joint'?"),
+        (["--welfare", "gnii:2"], 2, "Did you mean 'gini'?"),
+        (["--welfare", "alpha:2", "--method", "joint-lp"], 2, "joint-lp is for Gini-like welfare"),
+        (["--tolerance", "0"], 2, "tolerance: expected a number between 0 and 1"),
+        (["--tolerance", "much"], 2, "not a valid float"),
+        (["--out", "no/such/folder/x.policy"], 2, "does not exist"),
+        (["--frobnicate"], 2, "--frobnicate"),
+    ],
+)
+def test_bad_input(
+    arguments: list[str],
+    code: int,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["solve", *MACHINES, *arguments]) == code
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert message in printed.err
+    assert "Traceback" not in printed.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("method", ["joint", "joint-lp", "counts"])
+def test_too_large_is_refused_with_the_size(
+    method: str, forty_arms: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "never.policy"
+    assert run(["solve", forty_arms, "--method", method, "--out", str(out), "--json"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "1.22e+19 states" in printed.err
+    assert "Use fewer arms" in printed.err
+    assert not out.exists()
+
+
+def test_every_fault_of_a_model_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = tmp_path / "bad.toml"
+    model.write_text(
+        "discount = 1.5\nbudget = [-1]\n"
+        "[[arms]]\ntransitions = [[[0.5], [1.0]]]\nrewards = [[0, 1]]\nusage = [[0], [1]]\n"
+    )
+    assert run(["solve", str(model), "--out", str(tmp_path / "x.policy")]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    for piece in ("discount", "budget", "probabilities sum to 0.5, not 1"):
+        assert piece in printed.err
+    assert not (tmp_path / "x.policy").exists()
+
+
+def test_out_of_domain_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    arms = [random_arm(rng, 2, 2, 1) for _ in range(2)]
+    arms = [type(arm)(arm.transitions, arm.rewards - 2, arm.usage, arm.initial) for arm in arms]
+    model = tmp_path / "costs.json"
+    save(CoupledMDP(arms, [1.0], 0.9), model)
+    assert run(["solve", str(model), "--welfare", "nash"]) == 2
+    assert "Use a Gini welfare, or shift the rewards" in capsys.readouterr().err
+
+
+def test_interrupted_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "find_best", interrupt)
+    assert run(["solve", *MACHINES, "--out", str(tmp_path / "x.policy")]) == 130
+    assert list(tmp_path.iterdir()) == []
+    assert capsys.readouterr().out == ""
+
+
+def test_out_may_not_be_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["solve", *MACHINES, "--out", str(tmp_path)]) == 2
+    assert "--out: expected the name of a file" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_takes_a_seed_like_every_command() -> None:
+    assert run(["solve", *MACHINES, "--seed", "0", "--json"]) == 0
+
+
+@pytest.mark.parametrize("method", ["whittle", "fluid"])
+def test_methods_of_the_contract(method: str) -> None:
+    assert run(["solve", *MACHINES, "--method", method, "--json"]) == 0

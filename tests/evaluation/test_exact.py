@@ -1,0 +1,93 @@
+"""Exact values: every road against plain enumeration of the product space."""
+
+import numpy as np
+import pytest
+
+from evenhand.errors import NotApplicable, PolicyError
+from evenhand.evaluation import exact
+from evenhand.evaluation.exact import exact_values
+from evenhand.policies import PriorityPolicy, RoundRobin, random_feasible, worst_first
+from evenhand.problems import heterogeneous_machine_replacement, machine_replacement
+from evenhand.reductions import Counts, Joint
+
+
+class Shy:
+    """A policy's law and nothing else, so that it must be tabulated."""
+
+    def __init__(self, policy):
+        self.act, self.allocate, self.allocation_law = policy.act, policy.allocate, policy.allocation_law
+
+
+def random_table(mdp, seed):
+    weights = np.random.default_rng(seed).exponential(size=mdp.num_pairs)
+    return weights / np.repeat(np.add.reduceat(weights, mdp.offsets[:-1]), np.diff(mdp.offsets))
+
+
+def test_a_law_is_worth_what_enumeration_says(small_problem, brute_force):
+    oracle = brute_force(small_problem)
+    values, used = oracle.evaluate(oracle.greedy(lambda *_: 0.0, stop=True))
+    found = exact_values(random_feasible(small_problem), small_problem)
+    assert found.by_type and np.array_equal(found.counts, small_problem.type_counts)
+    np.testing.assert_allclose(found.values[small_problem.type_of_arm], values, rtol=1e-9)
+    np.testing.assert_allclose(found.used, used, rtol=1e-9, atol=1e-12)
+
+
+def test_a_count_table_and_its_law_are_worth_the_same(small_problem):
+    space = Counts(small_problem)
+    policy = space.lift(random_table(space.mdp, 0))
+    table, law = exact_values(policy, small_problem), exact_values(Shy(policy), small_problem)
+    np.testing.assert_allclose(table.values, law.values, rtol=1e-10)
+    np.testing.assert_allclose(table.used, law.used, rtol=1e-10, atol=1e-12)
+
+
+def test_a_joint_table_has_a_value_for_each_arm(problems):
+    problem = problems["machines"]()
+    joint = Joint(problem)
+    policy = PriorityPolicy(problem, np.zeros((1, 3, 2)))
+    wanted = policy.act(joint.states, np.random.default_rng(0))
+    table = (joint.actions == wanted[joint.mdp.state_of_pair]).all(axis=1).astype(float)
+    found = exact_values(joint.lift(table), problem)
+    assert not found.by_type and found.counts.tolist() == [1, 1, 1]
+    assert found.values[0] != found.values[1] == pytest.approx(found.values[2])
+
+
+def test_a_table_made_for_a_problem_that_differs_in_labels_only(problems):
+    """Labels are for people: evaluation may go by the law instead of the table, with the same result."""
+    problem = machine_replacement(num_arms=3)
+    bare = type(problem)(
+        [arm_without_labels(arm) for arm in problem.arms], problem.budget, problem.discount, problem.counts
+    )
+    space = Counts(problem)
+    policy = space.lift(random_table(space.mdp, 1))
+    assert exact_values(policy, bare).values == pytest.approx(exact_values(policy, problem).values)
+
+
+def arm_without_labels(arm):
+    return type(arm)(arm.transitions, arm.rewards, arm.usage, arm.initial)
+
+
+@pytest.mark.parametrize("policy", [RoundRobin, lambda problem: PriorityPolicy(problem, np.zeros((1, 3, 2)))])
+def test_a_policy_without_a_law_is_not_for_this(policy):
+    problem = machine_replacement(num_arms=3)
+    with pytest.raises(NotApplicable, match="simulated"):
+        exact_values(policy(problem), problem)
+
+
+def test_a_space_too_large_to_tabulate_is_not_for_this(monkeypatch):
+    problem = machine_replacement(num_arms=5)
+    monkeypatch.setattr(exact, "MOST_STATES", 20)
+    with pytest.raises(NotApplicable, match="21 states; up to 20"):
+        exact_values(worst_first(problem), problem)
+
+
+def test_a_space_beyond_doubles_is_not_for_this():
+    problem = heterogeneous_machine_replacement(num_arms=1000)
+    with pytest.raises(NotApplicable):
+        exact_values(worst_first(problem), problem)
+
+
+def test_a_policy_that_overspends_has_no_value():
+    """Made for a budget of 2 and played with 1: simulation refuses it, and so must this."""
+    made_for, played_on = machine_replacement(num_arms=3, budget=2), machine_replacement(num_arms=3, budget=1)
+    with pytest.raises(PolicyError):
+        exact_values(worst_first(made_for), played_on)

@@ -1,0 +1,155 @@
+"""`solve`: which method it takes, what it refuses, and what it says."""
+
+import numpy as np
+import pytest
+
+from evenhand.errors import InvalidInput, NotApplicable, TooLarge, UnknownName
+from evenhand.evaluation import evaluate
+from evenhand.model.arm import Arm
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.welfare import Gini
+from evenhand.planning import solve as solving
+from evenhand.planning.solve import METHODS, choose_method, solve
+from evenhand.problems.machine_replacement import machine_replacement
+
+from ..theorems.product_space import random_arm
+
+
+def different(num_arms: int, num_states: int = 2, counts: list[int] | None = None) -> CoupledMDP:
+    rng = np.random.default_rng(0)
+    arms = [random_arm(rng, num_states, 2, 1) for _ in range(num_arms)]
+    return CoupledMDP(arms, [1.0], 0.9, counts)
+
+
+class TestMethods:
+    @pytest.mark.parametrize(("typed", "meant"), [("cuonts", "counts"), ("jont", "joint"), ("joint_lp", "joint-lp")])
+    def test_unknown_name(self, typed: str, meant: str) -> None:
+        with pytest.raises(UnknownName, match=f"unknown method '{typed}'. Did you mean '{meant}'") as caught:
+            solve(different(2), "gini:2", typed)
+        assert all(name in str(caught.value) for name in ["auto", *METHODS])
+
+    @pytest.mark.parametrize("welfare", ["alpha:2", "nash", "leximin"])
+    def test_joint_lp_is_for_weights(self, welfare: str) -> None:
+        with pytest.raises(NotApplicable, match=r"joint-lp is for Gini-like welfare, not .*Use --method joint"):
+            solve(different(2), welfare, "joint-lp")
+
+    @pytest.mark.parametrize("welfare", ["gini:2", "maximin", "nash"])
+    def test_count_lp_is_for_the_mean_or_identical_arms(self, welfare: str) -> None:
+        with pytest.raises(NotApplicable, match="only if all arms are identical; this problem has 2 types"):
+            solve(different(2), welfare, "count-lp")
+
+    @pytest.mark.parametrize("tolerance", [0.0, 1.0, -1e-3, float("nan"), float("inf")])
+    def test_tolerance_is_between_0_and_1(self, tolerance: float) -> None:
+        with pytest.raises(InvalidInput, match="tolerance: expected a number between 0 and 1"):
+            solve(different(2), tolerance=tolerance)
+
+    def test_welfare_for_another_number_of_arms(self) -> None:
+        with pytest.raises(InvalidInput, match="for 3 arms, but there are 2"):
+            solve(different(2), Gini([0.5, 0.3, 0.2]))
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_a_looser_tolerance_still_brackets(self, method: str) -> None:
+        problem = machine_replacement(num_arms=3, budget=1)
+        loose, tight = solve(problem, method=method, tolerance=1e-2), solve(problem, method=method)
+        assert loose.welfare <= tight.upper_bound + 1e-9
+        assert loose.upper_bound >= tight.welfare - 1e-9
+        assert loose.gap <= (5e-2 if method in ("whittle", "fluid") else 1e-2)  # the fluid bound is not tight
+
+
+class TestTooLarge:
+    """Refused before any work, with the size and a way on."""
+
+    @pytest.mark.parametrize("method", ["joint", "joint-lp"])
+    def test_forty_different_arms_on_the_product_space(self, method: str) -> None:
+        with pytest.raises(TooLarge) as caught:
+            solve(different(40, num_states=3), "gini:2", method)
+        assert "3^40 = 1.22e+19 states" in str(caught.value)
+        assert "Use fewer arms, or counts if many arms are identical" in str(caught.value)
+
+    @pytest.mark.parametrize("method", ["counts", "count-lp"])
+    def test_forty_different_arms_by_counts(self, method: str) -> None:
+        with pytest.raises(TooLarge, match=r"the count space has 1.22e\+19 states. Use"):
+            solve(different(40, num_states=3), "utilitarian", method)
+
+    def test_no_table_is_begun(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*args: object, **kwargs: object) -> None:
+            raise AssertionError("work was begun")
+
+        monkeypatch.setattr(solving, "TabularPricing", fail)
+        monkeypatch.setattr(np, "column_stack", fail)
+        with pytest.raises(TooLarge):
+            solve(different(40, num_states=3), "gini:2", "joint")
+
+    def test_no_exact_method_by_counts_of_many_states(self) -> None:
+        rng = np.random.default_rng(0)
+        problem = CoupledMDP([random_arm(rng, 30, 2, 1)], [1.0], 0.9, [1000])
+        with pytest.raises(TooLarge):
+            solve(problem, "gini:2", "counts")
+
+
+class TestAuto:
+    def test_identical_arms_by_counts(self) -> None:
+        solution = solve(machine_replacement(num_arms=4, budget=1))
+        assert solution.method == "counts"
+        assert solution.reason == "all 4 arms are identical, and the count space has 15 states"
+
+    def test_few_types_by_counts(self) -> None:
+        solution = solve(different(2, counts=[3, 2]))
+        assert solution.method == "counts"
+        assert "the arms are of 2 types, and the count space has 12 states; the product space has 32 states" in (
+            solution.reason
+        )
+
+    def test_different_arms_by_the_product_space(self) -> None:
+        solution = solve(different(3))
+        assert solution.method == "joint"
+        assert "the arms are of 3 types, and the product space has 8 states" in solution.reason
+
+    def test_asked_for(self) -> None:
+        assert solve(different(2), method="joint").reason == "asked for"
+
+    @pytest.mark.parametrize("problem", [different(2), different(2, counts=[2, 1]), machine_replacement(num_arms=3)])
+    def test_takes_what_it_says(self, problem: CoupledMDP) -> None:
+        method, reason = choose_method(problem)
+        solution = solve(problem)
+        assert (solution.method, solution.reason) == (method, reason)
+
+
+class TestSolution:
+    @pytest.mark.parametrize("method", METHODS)
+    def test_progress_and_times(self, method: str) -> None:
+        told: list[tuple[str, float]] = []
+        solution = solve(
+            machine_replacement(num_arms=3, budget=1), "gini:2", method, told=lambda *news: told.append(news)
+        )
+        assert set(solution.seconds) == {"build", "solve"}
+        assert min(solution.seconds.values()) >= 0
+        if method in ("counts", "joint"):
+            assert told
+            assert all(what.startswith(f"{method}, round ") and 0 <= share <= 1 for what, share in told)
+            assert told[-1][1] == 1.0
+
+    @pytest.mark.parametrize("method", ["counts", "joint"])
+    def test_types_are_told_apart(self, method: str) -> None:
+        """Arms written as first, second, first: values come in that order, whatever the method groups by."""
+        rng = np.random.default_rng(1)
+        first, second = random_arm(rng, 2, 2, 1), random_arm(rng, 3, 2, 1)
+        problem = CoupledMDP([first, second, first], [1.0], 0.9)
+        solution = solve(problem, "gini:2", method)
+        found = evaluate(solution.policy, problem, "gini:2", method="exact")
+        np.testing.assert_allclose(solution.values, found.values, atol=1e-9)
+        assert found.welfare == pytest.approx(solution.welfare, abs=1e-9)
+        assert solution.by_type is (method == "counts")
+        if method == "counts":
+            assert solution.values[0] == solution.values[2] != solution.values[1]
+
+    def test_a_simulation_agrees(self) -> None:
+        problem = different(2, counts=[2, 1])
+        solution = solve(problem, "maximin")
+        played = evaluate(solution.policy, problem, "maximin", 2000, 120, rng=0, method="monte-carlo")
+        assert abs(played.worst - solution.welfare) <= 5 * played.group_stderr.max() + played.truncation_bound
+
+    def test_gap_of_a_zero_bound(self) -> None:
+        arm = Arm(np.ones((1, 2, 1)), [[0.0, 0.0]], [[0.0], [1.0]])
+        solution = solve(CoupledMDP([arm], [1.0], 0.9, [2]))
+        assert (solution.welfare, solution.upper_bound, solution.gap) == (0.0, 0.0, 0.0)

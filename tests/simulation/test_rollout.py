@@ -1,0 +1,263 @@
+"""Playing arm by arm: the sums, the shared world, and the rules."""
+
+import numpy as np
+import pytest
+
+from evenhand.errors import InvalidInput, PolicyError, TooLarge
+from evenhand.evaluation.exact import exact_values
+from evenhand.model.coupled import CoupledMDP
+from evenhand.policies import ExchangeablePriority, PriorityPolicy, RoundRobin, never_act, random_feasible, worst_first
+from evenhand.problems import machine_replacement
+from evenhand.simulation import rollout, simulate
+from evenhand.simulation.rollout import horizon_weight
+
+
+class Scripted:
+    """Gives the same actions at every step, and notes what it saw."""
+
+    def __init__(self, actions):
+        self.actions = np.asarray(actions)
+        self.seen = []
+
+    def act(self, states, rng):
+        self.seen.append(states.copy())
+        return np.broadcast_to(self.actions, states.shape).astype(np.int32)
+
+
+class Broken:
+    """Acts like another policy up to a step, and then returns what it is told to."""
+
+    def __init__(self, step, result):
+        self.step, self.result, self.now = step, result, -1
+
+    def act(self, states, rng):
+        self.now += 1
+        return np.zeros_like(states) if self.now < self.step else self.result(states)
+
+
+def first_come(problem):
+    return PriorityPolicy(problem, np.zeros(problem.types.valid.shape))
+
+
+class TestReturns:
+    def test_are_the_discounted_rewards_of_the_states_seen(self, small_problem):
+        idle = [arm.usage[0].sum(axis=-1).argmin() for arm in small_problem.types]
+        policy = Scripted([idle[kind] for kind in small_problem.type_of_arm])
+        played = simulate(small_problem, policy, 20, 15, rng=0)
+        kinds = small_problem.type_of_arm
+        rewards = [small_problem.types.rewards[kinds, states, policy.actions] for states in policy.seen]
+        expected = sum(small_problem.discount**t * reward for t, reward in enumerate(rewards))
+        np.testing.assert_allclose(played.returns, expected, rtol=1e-12)
+        assert played.horizon == 15 and not played.used.any()
+
+    def test_estimate_the_exact_value(self, small_problem):
+        policy = random_feasible(small_problem)
+        exact = exact_values(policy, small_problem)
+        horizon = int(np.ceil(np.log(1e-3) / np.log(small_problem.discount)))
+        played = simulate(small_problem, policy, 1000, horizon, rng=4)
+        means, errors = played.returns.mean(axis=0), played.returns.std(axis=0) / np.sqrt(1000)
+        bound = 1e-3 / (1 - small_problem.discount) * np.abs(small_problem.types.rewards).max()
+        assert (np.abs(means - exact.values[small_problem.type_of_arm]) <= 4.5 * errors + bound).all()
+
+    def test_no_discount_counts_the_first_step_only(self):
+        problem = machine_replacement(num_arms=2, discount=0.0)
+        policy = Scripted([0, 0])
+        played = simulate(problem, policy, 50, 3, rng=0)
+        assert np.array_equal(played.returns, problem.types.rewards[0, policy.seen[0], 0])
+
+    def test_used_is_the_share_of_the_budget(self):
+        problem = machine_replacement(num_arms=4, budget=3)
+        assert simulate(problem, Scripted([1, 0, 1, 0]), 3, 7, rng=0).used == pytest.approx(np.full((3, 1), 2 / 3))
+        assert simulate(problem, Scripted([1, 1, 1, 0]), 3, 7, rng=0).used == pytest.approx(np.ones((3, 1)))
+
+    def test_no_budget_is_a_share_of_zero(self):
+        problem = machine_replacement(num_arms=2, budget=0)
+        assert not simulate(problem, never_act(problem), 2, 3, rng=0).used.any()
+
+    @pytest.mark.parametrize("discount", [0.0, 0.5, 0.95])
+    def test_horizon_weight(self, discount):
+        assert horizon_weight(discount, 8) == pytest.approx(sum(discount**t for t in range(8)))
+        assert horizon_weight(discount, None) == pytest.approx(1 / (1 - discount))
+
+
+class TestWorld:
+    def test_seeds_reproduce_and_differ(self, small_problem):
+        policy = random_feasible(small_problem)
+        first, again = (simulate(small_problem, policy, 20, 10, rng=7) for _ in range(2))
+        generator = simulate(small_problem, policy, 20, 10, rng=np.random.default_rng(7))
+        assert np.array_equal(first.returns, again.returns) and np.array_equal(first.used, again.used)
+        assert np.array_equal(first.returns, generator.returns)
+        if small_problem.types.rewards.shape[1] > 1:
+            assert not np.array_equal(first.returns, simulate(small_problem, policy, 20, 10, rng=8).returns)
+
+    def test_an_arm_treated_alike_moves_alike(self):
+        """Policies that differ in arm 2 only: the others' states and returns are the same, number by number."""
+        problem = machine_replacement(num_arms=3, budget=2)
+        one, two = Scripted([1, 0, 0]), Scripted([1, 0, 1])
+        left, right = (simulate(problem, policy, 50, 20, rng=3) for policy in (one, two))
+        assert np.array_equal(left.returns[:, :2], right.returns[:, :2])
+        assert not np.array_equal(left.returns[:, 2], right.returns[:, 2])
+        for ours, theirs in zip(one.seen, two.seen, strict=True):
+            assert np.array_equal(ours[:, :2], theirs[:, :2])
+
+    def test_a_policy_that_draws_more_meets_the_same_world(self):
+        class Wasteful(Scripted):
+            def act(self, states, rng):
+                rng.random(1000)
+                return super().act(states, rng)
+
+        problem = machine_replacement(num_arms=3)
+        plain, wasteful = (simulate(problem, kind([0, 1, 0]), 20, 10, rng=3) for kind in (Scripted, Wasteful))
+        assert np.array_equal(plain.returns, wasteful.returns)
+
+    def test_more_episodes_begin_with_the_same_ones(self):
+        problem = machine_replacement(num_arms=3)
+        few, many = (simulate(problem, first_come(problem), size, 10, rng=2) for size in (5, 50))
+        assert np.array_equal(few.returns, many.returns[:5])
+
+    @pytest.mark.parametrize("batch", [1, 3, 10, 64])
+    def test_batches_change_nothing_for_a_policy_that_draws_nothing(self, small_problem, monkeypatch, batch):
+        whole = simulate(small_problem, first_come(small_problem), 21, 8, rng=5)
+        monkeypatch.setattr(rollout, "BATCH", batch)
+        parts = simulate(small_problem, first_come(small_problem), 21, 8, rng=5)
+        assert np.array_equal(whole.returns, parts.returns) and np.array_equal(whole.used, parts.used)
+
+    def test_compiled_or_not_the_returns_are_the_same(self, small_problem, monkeypatch):
+        monkeypatch.setattr(rollout, "BATCH", 20 * small_problem.num_arms)
+        policy = ExchangeablePriority(small_problem, np.zeros(small_problem.types.valid.shape))
+        slow = simulate(small_problem, policy, 30, 6, rng=5)
+        monkeypatch.setattr(rollout, "COMPILE_FROM", 0)
+        fast = simulate(small_problem, policy, 30, 6, rng=5)
+        assert np.array_equal(slow.returns, fast.returns)
+        np.testing.assert_allclose(slow.used, fast.used, rtol=1e-13)
+
+    def test_batches_have_memories_of_their_own(self, monkeypatch):
+        problem = machine_replacement(num_arms=3)
+        monkeypatch.setattr(rollout, "BATCH", 6)
+        played = simulate(problem, RoundRobin(problem), 9, 12, rng=1)
+        assert played.used == pytest.approx(np.ones((9, 1)))
+
+    def test_a_policy_may_keep_what_it_saw(self):
+        class Keeping(Scripted):
+            def act(self, states, rng):
+                self.seen.append(states)
+                return np.zeros_like(states)
+
+        problem = machine_replacement(num_arms=3)
+        keeping, copying = Keeping([]), Scripted([0, 0, 0])
+        for policy in (keeping, copying):
+            simulate(problem, policy, 10, 6, rng=0)
+        assert all(np.array_equal(*pair) for pair in zip(keeping.seen, copying.seen, strict=True))
+
+    def test_a_policy_cannot_change_the_world(self):
+        class Cheat:
+            def act(self, states, rng):
+                states[:] = 0
+                return np.zeros_like(states)
+
+        problem = machine_replacement(num_arms=3)
+        honest = simulate(problem, never_act(problem), 10, 50, rng=0)
+        try:
+            cheated = simulate(problem, Cheat(), 10, 50, rng=0)
+        except (PolicyError, ValueError):
+            return
+        assert np.array_equal(cheated.returns, honest.returns)
+
+
+class TestRules:
+    problem = machine_replacement(num_arms=3, budget=1)
+
+    def play(self, step, result, **options):
+        return simulate(self.problem, Broken(step, result), 4, 10, rng=0, **options)
+
+    @pytest.mark.parametrize("result", [lambda s: np.zeros((4, 2), int), lambda s: np.zeros(4, int), lambda s: 0])
+    def test_a_wrong_shape_is_named(self, result):
+        with pytest.raises(PolicyError, match=r"expected whole numbers of shape \(episode=4, arm=3\), got .* of shape"):
+            self.play(3, result)
+
+    @pytest.mark.parametrize("kind", [np.float64, bool, "U1", object])
+    def test_a_wrong_kind_is_named(self, kind):
+        with pytest.raises(PolicyError, match="expected whole numbers"):
+            self.play(3, lambda states: np.zeros(states.shape, dtype=kind))
+
+    @pytest.mark.parametrize("kind", [np.int8, np.uint16, np.int64, np.uint64])
+    def test_whole_numbers_of_any_width_will_do(self, kind):
+        played = self.play(0, lambda states: np.zeros(states.shape, dtype=kind))
+        honest = simulate(self.problem, never_act(self.problem), 4, 10, rng=0)
+        assert np.array_equal(played.returns, honest.returns)
+
+    def test_a_list_will_do(self):
+        assert self.play(0, lambda states: np.zeros(states.shape, dtype=int).tolist()).returns.shape == (4, 3)
+
+    @pytest.mark.parametrize("action", [-1, 2, 100])
+    @pytest.mark.parametrize("compile_from", [0, 10**9])
+    def test_an_action_that_does_not_exist_is_placed(self, monkeypatch, action, compile_from):
+        monkeypatch.setattr(rollout, "COMPILE_FROM", compile_from)
+        with pytest.raises(PolicyError, match=r"step 3, .*does not exist"):
+            self.play(3, lambda states: np.full(states.shape, action))
+
+    def test_an_action_of_another_type_does_not_exist(self, problems):
+        problem = problems["two types"]()
+        with pytest.raises(PolicyError, match=r"step 0, .*does not exist"):
+            simulate(problem, Scripted([0, 0, 2]), 2, 2, rng=0)
+
+    def test_a_number_too_large_for_an_action_does_not_exist(self):
+        with pytest.raises(PolicyError):
+            self.play(0, lambda states: np.full(states.shape, 2**32))
+
+    def test_an_action_that_does_not_exist_is_named(self):
+        def second_arm_of_third_episode(states):
+            actions = np.zeros_like(states)
+            actions[2, 1] = 7
+            return actions
+
+        with pytest.raises(PolicyError, match=r"step 3, episode 2, arm 1: .*action 7"):
+            self.play(3, second_arm_of_third_episode)
+
+    @pytest.mark.parametrize("compile_from", [0, 10**9])
+    def test_overspending_is_placed_and_measured(self, monkeypatch, compile_from):
+        def third_episode(states):
+            actions = np.zeros_like(states)
+            actions[2] = 1
+            return actions
+
+        monkeypatch.setattr(rollout, "COMPILE_FROM", compile_from)
+        message = "step 5, episode 2: the policy used 3 of resource 0, whose budget is 1"
+        with pytest.raises(PolicyError, match=message):
+            self.play(5, third_episode)
+
+    def test_overspending_in_a_later_batch_names_its_episode(self, monkeypatch):
+        monkeypatch.setattr(rollout, "BATCH", 6)  # two episodes a batch, ten steps each
+        with pytest.raises(PolicyError, match="step 0, episode 2: "):
+            self.play(10, np.ones_like)
+
+    def test_three_tenths_fit_a_budget_of_three_tenths(self, problems):
+        problem = problems["tenths"]()
+        assert simulate(problem, Scripted([1, 1, 1, 0]), 2, 3, rng=0).used == pytest.approx(np.ones((2, 1)))
+        with pytest.raises(PolicyError, match=r"used 0\.4 of resource 0, whose budget is 0\.3"):
+            simulate(problem, Scripted([1, 1, 1, 1]), 2, 3, rng=0)
+
+    def test_small_units_are_kept_too(self, build_arm):
+        problem = CoupledMDP([build_arm(0, 1, [[0.0], [1e-9]])], budget=[1e-9], discount=0.5, counts=[3])
+        assert simulate(problem, worst_first(problem), 2, 3, rng=0).used == pytest.approx(np.ones((2, 1)))
+
+    def test_what_a_policy_raises_is_passed_on(self):
+        with pytest.raises(ZeroDivisionError):
+            self.play(2, lambda states: 1 // 0)
+
+    @pytest.mark.parametrize("bad", [0, -1, 2.5, True, "3"])
+    def test_sizes_must_be_positive_whole_numbers(self, bad):
+        for name in ("num_episodes", "horizon"):
+            with pytest.raises(InvalidInput, match=name):
+                simulate(self.problem, never_act(self.problem), **{name: bad})
+
+    def test_what_does_not_fit_is_refused(self):
+        problem = machine_replacement(num_arms=10**6)
+        with pytest.raises(TooLarge, match="1000000 episodes of 1000000 arms"):
+            simulate(problem, worst_first(problem), 10**6, 1)
+
+    def test_progress_rises_within_0_and_1(self, monkeypatch):
+        monkeypatch.setattr(rollout, "BATCH", 6)
+        told = []
+        simulate(self.problem, never_act(self.problem), 6, 40, rng=0, progress=told.append)
+        assert told == sorted(told) and told[0] >= 0 and 0.5 < told[-1] <= 1 and len(told) >= 9

@@ -1,0 +1,449 @@
+"""The dynamic program on counts against the explicit count table, and every compiled kernel against its twin."""
+
+from itertools import product
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand.errors import InvalidInput, NotConverged, TooLarge
+from evenhand.kernels import compiled_sweeps, lattice_sweeps
+from evenhand.kernels.lattice import lattice_index, lattice_neighbours, lattice_points, lattice_tables
+from evenhand.model.arm import Arm
+from evenhand.model.coupled import CoupledMDP
+from evenhand.problems.crew_and_parts import crew_maintenance
+from evenhand.problems.machine_replacement import machine_replacement
+from evenhand.problems.random_arms import random_coupled
+from evenhand.reductions.counts import Counts
+from evenhand.solvers import count_dynamics
+from evenhand.solvers.count_dynamics import CountOptimum, count_work, solve_counts
+from evenhand.solvers.dynamic_programming import solve_weighted
+from evenhand.solvers.occupancy import occupancy, values
+
+
+def arguments(problem: CoupledMDP) -> dict:
+    types = problem.types
+    return {
+        "transitions": types.transitions[0],
+        "rewards": types.rewards[0],
+        "usage": types.usage[0],
+        "limit": problem.budget_limit,
+        "num_arms": problem.num_arms,
+        "discount": problem.discount,
+    }
+
+
+def solve(problem: CoupledMDP, tolerance: float = 1e-8) -> CountOptimum:
+    return solve_counts(**arguments(problem), initial=problem.types.initial[0], tolerance=tolerance)
+
+
+def plan_of(problem: CoupledMDP):
+    return count_dynamics._plan(**arguments(problem))
+
+
+def value_of_choices(problem: CoupledMDP, optimum: CountOptimum) -> float:
+    """The value of the returned policy, from the explicit table by a linear system."""
+    counts = Counts(problem)
+    allocations = optimum.allocation(np.arange(counts.num_states))
+    assert (allocations >= 0).all()
+    assert np.array_equal(allocations.sum(axis=2), counts.states[:, 0])
+    used = np.einsum("xsa,sak->xk", allocations, problem.types.usage[0])
+    assert (used <= problem.budget_limit + 1e-12).all()
+    table = counts.tabulate(np.arange(counts.num_states), allocations[:, None])
+    return float(values(table, occupancy(table, np.ones(table.num_pairs)))[0])
+
+
+def check_against_table(problem: CoupledMDP, tolerance: float = 1e-8) -> CountOptimum:
+    optimum = solve(problem, tolerance)
+    exact = solve_weighted(Counts(problem).mdp, np.ones(1), tolerance=1e-12)
+    slack = 1e-10 * max(1.0, abs(exact.upper_bound))
+    assert optimum.lower_bound <= exact.upper_bound + slack
+    assert optimum.upper_bound >= exact.lower_bound - slack
+    assert optimum.upper_bound - optimum.lower_bound <= tolerance * abs(optimum.upper_bound)
+    played = value_of_choices(problem, optimum)
+    assert optimum.lower_bound - slack <= played <= optimum.upper_bound + slack
+    return optimum
+
+
+def two_idle_actions(num_arms: int, seed: int) -> CoupledMDP:
+    """Arms with two idle actions that move differently, and one more with the row of the first."""
+    rng = np.random.default_rng(seed)
+    rows = rng.dirichlet(np.ones(3), size=(3, 4))
+    rows[:, 3] = rows[:, 0]
+    arm = Arm(transitions=rows, rewards=rng.random((3, 4)), usage=[[0.0], [0.0], [1.0], [0.0]])
+    return CoupledMDP(arms=[arm], budget=[2.0], discount=0.9, counts=[num_arms])
+
+
+PROBLEMS = {
+    "machines": lambda: machine_replacement(num_arms=12, budget=2),
+    "machines, five states": lambda: machine_replacement(num_arms=6, num_states=5, budget=2),
+    "machines, pure reset": lambda: machine_replacement(num_arms=9, budget=2, reset="pure"),
+    "machines that may fail to reset": lambda: machine_replacement(num_arms=9, budget=3, reset_probability=0.7),
+    "machines, pure and failing": lambda: machine_replacement(
+        num_arms=7, budget=2, reset="pure", reset_probability=0.6
+    ),
+    "machines, ample budget": lambda: machine_replacement(num_arms=8, budget=50),
+    "machines, no budget": lambda: machine_replacement(num_arms=8, budget=0),
+    "machines, one arm": lambda: machine_replacement(num_arms=1, budget=1),
+    "crew": lambda: crew_maintenance(num_arms=7, num_states=4, num_types=1),
+    "two states": lambda: random_coupled(num_arms=15, num_states=2, budget=4, seed=3),
+    "dense": lambda: random_coupled(num_arms=8, num_states=3, budget=4, seed=1),
+    "dense, state-dependent": lambda: random_coupled(
+        num_arms=7, num_states=3, num_actions=3, num_resources=2, budget=4, state_dependent_usage=True, seed=2
+    ),
+    "dense, real usage": lambda: random_coupled(
+        num_arms=6, num_states=3, num_actions=3, integer_usage=False, budget=4.2, seed=5
+    ),
+    "dense, four states": lambda: random_coupled(num_arms=6, num_states=4, budget=4, seed=6),
+    "sparse": lambda: random_coupled(num_arms=7, num_states=4, sparsity=0.6, budget=3, seed=7),
+    "deterministic": lambda: random_coupled(num_arms=6, num_states=4, sparsity=1.0, budget=3, seed=8),
+    "one state": lambda: random_coupled(num_arms=6, num_states=1, num_actions=3, budget=5, seed=9),
+    "two idle actions": lambda: two_idle_actions(5, seed=0),
+    "no discount": lambda: machine_replacement(num_arms=6, budget=2, discount=0.0),
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_agrees_with_the_explicit_table(name):
+    check_against_table(PROBLEMS[name]())
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    num_arms=st.integers(1, 7),
+    num_states=st.integers(2, 3),
+    num_actions=st.integers(2, 3),
+    num_resources=st.integers(1, 2),
+    sparsity=st.sampled_from([0.0, 0.5, 0.9]),
+    budget=st.floats(0.0, 6.0),
+    integer=st.booleans(),
+    by_state=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+def test_agrees_on_random_problems(
+    num_arms, num_states, num_actions, num_resources, sparsity, budget, integer, by_state, seed
+):
+    problem = random_coupled(
+        num_arms=num_arms,
+        num_states=num_states,
+        num_actions=num_actions,
+        num_resources=num_resources,
+        sparsity=sparsity,
+        budget=budget,
+        integer_usage=integer,
+        state_dependent_usage=by_state,
+        discount=0.9,
+        seed=seed,
+    )
+    check_against_table(problem)
+
+
+PAPER = {
+    "exponential": [14.1859, 14.0793, 13.9430, 13.7670],
+    "quadratic": [16.1725, 16.0969, 16.0092, 15.9101],
+}
+
+
+@pytest.mark.parametrize(("cost", "num_arms"), list(product(PAPER, range(2, 6))))
+def test_optima_of_the_paper(cost, num_arms):
+    optimum = solve(machine_replacement(num_arms=num_arms, operating_cost=cost, budget=1))
+    assert optimum.lower_bound == pytest.approx(PAPER[cost][num_arms - 2], abs=5e-5)
+    assert optimum.upper_bound == pytest.approx(PAPER[cost][num_arms - 2], abs=5e-5)
+
+
+COMPILED = {
+    "machines": lambda: machine_replacement(num_arms=20, budget=3),
+    "machines, pure reset": PROBLEMS["machines, pure reset"],
+    "machines that may fail to reset": PROBLEMS["machines that may fail to reset"],
+    "dense, state-dependent": PROBLEMS["dense, state-dependent"],
+}
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_compiled_and_plain_solve_alike(name, monkeypatch):
+    problem = COMPILED[name]()
+    plain = solve(problem)
+    monkeypatch.setattr(count_dynamics, "COMPILE_FROM", 0)
+    compiled = check_against_table(problem)
+    assert compiled.upper_bound == pytest.approx(plain.upper_bound, rel=1e-12)
+    assert compiled.lower_bound == pytest.approx(plain.lower_bound, rel=1e-12)
+
+
+@pytest.mark.parametrize("compile_from", [0, np.inf])
+@pytest.mark.parametrize("name", ["machines", "machines that may fail to reset", "dense, state-dependent"])
+def test_laws_serve_where_no_splits_are_found(name, compile_from, monkeypatch):
+    problem = PROBLEMS[name]()
+    by_splits = solve(problem)
+    monkeypatch.setattr(count_dynamics, "factorise", lambda matrix: None)
+    monkeypatch.setattr(count_dynamics, "COMPILE_FROM", compile_from)
+    by_laws = check_against_table(problem)
+    assert by_laws.upper_bound == pytest.approx(by_splits.upper_bound, rel=1e-11)
+
+
+def test_a_matrix_without_splits_is_told():
+    """A cyclic matrix with zeros on its diagonal has none: no row is a mixture of others, nor is a column."""
+    matrix = np.array([[0.0, 0.5, 0.5], [0.5, 0.0, 0.5], [0.5, 0.5, 0.0]])
+    assert lattice_sweeps.factorise(matrix) is None
+    rng = np.random.default_rng(0)
+    rows = np.stack([matrix, rng.dirichlet(np.ones(3), size=3)], axis=1)
+    arm = Arm(transitions=rows, rewards=rng.random((3, 2)), usage=[[0.0], [1.0]])
+    check_against_table(CoupledMDP(arms=[arm], budget=[2.0], discount=0.9, counts=[6]))
+
+
+def test_a_start_from_fewer_arms_changes_nothing_but_the_rounds(monkeypatch):
+    problem = machine_replacement(num_arms=60, budget=6)
+    plain = solve(problem)
+    monkeypatch.setattr(count_dynamics, "COARSE_FROM", 0)
+    started = solve(problem)
+    assert started.rounds < plain.rounds
+    assert started.lower_bound <= plain.upper_bound
+    assert plain.lower_bound <= started.upper_bound
+
+
+def test_more_arms_than_any_table_allows():
+    """The bounds at N = 100 bracket the value that the choices have by a long run of their own operator."""
+    problem = machine_replacement(num_arms=100, budget=10)
+    optimum = solve(problem, tolerance=1e-6)
+    plan = plan_of(problem)
+    dynamics = plan.build()
+    counts = dynamics.points.astype(np.int64)
+    amounts = optimum.choices
+    reached = counts.copy()
+    for cell, landing in enumerate(plan.arms.landings):
+        reached[:, plan.arms.cells[cell, 0]] -= amounts[:, cell]
+        reached[:, landing] += amounts[:, cell]
+    follow = dynamics.follow(lattice_index(reached))
+    value = np.zeros(len(counts))
+    for _ in range(500):
+        value = dynamics.base_rewards + amounts @ plan.arms.gains + 0.95 * follow(value)
+    mean = count_dynamics._multinomial(counts, problem.types.initial[0]) @ value
+    assert optimum.lower_bound - 1e-9 <= mean <= optimum.upper_bound + 1e-9
+
+
+def test_the_plan_takes_the_cheap_roads():
+    machines = plan_of(machine_replacement(num_arms=50, budget=5))
+    assert machines.climb is not None
+    assert machines.climb.num_units == 5
+    assert machines.splits is not None
+    assert len(machines.splits[0]) == 2
+    assert len(machines.arms.cells) == 2  # replacing a new machine is dominated
+    failing = plan_of(machine_replacement(num_arms=20, budget=3, reset_probability=0.7))
+    assert failing.mixtures is not None
+    pure = plan_of(machine_replacement(num_arms=20, budget=3, reset="pure"))
+    assert pure.mixtures is None
+    assert len(pure.extras) == 4
+
+
+def test_work_is_told_before_it_is_done():
+    problem = machine_replacement(num_arms=1000, budget=100)
+    states, size, operations = count_work(**arguments(problem))
+    assert states == comb(1002, 2)
+    assert 1e7 < size < 1e9
+    assert 1e9 < operations < 1e12
+    small = count_work(**arguments(machine_replacement(num_arms=100, budget=10)))
+    assert all(a < b for a, b in zip(small, (states, size, operations), strict=True))
+
+
+def test_refuses_what_is_too_large():
+    with pytest.raises(TooLarge, match="count states"):
+        solve(machine_replacement(num_arms=10**6, budget=10))
+    with pytest.raises(TooLarge, match="allocations"):
+        solve(random_coupled(num_arms=300, num_states=4, num_actions=3, budget=300, seed=0))
+
+
+def test_says_what_is_wrong():
+    given = arguments(machine_replacement(num_arms=3))
+    initial = np.ones(3) / 3
+    with pytest.raises(InvalidInput, match=r"transitions: expected shape"):
+        solve_counts(**{**given, "transitions": np.ones((2, 2, 2))}, initial=initial)
+    with pytest.raises(InvalidInput, match="must use nothing"):
+        solve_counts(**{**given, "usage": np.ones((3, 2, 1))}, initial=initial)
+    with pytest.raises(InvalidInput, match="discount"):
+        solve_counts(**{**given, "discount": 1.0}, initial=initial)
+    with pytest.raises(NotConverged, match="rounding"):
+        solve_counts(**given, initial=initial, tolerance=1e-16)
+    with pytest.raises(NotConverged, match="after 1 rounds"):
+        solve_counts(**given, initial=initial, most_rounds=1)
+
+
+def test_progress_is_reported():
+    seen: list[tuple[int, float]] = []
+    problem = machine_replacement(num_arms=10, budget=1)
+    optimum = solve_counts(
+        **arguments(problem),
+        initial=problem.types.initial[0],
+        progress=lambda number, gap: seen.append((number, gap)),
+    )
+    assert [number for number, _ in seen] == list(range(1, optimum.rounds + 1))
+    assert seen[-1][1] <= 1e-7 < seen[-2][1]
+
+
+# -- kernels ---------------------------------------------------------------------------------------------------------
+
+
+def split_by_hand(function, num_arms, num_states, source, target, p):
+    """(E f)(z) by its sum, one point at a time."""
+    points = lattice_points(num_arms, num_states)
+    result = np.zeros(len(points))
+    for number, z in enumerate(points):
+        for k in range(z[source] + 1):
+            moved = z.copy()
+            moved[source] -= k
+            moved[target] += k
+            chance = comb(int(z[source]), k) * p**k * (1 - p) ** (z[source] - k)
+            result[number] += chance * function[lattice_index(moved)]
+    return result
+
+
+@pytest.mark.parametrize("kernels", [lattice_sweeps, compiled_sweeps])
+@pytest.mark.parametrize(("source", "target", "p"), [(0, 2, 0.3), (1, 0, 0.9), (2, 1, 1.0), (0, 1, 0.0)])
+def test_a_sweep_is_a_split(kernels, source, target, p):
+    rng = np.random.default_rng(0)
+    functions = rng.random((2, comb(11, 2)))
+    lines = lattice_sweeps.lattice_lines(9, 3, source, target)
+    swept = kernels.sweep_lines(functions, lines, lattice_sweeps.binomial_bands(9, p))
+    for function, result in zip(functions, swept, strict=True):
+        assert result == pytest.approx(split_by_hand(function, 9, 3, source, target, p), abs=1e-13)
+
+
+def test_a_wide_sweep_compiled_is_the_plain_one():
+    functions = np.random.default_rng(0).random((3, comb(82, 2)))
+    lines, bands = lattice_sweeps.lattice_lines(80, 3, 0, 2), lattice_sweeps.binomial_bands(80, 0.2)
+    assert (np.diff(bands.starts) < 81).any()
+    plain = lattice_sweeps.sweep_lines(functions, lines, bands)
+    assert compiled_sweeps.sweep_lines(functions, lines, bands) == pytest.approx(plain, abs=1e-12)
+
+
+@settings(deadline=None, max_examples=60)
+@given(num_states=st.integers(1, 4), seed=st.integers(0, 10**6), kind=st.sampled_from(["acyclic", "chain", "dense"]))
+def test_factors_multiply_to_the_matrix(num_states, seed, kind):
+    rng = np.random.default_rng(seed)
+    matrix = rng.random((num_states, num_states))
+    if kind == "acyclic":
+        shuffle = rng.permutation(num_states)
+        matrix = np.triu(matrix)[np.ix_(shuffle, shuffle)]
+    if kind == "chain":  # with heavy diagonals, chains that go up and down by one are products too
+        matrix = np.tril(np.triu(matrix, -1), 1) + 3 * np.eye(num_states)
+    matrix /= matrix.sum(axis=1, keepdims=True)
+    found = lattice_sweeps.factorise(matrix)
+    if found is None:
+        assert kind == "dense"
+        assert num_states > 2
+        return
+    splits, ends = found
+    product_ = np.eye(num_states)
+    for source, target, p in splits:
+        assert 0 < p <= 1
+        split = np.eye(num_states)
+        split[source, source], split[source, target] = 1 - p, p
+        product_ = product_ @ split
+    assert product_ @ np.eye(num_states)[ends] == pytest.approx(matrix, abs=1e-13)
+
+
+def test_equal_rows_are_factorised():
+    matrix = np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.2, 0.3, 0.5]])
+    found = lattice_sweeps.factorise(matrix)
+    assert found is not None
+    assert lattice_sweeps.product_error(matrix, *found) < 1e-15
+
+
+def test_laws_grow_alike():
+    rng = np.random.default_rng(1)
+    rows = rng.dirichlet(np.ones(3), size=3)
+    law = np.ones((1, 1))
+    for n in range(1, 8):
+        points, below = lattice_points(n, 3), count_dynamics._below(n, 3)
+        leaving = (points > 0).argmax(axis=1).astype(np.int32)
+        parent = below[np.arange(len(points)), leaving]
+        plain = lattice_sweeps.grow_law(law, rows, leaving, parent, below)
+        assert compiled_sweeps.grow_law(law, rows, leaving, parent, below) == pytest.approx(plain, abs=1e-15)
+        law = plain
+    assert law.sum(axis=1) == pytest.approx(1.0, abs=1e-14)
+    assert law @ lattice_points(7, 3) == pytest.approx(lattice_points(7, 3) @ rows, abs=1e-12)
+
+
+def test_dot_rows_alike():
+    rng = np.random.default_rng(2)
+    left, right = rng.random((5, 33)), rng.random((4, 33))
+    i, j = rng.integers(5, size=9), rng.integers(4, size=9)
+    plain = lattice_sweeps.dot_rows(left, right, i, j)
+    assert plain == pytest.approx((left[i] * right[j]).sum(axis=1), abs=1e-12)
+    assert compiled_sweeps.dot_rows(left, right, i, j) == pytest.approx(plain, abs=1e-12)
+
+
+CELLS = {
+    "to the first": (3, [1, 2], [0, 0], [1, 1], 4),
+    "mixed units": (3, [1, 2], [0, 1], [2, 1], 5),
+    "two of one state": (3, [2, 2], [0, 1], [1, 3], 6),
+    "four states": (4, [1, 3, 2], [0, 0, 0], [1, 1, 1], 3),
+    "down": (4, [0, 1], [3, 3], [1, 2], 4),
+    "two states": (2, [0], [1], [1], 3),
+}
+
+
+@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("wide", [np.int32, np.int64])
+def test_climbing_finds_the_best_allocation(name, wide):
+    num_states, sources, landings, units, num_units = CELLS[name]
+    sources, landings, units = (np.array(part, dtype=np.int64) for part in (sources, landings, units))
+    assert all(landing not in sources[k:] for k, landing in enumerate(landings))
+    rng = np.random.default_rng(3)
+    points = lattice_points(6, num_states)
+    final, gains = rng.normal(size=len(points)), rng.normal(size=len(sources)) / 2
+    strides = ((num_units + 1) ** np.arange(len(sources))).astype(wide)
+    steps = lattice_sweeps.lattice_steps(points, sources, landings)
+    best, code = lattice_sweeps.climb_budget(final, gains, units, steps, strides, num_units)
+    tables = lattice_tables(6, num_states)
+    rest = (gains, sources, landings, num_units + 1, tables)
+    amounts, worth, targets = lattice_sweeps.decode_climb(points.astype(np.int32), code, *rest)
+
+    assert (amounts @ units <= num_units).all()
+    assert worth + final[targets] == pytest.approx(best, abs=1e-12)
+    for number, x in enumerate(points):
+        brute = -np.inf
+        for u in product(range(num_units + 1), repeat=len(sources)):
+            taken = np.bincount(sources, weights=u, minlength=num_states)
+            if np.dot(u, units) <= num_units and (taken <= x).all():
+                reached = x - taken + np.bincount(landings, weights=u, minlength=num_states)
+                brute = max(brute, gains @ u + final[lattice_index(reached.astype(np.int64))])
+        assert best[number] == pytest.approx(brute, abs=1e-12)
+
+    fast_best, fast_code = compiled_sweeps.climb_budget(final, gains, units, steps, strides, num_units)
+    assert fast_best == pytest.approx(best, abs=1e-12)
+    assert np.array_equal(fast_code, code)
+    decoded = compiled_sweeps.decode_climb(points.astype(np.int32), code, *rest)
+    for fast, plain in zip(decoded, (amounts, worth, targets), strict=True):
+        assert fast == pytest.approx(plain, abs=1e-12)
+
+
+def test_listed_allocations_alike():
+    dynamics = plan_of(PROBLEMS["dense, state-dependent"]()).build()
+    worth = np.random.default_rng(4).random(dynamics.plan.num_outcomes)
+    inputs = (dynamics.points, dynamics.chooser.listed, dynamics.chooser.tables, worth)
+    best, choice = lattice_sweeps.best_listed(*inputs)
+    fast_best, fast_choice = compiled_sweeps.best_listed(*inputs)
+    assert fast_best == pytest.approx(best, abs=1e-12)
+    assert np.array_equal(fast_choice, choice)
+
+
+@settings(deadline=None, max_examples=20)
+@given(num_states=st.integers(2, 4), few=st.integers(1, 5), factor=st.integers(1, 3), seed=st.integers(0, 999))
+def test_interpolation_keeps_linear_functions_and_grid_points(num_states, few, factor, seed):
+    rng = np.random.default_rng(seed)
+    coarse, fine = lattice_points(few, num_states), lattice_points(few * factor, num_states)
+    slopes = rng.random(num_states)
+    linear = lattice_sweeps.interpolate(coarse @ slopes / few, few, fine)
+    assert linear == pytest.approx(fine @ slopes / (few * factor), abs=1e-12)
+    function = rng.random(len(coarse))
+    kept = lattice_sweeps.interpolate(function, few, fine)[lattice_index(coarse * factor)]
+    assert kept == pytest.approx(function, abs=1e-12)
+
+
+def test_neighbours_of_points():
+    points = lattice_points(3, 3)
+    moved = lattice_neighbours(points, 0, 2)
+    for number, x in enumerate(points):
+        expected = -1 if x[0] == 0 else lattice_index(x + np.array([-1, 0, 1]))
+        assert moved[number] == expected

@@ -1,0 +1,126 @@
+"""Occupancy measures against their power series, on both roads of the linear solve."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from evenhand.errors import InvalidInput
+from evenhand.model.tabular import TabularMDP
+from evenhand.problems import machine_replacement
+from evenhand.reductions import Counts, Joint
+from evenhand.solvers import occupancy as module
+from evenhand.solvers.occupancy import occupancy, policy_of, values
+
+
+def random_mdp(seed, num_states=6, discount=0.9, objectives=2):
+    """A tabular MDP whose outcomes are shared between pairs and in no order."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 4, num_states)
+    outcomes = rng.integers(0, num_states, sizes.sum())
+    return TabularMDP(
+        offsets=np.concatenate([[0], np.cumsum(sizes)]),
+        rewards=rng.normal(size=(sizes.sum(), objectives)),
+        outcomes=outcomes,
+        kernel=sparse.csr_array(rng.dirichlet(np.ones(num_states), size=num_states)),
+        initial=rng.dirichlet(np.ones(num_states)),
+        discount=discount,
+    )
+
+
+def random_policy(mdp, seed):
+    weights = np.random.default_rng(seed).exponential(size=mdp.num_pairs)
+    return weights / np.repeat(np.add.reduceat(weights, mdp.offsets[:-1]), np.diff(mdp.offsets))
+
+
+def by_series(mdp, probabilities, steps=2000):
+    """The definition: discounted chances of each pair, step by step."""
+    law, total = mdp.initial, np.zeros(mdp.num_pairs)
+    rows = mdp.transitions.toarray()
+    for t in range(steps):
+        pairs = np.repeat(law, np.diff(mdp.offsets)) * probabilities
+        total += mdp.discount**t * pairs
+        law = pairs @ rows
+    return total
+
+
+@pytest.fixture(params=["dense", "iterative"])
+def road(request, monkeypatch):
+    monkeypatch.setattr(module, "DENSE_UP_TO", 10**6 if request.param == "dense" else 0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("discount", [0.0, 0.5, 0.95])
+def test_is_the_discounted_number_of_visits(road, seed, discount):
+    mdp = random_mdp(seed, discount=discount)
+    probabilities = random_policy(mdp, seed)
+    measure = occupancy(mdp, probabilities)
+    np.testing.assert_allclose(measure, by_series(mdp, probabilities, 600), rtol=1e-9, atol=1e-12)
+    assert measure.sum() == pytest.approx(1 / (1 - discount))
+    np.testing.assert_allclose(values(mdp, measure), measure @ mdp.rewards)
+
+
+@pytest.mark.parametrize("reduction", [Counts, Joint])
+def test_on_reductions(road, reduction):
+    mdp = reduction(machine_replacement(num_arms=3, budget=2)).mdp
+    probabilities = random_policy(mdp, 0)
+    np.testing.assert_allclose(occupancy(mdp, probabilities), by_series(mdp, probabilities), rtol=1e-8, atol=1e-12)
+
+
+def test_patience_is_no_obstacle(monkeypatch):
+    mdp = random_mdp(3, num_states=30, discount=0.9999)
+    probabilities = random_policy(mdp, 3)
+    dense = occupancy(mdp, probabilities)
+    monkeypatch.setattr(module, "DENSE_UP_TO", 0)
+    np.testing.assert_allclose(occupancy(mdp, probabilities), dense, rtol=1e-7)
+
+
+def test_states_that_are_never_reached(road):
+    mdp = random_mdp(1, num_states=2)
+    absorbing = TabularMDP(
+        mdp.offsets,
+        mdp.rewards,
+        mdp.outcomes,
+        sparse.csr_array(np.array([[1.0, 0], [1.0, 0]])),
+        np.array([1.0, 0]),
+        0.9,
+    )
+    measure = occupancy(absorbing, random_policy(absorbing, 0))
+    assert not measure[mdp.offsets[1] :].any() and measure.sum() == pytest.approx(10)
+
+
+class TestPolicyOf:
+    @pytest.mark.parametrize("seed", range(4))
+    def test_undoes_occupancy(self, seed):
+        mdp = random_mdp(seed)
+        probabilities = random_policy(mdp, seed)
+        np.testing.assert_allclose(policy_of(mdp, occupancy(mdp, probabilities)), probabilities, rtol=1e-9)
+
+    def test_unvisited_states_take_their_first_pair(self):
+        mdp = random_mdp(0)
+        table = policy_of(mdp, np.zeros(mdp.num_pairs))
+        assert np.flatnonzero(table).tolist() == mdp.offsets[:-1].tolist()
+
+    def test_rounding_below_zero_is_forgiven(self):
+        mdp = random_mdp(0)
+        measure = occupancy(mdp, random_policy(mdp, 0))
+        measure[mdp.offsets[1] - 1] = -1e-15
+        table = policy_of(mdp, measure)
+        assert table.min() >= 0
+        np.testing.assert_allclose(np.add.reduceat(table, mdp.offsets[:-1]), 1)
+
+
+class TestChecks:
+    mdp = random_mdp(0)
+
+    def test_a_wrong_length_is_named(self):
+        with pytest.raises(InvalidInput, match=rf"probabilities: expected shape \(pair={self.mdp.num_pairs}\)"):
+            occupancy(self.mdp, np.ones(self.mdp.num_pairs + 1))
+
+    @pytest.mark.parametrize("change", [lambda p: 0.5 * p, lambda p: p + 1e-6, lambda p: np.where(p == p[0], -p, p)])
+    def test_what_is_no_policy_is_refused(self, change):
+        with pytest.raises(InvalidInput, match="sum of 1"):
+            occupancy(self.mdp, change(random_policy(self.mdp, 0)))
+
+    def test_nan_is_refused(self):
+        with pytest.raises(InvalidInput):
+            occupancy(self.mdp, np.full(self.mdp.num_pairs, np.nan))

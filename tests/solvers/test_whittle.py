@@ -1,0 +1,431 @@
+"""Whittle indices against the enumeration of all policies, closed forms, and exact rational arithmetic."""
+
+from fractions import Fraction
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand.errors import InvalidInput, ModelError, NotConverged
+from evenhand.kernels import whittle_pivots
+from evenhand.problems import machine_replacement
+from evenhand.solvers import whittle
+from evenhand.solvers.whittle import value_frontiers, whittle_indices
+
+
+def lines_of_all_policies(transitions, rewards, discount):
+    """For each of the 2^S policies its values and uses from each state: value at a charge is value - charge * use."""
+    n = len(rewards)
+    states = np.arange(n)
+    values, uses = [], []
+    for policy in product((0, 1), repeat=n):
+        system = np.eye(n) - discount * transitions[states, policy]
+        solved = np.linalg.solve(system, np.column_stack([rewards[states, policy], policy]))
+        values.append(solved[:, 0])
+        uses.append(solved[:, 1])
+    return np.array(values), np.array(uses)
+
+
+def optimal_advantages(transitions, rewards, discount, charges):
+    """(charge, state) advantage of active, from the best of all policies."""
+    values, uses = lines_of_all_policies(transitions, rewards, discount)
+    best = np.array([(values - charge * uses).max(axis=0) for charge in charges])
+    effect = discount * (transitions[:, 1] - transitions[:, 0])
+    return rewards[:, 1] - rewards[:, 0] - np.asarray(charges)[:, None] + best @ effect.T
+
+
+def all_kinks(transitions, rewards, discount):
+    """Every charge at which two policies are equally good from some state, a point before and one after all."""
+    values, uses = lines_of_all_policies(transitions, rewards, discount)
+    found = set()
+    for i, j in combinations(range(len(values)), 2):
+        slope = uses[i] - uses[j]
+        apart = np.abs(slope) > 1e-9
+        found.update(((values[i] - values[j])[apart] / slope[apart]).tolist())
+    kinks = np.array(sorted(found))
+    return np.concatenate([[kinks[0] - 1], kinks, [kinks[-1] + 1]])
+
+
+def enumerated(transitions, rewards, discount, tolerance=1e-9):
+    """Whether the arm is indexable, and its indices: advantages are linear between neighbouring kinks."""
+    charges = all_kinks(transitions, rewards, discount)
+    advantages = optimal_advantages(transitions, rewards, discount, charges)
+    passive_before = np.maximum.accumulate(advantages <= tolerance, axis=0)
+    if (passive_before & (advantages > 2 * tolerance)).any():
+        return False, None
+    first = np.argmax(advantages <= tolerance, axis=0)
+    before, after = (advantages[k, np.arange(len(rewards))] for k in (first - 1, first))
+    share = np.clip(before / (before - after), 0, 1)
+    return True, charges[first - 1] + share * (charges[first] - charges[first - 1])
+
+
+def random_arms(seed, num_arms, num_states, kind="dense"):
+    rng = np.random.default_rng(seed)
+    shape = (num_arms, num_states, 2)
+    rewards = rng.integers(0, 11, size=shape) / 10
+    if kind == "deterministic":
+        return np.eye(num_states)[rng.integers(0, num_states, size=shape)], rewards
+    rows = rng.exponential(size=(*shape, num_states))
+    if kind == "sparse":
+        rows *= rng.random(rows.shape) < 0.5
+        rows[..., 0] += rows.sum(axis=-1) == 0
+    if kind == "multichain":
+        half = num_states // 2
+        rows[:, :half, :, half:] = 0
+        rows[:, half:, :, :half] = 0
+    return rows / rows.sum(axis=-1, keepdims=True), rewards
+
+
+def fork(prize, discount=0.9):
+    """From state 1, passive leads to state 0 for ever, active to state 2 for ever, with a prize on the way.
+
+    State 0 earns 1 a step while active, state 2 nothing. So V(0) = max(0, 1 - c) / (1 - gamma), V(2) = max(0, -c) /
+    (1 - gamma), and the advantage in state 1 is prize - c + gamma (V(2) - V(0)). At discount 0.9 this is
+    prize - 9 - c up to charge 0, then prize - 9 + 8 c up to charge 1, then prize - c.
+    """
+    transitions = np.eye(3)[[[0, 0], [0, 2], [2, 2]]]
+    rewards = np.array([[0.0, 1.0], [0.0, prize], [0.0, 0.0]])
+    return transitions[None], rewards[None], discount
+
+
+def in_numpy(monkeypatch):
+    monkeypatch.setattr(whittle, "COMPILE_FROM", np.inf)
+
+
+def compiled(monkeypatch):
+    monkeypatch.setattr(whittle, "COMPILE_FROM", 0)
+
+
+@pytest.fixture(params=[in_numpy, compiled], ids=["NumPy", "compiled"])
+def either_kernel(request, monkeypatch):
+    request.param(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("cost", "published"),
+    [("exponential", [-0.6767, 0.2923, 5.0112]), ("quadratic", [-1.0000, -0.3056, 3.4271])],
+)
+def test_machine_replacement(either_kernel, cost, published):
+    types = machine_replacement(num_arms=2, operating_cost=cost).types
+    result = whittle_indices(types.transitions, types.rewards, 0.95)
+    assert result.indexable.all()
+    assert "indexable" in result.explain(0)
+    np.testing.assert_allclose(result.indices[0], published, atol=5e-5)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "deterministic", "multichain"])
+@pytest.mark.parametrize("discount", [0.3, 0.95])
+def test_enumeration_of_all_policies(either_kernel, kind, discount):
+    verdicts = []
+    for num_states in (1, 2, 3, 4):
+        transitions, rewards = random_arms(num_states, 12, num_states, kind)
+        result = whittle_indices(transitions, rewards, discount)
+        for arm in range(12):
+            indexable, indices = enumerated(transitions[arm], rewards[arm], discount)
+            assert result.indexable[arm] == indexable
+            verdicts.append(indexable)
+            if indexable:
+                np.testing.assert_allclose(result.indices[arm], indices, atol=1e-8)
+            else:
+                assert np.isnan(result.indices[arm]).all()
+    assert any(verdicts)
+
+
+def test_both_verdicts_are_met_often():
+    transitions, rewards = random_arms(0, 300, 3, "deterministic")
+    result = whittle_indices(transitions, rewards, 0.95)
+    expected = [enumerated(p, r, 0.95)[0] for p, r in zip(transitions, rewards, strict=True)]
+    np.testing.assert_array_equal(result.indexable, expected)
+    assert 5 < (~result.indexable).sum() < 150
+
+
+def test_witnesses_against_non_indexability_hold(either_kernel):
+    transitions, rewards = random_arms(0, 300, 3, "deterministic")
+    result = whittle_indices(transitions, rewards, 0.95)
+    for arm in np.flatnonzero(~result.indexable):
+        low, high = result.witnesses[arm]
+        advantages = optimal_advantages(transitions[arm], rewards[arm], 0.95, [low, high])[:, result.regained[arm]]
+        assert low < high
+        assert advantages[0] < 1e-10 < advantages[1]
+    assert (result.regained[result.indexable] == -1).all()
+    assert np.isnan(result.witnesses[result.indexable]).all()
+
+
+def test_a_known_non_indexable_arm(either_kernel):
+    result = whittle_indices(*fork(2.0))
+    assert not result.indexable[0]
+    assert np.isnan(result.indices).all()
+    assert result.regained[0] == 1
+    np.testing.assert_allclose(result.witnesses[0], [-7, 1])
+    assert "state 1" in result.explain(0)
+    # Active below -7, passive up to 7/8, active up to 2, then passive: the sweep meets every change.
+    frontier = value_frontiers(*fork(2.0))
+    np.testing.assert_allclose(frontier.charges, [-np.inf, -7, 0, 7 / 8, 1, 2])
+    np.testing.assert_array_equal(frontier.switched, [-1, 1, 2, 1, 0, 1])
+
+
+def test_an_advantage_that_touches_zero_from_below_leaves_the_arm_indexable(either_kernel):
+    result = whittle_indices(*fork(1.0))
+    assert result.indexable[0]
+    np.testing.assert_allclose(result.indices[0], [1, -8, 0], atol=1e-12)
+
+
+def test_an_advantage_that_touches_zero_from_above_does_not(either_kernel):
+    result = whittle_indices(*fork(9.0))
+    assert not result.indexable[0]
+    assert result.regained[0] == 1
+    np.testing.assert_allclose(result.witnesses[0], [0, 1], atol=1e-12)
+
+
+def test_the_index_is_the_lower_end_of_a_range_of_ties(either_kernel):
+    # At discount 1/2 the advantage in state 1 is -c up to 0, then 0 up to 1, then 1 - c.
+    result = whittle_indices(*fork(1.0, discount=0.5))
+    assert result.indexable[0]
+    np.testing.assert_allclose(result.indices[0], [1, 0, 0], atol=1e-12)
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.5, 0.9999])
+def test_identical_actions_have_index_zero(either_kernel, discount):
+    transitions, rewards = random_arms(3, 2, 5)
+    transitions[:, :, 1], rewards[..., 1] = transitions[:, :, 0], rewards[..., 0]
+    result = whittle_indices(transitions, rewards, discount)
+    assert result.indexable.all()
+    np.testing.assert_allclose(result.indices, 0, atol=1e-12)
+
+
+def test_the_same_moves_give_the_reward_difference(either_kernel):
+    transitions, rewards = random_arms(4, 3, 6)
+    transitions[:, :, 1] = transitions[:, :, 0]
+    result = whittle_indices(transitions, rewards, 0.9999)
+    np.testing.assert_allclose(result.indices, rewards[..., 1] - rewards[..., 0], atol=1e-12)
+
+
+def test_discount_zero_gives_the_reward_difference(either_kernel):
+    transitions, rewards = random_arms(5, 3, 6)
+    result = whittle_indices(transitions, rewards, 0)
+    assert result.indexable.all()
+    np.testing.assert_allclose(result.indices, rewards[..., 1] - rewards[..., 0], atol=1e-15)
+
+
+def test_one_state(either_kernel):
+    result = whittle_indices(np.ones((1, 1, 2, 1)), [[[0.25, 1.0]]], 0.9)
+    np.testing.assert_allclose(result.indices, [[0.75]])
+
+
+def test_constant_rewards(either_kernel):
+    transitions, _ = random_arms(6, 4, 5, "sparse")
+    result = whittle_indices(transitions, np.full((4, 5, 2), 3.0), 0.99)
+    assert result.indexable.all()
+    np.testing.assert_array_equal(result.indices, 0)
+
+
+def test_copies_of_a_state_tie(either_kernel):
+    """Two copies of each state, entered with equal chances, have the index of the original."""
+    transitions, rewards = random_arms(7, 5, 4)
+    doubled = np.repeat(np.repeat(transitions, 2, axis=1), 2, axis=3) / 2
+    small = whittle_indices(transitions, rewards, 0.9)
+    large = whittle_indices(doubled, np.repeat(rewards, 2, axis=1), 0.9)
+    assert small.indexable.any()
+    np.testing.assert_array_equal(small.indexable, large.indexable)
+    np.testing.assert_allclose(large.indices, np.repeat(small.indices, 2, axis=1), atol=1e-12)
+
+
+def test_rested_arms_have_gittins_indices(either_kernel):
+    """Retirement: the index of a rested arm is the best ratio of rewards to time over stopping sets."""
+    transitions, rewards = random_arms(8, 4, 4)
+    transitions[:, :, 0], rewards[..., 0] = np.eye(4), 0
+    result = whittle_indices(transitions, rewards, 0.9)
+    assert result.indexable.all()
+    for arm in range(4):
+        for state in range(4):
+            ratios = []
+            for going_on in product((0, 1), repeat=4):
+                keep = np.array(going_on)[:, None]
+                earned = keep * np.column_stack([rewards[arm, :, 1], np.ones(4)])
+                solved = np.linalg.solve(np.eye(4) - 0.9 * keep * transitions[arm, :, 1], earned)
+                start = [rewards[arm, state, 1], 1.0] + 0.9 * transitions[arm, state, 1] @ solved
+                ratios.append(start[0] / start[1])
+            np.testing.assert_allclose(result.indices[arm, state], max(ratios), rtol=1e-12)
+
+
+def solve_exactly(matrix, right):
+    """Gauss-Jordan elimination in fractions."""
+    n = len(matrix)
+    rows = [list(a) + list(b) for a, b in zip(matrix, right, strict=True)]
+    for k in range(n):
+        pivot = next(i for i in range(k, n) if rows[i][k] != 0)
+        rows[k], rows[pivot] = rows[pivot], rows[k]
+        rows[k] = [x / rows[k][k] for x in rows[k]]
+        for i in range(n):
+            if i != k:
+                factor = rows[i][k]
+                rows[i] = [x - factor * y for x, y in zip(rows[i], rows[k], strict=True)]
+    return [row[n:] for row in rows]
+
+
+def exact_charge(weights, rewards, discount, policy, state):
+    """The charge at which both actions are equally good in a state, if a policy is followed: a - c b = 0."""
+    n = len(rewards)
+    rows = [[[Fraction(int(x), int(sum(row))) for x in row] for row in pair] for pair in weights]
+    system = [[Fraction(i == j) - discount * rows[i][policy[i]][j] for j in range(n)] for i in range(n)]
+    right = [[Fraction(int(rewards[i][policy[i]])), Fraction(int(policy[i]))] for i in range(n)]
+    solved = solve_exactly(system, right)
+    effect = [discount * (on - off) for off, on in zip(*rows[state], strict=True)]
+    gain = int(rewards[state][1] - rewards[state][0])
+    a = gain + sum(d * v for d, (v, _) in zip(effect, solved, strict=True))
+    b = 1 + sum(d * u for d, (_, u) in zip(effect, solved, strict=True))
+    return float(a / b)
+
+
+@pytest.mark.parametrize("kind", ["dense", "deterministic", "multichain", "rested"])
+def test_discount_near_one_against_exact_arithmetic(either_kernel, kind):
+    """Every charge of the sweep, in fractions; only the conditioning of the arm, up to 1/(1 - gamma), is lost."""
+    rng = np.random.default_rng(9)
+    n, discount = 8, 1 - 2.0**-13
+    for _ in range(4):
+        weights = rng.integers(1, 10, size=(n, 2, n))
+        if kind == "deterministic":
+            weights = np.eye(n, dtype=int)[rng.integers(0, n, size=(n, 2))]
+        if kind == "multichain":
+            weights[:4, :, 4:] = weights[4:, :, :4] = 0
+            weights[0, 1, 7] = 1
+        if kind == "rested":
+            weights[:, 0] = np.eye(n)
+        rewards = rng.integers(0, 10, size=(n, 2))
+        transitions = weights / weights.sum(axis=-1, keepdims=True)
+        frontier = value_frontiers(transitions[None], rewards[None], discount)
+        policies = frontier.policies(0).astype(int)
+        for before, state, charge in zip(policies, frontier.switched[1:], frontier.charges[1:], strict=False):
+            exact = exact_charge(weights, rewards, Fraction(discount), before, state)
+            assert charge == pytest.approx(exact, rel=1e-10, abs=1e-13 if kind == "dense" else 1e-10)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 4), st.sampled_from(["dense", "sparse", "deterministic"]))
+@settings(deadline=None, max_examples=40)
+def test_the_frontier_is_the_optimum_at_every_charge(seed, num_states, kind):
+    transitions, rewards = random_arms(seed, 1, num_states, kind)
+    initial = np.random.default_rng(seed).dirichlet(np.ones(num_states))
+    frontier = value_frontiers(transitions, rewards, 0.9, initial[None])
+    values, uses = (x @ initial for x in lines_of_all_policies(transitions[0], rewards[0], 0.9))
+    for charge in np.random.default_rng(seed).normal(scale=3, size=20):
+        assert (frontier.values - charge * frontier.uses).max() == pytest.approx((values - charge * uses).max())
+        vertex = np.searchsorted(frontier.charges, charge) - 1
+        at_charge = frontier.values[vertex] - charge * frontier.uses[vertex]
+        assert at_charge == pytest.approx((values - charge * uses).max())
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.5, 0.95, 0.9999]))
+@settings(deadline=None, max_examples=30)
+def test_the_frontier_is_concave_and_made_of_its_policies(seed, discount):
+    transitions, rewards = random_arms(seed, 2, 6, "sparse")
+    frontier = value_frontiers(transitions, rewards, discount)
+    for arm in range(2):
+        at = frontier.vertices(arm)
+        uses, values, charges = frontier.uses[at], frontier.values[at], frontier.charges[at]
+        policies = frontier.policies(arm)
+        assert policies[0].all() and not policies[-1].any()
+        assert uses[0] == 1 / (1 - discount) and uses[-1] == 0
+        assert (np.diff(charges) >= 0).all()
+        scale = 1 / (1 - discount)
+        assert (np.diff(uses) <= 1e-12 * scale).all()
+        np.testing.assert_allclose(np.diff(values), charges[1:] * np.diff(uses), atol=1e-9 * scale)
+        for policy, use, value in zip(policies.astype(int), uses, values, strict=True):
+            system = np.eye(6) - discount * transitions[arm, np.arange(6), policy]
+            solved = np.linalg.solve(system, np.column_stack([rewards[arm, np.arange(6), policy], policy]))
+            np.testing.assert_allclose([value, use], solved.mean(axis=0), atol=1e-10 * scale)
+
+
+def test_padding_changes_nothing(either_kernel):
+    sizes = [2, 5, 3]
+    transitions, rewards = np.full((3, 6, 2, 6), np.nan), np.full((3, 6, 2), np.nan)
+    alone = []
+    for arm, n in enumerate(sizes):
+        p, r = random_arms(arm, 1, n)
+        transitions[arm, :n], rewards[arm, :n] = 0, r[0]
+        transitions[arm, :n, :, :n] = p[0]
+        alone.append(whittle_indices(p, r, 0.9).indices[0])
+    result = whittle_indices(transitions, rewards, 0.9, num_states=sizes)
+    frontier = value_frontiers(transitions, rewards, 0.9, num_states=sizes)
+    np.testing.assert_array_equal(np.diff(frontier.offsets), np.array(sizes) + 1)
+    for arm, n in enumerate(sizes):
+        np.testing.assert_allclose(result.indices[arm, :n], alone[arm], atol=1e-13)
+        assert np.isnan(result.indices[arm, n:]).all()
+        np.testing.assert_allclose(np.sort(alone[arm]), frontier.charges[frontier.vertices(arm)][1:], atol=1e-13)
+
+
+@given(st.integers(0, 10_000), st.floats(-100, 100), st.floats(0.01, 100))
+@settings(deadline=None, max_examples=30)
+def test_indices_scale_with_rewards_and_ignore_constants(seed, constant, factor):
+    transitions, rewards = random_arms(seed, 1, 5)
+    plain = whittle_indices(transitions, rewards, 0.9)
+    moved = whittle_indices(transitions, constant + factor * rewards, 0.9)
+    np.testing.assert_array_equal(plain.indexable, moved.indexable)
+    np.testing.assert_allclose(moved.indices, factor * plain.indices, atol=1e-10 * (factor + abs(constant)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "num_states", "discount"),
+    [("dense", 10, 0.95), ("sparse", 70, 0.99), ("deterministic", 90, 0.9999), ("multichain", 100, 0.999)],
+)
+def test_the_numpy_twin(kind, num_states, discount):
+    transitions, rewards = random_arms(11, 4, num_states, kind)
+    rewards = rewards + np.random.default_rng(1).random(rewards.shape)  # without ties the order is unique
+    initial = np.full((4, num_states), 1 / num_states)
+    arguments = (transitions, rewards, initial, np.full(4, num_states), discount, 10 * num_states, 1e-14)
+    slow, fast = whittle_pivots.sweep_arms(*arguments), whittle_pivots.sweep_arms_fast(*arguments)
+    for name in ("num_pivots", "switched", "regained", "status"):
+        np.testing.assert_array_equal(getattr(slow, name), getattr(fast, name), name)
+    for name in ("charges", "indices", "witnesses"):
+        np.testing.assert_allclose(getattr(slow, name), getattr(fast, name), rtol=1e-8, atol=1e-8, err_msg=name)
+    for name in ("uses", "values"):
+        scale = 1 / (1 - discount)
+        np.testing.assert_allclose(getattr(slow, name), getattr(fast, name), atol=1e-8 * scale, err_msg=name)
+
+
+def test_a_drifting_tableau_is_built_afresh(either_kernel):
+    """Deterministic arms at a discount near 1 magnify rounding; the usual sweep is as good as a solve a pivot."""
+    transitions, rewards = random_arms(12, 20, 12, "deterministic")
+    rewards = rewards + np.random.default_rng(2).random(rewards.shape)
+    kernel = whittle_pivots.sweep_arms_fast if whittle.COMPILE_FROM == 0 else whittle_pivots.sweep_arms
+    initial = np.full((20, 12), 1 / 12)
+    usual, careful, careless = (
+        kernel(transitions, rewards, initial, np.full(20, 12), 1 - 1e-6, 200, allowed) for allowed in (1e-14, 0.0, 1.0)
+    )
+    np.testing.assert_allclose(usual.charges, careful.charges, rtol=1e-7, atol=1e-7)
+    assert not np.allclose(careless.charges, careful.charges, rtol=1e-7, atol=1e-7, equal_nan=True)
+
+
+def test_more_pivots_than_room(monkeypatch):
+    transitions, rewards = random_arms(13, 20, 40, "deterministic")
+    frontier = value_frontiers(transitions, rewards, 0.99)
+    assert np.diff(frontier.offsets).max() > 40 + 8 + 1
+    assert np.diff(frontier.offsets).min() >= 41
+    monkeypatch.setattr(whittle, "MOST_PIVOTS", 1)
+    with pytest.raises(NotConverged, match="more than"):
+        value_frontiers(transitions, rewards, 0.99)
+
+
+def test_no_arms():
+    result = whittle_indices(np.empty((0, 3, 2, 3)), np.empty((0, 3, 2)), 0.9)
+    assert result.indices.shape == (0, 3)
+    assert value_frontiers(np.empty((0, 3, 2, 3)), np.empty((0, 3, 2)), 0.9).offsets.tolist() == [0]
+
+
+def test_arguments_are_checked():
+    transitions, rewards = random_arms(14, 2, 3)
+    with pytest.raises(InvalidInput, match="transitions: expected shape"):
+        whittle_indices(transitions[:, :2], rewards, 0.9)
+    with pytest.raises(InvalidInput, match="rewards: expected shape"):
+        whittle_indices(transitions, rewards[..., :1], 0.9)
+    with pytest.raises(InvalidInput, match="discount"):
+        whittle_indices(transitions, rewards, 1.0)
+    with pytest.raises(InvalidInput, match="num_states"):
+        whittle_indices(transitions, rewards, 0.9, num_states=[3, 4])
+    with pytest.raises(InvalidInput, match="beyond"):
+        whittle_indices(transitions, rewards, 0.9, num_states=[3, 2])
+    with pytest.raises(ModelError, match=r"transitions\[1\]\[0\]\[1\].*sum to 2(.|\n)*rewards\[0\]\[2\]\[0\]"):
+        transitions[1, 0, 1] *= 2
+        rewards[0, 2, 0] = np.inf
+        whittle_indices(transitions, rewards, 0.9)
