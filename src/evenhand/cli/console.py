@@ -8,9 +8,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from evenhand.model.arm import ArmTables
+    from evenhand.typing import Floats, Ints
+
+SHOWN_GROUPS = 20
+"""Types or arms whose values are shown in a table; --json has all of them."""
 
 SECONDS_BETWEEN_LINES = 2.0
 """How often progress is told where it is not a terminal."""
@@ -61,6 +68,21 @@ def print_facts(title: str, facts: Sequence[tuple[str, str]]) -> None:
     """Names and what they are, line by line."""
     width = max(len(name) for name, _ in facts)
     click.echo("\n".join([title, "", *(f"  {name:{width}}  {value}" for name, value in facts), ""]))
+
+
+def print_values(tables: "ArmTables", by_type: bool, counts: "Ints", values: "Floats", errors: "Floats | None") -> None:
+    """The values of types or arms; a column of standard errors where they are given."""
+    heading = "type" if by_type else "arm"
+    names = [label[0] for label in tables.labels] if len(tables.labels) == len(values) else [""] * len(values)
+    columns = [(heading, "left"), ("arms", "right"), ("value", "right"), ("±", "right")]
+    shown = columns if errors is not None else columns[:3]
+    rows = []
+    for i, value in enumerate(values[:SHOWN_GROUPS]):
+        row = (f"{i} {names[i]}".strip(), str(counts[i]), number(value))
+        rows.append(row if errors is None else (*row, number(errors[i])))
+    print_table(f"values by {heading}", shown, rows)
+    if len(values) > SHOWN_GROUPS:
+        click.echo(f"... {len(values) - SHOWN_GROUPS} more; --json has all values")
 
 
 def number(value: float | None, digits: int = 4) -> str:

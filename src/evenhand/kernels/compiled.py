@@ -81,6 +81,7 @@ def serve_by_rank(type_of_arm, ranks, usage, idle, limit, states, key, stop, shu
     num_actions = ranks.shape[2]
     num_ranks = max(ranks.max(), drawn_ranks.max()) + 1
     has_drawn = len(drawn) > 0
+    least = _least_usage(ranks, drawn_ranks, usage)
     actions = np.empty((num_episodes, num_arms), dtype=np.int32)
     stop_place = np.uint64(num_episodes) * np.uint64(num_arms * num_actions)
     for e in prange(num_episodes):
@@ -105,8 +106,23 @@ def serve_by_rank(type_of_arm, ranks, usage, idle, limit, states, key, stop, shu
                 if r >= 0 and not (stop and _order(key, base, n, num_actions, a, shuffle) >= horizon):
                     members[filled[r]] = n * num_actions + a
                     filled[r] += 1
-        _serve_buckets(e, type_of_arm, usage, limit, states, key, base, shuffle, sizes, members, num_actions, actions)
+        _serve_buckets(
+            e, type_of_arm, usage, limit, least, states, key, base, shuffle, sizes, members, num_actions, actions
+        )
     return actions
+
+
+@njit(cache=True)
+def _least_usage(ranks, drawn_ranks, usage):
+    """(resource,) the least that any cell that may be served uses."""
+    least = np.full(usage.shape[3], np.inf)
+    for kind in range(ranks.shape[0]):
+        for s in range(ranks.shape[1]):
+            for a in range(ranks.shape[2]):
+                if ranks[kind, s, a] >= 0 or drawn_ranks[kind, s, a] >= 0:
+                    for k in range(len(least)):
+                        least[k] = min(least[k], usage[kind, s, a, k])
+    return least
 
 
 @njit(cache=True, inline="always")
@@ -116,13 +132,21 @@ def _order(key, base, n, num_actions, a, shuffle):
 
 
 @njit(cache=True)
-def _serve_buckets(e, type_of_arm, usage, limit, states, key, base, shuffle, sizes, members, num_actions, actions):
+def _serve_buckets(
+    e, type_of_arm, usage, limit, least, states, key, base, shuffle, sizes, members, num_actions, actions
+):
     left = limit.copy()
     served = np.zeros(len(type_of_arm), dtype=np.bool_)
+    anybody = False
     for r in range(len(sizes) - 1):
-        bucket = _unserved(members[sizes[r] : sizes[r + 1]], served, num_actions)
+        if not _fits(least, left):
+            break
+        bucket = members[sizes[r] : sizes[r + 1]]
+        if anybody and num_actions > 2:
+            bucket = _unserved(bucket, served, num_actions)
         if len(bucket) == 0:
             continue
+        anybody = True
         order = bucket
         if not _all_fit(e, bucket, type_of_arm, usage, states, left, num_actions):
             bits = np.empty(len(bucket), dtype=np.uint64)

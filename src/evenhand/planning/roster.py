@@ -1,5 +1,6 @@
 """Every policy that has a name, in one list. A new capability adds its entry here, and compare and evaluate know it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -56,28 +57,13 @@ def _relaxed(name: str) -> Build:
     return build
 
 
-def _whittle(problem: CoupledMDP, welfare: str | Welfare = "gini:2") -> Policy:
-    return policies.whittle(problem)
+def _any_welfare(make: Callable[[CoupledMDP], Policy | Starting]) -> Build:
+    """A policy that is the same for every welfare."""
 
+    def build(problem: CoupledMDP, welfare: str | Welfare = "gini:2") -> Policy | Starting:
+        return make(problem)
 
-def _random(problem: CoupledMDP, welfare: str | Welfare = "gini:2") -> Policy:
-    return policies.random_feasible(problem)
-
-
-def _oldest_first(problem: CoupledMDP, welfare: str | Welfare = "gini:2") -> Policy:
-    return policies.worst_first(problem)
-
-
-def _myopic(problem: CoupledMDP, welfare: str | Welfare = "gini:2") -> Policy:
-    return policies.myopic(problem)
-
-
-def _equal_resources(problem: CoupledMDP, welfare: str | Welfare = "gini:2") -> Starting:
-    return policies.RoundRobin(problem)
-
-
-def _never_act(problem: CoupledMDP, welfare: str | Welfare = "gini:2") -> Policy:
-    return policies.never_act(problem)
+    return build
 
 
 ROSTER: tuple[RosterEntry, ...] = (
@@ -92,12 +78,23 @@ ROSTER: tuple[RosterEntry, ...] = (
     RosterEntry(
         "re-solving", "FRP", "as fair-index, at prices found anew from where the arms are", _relaxed("re-solving")
     ),
-    RosterEntry("whittle", "WIP", "the highest Whittle index first, only where it is positive", _whittle),
-    RosterEntry("random", "RDM", "again and again a random choice among stopping and what fits", _random),
-    RosterEntry("oldest-first", "OFT", "the arm in the worst state first, always spending", _oldest_first),
-    RosterEntry("myopic", "MYP", "the largest gain of this step first, only where there is one", _myopic),
-    RosterEntry("equal-resources", "EQR", "every arm in turn, whatever its state", _equal_resources),
-    RosterEntry("never-act", "IDLE", "every arm idles", _never_act),
+    RosterEntry(
+        "whittle", "WIP", "the highest Whittle index first, only where it is positive", _any_welfare(policies.whittle)
+    ),
+    RosterEntry(
+        "random",
+        "RDM",
+        "again and again a random choice among stopping and what fits",
+        _any_welfare(policies.random_feasible),
+    ),
+    RosterEntry(
+        "oldest-first", "OFT", "the arm in the worst state first, always spending", _any_welfare(policies.worst_first)
+    ),
+    RosterEntry(
+        "myopic", "MYP", "the largest gain of this step first, only where there is one", _any_welfare(policies.myopic)
+    ),
+    RosterEntry("equal-resources", "EQR", "every arm in turn, whatever its state", _any_welfare(policies.RoundRobin)),
+    RosterEntry("never-act", "IDLE", "every arm idles", _any_welfare(policies.never_act)),
 )
 
 

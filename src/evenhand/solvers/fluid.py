@@ -12,7 +12,7 @@ of value v and F the welfare, or its utility. D is convex, and by strong duality
 arms answer to prices is in `levels`. Each answer v^i with total use U^i is a cut F(v^i) + lambda.(B - U^i) <= D; the
 *master* program finds the prices at which the largest cut is least,
 
-    max { sum_i theta_i F(v^i) : sum_i theta_i U^i <= B, theta in the simplex }    (its dual; lambda are its multipliers)
+    max { sum_i theta_i F(v^i) : sum_i theta_i U^i <= B, theta in the simplex }    (its dual, with multipliers lambda)
 
 and theta mixes the answers into a feasible solution, whose welfare is the lower bound. The upper bound is certified:
 W(v) <= g.v for the weights g of the answer, so sum_n max_q (g_n V - lambda.U) + lambda.B is at least the optimum, and

@@ -2,17 +2,12 @@
 
 from typing import Any
 
-import click
-
-from evenhand.cli.console import number, percent, print_facts, print_json, print_table, progress, seconds
+from evenhand.cli.console import number, percent, print_facts, print_json, print_values, progress, seconds
 from evenhand.cli.reading import read_policy, read_problem
 from evenhand.evaluation.evaluate import Evaluation, Method
 from evenhand.evaluation.evaluate import evaluate as evaluate_policy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import as_welfare
-
-SHOWN_ARMS = 20
-"""Arms whose values are shown in the table; --json has all of them."""
 
 
 def run(
@@ -79,26 +74,6 @@ def _show(found: Evaluation, problem: CoupledMDP, title: str) -> None:
         )
         facts.insert(-1, ("cut off at horizon", f"no value changes by more than {found.truncation_bound:.2g}"))
     print_facts(title, facts)
-    _show_arms(found, problem)
-
-
-def _show_arms(found: Evaluation, problem: CoupledMDP) -> None:
     tables = problem.types if found.by_type else problem.tables
-    names = [label[0] for label in tables.labels] if tables.labels else []
-    if not found.by_type and len(names) != len(found.group_values):
-        names = []
-    heading = "type" if found.by_type else "arm"
-    rows = [
-        (
-            f"{i}" + (f" {names[i]}" if names else ""),
-            str(found.group_counts[i]),
-            number(found.group_values[i]),
-            number(found.group_stderr[i]),
-        )
-        for i in range(min(len(found.group_values), SHOWN_ARMS))
-    ]
-    columns = [(heading, "left"), ("arms", "right"), ("value", "right"), ("±", "right")]
-    shown = columns[:3] if found.exact else columns
-    print_table(f"values by {heading}", shown, [row[: len(shown)] for row in rows])
-    if len(found.group_values) > SHOWN_ARMS:
-        click.echo(f"... {len(found.group_values) - SHOWN_ARMS} more; --json has all values")
+    errors = None if found.exact else found.group_stderr
+    print_values(tables, found.by_type, found.group_counts, found.group_values, errors)

@@ -4,15 +4,13 @@ import shlex
 from typing import Any
 
 import click
+import numpy as np
 
-from evenhand.cli.console import number, print_facts, print_json, print_table, progress, seconds
+from evenhand.cli.console import number, print_facts, print_json, print_values, progress, seconds
 from evenhand.cli.reading import check_target, read_problem
 from evenhand.planning.saved import save_solution
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import solve as find_best
-
-SHOWN_GROUPS = 20
-"""Types or arms whose values are shown in the table; --json has all of them."""
 
 
 def run(
@@ -69,14 +67,7 @@ def _show(solution: Solution, model: str) -> None:
         ("time", " + ".join(f"{seconds(value)} {stage}" for stage, value in solution.seconds.items())),
     ]
     print_facts(f"{model}, welfare {solution.measure.name}", facts)
-    tables = solution.problem.types if solution.by_type else solution.problem.tables
-    names = [label[0] for label in tables.labels] if len(tables.labels) == len(solution.group_values) else []
-    heading = "type" if solution.by_type else "arm"
-    counts = solution.problem.type_counts if solution.by_type else [1] * len(solution.group_values)
-    rows = [
-        (f"{i}" + (f" {names[i]}" if names else ""), str(counts[i]), number(value))
-        for i, value in enumerate(solution.group_values[:SHOWN_GROUPS])
-    ]
-    print_table(f"values by {heading}", [(heading, "left"), ("arms", "right"), ("value", "right")], rows)
-    if len(solution.group_values) > SHOWN_GROUPS:
-        click.echo(f"... {len(solution.group_values) - SHOWN_GROUPS} more; --json has all values")
+    problem, values = solution.problem, solution.group_values
+    tables = problem.types if solution.by_type else problem.tables
+    counts = problem.type_counts if solution.by_type else np.ones(len(values), dtype=np.int64)
+    print_values(tables, solution.by_type, counts, values, None)
