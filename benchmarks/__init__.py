@@ -1,1 +1,1 @@
-"""Side-by-side benchmarks: `make bench`, or `python -m benchmarks NAME...`. Ratios in one run; times are never asserted."""
+"""Side-by-side benchmarks: `make bench`, or `python -m benchmarks NAME...`. Ratios in one run, never asserted."""

@@ -1,6 +1,6 @@
 """How long the exact optimum on counts takes, as the arms become many; QuantEcon beside it where its table fits.
 
-    python benchmarks/bench_counts.py [--quick] [--no-quantecon] [--plot FILE]
+    python -m benchmarks counts
 
 Seconds are wall time of `solve_counts`, everything included but the compilation, which is done before on a small
 problem; cpu is the work of all cores together, which other programs disturb less. QuantEcon's policy iteration is
@@ -8,12 +8,14 @@ given its matrices ready; building them is told beside it.
 """
 
 import argparse
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.timing import plot_growth
 from evenhand.model.coupled import CoupledMDP
 from evenhand.problems.machine_replacement import machine_replacement
 from evenhand.problems.random_arms import random_coupled
@@ -147,28 +149,11 @@ def against_quantecon(num_arms: int) -> None:
     )
 
 
-def plot(rows: list[tuple[int, float]], path: str) -> None:
-    """Save seconds against arms: a figure, or the numbers if the file ends in .csv."""
-    if path.endswith(".csv"):
-        np.savetxt(path, rows, delimiter=",", header="num_arms,seconds", comments="", fmt=["%d", "%.6f"])
-        return
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
-    axes.loglog(*zip(*rows, strict=True), marker="o")
-    axes.set(xlabel="machines N (budget N/10)", ylabel="seconds", title=f"exact optimum, relative gap {TOLERANCE:g}")
-    figure.savefig(path)
-
-
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="leave out what takes longer")
     parser.add_argument("--no-quantecon", action="store_true", help="leave out the comparison")
-    parser.add_argument("--plot", metavar="FILE", help="save seconds against N: a figure, or .csv")
-    options = parser.parse_args()
+    options = parser.parse_args([] if arguments is None else arguments)
 
     compile_all()
     print(f"{'problem':52s} {'states':>8s} {'seconds':>9s} {'cpu':>9s} {'gap':>9s} {'value':>11s}")
@@ -176,12 +161,12 @@ def main() -> None:
     for case in OTHERS:
         if not (options.quick and case.slow):
             time_case(case, 1 if case.slow else 2)
-    if options.plot:
-        plot(growth, options.plot)
+    title = f"exact optimum of identical machines, budget N/10, relative gap {TOLERANCE:g}"
+    print("growth is drawn in", plot_growth({"machines, S = 3": growth}, "counts-growth", title))
     if not options.no_quantecon:
         for num_arms in (30, 60):
             against_quantecon(num_arms)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,7 +1,7 @@
 """The fluid relaxation of many different arms: seconds, certified gap, and peak memory against their number.
 
     python -m benchmarks fluid
-    python benchmarks/bench_fluid.py [--largest N]
+    python -m benchmarks.bench_fluid [--largest N]
 
 Every run is a process of its own, so that its peak memory is its own. Compilation is done before, on a small problem.
 """
@@ -11,6 +11,7 @@ import multiprocessing
 import resource
 import time
 
+from benchmarks.timing import plot_growth
 from evenhand.model.coupled import CoupledMDP
 from evenhand.problems.machine_replacement import heterogeneous_machine_replacement
 from evenhand.problems.random_arms import random_coupled
@@ -48,8 +49,8 @@ def compile_all() -> None:
         frontiers.COMPILE_FROM = usual
 
 
-def time_case(kind: str, num_arms: int, num_states: int, welfare: str) -> None:
-    """Print a row of the table."""
+def time_case(kind: str, num_arms: int, num_states: int, welfare: str) -> float:
+    """Print a row of the table, and return the seconds."""
     if num_arms >= frontiers.COMPILE_FROM:
         compile_all()  # loads from disk
     problem = build(kind, num_arms, num_states)
@@ -63,22 +64,25 @@ def time_case(kind: str, num_arms: int, num_states: int, welfare: str) -> None:
         f"{solution.rounds:>7} {seconds:>9.2f} {peak:>9.2f}",
         flush=True,
     )
+    return seconds
 
 
-def alone(*case: object) -> None:
+def alone(*case: object) -> float:
     """Run in a process of its own."""
-    process = multiprocessing.get_context("spawn").Process(target=time_case, args=case)
-    process.start()
-    process.join()
+    with multiprocessing.get_context("spawn").Pool(1) as process:
+        return process.apply(time_case, case)
 
 
 def main(largest: int = 10**6) -> None:
     compile_all()
     widths = {"arms": 9, "number": 8, "states": 7, "welfare": 12, "value": 10, "gap": 8, "rounds": 7, "seconds": 9}
     print(" ".join(f"{name:>{width}}" for name, width in (widths | {"peak GiB": 9}).items()))
+    curves: dict[str, list[tuple[int, float]]] = {}
     for kind, number, states in CASES:
         if number <= largest:
-            alone(kind, number, states, f"gini:{2 ** (10 / number)}")
+            seconds = alone(kind, number, states, f"gini:{2 ** (10 / number)}")
+            curves.setdefault(f"{kind}, S = {states}", []).append((number, seconds))
+    print("growth is drawn in", plot_growth(curves, "fluid-growth", f"fair fluid bound, certified gap {TOLERANCE:g}"))
     for welfare in ("utilitarian", "maximin:0.01", "leximin", "alpha:1"):
         alone("random", min(largest, 10**5), 3, welfare)
 

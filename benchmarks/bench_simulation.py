@@ -4,7 +4,7 @@ import numpy as np
 
 import evenhand as eh
 from benchmarks.timing import best_of
-from evenhand.kernels import crowds, stepping
+from evenhand.kernels import crowds
 from evenhand.simulation import rollout
 
 EPISODES, HORIZON = 1000, 50
@@ -81,7 +81,6 @@ class forced:  # noqa: N801  # reads as a phrase
 
 
 def main() -> None:
-    assert stepping.COMPILE_FROM > 0
     counts_against_arms()
     arms_one_by_one()
 

@@ -1,8 +1,12 @@
-"""How long things take: the best of a few runs, since these machines are shared."""
+"""How long things take, in numbers and pictures: the best of a few runs, since machines are shared."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+"""Where pictures go; not kept in the repository."""
 
 
 def best_of(runs: int, work: Callable[[], Any]) -> float:
@@ -13,3 +17,20 @@ def best_of(runs: int, work: Callable[[], Any]) -> float:
         work()
         times.append(time.perf_counter() - start)
     return min(times)
+
+
+def plot_growth(curves: Mapping[str, Sequence[tuple[int, float]]], name: str, title: str) -> Path:
+    """Draw seconds against the number of arms, on logarithmic axes, and tell where the picture is."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.5, 4), layout="constrained")
+    axes = figure.add_subplot()
+    for label, points in curves.items():
+        axes.loglog(*zip(*points, strict=True), marker="o", label=label)
+    axes.set(xlabel="number of arms N", ylabel="seconds", title=title)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    RESULTS.mkdir(exist_ok=True)
+    FigureCanvasSVG(figure).print_svg(RESULTS / f"{name}.svg")
+    return RESULTS / f"{name}.svg"

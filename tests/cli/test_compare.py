@@ -44,7 +44,7 @@ def test_the_json_is_complete_and_in_order(small, evenhand):
     found = evenhand("compare", small, *QUICK, "--json").json
     assert {entry.name for entry in ROSTER} <= set(by_policy(found)) | set(found["left_out"])
     welfare = [row["welfare"] for row in found["rows"]]
-    assert welfare == sorted(welfare, reverse=True)
+    assert welfare == pytest.approx(sorted(welfare, reverse=True), abs=1e-8)
     if found["upper_bound"] is not None:
         assert all(row["welfare"] <= found["upper_bound"] + 4 * row["welfare_stderr"] + 1e-6 for row in found["rows"])
     for row in found["rows"]:
