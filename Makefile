@@ -21,6 +21,7 @@ $(STAMP)-dev: $(STAMP)
 
 demo: $(STAMP)  ## solve the paper's problem, compare every policy, leave demo/report.html
 	@mkdir -p demo
+	$(BIN)/evenhand solve machine-replacement -p num_arms=5 -p operating_cost=exponential
 	$(BIN)/evenhand compare machine-replacement -p num_arms=5 -p operating_cost=exponential --report demo/report.html
 	@echo
 	@echo "The report is demo/report.html. Next, try:"

@@ -49,7 +49,9 @@ class TestWelfare:
     @pytest.mark.parametrize("num_arms", [2, 3, 4, 5, 10, 20])
     def test_optimal_on_exponential_costs(self, num_arms):
         problem = machines(num_arms)
-        assert exact_welfare(whittle(problem), problem) == pytest.approx(solve(problem, method="counts").welfare, abs=1e-4)
+        assert exact_welfare(whittle(problem), problem) == pytest.approx(
+            solve(problem, method="counts").welfare, abs=1e-4
+        )
 
     @pytest.mark.parametrize("num_arms", [2, 3, 4, 5, 10, 20])
     def test_close_on_quadratic_costs(self, num_arms):
@@ -181,7 +183,9 @@ class TestRefusals:
         with pytest.raises(NotApplicable, match="one resource; this problem has 2"):
             whittle(CoupledMDP([arm], [1.0, 1.0], 0.9))
 
-    @pytest.mark.parametrize("usage", [[[[0.0], [1.0]], [[0.0], [2.0]]], [[[0.0], [1.0]], [[0.0], [0.0]]], [[0.0], [0.0]]])
+    @pytest.mark.parametrize(
+        "usage", [[[[0.0], [1.0]], [[0.0], [2.0]]], [[[0.0], [1.0]], [[0.0], [0.0]]], [[0.0], [0.0]]]
+    )
     def test_usage_that_depends_on_the_state_or_is_nothing(self, usage):
         arm = Arm(np.full((2, 2, 2), 0.5), [[0.0, 1.0], [0.0, 1.0]], usage)
         with pytest.raises(NotApplicable, match="same positive amount in every state"):

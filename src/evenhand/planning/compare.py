@@ -102,8 +102,8 @@ def _bound(
     try:
         if min(num_count_states(problem), num_joint_states(problem)) <= solve_up_to:
             best = solve(problem, measure, tolerance=1e-6, told=told)
-            name = "optimum" if best.gap <= 1e-5 else "upper bound"
-            return best.upper_bound, name, best.policy if best.method != "fluid" else None
+            if best.method != "fluid":
+                return best.upper_bound, "optimum" if best.gap <= 1e-5 else "upper bound", best.policy
         return relax(problem, measure).upper_bound, "fluid bound", None
     except (NotApplicable, TooLarge, OutOfDomain, NotConverged) as error:
         left_out["upper bound"] = str(error)

@@ -51,7 +51,7 @@ def _relaxed(name: str) -> Build:
         measure = as_welfare(welfare, problem.num_arms)
         found = fluid_policies(problem, relax(problem, measure))
         if name not in found:
-            raise NotApplicable(f"{name} is for one or two resources; this problem has {problem.num_resources}")
+            raise NotApplicable(f"{name} needs one or two resources and few enough types for a table of prices")
         return found[name]
 
     return build

@@ -107,14 +107,14 @@ def _take_apart(policy: Policy | Starting) -> tuple[str, dict[str, Array]]:
     if isinstance(policy, OccupancyPriority):
         return "occupancy-priority", {"occupancy": policy.occupancy, "weights": policy.weights, "prices": policy.prices}
     if isinstance(policy, Resolving):
-        every = np.array(policy.every)
-        return "re-solving", {"weights": policy.weights, "prices": policy.prices, "every": every}
+        steps = {"every": np.array(policy.every), "points": np.array(policy.points)}
+        return "re-solving", {"weights": policy.weights, "prices": policy.prices, **steps}
     raise NotApplicable(f"a policy of type {type(policy).__name__} is not a table and cannot be saved; use its name")
 
 
 def _npy(array: Array) -> bytes:
     body = io.BytesIO()
-    np.lib.format.write_array(body, np.ascontiguousarray(array), allow_pickle=False)
+    np.lib.format.write_array(body, np.asarray(array, order="C"), allow_pickle=False)
     return body.getvalue()
 
 
@@ -227,7 +227,8 @@ def _build_drawn(problem: CoupledMDP, arrays: dict[str, Array]) -> Policy:
 
 
 def _build_resolving(problem: CoupledMDP, arrays: dict[str, Array]) -> Starting:
-    return Resolving(problem, arrays["weights"], arrays["prices"], int(arrays["every"]))
+    steps = int(arrays["every"]), int(arrays["points"])
+    return Resolving(problem, arrays["weights"], arrays["prices"], *steps)
 
 
 _TABLE = {"pairs": ("iu", 1), "probabilities": ("f", 1)}
@@ -236,7 +237,7 @@ _ARRAYS: dict[str, dict[str, tuple[str, int]]] = {
     "count-table": _TABLE,
     "joint-table": _TABLE,
     "priority": {"scores": ("f", 3), "threshold": ("f", 0)},
-    "re-solving": {"weights": ("f", 1), "prices": ("f", 1), "every": ("iu", 0)},
+    "re-solving": {"weights": ("f", 1), "prices": ("f", 1), "every": ("iu", 0), "points": ("iu", 0)},
     "occupancy-priority": {"occupancy": ("f", 3), "weights": ("f", 1), "prices": ("f", 1)},
 }
 """The arrays of each kind: letters of the dtype, number of axes."""

@@ -3,7 +3,7 @@
 At the relaxation's optimum every arm has a weight g (what the welfare gives for a unit of its value) and every resource
 a price lambda. With Q the action values of the single arm at these (`solvers.arms`),
 
-    gain(s, a)  = Q(s, a) - Q(s, idle) + lambda.d(s, a)        what acting is worth before it is paid for
+    gain(s, a)  = Q(s, a) - Q(s, idle) + lambda.d(s, a)        what acting is worth over idling, before it is paid for
     score(s, a) = gain(s, a) / lambda.d(s, a)                  its worth per price: above 1 it pays
 
     fair_index          serve by score; of several actions first the one that is best at the prices. For two actions and
@@ -20,17 +20,23 @@ from itertools import product
 
 import numpy as np
 
-from evenhand.checks import check_memory, check_positive_int
+from evenhand.checks import check_memory, check_positive_int, check_shape
 from evenhand.errors import NotApplicable
 from evenhand.kernels.choosing import serve_by_rank, serve_by_rank_fast
 from evenhand.kernels.randomness import draw_keys, grid, uniforms_at
 from evenhand.model.coupled import CoupledMDP
 from evenhand.policies.priority import COMPILE_FROM, ExchangeablePriority, rank_scores, serveable_cells
 from evenhand.solvers.arms import action_values
-from evenhand.typing import Floats, Indices
+from evenhand.typing import Bools, Floats, Indices
 
 NOTHING = 1e-12
-"""A gain this small, relative to the largest, is none."""
+"""A gain this small, relative to the largest of its type, is none."""
+
+LEAST_WEIGHT = 1e-6
+"""Arms of less weight than this, relative to the largest, count as if they had it."""
+
+FREE = 1e4
+"""Puts what costs nothing before all that costs something, on a logarithmic scale."""
 
 SPREAD = 4.0
 """The grid of prices reaches from the relaxation's price divided by this to the price times this."""
@@ -50,27 +56,50 @@ def fair_index(problem: CoupledMDP, weights: Floats, prices: Floats) -> Exchange
 def service_scores(problem: CoupledMDP, weights: Floats, prices: Floats) -> Floats:
     """(type, state, action) whole numbers in the order of service; 0 where nothing is gained.
 
-    The action that is best at the prices comes before all others of its kind; within each kind worth per price
-    decides. Only the order matters, so worth of any size, down to arms of hardly any weight, is told apart.
+    The action that is best at the prices comes before all others; within each kind worth per price decides. Only the
+    order matters, so worth of any size, down to arms of hardly any weight, is told apart.
+    """
+    return _service(problem, weights, prices)[0]
+
+
+def _service(problem: CoupledMDP, weights: Floats, prices: Floats) -> tuple[Floats, Bools]:
+    """The scores, and where the action is the best at the prices and gains something."""
+    types = problem.types
+    check_shape(weights, {"type": len(types)}, "weights")
+    check_shape(prices, {"resource": problem.num_resources}, "prices")
+    # Arms without weight wait until the others have what they need, but are not left in the lurch.
+    weights = np.maximum(weights, LEAST_WEIGHT * weights.max())
+    worth = action_values(types, weights, prices, problem.discount)
+    gain = _gains(problem, weights, np.where(types.valid, worth, -np.inf).max(axis=2))
+    preferred = (np.arange(worth.shape[2]) == worth.argmax(axis=2)[:, :, None]) & (gain > 0)
+    ranks = rank_scores(_log_worth(problem, gain, types.usage @ prices), -np.inf)
+    levels = int(ranks.max()) + 1
+    return np.where(gain > 0, levels - ranks + preferred * levels, 0).astype(np.float64), preferred
+
+
+def _gains(problem: CoupledMDP, weights: Floats, values: Floats) -> Floats:
+    """(type, state, action) what acting is worth over idling, before it is paid for; 0 where that is nothing.
+
+    Written as a difference of rewards and of moves, not of action values: prices, which may be far larger than the
+    gain of an arm of little weight, do not enter.
     """
     types = problem.types
-    worth = action_values(types, weights, prices, problem.discount)
-    idle = np.take_along_axis(worth, types.idle[:, :, None], axis=2)
-    cost = types.usage @ prices
-    gain = np.where(types.valid, np.where(types.valid, worth, 0.0) - idle + cost, 0.0)
-    gain[gain <= NOTHING * gain.max(axis=(1, 2), keepdims=True)] = 0.0
-    share = (types.usage / np.where(problem.budget > 0, problem.budget, 1.0)).sum(axis=-1)
-    # Where all that is used is free, the share of the budget stands for the price.
-    effective = np.where(cost > 0, cost, share * np.max(cost, initial=1e-300) * NOTHING)
-    gains = (gain > 0) & (effective > 0)
-    key = np.log(gain, out=np.full_like(gain, -np.inf), where=gains) - np.log(
-        effective, out=np.zeros_like(gain), where=gains
-    )
-    best = np.where(types.valid, worth, -np.inf).argmax(axis=2)
-    preferred = np.arange(worth.shape[2]) == best[:, :, None]
-    ranks = rank_scores(key, -np.inf)
-    levels = int(ranks.max()) + 1
-    return np.where(gains, levels - ranks + preferred * levels, 0).astype(np.float64)
+    rewards = types.rewards - np.take_along_axis(types.rewards, types.idle[:, :, None], axis=2)
+    moves = types.transitions - np.take_along_axis(types.transitions, types.idle[:, :, None, None], axis=2)
+    values = np.where(np.isfinite(values), values, 0.0)
+    gain = weights[:, None, None] * rewards + problem.discount * np.einsum("tsaj,tj->tsa", moves, values)
+    gain = np.where(types.valid, gain, 0.0)
+    return np.where(gain > NOTHING * gain.max(axis=(1, 2), keepdims=True), gain, 0.0)
+
+
+def _log_worth(problem: CoupledMDP, gain: Floats, cost: Floats) -> Floats:
+    """(type, state, action) the logarithm of worth per price; what is free comes first, by its share of the budget."""
+    share = (problem.types.usage / np.where(problem.budget > 0, problem.budget, 1.0)).sum(axis=-1)
+    gains = gain > 0
+    with np.errstate(divide="ignore"):
+        paid = np.log(gain, where=gains, out=np.zeros_like(gain)) - np.log(cost)
+        free = FREE + np.log(gain, where=gains, out=np.zeros_like(gain)) - np.log(share)
+    return np.where(gains, np.where(cost > 0, paid, free), -np.inf)
 
 
 class OccupancyPriority:
@@ -89,8 +118,8 @@ class OccupancyPriority:
         """
         self.problem = problem
         self.occupancy, self.weights, self.prices = occupancy, weights, prices
-        self.scores = service_scores(problem, weights, prices)
-        self.laws = _laws(problem, occupancy, self.scores)
+        self.scores, preferred = _service(problem, weights, prices)
+        self.laws = _laws(problem, occupancy, preferred)
         cells = np.where(serveable_cells(problem), self.scores, -np.inf)
         self.drawn_ranks = rank_scores(cells, -np.inf)
         fill = rank_scores(cells, 0.0)
@@ -114,13 +143,12 @@ class OccupancyPriority:
         return do(*tables, states, order, False, True, drawn, self.drawn_ranks)
 
 
-def _laws(problem: CoupledMDP, occupancy: Floats, scores: Floats) -> Floats:
-    """(type, state, action) the relaxation's choice; where it never goes, the action of highest score, if it pays."""
+def _laws(problem: CoupledMDP, occupancy: Floats, preferred: Bools) -> Floats:
+    """(type, state, action) the relaxation's choice; where it never goes, the best action at the prices."""
     types = problem.types
     visits = occupancy.sum(axis=-1, keepdims=True)
-    pays = scores.max(axis=2) > np.ceil(scores.max() / 2)
-    choice = np.where(pays, scores.argmax(axis=2), types.idle)
-    otherwise = np.arange(scores.shape[2]) == choice[:, :, None]
+    choice = np.where(preferred.any(axis=2), preferred.argmax(axis=2), types.idle)
+    otherwise = np.arange(preferred.shape[2]) == choice[:, :, None]
     seen = visits > 1e-12 / (1 - problem.discount)
     return np.where(seen, np.maximum(occupancy, 0.0) / np.where(seen, visits, 1.0), otherwise)
 
@@ -149,7 +177,8 @@ class Resolving:
         self.grid = np.array(list(product(*axes)))
         types = problem.types
         check_memory(40.0 * len(self.grid) * types.valid.size, "the tables of prices", "Use the fair-index policy.")
-        self.problem, self.weights, self.prices, self.every = problem, weights, prices, every
+        self.problem, self.weights, self.prices = problem, weights, prices
+        self.every, self.points = every, points
         worth = [action_values(types, weights, prices, problem.discount) for prices in self.grid]
         self.values = np.stack([np.where(types.valid, table, -np.inf).max(axis=2) for table in worth])
         self.values[:, ~types.valid.any(axis=2)] = 0.0

@@ -1,0 +1,268 @@
+"""The methods that play: bounds that hold, estimates that repeat, and policies that come back from their files."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evenhand.errors import NotApplicable, PolicyError
+from evenhand.evaluation import evaluate
+from evenhand.model.arm import Arm
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.policy import begin
+from evenhand.model.welfare import as_welfare
+from evenhand.planning import solve as solving
+from evenhand.planning.compare import compare
+from evenhand.planning.roster import find_policy
+from evenhand.planning.saved import load_policy, save_policy, save_solution
+from evenhand.planning.solve import choose_method, fluid_policies, relax, solve
+from evenhand.policies import Resolving, fair_index, whittle
+from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
+
+KINDS = ("occupancy-priority", "fair-index", "re-solving")
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """Fewer episodes than a user gets: 30 of those reported, 20 of those chosen by."""
+    monkeypatch.setattr(solving, "ARM_STEPS", 1.0)
+
+
+def different(num_arms=4, **settings):
+    return heterogeneous_machine_replacement(num_arms=num_arms, **settings)
+
+
+SMALL = {
+    "machines": lambda: different(4, budget=1),
+    "two types": lambda: CoupledMDP(list(different(2).arms), [1.0], 0.95, [2, 2]),
+    "identical": lambda: machine_replacement(num_arms=4),
+}
+
+
+class TestCertificate:
+    @pytest.mark.parametrize("method", ["fluid", "whittle"])
+    @pytest.mark.parametrize("name", SMALL)
+    @pytest.mark.parametrize("welfare", ["gini:2", "nash", "utilitarian"])
+    def test_the_bound_holds_and_the_estimate_is_no_better_than_the_optimum(self, method, name, welfare):
+        problem = SMALL[name]()
+        best = solve(problem, welfare, tolerance=1e-7)
+        found = solve(problem, welfare, method)
+        assert best.method in ("counts", "joint")
+        assert found.upper_bound >= best.welfare - 1e-9
+        assert 0.9 * best.welfare <= found.welfare <= best.upper_bound + 4 * found.welfare_stderr + 1e-6
+        assert found.gap == pytest.approx(max(0.0, 1 - found.welfare / found.upper_bound), abs=1e-12)
+
+    @pytest.mark.parametrize("method", ["fluid", "whittle"])
+    def test_identical_arms_have_the_same_bound_by_any_welfare(self, method):
+        problem = SMALL["identical"]()
+        bounds = [solve(problem, welfare, method).upper_bound for welfare in ("gini:2", "utilitarian", "maximin")]
+        np.testing.assert_allclose(bounds, bounds[0], rtol=1e-4)
+
+    def test_exact_where_the_space_is_small(self):
+        problem = SMALL["identical"]()
+        found = solve(problem, method="whittle")
+        assert found.welfare_stderr == 0
+        assert found.welfare == pytest.approx(13.9430, abs=5e-5)
+
+    def test_an_estimate_has_an_error(self):
+        found = solve(different(40), method="fluid")
+        assert found.welfare_stderr > 0
+        assert found.values.shape == (40,)
+        assert as_welfare("gini:2", 40)(found.values) == pytest.approx(found.welfare)
+
+    def test_agrees_with_a_long_simulation(self):
+        problem = different(12)
+        found = solve(problem, "utilitarian", "fluid", rng=1)
+        played = evaluate(found.policy, problem, "utilitarian", 300, 225, rng=99)
+        assert abs(played.welfare - found.welfare) <= 5 * np.hypot(found.welfare_stderr, played.welfare_stderr)
+
+    def test_whittle_refuses_what_has_no_indices(self):
+        with pytest.raises(NotApplicable, match="one resource; this problem has 2"):
+            solve(crew_maintenance(num_arms=3), method="whittle")
+
+    def test_discount_zero(self):
+        problem = different(4, budget=1, discount=0.0)
+        found = solve(problem, method="fluid")
+        assert found.welfare <= solve(problem, method="joint").upper_bound + 4 * found.welfare_stderr
+
+    def test_a_discount_near_one(self):
+        arms = [Arm(np.ones((1, 2, 1)), [[-1.0, -number]], [[0.0], [1.0]]) for number in (0.9, 0.8)]
+        problem = CoupledMDP(arms, [1.0], 0.9999)
+        found, best = solve(problem, "utilitarian", "fluid"), solve(problem, "utilitarian", "joint")
+        assert found.welfare <= best.upper_bound + 1e-6 * abs(best.upper_bound)
+
+
+class TestRandomness:
+    def test_seeds_repeat(self):
+        problem = different(12)
+        first, again, other = (solve(problem, method="fluid", rng=seed) for seed in (1, 1, 2))
+        assert first.welfare == again.welfare
+        np.testing.assert_array_equal(first.values, again.values)
+        assert first.welfare != other.welfare
+        assert first.upper_bound == other.upper_bound
+
+    def test_a_generator_is_a_seed_too(self):
+        problem = different(12)
+        found = [solve(problem, method="fluid", rng=np.random.default_rng(1)).welfare for _ in range(2)]
+        assert found[0] == found[1] == solve(problem, method="fluid", rng=1).welfare
+
+    def test_chosen_on_one_stream_and_reported_on_another(self, monkeypatch):
+        """All candidates meet one world; the best is played again in a world that it was not chosen for."""
+        calls = []
+
+        def spy(policy, problem, welfare, num_episodes, horizon, rng, method="auto"):
+            calls.append((policy, num_episodes, rng))
+            return evaluate(policy, problem, welfare, num_episodes, horizon, rng, method)
+
+        monkeypatch.setattr(solving, "evaluate", spy)
+        found = solve(different(12), method="fluid", rng=3)
+        *trials, (reported, episodes, stream) = calls
+        assert len(trials) == 3
+        assert len({rng for _, _, rng in trials}) == 1
+        assert reported is found.policy
+        assert episodes == 30
+        assert isinstance(stream, np.random.Generator)
+        seed = trials[0][2]
+        assert int(stream.integers(2**63)) != int(np.random.default_rng(seed).integers(2**63)) != seed
+
+    def test_the_best_candidate_is_taken(self, monkeypatch):
+        """Judged by what evaluate says of each."""
+        worth = {"OccupancyPriority": 1.0, "ExchangeablePriority": 3.0, "Resolving": 2.0}
+
+        def judge(policy, problem, welfare, num_episodes, horizon, rng, method="auto"):
+            found = evaluate(policy, problem, welfare, 2, 2, rng, "monte-carlo")
+            object.__setattr__(found, "welfare", worth[type(policy).__name__])
+            return found
+
+        monkeypatch.setattr(solving, "evaluate", judge)
+        found = solve(different(12), method="fluid")
+        assert type(found.policy).__name__ == "ExchangeablePriority"
+        assert found.reason.endswith("best of occupancy-priority, fair-index, re-solving in simulation: fair-index")
+
+    def test_progress_names_the_candidates(self):
+        told = []
+        solve(different(12), method="fluid", told=lambda *news: told.append(news))
+        assert [what for what, _ in told] == [f"trying {name}" for name in KINDS]
+        assert all(0 <= share <= 1 for _, share in told)
+
+
+class TestAuto:
+    def test_forty_different_arms(self):
+        problem = different(40)
+        assert choose_method(problem)[0] == "fluid"
+        found = solve(problem)
+        assert found.method == "fluid"
+        assert found.reason.startswith(
+            "the arms are of 40 types, and the count space has 1.21577e+19 states; the product space has "
+            "1.21577e+19 states: too many for an exact method in reasonable time; best of"
+        )
+
+    def test_identical_arms_of_many_states(self):
+        rng = np.random.default_rng(0)
+        arm = Arm(rng.dirichlet(np.ones(30), (30, 2)), rng.random((30, 2)), [[0.0], [1.0]])
+        method, reason = choose_method(CoupledMDP([arm], [10.0], 0.9, [1000]))
+        assert method == "fluid"
+        assert reason.startswith("all 1000 arms are identical, but the count space has ")
+
+    def test_optimal_is_not_what_fluid_finds(self):
+        """Under the name of the optimum nothing else is played."""
+        found = compare(different(40), ["never-act"], num_episodes=5, horizon=5, rng=0)
+        assert found.bound_name == "fluid bound"
+        assert "optimal" not in {row.policy for row in found.rows}
+        with pytest.raises(Exception, match="too many for an exact method"):
+            find_policy("optimal").build(different(40))
+
+
+class TestCompare:
+    def test_the_fluid_bound_is_above_every_row(self):
+        found = compare(different(12), num_episodes=20, horizon=150, rng=0, solve_up_to=0)
+        assert found.bound_name == "fluid bound"
+        assert set(KINDS) | {"whittle"} <= {row.policy for row in found.rows}
+        for row in found.rows:
+            assert row.evaluation.welfare <= found.upper_bound + 4 * row.evaluation.welfare_stderr
+
+    def test_the_optimum_replaces_it_where_it_can_be_found(self):
+        found = compare(SMALL["machines"](), ["fair-index"], num_episodes=20, horizon=100, rng=0)
+        assert found.bound_name == "optimum"
+        assert found.upper_bound < relax(SMALL["machines"](), as_welfare("gini:2", 4)).upper_bound
+
+    def test_re_solving_is_left_out_for_three_resources(self):
+        arms = [Arm(np.ones((1, 2, 1)), [[0.0, gain]], [[0, 0, 0], [1, 1, 1]]) for gain in (1.0, 2.0)]
+        found = compare(CoupledMDP(arms, [1, 1, 1], 0.5), num_episodes=5, horizon=5, rng=0)
+        assert "one or two resources" in found.left_out["re-solving"]
+        assert "one resource; this problem has 3" in found.left_out["whittle"]
+        assert {"fair-index", "occupancy-priority"} <= {row.policy for row in found.rows}
+
+
+def played(policy, problem, steps=25):
+    """(step, episode, arm) actions of some episodes whose states are drawn at random."""
+    rng, states = np.random.default_rng(5), np.random.default_rng(6)
+    actor = begin(policy, 6, rng)
+    sizes = problem.types.num_states[problem.type_of_arm]
+    return np.array([actor.act(states.integers(0, sizes, (6, len(sizes))).astype(np.int32), rng) for _ in range(steps)])
+
+
+class TestSaved:
+    @pytest.mark.parametrize("name", KINDS)
+    @pytest.mark.parametrize("problem", [different(12), crew_maintenance(num_arms=7)], ids=["machines", "crew"])
+    def test_what_comes_back_does_the_same(self, name, problem, tmp_path: Path):
+        policy = fluid_policies(problem, relax(problem, as_welfare("gini:2", problem.num_arms)))[name]
+        save_policy(policy, problem, tmp_path / "policy.zip")
+        again = load_policy(tmp_path / "policy.zip", problem)
+        assert type(again) is type(policy)
+        assert played(policy, problem).any()
+        np.testing.assert_array_equal(played(again, problem), played(policy, problem))
+
+    @pytest.mark.parametrize("paper_compat", [False, True])
+    def test_whittle_with_its_threshold(self, paper_compat, tmp_path: Path):
+        problem = machine_replacement(num_arms=6)
+        policy = whittle(problem, paper_compat=paper_compat)
+        save_policy(policy, problem, tmp_path / "policy.zip")
+        again = load_policy(tmp_path / "policy.zip", problem)
+        np.testing.assert_array_equal(played(again, problem), played(policy, problem))
+        assert again.threshold == policy.threshold
+
+    def test_how_often_prices_are_found(self, tmp_path: Path):
+        problem = different(12)
+        found = relax(problem, as_welfare("gini:2", 12))
+        save_policy(Resolving(problem, found.weights, found.prices, every=3), problem, tmp_path / "policy.zip")
+        assert load_policy(tmp_path / "policy.zip", problem).every == 3
+
+    def test_how_many_prices_there_are(self, tmp_path: Path):
+        problem = different(20)
+        found = relax(problem, as_welfare("utilitarian", 20))
+        policy = Resolving(problem, found.weights, found.prices, points=5)
+        save_policy(policy, problem, tmp_path / "policy.zip")
+        np.testing.assert_array_equal(load_policy(tmp_path / "policy.zip", problem).grid, policy.grid)
+
+    def test_a_solution_with_its_certificate(self, tmp_path: Path):
+        problem = different(12)
+        solution = solve(problem, method="fluid")
+        save_solution(solution, tmp_path / "policy.zip")
+        again = load_policy(tmp_path / "policy.zip", problem)
+        np.testing.assert_array_equal(played(again, problem), played(solution.policy, problem))
+
+    @pytest.mark.parametrize("name", KINDS)
+    def test_for_another_problem_it_is_refused(self, name, tmp_path: Path):
+        problem = different(12)
+        policy = fluid_policies(problem, relax(problem, as_welfare("gini:2", 12)))[name]
+        save_policy(policy, problem, tmp_path / "policy.zip")
+        with pytest.raises(PolicyError, match="made for another problem"):
+            load_policy(tmp_path / "policy.zip", different(12, seed=1))
+
+    def test_tables_that_do_not_fit_are_refused(self, tmp_path: Path):
+        problem = different(12)
+        policy = fair_index(problem, np.ones(12), np.zeros(1))
+        policy.scores = policy.scores[:5]
+        save_policy(policy, problem, tmp_path / "policy.zip")
+        with pytest.raises(PolicyError, match="scores"):
+            load_policy(tmp_path / "policy.zip", problem)
+
+    def test_weights_that_do_not_fit_are_refused(self, tmp_path: Path):
+        problem = different(12)
+        found = relax(problem, as_welfare("gini:2", 12))
+        policy = Resolving(problem, found.weights, found.prices)
+        policy.weights = np.ones(1)
+        save_policy(policy, problem, tmp_path / "policy.zip")
+        with pytest.raises(PolicyError):
+            load_policy(tmp_path / "policy.zip", problem)
