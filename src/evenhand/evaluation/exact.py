@@ -18,7 +18,7 @@ from evenhand.simulation.rollout import check_budget
 from evenhand.solvers.occupancy import occupancy
 from evenhand.typing import Floats, Ints
 
-MOST_STATES = 2500
+MOST_STATES = 6000
 """Count states up to which a policy that is not a table is tabulated."""
 
 

@@ -76,3 +76,9 @@ def lattice_neighbours(points: Ints, source: int, target: int) -> Indices:
     neighbours = np.full(len(points), -1, dtype=np.int32)
     neighbours[whole] = lattice_index(moved[whole])
     return neighbours
+
+
+def lattice_below(num_arms: int, num_states: int) -> Indices:
+    """(point, state) the number of each point without an arm of a state, -1 where it has none."""
+    points = lattice_points(num_arms, num_states)
+    return np.column_stack([lattice_neighbours(points, state, -1) for state in range(num_states)])

@@ -23,7 +23,8 @@ from scipy.special import gammaln, xlogy
 from evenhand.checks import available_memory, check_memory
 from evenhand.errors import NotApplicable, TooLarge
 from evenhand.kernels.choosing import assign_uniformly, assign_uniformly_fast
-from evenhand.kernels.lattice import lattice_index, lattice_points, lattice_size
+from evenhand.kernels.lattice import lattice_below, lattice_index, lattice_points, lattice_size
+from evenhand.kernels.lattice_sweeps import grow_law
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.tabular import TabularMDP
@@ -35,6 +36,9 @@ MOST_PAIRS = 20_000_000
 
 COMPILE_FROM = 20_000
 """Arms in a batch from which the compiled assignment is used."""
+
+COMPILE_LAWS_FROM = 1e8
+"""Elementary operations from which laws of the next counts are computed by compiled code."""
 
 _INSTEAD = "Use fewer arms, or a method that needs no table."
 
@@ -300,34 +304,29 @@ def law_of_movers(movers: Ints, rows: Floats) -> Floats:
         movers: (mover, row) how many arms move by each row; the same number of arms in all for each mover.
         rows: (row, next_state) the rows.
     """
-    num_states = rows.shape[1]
-    levels = _predecessors(movers)
+    num_states, num_arms = rows.shape[1], int(movers[0].sum())
+    work = float(len(movers)) * lattice_size(num_arms, num_states) * num_states * num_arms / 5
+    grow = grow_law
+    if work > COMPILE_LAWS_FROM:
+        from evenhand.kernels import compiled_sweeps
+
+        grow = compiled_sweeps.grow_law
     law = np.ones((1, 1))
-    for total in range(1, len(levels)):
-        vectors, first, parent = levels[total]
-        points = lattice_points(total - 1, num_states)
-        larger = np.zeros((len(vectors), lattice_size(total, num_states)))
-        before = law[parent]
-        for state in range(num_states):
-            shifted = points.copy()
-            shifted[:, state] += 1
-            larger[:, lattice_index(shifted)] += rows[first, state][:, None] * before
-        law = larger
+    for total, (first, parent) in enumerate(_predecessors(movers), start=1):
+        law = grow(law, rows, first, parent, lattice_below(total, num_states))
     return law
 
 
-def _predecessors(movers: Ints) -> list[tuple[Ints, Ints, Ints]]:
-    """By number of arms: the vectors needed, the row whose arm came last, and where the vector without it stands."""
-    levels: list[tuple[Ints, Ints, Ints]] = []
+def _predecessors(movers: Ints) -> list[tuple[Indices, Indices]]:
+    """By number of arms, from one: the row whose arm came last, and where the vector without it stands."""
+    levels = []
     vectors = movers
     for _ in range(int(movers[0].sum())):
         first = (vectors > 0).argmax(axis=1)
         smaller = vectors.copy()
         smaller[np.arange(len(vectors)), first] -= 1
-        unique, parent = np.unique(smaller, axis=0, return_inverse=True)
-        levels.append((vectors, first, parent.reshape(-1)))
-        vectors = unique
-    levels.append((vectors, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)))
+        vectors, parent = np.unique(smaller, axis=0, return_inverse=True)
+        levels.append((first.astype(np.int32), parent.reshape(-1).astype(np.int32)))
     return levels[::-1]
 
 

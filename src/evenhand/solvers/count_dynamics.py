@@ -40,8 +40,8 @@ from evenhand.checks import check_fraction, check_memory, check_positive_int, ch
 from evenhand.errors import InvalidInput, NotConverged, TooLarge
 from evenhand.kernels import lattice_sweeps
 from evenhand.kernels.lattice import (
+    lattice_below,
     lattice_index,
-    lattice_neighbours,
     lattice_points,
     lattice_size,
     lattice_tables,
@@ -641,15 +641,9 @@ def _laws_of_configs(extras: list[Ints], rows: Floats) -> list[Floats]:
         without = extras[t].copy()
         without[np.arange(len(last)), last] -= 1
         parent = np.array([smaller[tuple(config)] for config in without], dtype=np.int32)
-        below = _below(t, rows.shape[1])
+        below = lattice_below(t, rows.shape[1])
         laws.append(lattice_sweeps.grow_law(laws[-1], rows, last.astype(np.int32), parent, below))
     return laws
-
-
-def _below(num_arms: int, num_states: int) -> Indices:
-    """(point, state) each point without an arm of a state, -1 where it has none."""
-    points = lattice_points(num_arms, num_states)
-    return np.column_stack([lattice_neighbours(points, state, -1) for state in range(num_states)])
 
 
 class _Sweeps:
@@ -691,7 +685,7 @@ class _Laws:
         for n in range(arms.num_arms + 1):
             if n:
                 points = lattice_points(n, arms.num_states)
-                below = _below(n, arms.num_states)
+                below = lattice_below(n, arms.num_states)
                 leaving = (points > 0).argmax(axis=1).astype(np.int32)
                 parent = below[np.arange(len(points)), leaving]
                 law = kernels.grow_law(law, arms.base_rows, leaving, parent, below)
