@@ -26,7 +26,7 @@ demo: $(STAMP)  ## solve the paper's problem, compare every policy, leave demo/r
 	@echo
 	@echo "The report is demo/report.html. Next, try:"
 	@echo "  $(BIN)/evenhand problems"
-	@echo "  $(BIN)/evenhand compare health-outreach --welfare maximin"
+	@echo "  $(BIN)/evenhand solve heterogeneous-machine-replacement -p num_arms=200"
 	@echo "  $(BIN)/evenhand problems crew-maintenance --out model.toml   (edit it, then compare model.toml)"
 
 test: $(STAMP)-dev  ## run the whole test suite

@@ -33,10 +33,6 @@ class Faults:
         """Note one fault."""
         self.found.append(Fault(place, message))
 
-    def absorb(self, error: ModelError, within: str) -> None:
-        """Note all the faults of a part of the model."""
-        self.found.extend(fault.within(within) for fault in error.faults)
-
     def flag(self, place: str, bad: Bools, describe: "Describe") -> None:
         """Note every True entry of `bad`, with its indices behind `place`, up to a limit."""
         where = np.argwhere(bad)
@@ -92,7 +88,7 @@ def read_numbers(value: object, axes: Sequence[str], place: str, faults: Faults,
         check: run on the array; where lists are ragged or hold text, on each of their sound rows.
     """
     before = len(faults.found)
-    if not (isinstance(value, np.ndarray) and value.dtype.kind in "fiu" and value.ndim == len(axes) and value.size):
+    if not _is_sound(value, len(axes)):
         sound_rows: list[tuple[Floats, str]] = []
         _check_nested(value, axes, _common_lengths(value, len(axes)), place, faults, sound_rows, top=True)
     if len(faults.found) > before:
@@ -149,14 +145,14 @@ def _check_nested(
         _check_number(value, place, faults)
         return
     if not isinstance(value, (list, tuple, np.ndarray)):
-        faults.add(place, f"expected a list with one entry a {axes[0]}, got {_kind(value)}")
+        faults.add(place, f"expected a list with one entry for each {axes[0]}, got {_kind(value)}")
         return
     if len(value) == 0:
-        faults.add(place, f"is empty; expected one entry a {axes[0]}")
+        faults.add(place, f"is empty; expected one entry for each {axes[0]}")
         return
     before = len(faults.found)
     if not top and len(value) != lengths[0]:
-        faults.add(place, f"has {len(value)} entries where the others have {lengths[0]} (one a {axes[0]})")
+        faults.add(place, f"has {len(value)} entries where the others have {lengths[0]} (one for each {axes[0]})")
     for index, entry in enumerate(value):
         _check_nested(entry, axes[1:], lengths[1:], f"{place}[{index}]", faults, rows)
     if len(axes) == 1 and not top and len(faults.found) == before:

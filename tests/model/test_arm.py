@@ -83,8 +83,8 @@ def test_the_idle_action_may_differ_from_state_to_state():
         ({"rewards": [[1, 1e13], [0, 0]]}, "rewards[0][1]: 1e+13 is too large (at most 1e+12)"),
         ({"rewards": [[1, "two"], [0, 0]]}, "rewards[0][1]: expected a number, got text ('two')"),
         ({"rewards": [[1, True], [0, 0]]}, "rewards[0][1]: expected a number, got true/false (True)"),
-        ({"rewards": 3}, "rewards: expected a list with one entry a state, got a number"),
-        ({"rewards": []}, "rewards: is empty; expected one entry a state"),
+        ({"rewards": 3}, "rewards: expected a list with one entry for each state, got a number"),
+        ({"rewards": []}, "rewards: is empty; expected one entry for each state"),
         ({"rewards": [[1, 2], [3, 4], [5, 6]]}, "rewards: has 3 states where transitions has 2"),
         ({"initial": [0.5, 0.4]}, "initial: probabilities sum to 0.9, not 1"),
         ({"usage": [[0], [-1]]}, "usage[1][0]: -1 is negative"),
@@ -105,7 +105,7 @@ def test_each_fault_is_the_only_one_told(changes, fault):
 
 def test_the_odd_row_out_is_named():
     found = faults_of(transitions=np.full((3, 2, 3), 1 / 3), rewards=[[0, 0], [1, 2, 3], [0, 0]])
-    assert found == ["rewards[1]: has 3 entries where the others have 2 (one a action)"]
+    assert found == ["rewards[1]: has 3 entries where the others have 2 (one for each action)"]
 
 
 def test_transitions_are_square():

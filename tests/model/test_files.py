@@ -461,7 +461,7 @@ def test_budget_is_compared_with_any_sound_arm(tmp_path):
     document["arms"] = [{**sound, "rewards": "none"}, sound, {**sound, "usage": [[0, 0], [1, 1]]}]
     document["budget"] = [1, 2, 3]
     assert json_faults(tmp_path, document) == [
-        "arms[0].rewards: expected a list with one entry a state, got text ('none')",
+        "arms[0].rewards: expected a list with one entry for each state, got text ('none')",
         "arms[2].usage: has 2 resources where arms[1] has 1",
         "budget: has 3 entries where the arms' usage has 1 resources",
     ]

@@ -154,7 +154,6 @@ def test_no_policy_is_better_than_the_bound(seed):
     bound_holds(seed)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 300))
 def test_no_policy_is_better_than_the_bound_on_many_problems(seed):
     bound_holds(seed)

@@ -78,7 +78,7 @@ def indices(**options: Any) -> None:
 
 @application.command()
 @model_argument
-@click.option("--policies", metavar="A,B,...", help="Only these policies; all that apply when absent.")
+@click.option("--policies", metavar="A,B,...", help="Only these, by name or saved file; all that apply when absent.")
 @welfare_option
 @playing
 @click.option("--report", metavar="FILE.html", help="Also write the comparison as a page with figures.")

@@ -14,7 +14,11 @@ import click
 
 if TYPE_CHECKING:
     from evenhand.model.arm import ArmTables
+    from evenhand.model.coupled import CoupledMDP
     from evenhand.typing import Floats, Ints
+
+MOST_LISTED = 1_000_000
+"""Arms up to which JSON lists a figure for each."""
 
 SHOWN_GROUPS = 20
 """Types or arms whose values are shown in a table; --json has all of them."""
@@ -40,6 +44,16 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def per_arm(problem: "CoupledMDP", by_type: bool, groups: "dict[str, Floats]") -> dict[str, Any]:
+    """Figures for every arm; for more arms than anyone reads, null, and the figures by type beside it."""
+    if not by_type:
+        return dict(groups)
+    if problem.num_arms <= MOST_LISTED:
+        return {name: values[problem.type_of_arm] for name, values in groups.items()}
+    by_types = {f"{name}_by_type": values for name, values in groups.items()}
+    return {**dict.fromkeys(groups), **by_types, "counts_by_type": problem.type_counts}
+
+
 def print_table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> None:
     """A table; columns are (heading, "left" or "right")."""
     from rich.box import SIMPLE_HEAD
@@ -53,7 +67,9 @@ def print_table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[S
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     terminal = sys.stdout is not None and sys.stdout.isatty()
-    console = Console(file=io.StringIO(), width=_terminal_width() if terminal else 160, force_terminal=terminal)
+    words = any(side == "left" for _, side in columns[1:])  # only words are broken to fit, never numbers
+    width = _terminal_width() if terminal and words else 160
+    console = Console(file=io.StringIO(), width=width, force_terminal=terminal)
     with console.capture() as captured:
         console.print(table)
     lines = [title, *captured.get().strip("\n").splitlines(), ""]

@@ -35,12 +35,18 @@ def read_names(policies: str) -> list[str]:
     faults = []
     for name in names:
         try:
-            find_policy(name)
+            if not is_file(name):
+                find_policy(name)
         except UnknownName as error:
             faults.append(str(error))
     if faults:
         raise InvalidInput("--policies: " + "\n  ".join(faults))
     return names
+
+
+def is_file(policy: str) -> bool:
+    """Whether this means a saved policy rather than the name of one."""
+    return Path(policy).exists() or bool(Path(policy).suffix) or "/" in policy
 
 
 def check_target(path: str | None, option: str) -> None:
@@ -67,7 +73,6 @@ def read_parameters(parameters: Sequence[str]) -> dict[str, str]:
 
 def read_policy(policy: str, problem: CoupledMDP, welfare: str) -> Policy | Starting:
     """A saved policy, or one that has a name."""
-    path = Path(policy)
-    if path.exists() or path.suffix or "/" in policy:
-        return load_policy(path, problem)
+    if is_file(policy):
+        return load_policy(Path(policy), problem)
     return find_policy(policy).build(problem, welfare)

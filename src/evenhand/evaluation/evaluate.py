@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 
 from evenhand.checks import check_positive_int
-from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, TooLarge
+from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, PolicyError, TooLarge
 from evenhand.evaluation.exact import exact_values
 from evenhand.evaluation.fairness import gini_coefficient, lorenz_curve, price_of_fairness
 from evenhand.model.coupled import CoupledMDP
@@ -155,6 +155,8 @@ def evaluate(
         raise InvalidInput(f"method: expected 'auto', 'exact' or 'monte-carlo', got {method!r}")
     check_positive_int(num_episodes, "num_episodes")
     check_positive_int(horizon, "horizon")
+    if not isinstance(policy, (Policy, Starting)):
+        raise PolicyError(f"policy: {type(policy).__name__} has no method act(states, rng); see check_policy")
     measure = as_welfare(welfare, problem.num_arms)
     if method != "monte-carlo":
         try:

@@ -13,8 +13,9 @@ since C(r + p, p) - C(r - x + p, p) points agree before i and are smaller at i. 
 from math import comb
 
 import numpy as np
+from scipy.special import gammaln, xlogy
 
-from evenhand.typing import Array, Indices, Ints
+from evenhand.typing import Array, Floats, Indices, Ints
 
 
 def lattice_size(num_arms: int, num_states: int) -> int:
@@ -82,3 +83,14 @@ def lattice_below(num_arms: int, num_states: int) -> Indices:
     """(point, state) the number of each point without an arm of a state, -1 where it has none."""
     points = lattice_points(num_arms, num_states)
     return np.column_stack([lattice_neighbours(points, state, -1) for state in range(num_states)])
+
+
+def multinomial_law(points: Array, law: Floats) -> Floats:
+    """(point,) probability that independent arms with this law spread like each (point, state) point.
+
+    By log-gamma, so it overflows at no number of arms; normalised, since its rounding grows with them.
+    """
+    arms = points[0].sum()
+    logs = gammaln(arms + 1) - gammaln(points + 1).sum(axis=1) + xlogy(points, law).sum(axis=1)
+    probabilities = np.exp(logs)
+    return np.asarray(probabilities / probabilities.sum())

@@ -157,3 +157,9 @@ def kronecker_rows(rows: list[Floats]) -> sparse.csr_array:
     indptr = np.concatenate([[0], np.cumsum(keep.sum(axis=1))])
     shape = (number, prod(row.shape[1] for row in rows))
     return sparse.csr_array((data[keep], columns[keep], indptr), shape=shape)
+
+
+def distinct_rows(rows: Floats) -> tuple[Ints, Floats]:
+    """(row,) the number of each row among the distinct ones, and these."""
+    distinct, numbers = np.unique(rows, axis=0, return_inverse=True)
+    return numbers.reshape(-1), distinct

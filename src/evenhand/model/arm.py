@@ -75,6 +75,7 @@ class Arm:
             if labels[key] and len(labels[key]) != size:
                 faults.add(key, f"has {len(labels[key])} labels for {size} {key}")
         faults.raise_if_any()
+        arrays |= {key: normalised(arrays[key]) for key in ("transitions", "initial")}
         for key, value in {**arrays, **labels}.items():
             object.__setattr__(self, key, frozen(value) if isinstance(value, np.ndarray) else value)
 
@@ -98,6 +99,16 @@ class Arm:
         )
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def normalised(rows: Floats) -> Floats:
+    """The same distributions along the last axis, with sums of 1 but for rounding: what certificates rely on.
+
+    Rows that are right already stay as they are, to the last bit, so that a model read back is the same model.
+    """
+    sums = rows.sum(axis=-1, keepdims=True)
+    off = (np.abs(sums - 1) > 1e-13) & (sums > 0)
+    return np.where(off, rows / np.where(off, sums, 1.0), rows) if off.any() else rows
 
 
 _AXES = {
@@ -268,17 +279,15 @@ class ArmTables(Sequence[Arm]):
             labels=tuple(self.labels[i] for i in rows) if self.labels else (),
         )
 
-    def trimmed(self) -> "ArmTables":
-        """The same arms without padding that none of them needs."""
+    def tidied(self) -> "ArmTables":
+        """The same arms without padding that none of them needs, and with distributions that sum to 1."""
         s, a = int(self.num_states.max()), int(self.num_actions.max())
-        if (s, a) == self.rewards.shape[1:]:
-            return self
         return replace(
             self,
-            transitions=self.transitions[:, :s, :a, :s],
+            transitions=normalised(self.transitions[:, :s, :a, :s]),
             rewards=self.rewards[:, :s, :a],
             usage=self.usage[:, :s, :a],
-            initial=self.initial[:, :s],
+            initial=normalised(self.initial[:, :s]),
         )
 
     @cached_property

@@ -50,8 +50,9 @@ class CoupledMDP:
 
     def _read_arms(self, faults: Faults) -> ArmTables | None:
         if isinstance(self.arms, ArmTables):
-            faults.found.extend(self.arms.find_faults().found)
-            return self.arms.trimmed()
+            found = self.arms.find_faults().found
+            faults.found.extend(found)
+            return self.arms if found else self.arms.tidied()
         if not self.arms:
             faults.add("arms", "there is none; a problem needs at least one")
             return None

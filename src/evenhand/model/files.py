@@ -33,7 +33,7 @@ import tomllib
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, BinaryIO, NoReturn, TypeAlias, TypeVar
 
@@ -251,7 +251,7 @@ def _read_document(document: object) -> CoupledMDP:
     arms = [_read_block(block, f"arms[{i}]", faults) for i, block in enumerate(blocks)]
     counts = [block.get("count", 1) if isinstance(block, dict) else 1 for block in blocks]
     read_counts(counts, None, faults)
-    num_resources = _common_resources(arms, faults)
+    num_resources = _common_resources(arms, faults) or _written_resources(blocks)
     if "budget" in document:
         read_budget(document["budget"], num_resources, faults)
     if "discount" in document:
@@ -324,6 +324,18 @@ def _common_resources(arms: Iterable[Arm | None], faults: Faults) -> int | None:
         elif number is not None and first is not None and number != first[1]:
             faults.add(f"arms[{index}].usage", f"has {number} resources where arms[{first[0]}] has {first[1]}")
     return None if first is None else first[1]
+
+
+def _written_resources(blocks: Sequence[object]) -> int | None:
+    """The number of resources as the usage of the first block has it, where no arm is sound."""
+    for block in blocks:
+        entry = block.get("usage") if isinstance(block, dict) else None
+        width = None
+        while isinstance(entry, list) and entry:
+            width, entry = len(entry), entry[0]
+        if width is not None and not isinstance(entry, list):
+            return width
+    return None
 
 
 # TOML and JSON, out

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.errors import NotApplicable, NotConverged, OutOfDomain, TooLarge
+from evenhand.errors import InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
@@ -123,6 +123,8 @@ def _build(
         return dict(policies), {}
     if isinstance(policies, str):
         policies = [policies]
+    if policies is not None and not all(isinstance(name, str) for name in policies):
+        raise InvalidInput("policies: expected names, or a dictionary of policies under names of your own")
     named = [find_policy(name) for name in policies] if policies is not None else None
     chosen: dict[str, Policy | Starting] = {}
     left_out: dict[str, str] = {}

@@ -51,7 +51,7 @@ def _relaxed(name: str) -> Build:
         measure = as_welfare(welfare, problem.num_arms)
         found = fluid_policies(problem, relax(problem, measure))
         if name not in found:
-            raise NotApplicable(f"{name} needs one or two resources and few enough types for a table of prices")
+            raise NotApplicable(f"{name} is not for this many arms, types or resources")
         return found[name]
 
     return build

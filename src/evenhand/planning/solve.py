@@ -56,6 +56,9 @@ MOST_COUNT_STATES, MOST_JOINT_STATES, MOST_OPERATIONS = 20_000, 70_000, 1e12
 FLUID_TOLERANCE = 1e-5
 """Relative gap at which the fluid relaxation stops."""
 
+MOST_FOLLOWED = 200_000
+"""Arms up to which policies that look at every arm are tried."""
+
 ARM_STEPS = 3e7
 """Simulated steps of arms that a policy is judged by."""
 
@@ -273,12 +276,13 @@ def _relax(problem: CoupledMDP, welfare: str) -> FluidSolution:
 def fluid_policies(problem: CoupledMDP, relaxed: FluidSolution) -> dict[str, Policy | Starting]:
     """The policies that a solution of the relaxation gives, by name."""
     weights, prices = relaxed.weights, relaxed.prices
-    found: dict[str, Policy | Starting] = {
-        "occupancy-priority": OccupancyPriority(problem, relaxed.occupancy, weights, prices),
-        "fair-index": fair_index(problem, weights, prices),
-    }
-    with contextlib.suppress(NotApplicable, TooLarge):
-        found["re-solving"] = Resolving(problem, weights, prices)
+    found: dict[str, Policy | Starting] = {}
+    if problem.num_arms <= MOST_FOLLOWED:  # these look at every arm, the fair index also plays by counts
+        found["occupancy-priority"] = OccupancyPriority(problem, relaxed.occupancy, weights, prices)
+    found["fair-index"] = fair_index(problem, weights, prices)
+    if problem.num_arms <= MOST_FOLLOWED:
+        with contextlib.suppress(NotApplicable, TooLarge):
+            found["re-solving"] = Resolving(problem, weights, prices)
     return found
 
 
@@ -294,7 +298,7 @@ def _by_playing(
     built = time.perf_counter()
     choosing, reporting = np.random.default_rng(task.rng).spawn(2)
     horizon = _horizon(task.problem.discount)
-    episodes = int(np.clip(ARM_STEPS / (task.problem.num_arms * horizon), 30, 2000))
+    episodes = int(np.clip(ARM_STEPS / (task.problem.num_arms * horizon), 20, 2000))
     best = next(iter(candidates))
     if len(candidates) > 1:
         seed = int(choosing.integers(2**63))

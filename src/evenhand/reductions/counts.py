@@ -18,18 +18,19 @@ from math import prod
 
 import numpy as np
 from scipy import sparse
-from scipy.special import gammaln, xlogy
+from scipy.special import gammaln
 
 from evenhand.checks import available_memory, check_memory
 from evenhand.errors import NotApplicable, TooLarge
 from evenhand.kernels.choosing import assign_uniformly, assign_uniformly_fast
-from evenhand.kernels.lattice import lattice_below, lattice_index, lattice_points, lattice_size
+from evenhand.kernels.lattice import lattice_below, lattice_index, lattice_points, lattice_size, multinomial_law
 from evenhand.kernels.lattice_sweeps import grow_law
+from evenhand.kernels.products import distinct_rows
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.tabular import TabularMDP
 from evenhand.reductions.sampling import PairSampler
-from evenhand.typing import Array, Bools, Floats, Indices, Ints
+from evenhand.typing import Array, Floats, Indices, Ints
 
 MOST_PAIRS = 20_000_000
 """Feasible pairs beyond which the table is refused."""
@@ -185,14 +186,17 @@ class Counts:
         law: Floats = np.ones(1)
         for t, (arms, states) in enumerate(zip(self.problem.type_counts, self.problem.types.num_states, strict=True)):
             points = lattice_points(int(arms), int(states))
-            law = np.outer(law, _multinomial(points, self.problem.types.initial[t, :states])).reshape(-1)
+            law = np.outer(law, multinomial_law(points, self.problem.types.initial[t, :states])).reshape(-1)
         return law
 
     def _outcomes(self, allocations: Ints) -> tuple[Ints, sparse.csr_array]:
         """The outcome of each allocation, and the (outcome, count state) laws of the next counts."""
         numbers, laws = [], []
         for t, states in enumerate(self.problem.types.num_states):
-            rows, distinct = _distinct_rows(self.problem.types.transitions[t], self.problem.types.valid[t])
+            valid = self.problem.types.valid[t]
+            numbers_of_rows, distinct = distinct_rows(self.problem.types.transitions[t][valid])
+            rows = np.zeros(valid.shape, dtype=np.int64)
+            rows[valid] = numbers_of_rows
             movers = np.zeros((len(allocations), len(distinct)), dtype=np.int64)
             for s, a in np.argwhere(self.problem.types.valid[t]):
                 movers[:, rows[s, a]] += allocations[:, t, s, a]
@@ -211,10 +215,6 @@ class Counts:
     def lift(self, probabilities: Floats) -> "CountTable":
         """An exchangeable policy that looks up the counts."""
         return CountTable(self, probabilities)
-
-    def values_of_arms(self, objectives: Floats) -> Floats:
-        """(arm,) every arm has the value of its type."""
-        return objectives[self.problem.type_of_arm]
 
 
 class CountTable:
@@ -280,21 +280,6 @@ def assign(type_of_arm: Indices, states: Indices, allocation: Ints, rng: np.rand
     key = draw_keys(rng, 1)[0]
     do = assign_uniformly_fast if states.size >= COMPILE_FROM else assign_uniformly
     return do(type_of_arm, states, allocation, key)
-
-
-def _multinomial(points: Ints, law: Floats) -> Floats:
-    """(point,) probability that independent arms with this law spread like each (point, state) point."""
-    arms = points[0].sum()
-    logs = gammaln(arms + 1) - gammaln(points + 1).sum(axis=1) + xlogy(points, law).sum(axis=1)
-    return np.asarray(np.exp(logs))
-
-
-def _distinct_rows(transitions: Floats, valid: Bools) -> tuple[Ints, Floats]:
-    """(state, action) the number of the row each cell moves by, and the (row, next_state) distinct rows."""
-    rows, inverse = np.unique(transitions[valid], axis=0, return_inverse=True)
-    numbers = np.zeros(valid.shape, dtype=np.int64)
-    numbers[valid] = inverse.reshape(-1)
-    return numbers, rows
 
 
 def law_of_movers(movers: Ints, rows: Floats) -> Floats:

@@ -15,7 +15,7 @@ import numpy as np
 
 from evenhand.checks import available_memory, check_memory, human_bytes
 from evenhand.errors import TooLarge
-from evenhand.kernels.products import ActionKernel, ProductKernel
+from evenhand.kernels.products import ActionKernel, ProductKernel, distinct_rows
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.tabular import TabularMDP
 from evenhand.reductions.sampling import PairSampler
@@ -137,7 +137,7 @@ class Joint:
         """The outcome of each pair, and the operator that has fewer outcomes."""
         types, kinds = self.problem.types, self.problem.type_of_arm
         sizes = self.num_states_of_arm
-        distinct = [_distinct_rows(types.transitions[kind][types.valid[kind]]) for kind in kinds]
+        distinct = [distinct_rows(types.transitions[kind][types.valid[kind]]) for kind in kinds]
         codes, number = np.unique(self._action_codes(actions), return_inverse=True)
         if prod(len(rows) for _, rows in distinct) <= len(codes) * self.num_states:
             parts = [rows[:, :size] for (_, rows), size in zip(distinct, sizes, strict=True)]
@@ -169,10 +169,6 @@ class Joint:
         """A policy that looks up the joint state."""
         return JointTable(self, probabilities)
 
-    def values_of_arms(self, objectives: Floats) -> Floats:
-        """The objectives are the arms."""
-        return objectives
-
 
 class JointTable:
     """A policy given by a table over the pairs of the product space."""
@@ -203,9 +199,3 @@ def _sizes_in_words(problem: CoupledMDP) -> str:
         pieces[int(size)] = pieces.get(int(size), 0) + int(count)
     product = " x ".join(f"{size}^{count}" for size, count in sorted(pieces.items()))
     return f"{product} = {num_joint_states(problem):.3g} states"
-
-
-def _distinct_rows(rows: Floats) -> tuple[Ints, Floats]:
-    """The number of each row among the distinct ones, and these."""
-    distinct, numbers = np.unique(rows, axis=0, return_inverse=True)
-    return numbers.reshape(-1), distinct

@@ -26,7 +26,3 @@ class Reduction(Protocol):
     def lift(self, probabilities: Floats) -> Policy:
         """A policy of the original problem from (pair,) probabilities, which sum to 1 over the pairs of a state."""
         ...
-
-    def values_of_arms(self, objectives: Floats) -> Floats:
-        """(arm,) values from the (objective,) values of the tabular problem."""
-        ...

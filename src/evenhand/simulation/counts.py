@@ -42,6 +42,7 @@ def simulate_counts(
     if not isinstance(policy, Exchangeable):
         raise NotApplicable("this policy does not allocate by counts; use simulate, which follows every arm")
     types = problem.types
+    check_memory(8.0 * horizon, f"a horizon of {horizon} steps", "Use a shorter one.")
     check_memory(40.0 * num_episodes * types.valid.size, f"counts of {num_episodes} episodes", "Use fewer episodes.")
     world_rng, policy_rng = np.random.default_rng(rng).spawn(2)
     keys = draw_keys(world_rng, horizon + 1)

@@ -63,6 +63,7 @@ def simulate(
     """
     check_positive_int(num_episodes, "num_episodes")
     check_positive_int(horizon, "horizon")
+    check_memory(8.0 * horizon, f"a horizon of {horizon} steps", "Use a shorter one.")
     check_memory(
         8.0 * num_episodes * problem.num_arms + 40.0 * min(BATCH, num_episodes * problem.num_arms),
         f"the returns of {num_episodes} episodes of {problem.num_arms} arms",

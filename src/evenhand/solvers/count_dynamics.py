@@ -34,7 +34,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.optimize import nnls
-from scipy.special import gammaln, xlogy
+from scipy.special import gammaln
 
 from evenhand.checks import check_fraction, check_memory, check_positive_int, check_shape
 from evenhand.errors import InvalidInput, NotConverged, TooLarge
@@ -45,6 +45,7 @@ from evenhand.kernels.lattice import (
     lattice_points,
     lattice_size,
     lattice_tables,
+    multinomial_law,
 )
 from evenhand.kernels.lattice_sweeps import (
     Listed,
@@ -56,7 +57,7 @@ from evenhand.kernels.lattice_sweeps import (
     lattice_steps,
     number_points,
 )
-from evenhand.typing import Array, Floats, Indices, Ints
+from evenhand.typing import Floats, Indices, Ints
 
 COMPILE_FROM = 3e7
 """Elementary operations from which compiled code pays, its compilation included when it is not cached."""
@@ -805,7 +806,7 @@ def _iterate(
 ) -> CountOptimum:
     """Modified policy iteration from a first guess of the value function."""
     arms, dynamics = plan.arms, plan.build()
-    first_law = _multinomial(dynamics.points, initial)
+    first_law = multinomial_law(dynamics.points, initial)
     for number in range(1, most_rounds + 1):
         best, choice = dynamics.chooser.improve(arms.discount * dynamics.expect(value))
         improved = dynamics.base_rewards + best
@@ -814,7 +815,7 @@ def _iterate(
         value = improved + arms.discount / (1 - arms.discount) * _middle(change)
         if progress is not None:
             progress(number, bounds.gap)
-        if bounds.gap <= tolerance:
+        if bounds.high - bounds.low <= max(tolerance * bounds.scale, 4 * bounds.slack):  # rounding may be wider
             return CountOptimum(
                 lower_bound=bounds.low,
                 upper_bound=bounds.high,
@@ -826,9 +827,6 @@ def _iterate(
                 num_actions=arms.num_actions,
                 rounds=number,
             )
-        if 2.1 * bounds.slack > tolerance * bounds.scale:
-            least = 2 * bounds.slack / bounds.scale
-            raise NotConverged(f"a relative gap of {tolerance:.2g} is finer than rounding allows here ({least:.2g})")
         follow = dynamics.follow(choice.targets)
         rewards = dynamics.base_rewards + choice.gains
         value = _evaluate(follow, rewards, arms.discount, value, float(np.ptp(change)))
@@ -850,11 +848,3 @@ def _evaluate(
         if np.ptp(change) <= _SHRINK * width:
             break
     return value
-
-
-def _multinomial(points: Array, law: Floats) -> Floats:
-    """(point,) probability that independent arms with this law spread like each (point, state) point."""
-    arms = points[0].sum()
-    logs = gammaln(arms + 1) - gammaln(points + 1).sum(axis=1) + xlogy(points, law).sum(axis=1)
-    probabilities = np.exp(logs)
-    return np.asarray(probabilities / probabilities.sum())

@@ -54,13 +54,15 @@ def solve_weighted(
     rewards = mdp.rewards @ weights
     value = np.zeros(mdp.num_states) if start is None else start
     factor = mdp.discount / (1 - mdp.discount)
-    rounding = 1e-13 * float(np.abs(rewards).max(initial=0.0)) / (1 - mdp.discount)
+    largest = float(np.abs(rewards).max(initial=0.0)) / (1 - mdp.discount)
+    slack = 8 * np.finfo(float).eps * largest / (1 - mdp.discount)  # what rounding of T v may do to the bounds
+    rounding = max(1e-13 * largest, 4 * slack)
     for _ in range(most_rounds):
         pair_values = rewards + mdp.discount * (mdp.kernel @ value)[mdp.outcomes]
         improved = np.maximum.reduceat(pair_values, mdp.offsets[:-1])
         change = improved - value
-        low = float(mdp.initial @ improved + factor * change.min())
-        high = float(mdp.initial @ improved + factor * change.max())
+        low = float(mdp.initial @ improved + factor * change.min()) - slack
+        high = float(mdp.initial @ improved + factor * change.max()) + slack
         if high - low <= max(tolerance * abs(high), rounding):
             return Optimum(_first_best(mdp, pair_values, improved), low, high, improved + factor * change.mean())
         value = _sweep(mdp, rewards, _first_best(mdp, pair_values, improved), improved)

@@ -177,7 +177,8 @@ def _rank_master(welfare: RankWeighted, matrix: Floats, counts: Ints) -> tuple[F
     level_of_row, type_of_row = np.divmod(np.arange(rows), num_types)
     columns = num_vectors + len(levels) + num_types
     program = np.zeros((rows + 1, columns))
-    program[:rows, :num_vectors] = -levels[level_of_row, None] * matrix[type_of_row]
+    scale = max(float(np.abs(matrix).max()), 1e-300)
+    program[:rows, :num_vectors] = -levels[level_of_row, None] * (matrix / scale)[type_of_row]
     program[np.arange(rows), num_vectors + level_of_row] = 1.0
     program[np.arange(rows), num_vectors + len(levels) + type_of_row] = 1.0
     program[rows, :num_vectors] = 1.0

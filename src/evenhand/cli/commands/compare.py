@@ -2,13 +2,15 @@
 
 import shlex
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
 from evenhand.cli.console import number, percent, print_json, print_table, progress, seconds
-from evenhand.cli.reading import check_target, read_names, read_problem
+from evenhand.cli.reading import check_target, is_file, read_names, read_policy, read_problem
 from evenhand.evaluation.evaluate import Method
+from evenhand.model.policy import Policy, Starting
 from evenhand.planning.compare import Comparison, Row
 from evenhand.planning.compare import compare as compare_policies
 
@@ -30,9 +32,12 @@ def run(
     check_target(report, "--report")
     names = None if policies is None else read_names(policies)
     problem = read_problem(model, parameters)
+    chosen: Sequence[str] | Mapping[str, Policy | Starting] | None = names
+    if names is not None and any(is_file(name) for name in names):
+        chosen = {name: read_policy(name, problem, welfare) for name in names}
     method: Method = "monte-carlo" if monte_carlo else "auto"
     with progress(quiet) as told:
-        comparison = compare_policies(problem, names, welfare, episodes, horizon, seed, method, told)
+        comparison = compare_policies(problem, chosen, welfare, episodes, horizon, seed, method, told)
     if report:
         from evenhand.report.page import write_comparison
 
@@ -86,7 +91,7 @@ def _show(comparison: Comparison, title: str) -> None:
                 row.policy,
                 number(found.welfare),
                 "exact" if found.exact else number(found.welfare_stderr),
-                "-" if not bound else percent(found.welfare / bound),
+                percent(found.welfare / bound) if bound and bound > 0 else "-",
                 number(found.mean),
                 number(found.worst),
                 number(found.gini_coefficient),
@@ -96,5 +101,9 @@ def _show(comparison: Comparison, title: str) -> None:
         )
     shown = [i for i, name in enumerate(names) if name != "of bound" or bound is not None]
     print_table(title, [columns[i] for i in shown], [[row[i] for i in shown] for row in rows])
+    played = [row.evaluation for row in comparison.rows if not row.evaluation.exact]
+    if any(found.truncation_bound > found.welfare_stderr for found in played):
+        cut = max(found.truncation_bound for found in played)
+        click.echo(f"warning: simulated values end at the horizon and may be off by {cut:.2g}; use a longer --horizon")
     for name, reason in comparison.left_out.items():
         click.echo(f"left out: {name}: {reason}")

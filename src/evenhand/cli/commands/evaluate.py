@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from evenhand.cli.console import number, percent, print_facts, print_json, print_values, progress, seconds
+from evenhand.cli.console import number, per_arm, percent, print_facts, print_json, print_values, progress, seconds
 from evenhand.cli.reading import read_policy, read_problem
 from evenhand.evaluation.evaluate import Evaluation, Method
 from evenhand.evaluation.evaluate import evaluate as evaluate_policy
@@ -46,8 +46,7 @@ def as_dict(found: Evaluation) -> dict[str, Any]:
         "mean": found.mean,
         "mean_stderr": found.mean_stderr,
         "worst": found.worst,
-        "values": found.values,
-        "values_stderr": found.values_stderr,
+        **per_arm(found.problem, found.by_type, {"values": found.group_values, "values_stderr": found.group_stderr}),
         "gini_coefficient": found.gini_coefficient,
         "budget_used": found.budget_used,
         "exact": found.exact,
@@ -73,6 +72,8 @@ def _show(found: Evaluation, problem: CoupledMDP, title: str) -> None:
             1, ("plug-in welfare", plug_in if found.plug_in_welfare is not None else "not followed arm by arm")
         )
         facts.insert(-1, ("cut off at horizon", f"no value changes by more than {found.truncation_bound:.2g}"))
+        if found.truncation_bound > found.welfare_stderr:
+            facts.insert(-1, ("warning", "the horizon is too short for these errors; use a longer --horizon"))
     print_facts(title, facts)
     tables = problem.types if found.by_type else problem.tables
     errors = None if found.exact else found.group_stderr

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import numpy as np
 
-from evenhand.cli.console import number, print_facts, print_json, print_values, progress, seconds
+from evenhand.cli.console import number, per_arm, print_facts, print_json, print_values, progress, seconds
 from evenhand.cli.reading import check_target, read_problem
 from evenhand.planning.saved import save_solution
 from evenhand.planning.solution import Solution
@@ -36,7 +36,13 @@ def run(
         return
     _show(solution, model)
     if out and not quiet:
-        click.echo(f"policy: {out}   (play it: evenhand evaluate {shlex.quote(model)} {shlex.quote(out)} ...)")
+        click.echo(f"policy: {out}   (play it: {_play_it(model, parameters, welfare, out)})")
+
+
+def _play_it(model: str, parameters: tuple[str, ...], welfare: str, out: str) -> str:
+    """The command that plays the saved policy."""
+    settings = [word for parameter in parameters for word in ("-p", parameter)]
+    return shlex.join(["evenhand", "evaluate", model, out, *settings, "--welfare", welfare])
 
 
 def as_dict(solution: Solution, out: str | None) -> dict[str, Any]:
@@ -51,7 +57,7 @@ def as_dict(solution: Solution, out: str | None) -> dict[str, Any]:
             "gap": solution.gap,
             "stderr": solution.welfare_stderr,
         },
-        "values": solution.values,
+        **per_arm(solution.problem, solution.by_type, {"values": solution.group_values}),
         "seconds": solution.seconds,
         "policy": out,
     }
