@@ -13,7 +13,8 @@ from evenhand.planning.solve import fluid_policies, relax, solve
 from evenhand.policies import priority
 from evenhand.policies.fluid import OccupancyPriority, Resolving, fair_index, service_scores
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
-from evenhand.simulation import check_policy
+from evenhand.reductions.counts import count_states
+from evenhand.simulation import check_policy, simulate, simulate_counts
 
 
 def still(rewards, usage):
@@ -218,7 +219,7 @@ class TestResolving:
         found = relaxed(problem)
         policy = Resolving(problem, found.weights, found.prices, points=5)
         states = np.random.default_rng(0).integers(0, 3, (3, problem.num_arms)).astype(np.int32)
-        for row, place in zip(states, policy.best_prices(states), strict=True):
+        for row, place in zip(states, policy.best_prices(count_states(policy.problem, states)), strict=True):
             duals = [residual_dual(problem, found.weights, prices, row) for prices in policy.grid]
             assert duals[place] == pytest.approx(min(duals), rel=1e-9)
 
@@ -248,7 +249,7 @@ class TestResolving:
         found = relaxed(problem, "utilitarian")
         policy = Resolving(problem, found.weights, found.prices)
         states = np.repeat(np.arange(3, dtype=np.int32)[:, None], 20, axis=1)
-        new, _, worn_out = policy.grid[policy.best_prices(states), 0]
+        new, _, worn_out = policy.grid[policy.best_prices(count_states(policy.problem, states)), 0]
         assert new < worn_out
         assert worn_out > found.prices[0]
 
@@ -263,7 +264,7 @@ class TestResolving:
         for states in (good, bad, bad, bad, good, good, good):
             actor.act(states, rng)
             places.append(int(actor.place[0]))
-        low, high = policy.best_prices(np.concatenate([good, bad])).tolist()
+        low, high = policy.best_prices(count_states(policy.problem, np.concatenate([good, bad]))).tolist()
         assert low != high
         assert places == [low, low, low, high, high, high, low]
         fresh = policy.start(1, rng)
@@ -276,7 +277,7 @@ class TestResolving:
         found = relaxed(problem, "utilitarian")
         policy = Resolving(problem, found.weights, found.prices, every=1)
         states = np.random.default_rng(1).integers(0, 3, (40, 20)).astype(np.int32)
-        assert len(set(policy.best_prices(states).tolist())) > 1
+        assert len(set(policy.best_prices(count_states(policy.problem, states)).tolist())) > 1
         together = act(policy, states)
         alone = np.concatenate([act(policy, row[None]) for row in states])
         np.testing.assert_array_equal(together, alone)  # all machines differ: no ties
@@ -325,3 +326,13 @@ def test_better_than_chance_where_arms_are_many(name):
     policy = fluid_policies(problem, found := relaxed(problem, "utilitarian"))[name]
     played = evaluate(policy, problem, "utilitarian", num_episodes=20, horizon=200, rng=0)
     assert played.welfare >= 0.97 * found.upper_bound
+
+
+def test_re_solving_plays_by_counts_as_it_plays_arm_by_arm():
+    problem = crew_maintenance(num_arms=12)
+    found = relaxed(problem)
+    policy = Resolving(problem, found.weights, found.prices, every=3)
+    by_arms = simulate(problem, policy, 400, 60, rng=0).returns.mean(axis=1)
+    by_counts = simulate_counts(problem, policy, 400, 60, rng=1).returns @ problem.type_counts / problem.num_arms
+    error = np.hypot(by_arms.std(), by_counts.std()) / np.sqrt(400)
+    assert abs(by_arms.mean() - by_counts.mean()) < 4 * error

@@ -23,7 +23,7 @@ from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, PolicyErro
 from evenhand.evaluation.exact import exact_values
 from evenhand.evaluation.fairness import gini_coefficient, lorenz_curve, price_of_fairness
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Exchangeable, Policy, Starting, is_exchangeable
+from evenhand.model.policy import Policy, Starting, is_exchangeable, plays_by_counts
 from evenhand.model.welfare import Welfare, as_welfare
 from evenhand.simulation.counts import simulate_counts
 from evenhand.simulation.rollout import Progress, Rollout, share_of_budget, simulate
@@ -203,7 +203,7 @@ def _by_simulation(
     start = time.perf_counter()
     pooled = is_exchangeable(policy)
     many = num_episodes * horizon * problem.num_arms > FOLLOW_ARMS_UP_TO
-    if by_counts := many and isinstance(policy, Exchangeable):
+    if by_counts := many and plays_by_counts(policy):
         rollout = simulate_counts(problem, policy, num_episodes, horizon, rng, progress)
         plug_in = None
     else:

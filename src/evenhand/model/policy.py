@@ -7,7 +7,8 @@ A policy needs one method, `act`. What else it can do is asked for by protocol, 
     Exchangeable   allocate(counts, rng)  treats arms of one type alike: it needs only how many are in each state
     Lawful         allocation_law(counts) knows the law of its allocation, and so can be evaluated exactly
 
-A policy that treats arms of one type alike without allocating by counts says so by `exchangeable = True`.
+A policy that treats arms of one type alike without allocating by counts says so by `exchangeable = True`; one whose
+actors allocate by counts says so by `plays_by_counts = True`.
 """
 
 from typing import Protocol, runtime_checkable
@@ -79,6 +80,11 @@ class Lawful(Protocol):
 def is_exchangeable(policy: object) -> bool:
     """Whether arms of one type have equal values under the policy, by what it says of itself."""
     return isinstance(policy, Exchangeable) or getattr(policy, "exchangeable", False) is True
+
+
+def plays_by_counts(policy: object) -> bool:
+    """Whether the policy, or the actors it starts, can be simulated by counts."""
+    return isinstance(policy, Exchangeable) or getattr(policy, "plays_by_counts", False) is True
 
 
 def begin(policy: Policy | Starting, num_episodes: int, rng: np.random.Generator) -> Policy:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from evenhand.evaluation.evaluate import CONFIDENCE
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare
@@ -55,6 +56,12 @@ class Solution:
         if difference <= 1e-13 * largest:  # an optimum of 0 is met but for rounding
             return 0.0
         return difference / abs(self.upper_bound) if self.upper_bound else float("inf")
+
+    @property
+    def welfare_interval(self) -> tuple[float, float]:
+        """A 95 % confidence interval of the welfare; a point where it is exact."""
+        half = CONFIDENCE * self.welfare_stderr
+        return self.welfare - half, self.welfare + half
 
     @property
     def values(self) -> Floats:

@@ -277,10 +277,10 @@ def fluid_policies(problem: CoupledMDP, relaxed: FluidSolution) -> dict[str, Pol
     """The policies that a solution of the relaxation gives, by name."""
     weights, prices = relaxed.weights, relaxed.prices
     found: dict[str, Policy | Starting] = {}
-    if problem.num_arms <= MOST_FOLLOWED:  # these look at every arm, the fair index also plays by counts
+    if problem.num_arms <= MOST_FOLLOWED:  # it looks at every arm; the others also play by counts
         found["occupancy-priority"] = OccupancyPriority(problem, relaxed.occupancy, weights, prices)
     found["fair-index"] = fair_index(problem, weights, prices)
-    if problem.num_arms <= MOST_FOLLOWED:
+    if problem.num_types <= MOST_FOLLOWED:
         with contextlib.suppress(NotApplicable, TooLarge):
             found["re-solving"] = Resolving(problem, weights, prices)
     return found

@@ -26,8 +26,9 @@ from evenhand.kernels.choosing import serve_by_rank, serve_by_rank_fast
 from evenhand.kernels.randomness import draw_keys, grid, uniforms_at
 from evenhand.model.coupled import CoupledMDP
 from evenhand.policies.priority import COMPILE_FROM, ExchangeablePriority, rank_scores, serveable_cells
+from evenhand.reductions.counts import count_states
 from evenhand.solvers.arms import action_values
-from evenhand.typing import Bools, Floats, Indices
+from evenhand.typing import Bools, Floats, Indices, Ints
 
 NOTHING = 1e-12
 """A gain this small, relative to the largest of its type, is none."""
@@ -154,12 +155,13 @@ def _laws(problem: CoupledMDP, occupancy: Floats, preferred: Bools) -> Floats:
 
 
 class Resolving:
-    """Serves by worth per price, at prices that fit where the arms are now."""
+    """Serves by worth per price, at prices that fit where the arms are now. Plays by counts too."""
 
     exchangeable = True
+    plays_by_counts = True
 
     def __init__(self, problem: CoupledMDP, weights: Floats, prices: Floats, every: int = 10, points: int = 33) -> None:
-        """Tabulate values and ranks over a grid of prices.
+        """Tabulate values and orders of service over a grid of prices.
 
         Args:
             problem: the problem, with at most two resources.
@@ -171,31 +173,25 @@ class Resolving:
         check_positive_int(every, "every")
         if problem.num_resources > 2:
             raise NotApplicable(f"re-solving is for one or two resources; this problem has {problem.num_resources}")
-        axes = [
-            _price_grid(price, points if problem.num_resources == 1 else max(9, int(points**0.5))) for price in prices
-        ]
-        self.grid = np.array(list(product(*axes)))
+        each = points if problem.num_resources == 1 else max(9, int(points**0.5))
+        self.grid = np.array(list(product(*(_price_grid(price, each) for price in prices))))
         types = problem.types
-        check_memory(40.0 * len(self.grid) * types.valid.size, "the tables of prices", "Use the fair-index policy.")
+        check_memory(60.0 * len(self.grid) * types.valid.size, "the tables of prices", "Use the fair-index policy.")
         self.problem, self.weights, self.prices = problem, weights, prices
         self.every, self.points = every, points
-        worth = [action_values(types, weights, prices, problem.discount) for prices in self.grid]
-        self.values = np.stack([np.where(types.valid, table, -np.inf).max(axis=2) for table in worth])
-        self.values[:, ~types.valid.any(axis=2)] = 0.0
-        cells = serveable_cells(problem)
-        tables = [service_scores(problem, weights, prices) for prices in self.grid]
-        self.ranks = [rank_scores(np.where(cells, scores, -np.inf), 0.0) for scores in tables]
+        worth = np.stack([action_values(types, weights, prices, problem.discount) for prices in self.grid])
+        self.values = np.where(types.valid.any(axis=2), np.where(types.valid, worth, -np.inf).max(axis=3), 0.0)
+        self.policies = [fair_index(problem, weights, prices) for prices in self.grid]
 
     def start(self, num_episodes: int, rng: np.random.Generator) -> "ResolvingActor":
         """An actor at the first step of `num_episodes` episodes."""
         return ResolvingActor(self)
 
-    def best_prices(self, states: Indices) -> Indices:
-        """(episode,) the place in the grid of the prices that fit the (episode, arm) states best."""
-        problem = self.problem
-        rent = self.grid @ problem.budget / (1 - problem.discount)
-        dual = np.array([table[problem.type_of_arm, states].sum(axis=1) for table in self.values])
-        return np.asarray((dual + rent[:, None]).argmin(axis=0), dtype=np.int32)
+    def best_prices(self, counts: Ints) -> Indices:
+        """(episode,) the place in the grid of the prices that fit (episode, type, state) counts best."""
+        rent = self.grid @ self.problem.budget / (1 - self.problem.discount)
+        dual = np.einsum("ets,gts->eg", counts, self.values) + rent
+        return np.asarray(dual.argmin(axis=1), dtype=np.int32)
 
 
 class ResolvingActor:
@@ -208,17 +204,28 @@ class ResolvingActor:
 
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Look at the prices now and then; serve by score at them."""
-        policy, problem, types = self.policy, self.policy.problem, self.policy.problem.types
-        if self.step % policy.every == 0:
-            self.place = policy.best_prices(states)
+        if self.step % self.policy.every == 0:
+            self._look(count_states(self.policy.problem, states))
         self.step += 1
         actions = np.empty_like(states)
-        do = serve_by_rank_fast if states.size >= COMPILE_FROM else serve_by_rank
-        for place, key in zip(np.unique(self.place), draw_keys(rng, len(policy.grid)), strict=False):
+        for place in np.unique(self.place):
             rows = np.flatnonzero(self.place == place)
-            tables = (problem.type_of_arm, policy.ranks[place], types.usage, types.idle, problem.budget_limit)
-            actions[rows] = do(*tables, np.ascontiguousarray(states[rows]), key, False, True)
+            actions[rows] = self.policy.policies[place].act(np.ascontiguousarray(states[rows]), rng)
         return actions
+
+    def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
+        """The same for crowds."""
+        if self.step % self.policy.every == 0:
+            self._look(counts)
+        self.step += 1
+        allocation = np.empty((*counts.shape, self.policy.problem.types.valid.shape[2]), dtype=np.int64)
+        for place in np.unique(self.place):
+            rows = np.flatnonzero(self.place == place)
+            allocation[rows] = self.policy.policies[place].allocate(counts[rows], rng)
+        return allocation
+
+    def _look(self, counts: Ints) -> None:
+        self.place = self.policy.best_prices(counts)
 
 
 def _price_grid(price: float, points: int) -> Floats:

@@ -11,14 +11,14 @@ from evenhand.errors import NotApplicable, PolicyError
 from evenhand.kernels.crowds import step_crowds_fast
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Exchangeable
+from evenhand.model.policy import Exchangeable, Policy, Starting
 from evenhand.simulation.rollout import Progress, Rollout, check_budget, share_of_budget
 from evenhand.typing import Floats, Ints, Rng
 
 
 def simulate_counts(
     problem: CoupledMDP,
-    policy: Exchangeable,
+    policy: Exchangeable | Policy | Starting,
     num_episodes: int = 1000,
     horizon: int = 300,
     rng: Rng = None,
@@ -28,7 +28,7 @@ def simulate_counts(
 
     Args:
         problem: the problem.
-        policy: what allocates; its allocations are checked at every step.
+        policy: what allocates, or starts an actor that does; its allocations are checked at every step.
         num_episodes: how many independent episodes.
         horizon: steps an episode.
         rng: seed or generator.
@@ -39,18 +39,19 @@ def simulate_counts(
     """
     check_positive_int(num_episodes, "num_episodes")
     check_positive_int(horizon, "horizon")
-    if not isinstance(policy, Exchangeable):
-        raise NotApplicable("this policy does not allocate by counts; use simulate, which follows every arm")
     types = problem.types
     check_memory(8.0 * horizon, f"a horizon of {horizon} steps", "Use a shorter one.")
     check_memory(40.0 * num_episodes * types.valid.size, f"counts of {num_episodes} episodes", "Use fewer episodes.")
     world_rng, policy_rng = np.random.default_rng(rng).spawn(2)
+    actor: object = policy.start(num_episodes, policy_rng) if isinstance(policy, Starting) else policy
+    if not isinstance(actor, Exchangeable):
+        raise NotApplicable("this policy does not allocate by counts; use simulate, which follows every arm")
     keys = draw_keys(world_rng, horizon + 1)
     counts = _first_counts(problem, num_episodes, keys[0])
     returns = np.zeros((num_episodes, problem.num_types))
     used = np.zeros((num_episodes, problem.num_resources))
     for t, key in enumerate(keys[1:]):
-        allocation = checked_allocation(problem, policy.allocate(counts, policy_rng), counts)
+        allocation = checked_allocation(problem, actor.allocate(counts, policy_rng), counts)
         spent = np.einsum("etsa,tsak->ek", allocation, types.usage)
         check_budget(problem, spent, t)
         weight = problem.discount**t

@@ -56,6 +56,7 @@ def as_dict(solution: Solution, out: str | None) -> dict[str, Any]:
             "upper_bound": solution.upper_bound,
             "gap": solution.gap,
             "stderr": solution.welfare_stderr,
+            "interval": list(solution.welfare_interval),
         },
         **per_arm(solution.problem, solution.by_type, {"values": solution.group_values}),
         "seconds": solution.seconds,
@@ -64,7 +65,8 @@ def as_dict(solution: Solution, out: str | None) -> dict[str, Any]:
 
 
 def _show(solution: Solution, model: str) -> None:
-    error = f" ± {number(solution.welfare_stderr)} (simulated)" if solution.welfare_stderr else ""
+    low, high = solution.welfare_interval
+    error = f"  (simulated; 95 % interval {number(low)} to {number(high)})" if solution.welfare_stderr else ""
     facts = [
         ("welfare", number(solution.welfare, 6) + error),
         ("upper bound", number(solution.upper_bound, 6)),
