@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import cvxpy as cp
 import numpy as np
 import pytest
 
@@ -14,7 +15,7 @@ from evenhand.model.files import save
 from evenhand.planning.saved import load_policy
 from evenhand.problems.machine_replacement import machine_replacement
 
-from ..theorems.product_space import random_arm
+from ..theorems.product_space import ProductSpace, best_concave, best_gini, best_leximin, random_arm
 
 MACHINES = ["machine-replacement", "-p", "num_arms=3", "-p", "operating_cost=exponential", "-p", "budget=1"]
 
@@ -159,3 +160,40 @@ def test_takes_a_seed_like_every_command() -> None:
 @pytest.mark.parametrize("method", ["whittle", "fluid"])
 def test_methods_of_the_contract(method: str) -> None:
     assert run(["solve", *MACHINES, "--method", method, "--json"]) == 0
+
+
+FLEETS = {
+    "all different": lambda rng: CoupledMDP([random_arm(rng, 2, 2, 1) for _ in range(3)], [1.0], 0.9),
+    "two types": lambda rng: CoupledMDP([random_arm(rng, 2, 2, 1), random_arm(rng, 3, 2, 1)], [2.0], 0.9, [2, 1]),
+    "three actions, two resources": lambda rng: CoupledMDP(
+        [random_arm(rng, 2, 3, 2) for _ in range(2)], [2.0, 1.0], 0.9
+    ),
+}
+
+
+@pytest.mark.parametrize("suffix", [".toml", ".json", ".npz"])
+@pytest.mark.parametrize("fleet", FLEETS)
+def test_a_model_file_is_solved_to_the_brute_force_optimum(
+    fleet: str, suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Against programs on the enumerated product space: linear ones, and cvxpy's for proportional fairness."""
+    problem = FLEETS[fleet](np.random.default_rng(7))
+    path = tmp_path / f"fleet{suffix}"
+    save(problem, path)
+    space = ProductSpace(problem)
+    halves = 0.5 ** np.arange(1, space.num_arms + 1)
+    least = np.eye(space.num_arms)[0]
+    ladder = best_leximin(space)
+    expected = {
+        "gini:2": best_gini(space, halves / halves.sum()),
+        "maximin": best_gini(space, least),
+        "leximin": ladder[0],
+        "alpha:2": best_concave(space, lambda v: cp.harmonic_mean(v)),
+    }
+    for welfare, optimum in expected.items():
+        assert run(["solve", str(path), "--welfare", welfare, "--json", "--quiet"]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        assert answer["welfare"]["value"] == pytest.approx(optimum, abs=1e-6)
+        assert answer["welfare"]["upper_bound"] == pytest.approx(optimum, abs=1e-6)
+        if welfare == "leximin":
+            assert sorted(answer["values"]) == pytest.approx(ladder, abs=1e-5)
