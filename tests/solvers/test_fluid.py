@@ -111,6 +111,15 @@ def test_rank_weighted_optima_are_those_of_cvxpy(seed, num_resources):
         assert solution.welfare == pytest.approx(rank_optimum(problem, welfare.rank_weights(number)), rel=1e-6)
 
 
+@pytest.mark.parametrize("num_arms", [25, 50])
+def test_rank_weighted_optima_of_many_arms_are_those_of_cvxpy(num_arms):
+    problem = random_problem(num_arms, num_arms)
+    welfare = Gini.geometric(num_arms, 2 ** (10 / num_arms))
+    solution = solve(problem, welfare)
+    check(problem, solution)
+    assert solution.welfare == pytest.approx(rank_optimum(problem, welfare.rank_weights(num_arms)), rel=1e-6)
+
+
 @pytest.mark.parametrize("num_resources", [1, 2])
 @pytest.mark.parametrize("alpha", [0.5, 1, 2])
 def test_alpha_fair_optima_are_those_of_cvxpy(alpha, num_resources):
