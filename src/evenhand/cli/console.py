@@ -61,19 +61,32 @@ def print_table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[S
     from rich.table import Table
     from rich.text import Text
 
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    width = _terminal_width() if terminal else 160
+    shown = _columns_that_fit(columns, rows, width)
+    left_out = ", ".join(heading for heading, _ in columns[shown:])
+    columns, rows = columns[:shown], [row[:shown] for row in rows]
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for number, (heading, side) in enumerate(columns):
         table.add_column(heading, justify="left" if side == "left" else "right", overflow="fold", no_wrap=number == 0)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    terminal = sys.stdout is not None and sys.stdout.isatty()
-    words = any(side == "left" for _, side in columns[1:])  # only words are broken to fit, never numbers
-    width = _terminal_width() if terminal and words else 160
     console = Console(file=io.StringIO(), width=width, force_terminal=terminal)
     with console.capture() as captured:
         console.print(table)
     lines = [title, *captured.get().strip("\n").splitlines(), ""]
+    if left_out:
+        lines[-1:] = [f"(a wider terminal also shows: {left_out})", ""]
     click.echo("\n".join(line.rstrip() for line in lines))
+
+
+def _columns_that_fit(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], width: int) -> int:
+    """How many columns a line has room for. Words can be broken to fit, so only tables of numbers lose columns."""
+    if any(side == "left" for _, side in columns[1:]):
+        return len(columns)
+    widths = [max(len(cell) for cell in column) for column in zip([h for h, _ in columns], *rows, strict=True)]
+    room = [sum(widths[:number]) + 3 * number for number in range(1, len(columns) + 1)]
+    return max(2, sum(needed <= width for needed in room))
 
 
 def _terminal_width() -> int:
