@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from evenhand.evaluation.evaluate import Evaluation
     from evenhand.model.arm import ArmTables
     from evenhand.model.coupled import CoupledMDP
     from evenhand.typing import Floats, Ints
@@ -52,6 +53,23 @@ def per_arm(problem: "CoupledMDP", by_type: bool, groups: "dict[str, Floats]") -
         return {name: values[problem.type_of_arm] for name, values in groups.items()}
     by_types = {f"{name}_by_type": values for name, values in groups.items()}
     return {**dict.fromkeys(groups), **by_types, "counts_by_type": problem.type_counts}
+
+
+def figures(found: "Evaluation") -> dict[str, Any]:
+    """What JSON tells of an evaluation, but for the values of its arms."""
+    return {
+        "welfare": found.welfare,
+        "welfare_stderr": found.welfare_stderr,
+        "plug_in_welfare": found.plug_in_welfare,
+        "mean": found.mean,
+        "mean_stderr": found.mean_stderr,
+        "worst": found.worst,
+        "gini_coefficient": found.gini_coefficient,
+        "budget_used": found.budget_used,
+        "exact": found.exact,
+        "truncation_bound": found.truncation_bound,
+        "seconds": found.seconds,
+    }
 
 
 def print_table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> None:

@@ -1,6 +1,7 @@
 """Make it smaller, and come back: each reduction turns a problem into a tabular MDP and its policies into policies.
 
-Reduction (the protocol), Joint (the product space), Counts (how many arms are in each state), Lattice.
+Reduction (the protocol), Joint (the product space), Counts (how many arms are in each state), exchange (from any
+joint policy to the exchangeable one with the averaged occupancy measure).
 """
 
 from evenhand.reductions.counts import CountChoices, Counts, CountTable

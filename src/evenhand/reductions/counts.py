@@ -41,7 +41,7 @@ COMPILE_FROM = 20_000
 COMPILE_LAWS_FROM = 1e8
 """Elementary operations from which laws of the next counts are computed by compiled code."""
 
-_INSTEAD = "Use fewer arms, or a method that needs no table."
+_INSTEAD = "Use fewer arms, or the method fluid, which needs no table."
 
 
 @dataclass(frozen=True, eq=False)

@@ -183,7 +183,7 @@ class JointTable:
         return self.reduction.actions[self._sampler.draw(states @ self.reduction.strides, rng)]
 
 
-_INSTEAD = "Use fewer arms, or counts if many arms are identical."
+_INSTEAD = "Use fewer arms, or counts if many arms are identical, or the method fluid."
 
 
 def num_joint_states(problem: CoupledMDP) -> float:

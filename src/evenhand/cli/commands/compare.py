@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from evenhand.cli.console import number, percent, print_json, print_table, progress, seconds
+from evenhand.cli.console import figures, number, percent, print_json, print_table, progress, seconds
 from evenhand.cli.reading import check_target, is_file, read_names, read_policy, read_problem
 from evenhand.evaluation.evaluate import Method
 from evenhand.model.policy import Policy, Starting
-from evenhand.planning.compare import Comparison, Row
+from evenhand.planning.compare import Comparison
 from evenhand.planning.compare import compare as compare_policies
 
 
@@ -56,26 +56,8 @@ def as_dict(comparison: Comparison) -> dict[str, Any]:
         "welfare": comparison.welfare.name,
         "upper_bound": comparison.upper_bound,
         "bound": comparison.bound_name or None,
-        "rows": [_row(row) for row in comparison.rows],
+        "rows": [{"policy": row.policy, **figures(row.evaluation)} for row in comparison.rows],
         "left_out": comparison.left_out,
-    }
-
-
-def _row(row: Row) -> dict[str, Any]:
-    found = row.evaluation
-    return {
-        "policy": row.policy,
-        "welfare": found.welfare,
-        "welfare_stderr": found.welfare_stderr,
-        "plug_in_welfare": found.plug_in_welfare,
-        "mean": found.mean,
-        "mean_stderr": found.mean_stderr,
-        "worst": found.worst,
-        "gini_coefficient": found.gini_coefficient,
-        "budget_used": found.budget_used,
-        "exact": found.exact,
-        "truncation_bound": found.truncation_bound,
-        "seconds": found.seconds,
     }
 
 

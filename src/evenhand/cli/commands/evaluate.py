@@ -2,7 +2,17 @@
 
 from typing import Any
 
-from evenhand.cli.console import number, per_arm, percent, print_facts, print_json, print_values, progress, seconds
+from evenhand.cli.console import (
+    figures,
+    number,
+    per_arm,
+    percent,
+    print_facts,
+    print_json,
+    print_values,
+    progress,
+    seconds,
+)
 from evenhand.cli.reading import read_policy, read_problem
 from evenhand.evaluation.evaluate import Evaluation, Method
 from evenhand.evaluation.evaluate import evaluate as evaluate_policy
@@ -38,20 +48,11 @@ def run(
 
 def as_dict(found: Evaluation) -> dict[str, Any]:
     """The JSON form."""
+    groups = {"values": found.group_values, "values_stderr": found.group_stderr}
     return {
-        "welfare": found.welfare,
-        "welfare_stderr": found.welfare_stderr,
+        **figures(found),
         "welfare_interval": list(found.welfare_interval),
-        "plug_in_welfare": found.plug_in_welfare,
-        "mean": found.mean,
-        "mean_stderr": found.mean_stderr,
-        "worst": found.worst,
-        **per_arm(found.problem, found.by_type, {"values": found.group_values, "values_stderr": found.group_stderr}),
-        "gini_coefficient": found.gini_coefficient,
-        "budget_used": found.budget_used,
-        "exact": found.exact,
-        "truncation_bound": found.truncation_bound,
-        "seconds": found.seconds,
+        **per_arm(found.problem, found.by_type, groups),
     }
 
 
