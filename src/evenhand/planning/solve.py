@@ -54,7 +54,7 @@ MOST_COUNT_STATES, MOST_JOINT_STATES, MOST_OPERATIONS = 20_000, 70_000, 1e12
 """Sizes up to which `auto` takes an exact method: minutes, not hours."""
 
 FLUID_TOLERANCE = 1e-5
-"""Relative gap at which the fluid relaxation stops."""
+"""Relative gap at which the fluid relaxation stops, unless a wider one is asked for."""
 
 MOST_FOLLOWED = 200_000
 """Arms up to which policies that look at every arm are tried."""
@@ -94,7 +94,8 @@ def solve(
         problem: the problem.
         welfare: what to maximise, as text or object.
         method: counts, joint, count-lp, joint-lp, whittle, fluid, or auto: the exact method that fits, else fluid.
-        tolerance: the relative gap between the policy's welfare and the upper bound to stop at.
+        tolerance: the relative gap to stop at. The linear programs end as close as HiGHS gets; for whittle and fluid
+            it is the gap of the relaxation, at least 1e-5, and not that of the policy.
         told: called now and then with what is being done and the share that is done.
         rng: seed or generator of the simulations that whittle and fluid need.
 
@@ -250,26 +251,26 @@ def _of_program(
 def _by_whittle(task: Task, reason: str) -> Solution:
     start = time.perf_counter()
     policy = whittle(task.problem)
-    relaxed = relax(task.problem, task.measure)
+    relaxed = relax(task.problem, task.measure, max(task.tolerance, FLUID_TOLERANCE))
     return _by_playing(task, reason, "whittle", {"whittle": policy}, relaxed, start)
 
 
 def _by_fluid(task: Task, reason: str) -> Solution:
     start = time.perf_counter()
-    relaxed = relax(task.problem, task.measure)
+    relaxed = relax(task.problem, task.measure, max(task.tolerance, FLUID_TOLERANCE))
     return _by_playing(task, reason, "fluid", fluid_policies(task.problem, relaxed), relaxed, start)
 
 
-def relax(problem: CoupledMDP, measure: Welfare) -> FluidSolution:
+def relax(problem: CoupledMDP, measure: Welfare, tolerance: float = FLUID_TOLERANCE) -> FluidSolution:
     """The fair fluid relaxation of a problem; the last few are remembered, since several policies are made of one."""
-    return _relax(problem, measure.name)
+    return _relax(problem, measure.name, tolerance)
 
 
 @lru_cache(maxsize=4)
-def _relax(problem: CoupledMDP, welfare: str) -> FluidSolution:
+def _relax(problem: CoupledMDP, welfare: str, tolerance: float) -> FluidSolution:
     measure = as_welfare(welfare, problem.num_arms)
     return solve_fluid(
-        problem.types, problem.type_counts, problem.budget, problem.discount, measure, tolerance=FLUID_TOLERANCE
+        problem.types, problem.type_counts, problem.budget, problem.discount, measure, tolerance=tolerance
     )
 
 
@@ -311,6 +312,8 @@ def _by_playing(
             scores[name] = tried.welfare
         best = max(scores, key=lambda name: scores[name])
         reason = f"{reason}; best of {', '.join(scores)} in simulation: {best}"
+    if task.told is not None:
+        task.told(f"playing {best}", len(candidates) / (len(candidates) + 1))
     found = evaluate(candidates[best], task.problem, task.measure, episodes, horizon, reporting)
     values = found.group_values + _least_tail(task.problem, found.horizon)
     seconds = {"build": built - start, "solve": time.perf_counter() - built}
