@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.timing import plot_growth
+from benchmarks.timing import best_of, plot_growth
 from evenhand.model.coupled import CoupledMDP
 from evenhand.problems.machine_replacement import machine_replacement
 from evenhand.problems.random_arms import random_coupled
@@ -134,9 +134,8 @@ def against_quantecon(num_arms: int) -> None:
     matrix = sparse.csr_matrix(mdp.transitions)
     theirs = DiscreteDP(mdp.rewards[:, 0], matrix, mdp.discount, mdp.state_of_pair, actions)
     built = time.perf_counter() - started
-    started = time.perf_counter()
-    result = theirs.solve(method="policy_iteration")
-    seconds = time.perf_counter() - started
+    result = theirs.solve(method="policy_iteration")  # compiles or loads what it needs, as ours has done before
+    seconds = best_of(3, lambda: theirs.solve(method="policy_iteration"))
     value = float(mdp.initial @ result.v)
     optimum, ours, _ = min((solve(problem) for _ in range(3)), key=lambda run: run[1])
     agree = optimum.lower_bound - 1e-9 <= value <= optimum.upper_bound + 1e-9

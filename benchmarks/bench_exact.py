@@ -1,9 +1,9 @@
 """Exact solvers: the paper's programs at the paper's sizes, and the methods that go further."""
 
-import resource
 import time
 
 import evenhand as eh
+from benchmarks.timing import peak_memory
 
 PAPER_GGF_LP = {2: 0.0256, 3: 0.0500, 4: 0.4416, 5: 4.1443, 6: 51.5732, 7: 864.4391}
 PAPER_COUNT_LP = {2: 0.0481, 3: 0.0552, 4: 0.2515, 5: 1.4894, 6: 17.5173, 7: 204.6893}
@@ -42,7 +42,7 @@ def different_machines() -> None:
     for num_arms, tolerance in ((7, 1e-8), (8, 1e-6), (9, 1e-6), (10, 1e-4), (10, 1e-6)):
         problem = eh.problems.heterogeneous_machine_replacement(num_arms=num_arms, budget=1)
         solution, seconds = solved(problem, "joint", tolerance)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        peak = peak_memory()
         found = f"{solution.welfare:>10.6f} {solution.gap:>8.1e}"
         print(f"{num_arms:>3} {3**num_arms:>7} {found} {seconds:>8.2f} {peak:>9.2f}", flush=True)
 

@@ -8,10 +8,9 @@ Every run is a process of its own, so that its peak memory is its own. Compilati
 
 import argparse
 import multiprocessing
-import resource
 import time
 
-from benchmarks.timing import plot_growth
+from benchmarks.timing import peak_memory, plot_growth
 from evenhand.model.coupled import CoupledMDP
 from evenhand.problems.machine_replacement import heterogeneous_machine_replacement
 from evenhand.problems.random_arms import random_coupled
@@ -57,7 +56,7 @@ def time_case(kind: str, num_arms: int, num_states: int, welfare: str) -> float:
     started = time.perf_counter()
     solution = run(problem, welfare)
     seconds = time.perf_counter() - started
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    peak = peak_memory()
     name = welfare if len(welfare) < 12 else welfare[:9] + "..."
     print(
         f"{kind:>9} {num_arms:>8} {num_states:>7} {name:>12} {solution.welfare:>10.5f} {solution.gap:>8.1e} "

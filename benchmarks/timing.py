@@ -19,6 +19,14 @@ def best_of(runs: int, work: Callable[[], Any]) -> float:
     return min(times)
 
 
+def peak_memory() -> float:
+    """GiB that this process has had at most; unlike getrusage, without what its parent had."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmHWM:"):
+            return float(line.split()[1]) / 2**20
+    return float("nan")
+
+
 def plot_growth(curves: Mapping[str, Sequence[tuple[int, float]]], name: str, title: str) -> Path:
     """Draw seconds against the number of arms, on logarithmic axes, and tell where the picture is."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
