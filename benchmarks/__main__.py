@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-NAMES = ("startup", "simulation", "exact", "counts", "whittle", "fluid", "policies")
+NAMES = ("startup", "simulation", "exact", "counts", "whittle", "fluid", "policies", "sampling")
 
 
 def main(names: list[str]) -> None:

@@ -11,10 +11,12 @@ from evenhand._version import __version__
 if TYPE_CHECKING:
     from evenhand import errors, policies, problems
     from evenhand.evaluation import Evaluation, evaluate, gini_coefficient, lorenz_curve, price_of_fairness
+    from evenhand.learning import Training, train
     from evenhand.model.arm import Arm
     from evenhand.model.coupled import CoupledMDP
     from evenhand.model.files import load, save
     from evenhand.model.policy import Policy
+    from evenhand.model.simulator import Simulator
     from evenhand.model.welfare import (
         AlphaFair,
         Gini,
@@ -40,11 +42,14 @@ _HOMES = {
     "gini_coefficient": "evaluation",
     "lorenz_curve": "evaluation",
     "price_of_fairness": "evaluation",
+    "Training": "learning",
+    "train": "learning",
     "Arm": "model.arm",
     "CoupledMDP": "model.coupled",
     "load": "model.files",
     "save": "model.files",
     "Policy": "model.policy",
+    "Simulator": "model.simulator",
     "AlphaFair": "model.welfare",
     "Gini": "model.welfare",
     "Leximin": "model.welfare",
@@ -79,7 +84,9 @@ __all__ = [
     "Policy",
     "RegularisedMaximin",
     "Rollout",
+    "Simulator",
     "Solution",
+    "Training",
     "Utilitarian",
     "Welfare",
     "__version__",
@@ -101,6 +108,7 @@ __all__ = [
     "simulate",
     "simulate_counts",
     "solve",
+    "train",
 ]
 
 

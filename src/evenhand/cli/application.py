@@ -19,6 +19,7 @@ Try:
   evenhand solve machine-replacement -p num_arms=5
   evenhand compare machine-replacement -p num_arms=5
   evenhand compare my-model.toml --welfare maximin --report report.html
+  evenhand train machine-replacement -p num_arms=10 --out policy.zip
 """
 
 
@@ -49,6 +50,13 @@ def problems(**options: Any) -> None:
     show_default=True,
     metavar="M",
     help="counts, joint, count-lp, joint-lp, whittle, fluid, or auto: the exact method that fits, else fluid.",
+)
+@click.option(
+    "--candidate",
+    "candidates",
+    multiple=True,
+    metavar="POLICY",
+    help="Let this policy (saved or named) compete with those of the method fluid; repeatable.",
 )
 @click.option("--tolerance", default=1e-8, show_default=True, type=float, help="Relative gap to stop at.")
 @click.option("--out", metavar="POLICY", help="Save the policy; `evenhand evaluate MODEL POLICY` plays it.")
@@ -96,6 +104,49 @@ def compare(**options: Any) -> None:
 
 @application.command()
 @model_argument
+@click.option(
+    "--algorithm", default="ppo", show_default=True, type=click.Choice(["ppo", "sac", "td3"]), help="Who learns."
+)
+@click.option(
+    "--steps", default=240_000, show_default=True, type=click.IntRange(min=1), help="Steps to play, over all copies."
+)
+@click.option(
+    "--network",
+    "architecture",
+    default="counts",
+    show_default=True,
+    type=click.Choice(["counts", "joint"]),
+    help="counts: one network for any number of arms; joint: the paper's Vanilla-DRL, on the raw joint state.",
+)
+@click.option(
+    "--allocation",
+    default="greedy",
+    show_default=True,
+    type=click.Choice(["greedy", "priority-sampling"]),
+    help="How scores become an allocation: the highest first, or the paper's Algorithm 1.",
+)
+@click.option("--num-arms", metavar="LOW:HIGH", help="Draw the number of arms anew for each episode (multi-task).")
+@click.option(
+    "--budget", "budgets", multiple=True, metavar="LOW:HIGH", help="Draw the budget too; repeat for each resource."
+)
+@click.option("--horizon", default=300, show_default=True, type=click.IntRange(min=1), help="Steps an episode.")
+@click.option("--out", metavar="POLICY", help="Save the policy; training can then be resumed, too.")
+@click.option("--resume", is_flag=True, help="Go on where an interrupted run with the same --out stopped.")
+@click.option("--tensorboard", metavar="FOLDER", help="Write TensorBoard's logs there.")
+@common()
+def train(**options: Any) -> None:
+    """Learn a policy for MODEL by trial and error: count-proportion deep reinforcement learning.
+
+    For identical arms. The learner sees only what it plays, never the model's matrices; the trained policy plays any
+    number of such arms with any budget, and needs no torch. Needs the extra "rl".
+    """
+    from evenhand.cli.commands.train import run
+
+    run(**options)
+
+
+@application.command()
+@model_argument
 @click.argument("policy")
 @welfare_option
 @playing
@@ -103,7 +154,8 @@ def compare(**options: Any) -> None:
 def evaluate(**options: Any) -> None:
     """Tell what POLICY is worth on MODEL, arm by arm.
 
-    POLICY is the name of a policy (`evenhand compare` shows them), or a file saved by `evenhand solve --out`.
+    POLICY is the name of a policy (`evenhand compare` shows them), or a file saved by `evenhand solve --out` or
+    `evenhand train --out`.
     """
     from evenhand.cli.commands.evaluate import run
 

@@ -310,33 +310,43 @@ def binomial(n, p, key, place):
     return few if p <= 0.5 else n - few
 
 
+@njit(cache=True)
+def move_crowds(transitions, allocation, key, number, counts):
+    """Move the crowds of one episode (crowds.step_crowds_fast); each draw may use 2^20 places of the counter.
+
+    transitions and allocation are (cell type, state, action[, next_state]); `counts` (type, next_state) is filled.
+    """
+    num_types, num_states, num_actions = allocation.shape
+    cells = num_types * num_states * num_actions
+    counts[:] = 0
+    for kind in range(num_types):
+        for s in range(num_states):
+            for a in range(num_actions):
+                left = allocation[kind, s, a]
+                if left == 0:
+                    continue
+                cell = (kind * num_states + s) * num_actions + a
+                draws = (np.uint64(number) * np.uint64(cells) + np.uint64(cell)) * np.uint64(num_states)
+                last = num_states - 1
+                while last > 0 and transitions[kind, s, a, last] <= 0:
+                    last -= 1
+                mass = 1.0
+                for j in range(last + 1):
+                    p = transitions[kind, s, a, j]
+                    if left == 0 or p <= 0:
+                        continue
+                    stream = bits_at(key, draws + np.uint64(j))
+                    # The last possible state takes all that is left, so rounding loses nobody.
+                    moved = left if j == last else binomial(left, min(p / mass, 1.0), stream, np.uint64(0))
+                    counts[kind, j] += moved
+                    left -= moved
+                    mass -= p
+
+
 @njit(cache=True, parallel=True)
 def step_crowds(transitions, allocation, key, first):
-    """Move every crowd (crowds.step_crowds_fast). Each draw may use 2^20 places of the counter."""
-    num_episodes, num_types, num_states, num_actions = allocation.shape
-    counts = np.zeros((num_episodes, num_types, num_states), dtype=np.int64)
-    cells = num_types * num_states * num_actions
-    for e in prange(num_episodes):
-        for kind in range(num_types):
-            for s in range(num_states):
-                for a in range(num_actions):
-                    left = allocation[e, kind, s, a]
-                    cell = (kind * num_states + s) * num_actions + a
-                    draws = (np.uint64(first + e) * np.uint64(cells) + np.uint64(cell)) * np.uint64(num_states)
-                    if left == 0:
-                        continue
-                    last = num_states - 1
-                    while last > 0 and transitions[kind, s, a, last] <= 0:
-                        last -= 1
-                    mass = 1.0
-                    for j in range(last + 1):
-                        p = transitions[kind, s, a, j]
-                        if left == 0 or p <= 0:
-                            continue
-                        stream = bits_at(key, draws + np.uint64(j))
-                        # The last possible state takes all that is left, so rounding loses nobody.
-                        moved = left if j == last else binomial(left, min(p / mass, 1.0), stream, np.uint64(0))
-                        counts[e, kind, j] += moved
-                        left -= moved
-                        mass -= p
+    """Move every crowd (crowds.step_crowds_fast)."""
+    counts = np.zeros(allocation.shape[:3], dtype=np.int64)
+    for e in prange(allocation.shape[0]):
+        move_crowds(transitions, allocation[e], key, first + e, counts[e])
     return counts

@@ -8,7 +8,8 @@ A policy needs one method, `act`. What else it can do is asked for by protocol, 
     Lawful         allocation_law(counts) knows the law of its allocation, and so can be evaluated exactly
 
 A policy that treats arms of one type alike without allocating by counts says so by `exchangeable = True`; one whose
-actors allocate by counts says so by `plays_by_counts = True`.
+actors allocate by counts says so by `plays_by_counts = True`. An exchangeable policy that draws nothing says so by
+`deterministic = True`, and is then tabulated in one call.
 """
 
 from typing import Protocol, runtime_checkable

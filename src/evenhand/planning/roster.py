@@ -9,6 +9,7 @@ from evenhand.errors import NotApplicable, TooLarge, UnknownName
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare, as_welfare
+from evenhand.planning.shipped import shipped_network
 from evenhand.planning.solve import choose_method, fluid_policies, relax, solve
 
 
@@ -80,6 +81,12 @@ ROSTER: tuple[RosterEntry, ...] = (
     ),
     RosterEntry(
         "whittle", "WIP", "the highest Whittle index first, only where it is positive", _any_welfare(policies.whittle)
+    ),
+    RosterEntry(
+        "cp-drl",
+        "CP-DRL",
+        "a network on count proportions that ships with the package, for the problems it was trained on",
+        _any_welfare(shipped_network),
     ),
     RosterEntry(
         "random",

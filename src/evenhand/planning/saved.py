@@ -5,12 +5,11 @@
     NAME.npy        one array each, never pickled
 
 A file is read only if its manifest is understood, every array is the one the manifest describes, and the policy was
-made for the very problem it is asked to play.
+made for the very problem it is asked to play. Trained networks have files of their own kind (`networks`).
 """
 
 import hashlib
 import io
-import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,13 +18,15 @@ from typing import Any
 import numpy as np
 
 from evenhand._version import __version__
-from evenhand.checks import check_memory
 from evenhand.errors import NotApplicable, PolicyError
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import write_atomically
 from evenhand.model.policy import Policy, Starting
+from evenhand.model.simulator import Simulator
+from evenhand.planning import networks
+from evenhand.planning.archives import check_parts, guarded, read_manifest, read_part, write_archive
 from evenhand.planning.solution import Solution
 from evenhand.policies.fluid import OccupancyPriority, Resolving
+from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
 from evenhand.policies.priority import ExchangeablePriority
 from evenhand.reductions.counts import CountChoices, Counts, CountTable
 from evenhand.reductions.joint import Joint, JointTable
@@ -33,14 +34,12 @@ from evenhand.typing import Array
 
 FORMAT = "evenhand-policy"
 SCHEMA = 1
-MOST_MANIFEST = 1_000_000
-"""Bytes of the largest manifest that is read."""
 
 
 def save_policy(
     policy: Policy | Starting, problem: CoupledMDP, path: str | Path, about: dict[str, Any] | None = None
 ) -> None:
-    """Write a policy that is a table.
+    """Write a policy that is a table or a trained network.
 
     Args:
         policy: from `solve`.
@@ -48,6 +47,9 @@ def save_policy(
         path: where to; an existing file is replaced as a whole.
         about: facts for the manifest, such as the method and the certificate.
     """
+    if isinstance(policy, (CountNetworkPolicy, JointNetworkPolicy)):
+        networks.save_network(policy, path, about)
+        return
     kind, arrays = _take_apart(policy)
     bodies = {name: _npy(array) for name, array in arrays.items()}
     manifest = {
@@ -59,12 +61,7 @@ def save_policy(
         "about": about or {},
         "arrays": {name: _facts(arrays[name], bodies[name]) for name in arrays},
     }
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
-        _add(file, "manifest.json", json.dumps(manifest, indent=1).encode())
-        for name, body in bodies.items():
-            _add(file, f"{name}.npy", body)
-    write_atomically(Path(path), archive.getvalue())
+    write_archive(Path(path), manifest, {f"{name}.npy": body for name, body in bodies.items()})
 
 
 def save_solution(solution: Solution, path: str | Path) -> None:
@@ -79,20 +76,16 @@ def save_solution(solution: Solution, path: str | Path) -> None:
     save_policy(solution.policy, solution.problem, path, about)
 
 
-def load_policy(path: str | Path, problem: CoupledMDP) -> Policy | Starting:
+def load_policy(path: str | Path, problem: CoupledMDP | Simulator) -> Policy | Starting:
     """Read a policy for a problem.
+
+    A table plays the very problem it was made for. A trained network plays any number of such arms, with any budget.
 
     Raises:
         PolicyError: the file is not sound, or the policy was made for another problem; says how they differ.
     """
-    try:
-        manifest, arrays = _read(Path(path))
-        _check_identity(manifest["problem"], problem)
-        return _BUILDERS[manifest["kind"]](problem, arrays)
-    except PolicyError as error:
-        raise PolicyError(f"{path}: {error}") from None
-    except Exception as error:  # noqa: BLE001  # the file is a stranger's: whatever it provokes is its fault
-        raise PolicyError(f"{path}: not a policy file that can be read ({type(error).__name__}: {error})") from None
+    policy: Policy | Starting = guarded(Path(path), lambda file: _read(file, problem))
+    return policy
 
 
 def _take_apart(policy: Policy | Starting) -> tuple[str, dict[str, Array]]:
@@ -122,12 +115,6 @@ def _facts(array: Array, body: bytes) -> dict[str, Any]:
     return {"shape": list(array.shape), "dtype": array.dtype.str, "sha256": hashlib.sha256(body).hexdigest()}
 
 
-def _add(file: zipfile.ZipFile, name: str, body: bytes) -> None:
-    entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))  # the same policy is the same file
-    entry.compress_type = zipfile.ZIP_DEFLATED
-    file.writestr(entry, body)
-
-
 def _identity(problem: CoupledMDP) -> dict[str, Any]:
     return {
         "signature": problem.signature,
@@ -149,41 +136,33 @@ def _check_identity(made_for: dict[str, Any], problem: CoupledMDP) -> None:
     raise PolicyError(f"made for another problem ({details or 'other transitions, rewards, usage or initial states'})")
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
-    with zipfile.ZipFile(path) as file:
-        manifest = _read_manifest(file)
-        described = manifest["arrays"]
-        expected = {"manifest.json", *(f"{name}.npy" for name in described)}
-        if set(file.namelist()) != expected or len(file.namelist()) != len(expected):
-            raise PolicyError("its parts are not those its manifest lists")
-        check_memory(3.0 * sum(entry.file_size for entry in file.infolist()), f"{path}", "It is not a policy of ours.")
-        arrays = {name: _read_array(file, name, facts) for name, facts in described.items()}
-    for name, (letters, axes) in _ARRAYS[manifest["kind"]].items():
-        if arrays[name].dtype.kind not in letters or arrays[name].ndim != axes:
-            raise PolicyError(f"its array {name} is not of the right type and shape")
-    return manifest, arrays
+def _read(file: zipfile.ZipFile, problem: CoupledMDP | Simulator) -> Policy | Starting:
+    manifest = read_manifest(file, (FORMAT, networks.FORMAT), SCHEMA)
+    if manifest["format"] == networks.FORMAT:
+        return networks.read_network(file, manifest, problem)
+    if isinstance(problem, Simulator):
+        raise PolicyError("it is a table; only a trained network plays a simulator")
+    arrays = _read_arrays(file, manifest)
+    _check_identity(manifest["problem"], problem)
+    return _BUILDERS[manifest["kind"]](problem, arrays)
 
 
-def _read_manifest(file: zipfile.ZipFile) -> dict[str, Any]:
-    if file.getinfo("manifest.json").file_size > MOST_MANIFEST:
-        raise PolicyError("its manifest is too large")
-    manifest = json.loads(file.read("manifest.json"))
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise PolicyError("it is not an evenhand policy")
-    if manifest.get("schema") != SCHEMA:
-        raise PolicyError(f"its schema is {manifest.get('schema')}; this version reads {SCHEMA}")
-    kind = manifest.get("kind")
+def _read_arrays(file: zipfile.ZipFile, manifest: dict[str, Any]) -> dict[str, Array]:
+    kind, described = manifest.get("kind"), manifest.get("arrays")
     if kind not in _ARRAYS:
         raise PolicyError(f"its kind {kind!r} is not known to this version")
-    if not isinstance(manifest.get("arrays"), dict) or set(manifest["arrays"]) != set(_ARRAYS[kind]):
+    if not isinstance(described, dict) or set(described) != set(_ARRAYS[kind]):
         raise PolicyError(f"a policy of kind {kind} has the arrays {', '.join(_ARRAYS[kind])}")
-    return manifest
+    check_parts(file, [f"{name}.npy" for name in described])
+    arrays = {name: _read_array(file, name, facts) for name, facts in described.items()}
+    for name, (letters, axes) in _ARRAYS[kind].items():
+        if arrays[name].dtype.kind not in letters or arrays[name].ndim != axes:
+            raise PolicyError(f"its array {name} is not of the right type and shape")
+    return arrays
 
 
 def _read_array(file: zipfile.ZipFile, name: str, facts: dict[str, Any]) -> Array:
-    body = file.read(f"{name}.npy")
-    if hashlib.sha256(body).hexdigest() != facts["sha256"]:
-        raise PolicyError(f"its array {name} is not the one its manifest describes (hash differs)")
+    body = read_part(file, f"{name}.npy", facts["sha256"], f"array {name}")
     array: Array = np.lib.format.read_array(io.BytesIO(body), allow_pickle=False)
     if list(array.shape) != facts["shape"] or array.dtype.str != facts["dtype"]:
         raise PolicyError(f"its array {name} has another shape or type than its manifest says")

@@ -19,8 +19,8 @@ one utilitarian solve answers all of them.
 
 import contextlib
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -72,6 +72,7 @@ class Task:
     tolerance: float
     told: Told | None
     rng: Rng = 0
+    candidates: dict[str, Policy | Starting] = field(default_factory=dict)
 
     def tell(self, what: str, rounds: int, gap: float) -> None:
         """Pass on the gap, on a logarithmic scale from 1 to the tolerance."""
@@ -87,6 +88,7 @@ def solve(
     tolerance: float = DEFAULT_TOLERANCE,
     told: Told | None = None,
     rng: Rng = 0,
+    candidates: Mapping[str, Policy | Starting] | None = None,
 ) -> Solution:
     """Find the best policy for a welfare, and prove how good it is.
 
@@ -98,6 +100,8 @@ def solve(
             it is the gap of the relaxation, at least 1e-5, and not that of the policy.
         told: called now and then with what is being done and the share that is done.
         rng: seed or generator of the simulations that whittle and fluid need.
+        candidates: policies under names of one's own, such as trained ones, that compete with those of the method
+            fluid; auto then takes that method.
 
     Raises:
         TooLarge: it would not fit; says how large it would be and what to use instead.
@@ -105,8 +109,12 @@ def solve(
     """
     if not 0 < tolerance < 1:
         raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
-    task = Task(problem, as_welfare(welfare, problem.num_arms), tolerance, told, rng)
-    if method == "auto":
+    task = Task(problem, as_welfare(welfare, problem.num_arms), tolerance, told, rng, dict(candidates or {}))
+    if candidates and method not in ("auto", "fluid"):
+        raise InvalidInput(f"candidates compete with the policies of the method fluid, not with {method}")
+    if candidates:
+        method, reason = "fluid", "candidates compete"
+    elif method == "auto":
         method, reason = choose_method(problem)
     elif method in METHODS:
         reason = "asked for"
@@ -258,7 +266,8 @@ def _by_whittle(task: Task, reason: str) -> Solution:
 def _by_fluid(task: Task, reason: str) -> Solution:
     start = time.perf_counter()
     relaxed = relax(task.problem, task.measure, max(task.tolerance, FLUID_TOLERANCE))
-    return _by_playing(task, reason, "fluid", fluid_policies(task.problem, relaxed), relaxed, start)
+    tried = {**fluid_policies(task.problem, relaxed), **task.candidates}
+    return _by_playing(task, reason, "fluid", tried, relaxed, start)
 
 
 def relax(problem: CoupledMDP, measure: Welfare, tolerance: float = FLUID_TOLERANCE) -> FluidSolution:

@@ -336,6 +336,8 @@ class CountChoices:
     It keeps only the numbers of arms off the base action, so that a million count states are a small table.
     """
 
+    deterministic = True
+
     def __init__(self, problem: CoupledMDP, cells: Ints, base: Ints, amounts: Indices) -> None:
         """Keep the table.
 

@@ -7,7 +7,7 @@ import click
 import numpy as np
 
 from evenhand.cli.console import number, per_arm, print_facts, print_json, print_values, progress, seconds
-from evenhand.cli.reading import check_target, read_problem
+from evenhand.cli.reading import check_target, read_policy, read_problem
 from evenhand.planning.saved import save_solution
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import solve as find_best
@@ -18,6 +18,7 @@ def run(
     parameters: tuple[str, ...],
     welfare: str,
     method: str,
+    candidates: tuple[str, ...],
     tolerance: float,
     out: str | None,
     seed: int,
@@ -28,7 +29,8 @@ def run(
     check_target(out, "--out")
     problem = read_problem(model, parameters)
     with progress(quiet) as told:
-        solution = find_best(problem, welfare, method, tolerance, told, seed)
+        tried = {name: read_policy(name, problem, welfare) for name in candidates}
+        solution = find_best(problem, welfare, method, tolerance, told, seed, tried)
     if out:
         save_solution(solution, out)
     if as_json:

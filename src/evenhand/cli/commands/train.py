@@ -1,0 +1,107 @@
+"""`evenhand train`."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evenhand.cli.console import number, print_facts, print_json, progress, seconds
+from evenhand.cli.reading import check_target, read_problem
+from evenhand.errors import InvalidInput
+from evenhand.learning import Training, train
+
+
+def run(
+    model: str,
+    parameters: tuple[str, ...],
+    algorithm: str,
+    steps: int,
+    architecture: str,
+    allocation: str,
+    num_arms: str | None,
+    budgets: tuple[str, ...],
+    horizon: int,
+    out: str | None,
+    resume: bool,
+    tensorboard: str | None,
+    seed: int,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Train, save, and tell how good the policy is."""
+    check_target(out, "--out")
+    if resume and not out:
+        raise InvalidInput("--resume: name the policy that was being trained, with --out")
+    problem = read_problem(model, parameters)
+    arms = None if num_arms is None else _range(num_arms, "--num-arms")
+    checkpoint = Path(f"{out}.checkpoint") if out else None
+    with progress(quiet) as told:
+        training = train(
+            problem,
+            algorithm,
+            steps,
+            architecture=architecture,  # type: ignore[arg-type]
+            allocation=allocation,  # type: ignore[arg-type]
+            num_arms=None if arms is None else (int(arms[0]), int(arms[1])),
+            budget=tuple(_range(text, "--budget") for text in budgets) or None,
+            horizon=horizon,
+            seed=seed,
+            checkpoint=checkpoint,
+            resume=resume,
+            tensorboard=tensorboard,
+            told=told,
+        )
+    if out and checkpoint is not None:
+        training.save(out, command=f"evenhand {shlex.join(sys.argv[1:])}")
+        checkpoint.unlink(missing_ok=True)
+    if as_json:
+        print_json(as_dict(training, out))
+    else:
+        _show(training, model, parameters, out, quiet)
+
+
+def _range(text: str, option: str) -> tuple[float, float]:
+    """LOW:HIGH, or one number for both."""
+    try:
+        ends = [float(part) for part in text.split(":")]
+        low, high = ends if len(ends) == 2 else (ends[0], ends[0])
+    except ValueError:
+        raise InvalidInput(f"{option}: expected LOW:HIGH, got {text!r}") from None
+    if len(ends) > 2 or (option == "--num-arms" and not (low.is_integer() and high.is_integer())):
+        raise InvalidInput(f"{option}: expected LOW:HIGH, got {text!r}")
+    return low, high
+
+
+def as_dict(training: Training, out: str | None) -> dict[str, Any]:
+    """The JSON form."""
+    return {
+        "algorithm": training.settings["algorithm"],
+        "welfare": training.score,
+        "exact": training.exact,
+        "steps": training.steps,
+        "seconds": training.seconds,
+        "curve": [{"steps": steps, "welfare": score} for steps, score in training.curve],
+        "settings": training.settings,
+        "policy": out,
+    }
+
+
+def _show(training: Training, model: str, parameters: tuple[str, ...], out: str | None, quiet: bool) -> None:
+    how = "exact" if training.exact else "played on a held-out stream"
+    facts = [
+        ("welfare", f"{number(training.score)}  ({how}; the best of {len(training.curve)} looks)"),
+        ("last", number(training.curve[-1][1])),
+        ("steps", f"{training.steps} in {seconds(training.seconds)}"),
+        ("algorithm", f"{training.settings['algorithm']}, seed {training.settings['seed']}"),
+    ]
+    print_facts(f"{model}, trained", facts)
+    if quiet:
+        return
+    if out is None:
+        click.echo("not saved; use --out POLICY to keep it")
+        return
+    settings = [word for parameter in parameters for word in ("-p", parameter)]
+    click.echo(f"policy: {out}   (compare it: " + shlex.join(["evenhand", "compare", model, *settings]), nl=False)
+    click.echo(f" --policies optimal,whittle,{shlex.quote(out)})")

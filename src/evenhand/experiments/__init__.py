@@ -1,0 +1,1 @@
+"""REPRODUCE: specs (TOML), cells that run and resume, records."""

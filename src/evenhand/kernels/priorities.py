@@ -1,0 +1,227 @@
+"""Allocations drawn by priority scores: the paper's Algorithm 1, in far fewer steps than one an arm.
+
+The algorithm. Each of the x_s arms in state s is to get an action. With priorities U_sa in (0, 1], amounts b_k that may
+be spent and usages d_sak, cells c = (s, a) are drawn with probability proportional to U_c among those not forbidden. A
+drawn cell that fits, d_c <= b, is taken: one arm of state s gets action a, and b falls by d_c. One that does not fit is
+forbidden from then on, as are all cells of a state without arms left. It ends when everything is forbidden.
+
+Its law. Amounts only fall and states only empty, so what does not fit once never fits again. Call a cell *open* if
+
+    U_c > 0,   x_s > 0,   d_c <= b.
+
+Rejections only renormalise: whatever closed cells are drawn in between, the next cell *taken* is
+
+    c with probability U_c / sum of U over open cells.
+
+If every state has an open cell that uses nothing (the idle action; the caller sees to it), there is an open cell as
+long as there are arms, and in the end every arm has one action.
+
+The fast version. Call it a *limit* when a cell closes: a state has run empty, or less is left of a resource than some
+open cell uses. Between limits the open cells stay the same, and cells are taken independently with p = U / sum U.
+
+    1. Let a block of m draws come at independent uniform times in [0, 1]. How many draws each cell gets is
+       n ~ Multinomial(m, p); given n, the times are still independent and uniform.
+    2. If taking n meets no limit, take all of it. Else look for the limit by halving time: h_c ~ Bin(n_c, 1/2) of the
+       draws fall in the first half, and within each half times are again independent and uniform. If h meets no limit,
+       take it and go on in the second half with n - h; else go on in the first half with h.
+    3. One draw is left: it is the one that meets the limit. Take it, and forget the draws that lie behind it: they are
+       independent of what came before, so fresh ones serve as well.
+
+What is taken is exactly what one draw after the other would have taken, since halving only reveals the times bit by bit
+and a limit, once met, stays met. The size m of a block may depend on all that was taken before, so any rule for it
+leaves the law as it is. As many draws as there are arms left surely meet a limit; this is what `sample_by_priority`
+uses. Each limit then takes about log2 N + 2 halvings of S A cells, and there are at most S A limits:
+
+    O(limits S A log N)  instead of  O(N S A).
+
+Compiled (`compiled_priorities`), a block ends a little before the limit is expected, so that it is mostly taken whole
+and what is left to go is about the square root of what it was; and where a limit is only a few draws away, these are
+made one by one. Every episode draws from a counter of its own (see `randomness`).
+
+The exact law follows by unrolling the cells taken, one arm after the other; allocations reached by several orders are
+merged. What a cell may use is compared plainly, d_c <= b: the caller leaves room for rounding in b.
+"""
+
+import numpy as np
+
+from evenhand.errors import TooLarge
+from evenhand.kernels.threads import threads_for
+from evenhand.typing import Bools, Floats, Ints
+
+LARGEST_LAW = 200_000
+"""Allocations, complete or on the way, beyond which an exact law is refused."""
+
+
+def sample_sequentially(
+    priorities: Floats, counts: Ints, spend: Floats, usage: Floats, rng: np.random.Generator
+) -> Ints:
+    """Algorithm 1 as it is printed: one draw after the other, with its forbidden set. O(N S A) an episode.
+
+    Args:
+        priorities: (episode, state, action) scores; those of 0 are never drawn.
+        counts: (episode, state) arms.
+        spend: (episode, resource) what may be spent.
+        usage: (state, action, resource) usage.
+        rng: where the draws come from.
+
+    Returns:
+        (episode, state, action) allocations.
+    """
+    num_actions = priorities.shape[2]
+    left, amounts = counts.copy(), spend.copy()
+    allocation = np.zeros(priorities.shape, dtype=np.int64)
+    forbidden = (priorities <= 0) | (counts == 0)[:, :, None]
+    while not forbidden.all():
+        live = np.flatnonzero(~forbidden.all(axis=(1, 2)))
+        # Of clocks that ring at rates U, the first is c with probability U_c / sum U.
+        clocks = np.full(priorities[live].shape, np.inf)
+        np.divide(rng.exponential(size=clocks.shape), priorities[live], out=clocks, where=~forbidden[live])
+        state, action = np.divmod(clocks.reshape(len(live), -1).argmin(axis=1), num_actions)
+        fits = (usage[state, action] <= amounts[live]).all(axis=1)
+        forbidden[live[~fits], state[~fits], action[~fits]] = True
+        rows, state, action = live[fits], state[fits], action[fits]
+        allocation[rows, state, action] += 1
+        left[rows, state] -= 1
+        amounts[rows] = np.maximum(amounts[rows] - usage[state, action], 0)
+        forbidden[rows, state] |= (left[rows, state] == 0)[:, None]
+    return allocation
+
+
+def sample_by_priority(
+    priorities: Floats, counts: Ints, spend: Floats, usage: Floats, rng: np.random.Generator
+) -> Ints:
+    """The law of `sample_sequentially` by halving, in NumPy: all episodes at once, each with its own limits.
+
+    Args:
+        priorities: (episode, state, action) scores; those of 0 are never drawn.
+        counts: (episode, state) arms.
+        spend: (episode, resource) what may be spent.
+        usage: (state, action, resource) usage.
+        rng: where the draws come from.
+
+    Returns:
+        (episode, state, action) allocations.
+    """
+    taken = np.zeros(priorities.shape, dtype=np.int64)
+    block = np.zeros(priorities.shape, dtype=np.int64)
+    opened = _open_cells(priorities, counts, spend, usage, taken)
+    while opened.any():
+        arms_left = (counts - taken.sum(axis=2)).sum(axis=1)
+        fresh = ~block.any(axis=(1, 2)) & opened.any(axis=(1, 2))
+        block += _multinomial(np.where(fresh, arms_left, 0), np.where(opened, priorities, 0.0), rng)
+        last = (block.sum(axis=(1, 2)) == 1)[:, None, None]
+        half = np.where(last, block, rng.binomial(block, 0.5))
+        opened_after = _open_cells(priorities, counts, spend, usage, taken + half)
+        limit = (opened_after != opened).any(axis=(1, 2), keepdims=True)
+        accepted = np.where(last | ~limit, half, 0)
+        block = np.where(limit, half, block) - accepted
+        taken += accepted
+        opened = np.where(last, opened_after, opened)
+    return taken
+
+
+def _open_cells(priorities: Floats, counts: Ints, spend: Floats, usage: Floats, taken: Ints) -> Bools:
+    """(episode, state, action) which cells can still be taken after (episode, state, action) `taken`."""
+    # Rounding must not leave less than nothing, or even the idle action would not fit.
+    left = np.maximum(spend - np.einsum("esa,sak->ek", taken, usage), 0.0)
+    fits = (usage <= left[:, None, None]).all(axis=3)
+    return np.asarray(fits & (priorities > 0) & (taken.sum(axis=2) < counts)[:, :, None])
+
+
+def _multinomial(totals: Ints, weights: Floats, rng: np.random.Generator) -> Ints:
+    """(episode, state, action) how many of (episode,) `totals` draws fall in each cell, in proportion to its weight.
+
+    From the last cell to the first, Bin(what is left, w_c / (w_1 + ... + w_c)): such sums lose nothing to cancellation,
+    and the first open cell takes all that is left.
+    """
+    flat = weights.reshape(len(weights), -1)
+    sums = np.cumsum(flat, axis=1)
+    shares = np.divide(flat, sums, out=np.zeros_like(flat), where=flat > 0)
+    numbers = np.zeros(flat.shape, dtype=np.int64)
+    left = totals.copy()
+    for cell in reversed(range(flat.shape[1])):
+        numbers[:, cell] = rng.binomial(left, shares[:, cell])
+        left -= numbers[:, cell]
+    return numbers.reshape(weights.shape)
+
+
+def sample_by_priority_fast(
+    priorities: Floats, counts: Ints, spend: Floats, usage: Floats, key: np.uint64, first: int = 0
+) -> Ints:
+    """The law of `sample_sequentially`, compiled.
+
+    Args:
+        priorities: (episode, state, action) scores; those of 0 are never drawn.
+        counts: (episode, state) arms.
+        spend: (episode, resource) what may be spent.
+        usage: (state, action, resource) usage.
+        key: the step's key.
+        first: the number of the first episode of this batch.
+
+    Returns:
+        (episode, state, action) allocations.
+    """
+    from evenhand.kernels import compiled_priorities
+
+    scores, amounts = np.ascontiguousarray(priorities), np.ascontiguousarray(spend)
+    arms, uses = np.ascontiguousarray(counts), np.ascontiguousarray(usage)
+    with threads_for(100.0 * priorities.size):
+        allocation = compiled_priorities.sample_batch(scores, arms, amounts, uses, key, first)
+    return np.asarray(allocation, dtype=np.int64)
+
+
+def priority_law(priorities: Floats, counts: Ints, spend: Floats, usage: Floats) -> tuple[Ints, Floats]:
+    """The exact law of an allocation drawn by priorities.
+
+    Args:
+        priorities: (state, action) scores; those of 0 are never drawn.
+        counts: (state,) arms.
+        spend: (resource,) what may be spent.
+        usage: (state, action, resource) usage.
+
+    Returns:
+        (choice, state, action) allocations, each once, and their (choice,) probabilities.
+
+    Raises:
+        TooLarge: more than LARGEST_LAW allocations would have to be told apart.
+    """
+    weights = _key_weights(np.repeat(counts, priorities.shape[1]))
+    taken, chances = np.zeros((1, *priorities.shape), dtype=np.int64), np.ones(1)
+    for arm in range(int(counts.sum())):
+        opened = _open_cells(priorities[None], counts[None], spend[None], usage, taken)
+        shares = np.where(opened, priorities, 0.0)
+        shares *= (chances / shares.sum(axis=(1, 2)))[:, None, None]
+        taken, chances = _take_one(taken, shares, weights)
+        if len(taken) > LARGEST_LAW:
+            raise TooLarge(
+                f"the exact law of {counts.sum()} arms has over {LARGEST_LAW} allocations at its {arm + 1}th arm. "
+                "Draw samples instead."
+            )
+    return taken, chances
+
+
+def _key_weights(most: Ints) -> Ints:
+    """(word, cell) weights that make an allocation of at most (cell,) `most` arms a number: the digits of its words."""
+    weights = np.zeros((1, len(most)), dtype=np.int64)
+    weight = 1
+    for cell, digit in enumerate(most.tolist()):
+        if weight * (digit + 1) >= 2**63:
+            weights = np.vstack([weights, np.zeros_like(weights[0])])
+            weight = 1
+        weights[-1, cell] = weight
+        weight *= digit + 1
+    return weights
+
+
+def _take_one(taken: Ints, shares: Floats, weights: Ints) -> tuple[Ints, Floats]:
+    """Take one more cell, with (choice, state, action) probabilities `shares`, and merge what has become equal."""
+    flat, flat_shares = taken.reshape(len(taken), -1), shares.reshape(len(taken), -1)
+    parents, cells = np.nonzero(flat_shares)
+    keys = (weights @ flat.T)[:, parents] + weights[:, cells]
+    order = np.lexsort(keys)
+    sorted_keys = keys[:, order]
+    starts = np.flatnonzero(np.append(True, (sorted_keys[:, 1:] != sorted_keys[:, :-1]).any(axis=0)))
+    chosen = order[starts]
+    after = flat[parents[chosen]]
+    after[np.arange(len(chosen)), cells[chosen]] += 1
+    return after.reshape(-1, *taken.shape[1:]), np.add.reduceat(flat_shares[parents, cells][order], starts)

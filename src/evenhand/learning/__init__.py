@@ -1,0 +1,47 @@
+"""LEARN: policies from a simulator alone (extra "rl").
+
+    worlds         many copies of a problem with identical arms, stepped together
+    environments   the same as Gymnasium and Stable-Baselines3 see it: CountEnv, BatchedCounts
+    joint_copies   the paper's Vanilla-DRL: raw joint states
+    learners       PPO, SAC and TD3 with their settings
+    judging        how good a network is, exactly or on a held-out stream
+    checkpoints    a training run in one file that cannot run code
+    training       train(), what a user calls; loop is its heavy part
+
+The trained policy itself is in `policies.network` and needs NumPy only.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from evenhand.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from evenhand.learning.environments import BatchedCounts, CountEnv
+    from evenhand.learning.learners import PPOLearner, SACLearner, TD3Learner
+    from evenhand.learning.training import Training, train
+    from evenhand.learning.worlds import Tasks
+
+_HOMES = {
+    "BatchedCounts": "environments",
+    "CountEnv": "environments",
+    "PPOLearner": "learners",
+    "SACLearner": "learners",
+    "TD3Learner": "learners",
+    "Tasks": "worlds",
+    "Training": "training",
+    "train": "training",
+}
+
+__all__ = ["BatchedCounts", "CountEnv", "PPOLearner", "SACLearner", "TD3Learner", "Tasks", "Training", "train"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'evenhand.learning' has no attribute {name!r}")
+    try:
+        return getattr(import_module(f"evenhand.learning.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name and error.name.split(".")[0] in ("torch", "stable_baselines3", "gymnasium"):
+            raise MissingExtra("learning", "rl") from None
+        raise

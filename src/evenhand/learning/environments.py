@@ -1,0 +1,200 @@
+"""The world as Gymnasium and Stable-Baselines3 see it.
+
+    observation   count proportions and budget shares, S + K numbers in [0, 1]
+    action        what the network says, in [-1, 1]: S A scores, and K shares for priority-sampling
+    reward        the mean reward of the arms
+    info          allocation (state, action): how many arms got each action, and so how many had each reward.
+                  CountEnv, which follows arms, also has (arm,) states, arm_rewards and arm_returns: where each arm
+                  is now, what it got in this step, and what it has had so far, discounted
+
+Episodes are cut off at a horizon: they are truncated, never terminated, so that learners bootstrap there.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+from stable_baselines3.common.vec_env import VecEnv
+
+from evenhand.checks import check_positive_int
+from evenhand.learning.worlds import ArmWorld, CountWorld, Tasks, sampled
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.simulator import Simulator
+from evenhand.policies.network import Allocation, Singles, num_outputs, usage_of
+from evenhand.typing import Array, Bools, Floats
+
+
+def spaces(problem: CoupledMDP | Simulator, allocation: Allocation) -> tuple[Box, Box]:
+    """The observation space and the action space."""
+    usage = usage_of(problem)
+    observation = Box(0.0, 1.0, (usage.shape[0] + usage.shape[2],), np.float32)
+    return observation, Box(-1.0, 1.0, (num_outputs(allocation, usage),), np.float32)
+
+
+class CountEnv(gymnasium.Env[Singles, Singles]):
+    """One copy of a problem, whose arms are followed one by one."""
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012  # Gymnasium's own annotation
+
+    def __init__(
+        self,
+        problem: CoupledMDP | Simulator,
+        horizon: int = 300,
+        allocation: Allocation = "greedy",
+        tasks: Tasks | None = None,
+    ) -> None:
+        """Prepare a copy.
+
+        Args:
+            problem: identical arms, or a simulator of them.
+            horizon: steps until an episode is cut off.
+            allocation: how outputs become an allocation.
+            tasks: ranges of arms and budgets to draw from at every reset; the problem itself when absent.
+        """
+        check_positive_int(horizon, "horizon")
+        simulator = problem if isinstance(problem, Simulator) else sampled(problem)
+        self.world = ArmWorld(simulator, 1, allocation, tasks)
+        self.horizon, self.age = horizon, 0
+        self.observation_space, self.action_space = spaces(problem, allocation)  # type: ignore[assignment]
+        self.returns: Floats = np.zeros(0)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Singles, dict[str, Any]]:
+        """Begin an episode; options are not used."""
+        super().reset(seed=seed)
+        if seed is not None or self.world.key == 0:
+            self.world.seed(self.np_random)
+        self.world.restart(np.ones(1, dtype=np.bool_))
+        self.age, self.returns = 0, np.zeros(int(self.world.num_arms[0]))
+        return self.world.observe()[0], {"states": self.world.states.copy(), "arm_returns": self.returns.copy()}
+
+    def step(self, action: Singles) -> tuple[Singles, float, bool, bool, dict[str, Any]]:
+        """Allocate by the network's output, and move every arm."""
+        done = self.world.step(np.asarray(action, dtype=np.float32)[None])
+        assert done.arm_rewards is not None
+        self.returns = self.returns + self.world.discount**self.age * done.arm_rewards
+        self.age += 1
+        info = {
+            "allocation": done.allocation[0],
+            "states": self.world.states.copy(),
+            "arm_rewards": done.arm_rewards,
+            "arm_returns": self.returns,
+        }
+        return self.world.observe()[0], float(done.rewards[0]), False, self.age >= self.horizon, info
+
+
+class SharedCopies(VecEnv):
+    """Copies of a problem that share everything but their arrays."""
+
+    render_mode = None
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        """An attribute, the same for every copy."""
+        return [getattr(self, attr_name)] * len(list(self._get_indices(indices)))
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        """Set an attribute for all copies; they have nothing of their own."""
+        if len(list(self._get_indices(indices))) != self.num_envs:
+            raise AttributeError("the copies share their attributes; set them for all copies at once")
+        setattr(self, attr_name, value)
+
+    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
+        """Call a method once, for all copies."""
+        return [getattr(self, method_name)(*args, **kwargs)] * len(list(self._get_indices(indices)))
+
+    def env_is_wrapped(self, wrapper_class: type[Any], indices: Any = None) -> Sequence[bool]:  # type: ignore[override]
+        """No copy is wrapped."""
+        return [False] * len(list(self._get_indices(indices)))
+
+
+class BatchedCounts(SharedCopies):
+    """Many copies of a problem for Stable-Baselines3, stepped together in one compiled call.
+
+    The copies' first episodes have different lengths, so that they are not all cut off at the same step.
+    """
+
+    def __init__(
+        self,
+        problem: CoupledMDP | Simulator,
+        num_copies: int = 128,
+        horizon: int = 300,
+        allocation: Allocation = "greedy",
+        tasks: Tasks | None = None,
+        rng: np.random.Generator | int | None = None,
+    ) -> None:
+        """Prepare the copies.
+
+        Args:
+            problem: identical arms (kept as counts), or a simulator of them (every arm is followed).
+            num_copies: copies to step together.
+            horizon: steps until an episode is cut off.
+            allocation: how outputs become an allocation.
+            tasks: ranges of arms and budgets to draw from at every restart; the problem itself when absent.
+            rng: seed or generator.
+        """
+        check_positive_int(num_copies, "num_copies")
+        check_positive_int(horizon, "horizon")
+        self.world: CountWorld | ArmWorld = (
+            ArmWorld(problem, num_copies, allocation, tasks, rng)
+            if isinstance(problem, Simulator)
+            else CountWorld(problem, num_copies, allocation, tasks, rng)
+        )
+        self.horizon = horizon
+        self.age = np.zeros(num_copies, dtype=np.int64)
+        self.sums = np.zeros((2, num_copies))
+        self.outputs: Singles = np.zeros(0, dtype=np.float32)
+        super().__init__(num_copies, *spaces(problem, allocation))
+
+    def reset(self) -> Singles:
+        """Begin an episode in every copy."""
+        if self._seeds[0] is not None:
+            self.world.seed(np.random.default_rng(self._seeds[0]))
+            self._reset_seeds()
+        self.world.restart(np.ones(self.num_envs, dtype=np.bool_))
+        self.age = np.arange(self.num_envs) * self.horizon // self.num_envs
+        self.sums[:] = 0.0
+        return self.world.observe()
+
+    def step_async(self, actions: Array) -> None:
+        """Keep the outputs for `step_wait`."""
+        self.outputs = np.asarray(actions, dtype=np.float32)
+
+    def step_wait(self) -> tuple[Singles, Singles, Bools, list[dict[str, Any]]]:
+        """Step every copy; those that reach the horizon begin anew."""
+        done = self.world.step(self.outputs)
+        self.sums += (done.rewards, self.world.discount**self.age * done.rewards)
+        self.age += 1
+        observations = self.world.observe()
+        infos: list[dict[str, Any]] = [{"allocation": each} for each in done.allocation]
+        over = self.age >= self.horizon
+        if over.any():
+            for copy in np.flatnonzero(over):
+                infos[copy] |= {
+                    "TimeLimit.truncated": True,
+                    "terminal_observation": observations[copy],
+                    "episode": {"r": self.sums[0, copy], "l": int(self.age[copy]), "discounted": self.sums[1, copy]},
+                }
+            self.world.restart(over)
+            self.age[over], self.sums[:, over] = 0, 0.0
+            observations = self.world.observe()
+        return observations, done.rewards.astype(np.float32), over, infos
+
+    def random_moments(self, rng: np.random.Generator) -> tuple[float, float]:
+        """Step by random outputs: the mean of single arms' rewards, and of their squares."""
+        size = (self.num_envs, *self.action_space.shape)  # type: ignore[misc]
+        return self.world.moments(self.world.step(rng.uniform(-1, 1, size).astype(np.float32)))
+
+    def state(self) -> dict[str, Array]:
+        """Everything needed to go on from here."""
+        return self.world.state() | {"age": self.age.copy(), "sums": self.sums.copy()}
+
+    def restore(self, state: dict[str, Array]) -> None:
+        """Go on from there."""
+        self.age, self.sums = state["age"].copy(), state["sums"].copy()
+        self.world.restore(state)

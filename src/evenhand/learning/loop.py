@@ -1,0 +1,248 @@
+"""The loop of a training run: model, copies, judge and checkpoints put together.
+
+Rewards are centred and scaled for the learner, r' = (1 - gamma) (r - m) / d with m, d the mean and the spread of
+single arms' rewards under random outputs, so that returns are of order one whatever the units and the number of arms.
+"""
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
+
+from evenhand.errors import InvalidInput, NotApplicable
+from evenhand.learning.checkpoints import own_randomness, put_model, read_checkpoint, take_model, write_checkpoint
+from evenhand.learning.environments import BatchedCounts
+from evenhand.learning.joint_copies import BatchedJoint
+from evenhand.learning.judging import Judge, make_joint_judge, make_judge
+from evenhand.learning.learners import Learner, find_learner, network_of
+from evenhand.learning.training import Architecture, Budget, Told, Training
+from evenhand.learning.worlds import Tasks
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.simulator import Simulator
+from evenhand.policies.network import Allocation, CountNetworkPolicy, JointNetworkPolicy, Network
+
+PROBES = 64
+"""Steps at random that rewards are scaled by."""
+
+
+class Scaled(VecEnvWrapper):
+    """Centred and scaled rewards."""
+
+    def __init__(self, venv: VecEnv, centre: float, scale: float) -> None:
+        super().__init__(venv)
+        self.centre, self.scale = centre, scale
+
+    def reset(self) -> Any:
+        """As inside."""
+        return self.venv.reset()
+
+    def step_wait(self) -> Any:
+        """As inside, with other rewards."""
+        observations, rewards, over, infos = self.venv.step_wait()
+        return observations, ((rewards - self.centre) * self.scale).astype(np.float32), over, infos
+
+
+class _Watch(BaseCallback):
+    """Judges the network now and then, remembers the best, writes checkpoints, tells progress."""
+
+    def __init__(self, run: "_Run", judge: Judge, evaluations: int, checkpoint: Path | None, told: Told | None) -> None:
+        super().__init__()
+        self.run, self.judge, self.every = run, judge, max(1, run.steps // evaluations)
+        self.checkpoint, self.told = checkpoint, told
+        self.curve: list[tuple[int, float]] = []
+        self.best: Network | None = None
+        self.score = -np.inf
+        self.last_told = 0.0
+
+    def _on_rollout_start(self) -> None:
+        if self.num_timesteps >= len(self.curve) * self.every:
+            self.look()
+            if self.checkpoint is not None:
+                self.run.save(self)
+        if self.told is not None and time.monotonic() - self.last_told > 0.1:
+            self.last_told = time.monotonic()
+            now = f"welfare {self.curve[-1][1]:.4f}, best {self.score:.4f}" if self.curve else "playing"
+            self.told(now, self.num_timesteps / self.run.steps)
+
+    def look(self) -> None:
+        """Judge the network as it is."""
+        network = network_of(self.model)
+        score = self.judge(network)
+        self.curve.append((self.num_timesteps, score))
+        self.logger.record("evenhand/welfare", score)
+        if score > self.score:
+            self.best, self.score = network, score
+
+    def _on_step(self) -> bool:
+        return True
+
+
+@dataclass
+class _Run:
+    """One training run: its parts, and how they are saved and put back."""
+
+    model: BaseAlgorithm
+    env: BatchedCounts | BatchedJoint
+    steps: int
+    settings: dict[str, Any]
+    signature: str
+    path: Path | None
+    started: float
+
+    def save(self, watch: _Watch) -> None:
+        assert self.path is not None
+        assert watch.best is not None
+        arrays, facts = take_model(self.model)
+        arrays |= {f"env/{name}": array for name, array in self.env.state().items()}
+        for layer, (weight, bias) in enumerate(zip(watch.best.weights, watch.best.biases, strict=True)):
+            arrays |= {f"best/{layer}/weight": weight, f"best/{layer}/bias": bias}
+        facts |= {
+            "settings": self.settings,
+            "problem": self.signature,
+            "curve": watch.curve,
+            "best": {"layers": len(watch.best.weights), "squash": watch.best.squash, "score": watch.score},
+            "seconds": time.perf_counter() - self.started,
+        }
+        write_checkpoint(self.path, arrays, facts)
+
+    def restore(self, watch: _Watch) -> None:
+        assert self.path is not None
+        arrays, facts = read_checkpoint(self.path)
+        _check_same(self.path, {"problem": facts["problem"], **facts["settings"]}, self)
+        put_model(self.model, arrays, facts)
+        self.env.restore(
+            {name.removeprefix("env/"): array for name, array in arrays.items() if name.startswith("env/")}
+        )
+        layers = range(facts["best"]["layers"])
+        weights = [arrays[f"best/{layer}/weight"] for layer in layers]
+        biases = [arrays[f"best/{layer}/bias"] for layer in layers]
+        watch.best, watch.score = Network(weights, biases, facts["best"]["squash"]), facts["best"]["score"]
+        watch.curve = [(int(steps), float(score)) for steps, score in facts["curve"]]
+        self.started -= facts["seconds"]
+
+
+def _check_same(path: Path, before: dict[str, Any], run: _Run) -> None:
+    """Refuse to go on with other settings than those the run began with."""
+    now = {"problem": run.signature, **run.settings}
+    differing = [name for name in now if before.get(name) != now[name]]
+    if differing:
+        details = "; ".join(f"{name} was {before.get(name)}, now {now[name]}" for name in differing)
+        raise InvalidInput(f"{path}: belongs to another run ({details}). Resume with the same settings, or remove it.")
+
+
+def run(
+    problem: CoupledMDP | Simulator,
+    algorithm: str | Learner,
+    steps: int,
+    *,
+    architecture: Architecture,
+    allocation: Allocation,
+    num_arms: tuple[int, int] | None,
+    budget: Budget | None,
+    horizon: int,
+    hidden: tuple[int, ...],
+    seed: int,
+    evaluations: int,
+    checkpoint: Path | None,
+    resume: bool,
+    tensorboard: str | None,
+    told: Told | None,
+) -> Training:
+    """Train; see `training.train`."""
+    learner = find_learner(algorithm)
+    total = max(1, steps // learner.block) * learner.block
+    with own_randomness():
+        env, judge, exact, settings = _prepare(
+            problem, learner, architecture, allocation, num_arms, budget, horizon, seed
+        )
+        settings |= {"steps": steps, "hidden": list(hidden), "seed": seed, "evaluations": evaluations}
+        centre, scale = _scaling(env, problem.discount)
+        model = learner.build(Scaled(env, centre, scale), problem.discount, hidden, seed, tensorboard)
+        run = _Run(model, env, total, settings, _signature(problem), checkpoint, time.perf_counter())
+        watch = _Watch(run, judge, evaluations, checkpoint, told)
+        if resume and checkpoint is not None and checkpoint.exists():
+            run.restore(watch)
+        if model.num_timesteps < total:
+            model.learn(
+                total - model.num_timesteps,
+                callback=watch,
+                reset_num_timesteps=model.num_timesteps == 0,
+                tb_log_name=learner.name,
+            )
+            watch.look()
+        assert watch.best is not None
+    policy: CountNetworkPolicy | JointNetworkPolicy
+    if architecture == "counts":
+        policy = CountNetworkPolicy(problem, watch.best, allocation)
+    else:
+        assert isinstance(problem, CoupledMDP)
+        policy = JointNetworkPolicy(problem, watch.best)
+    seconds = time.perf_counter() - run.started
+    return Training(
+        policy, float(watch.score), exact, watch.curve, int(model.num_timesteps), seconds, settings, problem
+    )
+
+
+def _prepare(
+    problem: CoupledMDP | Simulator,
+    learner: Learner,
+    architecture: Architecture,
+    allocation: Allocation,
+    num_arms: tuple[int, int] | None,
+    budget: Budget | None,
+    horizon: int,
+    seed: int,
+) -> tuple[BatchedCounts | BatchedJoint, Judge, bool, dict[str, Any]]:
+    """The copies to play, the judge, whether it is exact, and the settings so far."""
+    settings: dict[str, Any] = {"algorithm": learner.name, "learner": dataclasses.asdict(learner)}
+    settings |= {"architecture": architecture, "horizon": horizon}
+    if architecture == "joint":
+        if isinstance(problem, Simulator):
+            raise NotApplicable("the joint network is trained on a problem with matrices")
+        if learner.name != "ppo" or allocation != "greedy" or num_arms is not None or budget is not None:
+            raise NotApplicable("the joint network is trained by ppo, for one number of arms and one budget")
+        return BatchedJoint(problem, learner.num_copies, horizon, seed), *make_joint_judge(problem, seed), settings
+    tasks = read_tasks(problem, num_arms, budget)
+    settings |= {"allocation": allocation, "num_arms": list(tasks.num_arms), "budget": [list(b) for b in tasks.budget]}
+    env = BatchedCounts(problem, learner.num_copies, horizon, allocation, tasks, seed)
+    return env, *make_judge(problem, allocation, tasks, seed), settings
+
+
+def read_tasks(
+    problem: CoupledMDP | Simulator,
+    num_arms: tuple[int, int] | None,
+    budget: Budget | None,
+) -> Tasks:
+    """The ranges of tasks; what is not given is the problem's own."""
+    own = Tasks.of(problem)
+    arms = own.num_arms if num_arms is None else (int(num_arms[0]), int(num_arms[1]))
+    if budget is None:
+        return Tasks(arms, own.budget)
+    pairs = np.atleast_2d(np.asarray(budget, dtype=np.float64))
+    if pairs.shape != (len(own.budget), 2):
+        raise InvalidInput(f"budget: expected {len(own.budget)} ranges (least, most), one a resource, got {budget!r}")
+    return Tasks(arms, tuple((float(least), float(most)) for least, most in pairs))
+
+
+def _scaling(env: BatchedCounts | BatchedJoint, discount: float) -> tuple[float, float]:
+    """What to subtract from rewards and what to multiply them by; leaves the copies at their start."""
+    rng = np.random.default_rng(0)
+    state = env.state()
+    env.reset()
+    moments = np.array([env.random_moments(rng) for _ in range(PROBES)]).mean(axis=0)
+    env.restore(state)
+    spread = float(np.sqrt(max(moments[1] - moments[0] ** 2, 0.0)))
+    return float(moments[0]), (1 - discount) / spread if spread > 1e-12 * max(abs(moments[0]), 1e-300) else 1.0
+
+
+def _signature(problem: CoupledMDP | Simulator) -> str:
+    """The problem's fingerprint; of a simulator only what can be seen of it."""
+    if isinstance(problem, CoupledMDP):
+        return problem.signature
+    return f"simulator {problem.usage.shape} {problem.num_arms} {list(problem.budget)} {problem.discount}"

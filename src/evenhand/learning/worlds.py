@@ -1,0 +1,299 @@
+"""What a learner plays against: many copies of a problem with identical arms, stepped together.
+
+    CountWorld   the arms' matrices are known to the world (not to the learner): copies are counts, and one compiled
+                 call steps all of them, at a cost that does not depend on the number of arms
+    ArmWorld     every arm is followed: a user's own simulator, or the matrices where each arm's reward is wanted
+
+Both draw a *task* for every copy at the start of every episode: the number of arms and the budget, from given ranges.
+Everything random at step t comes from the key bits_at(key, t), so that a world is restored from its arrays and t.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from evenhand.checks import check_memory
+from evenhand.errors import InvalidInput
+from evenhand.kernels.copies import serve_greedily_fast, step_copies_fast, step_sampled_fast
+from evenhand.kernels.crowds import step_crowds_fast
+from evenhand.kernels.priorities import sample_by_priority_fast
+from evenhand.kernels.randomness import bits_at, draw_keys
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.simulator import Simulator
+from evenhand.policies.network import Allocation, Singles, observe, read_priorities, read_scores, usage_of
+from evenhand.typing import Array, Bools, Floats, Indices, Ints
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """Ranges from which the number of arms and the budget are drawn anew for each episode."""
+
+    num_arms: tuple[int, int]
+    """The fewest and the most arms."""
+
+    budget: tuple[tuple[float, float], ...]
+    """The least and the most of each resource; drawn as a whole number where both are."""
+
+    def __post_init__(self) -> None:
+        low, high = self.num_arms
+        if not 1 <= low <= high:
+            raise InvalidInput(f"num_arms: expected a range of at least 1 arm, got {low} to {high}")
+        for resource, (least, most) in enumerate(self.budget):
+            if not 0 <= least <= most < np.inf:
+                raise InvalidInput(f"budget[{resource}]: expected a range from 0 up, got {least} to {most}")
+
+    @classmethod
+    def of(cls, problem: CoupledMDP | Simulator) -> "Tasks":
+        """The problem itself, always."""
+        return cls((problem.num_arms, problem.num_arms), tuple((float(b), float(b)) for b in problem.budget))
+
+    def draw(self, number: int, rng: np.random.Generator) -> tuple[Ints, Floats]:
+        """(copy,) numbers of arms and (copy, resource) budgets."""
+        arms = rng.integers(self.num_arms[0], self.num_arms[1] + 1, size=number)
+        budget = np.empty((number, len(self.budget)))
+        for resource, (least, most) in enumerate(self.budget):
+            if float(least).is_integer() and float(most).is_integer():
+                budget[:, resource] = rng.integers(int(least), int(most) + 1, size=number)
+            else:
+                budget[:, resource] = rng.uniform(least, most, size=number)
+        return arms, budget
+
+    def spread(self, most: int = 8) -> list[tuple[int, Floats]]:
+        """A few (num_arms, budget) from end to end, to judge a policy by."""
+        low, high = self.num_arms
+        levels = np.unique(np.linspace(low, high, most).round().astype(int)) if low < high else np.array([low])
+        middle = np.array([least if least == most_ else (least + most_) / 2 for least, most_ in self.budget])
+        whole = np.array([float(least).is_integer() and float(most_).is_integer() for least, most_ in self.budget])
+        return [(int(level), np.where(whole, np.floor(middle), middle)) for level in levels]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What happened in one step of all copies."""
+
+    rewards: Floats
+    """(copy,) mean reward of the arms."""
+
+    allocation: Ints
+    """(copy, state, action) how many arms got each action."""
+
+    arm_rewards: Floats | None = None
+    """(arm of all copies,) each arm's reward, where arms are followed."""
+
+
+class World(Protocol):
+    """Copies of a problem."""
+
+    usage: Floats
+    discount: float
+    num_copies: int
+    allocation: Allocation
+    counts: Ints
+    num_arms: Ints
+    budget: Floats
+
+    def restart(self, which: Bools) -> None:
+        """Begin a new episode, with a task of its own, in the (copy,) copies that are named."""
+        ...
+
+    def step(self, outputs: Singles) -> Step:
+        """Allocate by the (copy, output) outputs of a network, and move."""
+        ...
+
+    def observe(self) -> Singles:
+        """(copy, state + resource) what the network sees."""
+        ...
+
+    def state(self) -> dict[str, Array]:
+        """Everything needed to go on from here."""
+        ...
+
+    def restore(self, state: dict[str, Array]) -> None:
+        """Go on from there."""
+        ...
+
+
+class _Copies:
+    """What both worlds share: tasks, keys, observations."""
+
+    def __init__(self, usage: Floats, discount: float, tasks: Tasks, num_copies: int, allocation: Allocation) -> None:
+        self.usage = np.ascontiguousarray(usage)
+        self.discount, self.num_copies, self.allocation, self.tasks = discount, num_copies, allocation, tasks
+        if len(tasks.budget) != usage.shape[2]:
+            raise InvalidInput(f"budget: {len(tasks.budget)} ranges for {usage.shape[2]} resources")
+        self.num_arms = np.full(num_copies, tasks.num_arms[0], dtype=np.int64)
+        self.budget = np.zeros((num_copies, usage.shape[2]))
+        self.counts = np.zeros((num_copies, len(usage)), dtype=np.int64)
+        self.time = 0
+        self.key = np.uint64(0)
+
+    def seed(self, rng: np.random.Generator) -> None:
+        """Where all randomness comes from, from now on."""
+        self.key, self.time = draw_keys(rng, 1)[0], 0
+
+    def next_key(self) -> np.uint64:
+        """The key of the next thing that is random."""
+        self.time += 1
+        return np.uint64(bits_at(self.key, np.array(self.time, dtype=np.uint64)))
+
+    def draw_tasks(self, which: Bools) -> np.random.Generator:
+        """Draw tasks for the copies that start anew; returns the generator of this restart."""
+        rng = np.random.default_rng(int(self.next_key()))
+        self.num_arms[which], self.budget[which] = self.tasks.draw(int(which.sum()), rng)
+        return rng
+
+    def observe(self) -> Singles:
+        """(copy, state + resource) count proportions and budget shares."""
+        return observe(self.counts, self.num_arms, self.budget, self.usage)
+
+    @property
+    def limit(self) -> Floats:
+        """(copy, resource) budgets with room for rounding."""
+        return np.asarray(self.budget * (1 + 1e-9))
+
+    def state(self) -> dict[str, Array]:
+        """Everything needed to go on from here."""
+        clock = np.array([self.key, self.time], dtype=np.uint64)
+        arrays = {"num_arms": self.num_arms, "budget": self.budget, "counts": self.counts}
+        return {"clock": clock} | {name: array.copy() for name, array in arrays.items()}
+
+    def restore(self, state: dict[str, Array]) -> None:
+        """Go on from there."""
+        self.key, self.time = np.uint64(state["clock"][0]), int(state["clock"][1])
+        self.num_arms, self.budget, self.counts = (state[name].copy() for name in ("num_arms", "budget", "counts"))
+
+
+class CountWorld(_Copies):
+    """Copies kept as counts, stepped by one compiled call."""
+
+    def __init__(
+        self,
+        problem: CoupledMDP,
+        num_copies: int,
+        allocation: Allocation = "greedy",
+        tasks: Tasks | None = None,
+        rng: np.random.Generator | int | None = None,
+    ) -> None:
+        super().__init__(usage_of(problem), problem.discount, tasks or Tasks.of(problem), num_copies, allocation)
+        types = problem.types
+        self.transitions, self.rewards = np.ascontiguousarray(types.transitions[0]), types.rewards[0].copy()
+        self.initial = types.initial[0]
+        self.seed(np.random.default_rng(rng))
+
+    def restart(self, which: Bools) -> None:
+        """Draw tasks and first counts."""
+        self.draw_tasks(which)
+        crowd = np.zeros((int(which.sum()), 1, len(self.usage), 1), dtype=np.int64)
+        crowd[:, 0, 0, 0] = self.num_arms[which]
+        law = np.repeat(self.initial[None, None, None], len(self.usage), axis=1)
+        self.counts[which] = step_crowds_fast(np.ascontiguousarray(law), crowd, self.next_key(), 0)[:, 0]
+
+    def step(self, outputs: Singles) -> Step:
+        """Allocate, pay and move, all copies at once."""
+        tables = self.transitions, self.rewards, self.usage
+        if self.allocation == "greedy":
+            scores = read_scores(outputs, self.usage)
+            allocation, earned, counts = step_copies_fast(*tables, scores, self.counts, self.limit, self.next_key())
+        else:
+            priorities, spend = read_priorities(outputs, self.limit, self.usage)
+            allocation, earned, counts = step_sampled_fast(*tables, priorities, spend, self.counts, self.next_key())
+        self.counts = counts
+        return Step(earned, allocation)
+
+    def moments(self, step: Step) -> tuple[float, float]:
+        """Mean of the single arms' rewards in a step, and of their squares."""
+        shares = step.allocation.sum(axis=0) / step.allocation.sum()
+        return float((shares * self.rewards).sum()), float((shares * self.rewards**2).sum())
+
+
+class ArmWorld(_Copies):
+    """Copies whose arms are followed one by one, by a simulator."""
+
+    def __init__(
+        self,
+        simulator: Simulator,
+        num_copies: int,
+        allocation: Allocation = "greedy",
+        tasks: Tasks | None = None,
+        rng: np.random.Generator | int | None = None,
+    ) -> None:
+        tasks = tasks or Tasks.of(simulator)
+        check_memory(40.0 * num_copies * tasks.num_arms[1], f"{num_copies} copies of every arm", "Use fewer copies.")
+        super().__init__(simulator.usage, simulator.discount, tasks, num_copies, allocation)
+        self.simulator = simulator
+        self.states = np.zeros(0, dtype=np.int32)
+        self.copy_of_arm = np.zeros(0, dtype=np.int64)
+        self.seed(np.random.default_rng(rng))
+
+    def restart(self, which: Bools) -> None:
+        """Draw tasks and first states; the arms of other copies stay as they are."""
+        kept = ~which[self.copy_of_arm]
+        rng = self.draw_tasks(which)
+        fresh = np.repeat(np.flatnonzero(which), self.num_arms[which])
+        copies = np.concatenate([self.copy_of_arm[kept], fresh])
+        states = np.concatenate([self.states[kept], self.simulator.begin(len(fresh), rng)])
+        order = np.argsort(copies, kind="stable")
+        self.copy_of_arm, self.states = copies[order], states[order]
+        self._count()
+
+    def _count(self) -> None:
+        places = self.copy_of_arm * len(self.usage) + self.states
+        self.counts = np.bincount(places, minlength=self.counts.size).reshape(self.counts.shape)
+
+    def step(self, outputs: Singles) -> Step:
+        """Allocate by counts, draw who gets what, and let the simulator move every arm."""
+        key = self.next_key()
+        if self.allocation == "greedy":
+            allocation = serve_greedily_fast(read_scores(outputs, self.usage), self.counts, self.limit, self.usage)
+        else:
+            priorities, spend = read_priorities(outputs, self.limit, self.usage)
+            allocation = sample_by_priority_fast(priorities, self.counts, spend, self.usage, key)
+        rng = np.random.default_rng(int(self.next_key()))
+        actions = assign_arms(self.copy_of_arm, self.states, allocation, rng)
+        self.states, arm_rewards = self.simulator.step(self.states, actions, rng)
+        self._count()
+        sums = np.bincount(self.copy_of_arm, weights=arm_rewards, minlength=self.num_copies)
+        return Step(sums / self.num_arms, allocation, arm_rewards)
+
+    def moments(self, step: Step) -> tuple[float, float]:
+        """Mean of the single arms' rewards in a step, and of their squares."""
+        assert step.arm_rewards is not None
+        return float(step.arm_rewards.mean()), float((step.arm_rewards**2).mean())
+
+    def state(self) -> dict[str, Array]:
+        """Everything needed to go on from here."""
+        return super().state() | {"states": self.states.copy(), "copy_of_arm": self.copy_of_arm.copy()}
+
+    def restore(self, state: dict[str, Array]) -> None:
+        """Go on from there."""
+        super().restore(state)
+        self.states, self.copy_of_arm = state["states"].copy(), state["copy_of_arm"].copy()
+
+
+def assign_arms(copy_of_arm: Ints, states: Indices, allocation: Ints, rng: np.random.Generator) -> Indices:
+    """(arm,) actions: within each copy and state, who gets which is drawn uniformly."""
+    order = np.lexsort((rng.random(len(states)), states, copy_of_arm))
+    cells = np.tile(np.arange(allocation.shape[2]), allocation.shape[0] * allocation.shape[1])
+    actions = np.empty(len(states), dtype=np.int32)
+    actions[order] = np.repeat(cells, allocation.reshape(-1))
+    return actions
+
+
+def sampled(problem: CoupledMDP) -> Simulator:
+    """A simulator made of a problem's matrices, which follows every arm."""
+    usage_of(problem)  # refuses arms that are not identical
+    types = problem.types
+    cumulative, initial = types.cumulative[0], types.cumulative_initial[0]
+
+    def sample(states: Indices, actions: Indices, rng: np.random.Generator) -> tuple[Array, Array]:
+        points = rng.random(len(states))
+        following = (points[:, None] >= cumulative[states, actions][:, :-1]).sum(axis=1)
+        return following.astype(np.int32), types.rewards[0, states, actions]
+
+    def first(number: int, rng: np.random.Generator) -> Array:
+        return np.asarray((rng.random(number)[:, None] >= initial[:-1]).sum(axis=1), dtype=np.int32)
+
+    return Simulator(
+        sample, first, types.usage[0], len(types.usage[0]), problem.num_arms, problem.budget, problem.discount
+    )

@@ -1,0 +1,118 @@
+"""Identical arms that can only be sampled: a user's own simulator, without matrices."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from evenhand.checks import Faults
+from evenhand.errors import InvalidInput
+from evenhand.model.arm import frozen
+from evenhand.model.coupled import read_budget, read_counts, read_discount
+from evenhand.typing import Array, ArrayLike, Floats, Indices
+
+Sample: TypeAlias = Callable[[Indices, Indices, np.random.Generator], tuple[Array, Array]]
+"""(states, actions, rng) -> (next states, rewards), all of them (arm,); every arm moves independently of the others."""
+
+First: TypeAlias = Callable[[int, np.random.Generator], Array]
+"""(number, rng) -> (number,) first states."""
+
+
+@dataclass(frozen=True, eq=False)
+class Simulator:
+    """Identical arms given by a function that samples what happens to them.
+
+    It may be called with any number of arms at once, those of many copies of the problem together.
+    """
+
+    sample: Sample
+    """Draws next states and rewards, arm by arm."""
+
+    first: First
+    """Draws first states."""
+
+    usage: Floats
+    """(action, resource) or (state, action, resource) what an action uses; one action uses nothing in every state."""
+
+    num_states: int
+    """States of an arm, numbered from 0."""
+
+    num_arms: int
+    """How many arms there are."""
+
+    budget: Floats
+    """(resource,) what is available of each resource at every step."""
+
+    discount: float
+    """In [0, 1): what a reward one step later is worth."""
+
+    def __post_init__(self) -> None:
+        faults = Faults()
+        for name in ("sample", "first"):
+            if not callable(getattr(self, name)):
+                faults.add(name, "expected a function")
+        arms = int(read_counts(self.num_arms, 1, faults)[0])
+        states = int(read_counts(self.num_states, 1, faults)[0])
+        usage = _read_usage(self.usage, states, faults)
+        budget = read_budget(self.budget, None if usage is None else usage.shape[2], faults)
+        discount = read_discount(self.discount, faults)
+        faults.raise_if_any()
+        assert usage is not None
+        read: dict[str, Any] = {"num_arms": arms, "num_states": states, "usage": frozen(usage), "discount": discount}
+        for name, value in (read | {"budget": frozen(budget)}).items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def num_actions(self) -> int:
+        """Actions of an arm."""
+        return int(self.usage.shape[1])
+
+    @property
+    def budget_limit(self) -> Floats:
+        """(resource,) the budget with room for rounding."""
+        return np.asarray(self.budget * (1 + 1e-9))
+
+    def begin(self, number: int, rng: np.random.Generator) -> Indices:
+        """(number,) first states, checked."""
+        return self._checked(self.first(number, rng), number, "first")
+
+    def step(self, states: Indices, actions: Indices, rng: np.random.Generator) -> tuple[Indices, Floats]:
+        """(arm,) next states and (arm,) rewards, checked."""
+        following, rewards = self.sample(states, actions, rng)
+        rewards = np.asarray(rewards, dtype=np.float64)
+        if rewards.shape != states.shape or not np.isfinite(rewards).all():
+            raise InvalidInput(
+                f"sample: expected {len(states)} finite rewards, one an arm, got an array of shape {rewards.shape}"
+            )
+        return self._checked(following, len(states), "sample"), rewards
+
+    def _checked(self, states: Array, number: int, source: str) -> Indices:
+        states = np.asarray(states)
+        if states.shape != (number,) or states.dtype.kind not in "iu":
+            raise InvalidInput(
+                f"{source}: expected {number} states as whole numbers, got {states.dtype} of shape {states.shape}"
+            )
+        if number and not 0 <= states.min() <= states.max() < self.num_states:
+            raise InvalidInput(f"{source}: states must be from 0 to {self.num_states - 1}, got {states.max()}")
+        return states.astype(np.int32)
+
+
+def _read_usage(value: ArrayLike, num_states: int, faults: Faults) -> Floats | None:
+    """(state, action, resource) usage, from one that may be the same in every state."""
+    try:
+        usage = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        faults.add("usage", "expected numbers [action][resource] or [state][action][resource]")
+        return None
+    if usage.ndim == 2:
+        usage = np.repeat(usage[None], num_states, axis=0)
+    if usage.ndim != 3 or len(usage) != num_states or 0 in usage.shape:
+        faults.add("usage", f"expected [action][resource] or [state][action][resource], got shape {np.shape(value)}")
+        return None
+    if not (np.isfinite(usage).all() and (usage >= 0).all()):
+        faults.add("usage", "amounts must be finite and not negative")
+        return None
+    if not (usage == 0).all(axis=2).any(axis=1).all():
+        faults.add("usage", "every state needs an idle action that uses nothing")
+    return usage

@@ -1,0 +1,73 @@
+"""Zip archives with a manifest: read with suspicion, written as a whole.
+
+An archive is opened only as far as its manifest until that is understood; its parts must be exactly those that are
+expected, by plain names in no folder, and no larger than allowed. Nothing is unpacked to disk, and nothing is run.
+"""
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from evenhand.checks import check_memory, human_bytes
+from evenhand.errors import PolicyError
+from evenhand.model.files import write_atomically
+
+MOST_MANIFEST = 1_000_000
+"""Bytes of the largest manifest that is read."""
+
+
+def write_archive(path: Path, manifest: dict[str, Any], bodies: dict[str, bytes]) -> None:
+    """Write a manifest and its parts; the same contents are the same file."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, body in {"manifest.json": json.dumps(manifest, indent=1).encode(), **bodies}.items():
+            entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            file.writestr(entry, body)
+    write_atomically(path, archive.getvalue())
+
+
+def read_manifest(file: zipfile.ZipFile, formats: Sequence[str], schema: int) -> dict[str, Any]:
+    """The manifest of an archive, if it is of a known format and schema."""
+    if file.getinfo("manifest.json").file_size > MOST_MANIFEST:
+        raise PolicyError("its manifest is too large")
+    manifest = json.loads(file.read("manifest.json"))
+    if not isinstance(manifest, dict) or manifest.get("format") not in formats:
+        raise PolicyError("it is not an evenhand policy")
+    if manifest.get("schema") != schema:
+        raise PolicyError(f"its schema is {manifest.get('schema')}; this version reads {schema}")
+    return manifest
+
+
+def check_parts(file: zipfile.ZipFile, parts: Iterable[str], most: float | None = None) -> None:
+    """Refuse an archive whose parts are not exactly the expected ones, or too large to be read."""
+    expected = {"manifest.json", *parts}
+    if set(file.namelist()) != expected or len(file.namelist()) != len(expected):
+        raise PolicyError("its parts are not those its manifest lists")
+    size = sum(entry.file_size for entry in file.infolist())
+    if most is not None and size > most:
+        raise PolicyError(f"it would unpack to {human_bytes(size)}, more than such a policy can need")
+    check_memory(3.0 * size, str(file.filename), "It is not a policy of ours.")
+
+
+def read_part(file: zipfile.ZipFile, name: str, sha256: object, what: str) -> bytes:
+    """A part of an archive, if it is the one that the manifest describes."""
+    body = file.read(name)
+    if hashlib.sha256(body).hexdigest() != sha256:
+        raise PolicyError(f"its {what} is not the one its manifest describes (hash differs)")
+    return body
+
+
+def guarded(path: Path, read: Callable[[zipfile.ZipFile], Any]) -> Any:
+    """Read an archive; whatever a stranger's file provokes is told as its fault."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            return read(file)
+    except PolicyError as error:
+        raise PolicyError(f"{path}: {error}") from None
+    except Exception as error:  # noqa: BLE001  # the file is a stranger's
+        raise PolicyError(f"{path}: not a policy file that can be read ({type(error).__name__}: {error})") from None

@@ -1,0 +1,283 @@
+"""Trained networks that act: NumPy only.
+
+Count-proportion policy (the paper's Section 4, for identical arms). The input is the same for any number of arms:
+
+    (x / N,  min(1, b_k / (N max d_k)))        proportions of arms in each state, and budget shares: S + K numbers
+
+two or more tanh layers follow, and the output is one of
+
+    greedy              S A scores; cells are served by falling score, as many arms as fit, idling competing (`copies`)
+    priority-sampling   S A priorities U and K shares p, for the paper's Algorithm 1 (`priorities`)
+
+For the latter an output y in [-1, 1] stands for U = max((y + 1) / 2, 1e-3) and p = (y + 1) / 2. A share becomes an
+amount by equal intervals: with m = floor(b / unit) units, the unit being the smallest usage of that resource,
+
+    b~ = b if p (m + 1) >= m,  else unit floor(p (m + 1)),
+
+so that spending nothing, one unit, ..., everything are equally wide, and the only unit of b = 1 can be spent.
+
+Joint policy (the paper's Vanilla-DRL). The input is the raw state of every arm, s / (S - 1); the output has one logit
+an arm for each of the b draws, and the arm with the largest logit of a draw is served, always.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, Protocol, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import InvalidInput, NotApplicable, PolicyError
+from evenhand.kernels.copies import COMPILE_FROM, serve_greedily, serve_greedily_fast
+from evenhand.kernels.priorities import priority_law, sample_by_priority_fast
+from evenhand.kernels.randomness import draw_keys
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.simulator import Simulator
+from evenhand.reductions.counts import assign
+from evenhand.reductions.joint import Joint, JointTable
+from evenhand.typing import Floats, Indices, Ints
+
+Singles: TypeAlias = NDArray[np.float32]
+"""What networks compute with."""
+
+Allocation = Literal["greedy", "priority-sampling"]
+ALLOCATIONS: tuple[Allocation, ...] = get_args(Allocation)
+
+LEAST_PRIORITY = 1e-3
+"""Priorities are in [LEAST_PRIORITY, 1]: never 0, so that every cell can be drawn."""
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """Fully connected layers with tanh between them."""
+
+    weights: Sequence[Singles]
+    """One (input, output) matrix a layer."""
+
+    biases: Sequence[Singles]
+    """One (output,) vector a layer."""
+
+    squash: bool = False
+    """Whether the output goes through tanh too."""
+
+    def __post_init__(self) -> None:
+        sizes = [weight.shape for weight in self.weights if weight.ndim == 2]
+        fits = (
+            len(sizes) == len(self.weights) == len(self.biases) > 0
+            and all(bias.shape == (size[1],) for size, bias in zip(sizes, self.biases, strict=True))
+            and all(left[1] == right[0] for left, right in pairwise(sizes))
+        )
+        if not fits:
+            raise InvalidInput(f"network: layers of shapes {[np.shape(w) for w in self.weights]} do not fit together")
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
+                raise InvalidInput(f"network: layer {layer} holds numbers that are not finite")
+
+    @property
+    def num_inputs(self) -> int:
+        """Numbers that go in."""
+        return int(self.weights[0].shape[0])
+
+    @property
+    def num_outputs(self) -> int:
+        """Numbers that come out."""
+        return int(self.weights[-1].shape[1])
+
+    def __call__(self, inputs: Singles) -> Singles:
+        """(batch, output) from (batch, input)."""
+        values = inputs
+        last = len(self.weights) - 1
+        for layer in range(last + 1):
+            values = values @ self.weights[layer] + self.biases[layer]
+            if layer < last or self.squash:
+                np.tanh(values, out=values)
+        return values
+
+
+class Crowd(Protocol):
+    """What a count-proportion policy has to know of a problem."""
+
+    @property
+    def num_arms(self) -> int:
+        """How many arms there are."""
+        ...
+
+    @property
+    def budget(self) -> Floats:
+        """(resource,) what is available."""
+        ...
+
+    @property
+    def budget_limit(self) -> Floats:
+        """(resource,) the same, with room for rounding."""
+        ...
+
+
+def usage_of(problem: CoupledMDP | Simulator) -> Floats:
+    """(state, action, resource) what an arm uses; arms must be identical."""
+    if isinstance(problem, Simulator):
+        return problem.usage
+    if not problem.is_symmetric:
+        raise NotApplicable(
+            f"count proportions are for identical arms; this problem has {problem.num_types} types. "
+            "Use solve, whose fluid policies treat any number of types."
+        )
+    return np.asarray(problem.types.usage[0])
+
+
+def observe(counts: Ints, num_arms: Ints, budget: Floats, usage: Floats) -> Singles:
+    """(copy, state + resource) count proportions and budget shares.
+
+    Args:
+        counts: (copy, state) arms in each state.
+        num_arms: (copy,) arms in all.
+        budget: (copy, resource) what is available.
+        usage: (state, action, resource) what an arm uses.
+    """
+    most = usage.max(axis=(0, 1))
+    shares = np.minimum(1.0, budget / (num_arms[:, None] * np.where(most > 0, most, 1.0)))
+    shares = np.where(most > 0, shares, 1.0)  # a resource that nobody uses is not scarce
+    return np.concatenate([counts / num_arms[:, None], shares], axis=1).astype(np.float32)
+
+
+def num_outputs(allocation: Allocation, usage: Floats) -> int:
+    """How many outputs a network needs."""
+    num_states, num_actions, num_resources = usage.shape
+    return int(num_states * num_actions + (num_resources if allocation == "priority-sampling" else 0))
+
+
+def read_scores(outputs: Singles, usage: Floats) -> Floats:
+    """(copy, state, action) scores of the greedy allocation."""
+    return outputs.astype(np.float64).reshape(len(outputs), *usage.shape[:2])
+
+
+def read_priorities(outputs: Singles, budget: Floats, usage: Floats) -> tuple[Floats, Floats]:
+    """The (copy, state, action) priorities and the (copy, resource) amounts that may be spent."""
+    num_states, num_actions, _ = usage.shape
+    unit = np.clip((outputs.astype(np.float64) + 1) / 2, 0.0, 1.0)
+    cells = num_states * num_actions
+    priorities = np.maximum(unit[:, :cells], LEAST_PRIORITY).reshape(-1, num_states, num_actions)
+    return np.ascontiguousarray(priorities), spend_amounts(unit[:, cells:], budget, usage)
+
+
+def spend_amounts(shares: Floats, budget: Floats, usage: Floats) -> Floats:
+    """(copy, resource) amounts, by equal intervals of the (copy, resource) shares."""
+    smallest = np.where(usage > 0, usage, np.inf).min(axis=(0, 1))
+    smallest = np.where(np.isfinite(smallest), smallest, 1.0)
+    units = np.floor(budget / smallest)
+    steps = np.floor(shares * (units + 1))
+    return np.where(steps >= units, budget, np.minimum(smallest * steps * (1 + 1e-9), budget))
+
+
+class CountNetworkPolicy:
+    """A network on count proportions, for identical arms; one network serves any number of arms and any budget."""
+
+    def __init__(self, problem: CoupledMDP | Simulator, network: Network, allocation: Allocation = "greedy") -> None:
+        """Fit the network to a problem.
+
+        Args:
+            problem: identical arms.
+            network: from S + K numbers to S A scores (and K shares for priority-sampling).
+            allocation: how outputs become an allocation.
+        """
+        if allocation not in ALLOCATIONS:
+            raise InvalidInput(f"allocation: expected one of {', '.join(ALLOCATIONS)}, got {allocation!r}")
+        self.usage = np.ascontiguousarray(usage_of(problem))
+        num_states, num_actions, num_resources = self.usage.shape
+        expected = num_states + num_resources, num_outputs(allocation, self.usage)
+        if (network.num_inputs, network.num_outputs) != expected:
+            raise PolicyError(
+                f"the network has {network.num_inputs} inputs and {network.num_outputs} outputs; a problem with "
+                f"{num_states} states, {num_actions} actions and {num_resources} resources needs {expected[0]} and "
+                f"{expected[1]}"
+            )
+        self.problem, self.network, self.allocation = problem, network, allocation
+        self.deterministic = allocation == "greedy"
+
+    def act(self, states: Indices, rng: np.random.Generator) -> Indices:
+        """Allocate by counts, and draw who within a state gets an action."""
+        num_states = len(self.usage)
+        places = states + num_states * np.arange(len(states))[:, None]
+        counts = np.bincount(places.reshape(-1), minlength=num_states * len(states)).reshape(-1, 1, num_states)
+        kinds = np.zeros(states.shape[1], dtype=np.int32)
+        return assign(kinds, states, self.allocate(counts, rng), rng)
+
+    def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
+        """(episode, 1, state, action) numbers of arms."""
+        crowd = np.ascontiguousarray(counts[:, 0])
+        outputs, limit = self.outputs(crowd), np.repeat(self.problem.budget_limit[None], len(crowd), axis=0)
+        if self.allocation == "greedy":
+            return self._serve(outputs, crowd, limit)[:, None]
+        priorities, spend = read_priorities(outputs, limit, self.usage)
+        return sample_by_priority_fast(priorities, crowd, spend, self.usage, draw_keys(rng, 1)[0])[:, None]
+
+    def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
+        """The law of the allocation at (1, state) counts."""
+        outputs, limit = self.outputs(counts), self.problem.budget_limit[None]
+        if self.allocation == "greedy":
+            return self._serve(outputs, counts, limit)[:, None], np.ones(1)
+        priorities, spend = read_priorities(outputs, limit, self.usage)
+        allocations, chances = priority_law(priorities[0], counts[0], spend[0], self.usage)
+        return allocations[:, None], chances
+
+    def outputs(self, counts: Ints) -> Singles:
+        """(episode, output) what the network says of (episode, state) counts."""
+        num_arms = counts.sum(axis=1)
+        budget = np.repeat(self.problem.budget[None], len(counts), axis=0)
+        return self.network(observe(counts, num_arms, budget, self.usage))
+
+    def _serve(self, outputs: Singles, counts: Ints, limit: Floats) -> Ints:
+        serve = serve_greedily_fast if len(counts) >= COMPILE_FROM else serve_greedily
+        return serve(read_scores(outputs, self.usage), counts, limit, self.usage)
+
+
+def num_draws(problem: CoupledMDP) -> int:
+    """How many arms the joint policy serves in a step; it is for one active action that uses one unit."""
+    usage = usage_of(problem)
+    if usage.shape[1:] != (2, 1) or not (np.sort(usage[:, :, 0], axis=1) == (0, 1)).all():
+        raise NotApplicable("the joint network is for two actions, one idle and one that uses one unit of one resource")
+    draws = int(np.floor(problem.budget_limit[0]))
+    if not 1 <= draws <= problem.num_arms:
+        raise NotApplicable(f"the joint network serves 1 to {problem.num_arms} arms in a step, not {draws}")
+    return draws
+
+
+class JointNetworkPolicy:
+    """The paper's Vanilla-DRL: a network on the raw joint state that says which arms to serve."""
+
+    def __init__(self, problem: CoupledMDP, network: Network) -> None:
+        self.draws = num_draws(problem)
+        expected = problem.num_arms, problem.num_arms * self.draws
+        if (network.num_inputs, network.num_outputs) != expected:
+            raise PolicyError(
+                f"the network has {network.num_inputs} inputs and {network.num_outputs} outputs; {expected[0]} arms "
+                f"served {self.draws} at a time need {expected[0]} and {expected[1]}"
+            )
+        self.problem, self.network = problem, network
+        self.idle = problem.types.idle[0]
+
+    def act(self, states: Indices, rng: np.random.Generator) -> Indices:
+        """Serve the arms whose logits are largest."""
+        logits = self.network(observe_arms(states, len(self.idle)))
+        chosen = logits.reshape(len(states), self.draws, -1).argmax(axis=2)
+        return serve_chosen(states, chosen, self.idle)
+
+    def on(self, space: Joint) -> JointTable:
+        """The same policy as a table over the product space, for exact evaluation."""
+        state = np.repeat(np.arange(space.num_states), np.diff(space.mdp.offsets))
+        wanted = self.act(space.states.astype(np.int32), np.random.default_rng(0))
+        return space.lift((space.actions == wanted[state]).all(axis=1).astype(np.float64))
+
+
+def observe_arms(states: Indices, num_states: int) -> Singles:
+    """(episode, arm) raw states, from 0 to 1."""
+    return (states / max(num_states - 1, 1)).astype(np.float32)
+
+
+def serve_chosen(states: Indices, chosen: Ints, idle: Indices) -> Indices:
+    """(episode, arm) actions: the (episode, draw) chosen arms are served, the others idle."""
+    actions = idle[states]
+    rows = np.arange(len(states))[:, None]
+    actions[rows, chosen] = 1 - idle[states[rows, chosen]]
+    return actions.astype(np.int32)
