@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check bench clean
+.PHONY: help demo test test-slow check bench bench-rl clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -19,6 +19,10 @@ $(STAMP)-dev: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
+$(STAMP)-rl: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[rl]'
+	@touch $@
+
 demo: $(STAMP)  ## solve the paper's problem, compare every policy, leave demo/report.html
 	@mkdir -p demo
 	$(BIN)/evenhand solve machine-replacement -p num_arms=5 -p operating_cost=exponential
@@ -28,6 +32,9 @@ demo: $(STAMP)  ## solve the paper's problem, compare every policy, leave demo/r
 	@echo "  $(BIN)/evenhand problems"
 	@echo "  $(BIN)/evenhand solve heterogeneous-machine-replacement -p num_arms=200"
 	@echo "  $(BIN)/evenhand problems crew-maintenance --out model.toml   (edit it, then compare model.toml)"
+
+reproduce: $(STAMP)-rl  ## every table and figure of the paper beside our numbers, in reproduction/report.html
+	$(BIN)/evenhand reproduce all --out reproduction
 
 test: $(STAMP)-dev  ## run the whole test suite
 	$(BIN)/python -m pytest -n 2
@@ -43,6 +50,9 @@ check: $(STAMP)-dev  ## format, lint, types, import layers
 
 bench: $(STAMP)-dev  ## side-by-side benchmarks
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks
+
+bench-rl: $(STAMP)-dev  ## how well and how fast deep reinforcement learning does
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks rl
 
 clean:  ## remove what was made
 	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

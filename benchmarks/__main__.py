@@ -5,11 +5,20 @@ import sys
 
 NAMES = ("startup", "simulation", "exact", "counts", "whittle", "fluid", "policies", "sampling")
 
+LEARNING = ("rl_speed", "rl_scores", "rl_random")
+"""What `make bench-rl` runs."""
+
+OTHERS = ("rl_choice",)
+"""Longer ones, run by name only."""
+
 
 def main(names: list[str]) -> None:
-    unknown = sorted(set(names) - set(NAMES))
+    if names == ["rl"]:
+        names = list(LEARNING)
+    known = (*NAMES, *LEARNING, *OTHERS)
+    unknown = sorted(set(names) - set(known))
     if unknown:
-        sys.exit(f"unknown: {', '.join(unknown)}; there are: {', '.join(NAMES)}")
+        sys.exit(f"unknown: {', '.join(unknown)}; there are: rl (all of {', '.join(LEARNING)}), {', '.join(known)}")
     for name in names or NAMES:
         print(f"\n== {name} ==", flush=True)
         importlib.import_module(f"benchmarks.bench_{name}").main()

@@ -18,9 +18,6 @@ import numpy as np
 
 from evenhand.typing import Floats, Ints
 
-COMPILE_FROM = 64
-"""Copies in a batch from which the compiled allocation is used; both give the same."""
-
 
 def serve_greedily(scores: Floats, counts: Ints, budget: Floats, usage: Floats) -> Ints:
     """The greedy allocation, in NumPy.

@@ -1,7 +1,7 @@
 """The learning algorithms of Stable-Baselines3, with settings chosen by measurement.
 
 Each learner is a small record of what may be set, and builds its Stable-Baselines3 model. All of them have the paper's
-network, tanh layers of 64 units for the actor and, apart, for the critic. `python -m benchmarks rl-choice` prints
+network, tanh layers of 64 units for the actor and, apart, for the critic. `python -m benchmarks rl_choice` prints
 the figures that PPO's settings were chosen by: percent of the optimum on random problems that no table here shows.
 """
 
@@ -81,7 +81,7 @@ class SACLearner:
 
     name: ClassVar[str] = "sac"
 
-    num_copies: int = 16
+    num_copies: int = 64
     """Copies of the problem that are played together."""
 
     learning_rate: float = 1e-3
@@ -115,10 +115,10 @@ class TD3Learner:
 
     name: ClassVar[str] = "td3"
 
-    num_copies: int = 16
+    num_copies: int = 64
     """Copies of the problem that are played together."""
 
-    learning_rate: float = 1e-3
+    learning_rate: float = 3e-4
     """At the start; it falls to 0 in a straight line."""
 
     batch: int = 256
@@ -127,13 +127,13 @@ class TD3Learner:
     updates: int = 1
     """Gradient steps after one step of every copy."""
 
-    first_steps: int = 2_000
+    first_steps: int = 10_000
     """Steps at random before learning starts."""
 
     memory: int = 300_000
     """Steps that are remembered."""
 
-    noise: float = 0.3
+    noise: float = 0.6
     """Standard deviation of the noise that explores."""
 
     @property

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
@@ -45,6 +46,7 @@ class Scaled(VecEnvWrapper):
     def step_wait(self) -> Any:
         """As inside, with other rewards."""
         observations, rewards, over, infos = self.venv.step_wait()
+        torch.set_num_threads(1)  # compiled kernels share OpenMP with torch, and may have set more
         return observations, ((rewards - self.centre) * self.scale).astype(np.float32), over, infos
 
 
@@ -74,6 +76,7 @@ class _Watch(BaseCallback):
         """Judge the network as it is."""
         network = network_of(self.model)
         score = self.judge(network)
+        torch.set_num_threads(1)
         self.curve.append((self.num_timesteps, score))
         self.logger.record("evenhand/welfare", score)
         if score > self.score:

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import InvalidInput, NotApplicable, PolicyError
-from evenhand.kernels.copies import COMPILE_FROM, serve_greedily, serve_greedily_fast
+from evenhand.kernels.copies import serve_greedily_fast
 from evenhand.kernels.priorities import priority_law, sample_by_priority_fast
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.coupled import CoupledMDP
@@ -87,12 +87,13 @@ class Network:
     def __call__(self, inputs: Singles) -> Singles:
         """(batch, output) from (batch, input)."""
         values = inputs
-        last = len(self.weights) - 1
-        for layer in range(last + 1):
-            values = values @ self.weights[layer] + self.biases[layer]
-            if layer < last or self.squash:
-                np.tanh(values, out=values)
-        return values
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            values = values @ weight
+            values += bias
+            np.tanh(values, out=values)
+        outputs = values @ self.weights[-1]
+        outputs += self.biases[-1]
+        return np.tanh(outputs, out=outputs) if self.squash else outputs
 
 
 class Crowd(Protocol):
@@ -135,10 +136,15 @@ def observe(counts: Ints, num_arms: Ints, budget: Floats, usage: Floats) -> Sing
         budget: (copy, resource) what is available.
         usage: (state, action, resource) what an arm uses.
     """
+    shares = budget_shares(num_arms, budget, usage)
+    return np.concatenate([counts / num_arms[:, None], shares], axis=1).astype(np.float32)
+
+
+def budget_shares(num_arms: Ints, budget: Floats, usage: Floats) -> Floats:
+    """(copy, resource) min(1, b / (N max d)), and 1 for a resource that nobody uses: it is not scarce."""
     most = usage.max(axis=(0, 1))
     shares = np.minimum(1.0, budget / (num_arms[:, None] * np.where(most > 0, most, 1.0)))
-    shares = np.where(most > 0, shares, 1.0)  # a resource that nobody uses is not scarce
-    return np.concatenate([counts / num_arms[:, None], shares], axis=1).astype(np.float32)
+    return np.where(most > 0, shares, 1.0)
 
 
 def num_outputs(allocation: Allocation, usage: Floats) -> int:
@@ -194,6 +200,7 @@ class CountNetworkPolicy:
             )
         self.problem, self.network, self.allocation = problem, network, allocation
         self.deterministic = allocation == "greedy"
+        self._shares = budget_shares(np.array([problem.num_arms]), problem.budget[None], self.usage)[0]
 
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Allocate by counts, and draw who within a state gets an action."""
@@ -223,13 +230,14 @@ class CountNetworkPolicy:
 
     def outputs(self, counts: Ints) -> Singles:
         """(episode, output) what the network says of (episode, state) counts."""
-        num_arms = counts.sum(axis=1)
-        budget = np.repeat(self.problem.budget[None], len(counts), axis=0)
-        return self.network(observe(counts, num_arms, budget, self.usage))
+        inputs = np.empty((len(counts), self.network.num_inputs), dtype=np.float32)
+        num_states = counts.shape[1]
+        np.divide(counts, self.problem.num_arms, out=inputs[:, :num_states], casting="unsafe")
+        inputs[:, num_states:] = self._shares
+        return self.network(inputs)
 
     def _serve(self, outputs: Singles, counts: Ints, limit: Floats) -> Ints:
-        serve = serve_greedily_fast if len(counts) >= COMPILE_FROM else serve_greedily
-        return serve(read_scores(outputs, self.usage), counts, limit, self.usage)
+        return serve_greedily_fast(read_scores(outputs, self.usage), counts, limit, self.usage)
 
 
 def num_draws(problem: CoupledMDP) -> int:
