@@ -4,7 +4,8 @@
     action        for each of the b units of the budget, the arm that gets it: a softmax over arms each
     reward        the mean reward of the arms (the utilitarian objective, as in the paper)
 
-An arm that is drawn twice is served once. There is no output for idling: the budget is always spent.
+An arm that is drawn twice is served once. As in the paper there is no output for idling, and the budget is always
+spent; with `idling` the softmax has one entry more, which stands for nobody.
 """
 
 from typing import Any
@@ -24,7 +25,9 @@ from evenhand.typing import Array, Bools, Floats, Indices
 class BatchedJoint(SharedCopies):
     """Many copies of a problem, every arm of which is followed."""
 
-    def __init__(self, problem: CoupledMDP, num_copies: int, horizon: int, rng: int | np.random.Generator) -> None:
+    def __init__(
+        self, problem: CoupledMDP, num_copies: int, horizon: int, rng: int | np.random.Generator, idling: bool = False
+    ) -> None:
         """Prepare the copies.
 
         Args:
@@ -32,6 +35,7 @@ class BatchedJoint(SharedCopies):
             num_copies: copies to step together.
             horizon: steps until an episode is cut off.
             rng: seed or generator.
+            idling: whether a unit of the budget may be left.
         """
         check_positive_int(num_copies, "num_copies")
         check_positive_int(horizon, "horizon")
@@ -43,7 +47,8 @@ class BatchedJoint(SharedCopies):
         self.age = np.zeros(num_copies, dtype=np.int64)
         self.chosen: Array = np.zeros(0, dtype=np.int64)
         arms = problem.num_arms
-        super().__init__(num_copies, Box(0.0, 1.0, (arms,), np.float32), MultiDiscrete([arms] * self.draws))
+        self.choices = arms + 1 if idling else arms
+        super().__init__(num_copies, Box(0.0, 1.0, (arms,), np.float32), MultiDiscrete([self.choices] * self.draws))
 
     def _rng(self) -> np.random.Generator:
         self.time += 1
@@ -94,7 +99,7 @@ class BatchedJoint(SharedCopies):
 
     def random_moments(self, rng: np.random.Generator) -> tuple[float, float]:
         """Step by random choices: the mean of single arms' rewards, and of their squares."""
-        _, rewards = self._move(rng.integers(0, self.problem.num_arms, (self.num_envs, self.draws)))
+        _, rewards = self._move(rng.integers(0, self.choices, (self.num_envs, self.draws)))
         return float(rewards.mean()), float((rewards**2).mean())
 
     def state(self) -> dict[str, Array]:

@@ -205,12 +205,16 @@ def _prepare(
     """The copies to play, the judge, whether it is exact, and the settings so far."""
     settings: dict[str, Any] = {"algorithm": learner.name, "learner": dataclasses.asdict(learner)}
     settings |= {"architecture": architecture, "horizon": horizon}
-    if architecture == "joint":
+    if architecture != "counts":
         if isinstance(problem, Simulator):
             raise NotApplicable("the joint network is trained on a problem with matrices")
         if learner.name != "ppo" or allocation != "greedy" or num_arms is not None or budget is not None:
             raise NotApplicable("the joint network is trained by ppo, for one number of arms and one budget")
-        return BatchedJoint(problem, learner.num_copies, horizon, seed), *make_joint_judge(problem, seed), settings
+        return (
+            BatchedJoint(problem, learner.num_copies, horizon, seed, architecture == "joint-idle"),
+            *make_joint_judge(problem, seed),
+            settings,
+        )
     tasks = read_tasks(problem, num_arms, budget)
     settings |= {"allocation": allocation, "num_arms": list(tasks.num_arms), "budget": [list(b) for b in tasks.budget]}
     env = BatchedCounts(problem, learner.num_copies, horizon, allocation, tasks, seed)

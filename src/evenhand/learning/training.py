@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 Told = Callable[[str, float], None]
 """Told what is being done, and the share of all the work that is done."""
 
-Architecture = Literal["counts", "joint"]
-ARCHITECTURES: tuple[Architecture, ...] = ("counts", "joint")
+Architecture = Literal["counts", "joint", "joint-idle"]
+ARCHITECTURES: tuple[Architecture, ...] = ("counts", "joint", "joint-idle")
 
 Budget = tuple[float, float] | tuple[tuple[float, float], ...]
 """The least and the most of one resource, or of each."""
@@ -97,7 +97,8 @@ def train(
         problem: identical arms, or a simulator of them; the learner sees only what it samples.
         algorithm: ppo, sac, td3, or a learner with settings of its own.
         steps: steps to play, over all copies of the problem; rounded down to whole rollouts of the learner.
-        architecture: counts (one network for any number of arms), or joint (the paper's Vanilla-DRL).
+        architecture: counts (one network for any number of arms), joint (the paper's Vanilla-DRL, which always
+            spends its budget), or joint-idle (the same with an output for serving nobody).
         allocation: greedy, or priority-sampling (the paper's); for counts.
         num_arms: the fewest and the most arms, drawn anew for each episode (multi-task); for counts.
         budget: the least and the most of each resource, drawn anew for each episode; for counts.

@@ -17,7 +17,8 @@ amount by equal intervals: with m = floor(b / unit) units, the unit being the sm
 so that spending nothing, one unit, ..., everything are equally wide, and the only unit of b = 1 can be spent.
 
 Joint policy (the paper's Vanilla-DRL). The input is the raw state of every arm, s / (S - 1); the output has one logit
-an arm for each of the b draws, and the arm with the largest logit of a draw is served, always.
+an arm for each of the b draws, and the arm with the largest logit of a draw is served. With N logits a draw, as the
+paper has it, the budget is always spent; with N + 1 the last one stands for nobody.
 """
 
 from collections.abc import Sequence
@@ -256,11 +257,12 @@ class JointNetworkPolicy:
 
     def __init__(self, problem: CoupledMDP, network: Network) -> None:
         self.draws = num_draws(problem)
-        expected = problem.num_arms, problem.num_arms * self.draws
-        if (network.num_inputs, network.num_outputs) != expected:
+        arms = problem.num_arms
+        outputs = arms * self.draws, (arms + 1) * self.draws
+        if network.num_inputs != arms or network.num_outputs not in outputs:
             raise PolicyError(
-                f"the network has {network.num_inputs} inputs and {network.num_outputs} outputs; {expected[0]} arms "
-                f"served {self.draws} at a time need {expected[0]} and {expected[1]}"
+                f"the network has {network.num_inputs} inputs and {network.num_outputs} outputs; {arms} arms served "
+                f"{self.draws} at a time need {arms} and {outputs[0]} (or {outputs[1]}, where nobody may be served)"
             )
         self.problem, self.network = problem, network
         self.idle = problem.types.idle[0]
@@ -284,8 +286,9 @@ def observe_arms(states: Indices, num_states: int) -> Singles:
 
 
 def serve_chosen(states: Indices, chosen: Ints, idle: Indices) -> Indices:
-    """(episode, arm) actions: the (episode, draw) chosen arms are served, the others idle."""
+    """(episode, arm) actions: the (episode, draw) chosen arms are served, the others idle; N stands for nobody."""
     actions = idle[states]
-    rows = np.arange(len(states))[:, None]
-    actions[rows, chosen] = 1 - idle[states[rows, chosen]]
+    rows, draws = np.nonzero(chosen < states.shape[1])
+    arms = chosen[rows, draws]
+    actions[rows, arms] = 1 - idle[states[rows, arms]]
     return actions.astype(np.int32)

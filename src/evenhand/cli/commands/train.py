@@ -2,6 +2,8 @@
 
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,9 @@ def run(
     problem = read_problem(model, parameters)
     arms = None if num_arms is None else _range(num_arms, "--num-arms")
     checkpoint = Path(f"{out}.checkpoint") if out else None
-    with progress(quiet) as told:
+    if resume and checkpoint is not None and not checkpoint.exists():
+        click.echo(f"there is no {checkpoint} to go on from; starting at the beginning", err=True)
+    with progress(quiet) as told, _way_on(checkpoint):
         training = train(
             problem,
             algorithm,
@@ -60,6 +64,17 @@ def run(
         print_json(as_dict(training, out))
     else:
         _show(training, model, parameters, out, quiet)
+
+
+@contextmanager
+def _way_on(checkpoint: Path | None) -> Iterator[None]:
+    """After an interruption, say how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if checkpoint is not None and checkpoint.exists():
+            click.echo(f"what was learnt so far is in {checkpoint}; the same command with --resume goes on", err=True)
+        raise
 
 
 def _range(text: str, option: str) -> tuple[float, float]:
