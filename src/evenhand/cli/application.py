@@ -20,6 +20,7 @@ Try:
   evenhand compare machine-replacement -p num_arms=5
   evenhand compare my-model.toml --welfare maximin --report report.html
   evenhand train machine-replacement -p num_arms=10 --out policy.zip
+  evenhand reproduce table-1 --quick
 """
 
 
@@ -115,8 +116,9 @@ def compare(**options: Any) -> None:
     "architecture",
     default="counts",
     show_default=True,
-    type=click.Choice(["counts", "joint"]),
-    help="counts: one network for any number of arms; joint: the paper's Vanilla-DRL, on the raw joint state.",
+    type=click.Choice(["counts", "joint", "joint-idle"]),
+    help="counts: one network for any number of arms; joint: the paper's Vanilla-DRL, on the raw joint state, always "
+    "spending; joint-idle: the same, free not to.",
 )
 @click.option(
     "--allocation",
@@ -135,7 +137,7 @@ def compare(**options: Any) -> None:
 @click.option("--tensorboard", metavar="FOLDER", help="Write TensorBoard's logs there.")
 @common()
 def train(**options: Any) -> None:
-    """Learn a policy for MODEL by trial and error: count-proportion deep reinforcement learning.
+    """Learn a policy for MODEL by trial and error, with count-proportion deep RL.
 
     For identical arms. The learner sees only what it plays, never the model's matrices; the trained policy plays any
     number of such arms with any budget, and needs no torch. Needs the extra "rl".
@@ -158,5 +160,25 @@ def evaluate(**options: Any) -> None:
     `evenhand train --out`.
     """
     from evenhand.cli.commands.evaluate import run
+
+    run(**options)
+
+
+@application.command()
+@click.argument("targets", nargs=-1, metavar="[TARGET]...")
+@click.option("--quick", is_flag=True, help="Everything at reduced size: all targets in a few minutes.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Cells at a time; as many as there are cores when absent.")
+@click.option(
+    "--out", default="reproduction", show_default=True, metavar="FOLDER", help="Where records and the report go."
+)
+@click.option("--paper", metavar="FOLDER", help="Read the targets from these files instead of the package's own.")
+@common(seeded=False)
+def reproduce(**options: Any) -> None:
+    """Reproduce the paper's tables and figures beside our numbers; no TARGET lists them.
+
+    TARGET is a name from that list, the beginning of several (figure-2), or all. What was finished before is not done
+    again, so an interrupted run goes on when it is started again. Training needs the extra "rl".
+    """
+    from evenhand.cli.commands.reproduce import run
 
     run(**options)

@@ -1,1 +1,7 @@
-"""REPRODUCE: specs (TOML), cells that run and resume, records."""
+"""REPRODUCE: the tables and figures of the paper, cell by cell.
+
+spec      what a target is: one TOML file, with the published numbers and the cells to run
+cells     what each kind of cell computes
+run       workers, resuming, progress
+records   one JSON file a cell, and the manifest of a run
+"""

@@ -1,0 +1,137 @@
+"""`evenhand reproduce`."""
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+import evenhand
+from evenhand.cli.console import print_json, print_table, progress, seconds
+from evenhand.errors import EvenhandError, InvalidInput
+from evenhand.experiments.run import Reproduction, Work
+from evenhand.experiments.spec import Target, choose, read_targets
+
+
+def run(
+    targets: tuple[str, ...],
+    quick: bool,
+    jobs: int | None,
+    out: str,
+    paper: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """List the targets, or run some and report."""
+    known = read_targets(targets_folder(paper))
+    if not targets:
+        _list(known, as_json)
+        return
+    chosen = choose(known, targets)
+    folder = _check_folder(out)
+    work = Work(chosen, folder, quick)
+    workers = jobs or _num_cores()
+    if not quiet:
+        count = "1 target" if len(chosen) == 1 else f"{len(chosen)} targets"
+        cells = f"{len(work.cells)} {'quick ' if quick else ''}cells"
+        click.echo(f"{count}, {cells}: {work.num_done} done, {len(work.to_do)} to do", err=True)
+    with progress(quiet) as tell:
+        done = work.run(workers, f"evenhand {shlex.join(sys.argv[1:])}", tell)
+    report = _report(folder, chosen)
+    if as_json:
+        print_json(as_dict(done, chosen, report, quick))
+    else:
+        _show(done, report, quiet)
+    if done.failures:
+        raise EvenhandError(f"{len(done.failures)} of {done.ran} cells failed; the same command tries them again")
+
+
+def targets_folder(paper: str | None) -> Path:
+    """Where the targets are: given, in the package, or beside its sources."""
+    if paper is not None:
+        if not Path(paper).is_dir():
+            raise InvalidInput(f"--paper: there is no folder {paper}")
+        return Path(paper)
+    package = Path(evenhand.__file__).parent
+    for folder in (package / "paper", package.parent.parent / "paper"):
+        if folder.is_dir():
+            return folder
+    raise InvalidInput("the targets are not part of this installation; name their folder with --paper")
+
+
+def _check_folder(out: str) -> Path:
+    """Refuse, before any work, a folder that could not be made."""
+    folder = Path(out)
+    if not out or (folder.exists() and not folder.is_dir()):
+        raise InvalidInput(f"--out: expected the name of a folder, got {out or 'nothing'}")
+    if not folder.resolve().parent.is_dir():
+        raise InvalidInput(f"--out: the folder of {out} does not exist")
+    return folder
+
+
+def _num_cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
+
+
+def _report(folder: Path, targets: Sequence[Target]) -> Path:
+    from evenhand.report.reproduction import write_reproduction
+
+    return Path(write_reproduction(folder, targets))
+
+
+def _list(targets: Mapping[str, Target], as_json: bool) -> None:
+    if as_json:
+        print_json({"targets": [_about(target) for target in targets.values()]})
+        return
+    columns = [
+        ("target", "left"),
+        ("in the paper", "left"),
+        ("what it is", "left"),
+        ("cells", "right"),
+        ("quick", "right"),
+    ]
+    rows = [
+        (target.name, target.source, target.title, str(len(target.full)), str(len(target.quick)))
+        for target in targets.values()
+    ]
+    print_table("targets", columns, rows)
+    click.echo(
+        "run some: evenhand reproduce table-1 figure-2; everything in a few minutes: evenhand reproduce all --quick"
+    )
+
+
+def _about(target: Target) -> dict[str, Any]:
+    return {
+        "name": target.name,
+        "source": target.source,
+        "title": target.title,
+        "cells": len(target.full),
+        "quick_cells": len(target.quick),
+    }
+
+
+def as_dict(done: Reproduction, targets: Sequence[Target], report: Path, quick: bool) -> dict[str, Any]:
+    """The JSON form."""
+    return {
+        "targets": [target.name for target in targets],
+        "quick": quick,
+        "cells": {"ran": done.ran, "skipped": done.skipped, "failed": len(done.failures)},
+        "failures": [{**failure.planned.label, "error": failure.error} for failure in done.failures],
+        "seconds": done.seconds,
+        "out": str(done.folder),
+        "report": str(report),
+    }
+
+
+def _show(done: Reproduction, report: Path, quiet: bool) -> None:
+    for failure in done.failures:
+        click.echo(f"failed: {failure.planned}: {failure.error}", err=True)
+    if not quiet:
+        click.echo(f"{done.ran} cells run in {seconds(done.seconds)}, {done.skipped} were done before")
+        click.echo(f"report: {report}")

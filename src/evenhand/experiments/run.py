@@ -1,0 +1,338 @@
+"""Runs cells: skips those that are done, several at a time, and writes a record when one ends.
+
+Cells run in worker processes, each with one thread for linear algebra and compiled loops, so that a result does not
+depend on how many there are. Only this process writes; a record is whole or absent, so that a run that was killed at
+any moment goes on where it was. A cell that fails, or whose worker dies, is recorded as failed and runs again next
+time; the others go on. TIMED cells come last, one at a time, so that nothing else is timed with them.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
+
+from evenhand.errors import EvenhandError
+from evenhand.experiments.cells import TIMED, find_kind
+from evenhand.experiments.records import Store, identify
+from evenhand.experiments.spec import Cell, Planned, Target
+
+Told = Callable[[str, float], None]
+"""Told what is being done, and the share of the work that is done."""
+
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+"""Environment variables that keep a worker to one thread."""
+
+SECONDS_PER_STEP = {"ppo": 5e-5, "sac": 1.3e-4, "td3": 1.2e-4}
+"""A first guess at how long training takes; corrected by what is seen."""
+
+PATIENCE = 5.0
+"""Seconds after which progress is told even if no cell ended."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a cell."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    timings: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A cell that failed."""
+
+    planned: Planned
+    error: str
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What came of a run."""
+
+    folder: Path
+    """Where the records are."""
+
+    ran: int
+    """Cells that ran now, failed ones too."""
+
+    skipped: int
+    """Cells that were done before."""
+
+    failures: tuple[Failure, ...]
+    """Those that failed, each with the first target that asks for it."""
+
+    seconds: float
+    """How long it took."""
+
+
+class Work:
+    """The cells of some targets, and which of them are still to do."""
+
+    def __init__(self, targets: Sequence[Target], folder: Path, quick: bool = False, code: str | None = None) -> None:
+        """Look at what is there.
+
+        Args:
+            targets: what to reproduce.
+            folder: where records are kept.
+            quick: whether at reduced size.
+            code: the digest of the code; that of the package when absent.
+        """
+        self.targets, self.quick = tuple(targets), quick
+        self.store = Store(folder, code)
+        self.plans = {target.name: target.plan(quick) for target in targets}
+        self.cells: dict[str, Planned] = {}
+        for plan in self.plans.values():
+            for planned in plan:
+                self.cells.setdefault(self.identify(planned.cell), planned)
+        self.to_do = [planned for planned in self.cells.values() if not self.store.is_done(planned.cell)]
+
+    def identify(self, cell: Cell) -> str:
+        """The id of a cell."""
+        return identify(cell, self.store.code)
+
+    @property
+    def num_done(self) -> int:
+        """Cells that are done already."""
+        return len(self.cells) - len(self.to_do)
+
+    def run(self, jobs: int = 1, command: str = "", told: Told | None = None) -> Reproduction:
+        """Run what is to do.
+
+        Args:
+            jobs: how many cells at a time.
+            command: what was typed, for the manifest.
+            told: called now and then with how it goes and the share of the work that is done.
+        """
+        log = _Log(self, jobs, command, told)
+        log.gather()
+        timed = [planned for planned in self.to_do if planned.cell.kind in TIMED]
+        others = [planned for planned in self.to_do if planned.cell.kind not in TIMED]
+        for batch, workers in ((others, jobs), (timed, 1)):
+            if batch:
+                _run_batch(batch, min(workers, len(batch)), log)
+        log.gather(finished=True)
+        seconds = time.monotonic() - log.start
+        return Reproduction(self.store.folder, len(self.to_do), self.num_done, tuple(log.failures), seconds)
+
+
+class _Log:
+    """Writes records as cells end, gathers them when a target is complete, and tells progress."""
+
+    def __init__(self, work: Work, jobs: int, command: str, told: Told | None) -> None:
+        self.work, self.jobs, self.command, self.told = work, jobs, command, told
+        self.failures: list[Failure] = []
+        self.left = {work.identify(planned.cell): expected_seconds(planned.cell) for planned in work.to_do}
+        self.spent, self.expected = 0.0, 0.0
+        self.start, self.started = time.monotonic(), _now()
+
+    def finish(self, planned: Planned, answer: Answer) -> None:
+        """Record what came of a cell."""
+        self.work.store.write(planned.cell, answer.values, answer.timings, answer.seconds, answer.error)
+        if answer.error is not None:
+            self.failures.append(Failure(planned, answer.error))
+        identity = self.work.identify(planned.cell)
+        self.spent += answer.seconds
+        self.expected += self.left.pop(identity)
+        for plan in self.work.plans.values():
+            ids = {self.work.identify(one.cell) for one in plan}
+            if identity in ids and not ids & self.left.keys():
+                self.gather()
+
+    def gather(self, finished: bool = False) -> None:
+        """Write the records of all targets, and the manifest."""
+        store, work = self.work.store, self.work
+        cells = [planned.cell for planned in work.cells.values()]
+        store.write_records(cells)
+        known = [record for record in map(store.read, cells) if record is not None]
+        store.write_manifest(
+            {
+                "command": self.command,
+                "quick": work.quick,
+                "jobs": self.jobs,
+                "started": self.started,
+                "ended": _now(),
+                "seconds": time.monotonic() - self.start,
+                "cell_seconds": sum(record["seconds"] for record in known),
+                "targets": {
+                    name: [{"id": work.identify(planned.cell), **planned.label} for planned in plan]
+                    for name, plan in work.plans.items()
+                },
+                "finished": finished,
+            }
+        )
+
+    def tell(self, running: Sequence[Planned]) -> None:
+        """Tell how it goes."""
+        if self.told is None:
+            return
+        pace = self.spent / self.expected if self.expected else 1.0
+        left = pace * sum(self.left.values()) / self.jobs
+        gone = time.monotonic() - self.start
+        done, total = len(self.work.cells) - len(self.left), len(self.work.cells)
+        self.told(f"{done} of {total} cells done, {len(running)} running, {_in_words(left)} left", gone / (gone + left))
+
+
+def expected_seconds(cell: Cell) -> float:
+    """A guess at how long a cell takes, before any like it has been seen."""
+    settings = cell.settings
+    if cell.kind == "train":
+        return 1.0 + SECONDS_PER_STEP[settings["algorithm"]] * float(settings["steps"])
+    if cell.kind == "lp" and settings["program"] == "gini":
+        return float(settings["repeats"] * 0.005 * 2.5 ** settings["parameters"].get("num_arms", 5))
+    return 1.0
+
+
+def _in_words(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _run_batch(batch: Sequence[Planned], workers: int, log: _Log) -> None:
+    """Keep so many workers busy until all cells have ended."""
+    waiting = deque(batch)
+    with _crew(workers) as crew:
+        while waiting or any(worker.busy for worker in crew):
+            for worker in crew:
+                if waiting and not worker.busy:
+                    worker.give(waiting.popleft())
+            log.tell([worker.planned for worker in crew if worker.planned is not None])
+            wait([worker.door for worker in crew if worker.busy], timeout=PATIENCE)
+            for worker in crew:
+                if worker.busy and (ended := worker.take()) is not None:
+                    log.finish(*ended)
+        log.tell([])
+
+
+@contextlib.contextmanager
+def _crew(workers: int) -> Iterator[list["_Worker"]]:
+    crew = [_Worker() for _ in range(workers)]
+    try:
+        yield crew
+    finally:
+        for worker in crew:
+            worker.end()
+
+
+class _Worker:
+    """A process that runs one cell after the other; a new one takes its place if it dies."""
+
+    def __init__(self) -> None:
+        self.planned: Planned | None = None
+        self.given_at = 0.0
+        self.door, self.process = _start()
+
+    @property
+    def busy(self) -> bool:
+        """Whether it has a cell to run."""
+        return self.planned is not None
+
+    def give(self, planned: Planned) -> None:
+        """Have a cell run."""
+        if not self.process.is_alive():
+            self.end()
+            self.door, self.process = _start()
+        self.planned, self.given_at = planned, time.monotonic()
+        with contextlib.suppress(OSError):  # it died just now: `take` will see
+            self.door.send(planned.cell)
+
+    def take(self) -> tuple[Planned, Answer] | None:
+        """The cell that ended and what came of it, if it has."""
+        assert self.planned is not None
+        try:
+            if not self.door.poll():
+                return None
+            answer: Answer = self.door.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            answer = Answer(seconds=time.monotonic() - self.given_at, error=_last_words(self.process.exitcode))
+        planned, self.planned = self.planned, None
+        return planned, answer
+
+    def end(self) -> None:
+        """Let it go."""
+        self.door.close()
+        self.process.terminate()
+        self.process.join()
+
+
+def _last_words(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"its process was ended by {signal.Signals(-code).name}; perhaps memory ran out"
+    return f"its process ended with exit code {code}"
+
+
+def _start() -> tuple[Connection, SpawnProcess]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=work_on, args=(theirs,), daemon=True)
+    with _one_thread():
+        process.start()
+    theirs.close()  # so that its end is seen when the worker dies
+    return ours, process
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Within it, new processes are kept to one thread; it must be so before they load NumPy."""
+    before = {name: os.environ.get(name) for name in ONE_THREAD}
+    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def work_on(door: Connection) -> None:
+    """The life of a worker: run what comes through the door, until it is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the one who started it
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            door.send(run_cell(door.recv()))
+
+
+def _leave_with_parent() -> None:
+    """A worker whose parent was killed would else finish a cell for nobody."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def run_cell(cell: Cell) -> Answer:
+    """Run a cell here and now; what it raises becomes its error."""
+    start = time.perf_counter()
+    try:
+        outcome = find_kind(cell.kind)(**cell.settings)
+    except Exception as error:  # noqa: BLE001  # a cell may fail in any way, and the others go on
+        return Answer(seconds=time.perf_counter() - start, error=_explain(error))
+    return Answer(outcome.values, outcome.timings, time.perf_counter() - start)
+
+
+def _explain(error: Exception) -> str:
+    if isinstance(error, EvenhandError):
+        return str(error)
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    place = "" if frame is None else f" ({Path(frame.tb_frame.f_code.co_filename).name}, line {frame.tb_lineno})"
+    return f"{type(error).__name__}: {error}{place}"

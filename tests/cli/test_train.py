@@ -1,0 +1,171 @@
+"""`evenhand train`: learn, save, and play what was learned."""
+
+import json
+import signal
+import zipfile
+
+import pytest
+
+pytest.importorskip("stable_baselines3")
+
+MODEL = ["machine-replacement", "-p", "num_arms=3"]
+QUICK = ["--steps", 8000, "--horizon", 50]
+
+
+@pytest.fixture
+def trained(folder, evenhand):
+    assert evenhand("train", *MODEL, *QUICK, "--out", "policy.zip", "--quiet").code == 0
+    return folder / "policy.zip"
+
+
+def test_json(folder, evenhand, files):
+    found = evenhand("train", *MODEL, *QUICK, "--json").json
+    assert set(found) == {"algorithm", "welfare", "exact", "steps", "seconds", "curve", "settings", "policy"}
+    assert (found["algorithm"], found["exact"], found["steps"], found["policy"]) == ("ppo", True, 8000, None)
+    assert found["welfare"] == max(point["welfare"] for point in found["curve"])
+    assert [point["steps"] for point in found["curve"]] == [0, 4000, 8000]
+    assert 13 < found["welfare"] <= 14.0794
+    assert files() == []
+
+
+def test_the_same_seed_is_the_same_policy(folder, evenhand, timeless):
+    one, again, other = (
+        timeless(evenhand("train", *MODEL, "--steps", 4000, "--seed", seed, "--out", f"{number}.zip", "--json").json)
+        for number, seed in enumerate((3, 3, 4))
+    )
+    bodies = [zipfile.ZipFile(f"{number}.zip").read("network.safetensors") for number in range(3)]
+    assert bodies[0] == bodies[1] != bodies[2]
+    assert one | {"policy": None} == again | {"policy": None} != other | {"policy": None}
+
+
+def test_text(folder, evenhand, files):
+    shown = evenhand("train", *MODEL, "--steps", 4000, "--out", "my policy.zip")
+    assert shown.code == 0
+    assert "welfare" in shown.out and "exact" in shown.out and "ppo, seed 0" in shown.out
+    assert "evenhand compare machine-replacement -p num_arms=3 --policies optimal,whittle,'my policy.zip'" in shown.out
+    assert files() == ["my policy.zip"]
+
+
+def test_progress_shows_the_current_welfare(folder, launch):
+    shown = launch("train", *MODEL, *QUICK)
+    assert shown.code == 0 and "welfare" in shown.err and "not saved" in shown.out
+    quiet = launch("train", *MODEL, "--steps", 4000, "--quiet")
+    assert quiet.code == 0 and quiet.err == ""
+
+
+def test_what_was_learned_is_played_by_every_command(trained, evenhand, files):
+    about = json.loads(zipfile.ZipFile(trained).read("manifest.json"))["about"]
+    alone = evenhand("evaluate", *MODEL, "policy.zip", "--json").json
+    assert alone["exact"] and alone["welfare"] == pytest.approx(about["score"])
+    rows = evenhand("compare", *MODEL, "--policies", "optimal,whittle,policy.zip", "--json").json["rows"]
+    (row,) = (row for row in rows if "policy.zip" in row["policy"])
+    assert row["welfare"] == pytest.approx(about["score"])
+    best = evenhand("solve", *MODEL, "--candidate", "policy.zip", "--out", "best.zip", "--json").json
+    assert best["method"] == "fluid" and "policy.zip" in best["reason"]
+    assert best["welfare"]["value"] >= 0.99 * about["score"]
+    large = evenhand("evaluate", "machine-replacement", "-p", "num_arms=60", "-p", "budget=20", "policy.zip", "--json")
+    assert large.json["welfare"] > 0
+    assert files() == ["best.zip", "policy.zip"]
+
+
+def test_a_candidate_that_wins_is_saved(trained, evenhand):
+    """A network trained where the fluid policies are not optimal, or as good as they are, is written as a network."""
+    found = evenhand("solve", *MODEL, "--candidate", "policy.zip", "--out", "best.zip", "--json").json
+    kind = json.loads(zipfile.ZipFile("best.zip").read("manifest.json"))["format"]
+    assert (kind == "evenhand-network") == found["reason"].endswith(": policy.zip")
+
+
+def test_a_policy_for_other_arms_is_refused(trained, evenhand):
+    told = evenhand("evaluate", "machine-replacement", "-p", "num_arms=3", "-p", "num_states=4", "policy.zip").refusal
+    assert "num_states was 3, here 4" in told
+    assert "num_actions" in evenhand("evaluate", "crew-maintenance", "-p", "num_types=1", "policy.zip").refusal
+
+
+def test_multi_task_and_joint(folder, evenhand):
+    options = ["--steps", 4000, "--json"]
+    found = evenhand("train", *MODEL, "--num-arms", "2:5", "--budget", "1:2", *options).json
+    assert found["settings"]["num_arms"] == [2, 5] and found["settings"]["budget"] == [[1, 2]]
+    found = evenhand("train", *MODEL, "--num-arms", "4", *options).json
+    assert found["settings"]["num_arms"] == [4, 4]
+    found = evenhand("train", *MODEL, "--network", "joint", "--out", "joint.zip", *options).json
+    assert found["settings"]["architecture"] == "joint"
+    assert evenhand("evaluate", *MODEL, "joint.zip", "--json").json["mean"] == pytest.approx(found["welfare"])
+
+
+def test_a_finished_run_leaves_no_checkpoint(folder, evenhand, files):
+    arguments = ["train", *MODEL, "--steps", 4000, "--out", "policy.zip", "--json"]
+    first = evenhand(*arguments).json
+    assert files() == ["policy.zip"]
+    again = evenhand(*arguments, "--resume").json
+    assert again["welfare"] == first["welfare"] and files() == ["policy.zip"]
+
+
+def test_an_interrupt_keeps_the_checkpoint(folder, start, evenhand, files, timeless):
+    arguments = ["train", *MODEL, "--steps", 40_000, "--out", "policy.zip"]
+    with start(*arguments) as process:
+        for line in iter(process.stderr.readline, b""):
+            if (folder / "policy.zip.checkpoint").exists() and b"welfare" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=20)
+    assert process.returncode == 130 and b"Traceback" not in told
+    assert files() == ["policy.zip.checkpoint"]
+    told = evenhand("train", *MODEL, "--steps", 40_001, "--out", "policy.zip", "--resume").refusal
+    assert "steps was 40000, now 40001" in told
+    resumed = timeless(evenhand(*arguments, "--resume", "--json").json)
+    assert files() == ["policy.zip"]
+    whole = timeless(evenhand(*arguments, "--json").json)
+    assert resumed | {"curve": whole["curve"]} == whole and resumed["curve"][-1] == whole["curve"][-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--num-arms", "2:3:4"], "--num-arms"),
+        (["--num-arms", "two"], "--num-arms"),
+        (["--num-arms", "2.5"], "--num-arms"),
+        (["--num-arms", ""], "--num-arms"),
+        (["--num-arms", "nan"], "--num-arms"),
+        (["--num-arms", "5:2"], "num_arms"),
+        (["--num-arms", "0:2"], "num_arms"),
+        pytest.param(
+            ["--num-arms", "1e30"], "num", marks=pytest.mark.xfail(strict=True, reason="a number that no integer holds")
+        ),
+        (["--budget", "x"], "--budget"),
+        (["--budget", "3:1"], "budget"),
+        (["--budget", "-1:1"], "budget"),
+        (["--budget", "nan"], "budget"),
+        (["--budget", "1:inf"], "budget"),
+        (["--budget", "1", "--budget", "1"], "budget"),
+        (["--resume"], "--resume"),
+        (["--steps", "0"], "--steps"),
+        (["--steps", "many"], "--steps"),
+        (["--horizon", "0"], "--horizon"),
+        (["--algorithm", "dqn"], "--algorithm"),
+        (["--allocation", "best"], "--allocation"),
+        (["--network", "joint", "--algorithm", "sac"], "ppo"),
+        (["--seed", "-1"], "--seed"),
+        pytest.param(
+            ["--seed", "4294967296"], "seed", marks=pytest.mark.xfail(strict=True, reason="more than 32 bits")
+        ),
+        (["--out", "missing/policy.zip"], "--out"),
+        (["--out", "."], "--out"),
+        (["-p", "num_arms=0"], "num_arms"),
+    ],
+    ids=str,
+)
+def test_bad_input_is_told(options, told, folder, evenhand, files):
+    assert told in evenhand("train", "machine-replacement", *options, "--json").refusal
+    assert files() == []
+
+
+def test_several_types_are_refused(small, evenhand, files):
+    assert "2 types" in evenhand("train", small, "--out", "policy.zip").refusal
+    assert files() == [small.name]
+
+
+def test_a_damaged_checkpoint_is_told(folder, evenhand, files):
+    (folder / "policy.zip.checkpoint").write_bytes(b"not a checkpoint")
+    told = evenhand("train", *MODEL, "--steps", 4000, "--out", "policy.zip", "--resume").refusal
+    assert "policy.zip.checkpoint" in told
+    assert files() == ["policy.zip.checkpoint"]

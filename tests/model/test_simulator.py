@@ -1,0 +1,130 @@
+"""A user's own simulator: its faults told all at once, and a sampler that misbehaves."""
+
+import numpy as np
+import pytest
+
+from evenhand.errors import InvalidInput, ModelError
+from evenhand.model.simulator import Simulator
+
+SOUND = {
+    "sample": lambda states, actions, rng: (rng.integers(0, 3, len(states)), states + 0.5 * actions),
+    "first": lambda number, rng: rng.integers(0, 3, number),
+    "usage": [[0.0], [1.0]],
+    "num_states": 3,
+    "num_arms": 4,
+    "budget": [2],
+    "discount": 0.9,
+}
+STATES, ACTIONS = np.array([0, 2, 1], dtype=np.int32), np.array([1, 0, 1], dtype=np.int32)
+
+
+def simulator(**changes):
+    return Simulator(**(SOUND | changes))
+
+
+class TestWhatIsRead:
+    def test_usage_by_action_is_spread_over_states(self):
+        read = simulator()
+        assert read.usage.shape == (3, 2, 1) and (read.usage == [[0.0], [1.0]]).all()
+        assert (read.num_actions, read.num_states, read.num_arms, read.discount) == (2, 3, 4, 0.9)
+        assert np.allclose(read.budget_limit, 2, rtol=1e-8) and read.budget_limit >= 2
+
+    def test_the_idle_action_may_differ_by_state(self):
+        usage = np.array([[[0.0], [1.0]], [[2.0], [0.0]], [[0.0], [0.0]]])
+        assert np.array_equal(simulator(usage=usage).usage, usage)
+
+    def test_tables_cannot_be_changed_afterwards(self):
+        usage = np.array([[0.0], [1.0]])
+        read = simulator(usage=usage)
+        usage[:] = 5
+        assert read.usage.max() == 1
+        for table in (read.usage, read.budget):
+            with pytest.raises(ValueError, match="read-only"):
+                table[:] = 0
+
+
+class TestFaults:
+    def test_all_at_once(self):
+        with pytest.raises(ModelError) as caught:
+            simulator(sample=3, first=None, num_arms=0, usage=[[-1.0]], budget=[-1], discount=1.5)
+        told = str(caught.value)
+        for place in ("sample", "first", "usage", "budget", "discount", "at least 1"):
+            assert place in told
+        assert len(caught.value.faults) == 6
+
+    @pytest.mark.parametrize(
+        ("changes", "place", "reason"),
+        [
+            ({"usage": [[1.0], [1.0]]}, "usage", "idle"),
+            ({"usage": [[0.0], [np.nan]]}, "usage", "finite"),
+            ({"usage": [0.0, 1.0]}, "usage", "shape"),
+            ({"usage": [[[0.0], [1.0]]] * 2}, "usage", "shape"),
+            ({"usage": [[0.0], [1.0, 2.0]]}, "usage", "numbers"),
+            ({"usage": "much"}, "usage", "numbers"),
+            ({"budget": [1, 2]}, "budget", "2 entries"),
+            ({"budget": [np.inf]}, "budget", "finite"),
+            ({"budget": None}, "budget", "number"),
+            ({"discount": 1.0}, "discount", "below 1"),
+            ({"discount": "0.9"}, "discount", "number"),
+            ({"sample": "sample"}, "sample", "function"),
+        ],
+        ids=str,
+    )
+    def test_each_has_its_place_and_reason(self, changes, place, reason):
+        with pytest.raises(ModelError) as caught:
+            simulator(**changes)
+        (fault,) = caught.value.faults
+        assert fault.place.startswith(place) and reason in str(fault)
+
+    @pytest.mark.xfail(strict=True, reason="both are told as arms[0].count; None and [3] are taken")
+    @pytest.mark.parametrize("name", ["num_arms", "num_states"])
+    @pytest.mark.parametrize("value", [0, 2.5, "3", True, None, [3]])
+    def test_numbers_of_things_are_whole_and_told_by_their_own_name(self, name, value):
+        with pytest.raises(ModelError) as caught:
+            simulator(**{name: value})
+        assert [fault.place for fault in caught.value.faults] == [name]
+
+
+class TestSampler:
+    def test_what_it_says_is_passed_on(self):
+        following, rewards = simulator().step(STATES, ACTIONS, np.random.default_rng(0))
+        assert np.array_equal(following, np.random.default_rng(0).integers(0, 3, 3)) and following.dtype == np.int32
+        assert rewards.tolist() == [0.5, 2.0, 1.5] and rewards.dtype == np.float64
+        assert simulator().begin(5, np.random.default_rng(1)).shape == (5,)
+        assert simulator().begin(0, np.random.default_rng(1)).shape == (0,)
+
+    @pytest.mark.parametrize(
+        ("answer", "told"),
+        [
+            (lambda s: (s[:-1], s * 1.0), "3 states"),
+            (lambda s: (s * 1.0, s * 1.0), "whole numbers"),
+            (lambda s: (s > 0, s * 1.0), "whole numbers"),
+            (lambda s: (s + 1, s * 1.0), "from 0 to 2, got 3"),
+            pytest.param(
+                lambda s: (s - 1, s * 1.0),
+                "from 0 to 2, got -1",
+                marks=pytest.mark.xfail(strict=True, reason="tells the largest state, not the one that is wrong"),
+            ),
+            (lambda s: (s, s[1:] * 1.0), "3 finite rewards"),
+            (lambda s: (s, 1.0), "3 finite rewards"),
+            (lambda s: (s, np.where(s == 1, np.nan, 1.0)), "3 finite rewards"),
+        ],
+    )
+    def test_what_is_not_sound_is_refused(self, answer, told):
+        broken = simulator(sample=lambda states, actions, rng: answer(states))
+        with pytest.raises(InvalidInput, match="sample") as caught:
+            broken.step(STATES, ACTIONS, np.random.default_rng(0))
+        assert told in str(caught.value)
+
+    @pytest.mark.xfail(strict=True, reason="Python's own words for what cannot be unpacked or is no number")
+    @pytest.mark.parametrize("answer", [lambda s: s, lambda s: (s,), lambda s: None, lambda s: (s, ["a"] * len(s))])
+    def test_an_answer_of_another_kind_is_refused_in_words(self, answer):
+        with pytest.raises(InvalidInput, match="sample"):
+            simulator(sample=lambda states, actions, rng: answer(states)).step(
+                STATES, ACTIONS, np.random.default_rng(0)
+            )
+
+    @pytest.mark.parametrize("first", [lambda n, rng: np.zeros(n - 1, int), lambda n, rng: np.full(n, 3)])
+    def test_first_states_are_checked_too(self, first):
+        with pytest.raises(InvalidInput, match="first"):
+            simulator(first=first).begin(4, np.random.default_rng(0))
