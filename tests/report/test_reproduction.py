@@ -68,7 +68,7 @@ class Lab:
     shift: float = 0.0
     linear: bool = False
     slow_count_program: bool = False
-    flat_bound: bool = False
+    wide_bound: bool = False
     price: float = 0.0
     noise: dict[str, float] = field(default_factory=lambda: {"SAC": 0.01, "TD3": 0.1})
     change: Callable[[Planned, dict[str, Any]], dict[str, Any] | None] = lambda planned, record: record
@@ -110,7 +110,7 @@ class Lab:
         return {"welfare": best, "upper_bound": best, "states": 9, "method": "counts"}, {"total": 0.004}
 
     def fluid(self, planned: Planned) -> tuple[dict[str, Any], dict[str, float]]:
-        gap = 0.1 if self.flat_bound else 2 / self.size(planned)
+        gap = self.size(planned) / 10 if self.wide_bound else 2 / self.size(planned)
         return {"upper_bound": self.best(planned, self.size(planned)) + gap}, {"total": 0.01}
 
     def named_policy(self, planned: Planned) -> tuple[dict[str, Any], dict[str, float]]:
@@ -319,7 +319,7 @@ def test_text_from_outside_is_escaped(targets: dict[str, Target], tmp_path: Path
     assert EVIL in "".join(reader.text)
     markdown = (folder / "tables.md").read_text(encoding="utf-8")
     assert "<script" not in markdown
-    assert all(len(re.findall(r"(?<!\\)\|", line)) == 13 for line in markdown.splitlines() if line.startswith("|"))
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in markdown.splitlines() if line.startswith("|")}) == 1
     tex = (folder / "tables.tex").read_text(encoding="utf-8")
     assert r"50\% of \$x\_1\$" in tex
 
@@ -386,7 +386,8 @@ FLIPS = [
     ("on Exponential-RCCC: with exact indices", ("table-1",), {"WIP exact": 0.5}, {}, "does not hold"),
     ("does not reach the optimum", ("table-1",), {"WIP exact": 0.5}, {}, "does not hold"),
     ("serves every number", ("table-1", "table-2"), {}, {"CP-DRL(MT)": 1.0}, "does not hold"),
-    ("beats Vanilla-DRL", ("table-1", "table-2"), {}, {"V-DRL": 0.0}, "does not hold"),
+    ("Vanilla-DRL: that may also", ("table-1", "table-2"), {}, {"V-DRL(idle)": 0.0}, "does not hold"),
+    ("Vanilla-DRL: that always", ("table-1", "table-2"), {}, {"V-DRL": 0.0}, "does not hold"),
     ("beats the simple rules", ("table-1", "table-2"), {}, {"OFT": 0.0}, "does not hold"),
     ("does as well on up to 100", ("figure-2a",), {}, {"CP-DRL(SC)": 1.0}, "does not hold"),
     ("up to 100 machines: with indices as", ("figure-2a",), {}, {"CP-DRL": 1.0}, "does not hold"),
@@ -396,7 +397,7 @@ FLIPS = [
     ("more stable", ("table-3", "table-4"), {}, {"noisy PPO": 1.0}, "does not hold"),
     ("far smaller", ("table-5", "table-6"), {}, {"slow": 1.0}, "holds in part"),
     ("at least the published welfare", ("table-1", "table-2"), {}, {"CP-DRL": 2.0, "CP-DRL(MT)": 2.0}, "does not hold"),
-    ("approaches the fluid bound", ("beyond-exact",), {}, {"flat": 1.0}, "does not hold"),
+    ("approaches the fluid bound", ("beyond-exact",), {}, {"wide": 1.0}, "does not hold"),
     ("where no Whittle index exists", ("beyond-indexability",), {}, {"CP-DRL": 1.0}, "does not hold"),
     ("fairness has a price", ("beyond-fairness",), {"price": 1.0}, {}, "does not hold"),
     ("between −2 and 2 gives", ("table-1", "table-2"), {}, {"WIP": 3.0}, "does not hold"),
@@ -412,8 +413,8 @@ def lab_with(changes: Mapping[str, Any]) -> Lab:
             lab.linear = value
         elif name == "slow":
             lab.slow_count_program = True
-        elif name == "flat":
-            lab.flat_bound = True
+        elif name == "wide":
+            lab.wide_bound = True
         elif name == "price":
             lab.price = value
         elif name == "noisy PPO":

@@ -99,8 +99,9 @@ dl.readings dt small { display: block; white-space: nowrap; font-weight: 400; co
 }
 @media print {
   section { break-inside: auto; } .contents { columns: 2; } a { color: inherit; text-decoration: none; }
-  .panels { grid-template-columns: repeat(3, 1fr); } figure.wide { max-width: 100%; }
-  .claims li { grid-template-columns: 7.5rem 1fr; padding: .35rem 0; }
+  section > h2 + p { break-after: avoid; }
+  .panels { grid-template-columns: repeat(auto-fit, minmax(5.5cm, 1fr)); } figure.wide { max-width: 100%; }
+  .claims li { grid-template-columns: 9.5rem 1fr; padding: .35rem 0; }
   .verdict, .banner { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   table.sheet, table.sheet.dense { font-size: 7pt; } .scroll:has(.dense) { margin-right: 0; }
   table.sheet td, table.sheet th { padding-left: .2rem; padding-right: .2rem; }
@@ -136,7 +137,11 @@ _TERMS = (
         "The paper's method: a network that sees the share of machines in each state. MT is one network trained on "
         "several numbers of machines, SC one that was trained on few and used on many.",
     ),
-    ("V-DRL", "Plain deep learning on the states of all machines."),
+    (
+        "V-DRL",
+        "Plain deep learning on the states of all machines. It must replace a machine at every step; “V-DRL(idle)” may "
+        "also replace none.",
+    ),
     ("OFT, MYP, EQR, RDM", "Simple rules: oldest first, best for this step, everybody in turn, at random."),
     (
         "Ours (plug-in)",
@@ -365,7 +370,8 @@ def _readings(part: Part) -> str:
         apart = [e.difference for e in _welfare_entries(part) if e.column == method and e.difference is not None]
         told = f" <small>ours − paper: {_range(apart, part.sheets[0])}</small>" if apart else ""
         items.append(f"<div><dt>{escape(method)}{told}</dt><dd>{escape(reading)}</dd></div>")
-    return f'<h3>How to read the differences</h3><dl class="readings">{"".join(items)}</dl>' if items else ""
+    title = "How to read the differences" if part.target.published else "What was run"
+    return f'<h3>{title}</h3><dl class="readings">{"".join(items)}</dl>' if items else ""
 
 
 def _welfare_entries(part: Part) -> list[Entry]:

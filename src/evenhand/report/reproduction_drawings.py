@@ -170,7 +170,7 @@ def _episodes(target: Target, own: Mapping[str, Sheet]) -> Drawings:
     if "shares" in own:
         shown = own["shares"].visible
         panels.append(Panel("", shown, "budget_share", Axis("share of machines that can be replaced, b/N"), y))
-    caption = "Both axes are logarithmic. The dotted line shows what growth in proportion to N would look like."
+    caption = "Times are on a logarithmic scale. The dotted line shows what growth in proportion to N would look like."
     return _one(panel_figure(target.name, panels), caption)
 
 
@@ -199,6 +199,6 @@ def _fairness(target: Target, own: Mapping[str, Sheet]) -> Drawings:
     file = crowds_figure(target.name, crowds)
     caption = (
         "A row for each idea of fairness, under the policy that is best for it. Marks are the values of the groups, "
-        "the stroke is the mean of all arms. From utilitarian to leximin the groups come closer to one another."
+        "the stroke is the mean of all arms: the shorter the line, the more equal, the further right, the better."
     )
     return Drawings(tuple(svg for svg in inline if svg), standalone(file) if file else None, caption)

@@ -358,7 +358,8 @@ def _draw_crowds(figure: "Figure", crowds: Sequence[Crowd], heights: Sequence[fl
     parts = figure.subfigures(len(crowds), 1, squeeze=False, height_ratios=list(heights)).ravel()
     for part, crowd in zip(parts, crowds, strict=True):
         _draw_crowd(part.subplots(), crowd)
-        part.legend(loc="outside lower center", ncols=4, handletextpad=0.1, columnspacing=1.0)
+        ncols = 4 if all(len(entry.column) < 10 for entry in crowd.entries) else 2
+        part.legend(loc="outside lower center", ncols=ncols, handletextpad=0.1, columnspacing=1.0)
 
 
 def _draw_crowd(axes: "Axes", crowd: Crowd) -> None:

@@ -212,6 +212,9 @@ def _by_instance(target: Target, series: Published) -> Iterator[tuple[At, tuple[
 # Welfare
 
 
+KIN = {"WIP": "WIP exact", "V-DRL": "V-DRL(idle)"}
+"""Methods of ours that are shown beside the figures of the paper's method."""
+
 WELFARE_KINDS = ("optimum", "fluid", "named-policy", "train")
 
 
@@ -222,7 +225,7 @@ def welfare_sheets(target: Target, cells: Sequence[Found]) -> list[Sheet]:
         return []
     points = [point for cell in own for point in welfare_points(cell)]
     columns = {point.column for point in points}
-    aliases = {"WIP": ["WIP exact"]} if "WIP exact" in columns else {}
+    aliases = {method: [kin] for method, kin in KIN.items() if kin in columns}
     published = published_by_place(target, "welfare", aliases)
     made = tuple(_by_method(entries(points, published), [cell.planned.method for cell in own]))
     sheets = [Sheet("welfare", f"{target.title}: welfare (GGF)", made)]
@@ -245,7 +248,20 @@ def _by_method(made: Iterable[Entry], methods: Sequence[str]) -> list[Entry]:
     return sorted(made, key=lambda entry: (_order(entry.at), rank.get(entry.column, len(rank))))
 
 
-ORDER = ("fluid bound", "OPT", "WIP", "WIP exact", "CP-DRL", "CP-DRL(MT)", "CP-DRL(SC)", "PPO", "TD3", "SAC", "V-DRL")
+ORDER = (
+    "fluid bound",
+    "OPT",
+    "WIP",
+    "WIP exact",
+    "CP-DRL",
+    "CP-DRL(MT)",
+    "CP-DRL(SC)",
+    "PPO",
+    "TD3",
+    "SAC",
+    "V-DRL",
+    "V-DRL(idle)",
+)
 """The order of the columns that the paper's tables have, others follow as the target names them."""
 
 
@@ -446,7 +462,7 @@ def _group_points(cell: Found) -> Iterator[Point]:
     groups = cell.values.get("groups") or []
     names = [str(group.get("name") or "") for group in groups]
     for index, (group, name) in enumerate(zip(groups, names, strict=True), start=1):
-        told = name if name and names.count(name) == 1 else f"arm {index}"
+        told = name if name and len(set(names)) == len(names) else f"arm {index}"
         count = int(group.get("count") or 1)
         yield Point(at, told + (f" ({count} arms)" if count > 1 else ""), number_in(group, "value"), exact=exact)
 
