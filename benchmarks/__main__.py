@@ -5,7 +5,7 @@ import sys
 
 NAMES = ("startup", "simulation", "exact", "counts", "whittle", "fluid", "policies", "sampling")
 
-LEARNING = ("rl_speed", "rl_scores", "rl_random")
+LEARNING = ("rl_speed", "sampling", "rl_random", "rl_scores")
 """What `make bench-rl` runs."""
 
 OTHERS = ("rl_choice",)
@@ -15,7 +15,7 @@ OTHERS = ("rl_choice",)
 def main(names: list[str]) -> None:
     if names == ["rl"]:
         names = list(LEARNING)
-    known = (*NAMES, *LEARNING, *OTHERS)
+    known = tuple(dict.fromkeys((*NAMES, *LEARNING, *OTHERS)))
     unknown = sorted(set(names) - set(known))
     if unknown:
         sys.exit(f"unknown: {', '.join(unknown)}; there are: rl (all of {', '.join(LEARNING)}), {', '.join(known)}")

@@ -128,9 +128,7 @@ def test_an_interrupt_keeps_the_checkpoint(folder, start, evenhand, files, timel
         (["--num-arms", "nan"], "--num-arms"),
         (["--num-arms", "5:2"], "num_arms"),
         (["--num-arms", "0:2"], "num_arms"),
-        pytest.param(
-            ["--num-arms", "1e30"], "num", marks=pytest.mark.xfail(strict=True, reason="a number that no integer holds")
-        ),
+        pytest.param(["--num-arms", "1e30"], "num"),
         (["--budget", "x"], "--budget"),
         (["--budget", "3:1"], "budget"),
         (["--budget", "-1:1"], "budget"),
@@ -145,9 +143,7 @@ def test_an_interrupt_keeps_the_checkpoint(folder, start, evenhand, files, timel
         (["--allocation", "best"], "--allocation"),
         (["--network", "joint", "--algorithm", "sac"], "ppo"),
         (["--seed", "-1"], "--seed"),
-        pytest.param(
-            ["--seed", "4294967296"], "seed", marks=pytest.mark.xfail(strict=True, reason="more than 32 bits")
-        ),
+        pytest.param(["--seed", "4294967296"], "seed"),
         (["--out", "missing/policy.zip"], "--out"),
         (["--out", "."], "--out"),
         (["-p", "num_arms=0"], "num_arms"),

@@ -80,6 +80,8 @@ def read_blocks(page: Path) -> list[Block]:
                 blocks[-1].output = block
             blocks.append(block)
             markers, follows = {}, True
+        elif re.fullmatch(r"<!-- (table|figures): .+ -->|<!-- end -->", line):
+            follows = False  # filled in by docs/make_results.py
         elif marker := re.fullmatch(r"<!-- ([\w ]+): (.+) -->", line):
             assert marker[1] in MARKERS, f"{name_of(page)}:{number}: unknown marker {marker[1]!r}"
             markers[marker[1]] = marker[2]

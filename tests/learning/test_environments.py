@@ -181,7 +181,6 @@ class TestBatchedCounts:
                     assert np.array_equal(observations[copy], before[copy])
             before = observations
 
-    @pytest.mark.xfail(strict=True, reason="first episodes are told with l = horizon, and discounted from their age")
     def test_an_episode_is_told_with_the_steps_it_had(self):
         """Also the first ones, which are shorter: r is a sum over l steps."""
         one = Simulator(
@@ -260,7 +259,6 @@ class TestTasks:
         with pytest.raises(InvalidInput, match="1 ranges for 2 resources"):
             BatchedCounts(two_resources(), 2, tasks=Tasks((1, 2), ((1, 1),)))
 
-    @pytest.mark.xfail(strict=True, reason="all tasks have the middle budget")
     def test_a_spread_goes_from_end_to_end(self):
         """Of the arms and of the budget: a judge that sees one budget only cannot tell policies apart elsewhere."""
         spread = Tasks((2, 5), ((0, 3),)).spread()

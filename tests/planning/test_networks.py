@@ -299,7 +299,6 @@ class TestDoctored:
         tracemalloc.stop()
         assert "too large" in told or "more than such a policy can need" in told
 
-    @pytest.mark.xfail(strict=True, reason="the size a member claims is believed: 192 MB are unpacked from 190 kB")
     @pytest.mark.parametrize("name", ["manifest.json", TENSORS])
     def test_a_huge_member_that_says_it_is_small(self, saved, name):
         """What a member claims to unpack to is not what its compressed stream does unpack to."""
@@ -383,13 +382,7 @@ class TestDoctored:
         ("outputs", "allocation"),
         [
             (6, "greedy"),
-            pytest.param(
-                7,
-                "priority-sampling",
-                marks=pytest.mark.xfail(
-                    strict=True, reason="priorities that are no numbers leave arms without an action"
-                ),
-            ),
+            pytest.param(7, "priority-sampling"),
         ],
     )
     @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -470,7 +463,6 @@ class TestOtherProblems:
             policy = load_policy(file, crowd(seed=1))
         assert isinstance(policy, CountNetworkPolicy)
 
-    @pytest.mark.xfail(strict=True, reason="any exception within reading is told as a broken file")
     def test_a_warning_that_is_made_an_error_is_not_told_as_a_broken_file(self, file):
         with warnings.catch_warnings(), pytest.raises(OtherDynamics):
             warnings.simplefilter("error")

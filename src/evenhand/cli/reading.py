@@ -1,12 +1,16 @@
 """From what a user typed to a problem."""
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
+
+import click
 
 from evenhand.errors import InvalidInput, UnknownName
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import load
 from evenhand.model.policy import Policy, Starting
+from evenhand.planning.networks import OtherDynamics
 from evenhand.planning.roster import find_policy
 from evenhand.planning.saved import load_policy
 from evenhand.problems import catalog
@@ -74,5 +78,10 @@ def read_parameters(parameters: Sequence[str]) -> dict[str, str]:
 def read_policy(policy: str, problem: CoupledMDP, welfare: str) -> Policy | Starting:
     """A saved policy, or one that has a name."""
     if is_file(policy):
-        return load_policy(Path(policy), problem)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", OtherDynamics)
+            found = load_policy(Path(policy), problem)
+        for warning in told:
+            click.echo(f"warning: {policy}: {warning.message}", err=True)
+        return found
     return find_policy(policy).build(problem, welfare)

@@ -29,7 +29,7 @@ def _serve_one(scores, counts, budget, usage, order, left, room, out):
         for k in range(len(room)):
             need = usage[s, a, k]
             if served > 0 and need > 0:
-                served = min(served, np.int64(np.floor(room[k] / need)))
+                served = min(served, max(np.int64(np.floor(room[k] / need)), 0))
         out[s, a] = served
         left[s] -= served
         for k in range(len(room)):

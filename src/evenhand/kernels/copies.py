@@ -40,6 +40,7 @@ def serve_greedily(scores: Floats, counts: Ints, budget: Floats, usage: Floats) 
         need = usage[state, action]
         with np.errstate(divide="ignore", invalid="ignore"):
             fits = np.where(need > 0, np.floor(room / need), np.inf).min(axis=1)
+        fits = np.maximum(fits, 0.0)  # rounding may leave a little less than nothing
         served = np.minimum(left[copies, state], fits).astype(np.int64)
         allocation[copies, state, action] = served
         left[copies, state] -= served

@@ -12,6 +12,7 @@ what comes next: a run that was stopped and resumed ends like one that was not.
 import hashlib
 import io
 import json
+import random
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,13 +39,14 @@ _MEMORY = ("observations", "next_observations", "actions", "rewards", "dones", "
 def own_randomness() -> Iterator[None]:
     """Stable-Baselines3 draws from global generators: what they were is put back afterwards. One torch thread."""
     numpy_state = np.random.get_state(legacy=False)  # noqa: NPY002  # the global generator is what is fenced off
-    torch_state, threads = torch.get_rng_state(), torch.get_num_threads()
+    torch_state, threads, python_state = torch.get_rng_state(), torch.get_num_threads(), random.getstate()
     torch.set_num_threads(1)  # these networks are too small for two, and sums must not depend on the machine
     try:
         yield
     finally:
         np.random.set_state(numpy_state)  # noqa: NPY002
         torch.set_rng_state(torch_state)
+        random.setstate(python_state)
         torch.set_num_threads(threads)
 
 

@@ -147,6 +147,7 @@ class BatchedCounts(SharedCopies):
         )
         self.horizon = horizon
         self.age = np.zeros(num_copies, dtype=np.int64)
+        self.played = np.zeros(num_copies, dtype=np.int64)
         self.sums = np.zeros((2, num_copies))
         self.outputs: Singles = np.zeros(0, dtype=np.float32)
         super().__init__(num_copies, *spaces(problem, allocation))
@@ -158,7 +159,7 @@ class BatchedCounts(SharedCopies):
             self._reset_seeds()
         self.world.restart(np.ones(self.num_envs, dtype=np.bool_))
         self.age = np.arange(self.num_envs) * self.horizon // self.num_envs
-        self.sums[:] = 0.0
+        self.played[:], self.sums[:] = 0, 0.0
         return self.world.observe()
 
     def step_async(self, actions: Array) -> None:
@@ -168,8 +169,9 @@ class BatchedCounts(SharedCopies):
     def step_wait(self) -> tuple[Singles, Singles, Bools, list[dict[str, Any]]]:
         """Step every copy; those that reach the horizon begin anew."""
         done = self.world.step(self.outputs)
-        self.sums += (done.rewards, self.world.discount**self.age * done.rewards)
+        self.sums += (done.rewards, self.world.discount**self.played * done.rewards)
         self.age += 1
+        self.played += 1
         observations = self.world.observe()
         infos: list[dict[str, Any]] = [{"allocation": each} for each in done.allocation]
         over = self.age >= self.horizon
@@ -178,10 +180,10 @@ class BatchedCounts(SharedCopies):
                 infos[copy] |= {
                     "TimeLimit.truncated": True,
                     "terminal_observation": observations[copy],
-                    "episode": {"r": self.sums[0, copy], "l": int(self.age[copy]), "discounted": self.sums[1, copy]},
+                    "episode": {"r": self.sums[0, copy], "l": int(self.played[copy]), "discounted": self.sums[1, copy]},
                 }
             self.world.restart(over)
-            self.age[over], self.sums[:, over] = 0, 0.0
+            self.age[over], self.played[over], self.sums[:, over] = 0, 0, 0.0
             observations = self.world.observe()
         return observations, done.rewards.astype(np.float32), over, infos
 
@@ -192,9 +194,9 @@ class BatchedCounts(SharedCopies):
 
     def state(self) -> dict[str, Array]:
         """Everything needed to go on from here."""
-        return self.world.state() | {"age": self.age.copy(), "sums": self.sums.copy()}
+        return self.world.state() | {"age": self.age.copy(), "played": self.played.copy(), "sums": self.sums.copy()}
 
     def restore(self, state: dict[str, Array]) -> None:
         """Go on from there."""
-        self.age, self.sums = state["age"].copy(), state["sums"].copy()
+        self.age, self.played, self.sums = (state[name].copy() for name in ("age", "played", "sums"))
         self.world.restore(state)

@@ -76,7 +76,7 @@ def _played_mean(
 
 def _horizon(discount: float) -> int:
     """Steps beyond which less than a thousandth of all weight lies."""
-    return int(np.clip(np.ceil(np.log(1e-3) / np.log(discount)), 1, 2_000)) if discount > 0 else 1
+    return int(np.clip(np.ceil(np.log(1e-3) / np.log(discount)), 1, 20_000)) if discount > 0 else 1
 
 
 def make_joint_judge(problem: CoupledMDP, seed: int) -> tuple[Judge, bool]:

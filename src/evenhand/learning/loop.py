@@ -5,6 +5,7 @@ single arms' rewards under random outputs, so that returns are of order one what
 """
 
 import dataclasses
+import importlib.util
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,8 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 
-from evenhand.errors import InvalidInput, NotApplicable
+from evenhand.checks import check_positive_int
+from evenhand.errors import InvalidInput, MissingExtra, NotApplicable
 from evenhand.learning.checkpoints import own_randomness, put_model, read_checkpoint, take_model, write_checkpoint
 from evenhand.learning.environments import BatchedCounts
 from evenhand.learning.joint_copies import BatchedJoint
@@ -27,6 +29,7 @@ from evenhand.learning.worlds import Tasks
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.simulator import Simulator
 from evenhand.policies.network import Allocation, CountNetworkPolicy, JointNetworkPolicy, Network
+from evenhand.typing import Array
 
 PROBES = 64
 """Steps at random that rewards are scaled by."""
@@ -63,7 +66,8 @@ class _Watch(BaseCallback):
         self.last_told = 0.0
 
     def _on_rollout_start(self) -> None:
-        if self.num_timesteps >= len(self.curve) * self.every:
+        fresh = not self.curve or self.num_timesteps > self.curve[-1][0]  # a resumed run has looked here already
+        if fresh and self.num_timesteps >= len(self.curve) * self.every:
             self.look()
             if self.checkpoint is not None:
                 self.run.save(self)
@@ -117,7 +121,15 @@ class _Run:
     def restore(self, watch: _Watch) -> None:
         assert self.path is not None
         arrays, facts = read_checkpoint(self.path)
-        _check_same(self.path, {"problem": facts["problem"], **facts["settings"]}, self)
+        try:
+            _check_same(self.path, {"problem": facts["problem"], **facts["settings"]}, self)
+            self._put_back(watch, arrays, facts)
+        except (KeyError, TypeError, ValueError, RuntimeError, AssertionError) as error:
+            if isinstance(error, InvalidInput):
+                raise
+            raise InvalidInput(f"{self.path}: not a checkpoint that training can go on from ({error!r})") from None
+
+    def _put_back(self, watch: _Watch, arrays: dict[str, Array], facts: dict[str, Any]) -> None:
         put_model(self.model, arrays, facts)
         self.env.restore(
             {name.removeprefix("env/"): array for name, array in arrays.items() if name.startswith("env/")}
@@ -158,6 +170,8 @@ def run(
     told: Told | None,
 ) -> Training:
     """Train; see `training.train`."""
+    if tensorboard is not None and importlib.util.find_spec("tensorboard") is None:
+        raise MissingExtra("writing TensorBoard's logs", "tensorboard")
     learner = find_learner(algorithm)
     total = max(1, steps // learner.block) * learner.block
     with own_randomness():
@@ -228,13 +242,25 @@ def read_tasks(
 ) -> Tasks:
     """The ranges of tasks; what is not given is the problem's own."""
     own = Tasks.of(problem)
-    arms = own.num_arms if num_arms is None else (int(num_arms[0]), int(num_arms[1]))
+    arms = own.num_arms if num_arms is None else _whole_range(num_arms)
     if budget is None:
         return Tasks(arms, own.budget)
-    pairs = np.atleast_2d(np.asarray(budget, dtype=np.float64))
+    expected = f"budget: expected {len(own.budget)} ranges (least, most), one a resource, got {budget!r}"
+    try:
+        pairs = np.atleast_2d(np.asarray(budget, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise InvalidInput(expected) from None
     if pairs.shape != (len(own.budget), 2):
-        raise InvalidInput(f"budget: expected {len(own.budget)} ranges (least, most), one a resource, got {budget!r}")
+        raise InvalidInput(expected)
     return Tasks(arms, tuple((float(least), float(most)) for least, most in pairs))
+
+
+def _whole_range(num_arms: object) -> tuple[int, int]:
+    """The fewest and the most arms."""
+    ends = num_arms if isinstance(num_arms, (tuple, list)) else ()
+    if len(ends) != 2:
+        raise InvalidInput(f"num_arms: expected the fewest and the most arms, got {num_arms!r}")
+    return check_positive_int(ends[0], "num_arms"), check_positive_int(ends[1], "num_arms")
 
 
 def _scaling(env: BatchedCounts | BatchedJoint, discount: float) -> tuple[float, float]:

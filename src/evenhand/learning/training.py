@@ -115,6 +115,8 @@ def train(
         check_positive_int(value, name)
     for units in hidden:
         check_positive_int(units, "hidden")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
+        raise InvalidInput(f"seed: expected a whole number from 0 to {2**32 - 1}, got {seed!r}")
     if resume and checkpoint is None:
         raise InvalidInput("resume: name the checkpoint to go on from")
     if architecture not in ARCHITECTURES:

@@ -19,7 +19,7 @@ from evenhand.kernels.copies import serve_greedily_fast, step_copies_fast, step_
 from evenhand.kernels.crowds import step_crowds_fast
 from evenhand.kernels.priorities import sample_by_priority_fast
 from evenhand.kernels.randomness import bits_at, draw_keys
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model.coupled import MOST_ARMS, CoupledMDP
 from evenhand.model.simulator import Simulator
 from evenhand.policies.network import Allocation, Singles, observe, read_priorities, read_scores, usage_of
 from evenhand.typing import Array, Bools, Floats, Indices, Ints
@@ -37,8 +37,8 @@ class Tasks:
 
     def __post_init__(self) -> None:
         low, high = self.num_arms
-        if not 1 <= low <= high:
-            raise InvalidInput(f"num_arms: expected a range of at least 1 arm, got {low} to {high}")
+        if not 1 <= low <= high <= MOST_ARMS:
+            raise InvalidInput(f"num_arms: expected a range of 1 to {MOST_ARMS} arms, got {low} to {high}")
         for resource, (least, most) in enumerate(self.budget):
             if not 0 <= least <= most < np.inf:
                 raise InvalidInput(f"budget[{resource}]: expected a range from 0 up, got {least} to {most}")
@@ -60,12 +60,14 @@ class Tasks:
         return arms, budget
 
     def spread(self, most: int = 8) -> list[tuple[int, Floats]]:
-        """A few (num_arms, budget) from end to end, to judge a policy by."""
-        low, high = self.num_arms
-        levels = np.unique(np.linspace(low, high, most).round().astype(int)) if low < high else np.array([low])
-        middle = np.array([least if least == most_ else (least + most_) / 2 for least, most_ in self.budget])
-        whole = np.array([float(least).is_integer() and float(most_).is_integer() for least, most_ in self.budget])
-        return [(int(level), np.where(whole, np.floor(middle), middle)) for level in levels]
+        """A few (num_arms, budget) from end to end, arms and budgets rising together, to judge a policy by."""
+        ranges = np.array([self.num_arms, *self.budget], dtype=np.float64)
+        whole = np.array([float(low).is_integer() and float(high).is_integer() for low, high in ranges])
+        lengths = np.where(whole, ranges[:, 1] - ranges[:, 0] + 1, np.where(ranges[:, 1] > ranges[:, 0], most, 1))
+        places = np.linspace(0, 1, int(min(lengths.max(), most)))
+        points = ranges[:, 0] + places[:, None] * (ranges[:, 1] - ranges[:, 0])
+        points = np.where(whole, np.round(points), points)
+        return [(int(point[0]), point[1:]) for point in points]
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ interrupted write leaves what was there before.
 
 import contextlib
 import difflib
+import glob
 import json
 import lzma
 import math
@@ -122,7 +123,8 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
         target = Path(os.path.realpath(path))  # a link stays, and what it points to is replaced
         if target.exists() and not target.is_file():
             raise InvalidInput(f"{path}: cannot be written: it is not a file")
-        beside = target.with_name(f".evenhand-{secrets.token_hex(8)}.tmp")
+        _sweep(target)
+        beside = target.with_name(f".evenhand-{target.name}-{os.getpid()}-{secrets.token_hex(4)}.tmp")
         stream = beside.open("xb")
     except (FileNotFoundError, NotADirectoryError):
         raise InvalidInput(f"{path}: cannot be written: there is no directory {path.parent}") from None
@@ -139,6 +141,24 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+def _sweep(target: Path) -> None:
+    """Remove what processes that were killed left of this file, half written."""
+    for left in target.parent.glob(f".evenhand-{glob.escape(target.name)}-*-*.tmp"):
+        with contextlib.suppress(ValueError, OSError):
+            if not _is_running(int(left.stem.split("-")[-2])):
+                left.unlink()
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is somebody else's
+        return True
+    return True
 
 
 def _named(path: Location) -> Path:

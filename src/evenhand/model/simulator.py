@@ -1,15 +1,16 @@
 """Identical arms that can only be sampled: a user's own simulator, without matrices."""
 
+import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from evenhand.checks import Faults
+from evenhand.checks import Faults, check_positive_int
 from evenhand.errors import InvalidInput
 from evenhand.model.arm import frozen
-from evenhand.model.coupled import read_budget, read_counts, read_discount
+from evenhand.model.coupled import MOST_ARMS, read_budget, read_discount
 from evenhand.typing import Array, ArrayLike, Floats, Indices
 
 Sample: TypeAlias = Callable[[Indices, Indices, np.random.Generator], tuple[Array, Array]]
@@ -52,8 +53,8 @@ class Simulator:
         for name in ("sample", "first"):
             if not callable(getattr(self, name)):
                 faults.add(name, "expected a function")
-        arms = int(read_counts(self.num_arms, 1, faults)[0])
-        states = int(read_counts(self.num_states, 1, faults)[0])
+        arms = _read_number(self.num_arms, "num_arms", faults)
+        states = _read_number(self.num_states, "num_states", faults)
         usage = _read_usage(self.usage, states, faults)
         budget = read_budget(self.budget, None if usage is None else usage.shape[2], faults)
         discount = read_discount(self.discount, faults)
@@ -79,8 +80,14 @@ class Simulator:
 
     def step(self, states: Indices, actions: Indices, rng: np.random.Generator) -> tuple[Indices, Floats]:
         """(arm,) next states and (arm,) rewards, checked."""
-        following, rewards = self.sample(states, actions, rng)
-        rewards = np.asarray(rewards, dtype=np.float64)
+        answer = self.sample(states, actions, rng)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise InvalidInput(f"sample: expected (next states, rewards), got {reprlib.repr(answer)}")
+        following = answer[0]
+        try:
+            rewards = np.asarray(answer[1], dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InvalidInput("sample: rewards must be numbers, one an arm") from None
         if rewards.shape != states.shape or not np.isfinite(rewards).all():
             raise InvalidInput(
                 f"sample: expected {len(states)} finite rewards, one an arm, got an array of shape {rewards.shape}"
@@ -94,8 +101,18 @@ class Simulator:
                 f"{source}: expected {number} states as whole numbers, got {states.dtype} of shape {states.shape}"
             )
         if number and not 0 <= states.min() <= states.max() < self.num_states:
-            raise InvalidInput(f"{source}: states must be from 0 to {self.num_states - 1}, got {states.max()}")
+            wrong = states.min() if states.min() < 0 else states.max()
+            raise InvalidInput(f"{source}: states must be from 0 to {self.num_states - 1}, got {wrong}")
         return states.astype(np.int32)
+
+
+def _read_number(value: object, name: str, faults: Faults) -> int:
+    """A whole number from 1."""
+    try:
+        return check_positive_int(value, name, MOST_ARMS)
+    except InvalidInput as error:
+        faults.add(name, str(error).removeprefix(f"{name}: "))
+        return 1
 
 
 def _read_usage(value: ArrayLike, num_states: int, faults: Faults) -> Floats | None:

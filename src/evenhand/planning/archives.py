@@ -35,7 +35,7 @@ def read_manifest(file: zipfile.ZipFile, formats: Sequence[str], schema: int) ->
     """The manifest of an archive, if it is of a known format and schema."""
     if file.getinfo("manifest.json").file_size > MOST_MANIFEST:
         raise PolicyError("its manifest is too large")
-    manifest = json.loads(file.read("manifest.json"))
+    manifest = json.loads(_bounded(file, "manifest.json"))
     if not isinstance(manifest, dict) or manifest.get("format") not in formats:
         raise PolicyError("it is not an evenhand policy")
     if manifest.get("schema") != schema:
@@ -56,10 +56,19 @@ def check_parts(file: zipfile.ZipFile, parts: Iterable[str], most: float | None 
 
 def read_part(file: zipfile.ZipFile, name: str, sha256: object, what: str) -> bytes:
     """A part of an archive, if it is the one that the manifest describes."""
-    body = file.read(name)
+    body = _bounded(file, name)
     if hashlib.sha256(body).hexdigest() != sha256:
         raise PolicyError(f"its {what} is not the one its manifest describes (hash differs)")
     return body
+
+
+def _bounded(file: zipfile.ZipFile, name: str) -> bytes:
+    """A part, unpacked no further than the size it claims: a stream that goes on behind that is never followed."""
+    entry = file.getinfo(name)
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise PolicyError(f"its part {name} is compressed in an unusual way")
+    with file.open(entry) as stream:
+        return stream.read(entry.file_size + 1)
 
 
 def guarded(path: Path, read: Callable[[zipfile.ZipFile], Any]) -> Any:
@@ -69,5 +78,7 @@ def guarded(path: Path, read: Callable[[zipfile.ZipFile], Any]) -> Any:
             return read(file)
     except PolicyError as error:
         raise PolicyError(f"{path}: {error}") from None
+    except Warning:  # where a user made them errors
+        raise
     except Exception as error:  # noqa: BLE001  # the file is a stranger's
         raise PolicyError(f"{path}: not a policy file that can be read ({type(error).__name__}: {error})") from None

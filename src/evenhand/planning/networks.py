@@ -147,5 +147,5 @@ def _check_fits(made_for: dict[str, Any], problem: CoupledMDP | Simulator) -> No
         warnings.warn(
             "this network was trained on arms with other transitions, rewards or first states",
             OtherDynamics,
-            stacklevel=2,
+            stacklevel=7,
         )

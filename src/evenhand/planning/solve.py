@@ -317,10 +317,10 @@ def _by_playing(
             if task.told is not None:
                 task.told(f"trying {name}", number / (len(candidates) + 1))
             few = max(20, episodes // 4)
-            tried = evaluate(policy, task.problem, task.measure, few, horizon, seed, method="monte-carlo")
+            tried = evaluate(policy, task.problem, task.measure, few, horizon, seed)
             scores[name] = tried.welfare
         best = max(scores, key=lambda name: scores[name])
-        reason = f"{reason}; best of {', '.join(scores)} in simulation: {best}"
+        reason = f"{reason}; best of {', '.join(scores)}: {best}"
     if task.told is not None:
         task.told(f"playing {best}", len(candidates) / (len(candidates) + 1))
     found = evaluate(candidates[best], task.problem, task.measure, episodes, horizon, reporting)

@@ -1,17 +1,22 @@
 """Ways to act, all feasible by construction.
 
 PriorityPolicy and ExchangeablePriority (greedy by score), the baselines of the paper built on them
-(random_feasible, worst_first, myopic, never_act), and RoundRobin.
+(random_feasible, worst_first, myopic, never_act), RoundRobin, and trained networks (CountNetworkPolicy,
+JointNetworkPolicy).
 """
 
 from evenhand.policies.baselines import myopic, never_act, random_feasible, worst_first
 from evenhand.policies.fluid import OccupancyPriority, Resolving, fair_index
 from evenhand.policies.index import whittle
+from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
 from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
 from evenhand.policies.round_robin import RoundRobin
 
 __all__ = [
+    "CountNetworkPolicy",
     "ExchangeablePriority",
+    "JointNetworkPolicy",
+    "Network",
     "OccupancyPriority",
     "PriorityPolicy",
     "Resolving",

@@ -162,6 +162,8 @@ def read_scores(outputs: Singles, usage: Floats) -> Floats:
 def read_priorities(outputs: Singles, budget: Floats, usage: Floats) -> tuple[Floats, Floats]:
     """The (copy, state, action) priorities and the (copy, resource) amounts that may be spent."""
     num_states, num_actions, _ = usage.shape
+    if not np.isfinite(outputs).all():
+        raise PolicyError("the network's outputs are not finite numbers")
     unit = np.clip((outputs.astype(np.float64) + 1) / 2, 0.0, 1.0)
     cells = num_states * num_actions
     priorities = np.maximum(unit[:, :cells], LEAST_PRIORITY).reshape(-1, num_states, num_actions)

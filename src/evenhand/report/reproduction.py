@@ -134,8 +134,10 @@ _TERMS = (
     ),
     (
         "CP-DRL",
-        "The paper's method: a network that sees the share of machines in each state. MT is one network trained on "
-        "several numbers of machines, SC one that was trained on few and used on many.",
+        "The paper's method: a network that sees the share of machines in each state. Ours serves machines by falling "
+        "score; “CP-DRL(PS)” draws them by priority, as the paper does. What is kept is the best network seen in "
+        "training. MT is one network trained on several numbers of machines, SC one that was trained on few and used "
+        "on many.",
     ),
     (
         "V-DRL",

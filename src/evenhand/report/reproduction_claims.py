@@ -319,7 +319,8 @@ def time_grows_in_proportion(sheets: Sheets) -> Claim:
     good = sum(power >= PROPORTIONAL for power, _ in growth.values())
     told = [f"{name} takes {number(factor, 2)} times as long" for name, (_, factor) in growth.items()]
     span = _span(sheets)
-    evidence = f"{span}, {listed(told)}. Linear growth would be {_linear(sheets)} times."
+    evidence = f"{span}, {listed(told)}. Linear growth would be {_linear(sheets)} times. Ours draws nothing machine by "
+    evidence += "machine: crowds are served and moved at once, many episodes together."
     return Claim(title, _counted_verdict(good, len(growth)), evidence, ("figure-2b", "figure-2c"))
 
 
@@ -408,7 +409,7 @@ def ppo_is_stable(sheets: Sheets) -> Claim:
     means = {name: sum(found) / len(found) for name, found in spreads.items()}
     told = listed([f"{name} {number_text(means[name], 3)}" for name in ("PPO", "SAC", "TD3")])
     best = means["PPO"] <= min(means["SAC"], means["TD3"])
-    evidence = f"The standard deviation over seeds is on average {told}."
+    evidence = f"The standard deviation over seeds is on average {told}; SAC and TD3 had half the steps."
     return Claim(title, "holds" if best else "does not hold", evidence, ("table-3", "table-4"))
 
 
@@ -464,21 +465,43 @@ def _variables(sheets: Sheets, target: str, arms: str) -> float | None:
 def published_is_reached(sheets: Sheets) -> Claim:
     """Our CP-DRL and MT against the published ones."""
     title = "Our trained networks reach at least the published welfare"
+    return _reached(sheets, title, "CP-DRL", "CP-DRL(MT)")
+
+
+def sampling_reaches_published(sheets: Sheets) -> Claim:
+    """CP-DRL with the paper's own allocation against the published one."""
+    title = "They do so with the paper's own allocation, drawing by priority (Algorithm 1), too"
+    return _reached(sheets, title, "CP-DRL(PS)")
+
+
+def _reached(sheets: Sheets, title: str, *methods: str) -> Claim:
+    """Our figures of some methods against the published ones; also measured as the paper does."""
     every = [
         (entry, place.name)
         for place in places(sheets, *WELFARE_TABLES)
         for entry in place.entries.values()
-        if entry.column in ("CP-DRL", "CP-DRL(MT)")
+        if entry.column in methods
     ]
     leads = [(entry.difference, entry.column, name) for entry, name in every if entry.difference is not None]
     if not leads:
         return _not_run(title, WELFARE_TABLES)
     good, (lead, method, name) = sum(lead >= -SAME for lead, _, _ in leads), min(leads)
     evidence = (
-        f"CP-DRL and CP-DRL(MT) do {_cells(good, len(leads), len(every))}; the smallest lead over the paper is "
-        f"{_signed(lead)} ({method}, {name})."
+        f"{listed(list(methods))} {'does' if len(methods) == 1 else 'do'} {_cells(good, len(leads), len(every))}; the "
+        f"smallest lead over the paper is {_signed(lead)} ({method}, {name})"
     )
-    return Claim(title, _counted_verdict(good, len(leads)), evidence, WELFARE_TABLES)
+    plain = [
+        (entry.protocol - entry.paper, entry.column, name)
+        for entry, name in every
+        if entry.protocol is not None and entry.paper is not None
+    ]
+    if plain:
+        enough, (least, method, name) = sum(lead >= -SAME for lead, _, _ in plain), min(plain)
+        evidence += (
+            f". Measured as the paper does, by simulation and biased downwards, {_cells(enough, len(plain))}; at the "
+            f"least {_signed(least)} ({method}, {name})"
+        )
+    return Claim(title, _counted_verdict(good, len(leads)), evidence + ".", WELFARE_TABLES)
 
 
 def truncation_explains_index(sheets: Sheets) -> Claim:
@@ -588,6 +611,7 @@ PAPER: tuple[Check, ...] = (
 )
 OWN: tuple[Check, ...] = (
     published_is_reached,
+    sampling_reaches_published,
     truncation_explains_index,
     optimum_meets_the_bound,
     fairness_has_a_price,

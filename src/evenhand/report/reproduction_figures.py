@@ -39,6 +39,7 @@ LOOKS = {
     "WIP": Look(ORANGE, "v"),
     "WIP exact": Look(GREEN, "^"),
     "CP-DRL": Look(BLUE, "o"),
+    "CP-DRL(PS)": Look(SKY, "P"),
     "CP-DRL(MT)": Look(PINK, "s"),
     "CP-DRL(SC)": Look(PINK, "s"),
     "V-DRL": Look(SKY, "D"),

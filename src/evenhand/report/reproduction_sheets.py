@@ -212,7 +212,7 @@ def _by_instance(target: Target, series: Published) -> Iterator[tuple[At, tuple[
 # Welfare
 
 
-KIN = {"WIP": "WIP exact", "V-DRL": "V-DRL(idle)"}
+KIN = {"WIP": "WIP exact", "CP-DRL": "CP-DRL(PS)", "V-DRL": "V-DRL(idle)"}
 """Methods of ours that are shown beside the figures of the paper's method."""
 
 WELFARE_KINDS = ("optimum", "fluid", "named-policy", "train")
@@ -254,6 +254,7 @@ ORDER = (
     "WIP",
     "WIP exact",
     "CP-DRL",
+    "CP-DRL(PS)",
     "CP-DRL(MT)",
     "CP-DRL(SC)",
     "PPO",

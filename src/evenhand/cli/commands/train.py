@@ -93,7 +93,8 @@ def as_dict(training: Training, out: str | None) -> dict[str, Any]:
     """The JSON form."""
     return {
         "algorithm": training.settings["algorithm"],
-        "welfare": training.score,
+        "welfare": training.score if training.settings["architecture"] == "counts" else None,
+        "mean": training.score,
         "exact": training.exact,
         "steps": training.steps,
         "seconds": training.seconds,
@@ -105,8 +106,9 @@ def as_dict(training: Training, out: str | None) -> dict[str, Any]:
 
 def _show(training: Training, model: str, parameters: tuple[str, ...], out: str | None, quiet: bool) -> None:
     how = "exact" if training.exact else "played on a held-out stream"
+    word = "welfare" if training.settings["architecture"] == "counts" else "mean"  # joint networks favour some arms
     facts = [
-        ("welfare", f"{number(training.score)}  ({how}; the best of {len(training.curve)} looks)"),
+        (word, f"{number(training.score)}  ({how}; the best of {len(training.curve)} looks)"),
         ("last", number(training.curve[-1][1])),
         ("steps", f"{training.steps} in {seconds(training.seconds)}"),
         ("algorithm", f"{training.settings['algorithm']}, seed {training.settings['seed']}"),

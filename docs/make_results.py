@@ -1,0 +1,70 @@
+"""Puts the results of a full reproduction into README and docs.
+
+    python docs/make_results.py                 fill in tables and figures from the committed records
+    python docs/make_results.py reproduction    first take the records of that run
+
+Records are in paper/records. Pages have places `<!-- table: NAME -->` to `<!-- end -->`, where NAME is a target,
+`headline` or `claims`; figures go to docs/measured/reproduction. A test does the same and compares.
+"""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from evenhand.experiments.spec import read_targets
+from evenhand.report.reproduction import Report, claims_markdown, draw_report, headline_table, read_report
+from evenhand.report.reproduction_tables import markdown_sheet
+
+REPO = Path(__file__).parent.parent
+RECORDS = REPO / "paper" / "records"
+FIGURES = REPO / "docs" / "measured" / "reproduction"
+PLACE = re.compile(r"<!-- table: ([a-z0-9-]+) -->\n(?:.*?<!-- end -->\n)?", re.DOTALL)
+
+
+def pages() -> list[Path]:
+    """Every page that may have places."""
+    return [REPO / "README.md", *sorted((REPO / "docs").rglob("*.md"))]
+
+
+def tables() -> dict[str, str]:
+    """The text of every place."""
+    targets = list(read_targets(REPO / "paper").values())
+    report = read_report(RECORDS, targets)
+    texts = {"headline": headline_table(RECORDS, targets)}
+    texts["claims"] = claims_markdown((*report.claims, *report.findings))
+    drawings = draw_report(report)
+    for part in report.parts:
+        name = part.target.name
+        picture = f"![{part.target.title}](../measured/reproduction/{name}.svg)\n\n" if drawings[name].file else ""
+        texts[name] = picture + "\n".join(markdown_sheet(sheet) for sheet in part.sheets if sheet.visible)
+    return texts
+
+
+def fill(page: str, texts: dict[str, str]) -> str:
+    """A page with its places filled."""
+    return PLACE.sub(lambda place: f"<!-- table: {place[1]} -->\n{texts[place[1]].rstrip()}\n\n<!-- end -->\n", page)
+
+
+def draw(report: Report, folder: Path) -> None:
+    """Write the figure of every target that has one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, drawings in draw_report(report).items():
+        if drawings.file is not None:
+            (folder / f"{name}.svg").write_text(drawings.file, encoding="utf-8")
+
+
+def main(run: str | None = None) -> None:
+    """Take the records of a run, if one is named, and fill everything in."""
+    if run is not None:
+        RECORDS.mkdir(exist_ok=True)
+        for name in ("records.jsonl", "manifest.json"):
+            shutil.copyfile(Path(run) / name, RECORDS / name)
+    texts = tables()
+    for page in pages():
+        page.write_text(fill(page.read_text(encoding="utf-8"), texts), encoding="utf-8")
+    draw(read_report(RECORDS, list(read_targets(REPO / "paper").values())), FIGURES)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:2])
