@@ -301,7 +301,7 @@ class TestKilled:
         found = finish(start(tmp_path, "--resume"))
         one = train(MACHINES, steps=12_000, horizon=20, seed=3)
         assert (found["welfare"], found["steps"], found["settings"]) == (one.score, one.steps, one.settings)
-        assert [(point["steps"], point["welfare"]) for point in found["curve"]][-1] == one.curve[-1]
+        assert [(point["steps"], point["mean"]) for point in found["curve"]][-1] == one.curve[-1]
         assert bits(one) == bits(Training(load_policy(tmp_path / "policy.zip", MACHINES), *[None] * 7))
         # what may be left of a file that was being written is asked for below
         assert [path.name for path in tmp_path.iterdir() if path.suffix != ".tmp"] == ["policy.zip"]

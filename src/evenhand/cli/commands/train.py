@@ -98,7 +98,7 @@ def as_dict(training: Training, out: str | None) -> dict[str, Any]:
         "exact": training.exact,
         "steps": training.steps,
         "seconds": training.seconds,
-        "curve": [{"steps": steps, "welfare": score} for steps, score in training.curve],
+        "curve": [{"steps": steps, "mean": score} for steps, score in training.curve],
         "settings": training.settings,
         "policy": out,
     }
