@@ -137,7 +137,7 @@ class TestRandomness:
         monkeypatch.setattr(solving, "evaluate", judge)
         found = solve(different(12), method="fluid")
         assert type(found.policy).__name__ == "ExchangeablePriority"
-        assert found.reason.endswith("best of occupancy-priority, fair-index, re-solving: fair-index")
+        assert found.reason.endswith("best of occupancy-priority, fair-index, re-solving in simulation: fair-index")
 
     def test_progress_names_the_candidates(self):
         told = []

@@ -27,7 +27,7 @@ import numpy as np
 
 from evenhand.checks import available_memory
 from evenhand.errors import InvalidInput, NotApplicable, TooLarge, UnknownName
-from evenhand.evaluation.evaluate import Evaluation, evaluate
+from evenhand.evaluation.evaluate import evaluate
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Leximin, RankWeighted, Utilitarian, Welfare, as_welfare
@@ -312,14 +312,15 @@ def _by_playing(
     best = next(iter(candidates))
     if len(candidates) > 1:
         seed = int(choosing.integers(2**63))
-        tried: dict[str, Evaluation] = {}
+        scores = {}
         for number, (name, policy) in enumerate(candidates.items()):
             if task.told is not None:
                 task.told(f"trying {name}", number / (len(candidates) + 1))
             few = max(20, episodes // 4)
-            tried[name] = evaluate(policy, task.problem, task.measure, few, horizon, seed)
-        best = _best_of(tried)
-        reason = f"{reason}; best of {', '.join(tried)}: {best}"
+            tried = evaluate(policy, task.problem, task.measure, few, horizon, seed, method="monte-carlo")
+            scores[name] = tried.welfare  # all on the same episodes, so that chance hardly favours one
+        best = max(scores, key=lambda name: scores[name])
+        reason = f"{reason}; best of {', '.join(scores)} in simulation: {best}"
     if task.told is not None:
         task.told(f"playing {best}", len(candidates) / (len(candidates) + 1))
     found = evaluate(candidates[best], task.problem, task.measure, episodes, horizon, reporting)
@@ -338,15 +339,6 @@ def _by_playing(
         task.problem,
         seconds,
     )
-
-
-def _best_of(tried: Mapping[str, Evaluation]) -> str:
-    """The highest welfare; beside exact values, estimates must show theirs beyond doubt (two standard errors).
-
-    Estimates are of the same episodes, so that among themselves their errors hardly matter.
-    """
-    doubt = 2.0 if any(found.exact for found in tried.values()) else 0.0
-    return max(tried, key=lambda name: tried[name].welfare - doubt * tried[name].welfare_stderr)
 
 
 def _least_tail(problem: CoupledMDP, horizon: int | None) -> float:
