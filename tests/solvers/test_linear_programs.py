@@ -423,6 +423,7 @@ def test_door_is_silent_unless_asked(silent: bool, capfd: pytest.CaptureFixture[
 
 INTERRUPTED = """
 import os, signal, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import numpy as np
 from evenhand.problems import machine_replacement
 from evenhand.reductions import Joint

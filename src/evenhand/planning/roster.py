@@ -84,7 +84,7 @@ ROSTER: tuple[RosterEntry, ...] = (
     ),
     RosterEntry(
         "cp-drl",
-        "CP-DRL",
+        "CPD",
         "a network on count proportions that ships with the package, for the problems it was trained on",
         _any_welfare(shipped_network),
     ),
