@@ -31,7 +31,8 @@ def tables() -> dict[str, str]:
     """The text of every place."""
     targets = list(read_targets(REPO / "paper").values())
     report = read_report(RECORDS, targets)
-    picture = "![Welfare for 10 to 100 machines: CP-DRL, Whittle, optimum and bound](docs/measured/reproduction/figure-2a.svg)"
+    alternative = "Welfare for 10 to 100 machines: CP-DRL, Whittle, optimum and bound"
+    picture = f"![{alternative}](docs/measured/reproduction/figure-2a.svg)"
     texts = {"headline": f"{headline_table(RECORDS, targets)}\n{picture}\n"}
     texts["claims"] = claims_markdown((*report.claims, *report.findings))
     drawings = draw_report(report)
