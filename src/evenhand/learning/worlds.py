@@ -9,7 +9,6 @@ Everything random at step t comes from the key bits_at(key, t), so that a world 
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -82,38 +81,6 @@ class Step:
 
     arm_rewards: Floats | None = None
     """(arm of all copies,) each arm's reward, where arms are followed."""
-
-
-class World(Protocol):
-    """Copies of a problem."""
-
-    usage: Floats
-    discount: float
-    num_copies: int
-    allocation: Allocation
-    counts: Ints
-    num_arms: Ints
-    budget: Floats
-
-    def restart(self, which: Bools) -> None:
-        """Begin a new episode, with a task of its own, in the (copy,) copies that are named."""
-        ...
-
-    def step(self, outputs: Singles) -> Step:
-        """Allocate by the (copy, output) outputs of a network, and move."""
-        ...
-
-    def observe(self) -> Singles:
-        """(copy, state + resource) what the network sees."""
-        ...
-
-    def state(self) -> dict[str, Array]:
-        """Everything needed to go on from here."""
-        ...
-
-    def restore(self, state: dict[str, Array]) -> None:
-        """Go on from there."""
-        ...
 
 
 class _Copies:

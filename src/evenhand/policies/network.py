@@ -24,7 +24,7 @@ paper has it, the budget is always spent; with N + 1 the last one stands for nob
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, Protocol, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,25 +95,6 @@ class Network:
         outputs = values @ self.weights[-1]
         outputs += self.biases[-1]
         return np.tanh(outputs, out=outputs) if self.squash else outputs
-
-
-class Crowd(Protocol):
-    """What a count-proportion policy has to know of a problem."""
-
-    @property
-    def num_arms(self) -> int:
-        """How many arms there are."""
-        ...
-
-    @property
-    def budget(self) -> Floats:
-        """(resource,) what is available."""
-        ...
-
-    @property
-    def budget_limit(self) -> Floats:
-        """(resource,) the same, with room for rounding."""
-        ...
 
 
 def usage_of(problem: CoupledMDP | Simulator) -> Floats:
