@@ -45,7 +45,10 @@ FAULTS = {
     "an unknown key": ({"colour": '"red"'}, "arms[0].colour: unknown key"),
     "a misspelt key": ({"rewads": "1"}, "arms[0].rewads: unknown key, did you mean 'rewards'?"),
     "a key that is missing": ({"rewards": None}, "arms[0].rewards: missing"),
-    "a discount of one": ({"discount": "1.0"}, "discount: expected a number from 0 to below 1, got 1"),
+    "a discount of one": (
+        {"discount": "1.0"},
+        "discount: expected a number from 0 to below 1, got 1; a discount of 1 goes with",
+    ),
     "a discount that is no number": ({"discount": "nan"}, "discount: "),
     "no discount": ({"discount": None}, "discount: missing"),
     "far too many arms": ({"count": "1_000_000_000_000"}, "arms[0].count: 1000000000000 arms are too many"),

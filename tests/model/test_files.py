@@ -42,6 +42,10 @@ ARRAYS = {
     "labels": np.array(json.dumps([{"name": "machine"}])),
 }
 
+DISCOUNT_OF_ONE = (
+    "discount: expected a number from 0 to below 1, got 1; a discount of 1 goes with the criteria average and finite:T"
+)
+
 
 def machines():
     return CoupledMDP(
@@ -502,7 +506,7 @@ def test_a_file_with_many_faults_tells_all_of_them(tmp_path):
         "arms[1].states: has the same name twice",
         "arms[1].count: expected at least 1, got 0",
         "budget[0]: -1 is negative",
-        "discount: expected a number from 0 to below 1, got 1",
+        DISCOUNT_OF_ONE,
     }
     assert len(found) == 13
 
@@ -541,7 +545,10 @@ def test_text_too_large_for_this_machine(tmp_path, monkeypatch):
         ({"count": np.array(5)}, "count: expected the axes (block), got shape ()"),
         ({"rewards": np.ones((1, 0, 2))}, "rewards: is empty"),
         ({"discount": np.array([0.9])}, "discount: expected the axes (), got shape (1,)"),
-        ({"discount": np.array(1.0)}, "discount: expected a number from 0 to below 1, got 1"),
+        (
+            {"discount": np.array(1.0)},
+            DISCOUNT_OF_ONE,
+        ),
         ({"budget": np.array([1.0, 2.0])}, "budget: has 2 entries where the arms' usage has 1 resources"),
         ({"budget": np.array([np.nan])}, "budget[0]: is nan, not a finite number"),
         ({"rewards": np.array([[[1, np.inf], [0, 0]]])}, "rewards[0][0][1]: is inf, not a finite number"),

@@ -305,6 +305,36 @@ class ArmTables(Sequence[Arm]):
         return np.asarray(frozen(free.argmax(axis=-1).astype(np.int32)))
 
     @cached_property
+    def served(self) -> Bools:
+        """(arm, state, action) whether an action uses anything: whoever gets it is served."""
+        return np.asarray(frozen((self.usage > 0).any(axis=-1) & self.valid))
+
+    def unrolled(self, num_steps: int) -> "ArmTables":
+        """The same arms in time: state s at step t is number t S + s, S the arm's own number of states.
+
+        After the last step nothing comes: its rows are 0. Labels are left out.
+
+        Args:
+            num_steps: how many steps there are.
+        """
+        number, S, A, K = (*self.transitions.shape[:3], self.usage.shape[3])
+        wide = num_steps * S
+        size = 8.0 * number * wide * A * (wide + K + 1)
+        check_memory(size, f"{number} arms unrolled over {num_steps} steps", "Use fewer steps, or a discount.")
+        moves, rewards = np.zeros((number, wide, A, wide)), np.zeros((number, wide, A))
+        usage, start = np.zeros((number, wide, A, K)), np.zeros((number, wide))
+        for own in np.unique(self.num_states):
+            rows = np.flatnonzero(self.num_states == own)
+            start[rows, :own] = self.initial[rows, :own]
+            for step in range(num_steps):
+                now = slice(step * own, (step + 1) * own)
+                rewards[rows, now], usage[rows, now] = self.rewards[rows, :own], self.usage[rows, :own]
+                if step + 1 < num_steps:
+                    moves[rows, now, :, now.stop : now.stop + own] = self.transitions[rows, :own, :, :own]
+        num_states = (self.num_states * num_steps).astype(np.int32)
+        return ArmTables(moves, rewards, usage, start, num_states, self.num_actions)
+
+    @cached_property
     def cumulative(self) -> Floats:
         """(arm, state, action, next_state) running sums that reach 1 at the last next state of positive probability.
 

@@ -1,20 +1,27 @@
 """The weakly coupled Markov decision process: arms that share a budget of resources at every step."""
 
+import copy
 import hashlib
 import reprlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from evenhand.checks import Faults, check_amounts, check_memory, plain, read_numbers
+from evenhand.errors import InvalidInput, UnknownName
 from evenhand.model.arm import Arm, ArmTables, frozen
+from evenhand.model.criterion import Criterion, as_criterion
 from evenhand.typing import Floats, Indices, Ints
 
 MOST_ARMS = 10**9
 """The largest number of arms of a problem; simulation by counts is meant for up to this many."""
+
+Over = Literal["arms", "groups"]
+"""Whose values welfare weighs: every arm's, or the mean of each group, each group counted once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +29,8 @@ class CoupledMDP:
     """Arms, how many there are of each, and what they share at every step.
 
     At every step the chosen actions may use at most `budget` of each resource, summed over all arms.
-    Blocks of identical arms are one *type*, however they were written down.
+    Blocks of identical arms are one *type*, however they were written down; under `over = "groups"` a type does not
+    reach beyond its group.
     """
 
     arms: Sequence[Arm]
@@ -32,21 +40,67 @@ class CoupledMDP:
     """(resource,) what is available of each resource at every step."""
 
     discount: float
-    """In [0, 1): what a reward one step later is worth."""
+    """In [0, 1]: what a reward one step later is worth; 1 only where the criterion is not `discounted`."""
 
     counts: Ints = None  # type: ignore[assignment]  # filled in below
     """(block,) how many arms each block stands for; 1 when absent."""
+
+    resources: Sequence[str] = ()
+    """The name of each resource, or none."""
+
+    groups: Sequence[str] = ()
+    """(block,) the group of each block, "" for a group of its own; empty when no block has one."""
+
+    floors: Floats = None  # type: ignore[assignment]  # filled in below
+    """(block,) the least share of time in which each arm is served, in expectation; 0 when absent."""
+
+    criterion: Criterion = "discounted"  # type: ignore[assignment]  # text is read below
+    """What rewards over time are worth; may be given as text."""
+
+    over: Over = "arms"
+    """Whose values welfare weighs."""
 
     def __post_init__(self) -> None:
         faults = Faults()
         tables = self._read_arms(faults)
         num_resources = tables.usage.shape[-1] if tables is not None else None
-        counts = read_counts(self.counts, None if tables is None else len(tables), faults)
-        budget = read_budget(self.budget, num_resources, faults)
-        discount = read_discount(self.discount, faults)
+        num_blocks = None if tables is None else len(tables)
+        discount, criterion = read_criterion(self.discount, self.criterion, faults)
+        read = {
+            "arms": tables,
+            "counts": read_counts(self.counts, num_blocks, faults),
+            "budget": read_budget(self.budget, num_resources, faults),
+            "discount": discount,
+            "criterion": criterion,
+            "resources": read_names(self.resources, num_resources, "resources", faults),
+            "groups": read_groups(self.groups, num_blocks, faults),
+            "floors": read_floors(self.floors, num_blocks, faults),
+        }
+        if self.over not in ("arms", "groups"):
+            faults.add("over", f"expected 'arms' or 'groups', got {reprlib.repr(self.over)}")
         faults.raise_if_any()
-        for name, value in {"arms": tables, "budget": budget, "discount": discount, "counts": counts}.items():
+        for name, value in read.items():
             object.__setattr__(self, name, frozen(value) if isinstance(value, np.ndarray) else value)
+
+    def under(self, criterion: str | Criterion | None = None, over: str | None = None) -> "CoupledMDP":
+        """The same arms and budget under another criterion, or with welfare over something else.
+
+        Args:
+            criterion: `discounted`, `average`, `finite:T`, or an object; as it is when absent.
+            over: `arms` or `groups`; as it is when absent.
+        """
+        if over is not None and over not in ("arms", "groups"):
+            raise UnknownName("choice of whom welfare is over", over, ["arms", "groups"])
+        chosen = self.criterion if criterion is None else as_criterion(criterion, self.discount)
+        if chosen == self.criterion and over in (None, self.over):
+            return self
+        same = copy.copy(self)
+        if over not in (None, self.over):  # types are cut at groups: nothing that is known of them carries over
+            for known in ("type_of_block", "types", "type_counts", "type_of_arm", "group_of_type", "type_floors"):
+                same.__dict__.pop(known, None)
+            object.__setattr__(same, "over", over)
+        object.__setattr__(same, "criterion", chosen)
+        return same
 
     def _read_arms(self, faults: Faults) -> ArmTables | None:
         if isinstance(self.arms, ArmTables):
@@ -86,9 +140,66 @@ class CoupledMDP:
     @cached_property
     def type_of_block(self) -> Indices:
         """(block,) the type of each block, in order of first appearance."""
-        first: dict[bytes, int] = {}
-        types = [first.setdefault(digest, len(first)) for digest in self.tables.digests]
+        first: dict[object, int] = {}
+        kinds: Sequence[object] = self.tables.digests
+        if self.floors.any():
+            kinds = list(zip(kinds, self.floors.tolist(), strict=True))
+        if self.over == "groups":
+            kinds = list(zip(kinds, self.group_of_block.tolist(), strict=True))
+        types = [first.setdefault(kind, len(first)) for kind in kinds]
         return np.asarray(frozen(np.array(types, dtype=np.int32)))
+
+    @cached_property
+    def _groups_read(self) -> tuple[tuple[str, ...], Indices]:
+        """The names of all groups in order of first appearance, and the (block,) group of each block."""
+        given = self.groups or ("",) * len(self.tables)
+        named = [label[0] for label in self.tables.labels] or [""] * len(self.tables)
+        times = Counter(name for name, group in zip(named, given, strict=True) if not group)
+        first: dict[str, int] = {}
+        taken = {group for group in given if group}
+        for index, group in enumerate(given):
+            own = named[index] if named[index] and times[named[index]] == 1 else f"arms[{index}]"
+            own = own if own not in taken else f"{own} (arms[{index}])"
+            first.setdefault(group or own, index)
+        names = tuple(first)
+        number = {name: i for i, name in enumerate(names)}
+        starts = {index: number[name] for name, index in first.items()}
+        places = [number[group] if group else starts[index] for index, group in enumerate(given)]
+        return names, np.asarray(frozen(np.array(places, dtype=np.int32)))
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """The name of each group, in order of first appearance; a block without one is a group by its own name."""
+        return self._groups_read[0]
+
+    @property
+    def group_of_block(self) -> Indices:
+        """(block,) the group of each block."""
+        return self._groups_read[1]
+
+    @cached_property
+    def group_of_type(self) -> Indices:
+        """(type,) the group of each type; only where welfare is over groups does a type have one."""
+        if self.over != "groups":
+            raise InvalidInput("group_of_type: types are cut at groups only under over = 'groups'")
+        _, first = np.unique(self.type_of_block, return_index=True)
+        return np.asarray(frozen(self.group_of_block[first]))
+
+    @cached_property
+    def type_floors(self) -> Floats:
+        """(type,) the least share of time in which each arm of the type is served."""
+        _, first = np.unique(self.type_of_block, return_index=True)
+        return np.asarray(frozen(self.floors[first]))
+
+    @property
+    def has_floors(self) -> bool:
+        """Whether some arm must be served now and then."""
+        return bool(self.floors.any())
+
+    @property
+    def resource_names(self) -> tuple[str, ...]:
+        """The name of each resource; `resource 0` and so on where none was given."""
+        return tuple(self.resources) or tuple(f"resource {k}" for k in range(self.num_resources))
 
     @cached_property
     def types(self) -> ArmTables:
@@ -120,7 +231,7 @@ class CoupledMDP:
 
     @cached_property
     def signature(self) -> str:
-        """A fingerprint of the whole problem, without labels."""
+        """A fingerprint of the arms, the budget and the discount, without labels and objective."""
         parts = [b"".join(self.tables.digests), self.counts.tobytes()]
         parts += [self.budget.tobytes(), np.float64(self.discount).tobytes()]
         return hashlib.blake2b(b"|".join(parts), digest_size=16).hexdigest()
@@ -128,14 +239,21 @@ class CoupledMDP:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, CoupledMDP):
             return NotImplemented
-        return self.signature == other.signature and self.tables.labels == other.tables.labels
+        same = ("signature", "criterion", "over", "groups", "resources")
+        return (
+            all(getattr(self, name) == getattr(other, name) for name in same)
+            and np.array_equal(self.floors, other.floors)
+            and self.tables.labels == other.tables.labels
+        )
 
     def __hash__(self) -> int:
         return hash(self.signature)
 
     def __repr__(self) -> str:
         kinds = "identical" if self.is_symmetric else f"{self.num_types} types"
-        return f"CoupledMDP({self.num_arms} arms, {kinds}, {self.num_resources} resources, discount {self.discount})"
+        worth = f"discount {self.discount}" if self.criterion.name == "discounted" else self.criterion.name
+        groups = f", over {len(self.group_names)} groups" if self.over == "groups" else ""
+        return f"CoupledMDP({self.num_arms} arms, {kinds}, {self.num_resources} resources, {worth}{groups})"
 
 
 def read_counts(value: object, num_blocks: int | None, faults: Faults) -> Ints:
@@ -180,12 +298,69 @@ def read_budget(value: object, num_resources: int | None, faults: Faults) -> Flo
     return budget
 
 
-def read_discount(value: object, faults: Faults) -> float:
-    """A number in [0, 1)."""
+def read_discount(value: object, faults: Faults, *, below_one: bool = True) -> float:
+    """A number in [0, 1), or in [0, 1]."""
+    most = "below 1" if below_one else "1"
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
-        faults.add("discount", f"expected a number from 0 to below 1, got {reprlib.repr(value)}")
+        faults.add("discount", f"expected a number from 0 to {most}, got {reprlib.repr(value)}")
         return 0.0
-    if not 0 <= value < 1:
-        faults.add("discount", f"expected a number from 0 to below 1, got {plain(value)}")
+    if not 0 <= value <= 1 or (below_one and value == 1):
+        hint = "; a discount of 1 goes with the criteria average and finite:T" if value == 1 else ""
+        faults.add("discount", f"expected a number from 0 to {most}, got {plain(value)}{hint}")
         return 0.0
     return float(value)
+
+
+def read_criterion(discount: object, criterion: object, faults: Faults) -> tuple[float, Criterion | None]:
+    """A discount and a criterion that go together."""
+    below_one = criterion == "discounted" or (isinstance(criterion, Criterion) and criterion.name == "discounted")
+    number = read_discount(discount, faults, below_one=below_one)
+    try:
+        return number, as_criterion(criterion, number)  # type: ignore[arg-type]  # told below
+    except InvalidInput as error:
+        faults.add("criterion", str(error))
+        return number, None
+
+
+def read_names(value: object, number: int | None, place: str, faults: Faults) -> tuple[str, ...]:
+    """As many different names as there are things, or none."""
+    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and name for name in value):
+        faults.add(place, f"expected a list of names, got {reprlib.repr(value)}")
+        return ()
+    if value and number is not None and len(value) != number:
+        faults.add(place, f"has {len(value)} names for {number} {place}")
+    if len(set(value)) < len(value):
+        faults.add(place, "has the same name twice")
+    return tuple(value)
+
+
+def read_groups(value: object, num_blocks: int | None, faults: Faults) -> tuple[str, ...]:
+    """(block,) a name or "" each; empty when no block has one."""
+    if not isinstance(value, (list, tuple)):
+        faults.add("groups", f"expected a list of names, got {reprlib.repr(value)}")
+        return ()
+    for index, name in enumerate(value):
+        if not isinstance(name, str):
+            faults.add(f"arms[{index}].group", f"expected a name, got {reprlib.repr(name)}")
+    if value and num_blocks is not None and len(value) != num_blocks:
+        faults.add("groups", f"has {len(value)} entries for {num_blocks} arms")
+    return tuple(value) if any(value) else ()
+
+
+def read_floors(value: object, num_blocks: int | None, faults: Faults) -> Floats:
+    """(block,) shares of time from 0 to 1; 0 when absent."""
+    if value is None:
+        return np.zeros(num_blocks or 1)
+    entries: list[Any] = list(value) if isinstance(value, (list, tuple, np.ndarray)) else [value]
+    if num_blocks is not None and len(entries) != num_blocks:
+        faults.add("floors", f"has {len(entries)} entries for {num_blocks} arms")
+        return np.zeros(num_blocks)
+    floors = np.zeros(len(entries))
+    for index, entry in enumerate(entries):
+        number = isinstance(entry, (int, float, np.number)) and not isinstance(entry, (bool, np.bool_))
+        if number and 0 <= entry <= 1:
+            floors[index] = float(entry)
+        else:
+            shown = plain(entry) if number else reprlib.repr(entry)
+            faults.add(f"arms[{index}].floor", f"expected a share of time from 0 to 1, got {shown}")
+    return floors

@@ -20,6 +20,9 @@ only the mass of the ranks a+1, ..., b. For geometric weights, with decay L = lo
 so a billion arms cost as much as there are types. Supergradients g satisfy W(u) <= W(v) + g.(u - v). For a
 rank-weighted welfare each arm gets the weight of its rank, and tied arms share theirs; for alpha-fairness
 g_n = (W(v) / v_n)^alpha / N.
+
+Any other object that satisfies `Welfare` can be optimised and evaluated too: `RankWeighted`, `PowerMean` and
+`lexicographic` are structures that show solvers a shorter way.
 """
 
 import math
@@ -94,6 +97,30 @@ class Welfare(Protocol):
             values: (..., arm) values.
         """
         ...
+
+
+class PowerMean(ABC):
+    """A welfare of the form u^-1(mean u(v)) with a power utility u' (x) = x^-aversion, concave and separable."""
+
+    @property
+    @abstractmethod
+    def aversion(self) -> float:
+        """How fast marginal utility falls, above 0 unless the welfare is the mean."""
+
+
+def is_lexicographic(welfare: Welfare) -> bool:
+    """Whether ties of the welfare are broken by the next worst member: an order of vectors, more than a number."""
+    return getattr(welfare, "lexicographic", False) is True
+
+
+def is_mean(welfare: Welfare, num_members: int) -> bool:
+    """Whether the welfare is the mean of so many members, by what is known of its structure."""
+    if isinstance(welfare, PowerMean):
+        return welfare.aversion == 0
+    if is_lexicographic(welfare) or not isinstance(welfare, RankWeighted):
+        return False
+    first, last = (welfare.rank_mass(np.array(rank), np.array(rank + 1), num_members) for rank in (0, num_members - 1))
+    return bool(abs(first - last) <= ROUNDING * abs(first))
 
 
 class Ranks(NamedTuple):
@@ -476,6 +503,8 @@ class Leximin(_WorstArm):
     the ratio is large enough for two given vectors, their Gini welfares differ in the way they compare.
     """
 
+    lexicographic = True
+
     @property
     def name(self) -> str:
         """`leximin`."""
@@ -529,7 +558,7 @@ class RegularisedMaximin(RankWeighted):
 
 
 @dataclass(frozen=True)
-class AlphaFair:
+class AlphaFair(PowerMean):
     """Alpha-fairness as its certainty equivalent: the value which, given to every arm, would be as good.
 
     With beta = 1 - alpha and d_n = log(v_n / r), where the reference r is the worst arm, or the best when
@@ -549,6 +578,11 @@ class AlphaFair:
     def name(self) -> str:
         """`alpha:1`."""
         return f"alpha:{_text(self.alpha)}"
+
+    @property
+    def aversion(self) -> float:
+        """Alpha."""
+        return self.alpha
 
     def check_domain(self, values: ArrayLike) -> None:
         """Raise OutOfDomain unless values are positive; below alpha = 1 they may be zero, and at 0 anything.

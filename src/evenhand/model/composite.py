@@ -1,0 +1,126 @@
+"""Policies made of policies: one for each step, or one drawn at the start.
+
+    BySteps   plays its t-th part at step t: what a finite horizon asks for
+    Mixture   draws one of its parts at the start of each episode and keeps it; its values are the parts' values,
+              mixed by their shares, under every criterion
+
+Both remember something, so both have `start`. They treat equal arms alike, and play by counts, where all parts do.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from evenhand.checks import check_shape
+from evenhand.errors import InvalidInput
+from evenhand.model.policy import Exchangeable, Policy, Starting, begin, is_exchangeable, plays_by_counts
+from evenhand.typing import ArrayLike, Floats, Indices, Ints
+
+
+class BySteps:
+    """One policy for each step; after the last it begins again."""
+
+    def __init__(self, parts: Sequence[Policy]) -> None:
+        """Keep the parts.
+
+        Args:
+            parts: (step,) a policy without a memory for each step.
+        """
+        if not parts:
+            raise InvalidInput("parts: expected a policy for each step, got none")
+        if any(isinstance(part, Starting) for part in parts):
+            raise InvalidInput("parts: a policy that remembers cannot be one step of another")
+        self.parts = tuple(parts)
+        self.exchangeable = all(is_exchangeable(part) for part in parts)
+        self.plays_by_counts = all(plays_by_counts(part) for part in parts)
+
+    def start(self, num_episodes: int, rng: np.random.Generator) -> Policy:
+        """An actor at the first step."""
+        return _CountSteps(self.parts) if self.plays_by_counts else _Steps(self.parts)
+
+
+class _Steps:
+    """Counts the steps."""
+
+    def __init__(self, parts: Sequence[Policy]) -> None:
+        self.parts, self.step = parts, 0
+
+    def act(self, states: Indices, rng: np.random.Generator) -> Indices:
+        """The actions of this step's part."""
+        return self._next().act(states, rng)
+
+    def _next(self) -> Policy:
+        part = self.parts[self.step % len(self.parts)]
+        self.step += 1
+        return part
+
+
+class _CountSteps(_Steps):
+    """Counts the steps, also by counts."""
+
+    def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
+        """The allocation of this step's part."""
+        part = self._next()
+        assert isinstance(part, Exchangeable)
+        return part.allocate(counts, rng)
+
+
+class Mixture:
+    """Draws one policy at the start of an episode, by its share, and keeps it."""
+
+    def __init__(self, parts: Sequence[Policy | Starting], shares: ArrayLike) -> None:
+        """Keep the parts that have a share.
+
+        Args:
+            parts: (part,) policies.
+            shares: (part,) not negative; they sum to 1.
+        """
+        given = np.asarray(shares, dtype=np.float64)
+        check_shape(given, {"part": len(parts)}, "shares")
+        if not (given.min() >= 0 and abs(given.sum() - 1) <= 1e-8):
+            raise InvalidInput("shares: expected none negative, and a sum of 1")
+        kept = given > 0
+        self.parts = tuple(part for part, keep in zip(parts, kept, strict=True) if keep)
+        self.shares: Floats = given[kept] / given[kept].sum()
+        self.exchangeable = all(is_exchangeable(part) for part in self.parts)
+        self.plays_by_counts = all(plays_by_counts(part) for part in self.parts)
+
+    def start(self, num_episodes: int, rng: np.random.Generator) -> Policy:
+        """An actor that has drawn a part for each episode."""
+        ends = np.cumsum(self.shares)
+        ends[-1] = 1.0
+        drawn = np.searchsorted(ends, rng.random(num_episodes), side="right")
+        actors = {}
+        for number in np.unique(drawn):
+            rows = np.flatnonzero(drawn == number)
+            actors[int(number)] = (rows, begin(self.parts[number], len(rows), rng))
+        return (_CountMixed if self.plays_by_counts else _Mixed)(list(actors.values()))
+
+
+class _Mixed:
+    """Each episode's own part."""
+
+    def __init__(self, actors: Sequence[tuple[Ints, Policy]]) -> None:
+        self.actors = actors
+
+    def act(self, states: Indices, rng: np.random.Generator) -> Indices:
+        """The actions of each episode's part."""
+        actions = np.empty_like(states)
+        for rows, actor in self.actors:
+            actions[rows] = actor.act(states[rows], rng)
+        return actions
+
+
+class _CountMixed(_Mixed):
+    """Each episode's own part, also by counts."""
+
+    def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
+        """The allocation of each episode's part."""
+        answers = []
+        for rows, actor in self.actors:
+            assert isinstance(actor, Exchangeable)
+            answers.append((rows, actor.allocate(counts[rows], rng)))
+        allocation = np.zeros((len(counts), *answers[0][1].shape[1:]), dtype=np.int64)
+        for rows, answer in answers:
+            allocation[rows] = answer
+        return allocation
