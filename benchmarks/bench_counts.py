@@ -132,7 +132,7 @@ def against_quantecon(num_arms: int) -> None:
     pairs = np.arange(mdp.num_pairs)
     actions = pairs - mdp.offsets[mdp.state_of_pair]
     matrix = sparse.csr_matrix(mdp.transitions)
-    theirs = DiscreteDP(mdp.rewards[:, 0], matrix, mdp.discount, mdp.state_of_pair, actions)
+    theirs = DiscreteDP(mdp.rewards[:, 0], matrix, mdp.criterion.factor, mdp.state_of_pair, actions)
     built = time.perf_counter() - started
     result = theirs.solve(method="policy_iteration")  # compiles or loads what it needs, as ours has done before
     seconds = best_of(3, lambda: theirs.solve(method="policy_iteration"))

@@ -45,7 +45,7 @@ def draw_comparison(file: Path) -> Path:
 
     problem = eh.problems.health_outreach(num_arms=6, num_states=2, num_groups=3, budget=1)
     solutions = [eh.solve(problem, welfare=idea) for idea in IDEAS]
-    values = np.array([solution.group_values for solution in solutions])
+    values = np.array([solution.unit_values for solution in solutions])
     means = [solution.values.mean() for solution in solutions]
     figure, axes = plt.subplots(figsize=(8.6, 4.2), layout="constrained")
     width = 0.24

@@ -18,7 +18,7 @@ def main() -> None:
     for idea in IDEAS:
         solution = eh.solve(problem, welfare=idea)
         mean = solution.values.mean()
-        groups = (f"{value:8.3f}" for value in solution.group_values)
+        groups = (f"{value:8.3f}" for value in solution.unit_values)
         print(f"{idea:12}", *groups, f"{mean:8.3f} {100 * eh.price_of_fairness(mean, best_mean):5.1f} %")
 
 

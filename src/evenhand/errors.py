@@ -6,6 +6,7 @@ EvenhandError
 │   ├── UnknownName                  no such problem, policy, parameter; says what was probably meant
 │   ├── OutOfDomain                  a welfare asked of values outside its domain
 │   ├── NotApplicable                this method or policy does not apply to this problem
+│   ├── Infeasible                   constraints, such as floors, that cannot all be met
 │   └── PolicyError                  a policy acted outside the rules, or its file is not sound
 ├── TooLarge                         it would not fit; says how large, and what to use instead
 ├── NotConverged                     an iteration ended without its certificate
@@ -71,6 +72,10 @@ class OutOfDomain(InvalidInput):
 
 class NotApplicable(InvalidInput):
     """A method or policy that cannot treat this problem."""
+
+
+class Infeasible(InvalidInput):
+    """Constraints that contradict each other: of a linear program, or floors that the budget does not reach."""
 
 
 class PolicyError(InvalidInput):

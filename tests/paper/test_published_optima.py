@@ -30,7 +30,7 @@ def test_optimum(cost: str, num_arms: int) -> None:
 
 def test_the_default_is_the_papers_welfare_and_an_exact_method() -> None:
     solution = solve(machine_replacement(num_arms=5, operating_cost="exponential", budget=1))
-    assert solution.measure.name == "gini:2"
+    assert solution.objective.welfare.name == "gini:2"
     assert solution.method == "counts"
     assert f"{solution.welfare:.2f}" == "13.77"
 

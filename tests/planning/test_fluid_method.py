@@ -11,11 +11,12 @@ from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import begin
 from evenhand.model.welfare import as_welfare
-from evenhand.planning import solve as solving
+from evenhand.planning import played as playing
 from evenhand.planning.compare import compare
+from evenhand.planning.relaxed import fluid_policies, relax
 from evenhand.planning.roster import find_policy
 from evenhand.planning.saved import load_policy, save_policy, save_solution
-from evenhand.planning.solve import choose_method, fluid_policies, relax, solve
+from evenhand.planning.solve import choose_method, solve
 from evenhand.policies import Resolving, fair_index, whittle
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
 
@@ -25,7 +26,7 @@ KINDS = ("occupancy-priority", "fair-index", "re-solving")
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     """Fewer episodes than a user gets: 30 of those reported, 20 of those chosen by."""
-    monkeypatch.setattr(solving, "ARM_STEPS", 1.0)
+    monkeypatch.setattr(playing, "ARM_STEPS", 1.0)
 
 
 def different(num_arms=4, **settings):
@@ -114,7 +115,7 @@ class TestRandomness:
             calls.append((policy, num_episodes, rng))
             return evaluate(policy, problem, welfare, num_episodes, horizon, rng, method)
 
-        monkeypatch.setattr(solving, "evaluate", spy)
+        monkeypatch.setattr(playing, "evaluate", spy)
         found = solve(different(12), method="fluid", rng=3)
         *trials, (reported, episodes, stream) = calls
         assert len(trials) == 3
@@ -134,16 +135,17 @@ class TestRandomness:
             object.__setattr__(found, "welfare", worth[type(policy).__name__])
             return found
 
-        monkeypatch.setattr(solving, "evaluate", judge)
+        monkeypatch.setattr(playing, "evaluate", judge)
         found = solve(different(12), method="fluid")
         assert type(found.policy).__name__ == "ExchangeablePriority"
         assert found.reason.endswith("best of occupancy-priority, fair-index, re-solving in simulation: fair-index")
 
     def test_progress_names_the_candidates(self):
         told = []
-        found = solve(different(12), method="fluid", told=lambda *news: told.append(news))
+        found = solve(different(12), method="fluid", progress=lambda *news: told.append(news))
         best = found.reason.rsplit(": ", 1)[1]
-        assert [what for what, _ in told] == [*(f"trying {name}" for name in KINDS), f"playing {best}"]
+        tries = [f"trying {name}" for name in KINDS]
+        assert [what for what, _ in told] == ["fluid relaxation", *tries, f"playing {best}"]
         assert all(0 <= share <= 1 for _, share in told)
 
 

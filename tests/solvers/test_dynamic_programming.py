@@ -8,6 +8,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from evenhand.errors import NotConverged
+from evenhand.model.criterion import Discounted
 from evenhand.model.tabular import TabularMDP
 from evenhand.solvers.dynamic_programming import solve_weighted
 
@@ -24,13 +25,15 @@ def random_mdp(seed, num_states=4, most_pairs=3, discount=0.9):
         outcomes=rng.integers(0, num_states + 2, sizes.sum()),
         kernel=sparse.csr_array(rng.dirichlet(np.full(num_states, 0.5), size=num_states + 2)),
         initial=rng.dirichlet(np.ones(num_states)),
-        discount=discount,
+        criterion=Discounted(discount),
     )
 
 
 def value_of(mdp, choices, weights=WEIGHTS):
     rows = mdp.transitions.toarray()[choices]
-    return mdp.initial @ np.linalg.solve(np.eye(mdp.num_states) - mdp.discount * rows, mdp.rewards[choices] @ weights)
+    return mdp.initial @ np.linalg.solve(
+        np.eye(mdp.num_states) - mdp.criterion.factor * rows, mdp.rewards[choices] @ weights
+    )
 
 
 def by_enumeration(mdp, weights=WEIGHTS):
@@ -43,7 +46,9 @@ def by_linear_program(mdp, weights=WEIGHTS):
     """min mu.v subject to v >= r + gamma P v."""
     rows = mdp.transitions.toarray()
     own = np.eye(mdp.num_states)[mdp.state_of_pair]
-    solved = linprog(mdp.initial, A_ub=mdp.discount * rows - own, b_ub=-mdp.rewards @ weights, bounds=(None, None))
+    solved = linprog(
+        mdp.initial, A_ub=mdp.criterion.factor * rows - own, b_ub=-mdp.rewards @ weights, bounds=(None, None)
+    )
     assert solved.status == 0
     return solved.fun
 
@@ -105,7 +110,7 @@ def test_a_start_at_the_solution_ends_in_one_round():
 def test_the_value_function_is_the_optimal_one():
     mdp = random_mdp(5)
     found = solve_weighted(mdp, WEIGHTS)
-    pairs = mdp.rewards @ WEIGHTS + mdp.discount * mdp.transitions.toarray() @ found.value_function
+    pairs = mdp.rewards @ WEIGHTS + mdp.criterion.factor * mdp.transitions.toarray() @ found.value_function
     np.testing.assert_allclose(np.maximum.reduceat(pairs, mdp.offsets[:-1]), found.value_function, atol=1e-8)
 
 
@@ -130,6 +135,6 @@ def test_the_first_of_equal_pairs_is_taken():
         outcomes=np.zeros(3, dtype=np.int64),
         kernel=sparse.csr_array(np.ones((1, 1))),
         initial=np.ones(1),
-        discount=0.5,
+        criterion=Discounted(0.5),
     )
     assert solve_weighted(mdp, WEIGHTS).choices.tolist() == [1]

@@ -58,7 +58,7 @@ def best_gini_by_cvxpy(mdp: TabularMDP, weights: Floats) -> float:
     visits = cp.Variable(mdp.num_pairs, nonneg=True)
     flow = np.zeros((mdp.num_states, mdp.num_pairs))
     flow[mdp.state_of_pair, np.arange(mdp.num_pairs)] = 1
-    flow -= mdp.discount * mdp.transitions.toarray().T
+    flow -= mdp.criterion.factor * mdp.transitions.toarray().T
     arms = mdp.rewards.T @ visits
     drops = weights - np.append(weights[1:], 0.0)
     welfare = sum(drop * cp.sum_smallest(arms, k + 1) for k, drop in enumerate(drops[:-1]) if drop > 0)
@@ -71,7 +71,7 @@ def value_function_of(mdp: TabularMDP, policy: Floats, weights: Floats) -> Float
     choose = np.zeros((mdp.num_states, mdp.num_pairs))
     choose[mdp.state_of_pair, np.arange(mdp.num_pairs)] = policy
     moves = choose @ mdp.transitions.toarray()
-    return np.linalg.solve(np.eye(mdp.num_states) - mdp.discount * moves, choose @ mdp.rewards @ weights)
+    return np.linalg.solve(np.eye(mdp.num_states) - mdp.criterion.factor * moves, choose @ mdp.rewards @ weights)
 
 
 def check_certificate(solution: LinearProgramSolution, scale: float = 1.0) -> None:
@@ -166,7 +166,7 @@ def test_negative_and_large_rewards_only_change_the_unit() -> None:
     weights = geometric(3)
     plain = gini_lp(mdp, weights)
     moved = gini_lp(replace(mdp, rewards=1e7 * (mdp.rewards - 2)), 5 * weights)
-    expected = 5e7 * (plain.objective - 2 / (1 - mdp.discount))
+    expected = 5e7 * (plain.objective - 2 / (1 - mdp.criterion.factor))
     assert moved.objective == pytest.approx(expected, rel=1e-8)
     check_certificate(moved, scale=5e7)
 
@@ -215,7 +215,8 @@ def test_upper_bound_holds_whatever_the_solver_says(seed: int, noise: float) -> 
     rng = np.random.default_rng(seed)
     assignment = doubly_stochastic(rng.normal(size=(3, 3)))
     guess = noise * rng.normal(size=mdp.num_states)
-    lie = linear_programs._certify(mdp, rng.random(mdp.num_pairs), weights @ assignment, guess)
+    flow = linear_programs._flow(mdp)
+    lie = linear_programs._certify(mdp, flow, rng.random(mdp.num_pairs), weights @ assignment, 0.0, guess)
     assert lie.upper_bound >= best - 1e-9
     assert np.sort(lie.values) @ weights <= best + 1e-6
 
@@ -259,7 +260,7 @@ def test_value_function_is_what_a_start_is_worth() -> None:
 def test_occupancy_to_policy_and_back(algorithm: Algorithm) -> None:
     mdp = heterogeneous(4)
     solution = gini_lp(mdp, geometric(3), algorithm=algorithm)
-    inflow = mdp.initial + mdp.discount * (mdp.transitions.T @ solution.occupancy)
+    inflow = mdp.initial + mdp.criterion.factor * (mdp.transitions.T @ solution.occupancy)
     np.testing.assert_allclose(np.add.reduceat(solution.occupancy, mdp.offsets[:-1]), inflow, atol=1e-9)
     policy = policy_of(mdp, solution.occupancy)
     np.testing.assert_allclose(policy, solution.policy, atol=1e-9)

@@ -112,11 +112,12 @@ def check_certificate(solution: Solution, best: float) -> None:
     assert solution.upper_bound == pytest.approx(best, abs=slack)
     assert solution.welfare <= solution.upper_bound + 1e-9
     found = exact_values(solution.policy, solution.problem)
-    assert float(solution.measure(found.values, found.counts)) == pytest.approx(solution.welfare, rel=1e-8, abs=1e-9)
+    welfare = float(solution.objective.welfare(found.values, found.counts))
+    assert welfare == pytest.approx(solution.welfare, rel=1e-8, abs=1e-9)
     expected = max(0.0, solution.upper_bound - solution.welfare) / abs(solution.upper_bound)
     assert solution.gap == pytest.approx(expected, abs=1e-11)
     assert len(solution.values) == solution.problem.num_arms
-    assert float(solution.measure(solution.values)) == pytest.approx(solution.welfare, rel=1e-8, abs=1e-9)
+    assert float(solution.objective.welfare(solution.values)) == pytest.approx(solution.welfare, rel=1e-8, abs=1e-9)
 
 
 @pytest.mark.parametrize("method", ["joint", "counts"])
@@ -283,7 +284,7 @@ def test_without_competition_every_arm_does_its_own_best(welfare: str, budget: f
     alone = [solve(CoupledMDP([arm], problem.budget, problem.discount), "utilitarian").welfare for arm in problem.arms]
     for method in ("joint", "counts"):
         solution = solve(problem, welfare, method)
-        expected = float(solution.measure(np.array(alone)))
+        expected = float(solution.objective.welfare(np.array(alone)))
         assert solution.welfare == pytest.approx(expected, abs=1e-6)
         assert solution.upper_bound == pytest.approx(expected, abs=1e-6)
 
@@ -358,7 +359,7 @@ class TestBestMixture:
         priced = zip(pricing.choices, pricing.visits, strict=True)
         vectors = [visits @ joint.mdp.rewards[choices] for choices, visits in priced]
         np.testing.assert_allclose(mixture.shares @ vectors, mixture.values, atol=1e-9)
-        policy = pricing.mixed_policy(mixture.shares)
+        policy = pricing.mixed_parts(mixture.shares)[0][1]
         np.testing.assert_allclose(values(joint.mdp, occupancy(joint.mdp, policy)), mixture.values, atol=1e-8)
         assert mixture.welfare == pytest.approx(float(parse_welfare(welfare, 3)(mixture.values)))
 
@@ -371,7 +372,7 @@ class TestBestMixture:
         priced = np.array([pricing(rng.dirichlet(np.ones(2)), 1e-9)[0] for _ in range(4)])
         shares = rng.dirichlet(np.ones(4)) * (np.arange(4) != seed % 4)
         shares /= shares.sum()
-        mixed_values = values(joint.mdp, occupancy(joint.mdp, pricing.mixed_policy(shares)))
+        mixed_values = values(joint.mdp, occupancy(joint.mdp, pricing.mixed_parts(shares)[0][1]))
         np.testing.assert_allclose(mixed_values, shares @ priced, atol=1e-9)
 
     @given(st.integers(0, 2**32 - 1))

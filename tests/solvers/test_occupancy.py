@@ -5,6 +5,7 @@ import pytest
 from scipy import sparse
 
 from evenhand.errors import InvalidInput
+from evenhand.model.criterion import Discounted
 from evenhand.model.tabular import TabularMDP
 from evenhand.problems import machine_replacement
 from evenhand.reductions import Counts, Joint
@@ -23,7 +24,7 @@ def random_mdp(seed, num_states=6, discount=0.9, objectives=2):
         outcomes=outcomes,
         kernel=sparse.csr_array(rng.dirichlet(np.ones(num_states), size=num_states)),
         initial=rng.dirichlet(np.ones(num_states)),
-        discount=discount,
+        criterion=Discounted(discount),
     )
 
 
@@ -38,7 +39,7 @@ def by_series(mdp, probabilities, steps=2000):
     rows = mdp.transitions.toarray()
     for t in range(steps):
         pairs = np.repeat(law, np.diff(mdp.offsets)) * probabilities
-        total += mdp.discount**t * pairs
+        total += mdp.criterion.factor**t * pairs
         law = pairs @ rows
     return total
 
@@ -82,7 +83,7 @@ def test_states_that_are_never_reached(road):
         mdp.outcomes,
         sparse.csr_array(np.array([[1.0, 0], [1.0, 0]])),
         np.array([1.0, 0]),
-        0.9,
+        Discounted(0.9),
     )
     measure = occupancy(absorbing, random_policy(absorbing, 0))
     assert not measure[mdp.offsets[1] :].any() and measure.sum() == pytest.approx(10)

@@ -71,9 +71,10 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.tabular import TabularMDP
 from evenhand.model.welfare import as_welfare
+from evenhand.planning.relaxed import relax
 from evenhand.planning.roster import ROSTER, find_policy
 from evenhand.planning.solution import Solution
-from evenhand.planning.solve import METHODS, relax, solve
+from evenhand.planning.solve import METHODS, solve
 from evenhand.policies.index import whittle
 from evenhand.policies.network import ALLOCATIONS, CountNetworkPolicy, Network
 from evenhand.problems import catalog
@@ -410,7 +411,7 @@ def _groups(solution: Solution) -> list[dict[str, Any]]:
     kinds = range(problem.num_types) if solution.by_type else problem.type_of_arm
     labels = problem.types.labels
     names = [labels[kind][0] if len(labels) == problem.num_types else "" for kind in kinds]
-    rows = zip(names, counts, solution.group_values, strict=True)
+    rows = zip(names, counts, solution.unit_values, strict=True)
     return [{"name": name, "count": int(count), "value": float(value)} for name, count, value in rows]
 
 

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 from scipy import sparse
 
-from evenhand.typing import Floats, Ints
+from evenhand.model.criterion import Criterion
+from evenhand.typing import Bools, Floats, Ints
 
 
 class Kernel(Protocol):
@@ -43,7 +44,11 @@ class Kernel(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class TabularMDP:
-    """A finite discounted MDP with vector rewards, one objective an arm or type."""
+    """A finite MDP with vector rewards, one objective an arm or type.
+
+    Under a criterion with a number of steps the best action depends on the step: policies, choices and visits then
+    have a leading axis (step, ...), and the tables here are those of every step.
+    """
 
     offsets: Ints
     """(state + 1,) where each state's pairs begin."""
@@ -60,8 +65,11 @@ class TabularMDP:
     initial: Floats
     """(state,) law of the first state."""
 
-    discount: float
-    """In [0, 1)."""
+    criterion: Criterion
+    """What rewards over time are worth."""
+
+    served: Floats | None = None
+    """(pair, objective) the share of the arms of each objective that are served; None where nobody asks."""
 
     @property
     def num_states(self) -> int:
@@ -77,6 +85,18 @@ class TabularMDP:
     def state_of_pair(self) -> Ints:
         """(pair,) the state each pair belongs to."""
         return np.repeat(np.arange(self.num_states), np.diff(self.offsets))
+
+    @cached_property
+    def reachable(self) -> Bools:
+        """(state,) whether the state can ever be reached from the initial law, under any policy."""
+        seen = self.initial > 0
+        forth = self.kernel.T
+        while True:
+            outcomes = np.bincount(self.outcomes, weights=seen[self.state_of_pair], minlength=self.kernel.shape[0])
+            following = seen | ((forth @ (outcomes > 0).astype(np.float64)) > 0)
+            if (following == seen).all():
+                return np.asarray(seen)
+            seen = following
 
     @cached_property
     def transitions(self) -> sparse.csr_array:

@@ -107,6 +107,14 @@ class PowerMean(ABC):
     def aversion(self) -> float:
         """How fast marginal utility falls, above 0 unless the welfare is the mean."""
 
+    @abstractmethod
+    def __call__(self, values: ArrayLike, counts: ArrayLike | None = None) -> Floats | float:
+        """The welfare; see `Welfare`."""
+
+    @abstractmethod
+    def supergradient(self, values: ArrayLike, counts: ArrayLike | None = None) -> Floats:
+        """Its gradient; see `Welfare`."""
+
 
 def is_lexicographic(welfare: Welfare) -> bool:
     """Whether ties of the welfare are broken by the next worst member: an order of vectors, more than a number."""

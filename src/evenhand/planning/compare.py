@@ -10,8 +10,9 @@ from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare, as_welfare
+from evenhand.planning.relaxed import relax
 from evenhand.planning.roster import ROSTER, find_policy
-from evenhand.planning.solve import relax, solve
+from evenhand.planning.solve import solve
 from evenhand.reductions.counts import num_count_states
 from evenhand.reductions.joint import num_joint_states
 from evenhand.typing import Rng
@@ -101,7 +102,7 @@ def _bound(
     """The best bound at hand and its name; also the optimal policy where it was quick to find."""
     try:
         if min(num_count_states(problem), num_joint_states(problem)) <= solve_up_to:
-            best = solve(problem, measure, tolerance=1e-6, told=told)
+            best = solve(problem, measure, tolerance=1e-6, progress=told)
             if best.method != "fluid":
                 return best.upper_bound, "optimum" if best.gap <= 1e-5 else "upper bound", best.policy
         return relax(problem, measure).upper_bound, "fluid bound", None

@@ -9,8 +9,9 @@ from evenhand.errors import NotApplicable, TooLarge, UnknownName
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare, as_welfare
+from evenhand.planning.relaxed import fluid_policies, relax
 from evenhand.planning.shipped import shipped_network
-from evenhand.planning.solve import choose_method, fluid_policies, relax, solve
+from evenhand.planning.solve import choose_method, solve
 
 
 class Build(Protocol):

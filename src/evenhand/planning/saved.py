@@ -68,7 +68,7 @@ def save_solution(solution: Solution, path: str | Path) -> None:
     """Write a solution's policy, with its certificate in the manifest."""
     about = {
         "method": solution.method,
-        "welfare": solution.measure.name,
+        "welfare": solution.objective.welfare.name,
         "value": solution.welfare,
         "upper_bound": solution.upper_bound,
         "gap": solution.gap,
@@ -194,7 +194,7 @@ def _build_table(space: Counts | Joint, arrays: dict[str, Array]) -> Policy:
     if pairs.shape != chances.shape or pairs.min(initial=0) < 0 or pairs.max(initial=0) >= len(probabilities):
         raise PolicyError("its pairs do not exist in this problem")
     probabilities[pairs] = chances
-    return space.lift(probabilities)
+    return CountTable(space, probabilities) if isinstance(space, Counts) else JointTable(space, probabilities)
 
 
 def _build_priority(problem: CoupledMDP, arrays: dict[str, Array]) -> Policy:

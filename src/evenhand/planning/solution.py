@@ -6,8 +6,8 @@ import numpy as np
 
 from evenhand.evaluation.evaluate import CONFIDENCE
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
-from evenhand.model.welfare import Welfare
 from evenhand.typing import Floats
 
 
@@ -21,8 +21,8 @@ class Solution:
     reason: str
     """Why this method, in a sentence."""
 
-    measure: Welfare
-    """How values were weighed."""
+    objective: Objective
+    """What was maximised: criterion, welfare, and over whom; its values are those of `unit_values`."""
 
     welfare: float
     """The welfare of the policy: a lower bound on the best possible one."""
@@ -30,14 +30,11 @@ class Solution:
     upper_bound: float
     """No policy has more welfare than this."""
 
-    welfare_stderr: float
-    """Standard error of the welfare: 0 where it is exact, positive where the policy was simulated."""
-
-    group_values: Floats
-    """(group,) the value of an arm of each group: the types, or the arms."""
+    unit_values: Floats
+    """(unit,) the value of an arm of each unit: the types, or the arms."""
 
     by_type: bool
-    """Whether the groups are the types."""
+    """Whether the units are the types."""
 
     policy: Policy | Starting = field(repr=False)
     """What to do."""
@@ -46,13 +43,16 @@ class Solution:
     """What it was found for."""
 
     seconds: dict[str, float]
-    """How long it took, by stage: build, solve."""
+    """How long it took, by stage: build the tables, solve, and play where a policy is simulated."""
+
+    welfare_stderr: float = 0.0
+    """Standard error of the welfare: 0 where it is exact, positive where the policy was simulated."""
 
     @property
     def gap(self) -> float:
         """(upper bound - welfare) / |upper bound|; 0 when the policy is proved optimal."""
         difference = max(0.0, self.upper_bound - self.welfare)
-        largest = float(np.abs(self.problem.types.rewards).max()) / (1 - self.problem.discount)
+        largest = float(np.abs(self.problem.types.rewards).max()) * self.problem.criterion.total
         if difference <= 1e-13 * largest:  # an optimum of 0 is met but for rounding
             return 0.0
         return difference / abs(self.upper_bound) if self.upper_bound else float("inf")
@@ -66,4 +66,11 @@ class Solution:
     @property
     def values(self) -> Floats:
         """(arm,) the value of each arm."""
-        return self.group_values[self.problem.type_of_arm] if self.by_type else self.group_values
+        return self.unit_values[self.problem.type_of_arm] if self.by_type else self.unit_values
+
+    @property
+    def groups(self) -> dict[str, float]:
+        """The mean value of the arms of each group, where welfare is over groups; else empty."""
+        if self.problem.over != "groups":
+            return {}
+        return dict(zip(self.problem.group_names, self.objective.members(self.unit_values).tolist(), strict=True))

@@ -260,7 +260,7 @@ class JointNetworkPolicy:
         """The same policy as a table over the product space, for exact evaluation."""
         state = np.repeat(np.arange(space.num_states), np.diff(space.mdp.offsets))
         wanted = self.act(space.states.astype(np.int32), np.random.default_rng(0))
-        return space.lift((space.actions == wanted[state]).all(axis=1).astype(np.float64))
+        return JointTable(space, (space.actions == wanted[state]).all(axis=1).astype(np.float64))
 
 
 def observe_arms(states: Indices, num_states: int) -> Singles:

@@ -27,6 +27,7 @@ from evenhand.kernels.lattice import lattice_below, lattice_index, lattice_point
 from evenhand.kernels.lattice_sweeps import grow_law
 from evenhand.kernels.products import distinct_rows
 from evenhand.kernels.randomness import draw_keys
+from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.tabular import TabularMDP
 from evenhand.reductions.sampling import PairSampler
@@ -163,12 +164,18 @@ class Counts:
             outcomes=outcomes,
             kernel=kernel,
             initial=self.initial,
-            discount=self.problem.discount,
+            criterion=self.problem.criterion,
+            served=self.mean_served(allocations) if self.problem.has_floors else None,
         )
 
     def mean_rewards(self, allocations: Ints) -> Floats:
         """(pair, type) the mean reward of each type's arms."""
         sums = np.einsum("ptsa,tsa->pt", allocations, self.problem.types.rewards)
+        return np.asarray(sums / self.problem.type_counts)
+
+    def mean_served(self, allocations: Ints) -> Floats:
+        """(pair, type) the share of each type's arms that are served."""
+        sums = np.einsum("ptsa,tsa->pt", allocations, self.problem.types.served)
         return np.asarray(sums / self.problem.type_counts)
 
     @cached_property
@@ -212,8 +219,10 @@ class Counts:
             kernel = _row_products(kernel, laws[t][combinations[:, t]])
         return outcomes.reshape(-1).astype(np.int64), kernel
 
-    def lift(self, probabilities: Floats) -> "CountTable":
-        """An exchangeable policy that looks up the counts."""
+    def lift(self, probabilities: Floats) -> "CountTable | BySteps":
+        """An exchangeable policy that looks up the counts; with (step, pair) probabilities, one for each step."""
+        if probabilities.ndim == 2:
+            return BySteps([CountTable(self, step) for step in probabilities])
         return CountTable(self, probabilities)
 
 

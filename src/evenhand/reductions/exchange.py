@@ -31,7 +31,7 @@ def average_over_renamings(joint: Joint, measure: Floats) -> CountTable:
     visits = np.repeat(np.add.reduceat(summed, offsets[:-1]), np.diff(offsets))
     otherwise = np.zeros(len(summed))
     otherwise[offsets[:-1]] = 1.0
-    return counts.lift(np.where(visits > 0, summed / np.where(visits > 0, visits, 1.0), otherwise))
+    return CountTable(counts, np.where(visits > 0, summed / np.where(visits > 0, visits, 1.0), otherwise))
 
 
 def count_pairs(joint: Joint, counts: Counts) -> Ints:

@@ -16,6 +16,7 @@ import numpy as np
 from evenhand.checks import available_memory, check_memory, human_bytes
 from evenhand.errors import TooLarge
 from evenhand.kernels.products import ActionKernel, ProductKernel, distinct_rows
+from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.tabular import TabularMDP
 from evenhand.reductions.sampling import PairSampler
@@ -125,8 +126,13 @@ class Joint:
             outcomes=outcomes,
             kernel=kernel,
             initial=self._initial(),
-            discount=problem.discount,
+            criterion=problem.criterion,
+            served=self._served(state, actions) if problem.has_floors else None,
         )
+
+    def _served(self, state: Ints, actions: Indices) -> Floats:
+        """(pair, arm) 1 where the arm is served."""
+        return self.problem.types.served[self.problem.type_of_arm, self.states[state], actions].astype(np.float64)
 
     @property
     def num_states(self) -> int:
@@ -165,8 +171,10 @@ class Joint:
             law = np.outer(law, self.problem.types.initial[kind, : self.num_states_of_arm[arm]]).reshape(-1)
         return law
 
-    def lift(self, probabilities: Floats) -> "JointTable":
-        """A policy that looks up the joint state."""
+    def lift(self, probabilities: Floats) -> "JointTable | BySteps":
+        """A policy that looks up the joint state; with (step, pair) probabilities, one for each step."""
+        if probabilities.ndim == 2:
+            return BySteps([JointTable(self, step) for step in probabilities])
         return JointTable(self, probabilities)
 
 

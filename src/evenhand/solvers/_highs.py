@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from evenhand.checks import check_positive_int, check_shape
-from evenhand.errors import EvenhandError, InvalidInput, NotConverged, TooLarge
+from evenhand.errors import EvenhandError, Infeasible, InvalidInput, NotConverged, TooLarge
 from evenhand.typing import Array, Floats
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ STATUSES: dict[str, tuple[type[EvenhandError], str]] = {
     "kModelEmpty": (_BAD, "has no variables"),
     "kModelError": (_BAD, "is not sound: a number in it is not finite, or a bound is the wrong way round"),
     "kLoadError": (_BAD, "could not be read"),
-    "kInfeasible": (_BAD, "has no solution: its constraints contradict each other"),
+    "kInfeasible": (Infeasible, "has no solution: its constraints contradict each other"),
     "kUnbounded": (_BAD, "has no optimum: its objective grows without limit"),
     "kUnboundedOrInfeasible": (_BAD, "has no optimum: it is unbounded, or its constraints contradict each other"),
     "kTimeLimit": (_UNFINISHED, "was not solved within the time limit"),
@@ -127,7 +127,8 @@ def solve_program(
         silent: whether HiGHS keeps its log to itself.
 
     Raises:
-        InvalidInput: the program has no optimum, or is not sound.
+        Infeasible: its constraints contradict each other.
+        InvalidInput: the program is unbounded, or not sound.
         NotConverged: HiGHS ended without an optimum.
     """
     _check(program, algorithm, time_limit)

@@ -1,8 +1,10 @@
 """The paper's two linear programs over occupancy measures, with bounds that do not rest on the solver's word.
 
-Both are about the discounted visits q(x, u) of the pairs of a tabular MDP, which are the q >= 0 with
+Both are about the visits q(x, u) of the pairs of a tabular MDP, which are the q >= 0 with
 
-    sum_u q(x, u) - gamma sum_{x',u} q(x', u) P(x | x', u) = mu(x)    for all states x.                        (flow)
+    discounted   sum_u q(x, u) - gamma sum_{x',u} q(x', u) P(x | x', u) = mu(x)    for all states x            (flow)
+    average      the same with gamma = 1 and 0 on the right, and sum q = 1; states that cannot be reached have no visits
+    finite:T     sum_u q_t(x, u) - gamma sum_{x',u} q_(t-1)(x', u) P(x | x', u) = [t = 0] mu(x)    for all steps t < T
 
 The count dual LP (Appendix, eq. count-dlp) maximises a weighted sum of the objectives,
 
@@ -14,15 +16,18 @@ through the dual of the assignment of ranks i to arms j, whose multipliers form 
     max  sum_i lambda_i + sum_j nu_j
     s.t. lambda_i + nu_j <= w_i sum_{x,u} r_j(x, u) q(x, u)    for all ranks i and arms j,    and (flow).
 
+Floors are rows more: the objectives behind those that are weighed must reach at least so much, sum r_k q >= f_k.
+
 Code names: q `occupancy`, lambda `rank_duals`, nu `arm_duals`, Q `assignment`, the multipliers y of (flow)
-`value_function`.
+`value_function`, those of the floors phi.
 
 Bounds. From below: the policy of q is evaluated exactly, and its welfare is the lower bound. From above: with any
-doubly stochastic Q the welfare is at most w'.v, w'_j = sum_i w_i Q_ij (Birkhoff), and no policy has more of w'.v than
+doubly stochastic Q the welfare is at most w'.v, w'_j = sum_i w_i Q_ij (Birkhoff), and no policy that keeps the floors
+has more of it than the best of w'.v + phi.(s - f), phi >= 0, which any y bounds through the criterion:
 
-    mu.(T y) + gamma / (1 - gamma) max_x [(T y)(x) - y(x)],    (T y)(x) = max_u [w'.r(x, u) + gamma sum P y],
+    bracket(mu.(T y), (T y - y) over all x),    (T y)(x) = max_u [w'.r(x, u) + phi.s(x, u) + factor sum P y].
 
-for any y (MacQueen). At the optimum both bounds meet the objective. A solver that errs only widens the gap.
+At the optimum both bounds meet the objective. A solver that errs only widens the gap.
 
 The solver sees rewards and weights divided by their largest magnitude, so that its absolute tolerances mean the same
 for every problem.
@@ -41,7 +46,8 @@ from evenhand.errors import InvalidInput
 from evenhand.model.tabular import TabularMDP
 from evenhand.solvers._highs import Algorithm, LinearOptimum, LinearProgram, solve_program
 from evenhand.solvers.dynamic_programming import solve_weighted
-from evenhand.solvers.occupancy import occupancy, policy_of, values
+from evenhand.solvers.occupancy import SELDOM, parts_of, policy_of
+from evenhand.solvers.pricing import values_of_parts
 from evenhand.typing import ArrayLike, Floats
 
 BYTES_PER_ENTRY = 300.0
@@ -50,19 +56,16 @@ BYTES_PER_ENTRY = 300.0
 VERTEX_UP_TO = 300
 """States up to which the simplex method is used; beyond, it falls behind the interior point ever more."""
 
-SELDOM = 1e-10
-"""A state with less than this share of all visits counts as never visited: that few are the solver's rounding."""
-
 
 @dataclass(frozen=True, eq=False)
 class LinearProgramSolution:
     """An optimal policy and its certificate: lower_bound <= best welfare of any policy <= upper_bound."""
 
-    policy: Floats
-    """(pair,) the probability of each pair in its state."""
+    parts: list[tuple[float, Floats]]
+    """Shares and (pair,) or (step, pair) probabilities of policies drawn at the start; one but for `average`."""
 
     occupancy: Floats
-    """(pair,) the discounted visits of the policy, evaluated exactly."""
+    """(pair,) the visits of the policy over all steps, evaluated exactly."""
 
     values: Floats
     """(objective,) the values of the policy, evaluated exactly."""
@@ -86,7 +89,8 @@ class LinearProgramSolution:
     """(objective,) weights for whose sum the policy is optimal too; of the GGF-LP a mean of permutations of its own."""
 
     value_function: Floats
-    """(state,) the multipliers of the flow equations: what a start in each state is worth under these weights."""
+    """(state,) the multipliers of the flow equations: what a start in each state is worth under these weights;
+    (step, state) where there is a number of steps."""
 
     seconds: dict[str, float]
     """Time taken to build the program, to solve it, and to extract and certify the policy."""
@@ -101,6 +105,14 @@ class LinearProgramSolution:
     """Variables of the program as it was built."""
 
     @property
+    def policy(self) -> Floats:
+        """(pair,) or (step, pair) the probability of each pair in its state, where there is one part only."""
+        (_, probabilities), *others = self.parts
+        if others:
+            raise InvalidInput(f"the solution is {len(self.parts)} policies, drawn at the start; see `parts`")
+        return probabilities
+
+    @property
     def gap(self) -> float:
         """How far the bounds are apart."""
         return self.upper_bound - self.lower_bound
@@ -109,6 +121,7 @@ class LinearProgramSolution:
 def count_lp(
     mdp: TabularMDP,
     weights: ArrayLike | None = None,
+    floors: ArrayLike = (),
     *,
     algorithm: Algorithm | None = None,
     time_limit: float | None = None,
@@ -117,31 +130,40 @@ def count_lp(
     """Maximise a weighted sum of the objectives by the count dual LP.
 
     Args:
-        mdp: the problem, on counts or on any other states.
-        weights: (objective,) weights; 1 when absent, if there is one objective.
+        mdp: the problem, on counts or on any other states; the objectives that have floors come last.
+        weights: (objective,) weights of those without a floor; 1 when absent, if there is one objective.
+        floors: (objective,) the least that the last objectives must reach.
         algorithm: how the solver works; by the number of states when absent.
         time_limit: seconds after which the solver gives up (NotConverged).
         threads: how many threads the solver may use; its own choice when absent.
+
+    Raises:
+        Infeasible: the floors cannot all be reached.
     """
     begin = perf_counter()
     if weights is None and mdp.rewards.shape[1] > 1:
         raise InvalidInput(f"weights: expected one for each of the {mdp.rewards.shape[1]} objectives")
-    weights = _read_weights(mdp, [1.0] if weights is None else weights)
-    _check_size(mdp, num_rank_rows=0)
-    rewards = mdp.rewards @ weights
+    flow = _flow(mdp)
+    weights, least = _read_weights(mdp, [1.0] if weights is None else weights, floors)
+    M = len(weights)
+    _check_size(mdp, num_rank_rows=len(least))
+    rewards = mdp.rewards[:, :M] @ weights
     unit = _largest(rewards)
-    program = _count_program(mdp, rewards / unit)
+    program = _count_program(flow, rewards / unit, mdp.rewards[:, M:], least)
     built = perf_counter()
     algorithm = algorithm or _usual_algorithm(mdp)
     optimum = solve_program(program, algorithm=algorithm, time_limit=time_limit, threads=threads)
     solved = perf_counter()
-    certificate = _certify(mdp, optimum.primal, weights, unit * optimum.duals)
+    duals = unit * optimum.duals
+    prices = np.maximum(-duals[: len(least)], 0.0)
+    supporting = np.concatenate([weights, prices])
+    certificate = _certify(mdp, flow, optimum.primal, supporting, float(prices @ least), duals[len(least) :])
     return _solution(
         program,
         optimum,
         certificate,
         unit=unit,
-        welfare=float(certificate.values @ weights),
+        welfare=float(certificate.values[:M] @ weights),
         duals=(None, None),
         times=(begin, built, solved),
     )
@@ -150,6 +172,7 @@ def count_lp(
 def gini_lp(
     mdp: TabularMDP,
     weights: ArrayLike,
+    floors: ArrayLike = (),
     *,
     algorithm: Algorithm | None = None,
     time_limit: float | None = None,
@@ -158,45 +181,55 @@ def gini_lp(
     """Maximise the generalised Gini welfare of the objectives by the GGF-LP, as it is printed.
 
     Args:
-        mdp: the problem, with one objective an arm.
+        mdp: the problem, with one objective an arm or group; those that have floors come behind them.
         weights: (rank,) weights, the worst arm's first; they may not increase.
+        floors: (objective,) the least that the last objectives must reach.
         algorithm: how the solver works; by the number of states when absent.
         time_limit: seconds after which the solver gives up (NotConverged).
         threads: how many threads the solver may use; its own choice when absent.
+
+    Raises:
+        Infeasible: the floors cannot all be reached.
     """
     begin = perf_counter()
-    weights = _read_weights(mdp, weights)
+    weights, least = _read_weights(mdp, weights, floors)
     if (weights[1:] > weights[:-1] + 1e-12 * np.abs(weights[:-1])).any():
         raise InvalidInput("weights: expected none larger than the one before it")
     N = len(weights)
-    _check_size(mdp, num_rank_rows=N * N)
-    reward_unit, weight_unit = _largest(mdp.rewards), _largest(weights)
-    program = _gini_program(mdp, mdp.rewards / reward_unit, weights / weight_unit)
+    rows = N * N + len(least)
+    _check_size(mdp, num_rank_rows=rows)
+    flow = _flow(mdp)
+    rewards = mdp.rewards[:, :N]
+    reward_unit, weight_unit = _largest(rewards), _largest(weights)
+    program = _gini_program(flow, rewards / reward_unit, weights / weight_unit, mdp.rewards[:, N:], least)
     built = perf_counter()
     algorithm = algorithm or _usual_algorithm(mdp)
     optimum = solve_program(program, algorithm=algorithm, time_limit=time_limit, threads=threads)
     solved = perf_counter()
     unit = reward_unit * weight_unit
     assignment = doubly_stochastic(optimum.duals[: N * N].reshape(N, N))
-    measure, rank_duals, arm_duals = np.split(optimum.primal, [mdp.num_pairs, mdp.num_pairs + N])
-    certificate = _certify(mdp, measure, weights @ assignment, unit * optimum.duals[N * N :])
+    prices = unit * np.maximum(-optimum.duals[N * N : rows], 0.0)
+    supporting = np.concatenate([weights @ assignment, prices])
+    measure, rank_duals, arm_duals = np.split(optimum.primal, [flow.num_visits, flow.num_visits + N])
+    certificate = _certify(mdp, flow, measure, supporting, float(prices @ least), unit * optimum.duals[rows:])
     return _solution(
         program,
         optimum,
         certificate,
         unit=unit,
-        welfare=float(np.sort(certificate.values) @ weights),
+        welfare=float(np.sort(certificate.values[:N]) @ weights),
         duals=(unit * rank_duals, unit * arm_duals),
         times=(begin, built, solved),
     )
 
 
-def _read_weights(mdp: TabularMDP, weights: ArrayLike) -> Floats:
-    array = np.asarray(weights, dtype=np.float64)
-    check_shape(array, {"objective": mdp.rewards.shape[1]}, "weights")
-    if not np.isfinite(array).all():
+def _read_weights(mdp: TabularMDP, weights: ArrayLike, floors: ArrayLike) -> tuple[Floats, Floats]:
+    array, least = np.asarray(weights, dtype=np.float64), np.asarray(floors, dtype=np.float64)
+    check_shape(least, {"objective": None}, "floors")
+    check_shape(array, {"objective": mdp.rewards.shape[1] - len(least)}, "weights")
+    if not (np.isfinite(array).all() and np.isfinite(least).all()):
         raise InvalidInput("weights: expected finite numbers")
-    return array
+    return array, least
 
 
 def _usual_algorithm(mdp: TabularMDP) -> Algorithm:
@@ -211,8 +244,10 @@ def _largest(numbers: Floats) -> float:
 
 def _check_size(mdp: TabularMDP, num_rank_rows: int) -> None:
     """Refuse a program that would not fit, before any of it is built."""
-    entries = _num_transitions(mdp) + mdp.num_pairs * (1.0 + num_rank_rows)
-    size = f"{mdp.num_states + num_rank_rows} rows, {mdp.num_pairs} columns and {entries:.3g} non-zeros"
+    steps = mdp.criterion.num_steps or 1
+    entries = steps * (_num_transitions(mdp) + mdp.num_pairs * (1.0 + num_rank_rows))
+    rows = steps * mdp.num_states + num_rank_rows
+    size = f"{rows} rows, {steps * mdp.num_pairs} columns and {entries:.3g} non-zeros"
     check_memory(
         BYTES_PER_ENTRY * entries,
         f"a linear program of {size}",
@@ -228,55 +263,100 @@ def _num_transitions(mdp: TabularMDP) -> float:
     return float(mdp.num_pairs) * entries
 
 
-def _flow(mdp: TabularMDP) -> sparse.csr_array:
-    """(pair, state) the coefficients of the flow equations, one row a variable."""
-    pairs = np.arange(mdp.num_pairs + 1)
+class _Flow(NamedTuple):
+    """The flow equations of a criterion."""
+
+    matrix: sparse.csr_array
+    """(visit, row) coefficients, one row a variable."""
+
+    right: Floats
+    """(row,) right-hand sides."""
+
+    most: Floats
+    """(visit,) 0 where there can be no visit, else infinite."""
+
+    steps: int
+    """How many times the pairs are repeated."""
+
+    @property
+    def num_visits(self) -> int:
+        """How many variables there are."""
+        return len(self.most)
+
+    def repeat(self, rewards: Floats) -> Floats:
+        """(visit, ...) the (pair, ...) rewards of every step."""
+        return np.tile(rewards, (self.steps,) + (1,) * (rewards.ndim - 1)) if self.steps > 1 else rewards
+
+
+def _flow(mdp: TabularMDP) -> _Flow:
+    """The flow equations of the criterion; see the head of this file."""
+    criterion, pairs = mdp.criterion, np.arange(mdp.num_pairs + 1)
     own = sparse.csr_array((np.ones(mdp.num_pairs), mdp.state_of_pair, pairs), shape=mdp.transitions.shape)
-    return sparse.csr_array(own - mdp.discount * mdp.transitions)
+    moved = criterion.factor * mdp.transitions
+    if criterion.num_steps is not None:
+        steps = criterion.num_steps
+        each, following = sparse.eye_array(steps), sparse.eye_array(steps, k=1)
+        matrix = sparse.csr_array(sparse.kron(each, own) - sparse.kron(following, moved))
+        right = np.concatenate([mdp.initial, np.zeros((steps - 1) * mdp.num_states)])
+        return _Flow(matrix, right, np.full(steps * mdp.num_pairs, np.inf), steps)
+    if criterion.is_average:
+        ones = sparse.csr_array(np.ones((mdp.num_pairs, 1)))
+        matrix = sparse.hstack([own - moved, ones], format="csr")
+        most = np.where(mdp.reachable[mdp.state_of_pair], np.inf, 0.0)
+        return _Flow(matrix, np.append(np.zeros(mdp.num_states), 1.0), most, 1)
+    return _Flow(sparse.csr_array(own - moved), mdp.initial, np.full(mdp.num_pairs, np.inf), 1)
 
 
-def _count_program(mdp: TabularMDP, rewards: Floats) -> LinearProgram:
-    """The count dual LP: columns q.
+def _count_program(flow: _Flow, rewards: Floats, served: Floats, floors: Floats) -> LinearProgram:
+    """The count dual LP: columns q; rows of the floors, then the flow equations.
 
     Args:
-        mdp: the problem.
+        flow: the flow equations.
         rewards: (pair,) weighted rewards.
+        served: (pair, floor) the objectives that have floors.
+        floors: (floor,) the least they must reach.
     """
+    matrix = flow.matrix
+    if len(floors):
+        matrix = sparse.hstack([sparse.csr_array(flow.repeat(served)), matrix], format="csr")
     return LinearProgram(
-        gains=rewards,
-        matrix=_flow(mdp).T,
-        row_lower=mdp.initial,
-        row_upper=mdp.initial,
-        lower=np.zeros(mdp.num_pairs),
-        upper=np.full(mdp.num_pairs, np.inf),
+        gains=flow.repeat(rewards),
+        matrix=matrix.T,
+        row_lower=np.concatenate([floors, flow.right]),
+        row_upper=np.concatenate([np.full(len(floors), np.inf), flow.right]),
+        lower=np.zeros(flow.num_visits),
+        upper=flow.most,
     )
 
 
-def _gini_program(mdp: TabularMDP, rewards: Floats, weights: Floats) -> LinearProgram:
-    """The GGF-LP: columns q, lambda, nu; rows (rank, arm) in order of ranks, then the flow equations.
+def _gini_program(flow: _Flow, rewards: Floats, weights: Floats, served: Floats, floors: Floats) -> LinearProgram:
+    """The GGF-LP: columns q, lambda, nu; rows (rank, arm) in order of ranks, floors, then the flow equations.
 
     With lambda + c, nu - c every solution is one again, so the last nu is pinned at 0: HiGHS takes the free direction
     for an unbounded one now and then.
 
     Args:
-        mdp: the problem.
+        flow: the flow equations.
         rewards: (pair, arm) rewards.
         weights: (rank,) weights.
+        served: (pair, floor) the objectives that have floors.
+        floors: (floor,) the least they must reach.
     """
-    N = len(weights)
-    weighted = sparse.csr_array(-(weights[:, None] * rewards[:, None, :]).reshape(mdp.num_pairs, N * N))
+    N, F = len(weights), len(floors)
+    ranked = -(weights[:, None] * rewards[:, None, :]).reshape(len(rewards), N * N)
+    above = sparse.csr_array(flow.repeat(np.hstack([ranked, served])))
     one, ones = sparse.eye_array(N, format="csr"), np.ones((1, N))
     of_rank, of_arm = sparse.kron(one, ones, format="csr"), sparse.kron(ones, one, format="csr")
-    no_flow = sparse.csr_array((2 * N, mdp.num_states))
-    visits = sparse.hstack([weighted, _flow(mdp)], format="csr")
+    no_flow = sparse.csr_array((2 * N, F + len(flow.right)))
+    visits = sparse.hstack([above, flow.matrix], format="csr")
     prices = sparse.hstack([sparse.vstack([of_rank, of_arm], format="csr"), no_flow], format="csr")
     return LinearProgram(
-        gains=np.concatenate([np.zeros(mdp.num_pairs), np.ones(2 * N)]),
+        gains=np.concatenate([np.zeros(flow.num_visits), np.ones(2 * N)]),
         matrix=sparse.vstack([visits, prices], format="csr").T,
-        row_lower=np.concatenate([np.full(N * N, -np.inf), mdp.initial]),
-        row_upper=np.concatenate([np.zeros(N * N), mdp.initial]),
-        lower=np.concatenate([np.zeros(mdp.num_pairs), np.full(2 * N - 1, -np.inf), [0.0]]),
-        upper=np.concatenate([np.full(mdp.num_pairs + 2 * N - 1, np.inf), [0.0]]),
+        row_lower=np.concatenate([np.full(N * N, -np.inf), floors, flow.right]),
+        row_upper=np.concatenate([np.zeros(N * N), np.full(F, np.inf), flow.right]),
+        lower=np.concatenate([np.zeros(flow.num_visits), np.full(2 * N - 1, -np.inf), [0.0]]),
+        upper=np.concatenate([flow.most, np.full(2 * N - 1, np.inf), [0.0]]),
     )
 
 
@@ -298,7 +378,7 @@ def doubly_stochastic(matrix: Floats) -> Floats:
 
 
 class _Certificate(NamedTuple):
-    policy: Floats
+    parts: list[tuple[float, Floats]]
     occupancy: Floats
     values: Floats
     upper_bound: float
@@ -306,39 +386,53 @@ class _Certificate(NamedTuple):
     value_function: Floats
 
 
-def _certify(mdp: TabularMDP, measure: Floats, weights: Floats, value_function: Floats) -> _Certificate:
+def _certify(
+    mdp: TabularMDP, flow: _Flow, measure: Floats, weights: Floats, paid: float, multipliers: Floats
+) -> _Certificate:
     """The policy of a solver's occupancy measure, its exact values, and the upper bound from a value function.
 
     Args:
         mdp: the problem.
-        measure: (pair,) visits, as the solver has them.
-        weights: (objective,) the supporting weights w'.
-        value_function: (state,) the multipliers y.
+        flow: its flow equations.
+        measure: (visit,) visits, as the solver has them.
+        weights: (objective,) the supporting weights w', and the prices phi of the floors.
+        paid: phi.f, what the floors take off the bound.
+        multipliers: (row,) those of the flow equations: y, and under `average` the gain behind it.
     """
-    pair_values = mdp.rewards @ weights + mdp.discount * (mdp.transitions @ value_function)
-    improved = np.maximum.reduceat(pair_values, mdp.offsets[:-1])
-    factor = mdp.discount / (1 - mdp.discount)
-    upper_bound = float(mdp.initial @ improved + factor * (improved - value_function).max())
-    policy = _complete_policy(mdp, measure, weights, improved)
-    visits = occupancy(mdp, policy)
-    return _Certificate(policy, visits, values(mdp, visits), upper_bound, weights, value_function)
+    rewards = mdp.rewards @ weights
+    guess = multipliers[: flow.steps * mdp.num_states].reshape(flow.steps, mdp.num_states)
+    ahead = np.vstack([guess[1:], np.zeros(mdp.num_states)]) if flow.steps > 1 else guess
+    if mdp.criterion.num_steps == 1:
+        ahead = np.zeros_like(guess)
+    worth = rewards + mdp.criterion.factor * np.stack([mdp.transitions @ value for value in ahead])
+    improved = np.maximum.reduceat(worth, mdp.offsets[:-1], axis=1)
+    change = (improved - guess)[:, mdp.reachable] if mdp.criterion.is_average else improved - guess
+    now = float(mdp.initial @ improved[0])
+    upper_bound = mdp.criterion.bracket(now, float(change.min()), float(change.max()))[1] - paid
+    by_step = mdp.criterion.num_steps is not None
+    visits = measure.reshape(flow.steps, -1) if by_step else measure
+    parts = _complete_policy(mdp, visits, weights, improved[0])
+    found, occupancy = values_of_parts(mdp, parts)
+    return _Certificate(parts, occupancy, found, upper_bound, weights, guess if by_step else guess[0])
 
 
-def _complete_policy(mdp: TabularMDP, measure: Floats, weights: Floats, guess: Floats) -> Floats:
-    """(pair,) the policy of an occupancy measure, and where it never comes the best policy for the weights.
+def _complete_policy(mdp: TabularMDP, measure: Floats, weights: Floats, guess: Floats) -> list[tuple[float, Floats]]:
+    """The policy of an occupancy measure, and where it never comes the best policy for the weights.
 
     In states that are never reached the multipliers are only bounds from above, so a policy that is greedy in them
     could chase values that do not exist; dynamic programming from there on settles them.
     """
     clean = np.maximum(measure, 0.0)
-    visits = np.add.reduceat(clean, mdp.offsets[:-1])
-    seldom = visits * (1 - mdp.discount) <= SELDOM
-    if not seldom.any():
-        return policy_of(mdp, clean)
-    clean[seldom[mdp.state_of_pair]] = 0.0
+    visits = np.add.reduceat(clean, mdp.offsets[:-1], axis=-1)
+    seldom = visits <= SELDOM * mdp.criterion.total
+    if not seldom.any() and not mdp.criterion.is_average:
+        return [(1.0, policy_of(mdp, clean))]
+    clean[seldom[..., mdp.state_of_pair]] = 0.0
     unit = _largest(mdp.rewards @ weights)
-    best = solve_weighted(mdp, weights / unit, tolerance=1e-9 / (1 - mdp.discount), start=guess / unit)
-    return policy_of(mdp, clean, fallback=best.choices)
+    precision = min(1e-9 * mdp.criterion.total, 1e-6)
+    start = None if mdp.criterion.num_steps is not None else guess / unit
+    best = solve_weighted(mdp, weights / unit, tolerance=precision, start=start)
+    return parts_of(mdp, clean, fallback=best.choices)
 
 
 def _solution(
@@ -353,7 +447,7 @@ def _solution(
 ) -> LinearProgramSolution:
     begin, built, solved = times
     return LinearProgramSolution(
-        policy=certificate.policy,
+        parts=certificate.parts,
         occupancy=certificate.occupancy,
         values=certificate.values,
         lower_bound=welfare,

@@ -5,42 +5,52 @@ deterministic policies, and
 
     max_pi W(V^pi) = max { W(sum_i theta_i v^i) : theta in the simplex },       v^i the vectors of policies.
 
-The *master* solves this over the vectors found so far. Its optimum comes with weights g that satisfy W(v) <= g.v for
-every v; the *pricing* step maximises g.V^pi over all policies, which is an ordinary Markov decision problem. Its
-optimum bounds the welfare of every policy from above, and its policy is a new vector. The two meet at the optimum.
+The *master* solves this over the vectors found so far. Its optimum comes with a *support* of the welfare: weights g and
+a constant c with W(v) <= g.v + c for every v. The *pricing* step maximises g.V^pi over all policies, which is an
+ordinary Markov decision problem. Its optimum bounds the welfare of every policy from above, and its policy is a new
+vector. The two meet at the optimum.
 
     rank-weighted W   master: the linear program  max sum_i k_i lambda_i + sum_t c_t nu_t,
                       lambda_i + nu_t <= w_i (V theta)_t   (w_i the distinct rank weights, k_i ranks have each);
                       with the multipliers Q of its rows, g_t = sum_i w_i Q_it, made an exact member of the
-                      permutahedron of w by projection, so that the bound holds whatever the solver's rounding
-    alpha-fair W      master: a smooth concave program on the simplex, by a barrier method; g is the gradient of W
-    leximin           one linear program a stage: raise the least value, fix the arms that hold it down, go on
+                      permutahedron of w by projection, so that the bound holds whatever the solver's rounding; c = 0
+    power mean W      master: a smooth concave program on the simplex, by a barrier method; g the gradient of W, c = 0
+    any other W       master: cutting planes  max z,  z <= W(v_k) + g_k.(V theta - v_k),  g_k a supergradient at v_k;
+                      with the multipliers mu of the cuts, g = sum mu_k g_k and c = sum mu_k (W(v_k) - g_k.v_k)
+    lexicographic W   one linear program a stage: raise the least value, fix those that hold it down, go on
 
-Weights are smoothed between rounds (Wentges, 1997): pricing at a point between the best weights so far and the
+Floors. Objectives behind the members of welfare must reach at least f: s(theta) >= f are rows of every master, with
+multipliers phi >= 0, and the bound is max_pi [g.V + phi.S] - phi.f + c. A first mixture that keeps them is found by
+raising the least s - f; where that ends below 0, the floors are refused. With floors a power mean is treated by cuts.
+
+Supports are smoothed between rounds (Wentges, 1997): pricing at a point between the best support so far and the
 master's avoids the swings of plain column generation. Rounds: a few times the number of objectives in practice.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy import sparse
 from scipy.optimize import isotonic_regression
 
-from evenhand.errors import InvalidInput, NotConverged, OutOfDomain
-from evenhand.model.welfare import AlphaFair, Leximin, RankWeighted, Welfare
+from evenhand.errors import Infeasible, NotConverged, OutOfDomain
+from evenhand.model.welfare import PowerMean, RankWeighted, Welfare, is_lexicographic
 from evenhand.solvers._highs import LinearProgram, solve_program
-from evenhand.typing import Floats, Ints
+from evenhand.typing import ArrayLike, Floats, Ints
 
 MOST_ROUNDS = 2000
 """Vectors after which column generation gives up."""
+
+MOST_CUTS = 500
+"""Cutting planes that one master adds before it goes on with what it has."""
 
 FLOOR_SLACK = 1e-9
 """How far below its floor a fixed value may fall, relative to the largest value, at first."""
 
 SMOOTHING = 0.3
-"""The share of the best weights so far in the weights that are priced next."""
+"""The share of the best support so far in the one that is priced next."""
 
 
 class Pricing(Protocol):
@@ -59,10 +69,10 @@ class Mixture:
     """(policy,) the share of each priced policy."""
 
     values: Floats
-    """(objective,) values of the mixture."""
+    """(objective,) values of the mixture; those with floors come last."""
 
     welfare: float
-    """Their welfare."""
+    """The welfare of its members."""
 
     upper_bound: float
     """No policy has more welfare."""
@@ -71,28 +81,59 @@ class Mixture:
     """Policies priced."""
 
 
+class Support(NamedTuple):
+    """An affine bound on the welfare, and prices of the floors."""
+
+    weights: Floats
+    """(objective,) weights g of the members, then prices phi of the floors."""
+
+    constant: float
+    """c."""
+
+    def towards(self, other: "Support", share: float) -> "Support":
+        """A point between: again a bound."""
+        mix = (1 - share) * self.weights + share * other.weights
+        return Support(mix, (1 - share) * self.constant + share * other.constant)
+
+
 @dataclass
 class _Search:
     """Vectors found so far, and the best bound."""
 
     price: Pricing
     tolerance: float
-    told: Callable[[int, float], None] | None
+    progress: Callable[[int, float], None] | None
+    counts: Ints
+    floors: Floats
     vectors: list[Floats] = field(default_factory=list)
     upper_bound: float = np.inf
 
     def add(self, weights: Floats, tolerance: float) -> tuple[Floats, float]:
-        """Price, keep the vector, and return it with the bound."""
+        """Price, keep the vector, and return it with the bound on the weighted sum."""
         values, bound = self.price(weights, tolerance)
         self.vectors.append(values)
         if len(self.vectors) > MOST_ROUNDS:
             raise NotConverged(f"no certificate after {MOST_ROUNDS} policies")
         return values, bound
 
+    def bound(self, support: Support, most: float) -> float:
+        """The bound on welfare of a support whose weighted sum is at most `most`."""
+        return most - float(support.weights[len(self.counts) :] @ self.floors) + support.constant
+
     def gap(self, value: float, bound: float) -> float:
         """How far the value may be from the best, relative to the bound; where that is nearly 0, to the values seen."""
-        scale = max(abs(bound), 1e-6 * float(np.abs(self.vectors[0]).max()), 1e-12)
+        seen = float(np.abs(self.vectors[0][: len(self.counts)]).max())
+        scale = max(abs(bound), 1e-6 * seen, 1e-12)
         return max(0.0, bound - value) / scale
+
+    def tell(self, gap: float) -> None:
+        """Pass on the gap."""
+        if self.progress is not None:
+            self.progress(len(self.vectors), gap)
+
+    def members(self, values: Floats) -> Floats:
+        """(member, ...) what welfare weighs."""
+        return values[: len(self.counts)]
 
     @property
     def matrix(self) -> Floats:
@@ -105,31 +146,61 @@ def best_mixture(
     welfare: Welfare,
     counts: Ints,
     tolerance: float = 1e-7,
-    told: Callable[[int, float], None] | None = None,
+    progress: Callable[[int, float], None] | None = None,
+    floors: ArrayLike = (),
 ) -> Mixture:
     """Maximise a concave welfare over all policies.
 
     Args:
-        price: solves the weighted-sum problem.
+        price: solves the weighted-sum problem; its objectives are the members of welfare, then those with floors.
         welfare: what is maximised.
-        counts: (objective,) how many arms each objective stands for.
+        counts: (member,) how many members each of the first objectives stands for.
         tolerance: the relative gap between the welfare and its bound at which to stop.
-        told: called each round with its number and the gap.
+        progress: called each round with its number and the gap.
+        floors: (floor,) the least that the other objectives must reach.
+
+    Raises:
+        Infeasible: the floors cannot all be reached.
     """
-    search = _Search(price, tolerance, told)
-    _, bound = search.add(counts / counts.sum(), tolerance)
-    if isinstance(welfare, Leximin):
-        return _leximin(search, welfare, counts)
-    search.upper_bound = bound  # every welfare here is at most the mean
-    interior = _positive_shares(search) if isinstance(welfare, AlphaFair) and welfare.alpha > 0 else np.ones(1)
-    return _generate(search, welfare, counts, interior)
+    least = np.asarray(floors, dtype=np.float64)
+    search = _Search(price, tolerance, progress, counts, least)
+    mean = Support(np.concatenate([counts / counts.sum(), np.zeros(len(least))]), 0.0)
+    _, bound = search.add(mean.weights, tolerance)
+    feasible = _meet_floors(search)
+    if is_lexicographic(welfare):
+        return _leximin(search, welfare)
+    if isinstance(welfare, (RankWeighted, PowerMean)):
+        search.upper_bound = bound  # these are at most the mean
+    if isinstance(welfare, PowerMean) and welfare.aversion > 0:
+        feasible = _positive_shares(search, feasible)
+    return _generate(search, welfare, _master_of(welfare, search, feasible), mean)
 
 
-def _positive_shares(search: _Search) -> Floats:
-    """Shares under which every value is positive, the domain of alpha-fairness; OutOfDomain if there are none."""
-    if (search.vectors[0] > 0).all():
-        return np.ones(1)
-    level, shares, _, bound = _raise_least(search, np.full(len(search.vectors[0]), -np.inf))
+def _meet_floors(search: _Search) -> Floats:
+    """Shares under which every floor is kept; Infeasible if there are none."""
+    number = len(search.floors)
+    first = np.zeros(len(search.vectors))
+    first[0] = 1.0
+    if number == 0 or (search.vectors[0][-number:] >= search.floors).all():
+        return first
+    rows = np.arange(len(search.counts), len(search.vectors[0]))
+    level, shares, _, bound = _raise_least(search, _Rows(rows, np.full(number, -np.inf), search.floors), enough=0.0)
+    if level >= -FLOOR_SLACK:
+        return shares
+    if bound >= 0:
+        raise NotConverged("it could not be told whether the floors can be kept")
+    most, _, _, _ = _raise_least(search, _Rows(rows, np.full(number, -np.inf), np.zeros(number)))
+    raise Infeasible(
+        "the floors ask for more than the budget allows: the largest floor that all arms with a floor can have "
+        f"together is {np.floor(max(most, 0.0) * 1e6) / 1e6:.6g}"
+    )
+
+
+def _positive_shares(search: _Search, feasible: Floats) -> Floats:
+    """Shares under which every value is positive, the domain of power means; OutOfDomain if there are none."""
+    if (search.members(search.matrix[:, : len(feasible)] @ feasible) > 0).all():
+        return feasible
+    level, shares, _, bound = _raise_least(search, _all_rows(search))
     if level <= 0:
         raise OutOfDomain(
             "alpha-fairness needs positive values, but no policy gives every arm one: "
@@ -138,68 +209,165 @@ def _positive_shares(search: _Search) -> Floats:
     return shares
 
 
-def _generate(search: _Search, welfare: Welfare, counts: Ints, interior: Floats) -> Mixture:
-    best_weights = counts / counts.sum()
-    smoothing, gap = SMOOTHING, np.inf
+class _Master(Protocol):
+    """Finds the best mixture of known vectors."""
+
+    def __call__(self, matrix: Floats) -> tuple[Floats, Support]:
+        """(policy,) shares of the (objective, policy) vectors, and a support of the welfare there."""
+        ...
+
+
+def _generate(search: _Search, welfare: Welfare, master: _Master, best: Support) -> Mixture:
+    smoothing = SMOOTHING if np.isfinite(search.upper_bound) else 0.0
     while True:
-        shares, weights = _master(welfare, search.matrix, counts, interior)
+        shares, support = master(search.matrix)
         values = search.matrix @ shares
-        value = float(welfare(values, counts))
+        value = float(welfare(search.members(values), search.counts))
         gap = search.gap(value, search.upper_bound)
-        if search.told is not None:
-            search.told(len(search.vectors), gap)
+        search.tell(gap)
         if gap <= search.tolerance:
             return Mixture(shares, values, value, search.upper_bound, len(search.vectors))
-        tried = smoothing * best_weights + (1 - smoothing) * weights
-        found, bound = search.add(tried, max(0.1 * search.tolerance, 0.01 * min(gap, 1.0)))
-        if bound < search.upper_bound:
-            search.upper_bound, best_weights = bound, tried
-        # A vector that the master's own weights do not like teaches it nothing: price those weights next.
-        useful = weights @ found > value + 0.1 * search.tolerance * max(1.0, abs(value))
+        tried = support.towards(best, smoothing)
+        found, most = search.add(tried.weights, max(0.1 * search.tolerance, 0.01 * min(gap, 1.0)))
+        if (bound := search.bound(tried, most)) < search.upper_bound:
+            search.upper_bound, best = bound, tried
+        # A vector that the master's own support does not like teaches it nothing: price that support next.
+        promised = search.bound(support, float(support.weights @ found))
+        useful = promised > value + 0.1 * search.tolerance * max(1.0, abs(value))
         smoothing = SMOOTHING if useful else 0.0
 
 
-def _master(welfare: Welfare, matrix: Floats, counts: Ints, interior: Floats) -> tuple[Floats, Floats]:
-    """The best shares of the known vectors, and the weights that bound the welfare there."""
+def _master_of(welfare: Welfare, search: _Search, feasible: Floats) -> _Master:
+    """The master that knows most of the welfare."""
     if isinstance(welfare, RankWeighted):
-        return _rank_master(welfare, matrix, counts)
-    if isinstance(welfare, AlphaFair):
-        shares = _smooth_master(welfare, matrix, counts, interior)
-        return shares, welfare.supergradient(matrix @ shares, counts)
-    raise TypeError(f"no master problem for {type(welfare).__name__}")
+        return _RankMaster(welfare, search.counts, search.floors)
+    if isinstance(welfare, PowerMean) and not len(search.floors):
+        return _SmoothMaster(welfare, search.counts, feasible)
+    return _CutMaster(welfare, search.counts, search.floors, feasible, 0.1 * search.tolerance)
 
 
-def _rank_master(welfare: RankWeighted, matrix: Floats, counts: Ints) -> tuple[Floats, Floats]:
-    weights = welfare.rank_weights(int(counts.sum()))
-    levels, ranks = _distinct_weights(weights)
-    num_types, num_vectors = matrix.shape
-    rows = len(levels) * num_types
-    level_of_row, type_of_row = np.divmod(np.arange(rows), num_types)
-    columns = num_vectors + len(levels) + num_types
-    program = np.zeros((rows + 1, columns))
-    scale = max(float(np.abs(matrix).max()), 1e-300)
-    program[:rows, :num_vectors] = -levels[level_of_row, None] * (matrix / scale)[type_of_row]
-    program[np.arange(rows), num_vectors + level_of_row] = 1.0
-    program[np.arange(rows), num_vectors + len(levels) + type_of_row] = 1.0
-    program[rows, :num_vectors] = 1.0
-    free = np.array([np.full(columns - num_vectors, -np.inf), np.full(columns - num_vectors, np.inf)])
-    free[:, -1] = 0.0  # lambda + c, nu - c is the same solution: one of them is pinned
-    solution = solve_program(
-        LinearProgram(
-            gains=np.concatenate([np.zeros(num_vectors), ranks, counts]),
-            matrix=sparse.csc_array(program),
-            row_lower=np.concatenate([np.full(rows, -np.inf), [1.0]]),
-            row_upper=np.concatenate([np.zeros(rows), [1.0]]),
-            lower=np.concatenate([np.zeros(num_vectors), free[0]]),
-            upper=np.concatenate([np.full(num_vectors, np.inf), free[1]]),
+@dataclass
+class _RankMaster:
+    """One linear program."""
+
+    welfare: RankWeighted
+    counts: Ints
+    floors: Floats
+
+    def __call__(self, matrix: Floats) -> tuple[Floats, Support]:
+        """The best shares, and a support from the multipliers of the ranks."""
+        weights = self.welfare.rank_weights(int(self.counts.sum()))
+        levels, ranks = _distinct_weights(weights)
+        M, num_vectors = len(self.counts), matrix.shape[1]
+        rows = len(levels) * M
+        level_of_row, type_of_row = np.divmod(np.arange(rows), M)
+        columns = num_vectors + len(levels) + M
+        scale = max(float(np.abs(matrix[:M]).max()), 1e-300)
+        program = np.zeros((rows + len(self.floors) + 1, columns))
+        program[:rows, :num_vectors] = -levels[level_of_row, None] * (matrix[:M] / scale)[type_of_row]
+        program[np.arange(rows), num_vectors + level_of_row] = 1.0
+        program[np.arange(rows), num_vectors + len(levels) + type_of_row] = 1.0
+        program[rows:-1, :num_vectors] = matrix[M:]
+        program[-1, :num_vectors] = 1.0
+        free = np.array([np.full(columns - num_vectors, -np.inf), np.full(columns - num_vectors, np.inf)])
+        free[:, -1] = 0.0  # lambda + c, nu - c is the same solution: one of them is pinned
+        solution = solve_program(
+            LinearProgram(
+                gains=np.concatenate([np.zeros(num_vectors), ranks, self.counts]),
+                matrix=sparse.csc_array(program),
+                row_lower=np.concatenate([np.full(rows, -np.inf), self.floors - FLOOR_SLACK, [1.0]]),
+                row_upper=np.concatenate([np.zeros(rows), np.full(len(self.floors), np.inf), [1.0]]),
+                lower=np.concatenate([np.zeros(num_vectors), free[0]]),
+                upper=np.concatenate([np.full(num_vectors, np.inf), free[1]]),
+            )
         )
-    )
-    shares = _on_simplex(solution.primal[:num_vectors])
-    mass = np.maximum(solution.duals[:rows], 0.0).reshape(len(levels), num_types)
-    per_arm = np.repeat(levels @ mass / counts, counts)
-    member = project_on_permutahedron(per_arm, weights)
-    starts = np.cumsum(counts) - counts
-    return shares, np.add.reduceat(member, starts)
+        mass = np.maximum(solution.duals[:rows], 0.0).reshape(len(levels), M)
+        per_arm = np.repeat(levels @ mass / self.counts, self.counts)
+        member = project_on_permutahedron(per_arm, weights)
+        of_types = np.add.reduceat(member, np.cumsum(self.counts) - self.counts)
+        prices = scale * np.maximum(-solution.duals[rows:-1], 0.0)
+        return _on_simplex(solution.primal[:num_vectors]), Support(np.concatenate([of_types, prices]), 0.0)
+
+
+@dataclass
+class _SmoothMaster:
+    """A smooth concave program."""
+
+    welfare: PowerMean
+    counts: Ints
+    interior: Floats
+
+    def __call__(self, matrix: Floats) -> tuple[Floats, Support]:
+        """The best shares, and the gradient there."""
+        shares = _smooth_master(self.welfare, matrix, self.counts, self.interior)
+        return shares, Support(self.welfare.supergradient(matrix @ shares, self.counts), 0.0)
+
+
+@dataclass
+class _CutMaster:
+    """Cutting planes, which are kept from round to round: they hold for every vector."""
+
+    welfare: Welfare
+    counts: Ints
+    floors: Floats
+    best: Floats
+    precision: float
+    cuts: list[tuple[Floats, float]] = field(default_factory=list)
+
+    def __call__(self, matrix: Floats) -> tuple[Floats, Support]:
+        """The best shares, and the mean of the cuts that hold there."""
+        members = matrix[: len(self.counts)]
+        self.best = np.pad(self.best, (0, matrix.shape[1] - len(self.best)))
+        value = self._cut(members @ self.best)
+        for _ in range(MOST_CUTS):
+            level, shares, support = self._program(matrix)
+            if level - value <= self.precision * max(abs(level), 1e-12):
+                break
+            # A cut half-way keeps clear of corners where the welfare is steep or not defined at all.
+            for part in (0.5, 1.0):
+                tried = (1 - part) * self.best + part * shares
+                if (found := self._try(members @ tried)) > value:
+                    self.best, value = tried, found
+        return self.best, support
+
+    def _cut(self, values: Floats) -> float:
+        """Add the cut at some values, and return their welfare."""
+        value = float(self.welfare(values, self.counts))
+        slope = np.asarray(self.welfare.supergradient(values, self.counts), dtype=np.float64)
+        self.cuts.append((slope, value - float(slope @ values)))
+        return value
+
+    def _try(self, values: Floats) -> float:
+        try:
+            return self._cut(values)
+        except OutOfDomain:
+            return -np.inf
+
+    def _program(self, matrix: Floats) -> tuple[float, Floats, Support]:
+        """The best shares under the cuts so far."""
+        slopes = np.array([slope for slope, _ in self.cuts])
+        constants = np.array([constant for _, constant in self.cuts])
+        M, K, F = len(self.counts), len(self.cuts), len(self.floors)
+        scale = max(float(np.abs(matrix[:M]).max()), float(np.abs(constants).max()), 1e-300)
+        program = np.zeros((K + F + 1, matrix.shape[1] + 1))
+        program[:K, :-1], program[:K, -1] = -(slopes @ matrix[:M]) / scale, 1.0
+        program[K:-1, :-1] = matrix[M:]
+        program[-1, :-1] = 1.0
+        solution = solve_program(
+            LinearProgram(
+                gains=np.append(np.zeros(matrix.shape[1]), 1.0),
+                matrix=sparse.csc_array(program),
+                row_lower=np.concatenate([np.full(K, -np.inf), self.floors - FLOOR_SLACK, [1.0]]),
+                row_upper=np.concatenate([constants / scale, np.full(F, np.inf), [1.0]]),
+                lower=np.append(np.zeros(matrix.shape[1]), -np.inf),
+                upper=np.full(matrix.shape[1] + 1, np.inf),
+            ),
+            tolerance=1e-9,
+        )
+        mu = _on_simplex(solution.duals[:K])
+        prices = scale * np.maximum(-solution.duals[K:-1], 0.0)
+        support = Support(np.concatenate([mu @ slopes, prices]), float(mu @ constants))
+        return float(solution.primal[-1]) * scale, _on_simplex(solution.primal[:-1]), support
 
 
 def _distinct_weights(weights: Floats) -> tuple[Floats, Floats]:
@@ -232,13 +400,13 @@ def project_on_permutahedron(point: Floats, weights: Floats) -> Floats:
     return member
 
 
-def _smooth_master(welfare: AlphaFair, matrix: Floats, counts: Ints, interior: Floats) -> Floats:
+def _smooth_master(welfare: PowerMean, matrix: Floats, counts: Ints, interior: Floats) -> Floats:
     """Maximise the mean utility of V theta over the simplex, by a barrier method with Newton steps.
 
     f(theta) = sum_t (c_t / N) u(v_t / scale),  v = V theta;  at barrier mu the step solves
     [H - mu diag(theta^-2), 1; 1, 0] [d; y] = [-(grad + mu / theta); 0].
     """
-    share, alpha = counts / counts.sum(), welfare.alpha
+    share, alpha = counts / counts.sum(), welfare.aversion
     num_vectors = matrix.shape[1]
     theta = _blend(matrix, np.pad(interior, (0, num_vectors - len(interior))))
     barrier = 1.0
@@ -284,64 +452,103 @@ def _newton_step(curvature: Floats, gradient: Floats) -> tuple[Floats, float]:
     return step, max(float(gradient @ step), 0.0)
 
 
-def _leximin(search: _Search, welfare: Leximin, counts: Ints) -> Mixture:
+class _Rows(NamedTuple):
+    """What is raised, and what must not fall: of some objectives."""
+
+    rows: Ints
+    """(row,) the objectives."""
+
+    fixed: Floats
+    """(row,) what the objective must have; -inf where it is free and to be raised."""
+
+    base: Floats
+    """(row,) from where a free objective is measured."""
+
+
+def _all_rows(search: _Search, members: Floats | None = None) -> _Rows:
+    """The members, free or at what they must have, and the floors."""
+    number = len(search.counts)
+    fixed = np.full(number, -np.inf) if members is None else members
+    return _Rows(
+        np.arange(number + len(search.floors)),
+        np.concatenate([fixed, search.floors]),
+        np.zeros(number + len(search.floors)),
+    )
+
+
+def _leximin(search: _Search, welfare: Welfare) -> Mixture:
     """Raise the least value, fix whoever holds it down, and raise the least of the others, until all are fixed."""
-    number = len(counts)
-    floors = np.full(number, -np.inf)
+    counts = search.counts
+    levels = np.full(len(counts), -np.inf)
     first_bound = np.inf
     while True:
-        free = np.isinf(floors)
-        level, shares, multipliers, bound = _raise_least(search, floors)
+        free = np.isinf(levels)
+        level, shares, multipliers, bound = _raise_least(search, _all_rows(search, levels))
+        multipliers = multipliers[: len(counts)]
         first_bound = min(first_bound, bound) if free.all() else first_bound
         held = free & (multipliers > 1e-6)
-        floors[held if held.any() else free & (multipliers >= multipliers[free].max())] = level
-        if np.isfinite(floors).all():
+        levels[held if held.any() else free & (multipliers >= multipliers[free].max())] = level
+        if np.isfinite(levels).all():
             values = search.matrix @ shares
-            return Mixture(shares, values, float(welfare(values, counts)), first_bound, len(search.vectors))
+            value = float(welfare(search.members(values), counts))
+            return Mixture(shares, values, value, first_bound, len(search.vectors))
 
 
-def _raise_least(search: _Search, floors: Floats) -> tuple[float, Floats, Floats, float]:
-    """The largest level that all free objectives reach while the others keep their floors, to the tolerance."""
-    free = np.isinf(floors)
-    fixed_floors = np.where(free, 0.0, floors)
+def _raise_least(search: _Search, rows: _Rows, enough: float = np.inf) -> tuple[float, Floats, Floats, float]:
+    """The largest level above their base that all free objectives reach while the others keep theirs.
+
+    Args:
+        search: the vectors so far, to which more are added.
+        rows: the objectives.
+        enough: a level at which to stop early.
+
+    Returns:
+        The level, to the tolerance; the shares; the (row,) multipliers; and a bound on the level.
+    """
+    free = np.isinf(rows.fixed)
+    due = np.where(free, rows.base, rows.fixed)
+    weights = np.zeros(len(search.vectors[0]))
     bound = np.inf
     while True:
-        level, shares, multipliers = _level_master(search.matrix, floors)
+        level, shares, multipliers = _level_master(search.matrix[rows.rows], rows)
+        if level >= enough:
+            return level, shares, multipliers, bound
         scale = float(multipliers.sum())
-        _, most = search.add(multipliers / scale, 0.1 * search.tolerance)
-        bound = min(bound, most * scale - float(multipliers @ fixed_floors))
+        weights[rows.rows] = multipliers / scale
+        _, most = search.add(weights, 0.1 * search.tolerance)
+        bound = min(bound, most * scale - float(multipliers @ due))
         gap = search.gap(level, bound)
-        if search.told is not None:
-            search.told(len(search.vectors), gap)
-        if gap <= search.tolerance:
+        search.tell(gap)
+        if gap <= search.tolerance or bound < enough < np.inf:  # reached, or proved out of reach
             return level, np.append(shares, 0.0), multipliers, bound
 
 
-def _level_master(matrix: Floats, floors: Floats) -> tuple[float, Floats, Floats]:
-    """The largest t with (V theta)_n >= t where free and >= floor elsewhere; also the rows' multipliers."""
+def _level_master(matrix: Floats, rows: _Rows) -> tuple[float, Floats, Floats]:
+    """The largest t with (V theta)_n >= base_n + t where free and >= its due elsewhere; also the rows' multipliers."""
     slack = FLOOR_SLACK
     while True:
         try:
-            return _level_program(matrix, floors, slack)
-        except InvalidInput:  # floors reached only to rounding can contradict each other
+            return _level_program(matrix, rows, slack)
+        except Infeasible:  # what was reached only to rounding can contradict itself
             slack *= 10
             if slack > 1e-5:
                 raise
 
 
-def _level_program(matrix: Floats, floors: Floats, slack: float) -> tuple[float, Floats, Floats]:
-    free = np.isinf(floors)
+def _level_program(matrix: Floats, rows: _Rows, slack: float) -> tuple[float, Floats, Floats]:
+    free = np.isinf(rows.fixed)
     number, num_vectors = matrix.shape
-    scale = max(float(np.abs(matrix).max()), 1e-300)
+    scale = max(float(np.abs(matrix).max()), float(np.abs(rows.base).max()), 1e-300)
     program = np.zeros((number + 1, num_vectors + 1))
     program[:number, :num_vectors] = matrix / scale
     program[:number, num_vectors] = np.where(free, -1.0, 0.0)
     program[number, :num_vectors] = 1.0
+    due = np.where(free, rows.base / scale, np.where(free, 0.0, rows.fixed) / scale - slack)
     solution = solve_program(
         LinearProgram(
             gains=np.append(np.zeros(num_vectors), 1.0),
             matrix=sparse.csc_array(program),
-            row_lower=np.append(np.where(free, 0.0, floors / scale - slack), 1.0),
+            row_lower=np.append(due, 1.0),
             row_upper=np.append(np.full(number, np.inf), 1.0),
             lower=np.append(np.zeros(num_vectors), -np.inf),
             upper=np.full(num_vectors + 1, np.inf),

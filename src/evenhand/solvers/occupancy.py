@@ -1,39 +1,69 @@
-"""Policies and their occupancy measures on a tabular MDP (Puterman, Theorem 6.9.1).
+"""Policies and their occupancy measures on a tabular MDP, under every criterion (Puterman, Theorems 6.9.1 and 8.9.2).
 
-For pair probabilities pi, the discounted number of visits to each state solves
+For pair probabilities pi, visits to states are counted by the criterion's weights of time:
 
-    q = mu + gamma P_pi^T q,      q(x, u) = q(x) pi(u | x),      V_0 = sum_{x,u} q(x, u) r(x, u),
+    discounted   q = mu + gamma P_pi^T q                              one linear system for all objectives at once
+    average      q = lim_T 1/T sum_{t<T} (P_pi^T)^t mu                long-run shares from the initial law
+    finite:T     q_0 = mu,  q_t = gamma P_pi_t^T q_(t-1)              one push a step; (step, pair) arrays
 
-one linear system for all objectives at once. It is solved by LU when there are few states, else by BiCGSTAB, and the
-residual is checked either way: an error e in the equation moves no value by more than |e|_1 max|r| / (1 - gamma).
+and q(x, u) = q(x) pi(u | x), V = sum_{x,u} q(x, u) r(x, u); q sums to the criterion's total.
+
+The discounted system is solved by LU when there are few states, else by BiCGSTAB, and the residual is checked either
+way: an error e in the equation moves no value by more than |e|_1 max|r| total. The average is found class by class when
+there are few states: the stationary law of each closed class, and the chance to end in it. Else the chain that stays
+with probability 1/2 is pushed on until it stands still: it has the same limit, and no periods.
+
+The way back: the policy of a measure is pi(u | x) = q(x, u) / q(x). Under `average` it has this measure only if it has
+one closed class where q lives. With several, each is a policy of its own, drawn at the start by its share of q, and
+elsewhere the way to the class is taken (`parts_of`).
 """
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse import linalg
+from scipy.sparse import csgraph, linalg
 
-from evenhand.checks import check_shape
-from evenhand.errors import InvalidInput
+from evenhand.checks import check_memory, check_shape
+from evenhand.errors import InvalidInput, NotConverged
 from evenhand.model.tabular import TabularMDP
 from evenhand.typing import Floats, Ints
 
 DENSE_UP_TO = 250
 """States up to which the system is solved directly."""
 
+CLASSES_UP_TO = 1000
+"""States up to which long-run shares are found class by class."""
+
 RESIDUAL = 1e-12
 """The largest residual left, as a share of all visits."""
 
+MOST_PUSHES = 1_000_000
+"""Steps after which a chain that does not come to rest is given up."""
+
+SELDOM = 1e-10
+"""A state with less than this share of all visits counts as never visited: that few are a solver's rounding."""
+
 
 def occupancy(mdp: TabularMDP, probabilities: Floats) -> Floats:
-    """(pair,) the discounted number of visits to each pair.
+    """The visits to each pair, by the criterion's weights of time.
 
     Args:
         mdp: the problem.
-        probabilities: (pair,) the policy; sums to 1 over the pairs of each state.
+        probabilities: (pair,) the policy, which sums to 1 over the pairs of each state; (step, pair) where the
+            criterion has a number of steps, and (pair,) there for the same at every step.
+
+    Returns:
+        (pair,) visits; (step, pair) where the criterion has a number of steps.
     """
+    num_steps = mdp.criterion.num_steps
+    if num_steps is not None:
+        by_step = np.broadcast_to(probabilities, (num_steps, mdp.num_pairs))
+        return _push_forward(mdp, by_step)
     check_policy_table(mdp, probabilities)
     choose = sparse.csr_array((probabilities, mdp.outcomes, mdp.offsets), shape=(mdp.num_states, mdp.kernel.shape[0]))
-    visits = _solve_dense(mdp, choose) if mdp.num_states <= DENSE_UP_TO else _solve_by_steps(mdp, choose)
+    if mdp.criterion.is_average:
+        visits = _long_run(mdp, choose)
+    else:
+        visits = _solve_dense(mdp, choose) if mdp.num_states <= DENSE_UP_TO else _solve_by_steps(mdp, choose)
     return np.asarray(np.repeat(visits, np.diff(mdp.offsets)) * probabilities)
 
 
@@ -45,10 +75,29 @@ def check_policy_table(mdp: TabularMDP, probabilities: Floats) -> None:
         raise InvalidInput("probabilities: expected none negative, and a sum of 1 over the pairs of each state")
 
 
-def _solve_dense(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
+def _push_forward(mdp: TabularMDP, probabilities: Floats) -> Floats:
+    """(step, pair) visits, step by step."""
+    check_memory(8.0 * probabilities.size, f"visits of {len(probabilities)} steps", "Use fewer steps.")
+    visits = np.zeros(probabilities.shape)
+    law, forth = mdp.initial, mdp.kernel.T
+    for step, chances in enumerate(probabilities):
+        if step == 0 or chances is not probabilities[step - 1]:
+            check_policy_table(mdp, chances)
+        visits[step] = np.repeat(law, np.diff(mdp.offsets)) * chances
+        moved = np.bincount(mdp.outcomes, weights=visits[step], minlength=mdp.kernel.shape[0])
+        law = mdp.criterion.factor * (forth @ moved)
+    return visits
+
+
+def _chain(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
+    """(state, next_state) the transition matrix of a policy."""
     used = np.unique(choose.indices)
-    matrix = (choose[:, used] @ mdp.kernel[used]).toarray()
-    return np.linalg.solve(np.eye(mdp.num_states) - mdp.discount * matrix.T, mdp.initial)
+    return np.asarray((choose[:, used] @ mdp.kernel[used]).toarray())
+
+
+def _solve_dense(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
+    matrix = _chain(mdp, choose)
+    return np.asarray(np.linalg.solve(np.eye(mdp.num_states) - mdp.criterion.factor * matrix.T, mdp.initial))
 
 
 def _solve_by_steps(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
@@ -56,10 +105,10 @@ def _solve_by_steps(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
     back, forth = sparse.csr_array(choose.T), mdp.kernel.T
 
     def step(q: Floats) -> Floats:
-        return np.asarray(mdp.discount * (forth @ (back @ q)))
+        return np.asarray(mdp.criterion.factor * (forth @ (back @ q)))
 
     operator = linalg.LinearOperator((mdp.num_states, mdp.num_states), matvec=lambda q: q - step(q), dtype=np.float64)
-    total = 1 / (1 - mdp.discount)
+    total = mdp.criterion.total
     q, _ = linalg.bicgstab(operator, mdp.initial, x0=mdp.initial * total, rtol=1e-13, atol=0.0, maxiter=300)
     if not np.isfinite(q).all():
         q = mdp.initial * total
@@ -68,14 +117,75 @@ def _solve_by_steps(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
     return np.asarray(following)
 
 
+def _long_run(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
+    """(state,) the share of time in each state in the long run, from the initial law."""
+    if mdp.num_states <= CLASSES_UP_TO:
+        return long_run_shares(_chain(mdp, choose), mdp.initial)
+    back, forth = sparse.csr_array(choose.T), mdp.kernel.T
+    law, before = mdp.initial, np.inf
+    for _ in range(MOST_PUSHES):
+        following = 0.5 * (law + forth @ (back @ law))
+        moved = float(np.abs(following - law).sum())
+        rate = min(moved / before, 1 - 1e-9) if before > 0 else 0.0
+        # What is still to come is a geometric series, if it goes on as it does.
+        if moved <= RESIDUAL * max(1 - rate, 1e-3):
+            return np.asarray(following / following.sum())
+        law, before = following, moved
+    raise NotConverged(f"the long-run shares still move by {moved:.2g} a step after {MOST_PUSHES} steps")
+
+
+def long_run_shares(matrix: Floats, initial: Floats) -> Floats:
+    """(state,) the Cesaro limit of the law of a chain, whatever its classes and periods.
+
+    Args:
+        matrix: (state, next_state) probabilities.
+        initial: (state,) the law of the first state.
+    """
+    classes, closed = closed_classes(sparse.csr_array(matrix))
+    settled = np.isin(classes, closed)
+    shares = np.zeros(len(initial))
+    arriving = initial * settled
+    if not settled.all():
+        loose = np.flatnonzero(~settled)
+        visits = np.linalg.solve(np.eye(len(loose)) - matrix[np.ix_(loose, loose)].T, initial[loose])
+        arriving = arriving + settled * (visits @ matrix[loose])
+    for number in closed:
+        inside = np.flatnonzero(classes == number)
+        shares[inside] = arriving[inside].sum() * _stationary(matrix[np.ix_(inside, inside)])
+    return shares
+
+
+def closed_classes(chain: sparse.csr_array) -> tuple[Ints, Ints]:
+    """(state,) the communicating class of each state, and the classes that are never left."""
+    number, classes = csgraph.connected_components(chain, directed=True, connection="strong")
+    edges = chain.tocoo()
+    leaving = np.unique(classes[edges.row[classes[edges.row] != classes[edges.col]]])
+    return classes.astype(np.int64), np.setdiff1d(np.arange(number), leaving)
+
+
+def _stationary(matrix: Floats) -> Floats:
+    """(state,) the stationary law of an irreducible chain: one balance equation gives way to the sum of 1."""
+    system = np.eye(len(matrix)) - matrix.T
+    system[-1] = 1.0
+    law = np.linalg.solve(system, np.append(np.zeros(len(matrix) - 1), 1.0))
+    law = np.maximum(law, 0.0)
+    return np.asarray(law / law.sum())
+
+
 def policy_of(mdp: TabularMDP, measure: Floats, fallback: Ints | None = None) -> Floats:
-    """(pair,) the policy of an occupancy measure.
+    """The policy of an occupancy measure.
 
     Args:
         mdp: the problem.
-        measure: (pair,) discounted visits.
-        fallback: (state,) the pair to take where a state is never visited; its first pair when absent.
+        measure: (pair,) visits, or (step, pair).
+        fallback: (state,) or (step, state) the pair to take where a state is never visited; its first when absent.
+
+    Returns:
+        (pair,) or (step, pair) probabilities.
     """
+    if measure.ndim == 2:
+        pairs = fallback if fallback is not None and fallback.ndim == 2 else [fallback] * len(measure)
+        return np.stack([policy_of(mdp, step, pair) for step, pair in zip(measure, pairs, strict=True)])
     fallback = mdp.offsets[:-1] if fallback is None else fallback
     if not np.array_equal(mdp.state_of_pair[fallback], np.arange(mdp.num_states)):
         raise InvalidInput("fallback: expected one pair of each state, in the order of the states")
@@ -87,5 +197,65 @@ def policy_of(mdp: TabularMDP, measure: Floats, fallback: Ints | None = None) ->
 
 
 def values(mdp: TabularMDP, measure: Floats) -> Floats:
-    """(objective,) expected discounted rewards of an occupancy measure."""
-    return np.asarray(measure @ mdp.rewards)
+    """(objective,) expected rewards of an occupancy measure, (pair,) or (step, pair)."""
+    return np.asarray(total_visits(measure) @ mdp.rewards)
+
+
+def total_visits(measure: Floats) -> Floats:
+    """(pair,) visits of all steps together."""
+    return measure.sum(axis=0) if measure.ndim == 2 else measure
+
+
+def parts_of(mdp: TabularMDP, measure: Floats, fallback: Ints) -> list[tuple[float, Floats]]:
+    """Policies and their shares, drawn at the start, that together have an occupancy measure.
+
+    Args:
+        mdp: the problem.
+        measure: (pair,) or (step, pair) visits of some policy.
+        fallback: (state,) or (step, state) the pair to take where a state is never visited and nothing better is known.
+
+    Returns:
+        One policy with share 1 but for `average`, where there is one for each closed class of the measure.
+    """
+    if not mdp.criterion.is_average:
+        return [(1.0, policy_of(mdp, measure, fallback))]
+    visits = np.add.reduceat(np.maximum(measure, 0.0), mdp.offsets[:-1])
+    visited = np.flatnonzero(visits > SELDOM * visits.sum())
+    seldom = np.ones(mdp.num_states, dtype=np.bool_)
+    seldom[visited] = False
+    clean = np.where(seldom[mdp.state_of_pair], 0.0, np.maximum(measure, 0.0))
+    clean[clean < SELDOM * np.repeat(visits, np.diff(mdp.offsets))] = 0.0
+    policy = policy_of(mdp, clean)
+    pairs = np.flatnonzero(clean > 0)
+    rows = sparse.csr_array(mdp.kernel[mdp.outcomes[pairs]])[:, visited]
+    choose = sparse.csr_array(
+        (policy[pairs], (np.searchsorted(visited, mdp.state_of_pair[pairs]), np.arange(len(pairs))))
+    )
+    classes, closed = closed_classes(sparse.csr_array(choose @ rows))
+    found = []
+    for number in closed:
+        inside = visited[classes == number]
+        share = float(visits[inside].sum())
+        if share > 1e-9 * visits.sum():
+            found.append((share, _into_class(mdp, policy, inside, fallback)))
+    total = sum(share for share, _ in found)
+    return [(share / total, policy) for share, policy in found]
+
+
+def _into_class(mdp: TabularMDP, policy: Floats, inside: Ints, fallback: Ints) -> Floats:
+    """(pair,) the policy within a class of states, and outside the first pairs that lead towards it."""
+    choice, known = fallback.copy(), np.zeros(mdp.num_states)
+    known[inside] = 1.0
+    while True:
+        nearer = (mdp.kernel @ known)[mdp.outcomes] > 0
+        nearer &= known[mdp.state_of_pair] == 0
+        hits = np.minimum.reduceat(np.where(nearer, np.arange(mdp.num_pairs), mdp.num_pairs), mdp.offsets[:-1])
+        found = hits < mdp.num_pairs
+        if not found.any():
+            break
+        choice[found], known[found] = hits[found], 1.0
+    outside = np.ones(mdp.num_states, dtype=np.bool_)
+    outside[inside] = False
+    probabilities = np.where(outside[mdp.state_of_pair], 0.0, policy)
+    probabilities[choice[outside]] = 1.0
+    return probabilities

@@ -53,14 +53,14 @@ def as_dict(solution: Solution, out: str | None) -> dict[str, Any]:
         "method": solution.method,
         "reason": solution.reason,
         "welfare": {
-            "name": solution.measure.name,
+            "name": solution.objective.welfare.name,
             "value": solution.welfare,
             "upper_bound": solution.upper_bound,
             "gap": solution.gap,
             "stderr": solution.welfare_stderr,
             "interval": list(solution.welfare_interval),
         },
-        **per_arm(solution.problem, solution.by_type, {"values": solution.group_values}),
+        **per_arm(solution.problem, solution.by_type, {"values": solution.unit_values}),
         "seconds": solution.seconds,
         "policy": out,
     }
@@ -76,8 +76,8 @@ def _show(solution: Solution, model: str) -> None:
         ("method", f"{solution.method}: {solution.reason}"),
         ("time", " + ".join(f"{seconds(value)} {stage}" for stage, value in solution.seconds.items())),
     ]
-    print_facts(f"{model}, welfare {solution.measure.name}", facts)
-    problem, values = solution.problem, solution.group_values
+    print_facts(f"{model}, welfare {solution.objective.welfare.name}", facts)
+    problem, values = solution.problem, solution.unit_values
     tables = problem.types if solution.by_type else problem.tables
     counts = problem.type_counts if solution.by_type else np.ones(len(values), dtype=np.int64)
     print_values(tables, solution.by_type, counts, values, None)

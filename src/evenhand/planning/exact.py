@@ -1,0 +1,153 @@
+"""The exact methods: a reduction, a solver on it, and the policy lifted back, with the welfare it is proved to have.
+
+The welfare that is reported is that of the returned policy, evaluated once more, never the solver's word.
+
+On a problem of one type the best mean is the best of every welfare, since W(v) <= W(mean, ..., mean) for a concave and
+symmetric W, and arms that are treated alike have equal values (the paper's Theorem 3.4 and its corollary). So one
+weighted sum answers all of them: `_by_lattice` and `count-lp`.
+"""
+
+import numpy as np
+
+from evenhand.errors import NotApplicable
+from evenhand.model.composite import Mixture
+from evenhand.model.objective import Objective
+from evenhand.model.policy import Policy, Starting
+from evenhand.model.welfare import RankWeighted, is_lexicographic, is_mean
+from evenhand.planning.solution import Solution
+from evenhand.planning.task import Stopwatch, Task
+from evenhand.reductions.counts import CountChoices, Counts
+from evenhand.reductions.joint import Joint
+from evenhand.solvers.count_dynamics import solve_counts
+from evenhand.solvers.dynamic_programming import start_matters
+from evenhand.solvers.linear_programs import count_lp, gini_lp
+from evenhand.solvers.mixtures import best_mixture
+from evenhand.solvers.pricing import TabularPricing, values_of_parts, weighed
+from evenhand.typing import Floats
+
+Parts = list[tuple[float, Floats]]
+"""Shares and tables of policies that are drawn at the start."""
+
+
+def by_counts(task: Task) -> Solution:
+    """Dynamic programming on counts: at once for identical arms, by column generation for several types."""
+    if task.problem.is_symmetric and not task.problem.has_floors:
+        return _by_lattice(task)
+    return _by_mixture(task, "counts", Counts(task.problem), task.by_types)
+
+
+def by_joint(task: Task) -> Solution:
+    """Column generation over the product space."""
+    return _by_mixture(task, "joint", Joint(task.problem), task.by_arms)
+
+
+def _by_lattice(task: Task) -> Solution:
+    """A symmetric problem: the mean is all that matters."""
+    watch, problem, types = Stopwatch(), task.problem, task.problem.types
+    best = solve_counts(
+        types.transitions[0],
+        types.rewards[0],
+        types.usage[0],
+        problem.budget_limit,
+        problem.num_arms,
+        types.initial[0],
+        problem.discount,
+        task.tolerance,
+        task.tell_gap("counts"),
+    )
+    objective, values = task.by_types, np.array([best.lower_bound])
+    objective.check_domain(values)
+    policy = CountChoices(problem, best.cells, best.base, best.choices)
+    watch.lap("solve")
+    return Solution(
+        method="counts",
+        reason=task.reason,
+        objective=objective,
+        welfare=objective(values),
+        upper_bound=objective(np.array([best.upper_bound])),
+        unit_values=values,
+        by_type=True,
+        policy=policy,
+        problem=problem,
+        seconds=watch.seconds,
+    )
+
+
+def _by_mixture(task: Task, method: str, space: Joint | Counts, objective: Objective) -> Solution:
+    """Column generation, and the policy of the best mixture, evaluated once more."""
+    watch = Stopwatch()
+    task.tell(f"{method}: listing the states", 0.0)
+    mdp, floors = weighed(space.mdp, objective)
+    pricing = TabularPricing(mdp)
+    watch.lap("build")
+    mixture = best_mixture(pricing, objective.welfare, objective.sizes, task.tolerance, task.tell_gap(method), floors)
+    parts = pricing.mixed_parts(mixture.shares)
+    return _of_parts(task, method, space, objective, parts, mixture.upper_bound, watch)
+
+
+def _of_parts(
+    task: Task,
+    method: str,
+    space: Joint | Counts,
+    objective: Objective,
+    parts: Parts,
+    upper_bound: float,
+    watch: Stopwatch,
+) -> Solution:
+    """A solution whose welfare is that of the returned policy, evaluated exactly."""
+    values, _ = values_of_parts(space.mdp, parts)
+    policy = _drawn_at_start(space, parts)
+    watch.lap("solve")
+    solution = Solution(
+        method=method,
+        reason=task.reason,
+        objective=objective,
+        welfare=objective(values),
+        upper_bound=upper_bound,
+        unit_values=values,
+        by_type=isinstance(space, Counts),
+        policy=policy,
+        problem=task.problem,
+        seconds=watch.seconds,
+    )
+    if objective.criterion.is_average and solution.gap > max(1e-5, 10 * task.tolerance):
+        raise NotApplicable(start_matters(upper_bound - solution.welfare))
+    return solution
+
+
+def _drawn_at_start(space: Joint | Counts, parts: Parts) -> Policy | Starting:
+    if len(parts) == 1:
+        return space.lift(parts[0][1])
+    return Mixture([space.lift(table) for _, table in parts], [share for share, _ in parts])
+
+
+def by_count_lp(task: Task) -> Solution:
+    """The paper's count dual LP."""
+    problem, objective = task.problem, task.by_types
+    if not problem.is_symmetric and not is_mean(task.welfare, int(objective.sizes.sum())):
+        raise NotApplicable(
+            f"count-lp maximises the mean, which is the optimum of {task.welfare.name} only if all arms are identical; "
+            f"this problem has {problem.num_types} types. Use --method counts."
+        )
+    watch, space = Stopwatch(), Counts(problem)
+    task.tell("count-lp: listing the states", 0.0)
+    mdp, floors = weighed(space.mdp, objective)
+    watch.lap("build")
+    task.tell("count-lp: solving", 0.1)
+    solved = count_lp(mdp, objective.sizes / objective.sizes.sum(), floors)
+    # All members equal, as they are for identical arms: the bound on the mean is one on every welfare.
+    bound = float(task.welfare(np.full(len(objective.sizes), solved.upper_bound), objective.sizes))
+    return _of_parts(task, "count-lp", space, objective, solved.parts, bound, watch)
+
+
+def by_joint_lp(task: Task) -> Solution:
+    """The paper's GGF-LP."""
+    if not isinstance(task.welfare, RankWeighted) or is_lexicographic(task.welfare):
+        raise NotApplicable(f"joint-lp is for Gini-like welfare, not {task.welfare.name}. Use --method joint.")
+    watch, space, objective = Stopwatch(), Joint(task.problem), task.by_arms
+    task.tell("joint-lp: listing the states", 0.0)
+    mdp, floors = weighed(space.mdp, objective)
+    watch.lap("build")
+    task.tell("joint-lp: solving", 0.1)
+    solved = gini_lp(mdp, task.welfare.rank_weights(len(objective.sizes)), floors)
+    return _of_parts(task, "joint-lp", space, objective, solved.parts, solved.upper_bound, watch)

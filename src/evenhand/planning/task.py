@@ -1,0 +1,80 @@
+"""What is to be solved, and how closely: handed to every method."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import perf_counter
+
+import numpy as np
+
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.objective import Objective
+from evenhand.model.policy import Policy, Starting
+from evenhand.model.welfare import Welfare
+from evenhand.typing import Rng
+
+Progress = Callable[[str, float], None]
+"""Told what is being done, and the share of it that is done as far as it is known."""
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What is to be solved, and how closely."""
+
+    problem: CoupledMDP
+    """The problem, under its criterion and over what it says."""
+
+    welfare: Welfare
+    """How values are weighed."""
+
+    tolerance: float
+    """The relative gap to stop at."""
+
+    progress: Progress | None
+    """Told now and then how it goes."""
+
+    reason: str = "asked for"
+    """Why the method was chosen."""
+
+    rng: Rng = 0
+    """Of the simulations that some methods need."""
+
+    candidates: dict[str, Policy | Starting] = field(default_factory=dict)
+    """Policies that compete with those of the method fluid."""
+
+    @property
+    def by_types(self) -> Objective:
+        """The objective with one value a type."""
+        return Objective.of_types(self.problem, self.welfare)
+
+    @property
+    def by_arms(self) -> Objective:
+        """The objective with one value an arm."""
+        return Objective.of_arms(self.problem, self.welfare)
+
+    def tell(self, what: str, share: float) -> None:
+        """Pass on what is being done."""
+        if self.progress is not None:
+            self.progress(what, share)
+
+    def tell_gap(self, what: str) -> Callable[[int, float], None]:
+        """A callback that passes on a gap, on a logarithmic scale from 1 to the tolerance."""
+
+        def tell(rounds: int, gap: float) -> None:
+            share = np.log(max(min(gap, 1.0), self.tolerance)) / np.log(self.tolerance)
+            self.tell(f"{what}, round {rounds}", float(share))
+
+        return tell
+
+
+class Stopwatch:
+    """Splits the time since it was made among the stages that are named."""
+
+    def __init__(self) -> None:
+        self._last = perf_counter()
+        self.seconds: dict[str, float] = {"build": 0.0, "solve": 0.0}
+
+    def lap(self, stage: str) -> None:
+        """The time since the last lap was spent on this stage."""
+        now = perf_counter()
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
+        self._last = now
