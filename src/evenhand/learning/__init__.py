@@ -1,5 +1,6 @@
 """LEARN: policies from a simulator alone (extra "rl").
 
+    settings       what a run is asked for, declared once for Python, the command line, cells and files
     worlds         many copies of a problem with identical arms, stepped together
     environments   the same as Gymnasium and Stable-Baselines3 see it: CountEnv, BatchedCounts
     joint_copies   the paper's Vanilla-DRL: raw joint states

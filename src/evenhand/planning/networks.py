@@ -20,10 +20,10 @@ import numpy as np
 from evenhand._version import __version__
 from evenhand.errors import PolicyError
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.rules import ALLOCATION_RULES
 from evenhand.model.simulator import Simulator
 from evenhand.planning.archives import check_parts, read_part, write_archive
 from evenhand.policies.network import (
-    ALLOCATIONS,
     CountNetworkPolicy,
     JointNetworkPolicy,
     Network,
@@ -84,7 +84,7 @@ def read_network(
     network = _read_layers(read_part(file, TENSORS, manifest["sha256"], "network"), manifest["network"])
     _check_fits(manifest["problem"], problem)
     if manifest["kind"] == "count-network":
-        if manifest["allocation"] not in ALLOCATIONS:
+        if manifest["allocation"] not in ALLOCATION_RULES:
             raise PolicyError(f"its allocation {manifest['allocation']!r} is not known to this version")
         return CountNetworkPolicy(problem, network, manifest["allocation"])
     if manifest["kind"] != "joint-network":
