@@ -12,8 +12,8 @@ from evenhand.kernels.crowds import step_crowds_fast
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Exchangeable, Policy, Starting
-from evenhand.simulation.rollout import Progress, Rollout, check_budget, share_of_budget
-from evenhand.typing import Floats, Ints, Rng
+from evenhand.simulation.rollout import PLAYING, Rollout, check_budget, share_of_budget
+from evenhand.typing import Floats, Ints, Progress, Rng
 
 
 def simulate_counts(
@@ -32,7 +32,7 @@ def simulate_counts(
         num_episodes: how many independent episodes.
         horizon: steps an episode.
         rng: seed or generator.
-        progress: called now and then with the share of the work that is done.
+        progress: called now and then with what is being done and the share that is done.
 
     Returns:
         A Rollout whose returns are (episode, type) means over the arms of each type.
@@ -59,7 +59,7 @@ def simulate_counts(
         returns += weight * mean_rewards(problem, allocation)
         counts = step_crowds_fast(types.transitions, allocation, key, 0)
         if progress is not None and t % 16 == 0:
-            progress(t / horizon)
+            progress(PLAYING, t / horizon)
     return Rollout(returns, share_of_budget(problem, used, horizon), horizon)
 
 
