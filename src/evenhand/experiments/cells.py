@@ -67,6 +67,7 @@ import numpy as np
 from evenhand.errors import NotApplicable, OutOfDomain, TooLarge, UnknownName
 from evenhand.evaluation.evaluate import Evaluation, evaluate, standard_error
 from evenhand.evaluation.fairness import gini_coefficient
+from evenhand.learning.judging import resized
 from evenhand.learning.settings import settings as training_settings
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
@@ -216,7 +217,7 @@ def train(
     start = time.perf_counter()
     found = []
     for size in evaluate:
-        other = resized(coupled, size)
+        other = resized(coupled, size["num_arms"], np.atleast_1d(np.asarray(size["budget"], dtype=np.float64)))
         policy = training.policy
         if isinstance(policy, CountNetworkPolicy):
             policy = CountNetworkPolicy(other, policy.network, policy.allocation)
@@ -249,21 +250,6 @@ def _declare_training() -> inspect.Signature:
 
 
 train.__signature__ = _declare_training()  # type: ignore[attr-defined]
-
-
-def resized(problem: CoupledMDP, size: Parameters) -> CoupledMDP:
-    """The same arms, in another number and with another budget.
-
-    Args:
-        problem: identical arms.
-        size: num_arms and budget, the latter a number or a list.
-    """
-    return CoupledMDP(
-        arms=problem.types,
-        budget=np.atleast_1d(np.asarray(size["budget"], dtype=np.float64)),
-        discount=problem.discount,
-        counts=np.array([size["num_arms"]]),
-    )
 
 
 def timing(

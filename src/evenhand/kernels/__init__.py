@@ -4,8 +4,3 @@ randomness (numbers from counters), stepping (arms move), choosing (who is serve
 lattice_sweeps (value functions on counts), products (operators of independent arms). The `compiled*` files hold what
 Numba compiles; they are imported only when the work is large enough to be worth it.
 """
-
-import os
-
-# Idle threads must not spin at every barrier: steps are short, and machines are shared.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

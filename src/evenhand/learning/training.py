@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeAlias
 
 from evenhand.errors import MissingExtra
+from evenhand.kernels.threads import idle_threads_sleep
 from evenhand.learning.settings import TrainingRun, check_names
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.simulator import Simulator
@@ -104,7 +105,8 @@ def train(problem: Problem, run: TrainingRun) -> Training:  # noqa: D417  # told
 def learning_loop() -> Any:
     """The heavy part, if what it needs is installed."""
     try:
-        from evenhand.learning import loop
+        with idle_threads_sleep():  # torch brings an OpenMP of its own
+            from evenhand.learning import loop
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] in ("torch", "stable_baselines3", "gymnasium"):
             raise MissingExtra("training", "rl") from None

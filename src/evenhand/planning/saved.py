@@ -10,6 +10,7 @@ made for the very problem it is asked to play. Trained networks have files of th
 
 import hashlib
 import io
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -84,7 +85,11 @@ def load_policy(path: str | Path, problem: CoupledMDP | Simulator) -> Policy | S
     Raises:
         PolicyError: the file is not sound, or the policy was made for another problem; says how they differ.
     """
-    policy: Policy | Starting = guarded(Path(path), lambda file: _read(file, problem))
+    found: tuple[Policy | Starting, bool] = guarded(Path(path), lambda file: _read(file, problem))
+    policy, strange = found
+    if strange:
+        told = "this network was trained on arms with other transitions, rewards or first states"
+        warnings.warn(told, networks.OtherDynamics, stacklevel=2)
     return policy
 
 
@@ -136,15 +141,16 @@ def _check_identity(made_for: dict[str, Any], problem: CoupledMDP) -> None:
     raise PolicyError(f"made for another problem ({details or 'other transitions, rewards, usage or initial states'})")
 
 
-def _read(file: zipfile.ZipFile, problem: CoupledMDP | Simulator) -> Policy | Starting:
+def _read(file: zipfile.ZipFile, problem: CoupledMDP | Simulator) -> tuple[Policy | Starting, bool]:
+    """The policy, and whether it is a network that meets dynamics which it was not trained on."""
     manifest = read_manifest(file, (FORMAT, networks.FORMAT), SCHEMA)
     if manifest["format"] == networks.FORMAT:
-        return networks.read_network(file, manifest, problem)
+        return networks.read_network(file, manifest, problem), networks.other_dynamics(manifest, problem)
     if isinstance(problem, Simulator):
         raise PolicyError("it is a table; only a trained network plays a simulator")
     arrays = _read_arrays(file, manifest)
     _check_identity(manifest["problem"], problem)
-    return _BUILDERS[manifest["kind"]](problem, arrays)
+    return _BUILDERS[manifest["kind"]](problem, arrays), False
 
 
 def _read_arrays(file: zipfile.ZipFile, manifest: dict[str, Any]) -> dict[str, Array]:

@@ -9,6 +9,7 @@ from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.stepping import first_states
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Exchangeable, Lawful, Policy, Starting, begin
+from evenhand.reductions.counts import count_states
 from evenhand.simulation.counts import checked_allocation
 from evenhand.simulation.rollout import check_budget, checked_shape, simulate
 from evenhand.typing import Indices, Ints, Rng
@@ -41,12 +42,12 @@ def check_policy(policy: Policy | Starting, problem: CoupledMDP, rng: Rng = 0) -
         for states in _trial_states(problem, size, generator):
             _attempt(faults, f"batch of {size}", _try_acting, policy, problem, states)
             if isinstance(policy, Exchangeable):
-                counts = _counts(problem, states)
+                counts = count_states(problem, states)
                 _attempt(faults, f"batch of {size}", _try_allocating, policy, problem, counts)
     _attempt(faults, "played", _try_playing, policy, problem, int(generator.integers(2**63)))
     if isinstance(policy, Lawful):
         for states in _trial_states(problem, 5, generator):
-            for counts in _counts(problem, states):
+            for counts in count_states(problem, states):
                 _attempt(faults, "allocation_law", _try_law, policy, problem, counts)
     if faults:
         raise PolicyError("the policy breaks the rules:\n" + "\n".join(f"  {fault}" for fault in dict.fromkeys(faults)))
@@ -60,12 +61,6 @@ def _trial_states(problem: CoupledMDP, size: int, rng: np.random.Generator) -> l
     anything = rng.integers(0, sizes, size=(size, problem.num_arms)).astype(np.int32)
     same = np.minimum(rng.integers(0, sizes.max(), size=(size, 1)), sizes - 1).astype(np.int32)
     return [likely, anything, same]
-
-
-def _counts(problem: CoupledMDP, states: Indices) -> Ints:
-    counts = np.zeros((len(states), problem.num_types, problem.types.rewards.shape[1]), dtype=np.int64)
-    np.add.at(counts, (np.arange(len(states))[:, None], problem.type_of_arm[None], states), 1)
-    return counts
 
 
 def _attempt(faults: list[str], where: str, check, *arguments) -> None:  # type: ignore[no-untyped-def]
