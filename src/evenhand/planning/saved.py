@@ -21,7 +21,7 @@ import numpy as np
 from evenhand._version import __version__
 from evenhand.errors import NotApplicable, PolicyError
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.policy import Policy, Starting, capabilities
 from evenhand.model.simulator import Simulator
 from evenhand.planning import networks
 from evenhand.planning.archives import check_parts, guarded, read_manifest, read_part, write_archive
@@ -29,8 +29,8 @@ from evenhand.planning.solution import Solution
 from evenhand.policies.fluid import OccupancyPriority, Resolving
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
 from evenhand.policies.priority import ExchangeablePriority
-from evenhand.reductions.counts import CountChoices, Counts, CountTable
-from evenhand.reductions.joint import Joint, JointTable
+from evenhand.reductions.counts import CountChoices, Counts
+from evenhand.reductions.joint import Joint
 from evenhand.typing import Array
 
 FORMAT = "evenhand-policy"
@@ -96,10 +96,10 @@ def load_policy(path: str | Path, problem: CoupledMDP | Simulator) -> Policy | S
 def _take_apart(policy: Policy | Starting) -> tuple[str, dict[str, Array]]:
     if isinstance(policy, CountChoices):
         return "count-choices", {"cells": policy.cells, "base": policy.base, "amounts": policy.amounts}
-    if isinstance(policy, (CountTable, JointTable)):
-        pairs = np.flatnonzero(policy.probabilities)
-        kind = "count-table" if isinstance(policy, CountTable) else "joint-table"
-        return kind, {"pairs": pairs, "probabilities": policy.probabilities[pairs]}
+    if (table := capabilities(policy).table) is not None:
+        pairs = np.flatnonzero(table.probabilities)
+        kind = "count-table" if isinstance(table.reduction, Counts) else "joint-table"
+        return kind, {"pairs": pairs, "probabilities": table.probabilities[pairs]}
     if isinstance(policy, ExchangeablePriority) and not policy.stop:
         return "priority", {"scores": policy.scores, "threshold": np.array(policy.threshold)}
     if isinstance(policy, OccupancyPriority):

@@ -11,7 +11,7 @@ from evenhand.errors import NotApplicable, PolicyError
 from evenhand.kernels.crowds import step_crowds_fast
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Exchangeable, Policy, Starting
+from evenhand.model.policy import Exchangeable, Policy, Starting, capabilities
 from evenhand.simulation.rollout import PLAYING, Rollout, check_budget, share_of_budget
 from evenhand.typing import Floats, Ints, Progress, Rng
 
@@ -43,8 +43,9 @@ def simulate_counts(
     check_memory(8.0 * horizon, f"a horizon of {horizon} steps", "Use a shorter one.")
     check_memory(40.0 * num_episodes * types.valid.size, f"counts of {num_episodes} episodes", "Use fewer episodes.")
     world_rng, policy_rng = np.random.default_rng(rng).spawn(2)
-    actor: object = policy.start(num_episodes, policy_rng) if isinstance(policy, Starting) else policy
-    if not isinstance(actor, Exchangeable):
+    starts = capabilities(policy).starts
+    actor = capabilities(policy if starts is None else starts.start(num_episodes, policy_rng)).allocates
+    if actor is None:
         raise NotApplicable("this policy does not allocate by counts; use simulate, which follows every arm")
     keys = draw_keys(world_rng, horizon + 1)
     counts = _first_counts(problem, num_episodes, keys[0])
