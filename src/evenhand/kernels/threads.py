@@ -1,13 +1,28 @@
-"""How many threads compiled code takes: small work is done alone, since waking others costs more than it gains."""
+"""Whether code can be compiled, and how many threads it takes.
+
+Small work is done alone, since waking others costs more than it gains. Where Numba is not installed, policies are
+played by the NumPy twins: slower, and by the same law. Learning and large solves need it.
+"""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
 
 ALONE_BELOW = 200_000
 """Elementary operations below which one thread does the work."""
 
 _POLICY = "OMP_WAIT_POLICY"
+
+
+@cache
+def can_compile() -> bool:
+    """Whether Numba is installed; asked without loading it."""
+    try:
+        return find_spec("numba") is not None
+    except ModuleNotFoundError:
+        return False
 
 
 @contextmanager

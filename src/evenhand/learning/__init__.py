@@ -9,7 +9,7 @@
     checkpoints    a training run in one file that cannot run code
     training       train(), what a user calls; loop is its heavy part
 
-The trained policy itself is in `policies.network` and needs NumPy only.
+The trained policy itself is in `policies.network`; it needs neither torch nor Numba.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Trained networks that act: NumPy only.
+"""Trained networks that act, in NumPy: neither torch nor Numba is needed, though Numba makes it faster.
 
 Count-proportion policy (the paper's Section 4, for identical arms). The input is the same for any number of arms:
 
