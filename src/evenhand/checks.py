@@ -2,8 +2,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from numbers import Real
+from pathlib import Path
 
 import numpy as np
 
@@ -260,19 +261,53 @@ def human_bytes(size: float) -> str:
 
 
 def available_memory() -> float:
-    """Bytes this process may still take, as far as the system tells."""
+    """Bytes this process may still take: what the machine has free, or what its container leaves, if that is less."""
+    import psutil
+
+    return max(0.0, min([float(psutil.virtual_memory().available), *_rooms_of_groups(Path("/"))]))
+
+
+# A control group limits the memory of its processes, and so does every group around it. Version 2 has all of them
+# under one folder, version 1 under a folder for memory. Cached files count as taken, but are given back on need.
+_GROUPS = (
+    ("", "sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
+    ("memory", "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+"""The controller as `/proc/self/cgroup` names it, where its groups are, and the names of limit, use and cache."""
+
+
+def _rooms_of_groups(root: Path) -> Iterator[float]:
+    """Bytes left by each control group around this process that has a limit.
+
+    Args:
+        root: where `proc` and `sys` are.
+    """
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = f"{line}::".split(":")[:3]
+        for controller, folder, *names in _GROUPS:
+            if controller in controllers.split(","):
+                group = [part for part in path.split("/") if part not in ("", "..")]
+                for depth in range(len(group) + 1):  # inside a container only the outermost folder may be seen
+                    yield from _room(root.joinpath(folder, *group[:depth]), *names)
+
+
+def _room(group: Path, limit: str, used: str, cache: str) -> Iterator[float]:
+    """What one group leaves; nothing where it has no limit."""
+    facts = dict(line.split(maxsplit=1) for line in _read(group / "memory.stat").splitlines() if " " in line)
     try:
-        with open("/proc/meminfo", encoding="ascii") as lines:  # noqa: PTH123
-            facts = dict(_meminfo(lines))
-        return facts["MemAvailable"] * 1024.0
-    except (OSError, KeyError, ValueError):
-        return 4e9
+        most, taken = float(_read(group / limit)), float(_read(group / used))
+        given_back = float(facts.get(cache, 0))
+    except ValueError:  # no such group, or its limit is `max`, which is none
+        return
+    yield most - taken + min(given_back, taken)
 
 
-def _meminfo(lines: Iterable[str]) -> Iterator[tuple[str, float]]:
-    for line in lines:
-        name, _, rest = line.partition(":")
-        yield name, float(rest.split()[0])
+def _read(path: Path) -> str:
+    """A file's text; empty where it cannot be read."""
+    try:
+        return path.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def check_memory(size: float, what: str, instead: str) -> None:

@@ -18,6 +18,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant; None if none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return near[0] if near else None
+
+
 class EvenhandError(Exception):
     """Everything this library raises on purpose."""
 
@@ -61,8 +67,8 @@ class UnknownName(InvalidInput):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"Did you mean '{near[0]}'? " if near else ""
+        near = nearest(name, names)
+        hint = f"Did you mean '{near}'? " if near else ""
         super().__init__(f"unknown {kind} '{name}'. {hint}Known: {', '.join(names) or 'none'}.")
 
 

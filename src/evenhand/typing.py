@@ -1,5 +1,9 @@
-"""Array aliases by role; axes stand in the order (episode, arm or type, state, action, next_state, resource)."""
+"""Names for what is passed around.
 
+Arrays go by their role; axes stand in the order (episode, arm or type, state, action, next_state, resource).
+"""
+
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,4 +27,7 @@ Array: TypeAlias = NDArray[Any]
 Rng: TypeAlias = np.random.Generator | int | None
 """What a user may pass as `rng`; turned into a Generator on the first line."""
 
-__all__ = ["Array", "ArrayLike", "Bools", "Floats", "Indices", "Ints", "Rng"]
+Progress: TypeAlias = Callable[[str, float], None]
+"""Called now and then with what is being done, in words, and the share of the work that is done, from 0 to 1."""
+
+__all__ = ["Array", "ArrayLike", "Bools", "Floats", "Indices", "Ints", "Progress", "Rng"]

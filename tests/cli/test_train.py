@@ -92,6 +92,14 @@ def test_multi_task_and_joint(folder, evenhand):
     assert evenhand("evaluate", *MODEL, "joint.zip", "--json").json["mean"] == pytest.approx(found["mean"])
 
 
+def test_every_setting_can_be_given(folder, evenhand):
+    typed = ["--steps", 4000, "--horizon", 20, "--hidden", "8,4", "--evaluations", 2, "--seed", 3]
+    found = evenhand("train", *MODEL, *typed, "--json").json["settings"]
+    assert {name: found[name] for name in ("steps", "horizon", "hidden", "evaluations", "seed")} == {
+        "steps": 4000, "horizon": 20, "hidden": [8, 4], "evaluations": 2, "seed": 3,
+    }  # fmt: skip
+
+
 def test_a_finished_run_leaves_no_checkpoint(folder, evenhand, files):
     arguments = ["train", *MODEL, "--steps", 4000, "--out", "policy.zip", "--json"]
     first = evenhand(*arguments).json
@@ -135,6 +143,9 @@ def test_an_interrupt_keeps_the_checkpoint(folder, start, evenhand, files, timel
         (["--budget", "nan"], "budget"),
         (["--budget", "1:inf"], "budget"),
         (["--budget", "1", "--budget", "1"], "budget"),
+        (["--hidden", "8,x"], "--hidden"),
+        (["--hidden", "8,0"], "hidden"),
+        (["--evaluations", "0"], "--evaluations"),
         (["--resume"], "--resume"),
         (["--steps", "0"], "--steps"),
         (["--steps", "many"], "--steps"),

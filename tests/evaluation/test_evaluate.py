@@ -215,8 +215,8 @@ class TestArguments:
 
     def test_progress_is_told(self):
         told = []
-        evaluate(random_feasible(FIVE), FIVE, **PLAY, progress=told.append)
-        assert told and all(0 <= share <= 1 for share in told)
+        evaluate(random_feasible(FIVE), FIVE, **PLAY, progress=lambda *news: told.append(news))
+        assert told and all(what and 0 <= share <= 1 for what, share in told)
 
 
 class TestFigures:

@@ -143,7 +143,7 @@ class TestReproducible:
         always_told(monkeypatch)
         before = torch.get_rng_state(), np.random.get_state()  # noqa: NPY002
         with pytest.raises(Stop):
-            run("ppo", told=interrupt_after(0.3))
+            run("ppo", progress=interrupt_after(0.3))
         assert torch.equal(before[0], torch.get_rng_state())
         assert np.array_equal(before[1][1], np.random.get_state()[1])  # noqa: NPY002
 
@@ -155,7 +155,7 @@ class TestResume:
         always_told(monkeypatch)
         file = tmp_path / "run.checkpoint"
         with pytest.raises(Stop):
-            run(name, checkpoint=file, told=interrupt_after(share))
+            run(name, checkpoint=file, progress=interrupt_after(share))
         assert [path.name for path in tmp_path.iterdir()] == [file.name]
         assert same(whole(name), run(name, checkpoint=file, resume=True))
         assert_same_state(file, whole_checkpoint(name))
@@ -165,7 +165,7 @@ class TestResume:
         file = tmp_path / "run.checkpoint"
         for share in (0.2, 0.4, 0.6, 0.8):
             with pytest.raises(Stop):
-                run("sac", checkpoint=file, resume=True, told=interrupt_after(share))
+                run("sac", checkpoint=file, resume=True, progress=interrupt_after(share))
         assert same(whole("sac"), run("sac", checkpoint=file, resume=True))
         assert_same_state(file, whole_checkpoint("sac"))
 
@@ -174,7 +174,7 @@ class TestResume:
         always_told(monkeypatch)
         file = tmp_path / "run.checkpoint"
         with pytest.raises(Stop):
-            run("ppo", checkpoint=file, told=interrupt_after(0.5), evaluations=30)
+            run("ppo", checkpoint=file, progress=interrupt_after(0.5), evaluations=30)
         resumed, one = run("ppo", checkpoint=file, resume=True, evaluations=30), run("ppo", evaluations=30)
         assert [steps for steps, _ in one.curve] == list(range(0, 1025, 128))
         assert same(one, resumed)
@@ -359,7 +359,7 @@ class TestResult:
     def test_progress_is_told(self, monkeypatch):
         always_told(monkeypatch)
         told = []
-        run("ppo", told=lambda text, share: told.append((text, share)))
+        run("ppo", progress=lambda text, share: told.append((text, share)))
         assert all("welfare" in text for text, _ in told[1:])
         shares = [share for _, share in told]
         assert shares == sorted(shares) and shares[0] >= 0 and shares[-1] <= 1 and len(shares) == 8
@@ -418,7 +418,7 @@ class TestOtherWorlds:
         always_told(monkeypatch)
         own, file = sampled(MACHINES), tmp_path / "x"
         with pytest.raises(Stop):
-            train(own, PPO, 1024, checkpoint=file, told=interrupt_after(0.5), **SMALL)
+            train(own, PPO, 1024, checkpoint=file, progress=interrupt_after(0.5), **SMALL)
         assert same(train(own, PPO, 1024, **SMALL), train(own, PPO, 1024, checkpoint=file, resume=True, **SMALL))
 
     def test_several_tasks_make_one_network_for_all(self):

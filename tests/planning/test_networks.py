@@ -459,9 +459,10 @@ class TestOtherProblems:
         assert "2 types" in refused(file, CoupledMDP([arm(), arm(seed=1)], budget=[1], discount=0.9, counts=[2, 2]))
 
     def test_other_dynamics_play_with_a_warning(self, file):
-        with pytest.warns(OtherDynamics, match="other transitions"):
+        with pytest.warns(OtherDynamics, match="other transitions") as seen:
             policy = load_policy(file, crowd(seed=1))
         assert isinstance(policy, CountNetworkPolicy)
+        assert seen[0].filename == __file__  # the line that asked for the policy is shown
 
     def test_a_warning_that_is_made_an_error_is_not_told_as_a_broken_file(self, file):
         with warnings.catch_warnings(), pytest.raises(OtherDynamics):

@@ -331,7 +331,7 @@ def test_it_is_written_wholly_or_not_at_all(
     problem, comparison = machines
     path = tmp_path / "report.html"
     heard: list[float] = []
-    write_comparison(comparison, problem, path, title="Ümlaut", told=lambda _, share: heard.append(share))
+    write_comparison(comparison, problem, path, title="Ümlaut", progress=lambda _, share: heard.append(share))
     before = path.read_text(encoding="utf-8")
     assert before == comparison_page(comparison, problem, title="Ümlaut")
     assert heard == sorted(heard)

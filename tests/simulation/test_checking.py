@@ -145,6 +145,11 @@ class TestAllocations:
     def test_each_fault_is_found(self, allocate, words):
         assert words in faults_of(Allocating(allocate=allocate))
 
+    def test_who_says_that_nothing_is_drawn_draws_nothing(self):
+        """Allocations of the same seed are the same: only another seed shows the claim to be wrong."""
+        check_policy(Allocating(allocate=nothing, deterministic=True), PROBLEM)
+        assert "says that it is deterministic" in faults_of(Allocating(deterministic=True))
+
     @pytest.mark.parametrize(
         ("law", "words"),
         [

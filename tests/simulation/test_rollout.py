@@ -259,5 +259,5 @@ class TestRules:
     def test_progress_rises_within_0_and_1(self, monkeypatch):
         monkeypatch.setattr(rollout, "BATCH", 6)
         told = []
-        simulate(self.problem, never_act(self.problem), 6, 40, rng=0, progress=told.append)
+        simulate(self.problem, never_act(self.problem), 6, 40, rng=0, progress=lambda _, share: told.append(share))
         assert told == sorted(told) and told[0] >= 0 and 0.5 < told[-1] <= 1 and len(told) >= 9

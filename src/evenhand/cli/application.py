@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from evenhand._version import __version__
-from evenhand.cli.options import common, model_argument, playing, welfare_option
+from evenhand.cli.options import common, model_argument, playing, training_settings, welfare_option
 
 WHAT_IT_IS = """\
 Fair resource allocation in weakly coupled Markov decision processes.
@@ -105,37 +105,11 @@ def compare(**options: Any) -> None:
 
 @application.command()
 @model_argument
-@click.option(
-    "--algorithm", default="ppo", show_default=True, type=click.Choice(["ppo", "sac", "td3"]), help="Who learns."
-)
-@click.option(
-    "--steps", default=240_000, show_default=True, type=click.IntRange(min=1), help="Steps to play, over all copies."
-)
-@click.option(
-    "--network",
-    "architecture",
-    default="counts",
-    show_default=True,
-    type=click.Choice(["counts", "joint", "joint-idle"]),
-    help="counts: one network for any number of arms; joint: the paper's Vanilla-DRL, on the raw joint state, always "
-    "spending; joint-idle: the same, free not to.",
-)
-@click.option(
-    "--allocation",
-    default="greedy",
-    show_default=True,
-    type=click.Choice(["greedy", "priority-sampling"]),
-    help="How scores become an allocation: the highest first, or the paper's Algorithm 1.",
-)
-@click.option("--num-arms", metavar="LOW:HIGH", help="Draw the number of arms anew for each episode (multi-task).")
-@click.option(
-    "--budget", "budgets", multiple=True, metavar="LOW:HIGH", help="Draw the budget too; repeat for each resource."
-)
-@click.option("--horizon", default=300, show_default=True, type=click.IntRange(min=1), help="Steps an episode.")
+@training_settings
 @click.option("--out", metavar="POLICY", help="Save the policy; training can then be resumed, too.")
 @click.option("--resume", is_flag=True, help="Go on where an interrupted run with the same --out stopped.")
 @click.option("--tensorboard", metavar="FOLDER", help="Write TensorBoard's logs there.")
-@common()
+@common(seeded=False)
 def train(**options: Any) -> None:
     """Learn a policy for MODEL by trial and error, with count-proportion deep RL.
 

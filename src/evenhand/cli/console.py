@@ -6,7 +6,7 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from evenhand.evaluation.evaluate import Evaluation
     from evenhand.model.arm import ArmTables
     from evenhand.model.coupled import CoupledMDP
-    from evenhand.typing import Floats, Ints
+    from evenhand.typing import Floats, Ints, Progress
 
 MOST_LISTED = 1_000_000
 """Arms up to which JSON lists a figure for each."""
@@ -148,7 +148,7 @@ def seconds(value: float) -> str:
 
 
 @contextmanager
-def progress(quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
+def progress(quiet: bool) -> Iterator["Progress | None"]:
     """Something to tell progress to, on standard error: a bar on a terminal, plain lines elsewhere, None if quiet."""
     if quiet:
         yield None
@@ -158,17 +158,18 @@ def progress(quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
         yield _lines()
 
 
-def _bar() -> Iterator[Callable[[str, float], None]]:
+def _bar() -> Iterator["Progress"]:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
 
     columns = (TextColumn("{task.description:24}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(file=sys.stderr), transient=True) as bar:
+    with Bar(*columns, TimeRemainingColumn(), console=Console(file=sys.stderr), transient=True) as bar:
         task = bar.add_task("", total=1.0)
         yield lambda what, share: bar.update(task, description=what, completed=share)
 
 
-def _lines() -> Callable[[str, float], None]:
+def _lines() -> "Progress":
     last = [time.monotonic()]
 
     def tell(what: str, share: float) -> None:

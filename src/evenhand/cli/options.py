@@ -1,9 +1,12 @@
 """Options that commands share."""
 
 from collections.abc import Callable
+from dataclasses import Field
 from typing import Any
 
 import click
+
+from evenhand.learning.settings import TrainingSettings, settings
 
 Command = Callable[..., Any]
 
@@ -39,6 +42,33 @@ def playing(command: Command) -> Command:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def training_settings(command: Command) -> Command:
+    """An option for each setting of `train`, as it is declared there."""
+    for setting in reversed(settings()):
+        command = _option_of(setting)(command)
+    return command
+
+
+_WRITTEN: dict[str, dict[str, Any]] = {
+    "num_arms": {"metavar": "LOW:HIGH"},
+    "budget": {"metavar": "LOW:HIGH", "multiple": True},  # once for each resource
+    "hidden": {"metavar": "N,N", "default": ",".join(map(str, TrainingSettings.hidden))},
+}
+"""How settings that are neither a word nor a number are written; `commands.train` reads them."""
+
+
+def _option_of(setting: Field[Any]) -> Callable[[Command], Command]:
+    """The option of one setting."""
+    name = {"architecture": "network"}.get(setting.name, setting.name).replace("_", "-")
+    told: dict[str, Any] = {"default": setting.default, "show_default": True, "help": setting.metadata["help"]}
+    if setting.metadata["choices"]:
+        told["type"] = click.Choice(setting.metadata["choices"])
+    elif setting.type is int:
+        told["type"] = click.IntRange(min=0 if setting.name == "seed" else 1)
+    told |= _WRITTEN.get(setting.name, {})
+    return click.option(f"--{name}", setting.name, **told)
 
 
 def common(seeded: bool = True) -> Callable[[Command], Command]:

@@ -26,8 +26,8 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting, is_exchangeable, plays_by_counts
 from evenhand.model.welfare import Welfare, as_welfare
 from evenhand.simulation.counts import simulate_counts
-from evenhand.simulation.rollout import Progress, Rollout, share_of_budget, simulate
-from evenhand.typing import Floats, Ints, Rng
+from evenhand.simulation.rollout import Rollout, share_of_budget, simulate
+from evenhand.typing import Floats, Ints, Progress, Rng
 
 Method = Literal["auto", "exact", "monte-carlo"]
 

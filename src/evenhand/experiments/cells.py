@@ -55,6 +55,7 @@ evaluation the network's weights do not matter, so it is an untrained one.
 `timing` and `lp` are TIMED: `run` gives them the machine alone.
 """
 
+import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -66,7 +67,8 @@ import numpy as np
 from evenhand.errors import NotApplicable, OutOfDomain, TooLarge, UnknownName
 from evenhand.evaluation.evaluate import Evaluation, evaluate, standard_error
 from evenhand.evaluation.fairness import gini_coefficient
-from evenhand.learning.training import ARCHITECTURES
+from evenhand.learning.judging import resized
+from evenhand.learning.settings import settings as training_settings
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.tabular import TabularMDP
@@ -76,7 +78,7 @@ from evenhand.planning.roster import ROSTER, find_policy
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import METHODS, solve
 from evenhand.policies.index import whittle
-from evenhand.policies.network import ALLOCATIONS, CountNetworkPolicy, Network
+from evenhand.policies.network import CountNetworkPolicy, Network
 from evenhand.problems import catalog
 from evenhand.reductions.counts import Counts, num_count_states
 from evenhand.reductions.joint import Joint, num_joint_states
@@ -204,42 +206,23 @@ def train(
     parameters: Parameters,
     evaluate: Sequence[Parameters],
     welfare: str = "gini:2",
-    algorithm: str = "ppo",
-    architecture: str = "counts",
-    allocation: str = "greedy",
-    steps: int = 240_000,
-    horizon: int = 300,
-    seed: int = 0,
-    evaluations: int = 30,
-    num_arms: Sequence[int] | None = None,
-    budget: Sequence[float] | None = None,
     num_episodes: int = 1000,
     evaluation_horizon: int = 300,
+    **settings: Any,
 ) -> Outcome:
     """Learn, and evaluate the best network on one or several sizes."""
     from evenhand.learning.training import train as learn
 
     coupled = catalog.build(problem, parameters)
-    training = learn(
-        coupled,
-        algorithm,
-        steps,
-        architecture=architecture,  # type: ignore[arg-type]
-        allocation=allocation,  # type: ignore[arg-type]
-        num_arms=None if num_arms is None else (num_arms[0], num_arms[1]),
-        budget=None if budget is None else (budget[0], budget[1]),
-        horizon=horizon,
-        seed=seed,
-        evaluations=evaluations,
-    )
+    training = learn(coupled, **settings)
     start = time.perf_counter()
     found = []
     for size in evaluate:
-        other = resized(coupled, size)
+        other = resized(coupled, size["num_arms"], np.atleast_1d(np.asarray(size["budget"], dtype=np.float64)))
         policy = training.policy
         if isinstance(policy, CountNetworkPolicy):
             policy = CountNetworkPolicy(other, policy.network, policy.allocation)
-        pair = _evaluate_twice(policy, other, welfare, num_episodes, evaluation_horizon, seed)
+        pair = _evaluate_twice(policy, other, welfare, num_episodes, evaluation_horizon, training.settings["seed"])
         found.append({**size, **_figures(*pair, welfare)})
     values = {
         "score": training.score,
@@ -251,19 +234,23 @@ def train(
     return Outcome(values, {"train": training.seconds, "evaluate": time.perf_counter() - start})
 
 
-def resized(problem: CoupledMDP, size: Parameters) -> CoupledMDP:
-    """The same arms, in another number and with another budget.
+def _declare_training() -> inspect.Signature:
+    """The settings of a training cell: its own, and those of `train`. The network is always the paper's."""
+    own = inspect.signature(train).parameters.values()
+    asked = [
+        inspect.Parameter(
+            setting.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=setting.default,
+            annotation=str if setting.metadata["choices"] else setting.type,
+        )
+        for setting in training_settings()
+        if setting.name != "hidden"
+    ]
+    return inspect.Signature([*(one for one in own if one.kind is inspect.Parameter.KEYWORD_ONLY), *asked])
 
-    Args:
-        problem: identical arms.
-        size: num_arms and budget, the latter a number or a list.
-    """
-    return CoupledMDP(
-        arms=problem.types,
-        budget=np.atleast_1d(np.asarray(size["budget"], dtype=np.float64)),
-        discount=problem.discount,
-        counts=np.array([size["num_arms"]]),
-    )
+
+train.__signature__ = _declare_training()  # type: ignore[attr-defined]
 
 
 def timing(
@@ -312,7 +299,7 @@ def _clock_training(problem: CoupledMDP, episodes: int, horizon: int, seed: int)
             horizon=horizon,
             seed=seed,
             evaluations=1,
-            told=lambda what, share: moments.append((share, time.perf_counter())),
+            progress=lambda what, share: moments.append((share, time.perf_counter())),
         )
         (first, start), (last, end) = moments[0], moments[-1]
         return (end - start) / (last - first) if last > first else training.seconds
@@ -437,9 +424,7 @@ TIMED = ("timing", "lp")
 """Kinds whose point is their timings: they get the machine alone."""
 
 CHOICES: dict[str, tuple[str, ...]] = {
-    "algorithm": ("ppo", "sac", "td3"),
-    "architecture": ARCHITECTURES,
-    "allocation": ALLOCATIONS,
+    **{one.name: one.metadata["choices"] for one in training_settings() if one.metadata["choices"]},
     "method": ("auto", *METHODS),
     "policy": ("whittle-paper", *(entry.name for entry in ROSTER)),
     "program": tuple(_PROGRAMS),

@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection, wait
@@ -25,9 +25,7 @@ from evenhand.errors import EvenhandError
 from evenhand.experiments.cells import TIMED, find_kind
 from evenhand.experiments.records import Store, identify
 from evenhand.experiments.spec import Cell, Planned, Target
-
-Told = Callable[[str, float], None]
-"""Told what is being done, and the share of the work that is done."""
+from evenhand.typing import Progress
 
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 """Environment variables that keep a worker to one thread."""
@@ -107,15 +105,15 @@ class Work:
         """Cells that are done already."""
         return len(self.cells) - len(self.to_do)
 
-    def run(self, jobs: int = 1, command: str = "", told: Told | None = None) -> Reproduction:
+    def run(self, jobs: int = 1, command: str = "", progress: Progress | None = None) -> Reproduction:
         """Run what is to do.
 
         Args:
             jobs: how many cells at a time.
             command: what was typed, for the manifest.
-            told: called now and then with how it goes and the share of the work that is done.
+            progress: called now and then with how it goes and the share of the work that is done.
         """
-        log = _Log(self, jobs, command, told)
+        log = _Log(self, jobs, command, progress)
         log.gather()
         timed = [planned for planned in self.to_do if planned.cell.kind in TIMED]
         others = [planned for planned in self.to_do if planned.cell.kind not in TIMED]
@@ -130,8 +128,8 @@ class Work:
 class _Log:
     """Writes records as cells end, gathers them when a target is complete, and tells progress."""
 
-    def __init__(self, work: Work, jobs: int, command: str, told: Told | None) -> None:
-        self.work, self.jobs, self.command, self.told = work, jobs, command, told
+    def __init__(self, work: Work, jobs: int, command: str, progress: Progress | None) -> None:
+        self.work, self.jobs, self.command, self.progress = work, jobs, command, progress
         self.failures: list[Failure] = []
         self.left = {work.identify(planned.cell): expected_seconds(planned.cell) for planned in work.to_do}
         self.spent, self.expected = 0.0, 0.0
@@ -175,13 +173,15 @@ class _Log:
 
     def tell(self, running: Sequence[Planned]) -> None:
         """Tell how it goes."""
-        if self.told is None:
+        if self.progress is None:
             return
         pace = self.spent / self.expected if self.expected else 1.0
         left = pace * sum(self.left.values()) / self.jobs
         gone = time.monotonic() - self.start
         done, total = len(self.work.cells) - len(self.left), len(self.work.cells)
-        self.told(f"{done} of {total} cells done, {len(running)} running, {_in_words(left)} left", gone / (gone + left))
+        self.progress(
+            f"{done} of {total} cells done, {len(running)} running, {_in_words(left)} left", gone / (gone + left)
+        )
 
 
 def expected_seconds(cell: Cell) -> float:

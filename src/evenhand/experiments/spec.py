@@ -40,7 +40,6 @@ seed = "$seed"
 A size that is a table gives its entries as `$size.num_arms`. Every fault of a file is told at once, with its place.
 """
 
-import difflib
 import inspect
 import itertools
 import re
@@ -50,7 +49,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import Fault, InvalidInput, ModelError, UnknownName
+from evenhand.errors import Fault, InvalidInput, ModelError, UnknownName, nearest
 from evenhand.experiments.cells import CHOICES, find_kind
 from evenhand.model.welfare import parse_welfare
 from evenhand.problems import catalog
@@ -469,6 +468,6 @@ def _said(value: Any) -> str:
 
 def _among(kind: str, name: str, known: Iterable[str]) -> str:
     names = list(known)
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known {kind}: {', '.join(names) or 'none'}"
+    near = nearest(name, names)
+    hint = f"did you mean {near}?" if near else f"known {kind}: {', '.join(names) or 'none'}"
     return f"is unknown; {hint}"

@@ -15,7 +15,7 @@ probability (left of u[a]) / (left of x), which makes every assignment equally l
 import numpy as np
 
 from evenhand.kernels.randomness import bits_at, grid, uniforms_at
-from evenhand.kernels.threads import threads_for
+from evenhand.kernels.threads import can_compile, threads_for
 from evenhand.typing import Floats, Indices, Ints
 
 
@@ -123,6 +123,8 @@ def serve_by_rank_fast(
     drawn_ranks: Indices | None = None,
 ) -> Indices:
     """`serve_by_rank`, compiled: the same actions."""
+    if not can_compile():
+        return serve_by_rank(type_of_arm, ranks, usage, idle, limit, states, key, stop, shuffle, drawn, drawn_ranks)
     from evenhand.kernels import compiled
 
     if drawn is None or drawn_ranks is None:
@@ -135,6 +137,8 @@ def serve_by_rank_fast(
 
 def assign_uniformly_fast(type_of_arm: Indices, states: Indices, allocation: Ints, key: np.uint64) -> Indices:
     """`assign_uniformly`, compiled: the same actions."""
+    if not can_compile():
+        return assign_uniformly(type_of_arm, states, allocation, key)
     from evenhand.kernels import compiled
 
     with threads_for(10.0 * states.size):

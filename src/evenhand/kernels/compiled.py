@@ -5,10 +5,8 @@ import math
 import numpy as np
 from numba import njit, prange
 
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-MIX_2 = np.uint64(0x94D049BB133111EB)
-TO_UNIT = 2.0**-53
+from evenhand.kernels.randomness import GOLDEN, MIX_1, MIX_2, TO_UNIT
+
 BLOCK = 8192
 
 

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numba import njit
 
+# As in `fluid_sweeps`; written again because Numba's cache heeds changes of this file alone.
 ADVANTAGE = 1e-13
 SAME = 1e-12
 SAMPLE = 63

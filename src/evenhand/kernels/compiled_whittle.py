@@ -5,11 +5,10 @@ are needed at once. A full block is carried out as one matrix product. With bloc
 is best for small arms.
 """
 
-from contextlib import contextmanager
-
 import numpy as np
-from numba import get_num_threads, njit, prange, set_num_threads
+from numba import njit, prange
 
+from evenhand.kernels.threads import threads_for
 from evenhand.kernels.whittle_pivots import CROWDED, DONE, FLAT, STUCK, TIE, Sweeps, probe
 from evenhand.typing import Floats, Ints
 
@@ -18,20 +17,6 @@ BLOCK = 32
 
 LARGE = 64
 """States from which an arm is large: blocks pay, and the linear algebra has threads of its own."""
-
-ALONE_BELOW = 200_000
-"""Elementary operations below which one thread does all arms."""
-
-
-@contextmanager
-def _threads_for(num_states):
-    before = get_num_threads()
-    work = (num_states.astype(np.float64) ** 3).sum()
-    set_num_threads(before if num_states.max() < LARGE and work >= ALONE_BELOW else 1)
-    try:
-        yield
-    finally:
-        set_num_threads(before)
 
 
 def sweep_arms(
@@ -44,7 +29,8 @@ def sweep_arms(
     met: Sweeps,
 ) -> None:
     """Sweep every arm (whittle_pivots.sweep_arms) into `met`."""
-    with _threads_for(num_states):
+    # Large arms are swept one after the other: their linear algebra has threads of its own.
+    with threads_for((num_states.astype(np.float64) ** 3).sum() if num_states.max() < LARGE else 0.0):
         z = probe(rewards.shape[1])
         _sweep_all(transitions, rewards, initial, num_states, float(discount), float(allowed), z, *met)
 

@@ -16,6 +16,7 @@ them; every copy draws from a counter of its own, so a result does not depend on
 
 import numpy as np
 
+from evenhand.kernels.threads import can_compile
 from evenhand.typing import Floats, Ints
 
 
@@ -50,6 +51,8 @@ def serve_greedily(scores: Floats, counts: Ints, budget: Floats, usage: Floats) 
 
 def serve_greedily_fast(scores: Floats, counts: Ints, budget: Floats, usage: Floats) -> Ints:
     """`serve_greedily`, compiled: the same allocation."""
+    if not can_compile():
+        return serve_greedily(scores, counts, budget, usage)
     from evenhand.kernels import compiled_copies
 
     return np.asarray(compiled_copies.serve_greedily(scores, counts, budget, usage), dtype=np.int64)

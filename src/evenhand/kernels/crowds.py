@@ -13,7 +13,7 @@ own multinomial: the same law by another road.
 
 import numpy as np
 
-from evenhand.kernels.threads import threads_for
+from evenhand.kernels.threads import can_compile, threads_for
 from evenhand.typing import Floats, Ints
 
 
@@ -37,7 +37,7 @@ def step_crowds(transitions: Floats, allocation: Ints, rng: np.random.Generator)
 
 
 def step_crowds_fast(transitions: Floats, allocation: Ints, key: np.uint64, first: int) -> Ints:
-    """Move every crowd, compiled.
+    """Move every crowd, compiled; without Numba by `step_crowds`, whose law is the same and whose draws are others.
 
     Args:
         transitions: (type, state, action, next_state) probabilities.
@@ -48,6 +48,8 @@ def step_crowds_fast(transitions: Floats, allocation: Ints, key: np.uint64, firs
     Returns:
         (episode, type, next_state) counts.
     """
+    if not can_compile():
+        return step_crowds(transitions, allocation, np.random.default_rng([int(key), first]))
     from evenhand.kernels import compiled
 
     with threads_for(100.0 * allocation.size):

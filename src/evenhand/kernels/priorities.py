@@ -45,7 +45,7 @@ merged. What a cell may use is compared plainly, d_c <= b: the caller leaves roo
 import numpy as np
 
 from evenhand.errors import TooLarge
-from evenhand.kernels.threads import threads_for
+from evenhand.kernels.threads import can_compile, threads_for
 from evenhand.typing import Bools, Floats, Ints
 
 LARGEST_LAW = 200_000
@@ -148,7 +148,7 @@ def _multinomial(totals: Ints, weights: Floats, rng: np.random.Generator) -> Int
 def sample_by_priority_fast(
     priorities: Floats, counts: Ints, spend: Floats, usage: Floats, key: np.uint64, first: int = 0
 ) -> Ints:
-    """The law of `sample_sequentially`, compiled.
+    """The law of `sample_sequentially`, compiled; without Numba that of `sample_by_priority`, whose draws are others.
 
     Args:
         priorities: (episode, state, action) scores; those of 0 are never drawn.
@@ -161,6 +161,8 @@ def sample_by_priority_fast(
     Returns:
         (episode, state, action) allocations.
     """
+    if not can_compile():
+        return sample_by_priority(priorities, counts, spend, usage, np.random.default_rng([int(key), first]))
     from evenhand.kernels import compiled_priorities
 
     scores, amounts = np.ascontiguousarray(priorities), np.ascontiguousarray(spend)

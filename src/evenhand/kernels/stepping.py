@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.kernels.randomness import grid, uniforms_at
-from evenhand.kernels.threads import threads_for
+from evenhand.kernels.threads import can_compile, threads_for
 from evenhand.typing import Array, Bools, Floats, Indices
 
 COMPILE_FROM = 2_000_000
@@ -91,6 +91,8 @@ def step_arms_fast(
     first: int,
 ) -> tuple[Floats, bool]:
     """`step_arms`, compiled: the same numbers to the last bit, but for the order of the sums in `used`."""
+    if not can_compile():
+        return step_arms(world, states, actions, weight, returns, key, first)
     from evenhand.kernels import compiled
 
     used: Array

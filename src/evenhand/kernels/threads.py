@@ -1,10 +1,45 @@
-"""How many threads compiled code takes: small work is done alone, since waking others costs more than it gains."""
+"""Whether code can be compiled, and how many threads it takes.
 
+Small work is done alone, since waking others costs more than it gains. Where Numba is not installed, policies are
+played by the NumPy twins: slower, and by the same law. Learning and large solves need it.
+"""
+
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
 
 ALONE_BELOW = 200_000
 """Elementary operations below which one thread does the work."""
+
+_POLICY = "OMP_WAIT_POLICY"
+
+
+@cache
+def can_compile() -> bool:
+    """Whether Numba is installed; asked without loading it."""
+    try:
+        return find_spec("numba") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+@contextmanager
+def idle_threads_sleep() -> Iterator[None]:
+    """Threads of libraries that are loaded within it sleep while they wait, unless the user's environment says else.
+
+    OpenMP reads its settings once, when it is loaded. By default its idle threads spin at every barrier, which costs
+    others the processor: our steps are short, and machines are shared.
+    """
+    if _POLICY in os.environ:
+        yield
+        return
+    os.environ[_POLICY] = "PASSIVE"
+    try:
+        yield
+    finally:
+        del os.environ[_POLICY]
 
 
 @contextmanager
@@ -12,7 +47,8 @@ def threads_for(work: float) -> Iterator[None]:
     """Within it, compiled loops use as many threads as the work is worth."""
     from numba import get_num_threads, set_num_threads
 
-    before = get_num_threads()
+    with idle_threads_sleep():  # the first call starts Numba's threads
+        before = get_num_threads()
     set_num_threads(before if work >= ALONE_BELOW else 1)
     try:
         yield

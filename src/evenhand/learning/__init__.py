@@ -1,5 +1,6 @@
 """LEARN: policies from a simulator alone (extra "rl").
 
+    settings       what a run is asked for, declared once for Python, the command line, cells and files
     worlds         many copies of a problem with identical arms, stepped together
     environments   the same as Gymnasium and Stable-Baselines3 see it: CountEnv, BatchedCounts
     joint_copies   the paper's Vanilla-DRL: raw joint states
@@ -8,7 +9,7 @@
     checkpoints    a training run in one file that cannot run code
     training       train(), what a user calls; loop is its heavy part
 
-The trained policy itself is in `policies.network` and needs NumPy only.
+The trained policy itself is in `policies.network`; it needs neither torch nor Numba.
 """
 
 from importlib import import_module

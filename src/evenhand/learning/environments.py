@@ -21,12 +21,13 @@ from stable_baselines3.common.vec_env import VecEnv
 from evenhand.checks import check_positive_int
 from evenhand.learning.worlds import ArmWorld, CountWorld, Tasks, sampled
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.rules import AllocationRule
 from evenhand.model.simulator import Simulator
-from evenhand.policies.network import Allocation, Singles, num_outputs, usage_of
+from evenhand.policies.network import Singles, num_outputs, usage_of
 from evenhand.typing import Array, Bools, Floats
 
 
-def spaces(problem: CoupledMDP | Simulator, allocation: Allocation) -> tuple[Box, Box]:
+def spaces(problem: CoupledMDP | Simulator, allocation: AllocationRule) -> tuple[Box, Box]:
     """The observation space and the action space."""
     usage = usage_of(problem)
     observation = Box(0.0, 1.0, (usage.shape[0] + usage.shape[2],), np.float32)
@@ -42,7 +43,7 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
         self,
         problem: CoupledMDP | Simulator,
         horizon: int = 300,
-        allocation: Allocation = "greedy",
+        allocation: AllocationRule = "greedy",
         tasks: Tasks | None = None,
     ) -> None:
         """Prepare a copy.
@@ -124,7 +125,7 @@ class BatchedCounts(SharedCopies):
         problem: CoupledMDP | Simulator,
         num_copies: int = 128,
         horizon: int = 300,
-        allocation: Allocation = "greedy",
+        allocation: AllocationRule = "greedy",
         tasks: Tasks | None = None,
         rng: np.random.Generator | int | None = None,
     ) -> None:

@@ -15,8 +15,9 @@ import numpy as np
 from evenhand.evaluation.exact import exact_values
 from evenhand.learning.worlds import ArmWorld, CountWorld, Tasks
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.rules import AllocationRule
 from evenhand.model.simulator import Simulator
-from evenhand.policies.network import Allocation, CountNetworkPolicy, JointNetworkPolicy, Network
+from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
 from evenhand.reductions.counts import num_count_states
 from evenhand.reductions.joint import Joint, num_joint_states
 from evenhand.simulation.rollout import simulate
@@ -43,7 +44,9 @@ def resized(problem: CoupledMDP, num_arms: int, budget: Floats) -> CoupledMDP:
     return CoupledMDP(arms=problem.types, budget=budget, discount=problem.discount, counts=np.array([num_arms]))
 
 
-def make_judge(problem: CoupledMDP | Simulator, allocation: Allocation, tasks: Tasks, seed: int) -> tuple[Judge, bool]:
+def make_judge(
+    problem: CoupledMDP | Simulator, allocation: AllocationRule, tasks: Tasks, seed: int
+) -> tuple[Judge, bool]:
     """The judge of networks on counts, and whether it is exact."""
     if isinstance(problem, CoupledMDP):
         sizes = [resized(problem, arms, budget) for arms, budget in tasks.spread()]
@@ -53,13 +56,13 @@ def make_judge(problem: CoupledMDP | Simulator, allocation: Allocation, tasks: T
     return lambda network: _played_mean(network, problem, allocation, tasks, seed), False
 
 
-def _exact_mean(network: Network, sizes: list[CoupledMDP], allocation: Allocation) -> float:
+def _exact_mean(network: Network, sizes: list[CoupledMDP], allocation: AllocationRule) -> float:
     policies = [CountNetworkPolicy(size, network, allocation) for size in sizes]
     return float(np.mean([exact_values(policy, policy.problem).values[0] for policy in policies]))  # type: ignore[arg-type]
 
 
 def _played_mean(
-    network: Network, problem: CoupledMDP | Simulator, allocation: Allocation, tasks: Tasks, seed: int
+    network: Network, problem: CoupledMDP | Simulator, allocation: AllocationRule, tasks: Tasks, seed: int
 ) -> float:
     rng = np.random.default_rng([seed, 0x6A756467])  # a stream of its own: training never draws from it
     world: ArmWorld | CountWorld = (

@@ -24,12 +24,13 @@ from evenhand.learning.environments import BatchedCounts
 from evenhand.learning.joint_copies import BatchedJoint
 from evenhand.learning.judging import Judge, make_joint_judge, make_judge
 from evenhand.learning.learners import Learner, find_learner, network_of
-from evenhand.learning.training import Architecture, Budget, Told, Training
+from evenhand.learning.settings import Budget, TrainingRun, TrainingSettings, settings
+from evenhand.learning.training import Training
 from evenhand.learning.worlds import Tasks
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.simulator import Simulator
-from evenhand.policies.network import Allocation, CountNetworkPolicy, JointNetworkPolicy, Network
-from evenhand.typing import Array
+from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
+from evenhand.typing import Array, Progress
 
 PROBES = 64
 """Steps at random that rewards are scaled by."""
@@ -56,10 +57,10 @@ class Scaled(VecEnvWrapper):
 class _Watch(BaseCallback):
     """Judges the network now and then, remembers the best, writes checkpoints, tells progress."""
 
-    def __init__(self, run: "_Run", judge: Judge, evaluations: int, checkpoint: Path | None, told: Told | None) -> None:
+    def __init__(self, run: "_Run", judge: Judge, evaluations: int, progress: Progress | None) -> None:
         super().__init__()
         self.run, self.judge, self.every = run, judge, max(1, run.steps // evaluations)
-        self.checkpoint, self.told = checkpoint, told
+        self.progress = progress
         self.curve: list[tuple[int, float]] = []
         self.best: Network | None = None
         self.score = -np.inf
@@ -69,12 +70,12 @@ class _Watch(BaseCallback):
         fresh = not self.curve or self.num_timesteps > self.curve[-1][0]  # a resumed run has looked here already
         if fresh and self.num_timesteps >= len(self.curve) * self.every:
             self.look()
-            if self.checkpoint is not None:
+            if self.run.path is not None:
                 self.run.save(self)
-        if self.told is not None and time.monotonic() - self.last_told > 0.1:
+        if self.progress is not None and time.monotonic() - self.last_told > 0.1:
             self.last_told = time.monotonic()
             now = f"welfare {self.curve[-1][1]:.4f}, best {self.score:.4f}" if self.curve else "playing"
-            self.told(now, self.num_timesteps / self.run.steps)
+            self.progress(now, self.num_timesteps / self.run.steps)
 
     def look(self) -> None:
         """Judge the network as it is."""
@@ -151,39 +152,23 @@ def _check_same(path: Path, before: dict[str, Any], run: _Run) -> None:
         raise InvalidInput(f"{path}: belongs to another run ({details}). Resume with the same settings, or remove it.")
 
 
-def run(
-    problem: CoupledMDP | Simulator,
-    algorithm: str | Learner,
-    steps: int,
-    *,
-    architecture: Architecture,
-    allocation: Allocation,
-    num_arms: tuple[int, int] | None,
-    budget: Budget | None,
-    horizon: int,
-    hidden: tuple[int, ...],
-    seed: int,
-    evaluations: int,
-    checkpoint: Path | None,
-    resume: bool,
-    tensorboard: str | None,
-    told: Told | None,
-) -> Training:
+def run(problem: CoupledMDP | Simulator, asked: TrainingRun) -> Training:
     """Train; see `training.train`."""
-    if tensorboard is not None and importlib.util.find_spec("tensorboard") is None:
+    if asked.tensorboard is not None and importlib.util.find_spec("tensorboard") is None:
         raise MissingExtra("writing TensorBoard's logs", "tensorboard")
-    learner = find_learner(algorithm)
-    total = max(1, steps // learner.block) * learner.block
+    checkpoint = None if asked.checkpoint is None else Path(asked.checkpoint)
+    log = None if asked.tensorboard is None else str(asked.tensorboard)
+    learner = find_learner(asked.algorithm)
+    total = max(1, asked.steps // learner.block) * learner.block
     with own_randomness():
-        env, judge, exact, settings = _prepare(
-            problem, learner, architecture, allocation, num_arms, budget, horizon, seed
-        )
-        settings |= {"steps": steps, "hidden": list(hidden), "seed": seed, "evaluations": evaluations}
+        tasks = _tasks_of(problem, learner, asked)
+        env, judge, exact = _prepare(problem, learner, asked, tasks)
         centre, scale = _scaling(env, problem.discount)
-        model = learner.build(Scaled(env, centre, scale), problem.discount, hidden, seed, tensorboard)
+        model = learner.build(Scaled(env, centre, scale), problem.discount, asked.hidden, asked.seed, log)
+        settings = as_record(asked, learner, tasks)
         run = _Run(model, env, total, settings, _signature(problem), checkpoint, time.perf_counter())
-        watch = _Watch(run, judge, evaluations, checkpoint, told)
-        if resume and checkpoint is not None and checkpoint.exists():
+        watch = _Watch(run, judge, asked.evaluations, asked.progress)
+        if asked.resume and checkpoint is not None and checkpoint.exists():
             run.restore(watch)
         if model.num_timesteps < total:
             model.learn(
@@ -195,8 +180,8 @@ def run(
             watch.look()
         assert watch.best is not None
     policy: CountNetworkPolicy | JointNetworkPolicy
-    if architecture == "counts":
-        policy = CountNetworkPolicy(problem, watch.best, allocation)
+    if asked.architecture == "counts":
+        policy = CountNetworkPolicy(problem, watch.best, asked.allocation)
     else:
         assert isinstance(problem, CoupledMDP)
         policy = JointNetworkPolicy(problem, watch.best)
@@ -206,33 +191,38 @@ def run(
     )
 
 
+def _tasks_of(problem: CoupledMDP | Simulator, learner: Learner, asked: TrainingSettings) -> Tasks | None:
+    """The ranges that tasks are drawn from; None for a joint network, which has one task."""
+    if asked.architecture == "counts":
+        return read_tasks(problem, asked.num_arms, asked.budget)
+    if isinstance(problem, Simulator):
+        raise NotApplicable("the joint network is trained on a problem with matrices")
+    several = asked.num_arms is not None or asked.budget is not None
+    if learner.name != "ppo" or asked.allocation != "greedy" or several:
+        raise NotApplicable("the joint network is trained by ppo, for one number of arms and one budget")
+    return None
+
+
 def _prepare(
-    problem: CoupledMDP | Simulator,
-    learner: Learner,
-    architecture: Architecture,
-    allocation: Allocation,
-    num_arms: tuple[int, int] | None,
-    budget: Budget | None,
-    horizon: int,
-    seed: int,
-) -> tuple[BatchedCounts | BatchedJoint, Judge, bool, dict[str, Any]]:
-    """The copies to play, the judge, whether it is exact, and the settings so far."""
-    settings: dict[str, Any] = {"algorithm": learner.name, "learner": dataclasses.asdict(learner)}
-    settings |= {"architecture": architecture, "horizon": horizon}
-    if architecture != "counts":
-        if isinstance(problem, Simulator):
-            raise NotApplicable("the joint network is trained on a problem with matrices")
-        if learner.name != "ppo" or allocation != "greedy" or num_arms is not None or budget is not None:
-            raise NotApplicable("the joint network is trained by ppo, for one number of arms and one budget")
-        return (
-            BatchedJoint(problem, learner.num_copies, horizon, seed, architecture == "joint-idle"),
-            *make_joint_judge(problem, seed),
-            settings,
-        )
-    tasks = read_tasks(problem, num_arms, budget)
-    settings |= {"allocation": allocation, "num_arms": list(tasks.num_arms), "budget": [list(b) for b in tasks.budget]}
-    env = BatchedCounts(problem, learner.num_copies, horizon, allocation, tasks, seed)
-    return env, *make_judge(problem, allocation, tasks, seed), settings
+    problem: CoupledMDP | Simulator, learner: Learner, asked: TrainingSettings, tasks: Tasks | None
+) -> tuple[BatchedCounts | BatchedJoint, Judge, bool]:
+    """The copies to play, the judge, and whether it is exact."""
+    copies, horizon, seed = learner.num_copies, asked.horizon, asked.seed
+    if tasks is None:
+        assert isinstance(problem, CoupledMDP)
+        joint = BatchedJoint(problem, copies, horizon, seed, asked.architecture == "joint-idle")
+        return joint, *make_joint_judge(problem, seed)
+    counts = BatchedCounts(problem, copies, horizon, asked.allocation, tasks, seed)
+    return counts, *make_judge(problem, asked.allocation, tasks, seed)
+
+
+def as_record(asked: TrainingSettings, learner: Learner, tasks: Tasks | None) -> dict[str, Any]:
+    """The settings as checkpoints and manifests have them: plain values, what was left open filled in."""
+    found = {setting.name: getattr(asked, setting.name) for setting in settings()}
+    found |= {"algorithm": learner.name, "learner": dataclasses.asdict(learner), "hidden": list(asked.hidden)}
+    if tasks is None:
+        return {name: value for name, value in found.items() if name not in ("allocation", "num_arms", "budget")}
+    return found | {"num_arms": list(tasks.num_arms), "budget": [list(ends) for ends in tasks.budget]}
 
 
 def read_tasks(

@@ -7,29 +7,24 @@ written where one is asked for, and a run resumed from it ends as if it had neve
 This file is light; torch and Stable-Baselines3 are loaded when training starts (`loop`).
 """
 
+import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Concatenate, ParamSpec, TypeAlias
 
-from evenhand.checks import check_positive_int
-from evenhand.errors import InvalidInput, MissingExtra
+from evenhand.errors import MissingExtra
+from evenhand.kernels.threads import idle_threads_sleep
+from evenhand.learning.settings import TrainingRun, check_names
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.simulator import Simulator
 from evenhand.planning.networks import save_network
-from evenhand.policies.network import ALLOCATIONS, Allocation, CountNetworkPolicy, JointNetworkPolicy
+from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
 
-if TYPE_CHECKING:
-    from evenhand.learning.learners import Learner
+Problem: TypeAlias = CoupledMDP | Simulator
 
-Told = Callable[[str, float], None]
-"""Told what is being done, and the share of all the work that is done."""
-
-Architecture = Literal["counts", "joint", "joint-idle"]
-ARCHITECTURES: tuple[Architecture, ...] = ("counts", "joint", "joint-idle")
-
-Budget = tuple[float, float] | tuple[tuple[float, float], ...]
-"""The least and the most of one resource, or of each."""
+Asked = ParamSpec("Asked")
 
 
 @dataclass(frozen=True)
@@ -73,80 +68,45 @@ class Training:
         save_network(self.policy, path, about)
 
 
-def train(
-    problem: CoupledMDP | Simulator,
-    algorithm: "str | Learner" = "ppo",
-    steps: int = 240_000,
-    *,
-    architecture: Architecture = "counts",
-    allocation: Allocation = "greedy",
-    num_arms: tuple[int, int] | None = None,
-    budget: Budget | None = None,
-    horizon: int = 300,
-    hidden: tuple[int, ...] = (64, 64),
-    seed: int = 0,
-    evaluations: int = 30,
-    checkpoint: str | Path | None = None,
-    resume: bool = False,
-    tensorboard: str | Path | None = None,
-    told: Told | None = None,
-) -> Training:
+def _asked_by(
+    run: Callable[Asked, TrainingRun],
+) -> Callable[[Callable[[Problem, TrainingRun], Training]], Callable[Concatenate[Problem, Asked], Training]]:
+    """Let a function be called with the arguments that make a run, by the types, defaults and help declared there."""
+
+    def decorate(
+        function: Callable[[Problem, TrainingRun], Training],
+    ) -> Callable[Concatenate[Problem, Asked], Training]:
+        @wraps(function)
+        def called(problem: Problem, *arguments: Asked.args, **keywords: Asked.kwargs) -> Training:
+            check_names(keywords)
+            return function(problem, run(*arguments, **keywords))
+
+        asked = inspect.signature(TrainingRun).parameters.values()
+        first = inspect.Parameter("problem", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Problem)
+        called.__signature__ = inspect.Signature([first, *asked], return_annotation=Training)  # type: ignore[attr-defined]
+        helps = [f"    {each.name}: {each.metadata['help']}" for each in fields(TrainingRun)]
+        called.__doc__ = "\n    ".join([inspect.cleandoc(function.__doc__ or "").replace("\n", "\n    "), *helps, ""])
+        return called  # type: ignore[return-value]  # `problem` may be given by name, too; no setting is called so
+
+    return decorate
+
+
+@_asked_by(TrainingRun)
+def train(problem: Problem, run: TrainingRun) -> Training:  # noqa: D417  # told by the fields of TrainingRun
     """Learn a policy by trial and error.
 
     Args:
         problem: identical arms, or a simulator of them; the learner sees only what it samples.
-        algorithm: ppo, sac, td3, or a learner with settings of its own.
-        steps: steps to play, over all copies of the problem; rounded down to whole rollouts of the learner.
-        architecture: counts (one network for any number of arms), joint (the paper's Vanilla-DRL, which always
-            spends its budget), or joint-idle (the same with an output for serving nobody).
-        allocation: greedy, or priority-sampling (the paper's); for counts.
-        num_arms: the fewest and the most arms, drawn anew for each episode (multi-task); for counts.
-        budget: the least and the most of each resource, drawn anew for each episode; for counts.
-        horizon: steps an episode.
-        hidden: units of the hidden layers.
-        seed: where all randomness starts; the same seed gives the same policy.
-        evaluations: how often the network is judged, for the learning curve and the best network.
-        checkpoint: a file that is kept up to date, so that the run can be resumed.
-        resume: go on from the checkpoint if it exists.
-        tensorboard: a folder for TensorBoard's logs.
-        told: called now and then with how it goes and the share of the work that is done.
     """
-    for name, value in {"steps": steps, "horizon": horizon, "evaluations": evaluations}.items():
-        check_positive_int(value, name)
-    for units in hidden:
-        check_positive_int(units, "hidden")
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
-        raise InvalidInput(f"seed: expected a whole number from 0 to {2**32 - 1}, got {seed!r}")
-    if resume and checkpoint is None:
-        raise InvalidInput("resume: name the checkpoint to go on from")
-    if architecture not in ARCHITECTURES:
-        raise InvalidInput(f"architecture: expected one of {', '.join(ARCHITECTURES)}, got {architecture!r}")
-    if allocation not in ALLOCATIONS:
-        raise InvalidInput(f"allocation: expected one of {', '.join(ALLOCATIONS)}, got {allocation!r}")
-    training: Training = learning_loop().run(
-        problem,
-        algorithm,
-        steps,
-        architecture=architecture,
-        allocation=allocation,
-        num_arms=num_arms,
-        budget=budget,
-        horizon=horizon,
-        hidden=tuple(hidden),
-        seed=seed,
-        evaluations=evaluations,
-        checkpoint=None if checkpoint is None else Path(checkpoint),
-        resume=resume,
-        tensorboard=None if tensorboard is None else str(tensorboard),
-        told=told,
-    )
+    training: Training = learning_loop().run(problem, run)
     return training
 
 
 def learning_loop() -> Any:
     """The heavy part, if what it needs is installed."""
     try:
-        from evenhand.learning import loop
+        with idle_threads_sleep():  # torch brings an OpenMP of its own
+            from evenhand.learning import loop
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] in ("torch", "stable_baselines3", "gymnasium"):
             raise MissingExtra("training", "rl") from None

@@ -19,8 +19,9 @@ from evenhand.kernels.crowds import step_crowds_fast
 from evenhand.kernels.priorities import sample_by_priority_fast
 from evenhand.kernels.randomness import bits_at, draw_keys
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP
+from evenhand.model.rules import AllocationRule
 from evenhand.model.simulator import Simulator
-from evenhand.policies.network import Allocation, Singles, observe, read_priorities, read_scores, usage_of
+from evenhand.policies.network import Singles, observe, read_priorities, read_scores, usage_of
 from evenhand.typing import Array, Bools, Floats, Indices, Ints
 
 
@@ -86,7 +87,9 @@ class Step:
 class _Copies:
     """What both worlds share: tasks, keys, observations."""
 
-    def __init__(self, usage: Floats, discount: float, tasks: Tasks, num_copies: int, allocation: Allocation) -> None:
+    def __init__(
+        self, usage: Floats, discount: float, tasks: Tasks, num_copies: int, allocation: AllocationRule
+    ) -> None:
         self.usage = np.ascontiguousarray(usage)
         self.discount, self.num_copies, self.allocation, self.tasks = discount, num_copies, allocation, tasks
         if len(tasks.budget) != usage.shape[2]:
@@ -140,7 +143,7 @@ class CountWorld(_Copies):
         self,
         problem: CoupledMDP,
         num_copies: int,
-        allocation: Allocation = "greedy",
+        allocation: AllocationRule = "greedy",
         tasks: Tasks | None = None,
         rng: np.random.Generator | int | None = None,
     ) -> None:
@@ -183,7 +186,7 @@ class ArmWorld(_Copies):
         self,
         simulator: Simulator,
         num_copies: int,
-        allocation: Allocation = "greedy",
+        allocation: AllocationRule = "greedy",
         tasks: Tasks | None = None,
         rng: np.random.Generator | int | None = None,
     ) -> None:

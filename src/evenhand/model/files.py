@@ -19,7 +19,6 @@ interrupted write leaves what was there before.
 """
 
 import contextlib
-import difflib
 import glob
 import json
 import lzma
@@ -41,7 +40,7 @@ from typing import IO, Any, BinaryIO, NoReturn, TypeAlias, TypeVar
 import numpy as np
 
 from evenhand.checks import Describe, Faults, check_finite, check_memory
-from evenhand.errors import EvenhandError, Fault, InvalidInput, ModelError, TooLarge
+from evenhand.errors import EvenhandError, Fault, InvalidInput, ModelError, TooLarge, nearest
 from evenhand.model.arm import Arm, ArmTables
 from evenhand.model.coupled import CoupledMDP, read_budget, read_counts, read_discount
 from evenhand.typing import Array, Bools, Floats, Indices
@@ -200,8 +199,8 @@ def _hint(key: str, known: Collection[str]) -> str:
         return " here; it belongs to the whole problem, above the first of the arms"
     if known == TOP_KEYS and key in ARM_KEYS:
         return " here; it belongs inside each of the arms"
-    near = difflib.get_close_matches(key, known, n=1)
-    return f", did you mean '{near[0]}'?" if near else f"; known are {', '.join(known)}"
+    near = nearest(key, known)
+    return f", did you mean '{near}'?" if near else f"; known are {', '.join(known)}"
 
 
 def _inside(place: str, key: str) -> str:

@@ -1,21 +1,27 @@
-"""What a policy is: anything that acts on a batch.
+"""What a policy is, anything that acts on a batch; and what else it can do.
 
-A policy needs one method, `act`. What else it can do is asked for by protocol, never by parentage:
+A policy needs one method, `act`. All else is optional: shown by the methods it has, or said by a class attribute where
+no method shows it. Nobody looks for these but `capabilities`, which everybody asks:
 
-    Policy         act(states, rng)       every policy; states and actions are (episode, arm)
-    Starting       start(num_episodes)    a policy with a memory: returns a fresh actor for a batch of episodes
-    Exchangeable   allocate(counts, rng)  treats arms of one type alike: it needs only how many are in each state
-    Lawful         allocation_law(counts) knows the law of its allocation, and so can be evaluated exactly
-
-A policy that treats arms of one type alike without allocating by counts says so by `exchangeable = True`; one whose
-actors allocate by counts says so by `plays_by_counts = True`. An exchangeable policy that draws nothing says so by
-`deterministic = True`, and is then tabulated in one call.
+    Capabilities    a policy has or says                  and so
+    acts            act(states, rng)                      it can be played; states and actions are (episode, arm)
+    starts          start(num_episodes, rng)              it has a memory: each batch of episodes gets a fresh actor
+    allocates       allocate(counts, rng)                 it needs only how many arms of a type are in each state
+    law             allocation_law(counts)                the law of its allocation is known: it is evaluated exactly
+    table           reduction, probabilities              it is a table over the pairs of a space: exact there
+    tabulates       on(space)                             it can be written as such a table
+    exchangeable    allocates, `exchangeable = True`      arms of one type are alike to it, and have equal values
+    by_counts       allocates, `plays_by_counts = True`   it, or the actors it starts, can be simulated by counts
+    deterministic   allocates and `deterministic = True`  its allocation is not drawn: all states are tabulated at once
 """
 
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.tabular import TabularMDP
 from evenhand.typing import Floats, Indices, Ints
 
 
@@ -78,14 +84,110 @@ class Lawful(Protocol):
         ...
 
 
+class Space(Protocol):
+    """A space that policies are tables over: a reduction of one problem."""
+
+    @property
+    def problem(self) -> CoupledMDP:
+        """What was reduced."""
+        ...
+
+    @property
+    def mdp(self) -> TabularMDP:
+        """The problem on this space; its pairs are the rows of a table."""
+        ...
+
+    @property
+    def usage(self) -> Floats:
+        """(pair, resource) what pairs use."""
+        ...
+
+
+@runtime_checkable
+class Tabulated(Protocol):
+    """A policy that is a table over the pairs of a space."""
+
+    @property
+    def reduction(self) -> Space:
+        """The space."""
+        ...
+
+    @property
+    def probabilities(self) -> Floats:
+        """(pair,) how likely an action is in its state."""
+        ...
+
+
+@runtime_checkable
+class Tabulable(Protocol):
+    """A policy on joint states that can be written as a table."""
+
+    def on(self, space: Any) -> Tabulated:
+        """The same policy as a table over the joint states of a problem."""
+        ...
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a policy can do; a method that it lacks is None. The table at the top of this file says how it is found."""
+
+    acts: Policy | None
+    """It acts on the states of all arms."""
+
+    starts: Starting | None
+    """It remembers, and starts actors."""
+
+    allocates: Exchangeable | None
+    """It says how many arms of a state get each action."""
+
+    law: Lawful | None
+    """It knows the law of that."""
+
+    table: Tabulated | None
+    """It is a table."""
+
+    tabulates: Tabulable | None
+    """It can be written as one."""
+
+    exchangeable: bool
+    """Arms of one type have equal values under it."""
+
+    by_counts: bool
+    """It, or the actors it starts, can be simulated by counts."""
+
+    deterministic: bool
+    """It allocates, and draws nothing to do so."""
+
+
+def capabilities(policy: object) -> Capabilities:
+    """What a policy can do, by the methods it has and by what it says of itself."""
+
+    def says(fact: str) -> bool:
+        return getattr(policy, fact, False) is True
+
+    allocates = policy if isinstance(policy, Exchangeable) else None
+    by_counts = allocates is not None or says("plays_by_counts")
+    return Capabilities(
+        acts=policy if isinstance(policy, Policy) else None,
+        starts=policy if isinstance(policy, Starting) else None,
+        allocates=allocates,
+        law=policy if isinstance(policy, Lawful) else None,
+        table=policy if isinstance(policy, Tabulated) else None,
+        tabulates=policy if isinstance(policy, Tabulable) else None,
+        exchangeable=by_counts or says("exchangeable"),
+        by_counts=by_counts,
+        deterministic=allocates is not None and says("deterministic"),
+    )
+
+
 def is_exchangeable(policy: object) -> bool:
-    """Whether arms of one type have equal values under the policy, by what it says of itself."""
-    return isinstance(policy, Exchangeable) or getattr(policy, "exchangeable", False) is True
+    """Whether arms of one type have equal values under the policy."""
+    return capabilities(policy).exchangeable
 
 
 def plays_by_counts(policy: object) -> bool:
     """Whether the policy, or the actors it starts, can be simulated by counts."""
-    return isinstance(policy, Exchangeable) or getattr(policy, "plays_by_counts", False) is True
+    return capabilities(policy).by_counts
 
 
 def begin(policy: Policy | Starting, num_episodes: int, rng: np.random.Generator) -> Policy:

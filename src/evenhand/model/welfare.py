@@ -50,8 +50,8 @@ from evenhand.errors import InvalidInput, OutOfDomain, UnknownName
 from evenhand.model.arm import frozen
 from evenhand.typing import ArrayLike, Bools, Floats, Ints
 
-MOST_ARMS = 10**18
-"""More arms than this are refused: their ranks would not fit in 64 bits."""
+MOST_RANKS = 10**18
+"""More arms than this are refused: their ranks would not fit in 64 bits. Problems have far fewer, `MOST_ARMS`."""
 
 ROUNDING = 1e-12
 """Weights whose difference is no more than this share of them are taken for equal."""
@@ -222,8 +222,8 @@ def _read_counts(counts: ArrayLike, num_types: int) -> Ints:
     if (array < 0).any():
         raise InvalidInput(f"counts: a number of arms cannot be negative, got {array.min()}")
     total = array.sum(dtype=np.float64)
-    if not 1 <= total <= MOST_ARMS:
-        raise InvalidInput(f"counts: expected 1 to {plain(MOST_ARMS)} arms in total, got {plain(total)}")
+    if not 1 <= total <= MOST_RANKS:
+        raise InvalidInput(f"counts: expected 1 to {plain(MOST_RANKS)} arms in total, got {plain(total)}")
     return array.astype(np.int64)
 
 
@@ -355,7 +355,7 @@ class Gini(RankWeighted):
             num_arms: how many arms there are; they may be billions.
             ratio: at least 1.
         """
-        num_arms = check_positive_int(num_arms, "num_arms", largest=MOST_ARMS)
+        num_arms = check_positive_int(num_arms, "num_arms", largest=MOST_RANKS)
         ratio = _check_number(ratio, "ratio", "at least 1, so that weights do not rise", lambda r: r >= 1)
         welfare = cls.__new__(cls)
         welfare._set(num_arms, ratio, ())

@@ -111,9 +111,9 @@ def _bound(
         return None, "", None
 
 
-def _progress(told: Told, name: str, number: int, total: int) -> Callable[[float], None]:
+def _progress(told: Told, name: str, number: int, total: int) -> Told:
     told(name, number / total)
-    return lambda share: told(name, (number + share) / total)
+    return lambda _, share: told(name, (number + share) / total)
 
 
 def _build(

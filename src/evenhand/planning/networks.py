@@ -10,7 +10,6 @@ actions, resources or usage; on other transitions or rewards it plays, with a wa
 
 import hashlib
 import sys
-import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,10 @@ import numpy as np
 from evenhand._version import __version__
 from evenhand.errors import PolicyError
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.rules import ALLOCATION_RULES
 from evenhand.model.simulator import Simulator
 from evenhand.planning.archives import check_parts, read_part, write_archive
 from evenhand.policies.network import (
-    ALLOCATIONS,
     CountNetworkPolicy,
     JointNetworkPolicy,
     Network,
@@ -79,12 +78,12 @@ def save_network(
 def read_network(
     file: zipfile.ZipFile, manifest: dict[str, Any], problem: CoupledMDP | Simulator
 ) -> CountNetworkPolicy | JointNetworkPolicy:
-    """The policy of an archive whose manifest has been read, for a problem that it fits."""
+    """The policy of an archive whose manifest has been read, for a problem that it fits; see `other_dynamics`."""
     check_parts(file, [TENSORS], MOST_BYTES)
     network = _read_layers(read_part(file, TENSORS, manifest["sha256"], "network"), manifest["network"])
     _check_fits(manifest["problem"], problem)
     if manifest["kind"] == "count-network":
-        if manifest["allocation"] not in ALLOCATIONS:
+        if manifest["allocation"] not in ALLOCATION_RULES:
             raise PolicyError(f"its allocation {manifest['allocation']!r} is not known to this version")
         return CountNetworkPolicy(problem, network, manifest["allocation"])
     if manifest["kind"] != "joint-network":
@@ -131,7 +130,7 @@ def _identity(problem: CoupledMDP | Simulator) -> dict[str, Any]:
 
 
 def _check_fits(made_for: dict[str, Any], problem: CoupledMDP | Simulator) -> None:
-    """Refuse another kind of arm; warn where only the dynamics differ."""
+    """Refuse another kind of arm."""
     here = _identity(problem)
     faults = [
         f"{name} was {made_for.get(name)}, here {here[name]}"
@@ -143,9 +142,9 @@ def _check_fits(made_for: dict[str, Any], problem: CoupledMDP | Simulator) -> No
         faults = ["actions use other amounts of the resources"]
     if faults:
         raise PolicyError(f"trained for another kind of arm ({'; '.join(faults)})")
-    if made_for.get("arm") and here["arm"] and made_for["arm"] != here["arm"]:
-        warnings.warn(
-            "this network was trained on arms with other transitions, rewards or first states",
-            OtherDynamics,
-            stacklevel=7,
-        )
+
+
+def other_dynamics(manifest: dict[str, Any], problem: CoupledMDP | Simulator) -> bool:
+    """Whether a network was trained on arms with other transitions, rewards or first states than the problem's."""
+    trained_on, here = manifest["problem"].get("arm"), _identity(problem)["arm"]
+    return bool(trained_on and here and trained_on != here)

@@ -10,6 +10,7 @@ made for the very problem it is asked to play. Trained networks have files of th
 
 import hashlib
 import io
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,7 @@ import numpy as np
 from evenhand._version import __version__
 from evenhand.errors import NotApplicable, PolicyError
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.policy import Policy, Starting, capabilities
 from evenhand.model.simulator import Simulator
 from evenhand.planning import networks
 from evenhand.planning.archives import check_parts, guarded, read_manifest, read_part, write_archive
@@ -28,8 +29,8 @@ from evenhand.planning.solution import Solution
 from evenhand.policies.fluid import OccupancyPriority, Resolving
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
 from evenhand.policies.priority import ExchangeablePriority
-from evenhand.reductions.counts import CountChoices, Counts, CountTable
-from evenhand.reductions.joint import Joint, JointTable
+from evenhand.reductions.counts import CountChoices, Counts
+from evenhand.reductions.joint import Joint
 from evenhand.typing import Array
 
 FORMAT = "evenhand-policy"
@@ -84,17 +85,21 @@ def load_policy(path: str | Path, problem: CoupledMDP | Simulator) -> Policy | S
     Raises:
         PolicyError: the file is not sound, or the policy was made for another problem; says how they differ.
     """
-    policy: Policy | Starting = guarded(Path(path), lambda file: _read(file, problem))
+    found: tuple[Policy | Starting, bool] = guarded(Path(path), lambda file: _read(file, problem))
+    policy, strange = found
+    if strange:
+        told = "this network was trained on arms with other transitions, rewards or first states"
+        warnings.warn(told, networks.OtherDynamics, stacklevel=2)
     return policy
 
 
 def _take_apart(policy: Policy | Starting) -> tuple[str, dict[str, Array]]:
     if isinstance(policy, CountChoices):
         return "count-choices", {"cells": policy.cells, "base": policy.base, "amounts": policy.amounts}
-    if isinstance(policy, (CountTable, JointTable)):
-        pairs = np.flatnonzero(policy.probabilities)
-        kind = "count-table" if isinstance(policy, CountTable) else "joint-table"
-        return kind, {"pairs": pairs, "probabilities": policy.probabilities[pairs]}
+    if (table := capabilities(policy).table) is not None:
+        pairs = np.flatnonzero(table.probabilities)
+        kind = "count-table" if isinstance(table.reduction, Counts) else "joint-table"
+        return kind, {"pairs": pairs, "probabilities": table.probabilities[pairs]}
     if isinstance(policy, ExchangeablePriority) and not policy.stop:
         return "priority", {"scores": policy.scores, "threshold": np.array(policy.threshold)}
     if isinstance(policy, OccupancyPriority):
@@ -136,15 +141,16 @@ def _check_identity(made_for: dict[str, Any], problem: CoupledMDP) -> None:
     raise PolicyError(f"made for another problem ({details or 'other transitions, rewards, usage or initial states'})")
 
 
-def _read(file: zipfile.ZipFile, problem: CoupledMDP | Simulator) -> Policy | Starting:
+def _read(file: zipfile.ZipFile, problem: CoupledMDP | Simulator) -> tuple[Policy | Starting, bool]:
+    """The policy, and whether it is a network that meets dynamics which it was not trained on."""
     manifest = read_manifest(file, (FORMAT, networks.FORMAT), SCHEMA)
     if manifest["format"] == networks.FORMAT:
-        return networks.read_network(file, manifest, problem)
+        return networks.read_network(file, manifest, problem), networks.other_dynamics(manifest, problem)
     if isinstance(problem, Simulator):
         raise PolicyError("it is a table; only a trained network plays a simulator")
     arrays = _read_arrays(file, manifest)
     _check_identity(manifest["problem"], problem)
-    return _BUILDERS[manifest["kind"]](problem, arrays)
+    return _BUILDERS[manifest["kind"]](problem, arrays), False
 
 
 def _read_arrays(file: zipfile.ZipFile, manifest: dict[str, Any]) -> dict[str, Array]:

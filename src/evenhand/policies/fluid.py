@@ -157,7 +157,6 @@ def _laws(problem: CoupledMDP, occupancy: Floats, preferred: Bools) -> Floats:
 class Resolving:
     """Serves by worth per price, at prices that fit where the arms are now. Plays by counts too."""
 
-    exchangeable = True
     plays_by_counts = True
 
     def __init__(self, problem: CoupledMDP, weights: Floats, prices: Floats, every: int = 10, points: int = 33) -> None:

@@ -1,4 +1,4 @@
-"""Trained networks that act: NumPy only.
+"""Trained networks that act, in NumPy: neither torch nor Numba is needed, though Numba makes it faster.
 
 Count-proportion policy (the paper's Section 4, for identical arms). The input is the same for any number of arms:
 
@@ -24,7 +24,7 @@ paper has it, the budget is always spent; with N + 1 the last one stands for nob
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, TypeAlias, get_args
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ from evenhand.kernels.copies import serve_greedily_fast
 from evenhand.kernels.priorities import priority_law, sample_by_priority_fast
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.rules import ALLOCATION_RULES, AllocationRule
 from evenhand.model.simulator import Simulator
 from evenhand.reductions.counts import assign
 from evenhand.reductions.joint import Joint, JointTable
@@ -41,9 +42,6 @@ from evenhand.typing import Floats, Indices, Ints
 
 Singles: TypeAlias = NDArray[np.float32]
 """What networks compute with."""
-
-Allocation = Literal["greedy", "priority-sampling"]
-ALLOCATIONS: tuple[Allocation, ...] = get_args(Allocation)
 
 LEAST_PRIORITY = 1e-3
 """Priorities are in [LEAST_PRIORITY, 1]: never 0, so that every cell can be drawn."""
@@ -129,7 +127,7 @@ def budget_shares(num_arms: Ints, budget: Floats, usage: Floats) -> Floats:
     return np.where(most > 0, shares, 1.0)
 
 
-def num_outputs(allocation: Allocation, usage: Floats) -> int:
+def num_outputs(allocation: AllocationRule, usage: Floats) -> int:
     """How many outputs a network needs."""
     num_states, num_actions, num_resources = usage.shape
     return int(num_states * num_actions + (num_resources if allocation == "priority-sampling" else 0))
@@ -163,7 +161,9 @@ def spend_amounts(shares: Floats, budget: Floats, usage: Floats) -> Floats:
 class CountNetworkPolicy:
     """A network on count proportions, for identical arms; one network serves any number of arms and any budget."""
 
-    def __init__(self, problem: CoupledMDP | Simulator, network: Network, allocation: Allocation = "greedy") -> None:
+    def __init__(
+        self, problem: CoupledMDP | Simulator, network: Network, allocation: AllocationRule = "greedy"
+    ) -> None:
         """Fit the network to a problem.
 
         Args:
@@ -171,8 +171,8 @@ class CountNetworkPolicy:
             network: from S + K numbers to S A scores (and K shares for priority-sampling).
             allocation: how outputs become an allocation.
         """
-        if allocation not in ALLOCATIONS:
-            raise InvalidInput(f"allocation: expected one of {', '.join(ALLOCATIONS)}, got {allocation!r}")
+        if allocation not in ALLOCATION_RULES:
+            raise InvalidInput(f"allocation: expected one of {', '.join(ALLOCATION_RULES)}, got {allocation!r}")
         self.usage = np.ascontiguousarray(usage_of(problem))
         num_states, num_actions, num_resources = self.usage.shape
         expected = num_states + num_resources, num_outputs(allocation, self.usage)

@@ -16,6 +16,7 @@ import numpy as np
 from evenhand.checks import check_shape
 from evenhand.errors import InvalidInput, TooLarge
 from evenhand.kernels.choosing import serve_by_rank, serve_by_rank_fast
+from evenhand.kernels.priorities import LARGEST_LAW
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.coupled import CoupledMDP
 from evenhand.typing import Floats, Indices, Ints
@@ -25,9 +26,6 @@ COMPILE_FROM = 50_000
 
 MOST_DRAWS = 200_000
 """One-by-one draws of a group of equal scores and unequal usage, beyond which counts are refused."""
-
-LARGEST_LAW = 200_000
-"""Allocations beyond which an exact law is refused."""
 
 
 class PriorityPolicy:

@@ -1,6 +1,5 @@
 """The arguments of a problem's factory, checked together so that a user sees every fault at once."""
 
-import difflib
 import math
 from collections.abc import Sequence
 from numbers import Real
@@ -8,6 +7,7 @@ from numbers import Real
 import numpy as np
 
 from evenhand.checks import LARGEST, Faults, plain
+from evenhand.errors import nearest
 
 
 class Arguments(Faults):
@@ -50,8 +50,8 @@ class Arguments(Faults):
         """One of a few values; a near miss gets a hint."""
         if any(type(value) is type(option) and value == option for option in options):
             return True
-        near = difflib.get_close_matches(str(value), [str(option) for option in options], n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        near = nearest(str(value), map(str, options))
+        hint = f"; did you mean {near}?" if near else ""
         self.add(name, f"expected one of {', '.join(str(option) for option in options)}, got {value!r}{hint}")
         return False
 

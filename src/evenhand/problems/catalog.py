@@ -4,7 +4,6 @@ A factory is the only description of its problem: names, types and defaults of t
 signature, choices from its Literal annotations, and the help from the Args of its docstring.
 """
 
-import difflib
 import inspect
 import re
 import types
@@ -14,7 +13,7 @@ from functools import cached_property
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from evenhand.checks import Faults
-from evenhand.errors import ModelError, TooLarge, UnknownName
+from evenhand.errors import ModelError, TooLarge, UnknownName, nearest
 from evenhand.model.coupled import CoupledMDP
 from evenhand.problems.crew_and_parts import crew_maintenance
 from evenhand.problems.health_outreach import health_outreach
@@ -152,8 +151,8 @@ def _read(entry: Entry, parameters: Mapping[str, object], faults: Faults) -> dic
 
 
 def _unknown(name: str, entry: Entry, known: Mapping[str, Parameter]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+    near = nearest(name, known)
+    hint = f"did you mean {near}?" if near else f"known: {', '.join(known)}"
     return f"{entry.name} has no such parameter; {hint}"
 
 

@@ -30,11 +30,9 @@ from evenhand.kernels.randomness import draw_keys
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.tabular import TabularMDP
+from evenhand.reductions.reduction import MOST_PAIRS
 from evenhand.reductions.sampling import PairSampler
 from evenhand.typing import Array, Floats, Indices, Ints
-
-MOST_PAIRS = 20_000_000
-"""Feasible pairs beyond which the table is refused."""
 
 COMPILE_FROM = 20_000
 """Arms in a batch from which the compiled assignment is used."""

@@ -19,11 +19,9 @@ from evenhand.kernels.products import ActionKernel, ProductKernel, distinct_rows
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.tabular import TabularMDP
+from evenhand.reductions.reduction import MOST_PAIRS
 from evenhand.reductions.sampling import PairSampler
 from evenhand.typing import Floats, Indices, Ints
-
-MOST_PAIRS = 20_000_000
-"""Feasible pairs beyond which the table is refused."""
 
 
 @dataclass(frozen=True, eq=False)

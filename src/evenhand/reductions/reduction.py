@@ -7,6 +7,9 @@ from evenhand.model.policy import Policy
 from evenhand.model.tabular import TabularMDP
 from evenhand.typing import Floats
 
+MOST_PAIRS = 20_000_000
+"""Feasible pairs beyond which a table is refused."""
+
 
 class Reduction(Protocol):
     """A problem seen as a tabular MDP. Made for one problem; the tables are built when first asked for."""

@@ -8,8 +8,9 @@ import numpy as np
 from evenhand._version import __version__
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import Location, write_atomically
-from evenhand.planning.compare import Comparison, Told
+from evenhand.planning.compare import Comparison
 from evenhand.report import figures, tables, words
+from evenhand.typing import Progress
 
 _CSS = """
 :root { color-scheme: light; }
@@ -83,7 +84,7 @@ def write_comparison(
     path: Location,
     title: str | None = None,
     command: str = "",
-    told: Told | None = None,
+    progress: Progress | None = None,
     seed: int | None = None,
 ) -> None:
     """Write the page of a comparison into a file, wholly or not at all.
@@ -94,13 +95,13 @@ def write_comparison(
         path: the HTML file; one that is there is replaced.
         title: the heading; one is made up when absent.
         command: what a person typed to get here, told at the end of the page.
-        told: called now and then with what is being done and the share that is done.
+        progress: called now and then with what is being done and the share that is done.
         seed: where the randomness started, if that is known.
     """
-    page = comparison_page(comparison, problem, title, command, told, seed)
+    page = comparison_page(comparison, problem, title, command, progress, seed)
     write_atomically(path, page.encode("utf-8", errors="replace"))
-    if told is not None:
-        told("report", 1.0)
+    if progress is not None:
+        progress("report", 1.0)
 
 
 def comparison_page(
@@ -108,16 +109,16 @@ def comparison_page(
     problem: CoupledMDP,
     title: str | None = None,
     command: str = "",
-    told: Told | None = None,
+    progress: Progress | None = None,
     seed: int | None = None,
 ) -> str:
     """The page of a comparison; arguments as of `write_comparison`."""
     heading = title or f"Comparison of {words.counted(len(comparison.rows), 'policy', 'policies')}"
-    if told is not None:
-        told("figures", 0.0)
+    if progress is not None:
+        progress("figures", 0.0)
     drawn = _figures(comparison, problem)
-    if told is not None:
-        told("report", 0.8)
+    if progress is not None:
+        progress("report", 0.8)
     sections = [
         f'<header class="lead"><h1>{escape(heading)}</h1>{_lead(comparison, problem)}</header>',
         _key_figures(comparison, problem),

@@ -8,7 +8,8 @@ from evenhand.errors import PolicyError, TooLarge
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.stepping import first_states
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Exchangeable, Lawful, Policy, Starting, begin
+from evenhand.model.policy import Exchangeable, Lawful, Policy, Starting, begin, capabilities
+from evenhand.reductions.counts import count_states
 from evenhand.simulation.counts import checked_allocation
 from evenhand.simulation.rollout import check_budget, checked_shape, simulate
 from evenhand.typing import Indices, Ints, Rng
@@ -26,7 +27,8 @@ def check_policy(policy: Policy | Starting, problem: CoupledMDP, rng: Rng = 0) -
     Checked: it acts (or starts an actor that does); actions have the shape of the states, exist, and respect the
     budget, in batches of several sizes, in random states and in states reached by acting; the same seed gives the
     same actions; the states it was given are left as they were. If it also allocates by counts, allocations treat
-    every arm once and respect the budget; if it knows their law, the law is one and its allocations are feasible.
+    every arm once and respect the budget, and any seed gives the same if it says that it is deterministic; if it knows
+    their law, the law is one and its allocations are feasible.
 
     Args:
         policy: the policy to try.
@@ -35,19 +37,20 @@ def check_policy(policy: Policy | Starting, problem: CoupledMDP, rng: Rng = 0) -
     """
     generator = np.random.default_rng(rng)
     faults: list[str] = []
-    if not isinstance(policy, (Policy, Starting)):
+    can = capabilities(policy)
+    if can.acts is None and can.starts is None:
         raise PolicyError("a policy needs a method act(states, rng), or start(num_episodes, rng) that returns an actor")
     for size in BATCHES:
         for states in _trial_states(problem, size, generator):
             _attempt(faults, f"batch of {size}", _try_acting, policy, problem, states)
-            if isinstance(policy, Exchangeable):
-                counts = _counts(problem, states)
-                _attempt(faults, f"batch of {size}", _try_allocating, policy, problem, counts)
+            if can.allocates is not None:
+                counts = count_states(problem, states)
+                _attempt(faults, f"batch of {size}", _try_allocating, can.allocates, problem, counts, can.deterministic)
     _attempt(faults, "played", _try_playing, policy, problem, int(generator.integers(2**63)))
-    if isinstance(policy, Lawful):
+    if can.law is not None:
         for states in _trial_states(problem, 5, generator):
-            for counts in _counts(problem, states):
-                _attempt(faults, "allocation_law", _try_law, policy, problem, counts)
+            for counts in count_states(problem, states):
+                _attempt(faults, "allocation_law", _try_law, can.law, problem, counts)
     if faults:
         raise PolicyError("the policy breaks the rules:\n" + "\n".join(f"  {fault}" for fault in dict.fromkeys(faults)))
 
@@ -60,12 +63,6 @@ def _trial_states(problem: CoupledMDP, size: int, rng: np.random.Generator) -> l
     anything = rng.integers(0, sizes, size=(size, problem.num_arms)).astype(np.int32)
     same = np.minimum(rng.integers(0, sizes.max(), size=(size, 1)), sizes - 1).astype(np.int32)
     return [likely, anything, same]
-
-
-def _counts(problem: CoupledMDP, states: Indices) -> Ints:
-    counts = np.zeros((len(states), problem.num_types, problem.types.rewards.shape[1]), dtype=np.int64)
-    np.add.at(counts, (np.arange(len(states))[:, None], problem.type_of_arm[None], states), 1)
-    return counts
 
 
 def _attempt(faults: list[str], where: str, check, *arguments) -> None:  # type: ignore[no-untyped-def]
@@ -104,12 +101,15 @@ def _try_playing(policy: Policy | Starting, problem: CoupledMDP, seed: int) -> N
     simulate(problem, policy, num_episodes=3, horizon=STEPS, rng=seed)
 
 
-def _try_allocating(policy: Exchangeable, problem: CoupledMDP, counts: Ints) -> None:
+def _try_allocating(policy: Exchangeable, problem: CoupledMDP, counts: Ints, deterministic: bool) -> None:
     seen = [
-        checked_allocation(problem, policy.allocate(counts.copy(), np.random.default_rng(1)), counts) for _ in range(2)
+        checked_allocation(problem, policy.allocate(counts.copy(), np.random.default_rng(seed)), counts)
+        for seed in (1, 1, 2)
     ]
     if not np.array_equal(seen[0], seen[1]):
         raise PolicyError("the same seed gave different allocations")
+    if deterministic and not np.array_equal(seen[0], seen[2]):
+        raise PolicyError("it says that it is deterministic, but another seed gave another allocation")
     check_budget(problem, np.einsum("etsa,tsak->ek", seen[0], problem.types.usage), 0)
 
 

@@ -11,9 +11,9 @@ from evenhand.errors import NotApplicable, PolicyError
 from evenhand.kernels.crowds import step_crowds_fast
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Exchangeable, Policy, Starting
-from evenhand.simulation.rollout import Progress, Rollout, check_budget, share_of_budget
-from evenhand.typing import Floats, Ints, Rng
+from evenhand.model.policy import Exchangeable, Policy, Starting, capabilities
+from evenhand.simulation.rollout import PLAYING, Rollout, check_budget, share_of_budget
+from evenhand.typing import Floats, Ints, Progress, Rng
 
 
 def simulate_counts(
@@ -32,7 +32,7 @@ def simulate_counts(
         num_episodes: how many independent episodes.
         horizon: steps an episode.
         rng: seed or generator.
-        progress: called now and then with the share of the work that is done.
+        progress: called now and then with what is being done and the share that is done.
 
     Returns:
         A Rollout whose returns are (episode, type) means over the arms of each type.
@@ -43,8 +43,9 @@ def simulate_counts(
     check_memory(8.0 * horizon, f"a horizon of {horizon} steps", "Use a shorter one.")
     check_memory(40.0 * num_episodes * types.valid.size, f"counts of {num_episodes} episodes", "Use fewer episodes.")
     world_rng, policy_rng = np.random.default_rng(rng).spawn(2)
-    actor: object = policy.start(num_episodes, policy_rng) if isinstance(policy, Starting) else policy
-    if not isinstance(actor, Exchangeable):
+    starts = capabilities(policy).starts
+    actor = capabilities(policy if starts is None else starts.start(num_episodes, policy_rng)).allocates
+    if actor is None:
         raise NotApplicable("this policy does not allocate by counts; use simulate, which follows every arm")
     keys = draw_keys(world_rng, horizon + 1)
     counts = _first_counts(problem, num_episodes, keys[0])
@@ -59,7 +60,7 @@ def simulate_counts(
         returns += weight * mean_rewards(problem, allocation)
         counts = step_crowds_fast(types.transitions, allocation, key, 0)
         if progress is not None and t % 16 == 0:
-            progress(t / horizon)
+            progress(PLAYING, t / horizon)
     return Rollout(returns, share_of_budget(problem, used, horizon), horizon)
 
 

@@ -6,7 +6,6 @@ Randomness is split once: one stream for the world, one for the policy. The worl
 arm), so two policies given the same rng meet the same world, and an arm that both treat alike moves alike.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,13 +16,13 @@ from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.stepping import COMPILE_FROM, World, first_states, step_arms, step_arms_fast
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting, begin
-from evenhand.typing import Array, Floats, Indices, Rng
+from evenhand.typing import Array, Floats, Indices, Progress, Rng
+
+PLAYING = "playing"
+"""What is being done, to those who hear of progress."""
 
 BATCH = 4_000_000
 """Arms of all episodes that are in memory at once. Part of the result: each batch has a stream of its own."""
-
-Progress = Callable[[float], None]
-"""Told the share of the work that is done."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def simulate(
         num_episodes: how many independent episodes.
         horizon: steps an episode.
         rng: seed or generator.
-        progress: called now and then with the share of the work that is done.
+        progress: called now and then with what is being done and the share that is done.
 
     Raises:
         PolicyError: an action does not exist, the budget is broken, or the shape is wrong.
@@ -84,7 +83,7 @@ def simulate(
 
 
 def _part_of(progress: Progress, part: int, parts: int) -> Progress:
-    return lambda share: progress((part + share) / parts)
+    return lambda what, share: progress(what, (part + share) / parts)
 
 
 def _play(
@@ -114,7 +113,7 @@ def _play(
         check_budget(problem, spent, t, first)
         used += weight * spent
         if progress is not None and t % 16 == 0:
-            progress(t / len(keys))
+            progress(PLAYING, t / len(keys))
     return used
 
 

@@ -36,8 +36,8 @@ def run(
     if names is not None and any(is_file(name) for name in names):
         chosen = {name: read_policy(name, problem, welfare) for name in names}
     method: Method = "monte-carlo" if monte_carlo else "auto"
-    with progress(quiet) as told:
-        comparison = compare_policies(problem, chosen, welfare, episodes, horizon, seed, method, told)
+    with progress(quiet) as tell:
+        comparison = compare_policies(problem, chosen, welfare, episodes, horizon, seed, method, tell)
     if report:
         from evenhand.report.page import write_comparison
 

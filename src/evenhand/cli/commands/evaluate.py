@@ -37,9 +37,9 @@ def run(
     actor = read_policy(policy, problem, welfare)
     measure = as_welfare(welfare, problem.num_arms)
     method: Method = "monte-carlo" if monte_carlo else "auto"
-    with progress(quiet) as told:
-        tell = None if told is None else (lambda share: told(policy, share))
-        found = evaluate_policy(actor, problem, measure, episodes, horizon, seed, method, tell)
+    with progress(quiet) as tell:
+        named = None if tell is None else (lambda _, share: tell(policy, share))
+        found = evaluate_policy(actor, problem, measure, episodes, horizon, seed, method, named)
     if as_json:
         print_json(as_dict(found))
     else:

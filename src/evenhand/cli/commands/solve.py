@@ -28,9 +28,9 @@ def run(
     """Solve and print the certificate."""
     check_target(out, "--out")
     problem = read_problem(model, parameters)
-    with progress(quiet) as told:
+    with progress(quiet) as tell:
         tried = {name: read_policy(name, problem, welfare) for name in candidates}
-        solution = find_best(problem, welfare, method, tolerance, told, seed, tried)
+        solution = find_best(problem, welfare, method, tolerance, tell, seed, tried)
     if out:
         save_solution(solution, out)
     if as_json:

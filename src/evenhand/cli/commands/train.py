@@ -18,44 +18,25 @@ from evenhand.learning import Training, train
 def run(
     model: str,
     parameters: tuple[str, ...],
-    algorithm: str,
-    steps: int,
-    architecture: str,
-    allocation: str,
-    num_arms: str | None,
-    budgets: tuple[str, ...],
-    horizon: int,
     out: str | None,
     resume: bool,
     tensorboard: str | None,
-    seed: int,
     as_json: bool,
     quiet: bool,
+    **options: Any,
 ) -> None:
     """Train, save, and tell how good the policy is."""
     check_target(out, "--out")
     if resume and not out:
         raise InvalidInput("--resume: name the policy that was being trained, with --out")
     problem = read_problem(model, parameters)
-    arms = None if num_arms is None else _range(num_arms, "--num-arms")
+    settings = read_settings(options)
     checkpoint = Path(f"{out}.checkpoint") if out else None
     if resume and checkpoint is not None and not checkpoint.exists():
         click.echo(f"there is no {checkpoint} to go on from; starting at the beginning", err=True)
-    with progress(quiet) as told, _way_on(checkpoint):
+    with progress(quiet) as tell, _way_on(checkpoint):
         training = train(
-            problem,
-            algorithm,
-            steps,
-            architecture=architecture,  # type: ignore[arg-type]
-            allocation=allocation,  # type: ignore[arg-type]
-            num_arms=None if arms is None else (int(arms[0]), int(arms[1])),
-            budget=tuple(_range(text, "--budget") for text in budgets) or None,
-            horizon=horizon,
-            seed=seed,
-            checkpoint=checkpoint,
-            resume=resume,
-            tensorboard=tensorboard,
-            told=told,
+            problem, checkpoint=checkpoint, resume=resume, tensorboard=tensorboard, progress=tell, **settings
         )
     if out and checkpoint is not None:
         training.save(out, command=f"evenhand {shlex.join(sys.argv[1:])}")
@@ -64,6 +45,15 @@ def run(
         print_json(as_dict(training, out))
     else:
         _show(training, model, parameters, out, quiet)
+
+
+def read_settings(options: dict[str, Any]) -> dict[str, Any]:
+    """The settings of `train` from what was typed: ranges and lists are text, all others are values already."""
+    found = dict(options)
+    found["num_arms"] = None if options["num_arms"] is None else _whole(_range(options["num_arms"], "--num-arms"))
+    found["budget"] = tuple(_range(text, "--budget") for text in options["budget"]) or None
+    found["hidden"] = _units(options["hidden"])
+    return found
 
 
 @contextmanager
@@ -87,6 +77,18 @@ def _range(text: str, option: str) -> tuple[float, float]:
     if len(ends) > 2 or (option == "--num-arms" and not (low.is_integer() and high.is_integer())):
         raise InvalidInput(f"{option}: expected LOW:HIGH, got {text!r}")
     return low, high
+
+
+def _whole(ends: tuple[float, float]) -> tuple[int, int]:
+    return int(ends[0]), int(ends[1])
+
+
+def _units(text: str) -> tuple[int, ...]:
+    """N,N,...: the units of each hidden layer."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidInput(f"--hidden: expected whole numbers separated by commas, got {text!r}") from None
 
 
 def as_dict(training: Training, out: str | None) -> dict[str, Any]:

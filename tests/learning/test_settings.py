@@ -1,0 +1,112 @@
+"""The settings of training: declared once, and the same to Python, the command line, cells, checkpoints, manifests."""
+
+import inspect
+import json
+import zipfile
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from evenhand import train
+from evenhand.cli.application import application
+from evenhand.cli.commands.train import read_settings
+from evenhand.errors import InvalidInput, UnknownName
+from evenhand.evaluation.exact import exact_values
+from evenhand.experiments import cells
+from evenhand.learning.settings import ALGORITHMS, TrainingRun, TrainingSettings, settings
+from evenhand.planning.saved import load_policy
+from evenhand.planning.shipped import manifests
+from evenhand.problems import machine_replacement
+
+MACHINES = machine_replacement(num_arms=3, budget=1)
+OLD = Path(__file__).parent / "data"
+"""Files of a run as it was before its settings were one object, written half-way by ppo of two copies, and whole."""
+
+NAMES = [setting.name for setting in settings()]
+
+
+class TestTheSameEverywhere:
+    def test_in_python(self):
+        asked = inspect.signature(train).parameters
+        assert list(asked) == ["problem", *(each.name for each in fields(TrainingRun))]
+        assert all(asked[each.name].default == each.default for each in fields(TrainingRun))
+        assert all(f"{each.name}: {each.metadata['help']}" in inspect.getdoc(train) for each in fields(TrainingRun))
+
+    def test_on_the_command_line(self):
+        options = {option.name: option for option in application.commands["train"].params}
+        for setting in settings():
+            option = options[setting.name]
+            assert option.help == setting.metadata["help"]
+            assert tuple(getattr(option.type, "choices", ())) == setting.metadata["choices"]
+        typed = {name: option.default for name, option in options.items() if name in NAMES} | {"budget": ()}
+        assert TrainingSettings(**read_settings(typed)) == TrainingSettings()
+
+    def test_in_cells(self):
+        known = inspect.signature(cells.train).parameters
+        own = {"problem", "parameters", "evaluate", "welfare", "num_episodes", "evaluation_horizon"}
+        assert known.keys() - own == set(NAMES) - {"hidden"}
+        assert all(known[name].default == getattr(TrainingSettings(), name) for name in known.keys() - own)
+        choices = {each.name: each.metadata["choices"] for each in settings() if each.metadata["choices"]}
+        assert choices == {name: cells.CHOICES[name] for name in choices}
+
+    def test_the_learners_are_those_that_are_named(self):
+        pytest.importorskip("stable_baselines3")
+        from evenhand.learning.learners import LEARNERS
+
+        assert tuple(LEARNERS) == ALGORITHMS
+
+    def test_in_the_networks_that_ship(self):
+        for manifest in manifests().values():
+            assert manifest["about"]["settings"].keys() == {*NAMES, "learner"}
+
+
+class TestRefused:
+    def test_a_name_that_is_nearly_right(self):
+        with pytest.raises(UnknownName, match=r"setting of train 'horizn'. Did you mean 'horizon'\?"):
+            train(MACHINES, horizn=20)
+
+    def test_before_anything_heavy_is_loaded(self):
+        for wrong in ({"steps": 0}, {"seed": True}, {"architecture": "raw"}, {"hidden": [3, 0]}):
+            with pytest.raises(InvalidInput, match=next(iter(wrong))):
+                TrainingSettings(**wrong)
+
+    def test_they_cannot_be_changed(self):
+        with pytest.raises(AttributeError):
+            TrainingSettings().steps = 3
+
+    def test_lists_are_as_good_as_tuples(self):
+        assert TrainingSettings(hidden=[8, 8]) == TrainingSettings(hidden=(8, 8))
+
+
+@pytest.mark.parametrize("architecture", ["counts", "joint"])
+class TestWrittenBefore:
+    def test_a_checkpoint_goes_on(self, architecture, tmp_path):
+        pytest.importorskip("stable_baselines3")
+        from evenhand.learning.learners import PPOLearner
+
+        file = tmp_path / "run.checkpoint"
+        file.write_bytes((OLD / f"{architecture}.checkpoint").read_bytes())
+        with zipfile.ZipFile(file) as archive:
+            facts = json.loads(archive.read("manifest.json"))["facts"]
+        training = train(
+            MACHINES,
+            PPOLearner(num_copies=2, rollout=8, batch=8),
+            64,
+            architecture=architecture,
+            horizon=20,
+            hidden=(4,),
+            evaluations=4,
+            checkpoint=file,
+            resume=True,
+        )
+        assert training.settings == facts["settings"]
+        assert [list(point) for point in training.curve[:3]] == facts["curve"]
+        assert [steps for steps, _ in training.curve] == [0, 16, 32, 48, 64]
+
+    def test_a_network_plays(self, architecture):
+        file = OLD / f"{architecture}-network.zip"
+        with zipfile.ZipFile(file) as archive:
+            about = json.loads(archive.read("manifest.json"))["about"]
+        values = exact_values(load_policy(file, MACHINES), MACHINES).values
+        assert values.mean() == pytest.approx(about["score"], rel=1e-9)

@@ -1,0 +1,103 @@
+"""What policies can do, asked in one place."""
+
+from dataclasses import fields
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from evenhand.errors import NotApplicable
+from evenhand.model.policy import Capabilities, capabilities
+from evenhand.planning.roster import ROSTER
+from evenhand.planning.solve import solve
+from evenhand.policies import CountNetworkPolicy, JointNetworkPolicy, Network, PriorityPolicy
+from evenhand.problems import machine_replacement
+from evenhand.reductions.counts import Counts
+from evenhand.reductions.joint import Joint
+
+MACHINES = machine_replacement(num_arms=3, budget=1)
+NAMES = {each.name for each in fields(Capabilities)}
+
+
+def layers(*sizes):
+    shapes = list(pairwise(sizes))
+    return Network([np.zeros(shape, np.float32) for shape in shapes], [np.zeros(n, np.float32) for _, n in shapes])
+
+
+def able(policy):
+    """The names of what a policy can do."""
+    return {name for name in NAMES if getattr(capabilities(policy), name) not in (None, False)}
+
+
+def uniform(space):
+    sizes = np.diff(space.mdp.offsets)
+    return space.lift(np.repeat(1.0 / sizes, sizes))
+
+
+COUNTED = {"acts", "allocates", "exchangeable", "by_counts"}
+
+POLICIES = {
+    "priority": (lambda: PriorityPolicy(MACHINES, MACHINES.types.rewards), {"acts"}),
+    "joint-network": (lambda: JointNetworkPolicy(MACHINES, layers(3, 3)), {"acts", "tabulates"}),
+    "count-network": (lambda: CountNetworkPolicy(MACHINES, layers(4, 6)), COUNTED | {"law", "deterministic"}),
+    "drawn": (lambda: CountNetworkPolicy(MACHINES, layers(4, 7), "priority-sampling"), COUNTED | {"law"}),
+    "count-table": (lambda: uniform(Counts(MACHINES)), COUNTED | {"law", "table"}),
+    "joint-table": (lambda: uniform(Joint(MACHINES)), {"acts", "table"}),
+    "optimum": (lambda: solve(MACHINES, method="counts").policy, COUNTED | {"law", "deterministic"}),
+}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_what_policies_can_do(name):
+    build, expected = POLICIES[name]
+    assert able(build()) == expected
+
+
+ROSTERED = {
+    "optimal": COUNTED | {"law", "deterministic"},
+    "random": COUNTED | {"law"},
+    "oldest-first": COUNTED | {"law"},
+    "myopic": COUNTED | {"law"},
+    "never-act": COUNTED | {"law"},
+    "whittle": COUNTED | {"law"},
+    "fair-index": COUNTED | {"law"},
+    "equal-resources": {"starts", "exchangeable"},
+    "re-solving": {"starts", "exchangeable", "by_counts"},
+    "occupancy-priority": {"acts", "exchangeable"},
+    "cp-drl": COUNTED | {"law", "deterministic"},
+}
+
+
+@pytest.mark.parametrize("entry", ROSTER, ids=lambda entry: entry.name)
+def test_what_named_policies_can_do(entry):
+    try:
+        policy = entry.build(MACHINES, "gini:2")
+    except NotApplicable:
+        pytest.fail("every named policy applies to this problem")
+    assert able(policy) == ROSTERED[entry.name]
+
+
+class Own:
+    """As little as a policy needs."""
+
+    def act(self, states, rng):
+        return np.zeros_like(states)
+
+
+@pytest.mark.parametrize(
+    ("says", "expected"),
+    [
+        ({}, set()),
+        ({"exchangeable": True}, {"exchangeable"}),
+        ({"exchangeable": "yes"}, set()),
+        ({"plays_by_counts": True}, {"exchangeable", "by_counts"}),
+        ({"deterministic": True}, set()),
+    ],
+    ids=str,
+)
+def test_what_no_method_shows_is_said(says, expected):
+    assert able(type("Says", (Own,), says)()) == {"acts"} | expected
+
+
+def test_what_is_no_policy_can_do_nothing():
+    assert able(object()) == set()
