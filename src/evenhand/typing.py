@@ -1,5 +1,6 @@
 """Array aliases by role; axes stand in the order (episode, arm or type, state, action, next_state, resource)."""
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,4 +24,7 @@ Array: TypeAlias = NDArray[Any]
 Rng: TypeAlias = np.random.Generator | int | None
 """What a user may pass as `rng`; turned into a Generator on the first line."""
 
-__all__ = ["Array", "ArrayLike", "Bools", "Floats", "Indices", "Ints", "Rng"]
+Progress: TypeAlias = Callable[[str, float], None]
+"""Told now and then what is being done, and the share of all the work that is done."""
+
+__all__ = ["Array", "ArrayLike", "Bools", "Floats", "Indices", "Ints", "Progress", "Rng"]

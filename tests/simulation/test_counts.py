@@ -129,5 +129,7 @@ class TestRules:
 
     def test_progress_rises_within_0_and_1(self):
         told = []
-        simulate_counts(self.problem, never_act(self.problem), 2, 50, rng=0, progress=told.append)
+        simulate_counts(
+            self.problem, never_act(self.problem), 2, 50, rng=0, progress=lambda what, share: told.append(share)
+        )
         assert told == sorted(told) and told[0] >= 0 and 0.5 < told[-1] <= 1
