@@ -324,13 +324,13 @@ def _by_playing(
     if task.told is not None:
         task.told(f"playing {best}", len(candidates) / (len(candidates) + 1))
     found = evaluate(candidates[best], task.problem, task.measure, episodes, horizon, reporting)
-    values = found.group_values + _least_tail(task.problem, found.horizon)
+    values = found.unit_values + _least_tail(task.problem, found.horizon)
     seconds = {"build": built - start, "solve": time.perf_counter() - built}
     return Solution(
         method,
         reason,
         task.measure,
-        float(task.measure(values, found.group_counts)),
+        float(task.measure(values, found.unit_counts)),
         relaxed.upper_bound,
         found.welfare_stderr,
         values,
