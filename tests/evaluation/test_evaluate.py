@@ -61,7 +61,7 @@ class TestMonteCarlo:
     def test_the_plug_in_is_biased_downwards_and_the_pooled_welfare_is_the_mean(self):
         for seed in range(5):
             found = evaluate(random_feasible(FIVE), FIVE, **PLAY | {"rng": seed})
-            assert found.by_type and found.group_counts.tolist() == [5]
+            assert found.by_type and found.unit_counts.tolist() == [5]
             assert found.welfare == pytest.approx(found.mean, rel=1e-12)
             assert found.welfare_stderr == pytest.approx(found.mean_stderr, rel=1e-9)
             assert found.plug_in_welfare < found.welfare
@@ -72,7 +72,7 @@ class TestMonteCarlo:
         assert found.returns.shape == (200, 5)
 
     @pytest.mark.parametrize("policy", [first_come, RoundRobin])
-    def test_groups(self, policy):
+    def test_units(self, policy):
         found = evaluate(policy(FIVE), FIVE, **PLAY)
         means = found.returns.mean(axis=0)
         if policy is RoundRobin:  # treats equal arms alike
@@ -80,7 +80,7 @@ class TestMonteCarlo:
         else:
             assert not found.by_type and found.values == pytest.approx(means)
             assert found.plug_in_welfare == found.welfare
-            assert found.group_stderr == pytest.approx(found.returns.std(axis=0, ddof=1) / np.sqrt(200))
+            assert found.unit_stderr == pytest.approx(found.returns.std(axis=0, ddof=1) / np.sqrt(200))
 
     def test_types_are_pooled_in_any_order_of_blocks(self, build_arm):
         one, two = (build_arm(seed, 2, [[0], [1]]) for seed in (0, 1))
@@ -88,7 +88,7 @@ class TestMonteCarlo:
         found = evaluate(random_feasible(problem), problem, **PLAY)
         means = found.returns.mean(axis=0)
         first, second = means[[0, 1, 3, 4]].mean(), means[2]
-        assert found.group_values == pytest.approx([first, second])
+        assert found.unit_values == pytest.approx([first, second])
         assert found.values == pytest.approx([first, first, second, first, first])
 
     @pytest.mark.parametrize(("kind", "welfare"), [("types", "gini:2"), ("types", "alpha:1"), ("machines", "gini:2")])
@@ -215,8 +215,8 @@ class TestArguments:
 
     def test_progress_is_told(self):
         told = []
-        evaluate(random_feasible(FIVE), FIVE, **PLAY, progress=lambda *news: told.append(news))
-        assert told and all(what and 0 <= share <= 1 for what, share in told)
+        evaluate(random_feasible(FIVE), FIVE, **PLAY, progress=lambda what, share: told.append((what, share)))
+        assert told and all(what == "playing" and 0 <= share <= 1 for what, share in told)
 
 
 class TestFigures:

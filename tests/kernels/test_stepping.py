@@ -21,7 +21,7 @@ def varied(*sizes, **options):
 
 def world_of(problem):
     types = problem.types
-    return World(problem.type_of_arm, types.cumulative, types.rewards, types.usage, types.valid)
+    return World(problem.type_of_arm, types.cumulative, types.rewards, types.usage, types.valid, types.served)
 
 
 def random_situation(problem, num_episodes, seed):
@@ -33,7 +33,7 @@ def random_situation(problem, num_episodes, seed):
     return states, actions
 
 
-def by_loops(problem, states, actions, weight, returns, key, first):
+def by_loops(problem, states, actions, weight, returns, served, key, first):
     """The definition, arm by arm: add up probabilities until they exceed the arm's uniform number."""
     uniforms = uniforms_at(key, grid(first, *states.shape))
     used = np.zeros((len(states), problem.num_resources))
@@ -43,6 +43,7 @@ def by_loops(problem, states, actions, weight, returns, key, first):
         s, a = states[e, n], actions[e, n]
         returns[e, n] += weight * arm.rewards[s, a]
         used[e] += arm.usage[s, a]
+        served[e, n] += weight * any(use > 0 for use in arm.usage[s, a])
         j, reached = 0, arm.transitions[s, a, 0]
         while uniforms[e, n] >= reached and j < arm.num_states - 1:
             j += 1
@@ -55,12 +56,12 @@ def by_loops(problem, states, actions, weight, returns, key, first):
 def test_a_step_is_its_definition(small_problem, step):
     problem = small_problem
     states, actions = random_situation(problem, 6, 0)
-    key, returns, expected_returns = np.uint64(11), np.ones(states.shape), np.ones(states.shape)
-    following, used = by_loops(problem, states, actions, 0.5, expected_returns, key, 3)
-    spent, sound = step(world_of(problem), states, actions, 0.5, returns, key, 3)
+    key, (returns, served, expected_returns, expected_served) = np.uint64(11), np.ones((4, *states.shape))
+    following, used = by_loops(problem, states, actions, 0.5, expected_returns, expected_served, key, 3)
+    spent, sound = step(world_of(problem), states, actions, 0.5, returns, served, key, 3)
     assert sound
     assert np.array_equal(states, following)
-    assert np.array_equal(returns, expected_returns)
+    assert np.array_equal(returns, expected_returns) and np.array_equal(served, expected_served)
     np.testing.assert_allclose(spent, used, rtol=1e-14)
 
 
@@ -70,13 +71,13 @@ def test_compiled_and_numpy_agree_bit_for_bit(seed):
     results = []
     for step in STEPS:
         states, actions = random_situation(problem, 50, seed)
-        returns = np.zeros(states.shape)
+        returns, served = np.zeros((2, *states.shape))
         for t, key in enumerate(np.random.default_rng(seed).integers(0, 2**64, 5, dtype=np.uint64)):
-            spent, sound = step(world_of(problem), states, actions, 0.9**t, returns, key, 1000 * seed)
+            spent, sound = step(world_of(problem), states, actions, 0.9**t, returns, served, key, 1000 * seed)
             assert sound
-        results.append((states, returns, spent))
+        results.append((states, returns, spent, served))
     assert np.array_equal(results[0][0], results[1][0])
-    assert np.array_equal(results[0][1], results[1][1])
+    assert np.array_equal(results[0][1], results[1][1]) and np.array_equal(results[0][3], results[1][3])
     np.testing.assert_allclose(results[0][2], results[1][2], rtol=1e-13)
 
 
@@ -85,8 +86,8 @@ def test_an_episode_longer_than_a_block_agrees_too():
     outcomes = []
     for step in STEPS:
         states, actions = random_situation(problem, 2, 9)
-        returns = np.zeros(states.shape)
-        spent, _ = step(world_of(problem), states, actions, 1.0, returns, np.uint64(5), 0)
+        returns, served = np.zeros((2, *states.shape))
+        spent, _ = step(world_of(problem), states, actions, 1.0, returns, served, np.uint64(5), 0)
         outcomes.append((states, returns, spent))
     assert np.array_equal(outcomes[0][0], outcomes[1][0]) and np.array_equal(outcomes[0][1], outcomes[1][1])
     np.testing.assert_allclose(outcomes[0][2], outcomes[1][2], rtol=1e-12)
@@ -99,10 +100,10 @@ def test_an_action_that_does_not_exist_moves_nothing(problems, step, bad):
     states, actions = random_situation(problem, 4, 1)
     before = states.copy()
     actions[2, 2] = bad
-    returns = np.zeros(states.shape)
-    spent, sound = step(world_of(problem), states, actions, 1.0, returns, np.uint64(1), 0)
+    returns, served = np.zeros((2, *states.shape))
+    spent, sound = step(world_of(problem), states, actions, 1.0, returns, served, np.uint64(1), 0)
     assert not sound
-    assert np.array_equal(states, before) and not returns.any() and not spent.any()
+    assert np.array_equal(states, before) and not returns.any() and not served.any() and not spent.any()
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -110,10 +111,11 @@ def test_a_batch_is_the_sum_of_its_parts(problems, step):
     problem = problems["two types"]()
     whole, actions = random_situation(problem, 10, 2)
     parts = whole.copy()
-    step(world_of(problem), whole, actions, 1.0, np.zeros(whole.shape), np.uint64(8), 0)
+    step(world_of(problem), whole, actions, 1.0, *np.zeros((2, *whole.shape)), np.uint64(8), 0)
     for start, stop in ((0, 3), (3, 4), (4, 10)):
         rows = slice(start, stop)
-        step(world_of(problem), parts[rows], actions[rows], 1.0, np.zeros(parts[rows].shape), np.uint64(8), start)
+        sums = np.zeros((2, *parts[rows].shape))
+        step(world_of(problem), parts[rows], actions[rows], 1.0, *sums, np.uint64(8), start)
     assert np.array_equal(whole, parts)
 
 
@@ -123,7 +125,7 @@ def test_moves_have_the_law_of_their_row(problems, chi_square):
         for state, action in ((0, 0), (0, 1), (1, 1)):
             states = np.full((20_000, 3), state, dtype=np.int32)
             actions = np.full(states.shape, action, dtype=np.int32)
-            step(world_of(problem), states, actions, 1.0, np.zeros(states.shape), np.uint64(17), 0)
+            step(world_of(problem), states, actions, 1.0, *np.zeros((2, *states.shape)), np.uint64(17), 0)
             for arm in range(3):
                 law = problem.types.transitions[problem.type_of_arm[arm], state, action]
                 assert chi_square(np.bincount(states[:, arm], minlength=len(law)), law) > 1e-4
@@ -145,7 +147,7 @@ def test_a_certain_move_is_certain():
     problem = varied(3, 10, 2, sparsity=0.9, seed=3)
     states, actions = random_situation(problem, 20_000, 3)
     kinds, before = problem.type_of_arm, states.copy()
-    step_arms_fast(world_of(problem), states, actions, 1.0, np.zeros(states.shape), np.uint64(6), 0)
+    step_arms_fast(world_of(problem), states, actions, 1.0, *np.zeros((2, *states.shape)), np.uint64(6), 0)
     assert (problem.types.transitions[kinds, before, actions, states] > 0).all()
 
 

@@ -118,7 +118,7 @@ class TestCompare:
         compare(
             THREE,
             {"mine": worst_first(THREE), "yours": never_act(THREE)},
-            told=lambda *what: told.append(what),
+            progress=lambda *what: told.append(what),
             **QUICK,
         )
         assert told[0][0] == "mine" and {name for name, _ in told} == {"mine", "yours"}

@@ -14,6 +14,7 @@ from evenhand.errors import InvalidInput
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.objective import Objective
 from evenhand.model.welfare import as_welfare
 from evenhand.planning.compare import Comparison, Row, compare
 from evenhand.problems import crew_maintenance, machine_replacement
@@ -79,9 +80,11 @@ def made_up(problem: CoupledMDP, values: np.ndarray, by_type: bool = False, **ch
         "plug_in_welfare": None,
         "mean": float(values @ counts / problem.num_arms),
         "mean_stderr": 0.0,
-        "group_values": values,
-        "group_stderr": np.zeros(len(values)),
-        "group_counts": counts,
+        "unit_values": values,
+        "unit_stderr": np.zeros(len(values)),
+        "unit_served": np.zeros(len(values)),
+        "unit_served_stderr": np.zeros(len(values)),
+        "member_stderr": np.zeros(len(values)),
         "by_type": by_type,
         "budget_used": np.full(problem.num_resources, 0.5),
         "exact": True,
@@ -89,6 +92,7 @@ def made_up(problem: CoupledMDP, values: np.ndarray, by_type: bool = False, **ch
         "num_episodes": None,
         "horizon": None,
         "seconds": 0.25,
+        "objective": (Objective.of_types if by_type else Objective.of_arms)(problem, "gini:2"),
         "problem": problem,
     }
     return Evaluation(**(given | changes))  # type: ignore[arg-type]
@@ -98,7 +102,7 @@ def side_by_side(
     problem: CoupledMDP, rows: dict[str, Evaluation], bound: float | None = None, name: str = ""
 ) -> Comparison:
     ranked = sorted((Row(policy, found) for policy, found in rows.items()), key=lambda row: -row.evaluation.welfare)
-    return Comparison(as_welfare("gini:2", problem.num_arms), tuple(ranked), {}, bound, name)
+    return Comparison(as_welfare("gini:2", problem.num_arms), tuple(ranked), {}, bound, name, problem)
 
 
 def different_arms(num_arms: int, num_resources: int = 1, name: str = "") -> CoupledMDP:

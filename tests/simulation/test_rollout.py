@@ -9,7 +9,6 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.policies import ExchangeablePriority, PriorityPolicy, RoundRobin, never_act, random_feasible, worst_first
 from evenhand.problems import machine_replacement
 from evenhand.simulation import rollout, simulate
-from evenhand.simulation.rollout import horizon_weight
 
 
 class Scripted:
@@ -73,11 +72,6 @@ class TestReturns:
     def test_no_budget_is_a_share_of_zero(self):
         problem = machine_replacement(num_arms=2, budget=0)
         assert not simulate(problem, never_act(problem), 2, 3, rng=0).used.any()
-
-    @pytest.mark.parametrize("discount", [0.0, 0.5, 0.95])
-    def test_horizon_weight(self, discount):
-        assert horizon_weight(discount, 8) == pytest.approx(sum(discount**t for t in range(8)))
-        assert horizon_weight(discount, None) == pytest.approx(1 / (1 - discount))
 
 
 class TestWorld:

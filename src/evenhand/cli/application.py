@@ -5,7 +5,15 @@ from typing import Any
 import click
 
 from evenhand._version import __version__
-from evenhand.cli.options import common, model_argument, playing, training_settings, welfare_option
+from evenhand.cli.options import (
+    common,
+    criterion_option,
+    model_argument,
+    over_option,
+    playing,
+    training_settings,
+    welfare_option,
+)
 
 WHAT_IT_IS = """\
 Fair resource allocation in weakly coupled Markov decision processes.
@@ -89,6 +97,8 @@ def indices(**options: Any) -> None:
 @model_argument
 @click.option("--policies", metavar="A,B,...", help="Only these, by name or saved file; all that apply when absent.")
 @welfare_option
+@criterion_option
+@over_option
 @playing
 @click.option("--report", metavar="FILE.html", help="Also write the comparison as a page with figures.")
 @common()
@@ -126,6 +136,8 @@ def train(**options: Any) -> None:
 @model_argument
 @click.argument("policy")
 @welfare_option
+@criterion_option
+@over_option
 @playing
 @common()
 def evaluate(**options: Any) -> None:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 MOST_LISTED = 1_000_000
 """Arms up to which JSON lists a figure for each."""
 
-SHOWN_GROUPS = 20
-"""Types or arms whose values are shown in a table; --json has all of them."""
+SHOWN_UNITS = 20
+"""Types, arms or groups whose values are shown in a table; --json has all of them."""
 
 SECONDS_BETWEEN_LINES = 2.0
 """How often progress is told where it is not a terminal."""
@@ -45,19 +45,19 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def per_arm(problem: "CoupledMDP", by_type: bool, groups: "dict[str, Floats]") -> dict[str, Any]:
+def per_arm(problem: "CoupledMDP", by_type: bool, units: "dict[str, Floats]") -> dict[str, Any]:
     """Figures for every arm; for more arms than anyone reads, null, and the figures by type beside it."""
     if not by_type:
-        return dict(groups)
+        return dict(units)
     if problem.num_arms <= MOST_LISTED:
-        return {name: values[problem.type_of_arm] for name, values in groups.items()}
-    by_types = {f"{name}_by_type": values for name, values in groups.items()}
-    return {**dict.fromkeys(groups), **by_types, "counts_by_type": problem.type_counts}
+        return {name: values[problem.type_of_arm] for name, values in units.items()}
+    by_types = {f"{name}_by_type": values for name, values in units.items()}
+    return {**dict.fromkeys(units), **by_types, "counts_by_type": problem.type_counts}
 
 
 def figures(found: "Evaluation") -> dict[str, Any]:
     """What JSON tells of an evaluation, but for the values of its arms."""
-    return {
+    told: dict[str, Any] = {
         "welfare": found.welfare,
         "welfare_stderr": found.welfare_stderr,
         "plug_in_welfare": found.plug_in_welfare,
@@ -70,6 +70,39 @@ def figures(found: "Evaluation") -> dict[str, Any]:
         "truncation_bound": found.truncation_bound,
         "seconds": found.seconds,
     }
+    if found.groups:
+        told["groups"] = found.groups
+    if found.problem.has_floors:
+        kind = "type" if found.by_type else "arm"
+        told["floors_missed"] = [
+            {kind: missed.unit, "floor": missed.floor, "served": missed.served} for missed in found.floors_missed
+        ]
+    return told
+
+
+def floors_in_words(found: "Evaluation") -> list[str]:
+    """Whom a policy serves less often than it must, a line each; the rest is counted."""
+    kind = "type" if found.by_type else "arm"
+    lines = [
+        f"{kind} {_named(found.problem, found.by_type, missed.unit)} is served {percent(missed.served)} of the time, "
+        f"and must be {percent(missed.floor)}"
+        for missed in found.floors_missed
+    ]
+    more = len(lines) - SHOWN_UNITS
+    return lines if more <= 0 else [*lines[:SHOWN_UNITS], f"... {more} more; --json has all of them"]
+
+
+def _named(problem: "CoupledMDP", by_type: bool, unit: int) -> str:
+    """`0 machine`: the number of a type or arm, and the name of its type where it has one."""
+    labels = problem.types.labels
+    name = labels[unit if by_type else int(problem.type_of_arm[unit])][0] if labels else ""
+    return f"{unit} {name}".strip()
+
+
+def objective_words(problem: "CoupledMDP") -> str:
+    """How a title goes on where values are not discounted or welfare is not over arms; else nothing."""
+    criterion = "" if problem.criterion.name == "discounted" else f", criterion {problem.criterion.name}"
+    return criterion + (f", over {len(problem.group_names)} groups" if problem.over == "groups" else "")
 
 
 def print_table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> None:
@@ -117,19 +150,40 @@ def print_facts(title: str, facts: Sequence[tuple[str, str]]) -> None:
     click.echo("\n".join([title, "", *(f"  {name:{width}}  {value}" for name, value in facts), ""]))
 
 
-def print_values(tables: "ArmTables", by_type: bool, counts: "Ints", values: "Floats", errors: "Floats | None") -> None:
-    """The values of types or arms; a column of standard errors where they are given."""
+def print_values(
+    tables: "ArmTables",
+    by_type: bool,
+    counts: "Ints",
+    values: "Floats",
+    errors: "Floats | None",
+    served: "Floats | None" = None,
+) -> None:
+    """The values of types or arms; columns of standard errors and of shares of time served where they are given."""
     heading = "type" if by_type else "arm"
     names = [label[0] for label in tables.labels] if len(tables.labels) == len(values) else [""] * len(values)
-    columns = [(heading, "left"), ("arms", "right"), ("value", "right"), ("±", "right")]
-    shown = columns if errors is not None else columns[:3]
-    rows = []
-    for i, value in enumerate(values[:SHOWN_GROUPS]):
-        row = (f"{i} {names[i]}".strip(), str(counts[i]), number(value))
-        rows.append(row if errors is None else (*row, number(errors[i])))
-    print_table(f"values by {heading}", shown, rows)
-    if len(values) > SHOWN_GROUPS:
-        click.echo(f"... {len(values) - SHOWN_GROUPS} more; --json has all values")
+    columns: list[tuple[str, Sequence[str]]] = [
+        (heading, [f"{i} {name}".strip() for i, name in enumerate(names[:SHOWN_UNITS])]),
+        ("arms", [str(count) for count in counts[:SHOWN_UNITS]]),
+        ("value", [number(value) for value in values[:SHOWN_UNITS]]),
+    ]
+    if errors is not None:
+        columns.append(("±", [number(error) for error in errors[:SHOWN_UNITS]]))
+    if served is not None:
+        columns.append(("served", [percent(share) for share in served[:SHOWN_UNITS]]))
+    heads = [(name, "right" if place else "left") for place, (name, _) in enumerate(columns)]
+    print_table(f"values by {heading}", heads, list(zip(*(cells for _, cells in columns), strict=True)))
+    if len(values) > SHOWN_UNITS:
+        click.echo(f"... {len(values) - SHOWN_UNITS} more; --json has all values")
+
+
+def print_groups(groups: "dict[str, float]", errors: "Floats | None") -> None:
+    """The values of groups; a column of standard errors where they are given."""
+    shown = list(enumerate(groups.items()))[:SHOWN_UNITS]
+    columns = [("group", "left"), ("value", "right")] + ([("±", "right")] if errors is not None else [])
+    rows = [[name, number(value)] + ([number(errors[i])] if errors is not None else []) for i, (name, value) in shown]
+    print_table("values by group", columns, rows)
+    if len(groups) > SHOWN_UNITS:
+        click.echo(f"... {len(groups) - SHOWN_UNITS} more; --json has all values")
 
 
 def number(value: float | None, digits: int = 4) -> str:

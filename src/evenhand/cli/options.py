@@ -30,13 +30,36 @@ def welfare_option(command: Command) -> Command:
     )(command)
 
 
+def criterion_option(command: Command) -> Command:
+    """What rewards over time are worth."""
+    return click.option(
+        "--criterion",
+        metavar="C",
+        help="What rewards over time are worth: discounted, average or finite:T; the model's own when absent.",
+    )(command)
+
+
+def over_option(command: Command) -> Command:
+    """Whose values are weighed."""
+    return click.option(
+        "--over",
+        metavar="arms|groups",
+        help="Whose values welfare weighs: every arm's, or the mean of each group; the model's own when absent.",
+    )(command)
+
+
 def playing(command: Command) -> Command:
     """How policies are played where they cannot be evaluated exactly."""
     options = [
         click.option(
             "--episodes", default=1000, show_default=True, type=click.IntRange(min=1), help="Episodes to play."
         ),
-        click.option("--horizon", default=300, show_default=True, type=click.IntRange(min=1), help="Steps an episode."),
+        click.option(
+            "--horizon",
+            type=click.IntRange(min=1),
+            help="Steps an episode; when absent, 300 discounted, 1000 for an average (the first quarter does not "
+            "count), T for finite:T.",
+        ),
         click.option("--monte-carlo", is_flag=True, help="Simulate even where an exact value is possible."),
     ]
     for option in reversed(options):

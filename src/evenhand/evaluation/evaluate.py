@@ -1,5 +1,9 @@
 """What a policy is worth: exactly where that is possible, else by simulation with honest errors.
 
+Values are of arms, by the problem's criterion. Welfare weighs its members: the arms, or the groups, whose values are
+the means over their arms (`Objective`). Figures are kept by *unit*: the types where the policy treats equal arms
+alike, else the arms one by one.
+
 Monte Carlo. From M independent episodes the value of arm n is estimated by the mean return, and the welfare by
 
     plug-in:  W(mean_1, ..., mean_N)            the paper's figure; biased downwards where arms are equal, because a
@@ -8,13 +12,14 @@ Monte Carlo. From M independent episodes the value of arm n is estimated by the 
                                                 problem every Gini is then the overall mean, without bias
 
 The standard error of the welfare is by the delta method: the spread over episodes of g . returns, where g are the
-weights (a supergradient) that the welfare puts on the arms at the estimate. Episodes are cut off at the horizon T;
-what lies beyond is at most gamma^T / (1 - gamma) max|r| and is reported as the truncation bound.
+weights (a supergradient) that the objective puts on the units at the estimate. Episodes are cut off at the horizon T;
+no value changes by more than the weight of the time beyond it times max|r|, the truncation bound. An average has none:
+how far the arms still are from their long run cannot be told.
 """
 
 import time
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -22,12 +27,15 @@ from evenhand.checks import check_positive_int
 from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, PolicyError, TooLarge
 from evenhand.evaluation.exact import exact_values
 from evenhand.evaluation.fairness import gini_coefficient, lorenz_curve, price_of_fairness
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Policy, Starting, is_exchangeable, plays_by_counts
-from evenhand.model.welfare import Welfare, as_welfare
+from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.coupled import CoupledMDP, Over
+from evenhand.model.criterion import Criterion
+from evenhand.model.objective import Objective, read_welfare
+from evenhand.model.policy import Policy, Starting, Tabulated, is_exchangeable, plays_by_counts
+from evenhand.model.welfare import Welfare
 from evenhand.simulation.counts import simulate_counts
 from evenhand.simulation.rollout import Rollout, share_of_budget, simulate
-from evenhand.typing import Floats, Ints, Progress, Rng
+from evenhand.typing import Floats, Indices, Ints, Progress, Rng
 
 Method = Literal["auto", "exact", "monte-carlo"]
 
@@ -37,13 +45,32 @@ FOLLOW_ARMS_UP_TO = 3e9
 CONFIDENCE = 1.959963984540054
 """Standard errors on either side of a 95 % confidence interval."""
 
+MISSED_BY = 3.0
+"""Standard errors by which a share of time must lie below its floor to be told."""
+
+FLOOR_ROUNDING = 1e-6
+"""How far below its floor an exact share may lie: linear programs keep their constraints about as closely."""
+
+
+class MissedFloor(NamedTuple):
+    """Arms that are served less often than they must be."""
+
+    unit: int
+    """Which unit: a type, or an arm."""
+
+    floor: float
+    """The least share of time in which each of its arms is to be served."""
+
+    served: float
+    """The share in which they are."""
+
 
 @dataclass(frozen=True)
 class Evaluation:
     """What a policy is worth, and to whom."""
 
     welfare: float
-    """The welfare of the arms' values."""
+    """The welfare of the members' values."""
 
     welfare_stderr: float
     """Its standard error; 0 when exact."""
@@ -52,31 +79,37 @@ class Evaluation:
     """The paper's figure: the welfare of the arms' estimated means. None if arms were not followed one by one."""
 
     mean: float
-    """Mean value over arms."""
+    """Mean value over the members: the arms, or the groups."""
 
     mean_stderr: float
     """Its standard error; 0 when exact."""
 
-    group_values: Floats
-    """(group,) value of an arm of each group; groups are types if the policy treats equal arms alike, else arms."""
+    unit_values: Floats
+    """(unit,) value of an arm of each unit; units are types if the policy treats equal arms alike, else arms."""
 
-    group_stderr: Floats
-    """(group,) standard errors; 0 when exact."""
+    unit_stderr: Floats
+    """(unit,) standard errors; 0 when exact."""
 
-    group_counts: Ints
-    """(group,) arms a group."""
+    unit_served: Floats
+    """(unit,) the share of the criterion's time in which an arm of each unit is served."""
+
+    unit_served_stderr: Floats
+    """(unit,) standard errors; 0 when exact."""
+
+    member_stderr: Floats
+    """(member,) standard errors of the members' values; 0 when exact."""
 
     by_type: bool
-    """Whether the groups are the types rather than the arms."""
+    """Whether the units are the types rather than the arms."""
 
     budget_used: Floats
-    """(resource,) discounted mean share of the budget that is used."""
+    """(resource,) mean share of the budget that is used, by the criterion's weights."""
 
     exact: bool
     """Whether these are exact values rather than estimates."""
 
-    truncation_bound: float
-    """No value changes by more than this if episodes went on for ever; 0 when exact."""
+    truncation_bound: float | None
+    """No value changes by more than this if episodes went on; 0 when exact, None if that cannot be told."""
 
     num_episodes: int | None
     """Episodes played; None when exact."""
@@ -87,21 +120,64 @@ class Evaluation:
     seconds: float
     """How long it took."""
 
+    objective: Objective = field(repr=False)
+    """What the values of the units are weighed by."""
+
     problem: CoupledMDP = field(repr=False)
-    """What it was evaluated on."""
+    """What it was evaluated on, under the criterion and over the members that were asked for."""
 
     returns: Floats | None = None
     """(episode, arm) raw returns; (episode, type) where counts were simulated; None when exact."""
 
     @property
+    def criterion(self) -> str:
+        """What values are: `discounted`, `average` or `finite:T`."""
+        return self.objective.criterion.name
+
+    @property
+    def over(self) -> Over:
+        """Whose values welfare weighs: `arms` or `groups`."""
+        return self.problem.over
+
+    @property
+    def unit_counts(self) -> Ints:
+        """(unit,) arms of each unit."""
+        return self.objective.counts
+
+    @property
     def values(self) -> Floats:
         """(arm,) the value of each arm."""
-        return self.group_values[self.problem.type_of_arm] if self.by_type else self.group_values
+        return self.unit_values[self.problem.type_of_arm] if self.by_type else self.unit_values
 
     @property
     def values_stderr(self) -> Floats:
         """(arm,) the standard error of each arm's value."""
-        return self.group_stderr[self.problem.type_of_arm] if self.by_type else self.group_stderr
+        return self.unit_stderr[self.problem.type_of_arm] if self.by_type else self.unit_stderr
+
+    @property
+    def members(self) -> Floats:
+        """(member,) what welfare weighs: the values of the units, or of the groups."""
+        return self.objective.members(self.unit_values)
+
+    @property
+    def groups(self) -> dict[str, float]:
+        """The value of each group, the mean over its arms, where welfare is over groups; else empty."""
+        if self.over != "groups":
+            return {}
+        return dict(zip(self.problem.group_names, self.members.tolist(), strict=True))
+
+    @property
+    def served(self) -> Floats:
+        """(type,) the share of the criterion's time in which an arm of each type is served."""
+        return self.unit_served if self.by_type else mean_by_type(self.problem, self.unit_served)
+
+    @property
+    def floors_missed(self) -> tuple[MissedFloor, ...]:
+        """The units that are served less often than their floor asks for, by more than chance explains."""
+        floors = self.objective.floors
+        least = floors * (1 - FLOOR_ROUNDING) - FLOOR_ROUNDING - MISSED_BY * self.unit_served_stderr
+        missed = np.flatnonzero((floors > 0) & (self.unit_served < least))
+        return tuple(MissedFloor(int(i), float(floors[i]), float(self.unit_served[i])) for i in missed)
 
     @property
     def welfare_interval(self) -> tuple[float, float]:
@@ -111,18 +187,18 @@ class Evaluation:
 
     @property
     def worst(self) -> float:
-        """The value of the worst-off arm."""
-        return float(self.group_values.min())
+        """The value of the worst-off member."""
+        return float(self.members.min())
 
     @property
     def gini_coefficient(self) -> float:
-        """Inequality of the arms' values: 0 when all are equal."""
-        return float(gini_coefficient(self.group_values, self.group_counts))
+        """Inequality of the members' values: 0 when all are equal."""
+        return float(gini_coefficient(self.members, self.objective.sizes))
 
     @property
     def lorenz(self) -> tuple[Floats, Floats]:
-        """The Lorenz curve: shares of arms, poorest first, and the shares of all value that they have."""
-        return lorenz_curve(self.group_values, self.group_counts)
+        """The Lorenz curve: shares of members, poorest first, and the shares of all value that they have."""
+        return lorenz_curve(self.members, self.objective.sizes)
 
     def price_of_fairness(self, reference: "Evaluation") -> float:
         """The share of the reference's mean value that this policy gives up."""
@@ -134,129 +210,194 @@ def evaluate(
     problem: CoupledMDP,
     welfare: str | Welfare = "gini:2",
     num_episodes: int = 1000,
-    horizon: int = 300,
+    horizon: int | None = None,
     rng: Rng = None,
     method: Method = "auto",
     progress: Progress | None = None,
+    criterion: str | Criterion | None = None,
+    over: str | None = None,
 ) -> Evaluation:
     """Tell what a policy is worth.
 
     Args:
         policy: what acts.
         problem: where it acts.
-        welfare: how the arms' values are weighed, as text or object.
+        welfare: how the members' values are weighed, as text or object.
         num_episodes: episodes to play, where it must be simulated.
-        horizon: steps an episode.
+        horizon: steps an episode; when absent, the criterion's own: 300 discounted, 1000 for an average, of which the
+            first quarter does not count, and the horizon itself where it is finite.
         rng: seed or generator.
         method: "exact" (by a linear solve), "monte-carlo", or "auto": exact where policy and problem allow it.
-        progress: called now and then with the share of the work that is done.
+        progress: called now and then with what is being done and the share that is done.
+        criterion: what rewards over time are worth, as text or object; the problem's own when absent.
+        over: whose values are weighed, `arms` or `groups`; the problem's own when absent.
     """
     if method not in ("auto", "exact", "monte-carlo"):
         raise InvalidInput(f"method: expected 'auto', 'exact' or 'monte-carlo', got {method!r}")
     check_positive_int(num_episodes, "num_episodes")
-    check_positive_int(horizon, "horizon")
     if not isinstance(policy, (Policy, Starting)):
         raise PolicyError(f"policy: {type(policy).__name__} has no method act(states, rng); see check_policy")
-    measure = as_welfare(welfare, problem.num_arms)
+    case = _Case.of(policy, problem.under(criterion, over), problem.over, welfare)
+    steps = case.judged.criterion.simulated_steps(horizon)
     if method != "monte-carlo":
         try:
-            return _exactly(policy, problem, measure)
+            return _exactly(policy, case)
         except (NotApplicable, TooLarge):
             if method == "exact":
                 raise
-    return _by_simulation(policy, problem, measure, num_episodes, horizon, rng, progress)
+    return _by_simulation(policy, case, num_episodes, steps, rng, progress)
 
 
-def _exactly(policy: object, problem: CoupledMDP, welfare: Welfare) -> Evaluation:
+class _Case(NamedTuple):
+    """What is judged, and what is played: the types of a policy are those of the problem it was made for."""
+
+    judged: CoupledMDP
+    """The problem under the criterion and over the members that were asked for."""
+
+    played: CoupledMDP
+    """The same, its types cut as the policy knows them: only under `over = "groups"` are they cut at groups."""
+
+    welfare: Welfare
+    """How members' values are weighed."""
+
+    @classmethod
+    def of(cls, policy: object, judged: CoupledMDP, usual: Over, welfare: str | Welfare) -> "_Case":
+        made_for = _made_for(policy)
+        played = judged.under(over=usual if made_for is None else made_for.over)
+        return cls(judged, played, read_welfare(judged, welfare))
+
+    def units(self, by_type: bool) -> tuple[Indices | slice, bool]:
+        """Which column of what was played belongs to each unit that is judged; and whether these units are types."""
+        if not by_type or self.played.over == self.judged.over:
+            return slice(None), by_type
+        if self.played.over == "groups":  # arms of a judged type may fare differently: they are told one by one
+            return self.played.type_of_arm, False
+        _, first = np.unique(self.judged.type_of_block, return_index=True)
+        return self.played.type_of_block[first], True
+
+    def objective(self, by_type: bool) -> Objective:
+        """How the values of types or arms are weighed."""
+        return (Objective.of_types if by_type else Objective.of_arms)(self.judged, self.welfare)
+
+
+def _made_for(policy: object) -> CoupledMDP | None:
+    """The problem a policy was made for, if it knows."""
+    if isinstance(policy, (BySteps, Mixture)):
+        return _made_for(policy.parts[0])
+    found = policy.reduction.problem if isinstance(policy, Tabulated) else getattr(policy, "problem", None)
+    return found if isinstance(found, CoupledMDP) else None
+
+
+def _exactly(policy: object, case: _Case) -> Evaluation:
     start = time.perf_counter()
-    found = exact_values(policy, problem)
-    value = float(welfare(found.values, found.counts))
+    found = exact_values(policy, case.played)
+    columns, by_type = case.units(found.by_type)
+    objective, values, served = case.objective(by_type), found.values[columns], found.served[columns]
+    value = objective(values)
     return Evaluation(
         welfare=value,
         welfare_stderr=0.0,
         plug_in_welfare=value,
-        mean=float(found.values @ found.counts / problem.num_arms),
+        mean=_mean_member(objective, values),
         mean_stderr=0.0,
-        group_values=found.values,
-        group_stderr=np.zeros_like(found.values),
-        group_counts=found.counts,
-        by_type=found.by_type,
-        budget_used=share_of_budget(problem, found.used, None),
+        unit_values=values,
+        unit_stderr=np.zeros_like(values),
+        unit_served=served,
+        unit_served_stderr=np.zeros_like(served),
+        member_stderr=np.zeros(len(objective.sizes)),
+        by_type=by_type,
+        budget_used=share_of_budget(case.judged, found.used, objective.criterion.total),
         exact=True,
         truncation_bound=0.0,
         num_episodes=None,
         horizon=None,
         seconds=time.perf_counter() - start,
-        problem=problem,
+        objective=objective,
+        problem=case.judged,
     )
 
 
+def _mean_member(objective: Objective, values: Floats) -> float:
+    return float(objective.members(values) @ objective.sizes / objective.sizes.sum())
+
+
 def _by_simulation(
-    policy: Policy | Starting,
-    problem: CoupledMDP,
-    welfare: Welfare,
-    num_episodes: int,
-    horizon: int,
-    rng: Rng,
-    progress: Progress | None,
+    policy: Policy | Starting, case: _Case, num_episodes: int, horizon: int, rng: Rng, progress: Progress | None
 ) -> Evaluation:
     start = time.perf_counter()
-    pooled = is_exchangeable(policy)
-    many = num_episodes * horizon * problem.num_arms > FOLLOW_ARMS_UP_TO
-    if by_counts := many and plays_by_counts(policy):
-        rollout = simulate_counts(problem, policy, num_episodes, horizon, rng, progress)
-        plug_in = None
-    else:
-        rollout = simulate(problem, policy, num_episodes, horizon, rng, progress)
-        plug_in = _plug_in(welfare, rollout.returns.mean(axis=0))
-    returns = _pool(problem, rollout.returns) if pooled and not by_counts else rollout.returns
-    counts = problem.type_counts if pooled else np.ones(problem.num_arms, dtype=np.int64)
-    return _summary(problem, welfare, rollout, returns, counts, plug_in, pooled, time.perf_counter() - start)
+    played, pooled = case.played, is_exchangeable(policy)
+    many = num_episodes * horizon * played.num_arms > FOLLOW_ARMS_UP_TO
+    by_counts = many and plays_by_counts(policy)
+    play = simulate_counts if by_counts else simulate
+    rollout = play(played, policy, num_episodes, horizon, rng, progress)
+    plug_in = None if by_counts else _plug_in(case.objective(False), rollout.returns.mean(axis=0))
+    returns, served = rollout.returns, rollout.served
+    if pooled and not by_counts:
+        returns, served = mean_by_type(played, returns), mean_by_type(played, served)
+    columns, by_type = case.units(pooled)
+    units = _Played(case.objective(by_type), by_type, returns[:, columns], served[:, columns])
+    return _summary(case.judged, rollout, units, plug_in, time.perf_counter() - start)
 
 
-def _plug_in(welfare: Welfare, means: Floats) -> float | None:
+def _plug_in(objective: Objective, means: Floats) -> float | None:
     try:
-        return float(welfare(means))
+        return objective(means)
     except OutOfDomain:  # noise alone can push the mean of an arm out of the domain
         return None
 
 
-def _pool(problem: CoupledMDP, returns: Floats) -> Floats:
-    """(episode, type) mean return over the arms of each type."""
+def mean_by_type(problem: CoupledMDP, figures: Floats) -> Floats:
+    """(..., type) means over the arms of each type.
+
+    Args:
+        problem: the problem.
+        figures: (..., arm) a figure of each arm.
+    """
     order = np.argsort(problem.type_of_arm, kind="stable")
     starts = np.cumsum(problem.type_counts) - problem.type_counts
-    return np.asarray(np.add.reduceat(returns[:, order], starts, axis=1) / problem.type_counts)
+    return np.asarray(np.add.reduceat(figures[..., order], starts, axis=-1) / problem.type_counts)
+
+
+class _Played(NamedTuple):
+    """What came of each unit, episode by episode."""
+
+    objective: Objective
+    by_type: bool
+
+    returns: Floats
+    """(episode, unit)"""
+
+    served: Floats
+    """(episode, unit)"""
 
 
 def _summary(
-    problem: CoupledMDP,
-    welfare: Welfare,
-    rollout: Rollout,
-    returns: Floats,
-    counts: Ints,
-    plug_in: float | None,
-    pooled: bool,
-    seconds: float,
+    problem: CoupledMDP, rollout: Rollout, units: _Played, plug_in: float | None, seconds: float
 ) -> Evaluation:
+    objective, returns = units.objective, units.returns
     values = returns.mean(axis=0)
-    means = returns @ counts / problem.num_arms
-    largest = float(np.abs(problem.types.rewards).max())
+    members = objective.members(returns)
+    means = members @ objective.sizes / objective.sizes.sum()
+    beyond = objective.criterion.beyond(rollout.horizon)
     return Evaluation(
-        welfare=float(welfare(values, counts)),
-        welfare_stderr=standard_error(returns @ welfare.supergradient(values, counts)),
+        welfare=objective(values),
+        welfare_stderr=standard_error(returns @ objective.supergradient(values)),
         plug_in_welfare=plug_in,
         mean=float(means.mean()),
         mean_stderr=standard_error(means),
-        group_values=values,
-        group_stderr=np.asarray(standard_errors(returns)),
-        group_counts=counts,
-        by_type=pooled,
+        unit_values=values,
+        unit_stderr=standard_errors(returns),
+        unit_served=units.served.mean(axis=0),
+        unit_served_stderr=standard_errors(units.served),
+        member_stderr=standard_errors(members),
+        by_type=units.by_type,
         budget_used=rollout.used.mean(axis=0),
         exact=False,
-        truncation_bound=problem.discount**rollout.horizon / (1 - problem.discount) * largest,
+        truncation_bound=None if beyond is None else beyond * float(np.abs(problem.types.rewards).max()),
         num_episodes=len(returns),
         horizon=rollout.horizon,
         seconds=seconds,
+        objective=objective,
         problem=problem,
         returns=rollout.returns,
     )

@@ -1,16 +1,27 @@
-"""Exact values of a policy, by one linear solve on the joint or the count space.
+"""Exact values of a policy on the joint or the count space, under every criterion.
 
-A policy given by a table knows its own space. Any other policy whose law on counts is known (`allocation_law`) is
-tabulated first: at every count state its possible allocations are the pairs, and their probabilities the policy.
+A policy given by a table knows its own space. Any other policy whose law on counts is known (`Lawful`) is tabulated
+first: at every count state its possible allocations are the pairs, and their probabilities the policy. Then
+
+    discounted, average   the occupancy measure of the table, by one linear solve (`solvers.occupancy`)
+    finite:T              forwards from the initial law:  x_{t+1} = P_t^T x_t,   V = sum_{t<T} w_t x_t . r_t
+
+where the tables of a policy by steps may differ from step to step; one that is shorter than the horizon begins again.
+A mixture draws its part once and for all, so its values are the shares of its parts' values under every criterion.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from evenhand.errors import NotApplicable
+from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import Criterion
 from evenhand.model.policy import Capabilities, Lawful, Space, capabilities
+from evenhand.model.tabular import TabularMDP
 from evenhand.reductions.counts import Counts, num_count_states
 from evenhand.reductions.joint import Joint, num_joint_states
 from evenhand.simulation.rollout import check_budget
@@ -18,70 +29,176 @@ from evenhand.solvers.occupancy import occupancy
 from evenhand.typing import Floats, Ints
 
 MOST_STATES = 6000
-"""Count states up to which a policy that is not a table is tabulated."""
+"""Count states up to which a policy that is not a table is tabulated; over all its steps, if they differ."""
 
 
 @dataclass(frozen=True)
 class ExactValues:
-    """Values without error, but for rounding."""
+    """Values without error, but for rounding; its units are the types, or the arms."""
 
     values: Floats
-    """(group,) expected discounted reward of one arm of each group."""
-
-    counts: Ints
-    """(group,) arms a group."""
+    """(unit,) expected value of one arm of each unit."""
 
     by_type: bool
-    """Whether the groups are the types, or the arms themselves."""
+    """Whether the units are the types, or the arms themselves."""
 
     used: Floats
-    """(resource,) expected discounted usage."""
+    """(resource,) expected usage, summed with the criterion's weights."""
+
+    served: Floats
+    """(unit,) expected share of time in which an arm of the unit is served."""
 
 
 def exact_values(policy: object, problem: CoupledMDP) -> ExactValues:
-    """Evaluate a policy exactly.
+    """Evaluate a policy exactly, under the problem's criterion.
 
     Raises:
         NotApplicable: the policy's law is not known, or the count space is too large to tabulate it.
         TooLarge: the tables would not fit.
     """
-    can = capabilities(policy)
-    if can.table is not None and can.table.reduction.problem == problem:
-        return _of_table(can.table.reduction, can.table.probabilities)
-    if can.tabulates is not None and num_joint_states(problem) <= MOST_STATES:
-        return exact_values(can.tabulates.on(Joint(problem)), problem)
-    if can.law is not None:
-        return _of_law(can, can.law, problem)
-    raise NotApplicable("this policy has no known law on counts, so it can only be simulated")
+    if isinstance(policy, Mixture):
+        return _mixed([exact_values(part, problem) for part in policy.parts], policy.shares, problem)
+    return _of_tables(_tables(policy, problem), problem.criterion)
 
 
-def _of_table(reduction: Space, probabilities: Floats) -> ExactValues:
-    measure = occupancy(reduction.mdp, probabilities)
-    values, used = measure @ reduction.mdp.rewards, measure @ reduction.usage
-    if isinstance(reduction, Counts):
-        return ExactValues(values, reduction.problem.type_counts, True, used)
-    return ExactValues(values, np.ones(len(values), dtype=np.int64), False, used)
+class _Pairs(NamedTuple):
+    """The pairs of a space, and what each of them does."""
+
+    mdp: TabularMDP
+    """Where they lead to and what they earn."""
+
+    usage: Floats
+    """(pair, resource)"""
+
+    served: Floats
+    """(pair, unit) the share of the arms that are served."""
+
+    by_type: bool
+    """Whether the units are types."""
 
 
-def _of_law(can: Capabilities, law: Lawful, problem: CoupledMDP) -> ExactValues:
-    if (number := num_count_states(problem)) > MOST_STATES:
-        raise NotApplicable(f"the count space has {number:.6g} states; up to {MOST_STATES} are tabulated")
-    space = Counts(problem)
-    state, allocations, probabilities = _tabulate(can, law, space)
-    check_budget(problem, space.usage_of(allocations), 0)
-    mdp = space.tabulate(state, allocations)
-    measure = occupancy(mdp, probabilities)
-    return ExactValues(measure @ mdp.rewards, problem.type_counts, True, measure @ space.usage_of(allocations))
+class _Table(NamedTuple):
+    """What a policy does."""
+
+    pairs: _Pairs
+    probabilities: Floats
+    """(pair,) sums to 1 over the pairs of each state."""
 
 
-def _tabulate(can: Capabilities, law: Lawful, space: Counts) -> tuple[Ints, Ints, Floats]:
+def _tables(policy: object, problem: CoupledMDP) -> list[_Table]:
+    """The table of each step, over and over again; a single one where all steps are alike."""
+    steps: Sequence[object] = (policy,)
+    if isinstance(policy, BySteps):
+        if problem.criterion.num_steps is None:
+            raise NotApplicable(f"a policy by steps can only be simulated under the criterion {problem.criterion.name}")
+        steps = policy.parts[: problem.criterion.num_steps]
+    tabulate = _Tabulator(problem, len({id(step) for step in steps}))
+    tables = [tabulate(step) for step in steps]
+    if len({table.pairs.by_type for table in tables}) > 1:
+        raise NotApplicable("the steps of this policy are tables over different spaces, so it can only be simulated")
+    return tables
+
+
+class _Tabulator:
+    """Writes policies as tables; what several share is made once."""
+
+    def __init__(self, problem: CoupledMDP, number: int) -> None:
+        self.problem, self.number, self.counts = problem, number, Counts(problem)
+        self.spaces: dict[int, tuple[object, _Pairs]] = {}
+        self.tables: dict[int, _Table] = {}
+
+    def __call__(self, policy: object) -> _Table:
+        """The table of a policy."""
+        if id(policy) not in self.tables:
+            self.tables[id(policy)] = self._write(policy)
+        return self.tables[id(policy)]
+
+    def _write(self, policy: object) -> _Table:
+        problem = self.problem
+        can = capabilities(policy)
+        if can.table is not None and can.table.reduction.problem.under(problem.criterion) == problem:
+            return _Table(self._pairs(can.table.reduction), can.table.probabilities)
+        if can.tabulates is not None and num_joint_states(problem) <= MOST_STATES:
+            return self._write(can.tabulates.on(Joint(problem)))
+        if can.law is not None:
+            return self._by_law(can, can.law)
+        raise NotApplicable("this policy has no known law on counts, so it can only be simulated")
+
+    def _pairs(self, reduction: Space) -> _Pairs:
+        """The pairs of a reduction, whatever criterion it was made for."""
+        known = self.spaces.get(id(reduction))
+        if known is None:
+            assert isinstance(reduction, (Joint, Counts))
+            same = reduction if reduction.problem == self.problem else type(reduction)(self.problem)
+            by_type = isinstance(same, Counts)
+            served = same.mean_served(same.allocations) if isinstance(same, Counts) else same.served
+            known = self.spaces[id(reduction)] = reduction, _Pairs(same.mdp, same.usage, served, by_type)
+        return known[1]
+
+    def _by_law(self, can: Capabilities, law: Lawful) -> _Table:
+        if (number := self.number * num_count_states(self.problem)) > MOST_STATES:
+            steps = "" if self.number == 1 else f" over {self.number} steps"
+            raise NotApplicable(f"the count space has {number:.6g} states{steps}; up to {MOST_STATES} are tabulated")
+        state, allocations, probabilities = _write_law(can, law, self.counts)
+        usage = self.counts.usage_of(allocations)
+        check_budget(self.problem, usage, 0)
+        served = self.counts.mean_served(allocations)
+        return _Table(_Pairs(self.counts.tabulate(state, allocations), usage, served, True), probabilities)
+
+
+def _write_law(can: Capabilities, law: Lawful, space: Counts) -> tuple[Ints, Ints, Floats]:
     """The (pair,) count states, (pair, type, state, action) allocations and (pair,) probabilities of a policy."""
-    if can.allocates is not None and can.deterministic:
-        allocations = can.allocates.allocate(
-            space.states, np.random.default_rng(0)
-        )  # nothing is drawn: all states at once
+    if can.allocates is not None and can.deterministic:  # nothing is drawn: all states at once
+        allocations = can.allocates.allocate(space.states, np.random.default_rng(0))
         return np.arange(len(allocations)), allocations, np.ones(len(allocations))
     laws = [law.allocation_law(counts) for counts in space.states]
     state = np.repeat(np.arange(len(laws)), [len(probabilities) for _, probabilities in laws])
     allocations = np.concatenate([allocations for allocations, _ in laws])
     return state, allocations, np.concatenate([probabilities for _, probabilities in laws])
+
+
+def _of_tables(tables: Sequence[_Table], criterion: Criterion) -> ExactValues:
+    if criterion.num_steps is not None:
+        return _forwards(tables, criterion.time_weights(criterion.num_steps), criterion.total)
+    pairs, probabilities = tables[0]
+    visits = occupancy(pairs.mdp, probabilities)
+    served = visits @ pairs.served / criterion.total
+    return ExactValues(visits @ pairs.mdp.rewards, pairs.by_type, visits @ pairs.usage, served)
+
+
+def _forwards(tables: Sequence[_Table], weights: Floats, total: float) -> ExactValues:
+    """Sums over steps of what the law of each step earns, uses and serves."""
+    first = tables[0].pairs
+    values, used, served = (np.zeros(facts.shape[1]) for facts in (first.mdp.rewards, first.usage, first.served))
+    law = first.mdp.initial
+    for step, weight in enumerate(weights):
+        (mdp, usage, serves, _), probabilities = tables[step % len(tables)]
+        visits = np.repeat(law, np.diff(mdp.offsets)) * probabilities
+        values += weight * (visits @ mdp.rewards)
+        used += weight * (visits @ usage)
+        served += weight * (visits @ serves)
+        law = mdp.kernel.T @ np.bincount(mdp.outcomes, weights=visits, minlength=mdp.kernel.shape[0])
+    return ExactValues(values, first.by_type, used, served / total)
+
+
+def _mixed(parts: Sequence[ExactValues], shares: Floats, problem: CoupledMDP) -> ExactValues:
+    """Values by type where all have them, else by arm."""
+    by_type = all(part.by_type for part in parts)
+    if not by_type:
+        parts = [part if not part.by_type else by_arms(part, problem) for part in parts]
+    values, used, served = (
+        np.tensordot(shares, np.stack([getattr(part, name) for part in parts]), axes=1)
+        for name in ("values", "used", "served")
+    )
+    return ExactValues(values, by_type, used, served)
+
+
+def by_arms(found: ExactValues, problem: CoupledMDP) -> ExactValues:
+    """The same, arm by arm.
+
+    Args:
+        found: values by type.
+        problem: says the type of each arm.
+    """
+    kinds = problem.type_of_arm
+    return ExactValues(found.values[kinds], False, found.used, found.served[kinds])

@@ -26,7 +26,9 @@ def uniform_at(key, place):
 
 
 @njit(cache=True, parallel=True)
-def step_arms(type_of_arm, cumulative, rewards, usage, valid, states, actions, weight, returns, key, first):
+def step_arms(
+    type_of_arm, cumulative, rewards, usage, valid, serves, states, actions, weight, returns, served, key, first
+):
     """Move every arm (stepping.step_arms), in blocks of arms, so that one long episode is parallel too."""
     num_episodes, num_arms = states.shape
     num_states, num_actions = valid.shape[1], valid.shape[2]
@@ -50,6 +52,8 @@ def step_arms(type_of_arm, cumulative, rewards, usage, valid, states, actions, w
         for n in range(start, min(start + BLOCK, num_arms)):
             kind, s, a = type_of_arm[n], states[e, n], actions[e, n]
             returns[e, n] += weight * rewards[kind, s, a]
+            if serves[kind, s, a]:
+                served[e, n] += weight
             for k in range(num_resources):
                 parts[task, k] += usage[kind, s, a, k]
             u = uniform_at(key, row + np.uint64(n))

@@ -1,6 +1,7 @@
 """One step of every arm of every episode, and the draw of the first states.
 
-    s'[e, n] = #{j : u[e, n] >= F(j | s, a)},     G[e, n] += weight * r(s, a),     used[e, k] = sum_n d_k(s, a)
+    s'[e, n] = #{j : u[e, n] >= F(j | s, a)},     G[e, n] += weight * r(s, a),     used[e, k] = sum_n d_k(s, a),
+    served[e, n] += weight where d(s, a) is not 0
 
 F are the closed running sums of a transition row (ArmTables.cumulative), u a counter's uniforms. O(E N S).
 """
@@ -35,6 +36,9 @@ class World(NamedTuple):
     valid: Bools
     """(type, state, action)"""
 
+    serves: Bools
+    """(type, state, action) whether the action uses anything."""
+
 
 def first_states(type_of_arm: Indices, cumulative_initial: Floats, key: np.uint64, first: int, number: int) -> Indices:
     """(episode, arm) states drawn for `number` episodes, of which the first has the number `first`."""
@@ -51,6 +55,7 @@ def step_arms(
     actions: Indices,
     weight: float,
     returns: Floats,
+    served: Floats,
     key: np.uint64,
     first: int,
 ) -> tuple[Floats, bool]:
@@ -62,6 +67,7 @@ def step_arms(
         actions: (episode, arm) chosen actions.
         weight: what a reward of this step counts.
         returns: (episode, arm) sums of weighted rewards; added to.
+        served: (episode, arm) sums of the weights of steps in which the arm was served; added to.
         key: the step's key.
         first: the number of the first episode of this batch.
 
@@ -74,6 +80,7 @@ def step_arms(
     if not world.valid[cells].all():
         return np.zeros((len(states), world.usage.shape[-1])), False
     returns += weight * world.rewards[cells]
+    served += weight * world.serves[cells]
     used = world.usage[cells].sum(axis=1)
     uniforms = uniforms_at(key, grid(first, *states.shape))
     rows = world.cumulative[cells]
@@ -87,15 +94,16 @@ def step_arms_fast(
     actions: Indices,
     weight: float,
     returns: Floats,
+    served: Floats,
     key: np.uint64,
     first: int,
 ) -> tuple[Floats, bool]:
     """`step_arms`, compiled: the same numbers to the last bit, but for the order of the sums in `used`."""
     if not can_compile():
-        return step_arms(world, states, actions, weight, returns, key, first)
+        return step_arms(world, states, actions, weight, returns, served, key, first)
     from evenhand.kernels import compiled
 
     used: Array
     with threads_for(10.0 * states.size):
-        used, sound = compiled.step_arms(*world, states, actions, weight, returns, key, first)
+        used, sound = compiled.step_arms(*world, states, actions, weight, returns, served, key, first)
     return used, bool(sound)

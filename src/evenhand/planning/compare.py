@@ -1,24 +1,23 @@
 """Policies side by side, in the same world, under the best bound known."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from evenhand.errors import InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import Criterion
+from evenhand.model.objective import read_welfare
 from evenhand.model.policy import Policy, Starting
-from evenhand.model.welfare import Welfare, as_welfare
+from evenhand.model.welfare import Welfare
 from evenhand.planning.relaxed import relax
 from evenhand.planning.roster import ROSTER, find_policy
 from evenhand.planning.solve import solve
 from evenhand.reductions.counts import num_count_states
 from evenhand.reductions.joint import num_joint_states
-from evenhand.typing import Rng
-
-Told = Callable[[str, float], None]
-"""Told what is being done, and the share of all the work that is done."""
+from evenhand.typing import Progress, Rng
 
 
 @dataclass(frozen=True)
@@ -51,17 +50,22 @@ class Comparison:
     bound_name: str
     """Where the bound is from: "optimum", or what kind of bound it is."""
 
+    problem: CoupledMDP = field(repr=False)
+    """What they were compared on, under the criterion and over the members that were asked for."""
+
 
 def compare(
     problem: CoupledMDP,
     policies: Sequence[str] | Mapping[str, Policy | Starting] | None = None,
     welfare: str | Welfare = "gini:2",
     num_episodes: int = 1000,
-    horizon: int = 300,
+    horizon: int | None = None,
     rng: Rng = None,
     method: Method = "auto",
-    told: Told | None = None,
+    progress: Progress | None = None,
     solve_up_to: int = 3_000,
+    criterion: str | Criterion | None = None,
+    over: str | None = None,
 ) -> Comparison:
     """Evaluate policies on one problem, all in the same world.
 
@@ -70,54 +74,62 @@ def compare(
         policies: names from the roster, or policies under names of one's own; when absent, all that apply.
         welfare: how values are weighed, as text or object.
         num_episodes: episodes to play where a policy must be simulated.
-        horizon: steps an episode.
+        horizon: steps an episode; when absent, the criterion's own (see `evaluate`).
         rng: seed or generator; every policy gets the same.
         method: see `evaluate`.
-        told: called now and then with what is being done and the share that is done.
+        progress: called now and then with what is being done and the share that is done.
         solve_up_to: the optimum is computed too if its space has no more states than this; beyond, the fluid bound.
+        criterion: what rewards over time are worth, as text or object; the problem's own when absent. Named policies
+            and the bound are made for it.
+        over: whose values are weighed, `arms` or `groups`; the problem's own when absent.
     """
-    measure = as_welfare(welfare, problem.num_arms)
-    chosen, left_out = _build(problem, measure, policies)
-    bound, bound_name, best = _bound(problem, measure, solve_up_to, left_out, told)
+    judged = problem.under(criterion, over)
+    judged.criterion.simulated_steps(horizon)  # a horizon that does not fit is refused before any work
+    weighed_by = read_welfare(judged, welfare)
+    chosen, left_out = _build(judged, weighed_by, policies)
+    bound, bound_name, best = _bound(judged, weighed_by, solve_up_to, left_out, progress)
     if best is not None and policies is None:
         chosen = {"optimal": best, **chosen}
     seed = rng if isinstance(rng, int) else int(np.random.default_rng(rng).integers(2**63))
     rows: list[Row] = []
     for number, (name, policy) in enumerate(chosen.items()):
-        progress = None if told is None else _progress(told, name, number, len(chosen))
+        tell = None if progress is None else _turn_of(progress, name, number, len(chosen))
         try:
-            found = evaluate(policy, problem, measure, num_episodes, horizon, seed, method, progress)
+            # Policies of one's own were made for the problem as it was given.
+            judging = judged.criterion, judged.over
+            found = evaluate(policy, problem, weighed_by, num_episodes, horizon, seed, method, tell, *judging)
             rows.append(Row(name, found))
         except (NotApplicable, TooLarge, OutOfDomain) as error:
             if number + 1 == len(chosen) and not rows:
                 raise
             left_out[name] = str(error)
     rows.sort(key=lambda row: -round(row.evaluation.welfare, 9))  # of equals the first stays first
-    return Comparison(measure, tuple(rows), left_out, bound, bound_name)
+    return Comparison(weighed_by, tuple(rows), left_out, bound, bound_name, judged)
 
 
 def _bound(
-    problem: CoupledMDP, measure: Welfare, solve_up_to: int, left_out: dict[str, str], told: Told | None
+    problem: CoupledMDP, welfare: Welfare, solve_up_to: int, left_out: dict[str, str], progress: Progress | None
 ) -> tuple[float | None, str, Policy | Starting | None]:
     """The best bound at hand and its name; also the optimal policy where it was quick to find."""
     try:
         if min(num_count_states(problem), num_joint_states(problem)) <= solve_up_to:
-            best = solve(problem, measure, tolerance=1e-6, progress=told)
+            best = solve(problem, welfare, "auto", 1e-6, progress)
             if best.method != "fluid":
                 return best.upper_bound, "optimum" if best.gap <= 1e-5 else "upper bound", best.policy
-        return relax(problem, measure).upper_bound, "fluid bound", None
+        return relax(problem, welfare).upper_bound, "fluid bound", None
     except (NotApplicable, TooLarge, OutOfDomain, NotConverged) as error:
         left_out["upper bound"] = str(error)
         return None, "", None
 
 
-def _progress(told: Told, name: str, number: int, total: int) -> Told:
-    told(name, number / total)
-    return lambda _, share: told(name, (number + share) / total)
+def _turn_of(progress: Progress, name: str, number: int, total: int) -> Progress:
+    """Progress of one of several policies, told under its name."""
+    progress(name, number / total)
+    return lambda _, share: progress(name, (number + share) / total)
 
 
 def _build(
-    problem: CoupledMDP, measure: Welfare, policies: Sequence[str] | Mapping[str, Policy | Starting] | None
+    problem: CoupledMDP, welfare: Welfare, policies: Sequence[str] | Mapping[str, Policy | Starting] | None
 ) -> tuple[dict[str, Policy | Starting], dict[str, str]]:
     """The policies under their names, and those that do not apply; the optimal one is asked for by name only."""
     if isinstance(policies, Mapping):
@@ -133,7 +145,7 @@ def _build(
         if named is None and entry.name == "optimal":
             continue
         try:
-            chosen[entry.name] = entry.build(problem, measure)
+            chosen[entry.name] = entry.build(problem, welfare)
         except (NotApplicable, TooLarge, OutOfDomain, NotConverged) as error:
             if named is not None:
                 raise

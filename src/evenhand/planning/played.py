@@ -53,7 +53,7 @@ def _by_playing(
         reason = f"{reason}; best of {', '.join(candidates)} in simulation: {best}"
     task.tell(f"playing {best}", len(candidates) / (len(candidates) + 1))
     found = evaluate(candidates[best], task.problem, task.welfare, episodes, horizon, reporting)
-    values = found.group_values + _least_tail(task.problem, found.horizon)
+    values = found.unit_values + _least_tail(task.problem, found.horizon)
     objective = task.by_types if found.by_type else task.by_arms
     watch.lap("play")
     return Solution(

@@ -17,9 +17,13 @@ MOST_FOLLOWED = 200_000
 """Arms up to which policies that look at every arm are tried."""
 
 
-@lru_cache(maxsize=4)
 def relax(problem: CoupledMDP, welfare: Welfare, tolerance: float = FLUID_TOLERANCE) -> FluidSolution:
     """The fair fluid relaxation of a problem; the last few are remembered, since several policies are made of one."""
+    return _relax(problem, welfare, tolerance)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=4)
+def _relax(problem: CoupledMDP, welfare: Welfare, tolerance: float) -> FluidSolution:
     return solve_fluid(
         problem.types, problem.type_counts, problem.budget, problem.discount, welfare, tolerance=tolerance
     )

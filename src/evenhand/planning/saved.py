@@ -29,8 +29,8 @@ from evenhand.planning.solution import Solution
 from evenhand.policies.fluid import OccupancyPriority, Resolving
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
 from evenhand.policies.priority import ExchangeablePriority
-from evenhand.reductions.counts import CountChoices, Counts
-from evenhand.reductions.joint import Joint
+from evenhand.reductions.counts import CountChoices, Counts, CountTable
+from evenhand.reductions.joint import Joint, JointTable
 from evenhand.typing import Array
 
 FORMAT = "evenhand-policy"

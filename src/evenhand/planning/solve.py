@@ -27,11 +27,11 @@ from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare
 from evenhand.planning import exact, played
 from evenhand.planning.solution import Solution
-from evenhand.planning.task import Progress, Task
+from evenhand.planning.task import Task
 from evenhand.reductions.counts import Counts, num_count_states
 from evenhand.reductions.joint import Joint, num_joint_states
 from evenhand.solvers.count_dynamics import count_work
-from evenhand.typing import Rng
+from evenhand.typing import Progress, Rng
 
 DEFAULT_TOLERANCE = 1e-8
 """Relative gap at which exact methods stop."""

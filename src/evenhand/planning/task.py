@@ -10,10 +10,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare
-from evenhand.typing import Rng
-
-Progress = Callable[[str, float], None]
-"""Told what is being done, and the share of it that is done as far as it is known."""
+from evenhand.typing import Progress, Rng
 
 
 @dataclass(frozen=True, eq=False)

@@ -125,11 +125,13 @@ class Joint:
             kernel=kernel,
             initial=self._initial(),
             criterion=problem.criterion,
-            served=self._served(state, actions) if problem.has_floors else None,
+            served=self.served if problem.has_floors else None,
         )
 
-    def _served(self, state: Ints, actions: Indices) -> Floats:
+    @cached_property
+    def served(self) -> Floats:
         """(pair, arm) 1 where the arm is served."""
+        state, actions = self._pairs
         return self.problem.types.served[self.problem.type_of_arm, self.states[state], actions].astype(np.float64)
 
     @property

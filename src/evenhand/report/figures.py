@@ -22,6 +22,7 @@ from evenhand.report.words import (
     bound_title,
     decimals_of,
     is_level,
+    member,
     most_equal,
     most_unequal,
     number,
@@ -88,7 +89,7 @@ def spread_figure(comparison: Comparison, problem: CoupledMDP) -> str | None:
     if all(is_level(row.evaluation) for row in comparison.rows):
         return None
     alternative = "; ".join(
-        f"{row.policy} from {number(row.evaluation.worst)} to {number(float(row.evaluation.group_values.max()))}, "
+        f"{row.policy} from {number(row.evaluation.worst)} to {number(float(row.evaluation.unit_values.max()))}, "
         f"mean {number(row.evaluation.mean)}"
         for row in comparison.rows
     )
@@ -120,7 +121,7 @@ def lorenz_rows(rows: Sequence[Row]) -> list[Row]:
 
 def shows_dots(evaluation: Evaluation) -> bool:
     """Whether the spread figure shows the arms one by one."""
-    return len(evaluation.group_values) <= MOST_DOTS
+    return len(evaluation.unit_values) <= MOST_DOTS
 
 
 def marks_types(problem: CoupledMDP) -> bool:
@@ -240,7 +241,7 @@ def _rows_of_values(figure: "Figure", rows: Sequence[Row], problem: CoupledMDP) 
 
 def _spread(axes: "Axes", y: int, found: Evaluation, problem: CoupledMDP) -> None:
     """One policy: a thin line from worst to best; dots for the arms, or a thick line for the middle half."""
-    values, counts = found.group_values, found.group_counts
+    values, counts = found.unit_values, found.unit_counts
     axes.plot([values.min(), values.max()], [y, y], color="#b5b5b5", linewidth=1.2, solid_capstyle="round")
     if shows_dots(found):
         _dots(axes, y, found, problem)
@@ -254,7 +255,7 @@ def _dots(axes: "Axes", y: int, found: Evaluation, problem: CoupledMDP) -> None:
     kinds = np.arange(problem.num_types) if found.by_type else problem.type_of_arm
     for kind in np.unique(kinds):
         colour, shape = MARKS[int(kind)] if marks_types(problem) else MARKS[0]
-        own = found.group_values[kinds == kind]
+        own = found.unit_values[kinds == kind]
         # Types stand a little above each other, so that equal values do not hide each other.
         shift = (kind - (problem.num_types - 1) / 2) * min(0.2, 0.6 / problem.num_types) * marks_types(problem)
         axes.plot(
@@ -270,13 +271,14 @@ def _dots(axes: "Axes", y: int, found: Evaluation, problem: CoupledMDP) -> None:
 
 def _curves(figure: "Figure", rows: Sequence[Row]) -> None:
     axes = figure.subplots()
-    axes.plot([0, 100], [0, 100], color=FAINT, linewidth=0.9, label="all arms equal")
+    who = member(rows[0].evaluation.problem)
+    axes.plot([0, 100], [0, 100], color=FAINT, linewidth=0.9, label=f"all {who}s equal")
     for row, (colour, dashes) in zip(rows, LINES, strict=False):
         arms, value = (_thinned(shares) for shares in row.evaluation.lorenz)
         axes.plot(
             100 * arms, 100 * value, color=colour, linestyle=dashes, linewidth=1.8, label=shortened(row.policy, 30)
         )
-    axes.set(xlim=(0, 100), ylim=(0, 100), xlabel="worst-off arms, % of all", ylabel="their share of all value, %")
+    axes.set(xlim=(0, 100), ylim=(0, 100), xlabel=f"worst-off {who}s, % of all", ylabel="their share of all value, %")
     axes.set_aspect("equal")
     axes.grid()
     axes.legend(loc="upper left", handlelength=2.6)

@@ -8,6 +8,7 @@ import numpy as np
 from evenhand._version import __version__
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import Location, write_atomically
+from evenhand.model.objective import num_members
 from evenhand.planning.compare import Comparison
 from evenhand.report import figures, tables, words
 from evenhand.typing import Progress
@@ -180,7 +181,7 @@ def _key_figures(comparison: Comparison, problem: CoupledMDP) -> str:
         )
     if problem.num_arms > 1:
         note = "all arms are equal" if words.is_level(found) else f"mean {words.number(found.mean)}"
-        entries.append(("Its worst-off arm", words.number(found.worst), note))
+        entries.append((f"Its worst-off {words.member(problem)}", words.number(found.worst), note))
     cards = [
         f"<div><dt>{escape(term)}</dt><dd>{escape(value)}{f'<small>{escape(note)}</small>' if note else ''}</dd></div>"
         for term, value, note in entries
@@ -190,6 +191,8 @@ def _key_figures(comparison: Comparison, problem: CoupledMDP) -> str:
 
 def _results(comparison: Comparison, problem: CoupledMDP) -> str:
     parts = [tables.results_table(comparison, problem)] if comparison.rows else []
+    if missed := tables.floors_list(comparison, problem):
+        parts += [_paragraph(["Not every policy serves all arms as often as it must:"]), missed]
     if comparison.left_out:
         count = len(comparison.left_out)
         which = "One policy does" if count == 1 else f"{count} policies do"
@@ -230,7 +233,7 @@ def _spread(comparison: Comparison, problem: CoupledMDP) -> str:
     figure = _figure(drawing, _spread_caption(comparison, problem))
     table = tables.values_table(comparison, problem)
     note = '<p class="quiet">The worst-off type of each policy is in bold.</p>' if table else ""
-    return f"{figure}\n{table}\n{note}".rstrip()
+    return f"{figure}\n{table}\n{note}\n{tables.groups_table(comparison, problem)}".rstrip()
 
 
 def _level_words(comparison: Comparison, problem: CoupledMDP) -> str:
@@ -251,7 +254,7 @@ def _spread_caption(comparison: Comparison, problem: CoupledMDP) -> str:
         caption += " A dot is an arm" + (", or all arms of a type that fare alike." if grouped else ".")
     if bands:
         caption += " The thick line holds the middle half of the arms."
-    errors = [float(each.group_stderr.max()) for each in found if not each.exact]
+    errors = [float(each.unit_stderr.max()) for each in found if not each.exact]
     if errors and np.isfinite(errors).all():
         caption += f" Simulated values have standard errors of up to {words.number(max(errors), 2)}."
     return caption
@@ -277,19 +280,22 @@ def _reading(comparison: Comparison, problem: CoupledMDP) -> str:
         (
             f"Welfare ({name})",
             "One number for how well all arms do, fairness included; policies are ranked by it. "
-            + words.welfare_words(comparison.welfare, problem.num_arms),
+            + words.welfare_words(comparison.welfare, num_members(problem), words.member(problem)),
         ),
     ]
     if comparison.upper_bound is not None:
         entries.append(_bound_entry(comparison))
     entries += [
-        ("Mean and worst arm", "The average value of the arms, and the value of the one that is worst off."),
+        (
+            f"Mean and worst {words.member(problem)}",
+            f"The average value of the {words.member(problem)}s, and the value of the one that is worst off.",
+        ),
         (
             "Gini coefficient",
             "How unequal the values are: 0 when all arms have the same, near 1 when one of many has everything. "
             "It says nothing about how much there is to share: a policy can be very equal and bad for all.",
         ),
-        ("Budget used", "The share of what could be used that was used, early steps counting for more."),
+        ("Budget used", f"The share of what could be used that was used{words.weights_of_time(problem)}."),
         *_precision(comparison),
         ("Time", "How long it took to measure the policy, not to run it in practice."),
     ]
@@ -321,14 +327,8 @@ def _precision(comparison: Comparison) -> list[tuple[str, str]]:
                 "most likely (95\u00a0%) within two standard errors of it. All policies met the same chance events.",
             )
         )
-        entries.append(
-            (
-                "Truncation",
-                "A simulated play ends after a fixed number of steps, although the problem goes on for ever. "
-                f"What is left out changes no value by more than "
-                f"{words.number(max(each.truncation_bound for each in found), 2)}.",
-            )
-        )
+        if left_out := words.truncation_words(found):
+            entries.append(left_out)
     return entries
 
 

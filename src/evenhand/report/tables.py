@@ -16,6 +16,7 @@ from evenhand.report.words import (
     duration,
     gap_to,
     is_nameless,
+    member,
     number,
     number_text,
     percent,
@@ -63,7 +64,7 @@ def _columns(comparison: Comparison, problem: CoupledMDP) -> list[Column]:
         columns.append(_bound_column(bound, bound_title(comparison), found))
     columns += [
         ("Mean", "", [number_text(each.mean, decimals) for each in found]),
-        ("Worst arm", "", [number_text(each.worst, decimals) for each in found]),
+        (f"Worst {member(problem)}", "", [number_text(each.worst, decimals) for each in found]),
         ("Gini coefficient", "", [number_text(each.gini_coefficient, 3) for each in found]),
     ]
     columns += [_budget_column(found, resource, problem) for resource in range(problem.num_resources)]
@@ -130,6 +131,35 @@ def values_table(comparison: Comparison, problem: CoupledMDP) -> str:
         for row, values in zip(comparison.rows, by_policy, strict=True)
     ]
     return _table("Mean value of an arm, by type", ['<th scope="col">Policy</th>', *heads], rows)
+
+
+def groups_table(comparison: Comparison, problem: CoupledMDP) -> str:
+    """The value of each group under each policy; empty where welfare is over arms, or there are very many groups."""
+    if problem.over != "groups" or len(problem.group_names) > MOST_TYPES or not comparison.rows:
+        return ""
+    by_policy = [list(row.evaluation.groups.values()) for row in comparison.rows]
+    decimals = decimals_of([value for values in by_policy for value in values])
+    heads = [f'<th scope="col">{escape(name)}</th>' for name in problem.group_names]
+    rows = [
+        _row(escape(row.policy), _marked([number_text(value, decimals) for value in values], values.index(min(values))))
+        for row, values in zip(comparison.rows, by_policy, strict=True)
+    ]
+    return _table("Value of a group, the mean of its arms", ['<th scope="col">Policy</th>', *heads], rows)
+
+
+def floors_list(comparison: Comparison, problem: CoupledMDP) -> str:
+    """The policies that serve some arms less often than they must, each with whom and how often; else empty."""
+    items = []
+    for row in comparison.rows:
+        found, names = row.evaluation, type_names(problem)
+        whose = [names[m.unit if found.by_type else int(problem.type_of_arm[m.unit])] for m in found.floors_missed]
+        told = [
+            f"{name} in {percent(missed.served)} of the time, not {percent(missed.floor)}"
+            for name, missed in dict(zip(whose, found.floors_missed, strict=True)).items()
+        ]
+        if told:
+            items.append(f"<dt>{escape(row.policy)}</dt><dd>serves {escape('; '.join(told[:MOST_TYPES]))}</dd>")
+    return f'<dl class="left-out">{"".join(items)}</dl>' if items else ""
 
 
 def _marked(texts: list[str], worst: int) -> list[str]:

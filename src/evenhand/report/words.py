@@ -152,6 +152,11 @@ def _numbered(name: str, index: int, twice: bool) -> str:
     return f"{name} (type {index})" if twice else name
 
 
+def member(problem: CoupledMDP) -> str:
+    """`arm` or `group`: whom welfare is over."""
+    return "group" if problem.over == "groups" else "arm"
+
+
 def bound_title(comparison: Comparison) -> str:
     """`optimum` or `upper bound`."""
     return "optimum" if comparison.bound_name == "optimum" else "upper bound"
@@ -168,14 +173,14 @@ def gap_to(bound: float, welfare: float) -> float:
 def values_by_type(evaluation: Evaluation, problem: CoupledMDP) -> Floats:
     """(type,) mean value of the arms of each type."""
     if evaluation.by_type:
-        return evaluation.group_values
-    sums = np.bincount(problem.type_of_arm, weights=evaluation.group_values, minlength=problem.num_types)
+        return evaluation.unit_values
+    sums = np.bincount(problem.type_of_arm, weights=evaluation.unit_values, minlength=problem.num_types)
     return np.asarray(sums / problem.type_counts)
 
 
 def is_level(evaluation: Evaluation) -> bool:
-    """Whether every arm has the same value, but for rounding."""
-    values = evaluation.group_values
+    """Whether every arm has the same value, and so every group, but for rounding."""
+    values = evaluation.unit_values
     return float(np.ptp(values)) <= SAME * max(1.0, float(np.abs(values).max()))
 
 
@@ -210,17 +215,17 @@ def _compared(comparison: Comparison, problem: CoupledMDP) -> str:
     crowd = "one arm that uses" if problem.num_arms == 1 else f"{spelled(problem.num_arms)} arms that share"
     resources = f"{spelled(problem.num_resources)} resource{'s' if problem.num_resources > 1 else ''}"
     ranked = f"They are ranked by the welfare “{shortened(comparison.welfare.name, 40)}”" if len(rows) > 1 else ""
-    meaning = _in_short(comparison.welfare) if ranked and problem.num_arms > 1 else ""
+    meaning = _in_short(comparison.welfare, member(problem)) if ranked and problem.num_arms > 1 else ""
     return f"{what} {crowd} {resources}. {ranked}{meaning}{'.' if ranked else ''}".rstrip()
 
 
-def _in_short(welfare: Welfare) -> str:
+def _in_short(welfare: Welfare, who: str) -> str:
     if isinstance(welfare, Maximin | Leximin):
-        return ", which looks at the worst-off arm"
+        return f", which looks at the worst-off {who}"
     if isinstance(welfare, Utilitarian):
-        return ", which is the mean of all arms"
+        return f", which is the mean of all {who}s"
     if isinstance(welfare, Gini | RegularisedMaximin | AlphaFair):
-        return ", in which an arm counts for more the worse off it is"
+        return f", in which {'an arm' if who == 'arm' else 'a group'} counts for more the worse off it is"
     return ""
 
 
@@ -270,10 +275,10 @@ def _difference(best: Evaluation, row: Row) -> float:
 
 
 def _error(best: Evaluation, row: Row) -> float:
-    """What chance and cut-off may do to the difference of two welfares."""
+    """What chance and cut-off may do to the difference of two welfares; an unknown cut-off is left out."""
     other = row.evaluation
     chance = CONFIDENCE * math.hypot(best.welfare_stderr, other.welfare_stderr)
-    return chance + best.truncation_bound + other.truncation_bound
+    return chance + (best.truncation_bound or 0.0) + (other.truncation_bound or 0.0)
 
 
 def _worst_off(best: Row, problem: CoupledMDP) -> str:
@@ -282,17 +287,19 @@ def _worst_off(best: Row, problem: CoupledMDP) -> str:
         return ""
     if is_level(found):
         return f"Under {best.policy} nobody is worse off than others: every arm has the same value."
-    who = worst_group(found, problem)
+    who = worst_off_unit(found, problem)
     return f"Worst off under {best.policy} {who}, with {number(found.worst)} against {number(found.mean)} on average."
 
 
-def worst_group(found: Evaluation, problem: CoupledMDP) -> str:
-    """`is arm 3` or `are the 4 arms of type 2`."""
-    group = int(found.group_values.argmin())
+def worst_off_unit(found: Evaluation, problem: CoupledMDP) -> str:
+    """`is arm 3`, `are the 4 arms of type 2` or `is the group north`."""
+    if found.groups:
+        return f"is the group {min(found.groups, key=found.groups.__getitem__)}"
+    unit = int(found.unit_values.argmin())
     if not found.by_type:
-        name = type_names(problem)[int(problem.type_of_arm[group])]
-        return f"is arm {group + 1}" + ("" if problem.is_symmetric or is_nameless(problem) else f" ({name})")
-    name, count = type_names(problem)[group], int(found.group_counts[group])
+        name = type_names(problem)[int(problem.type_of_arm[unit])]
+        return f"is arm {unit + 1}" + ("" if problem.is_symmetric or is_nameless(problem) else f" ({name})")
+    name, count = type_names(problem)[unit], int(found.unit_counts[unit])
     return f"is the one arm of {name}" if count == 1 else f"are the {count:,} arms of {name}"
 
 
@@ -309,7 +316,7 @@ def _inequality(rows: Sequence[Row]) -> str:
     lost = best.evaluation.welfare - found.welfare
     gap = gap_to(best.evaluation.welfare, found.welfare)
     less = f"{percent(gap)} less welfare" if best.evaluation.welfare > 0 else f"{number(lost)} less welfare"
-    worst = f"its worst-off arm has {number(found.worst)}, not {number(best.evaluation.worst)}"
+    worst = f"its worst-off {member(found.problem)} has {number(found.worst)}, not {number(best.evaluation.worst)}"
     how = f"has {less} than {best.policy}" if lost > 0 else f"has the same welfare as {best.policy}"
     return f"The most unequal policy is {uneven.policy} {gini}: it {how}, and {worst}."
 
@@ -332,7 +339,7 @@ def _evener(rows: Sequence[Row], gini: str) -> str:
     sentence = f"It is also the most unequal policy {gini}"
     if even is None or even.evaluation.gini_coefficient >= best.evaluation.gini_coefficient:
         return f"{sentence}."
-    fate = f"under which the worst-off arm has {number(even.evaluation.worst)}"
+    fate = f"under which the worst-off {member(best.evaluation.problem)} has {number(even.evaluation.worst)}"
     return f"{sentence}; the most equal one is {even.policy}, {fate}."
 
 
@@ -345,8 +352,27 @@ def problem_words(problem: CoupledMDP) -> list[tuple[str, str]]:
         ("Arms", _crowd(problem)),
         ("States and actions", _choices(problem)),
         ("Budget", _limits(problem)),
-        ("Discount and value", _time(problem)),
+        ("Discount and value" if problem.criterion.name == "discounted" else "Time and value", _time(problem)),
+        *_groups(problem),
+        *_floors(problem),
     ]
+
+
+def _groups(problem: CoupledMDP) -> list[tuple[str, str]]:
+    if problem.over != "groups":
+        return []
+    names = problem.group_names
+    which = f": {listed(_few(names))}" if len(names) > 1 else f", {names[0]}"
+    worth = "The value of a group is the mean of its arms' values, and welfare counts each group once, large or small."
+    return [("Groups", f"The arms are in {counted(len(names), 'group')}{which}. {worth}")]
+
+
+def _floors(problem: CoupledMDP) -> list[tuple[str, str]]:
+    if not problem.has_floors:
+        return []
+    pairs = zip(type_names(problem), problem.type_floors, strict=True)
+    asked = [f"{percent(float(floor))} for {name}" for name, floor in pairs if floor > 0]
+    return [("Floors", f"Each arm is to be served in at least this share of the time: {listed(_few(asked))}.")]
 
 
 def _crowd(problem: CoupledMDP) -> str:
@@ -421,55 +447,96 @@ def _limits(problem: CoupledMDP) -> str:
 
 
 def _time(problem: CoupledMDP) -> str:
-    worth = f"A reward one step later is worth {amount(problem.discount)} of one today (the discount)"
-    return f"{worth}. The value of an arm is all the reward it can expect, added up in this way."
+    criterion = problem.criterion
+    if criterion.is_average:
+        return (
+            "The value of an arm is the reward that it can expect of a step in the long run; the start does not count."
+        )
+    worth = f"A reward one step later is worth {amount(criterion.factor)} of one today (the discount)"
+    if criterion.num_steps is None:
+        return f"{worth}. The value of an arm is all the reward it can expect, added up in this way."
+    alike = "All steps count alike" if criterion.factor == 1 else worth
+    ends = f"After {counted(criterion.num_steps, 'step')} all ends"
+    return f"{ends}. {alike}. The value of an arm is all the reward it can expect until then, added up in this way."
+
+
+def weights_of_time(problem: CoupledMDP) -> str:
+    """How the end of a sentence says what steps count for; nothing where they count alike."""
+    if problem.criterion.is_average:
+        return ", in the long run"
+    return "" if problem.criterion.factor == 1 else ", early steps counting for more"
+
+
+def truncation_words(found: Sequence[Evaluation]) -> tuple[str, str] | None:
+    """What the horizon of a simulation leaves out; None where that is nothing."""
+    bounds = [each.truncation_bound for each in found]
+    if None in bounds:
+        return (
+            "Long run",
+            "A simulated play ends after a fixed number of steps, of which the first do not count, because the arms "
+            "are still on their way to where they will be in the long run. How far they still are cannot be told.",
+        )
+    most = max((bound for bound in bounds if bound), default=0.0)
+    if most == 0:
+        return None
+    return (
+        "Truncation",
+        "A simulated play ends after a fixed number of steps, although the problem goes on for ever. "
+        f"What is left out changes no value by more than {number(most, 2)}.",
+    )
 
 
 # Sentences: how to read it
 
 
-def welfare_words(welfare: Welfare, num_arms: int) -> str:
-    """A welfare explained to someone who has never met it."""
-    unit = "It is in the same unit as the values, and if all arms are equal it is simply their value."
-    return f"{_meaning(welfare, num_arms)} {unit}"
+def welfare_words(welfare: Welfare, num_members: int, who: str = "arm") -> str:
+    """A welfare explained to someone who has never met it.
+
+    Args:
+        welfare: how values are weighed.
+        num_members: how many values there are.
+        who: whose they are: `arm` or `group`.
+    """
+    unit = f"It is in the same unit as the values, and if all {who}s are equal it is simply their value."
+    return f"{_meaning(welfare, num_members, who)} {unit}"
 
 
-def _meaning(welfare: Welfare, num_arms: int) -> str:
+def _meaning(welfare: Welfare, num_members: int, who: str) -> str:
     if isinstance(welfare, Utilitarian):
         return "It is the plain mean: it does not matter who gets how much."
     if isinstance(welfare, Leximin):
-        return "It is the value of the worst-off arm; where two are equal, the second worst decides, then the third."
+        return f"It is the value of the worst-off {who}; where two are equal, the second worst decides, then the third."
     if isinstance(welfare, Maximin):
-        return "It is the value of the worst-off arm; the others do not count."
+        return f"It is the value of the worst-off {who}; the others do not count."
     if isinstance(welfare, RegularisedMaximin):
         other = number(welfare.epsilon, 2)
-        return f"It is nearly the value of the worst-off arm; each other arm counts {other} times as much as that one."
+        return f"It is nearly the value of the worst-off {who}; each other counts {other} times as much as that one."
     if isinstance(welfare, AlphaFair):
         alpha = f"the larger alpha (here {amount(welfare.alpha)}), the more so"
         return f"It is a mean in which small values weigh more; {alpha}."
     if isinstance(welfare, Gini):
-        return f"It is a weighted mean: {_rule(welfare)}. {_weights(welfare, num_arms)}".rstrip()
-    return "It is one number for the values of all arms."
+        return f"It is a weighted mean: {_rule(welfare, who)}. {_weights(welfare, num_members, who)}".rstrip()
+    return f"It is one number for the values of all {who}s."
 
 
-def _rule(welfare: Gini) -> str:
+def _rule(welfare: Gini, who: str) -> str:
     if welfare.ratio is None:
-        return "the arms are sorted from worst to best, and each place has the weight that was given for it"
+        return f"the {who}s are sorted from worst to best, and each place has the weight that was given for it"
     if welfare.ratio == 1:
-        return "all arms have the same weight"
+        return f"all {who}s have the same weight"
     return (
-        "the arms are sorted from worst to best; the worst-off one counts most, "
+        f"the {who}s are sorted from worst to best; the worst-off one counts most, "
         f"and each next one {'half as much' if welfare.ratio == 2 else f'{amount(welfare.ratio)} times less'}"
     )
 
 
-def _weights(welfare: RankWeighted, num_arms: int) -> str:
-    if num_arms == 1:
+def _weights(welfare: RankWeighted, num_members: int, who: str) -> str:
+    if num_members == 1:
         return ""
-    if num_arms <= 6:
-        weights = [percent(weight, 0 if weight >= 0.095 else 1) for weight in welfare.rank_weights(num_arms)]
+    if num_members <= 6:
+        weights = [percent(weight, 0 if weight >= 0.095 else 1) for weight in welfare.rank_weights(num_members)]
         return f"Here the weights are {listed(weights)}."
-    few = max(2, num_arms // 10)
-    mass = welfare.rank_mass(np.array([0, 0]), np.array([1, few]), num_arms)
+    few = max(2, num_members // 10)
+    mass = welfare.rank_mass(np.array([0, 0]), np.array([1, few]), num_members)
     one, tenth = percent(float(mass[0])), percent(float(mass[1]))
-    return f"Here the worst-off arm alone counts for {one}, and the worst-off {few:,} of {num_arms:,} for {tenth}."
+    return f"Here the worst-off {who} alone counts for {one}, and the worst-off {few:,} of {num_members:,} for {tenth}."

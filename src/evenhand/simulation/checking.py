@@ -8,6 +8,7 @@ from evenhand.errors import PolicyError, TooLarge
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.stepping import first_states
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import Finite
 from evenhand.model.policy import Exchangeable, Lawful, Policy, Starting, begin, capabilities
 from evenhand.reductions.counts import count_states
 from evenhand.simulation.counts import checked_allocation
@@ -98,7 +99,7 @@ def _check_feasible(problem: CoupledMDP, states: Indices, actions: Indices) -> N
 
 
 def _try_playing(policy: Policy | Starting, problem: CoupledMDP, seed: int) -> None:
-    simulate(problem, policy, num_episodes=3, horizon=STEPS, rng=seed)
+    simulate(problem, policy, num_episodes=3, rng=seed, criterion=Finite(STEPS))
 
 
 def _try_allocating(policy: Exchangeable, problem: CoupledMDP, counts: Ints, deterministic: bool) -> None:

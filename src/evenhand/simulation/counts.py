@@ -11,18 +11,20 @@ from evenhand.errors import NotApplicable, PolicyError
 from evenhand.kernels.crowds import step_crowds_fast
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import Criterion
 from evenhand.model.policy import Exchangeable, Policy, Starting, capabilities
-from evenhand.simulation.rollout import PLAYING, Rollout, check_budget, share_of_budget
-from evenhand.typing import Floats, Ints, Progress, Rng
+from evenhand.simulation.rollout import Rollout, check_budget, share_of_budget, step_weights
+from evenhand.typing import Array, Floats, Ints, Progress, Rng
 
 
 def simulate_counts(
     problem: CoupledMDP,
     policy: Exchangeable | Policy | Starting,
     num_episodes: int = 1000,
-    horizon: int = 300,
+    horizon: int | None = None,
     rng: Rng = None,
     progress: Progress | None = None,
+    criterion: str | Criterion | None = None,
 ) -> Rollout:
     """Play an exchangeable policy on counts.
 
@@ -30,43 +32,44 @@ def simulate_counts(
         problem: the problem.
         policy: what allocates, or starts an actor that does; its allocations are checked at every step.
         num_episodes: how many independent episodes.
-        horizon: steps an episode.
+        horizon: steps an episode; when absent, the criterion's own (see `simulate`).
         rng: seed or generator.
         progress: called now and then with what is being done and the share that is done.
+        criterion: what the steps weigh, as text or object; the problem's own when absent.
 
     Returns:
-        A Rollout whose returns are (episode, type) means over the arms of each type.
+        A Rollout whose returns and shares of time served are (episode, type) means over the arms of each type.
     """
     check_positive_int(num_episodes, "num_episodes")
-    check_positive_int(horizon, "horizon")
+    weights = step_weights(problem, horizon, criterion)
     types = problem.types
-    check_memory(8.0 * horizon, f"a horizon of {horizon} steps", "Use a shorter one.")
     check_memory(40.0 * num_episodes * types.valid.size, f"counts of {num_episodes} episodes", "Use fewer episodes.")
     world_rng, policy_rng = np.random.default_rng(rng).spawn(2)
     starts = capabilities(policy).starts
     actor = capabilities(policy if starts is None else starts.start(num_episodes, policy_rng)).allocates
     if actor is None:
         raise NotApplicable("this policy does not allocate by counts; use simulate, which follows every arm")
-    keys = draw_keys(world_rng, horizon + 1)
+    keys = draw_keys(world_rng, len(weights) + 1)
     counts = _first_counts(problem, num_episodes, keys[0])
-    returns = np.zeros((num_episodes, problem.num_types))
+    returns, served = (np.zeros((num_episodes, problem.num_types)) for _ in range(2))
     used = np.zeros((num_episodes, problem.num_resources))
-    for t, key in enumerate(keys[1:]):
+    for t, (key, weight) in enumerate(zip(keys[1:], weights.tolist(), strict=True)):
         allocation = checked_allocation(problem, actor.allocate(counts, policy_rng), counts)
         spent = np.einsum("etsa,tsak->ek", allocation, types.usage)
         check_budget(problem, spent, t)
-        weight = problem.discount**t
         used += weight * spent
-        returns += weight * mean_rewards(problem, allocation)
+        returns += weight * _mean_over_arms(problem, allocation, types.rewards)
+        served += weight * _mean_over_arms(problem, allocation, types.served)
         counts = step_crowds_fast(types.transitions, allocation, key, 0)
         if progress is not None and t % 16 == 0:
-            progress(PLAYING, t / horizon)
-    return Rollout(returns, share_of_budget(problem, used, horizon), horizon)
+            progress("playing", t / len(weights))
+    total = float(weights.sum())
+    return Rollout(returns, share_of_budget(problem, used, total), served / total, len(weights))
 
 
-def mean_rewards(problem: CoupledMDP, allocation: Ints) -> Floats:
-    """(episode, type) the mean reward of each type's arms."""
-    sums = np.einsum("etsa,tsa->et", allocation, problem.types.rewards)
+def _mean_over_arms(problem: CoupledMDP, allocation: Ints, table: Array) -> Floats:
+    """(episode, type) the mean over each type's arms of what a (type, state, action) table says of them."""
+    sums = np.einsum("etsa,tsa->et", allocation, table)
     return np.asarray(sums / problem.type_counts)
 
 

@@ -1,6 +1,10 @@
 """Per-arm simulation of any policy on any problem.
 
-    G[e, n] = sum_{t < T} gamma^t r_n(s_t, a_t)
+    G[e, n] = sum_{t < T} w_t r_n(s_t, a_t),      served[e, n] = sum_t w_t [d_n(s_t, a_t) > 0] / sum_t w_t
+
+The weights w and the usual number of steps T are the criterion's: gamma^t where it discounts, equal shares after a
+warm-up where it averages. A policy made for a finite horizon that is played for longer begins again after its last
+step (`BySteps`).
 
 Randomness is split once: one stream for the world, one for the policy. The world's numbers belong to (step, episode,
 arm), so two policies given the same rng meet the same world, and an arm that both treat alike moves alike.
@@ -15,11 +19,9 @@ from evenhand.errors import PolicyError
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.stepping import COMPILE_FROM, World, first_states, step_arms, step_arms_fast
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import Criterion
 from evenhand.model.policy import Policy, Starting, begin
 from evenhand.typing import Array, Floats, Indices, Progress, Rng
-
-PLAYING = "playing"
-"""What is being done, to those who hear of progress."""
 
 BATCH = 4_000_000
 """Arms of all episodes that are in memory at once. Part of the result: each batch has a stream of its own."""
@@ -30,10 +32,13 @@ class Rollout:
     """What came of playing a policy."""
 
     returns: Floats
-    """(episode, arm) discounted rewards up to the horizon; (episode, type) means for a simulation of counts."""
+    """(episode, arm) weighted sums of rewards up to the horizon; (episode, type) means for a simulation of counts."""
 
     used: Floats
-    """(episode, resource) discounted mean share of the budget used, 1 when all of it is used at every step."""
+    """(episode, resource) weighted mean share of the budget used, 1 when all of it is used at every step."""
+
+    served: Floats
+    """(episode, arm) weighted share of the time in which each arm was served; (episode, type) means for counts."""
 
     horizon: int
     """Steps an episode."""
@@ -43,9 +48,10 @@ def simulate(
     problem: CoupledMDP,
     policy: Policy | Starting,
     num_episodes: int = 1000,
-    horizon: int = 300,
+    horizon: int | None = None,
     rng: Rng = None,
     progress: Progress | None = None,
+    criterion: str | Criterion | None = None,
 ) -> Rollout:
     """Play a policy, every arm on its own.
 
@@ -53,33 +59,44 @@ def simulate(
         problem: the problem.
         policy: what acts; its actions are checked at every step.
         num_episodes: how many independent episodes.
-        horizon: steps an episode.
+        horizon: steps an episode; when absent, the criterion's own: 300 discounted, 1000 for an average, of which the
+            first quarter does not count, and the horizon itself where it is finite.
         rng: seed or generator.
         progress: called now and then with what is being done and the share that is done.
+        criterion: what the steps weigh, as text or object; the problem's own when absent.
 
     Raises:
         PolicyError: an action does not exist, the budget is broken, or the shape is wrong.
     """
     check_positive_int(num_episodes, "num_episodes")
-    check_positive_int(horizon, "horizon")
-    check_memory(8.0 * horizon, f"a horizon of {horizon} steps", "Use a shorter one.")
+    weights = step_weights(problem, horizon, criterion)
     check_memory(
-        8.0 * num_episodes * problem.num_arms + 40.0 * min(BATCH, num_episodes * problem.num_arms),
+        16.0 * num_episodes * problem.num_arms + 40.0 * min(BATCH, num_episodes * problem.num_arms),
         f"the returns of {num_episodes} episodes of {problem.num_arms} arms",
         "Use fewer episodes; a policy that treats equal arms alike can also be simulated by counts.",
     )
     world_rng, policy_rng = np.random.default_rng(rng).spawn(2)
-    keys = draw_keys(world_rng, horizon + 1)
+    keys = draw_keys(world_rng, len(weights) + 1)
     size = max(1, min(num_episodes, BATCH // problem.num_arms))
     starts = range(0, num_episodes, size)
-    returns = np.zeros((num_episodes, problem.num_arms))
+    returns, served = (np.zeros((num_episodes, problem.num_arms)) for _ in range(2))
     used = np.zeros((num_episodes, problem.num_resources))
-    fast = num_episodes * problem.num_arms * horizon >= COMPILE_FROM
+    fast = num_episodes * problem.num_arms * len(weights) >= COMPILE_FROM
     for batch, (start, stream) in enumerate(zip(starts, policy_rng.spawn(len(starts)), strict=True)):
         rows = slice(start, min(start + size, num_episodes))
         tell = None if progress is None else _part_of(progress, batch, len(starts))
-        used[rows] = _play(problem, policy, returns[rows], keys, start, stream, fast, tell)
-    return Rollout(returns, share_of_budget(problem, used, horizon), horizon)
+        used[rows] = _play(problem, policy, weights, (returns[rows], served[rows]), keys, start, stream, fast, tell)
+    total = float(weights.sum())
+    served /= total
+    return Rollout(returns, share_of_budget(problem, used, total), served, len(weights))
+
+
+def step_weights(problem: CoupledMDP, horizon: int | None, criterion: str | Criterion | None) -> Floats:
+    """(step,) what each step to be simulated counts for."""
+    chosen = problem.under(criterion).criterion
+    steps = chosen.simulated_steps(horizon)
+    check_memory(16.0 * steps, f"a horizon of {steps} steps", "Use a shorter one.")
+    return chosen.time_weights(steps)
 
 
 def _part_of(progress: Progress, part: int, parts: int) -> Progress:
@@ -89,31 +106,32 @@ def _part_of(progress: Progress, part: int, parts: int) -> Progress:
 def _play(
     problem: CoupledMDP,
     policy: Policy | Starting,
-    returns: Floats,
+    weights: Floats,
+    sums: tuple[Floats, Floats],
     keys: Array,
     first: int,
     rng: np.random.Generator,
     fast: bool,
     progress: Progress | None,
 ) -> Floats:
-    """Play one batch of episodes; adds to `returns`, and gives the discounted usage."""
+    """Play one batch of episodes; adds to the sums of rewards and of time served, and gives the weighted usage."""
     types = problem.types
-    world = World(problem.type_of_arm, types.cumulative, types.rewards, types.usage, types.valid)
+    returns, served = sums
+    world = World(problem.type_of_arm, types.cumulative, types.rewards, types.usage, types.valid, types.served)
     step = step_arms_fast if fast else step_arms
     states = first_states(problem.type_of_arm, types.cumulative_initial, keys[0], first, len(returns))
     actor = begin(policy, len(returns), rng)
     used = np.zeros((len(returns), problem.num_resources))
-    for t, key in enumerate(keys[1:]):
+    for t, (key, weight) in enumerate(zip(keys[1:], weights.tolist(), strict=True)):
         # The policy sees a copy: what it does with it does not change the world.
         actions = checked_shape(actor.act(states.copy(), rng), states, t)
-        weight = problem.discount**t
-        spent, exist = step(world, states, actions, weight, returns, key, first)
+        spent, exist = step(world, states, actions, weight, returns, served, key, first)
         if not exist:
             raise PolicyError(_missing_action(problem, states, actions, t, first))
         check_budget(problem, spent, t, first)
         used += weight * spent
         if progress is not None and t % 16 == 0:
-            progress(PLAYING, t / len(keys))
+            progress("playing", t / len(weights))
     return used
 
 
@@ -152,13 +170,13 @@ def check_budget(problem: CoupledMDP, spent: Floats, step: int, first: int = 0) 
         )
 
 
-def share_of_budget(problem: CoupledMDP, used: Floats, horizon: int | None) -> Floats:
-    """(..., resource) discounted usage as a share of what the budget allows; 0 where there is no budget."""
-    weight = horizon_weight(problem.discount, horizon)
+def share_of_budget(problem: CoupledMDP, used: Floats, total: float) -> Floats:
+    """(..., resource) weighted usage as a share of what the budget allows; 0 where there is no budget.
+
+    Args:
+        problem: the problem.
+        used: (..., resource) usage, summed with the weights of the steps.
+        total: the sum of these weights.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(problem.budget > 0, used / (problem.budget * weight), 0.0)
-
-
-def horizon_weight(discount: float, horizon: int | None) -> float:
-    """The sum of discount^t over the horizon; over all steps when it is None."""
-    return (1 - (discount**horizon if horizon is not None else 0.0)) / (1 - discount)
+        return np.where(problem.budget > 0, used / (problem.budget * total), 0.0)

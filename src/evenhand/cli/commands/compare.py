@@ -7,7 +7,17 @@ from typing import Any
 
 import click
 
-from evenhand.cli.console import figures, number, percent, print_json, print_table, progress, seconds
+from evenhand.cli.console import (
+    figures,
+    floors_in_words,
+    number,
+    objective_words,
+    percent,
+    print_json,
+    print_table,
+    progress,
+    seconds,
+)
 from evenhand.cli.reading import check_target, is_file, read_names, read_policy, read_problem
 from evenhand.evaluation.evaluate import Method
 from evenhand.model.policy import Policy, Starting
@@ -20,8 +30,10 @@ def run(
     parameters: tuple[str, ...],
     policies: str | None,
     welfare: str,
+    criterion: str | None,
+    over: str | None,
     episodes: int,
-    horizon: int,
+    horizon: int | None,
     monte_carlo: bool,
     report: str | None,
     seed: int,
@@ -31,7 +43,7 @@ def run(
     """Compare policies and print them, best first."""
     check_target(report, "--report")
     names = None if policies is None else read_names(policies)
-    problem = read_problem(model, parameters)
+    problem = read_problem(model, parameters).under(criterion, over)
     chosen: Sequence[str] | Mapping[str, Policy | Starting] | None = names
     if names is not None and any(is_file(name) for name in names):
         chosen = {name: read_policy(name, problem, welfare) for name in names}
@@ -45,7 +57,7 @@ def run(
     if as_json:
         print_json(as_dict(comparison))
         return
-    _show(comparison, f"{model}: {problem.num_arms} arms, welfare {comparison.welfare.name}")
+    _show(comparison, f"{model}: {problem.num_arms} arms, welfare {comparison.welfare.name}{objective_words(problem)}")
     if report and not quiet:
         click.echo(f"report: {report}")
 
@@ -54,6 +66,8 @@ def as_dict(comparison: Comparison) -> dict[str, Any]:
     """The JSON form."""
     return {
         "welfare": comparison.welfare.name,
+        "criterion": comparison.problem.criterion.name,
+        "over": comparison.problem.over,
         "upper_bound": comparison.upper_bound,
         "bound": comparison.bound_name or None,
         "rows": [{"policy": row.policy, **figures(row.evaluation)} for row in comparison.rows],
@@ -83,9 +97,21 @@ def _show(comparison: Comparison, title: str) -> None:
         )
     shown = [i for i, name in enumerate(names) if name != "of bound" or bound is not None]
     print_table(title, [columns[i] for i in shown], [[row[i] for i in shown] for row in rows])
-    played = [row.evaluation for row in comparison.rows if not row.evaluation.exact]
-    if any(found.truncation_bound > found.welfare_stderr for found in played):
-        cut = max(found.truncation_bound for found in played)
-        click.echo(f"warning: simulated values end at the horizon and may be off by {cut:.2g}; use a longer --horizon")
+    _warn(comparison)
     for name, reason in comparison.left_out.items():
         click.echo(f"left out: {name}: {reason}")
+
+
+def _warn(comparison: Comparison) -> None:
+    """What a reader of the table should not miss: values cut off too early, and arms served too seldom."""
+    cuts = [
+        (row.evaluation.truncation_bound, row.evaluation.welfare_stderr)
+        for row in comparison.rows
+        if row.evaluation.truncation_bound is not None
+    ]
+    if any(cut > error for cut, error in cuts):
+        most = max(cut for cut, _ in cuts)
+        click.echo(f"warning: simulated values end at the horizon and may be off by {most:.2g}; use a longer --horizon")
+    for row in comparison.rows:
+        for line in floors_in_words(row.evaluation):
+            click.echo(f"floor missed: {row.policy}: {line}")

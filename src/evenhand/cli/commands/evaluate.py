@@ -4,10 +4,13 @@ from typing import Any
 
 from evenhand.cli.console import (
     figures,
+    floors_in_words,
     number,
+    objective_words,
     per_arm,
     percent,
     print_facts,
+    print_groups,
     print_json,
     print_values,
     progress,
@@ -16,8 +19,7 @@ from evenhand.cli.console import (
 from evenhand.cli.reading import read_policy, read_problem
 from evenhand.evaluation.evaluate import Evaluation, Method
 from evenhand.evaluation.evaluate import evaluate as evaluate_policy
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.welfare import as_welfare
+from evenhand.model.objective import read_welfare
 
 
 def run(
@@ -25,57 +27,94 @@ def run(
     parameters: tuple[str, ...],
     policy: str,
     welfare: str,
+    criterion: str | None,
+    over: str | None,
     episodes: int,
-    horizon: int,
+    horizon: int | None,
     monte_carlo: bool,
     seed: int,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Evaluate one policy and print what it is worth."""
-    problem = read_problem(model, parameters)
+    problem = read_problem(model, parameters).under(criterion, over)
     actor = read_policy(policy, problem, welfare)
-    measure = as_welfare(welfare, problem.num_arms)
+    weighed_by = read_welfare(problem, welfare)
     method: Method = "monte-carlo" if monte_carlo else "auto"
     with progress(quiet) as tell:
-        named = None if tell is None else (lambda _, share: tell(policy, share))
-        found = evaluate_policy(actor, problem, measure, episodes, horizon, seed, method, named)
+        turn = None if tell is None else (lambda _, share: tell(policy, share))
+        found = evaluate_policy(actor, problem, weighed_by, episodes, horizon, seed, method, turn)
     if as_json:
         print_json(as_dict(found))
     else:
-        _show(found, problem, f"{policy} on {model}, welfare {measure.name}")
+        _show(found, f"{policy} on {model}, welfare {weighed_by.name}{objective_words(problem)}")
 
 
 def as_dict(found: Evaluation) -> dict[str, Any]:
     """The JSON form."""
-    groups = {"values": found.group_values, "values_stderr": found.group_stderr}
+    units = {"values": found.unit_values, "values_stderr": found.unit_stderr}
     return {
+        "criterion": found.criterion,
+        "over": found.over,
         **figures(found),
         "welfare_interval": list(found.welfare_interval),
-        **per_arm(found.problem, found.by_type, groups),
+        "served_by_type": found.served,
+        **per_arm(found.problem, found.by_type, units),
+        **_group_errors(found),
     }
 
 
-def _show(found: Evaluation, problem: CoupledMDP, title: str) -> None:
+def _group_errors(found: Evaluation) -> dict[str, Any]:
+    if not found.groups:
+        return {}
+    return {"groups_stderr": dict(zip(found.groups, found.member_stderr.tolist(), strict=True))}
+
+
+def _show(found: Evaluation, title: str) -> None:
     low, high = found.welfare_interval
     error = "exact" if found.exact else f"95 % interval {number(low)} to {number(high)}"
-    plug_in = f"{number(found.plug_in_welfare)} (the paper's figure; biased downwards where arms are equal)"
     facts = [
         ("welfare", f"{number(found.welfare)}  ({error})"),
+        *_plug_in(found),
         ("mean", number(found.mean) + ("" if found.exact else f" ± {number(found.mean_stderr)}")),
-        ("worst arm", number(found.worst)),
+        ("worst group" if found.groups else "worst arm", number(found.worst)),
         ("Gini coefficient", number(found.gini_coefficient)),
         ("budget used", ", ".join(percent(share) for share in found.budget_used)),
+        *_cut_off(found),
         ("time", seconds(found.seconds)),
+        *(("floor missed", line) for line in floors_in_words(found)),
     ]
-    if not found.exact:
-        facts.insert(
-            1, ("plug-in welfare", plug_in if found.plug_in_welfare is not None else "not followed arm by arm")
-        )
-        facts.insert(-1, ("cut off at horizon", f"no value changes by more than {found.truncation_bound:.2g}"))
-        if found.truncation_bound > found.welfare_stderr:
-            facts.insert(-1, ("warning", "the horizon is too short for these errors; use a longer --horizon"))
     print_facts(title, facts)
+    if found.groups:
+        print_groups(found.groups, None if found.exact else found.member_stderr)
+    _show_units(found)
+
+
+def _show_units(found: Evaluation) -> None:
+    problem = found.problem
     tables = problem.types if found.by_type else problem.tables
-    errors = None if found.exact else found.group_stderr
-    print_values(tables, found.by_type, found.group_counts, found.group_values, errors)
+    errors = None if found.exact else found.unit_stderr
+    served = found.unit_served if problem.has_floors else None
+    print_values(tables, found.by_type, found.unit_counts, found.unit_values, errors, served)
+
+
+def _plug_in(found: Evaluation) -> list[tuple[str, str]]:
+    """The paper's figure, where it differs from the welfare."""
+    if found.exact or found.groups:
+        return []
+    if found.plug_in_welfare is None:
+        return [("plug-in welfare", "not followed arm by arm")]
+    value = number(found.plug_in_welfare)
+    return [("plug-in welfare", f"{value} (the paper's figure; biased downwards where arms are equal)")]
+
+
+def _cut_off(found: Evaluation) -> list[tuple[str, str]]:
+    """What a horizon does to simulated values."""
+    if found.exact or found.truncation_bound == 0:
+        return []
+    if found.truncation_bound is None:
+        return [("long run", f"{found.horizon} steps, the first of which do not count; what is beyond cannot be told")]
+    facts = [("cut off at horizon", f"no value changes by more than {found.truncation_bound:.2g}")]
+    if found.truncation_bound > found.welfare_stderr:
+        facts.append(("warning", "the horizon is too short for these errors; use a longer --horizon"))
+    return facts
