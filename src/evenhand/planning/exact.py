@@ -31,7 +31,7 @@ Parts = list[tuple[float, Floats]]
 
 def by_counts(task: Task) -> Solution:
     """Dynamic programming on counts: at once for identical arms, by column generation for several types."""
-    if task.problem.is_symmetric and not task.problem.has_floors:
+    if task.problem.is_symmetric and not task.problem.has_floors and task.problem.criterion.name == "discounted":
         return _by_lattice(task)
     return _by_mixture(task, "counts", Counts(task.problem), task.by_types)
 

@@ -56,7 +56,7 @@ class TabularPricing:
         visits = np.take_along_axis(occupancy(self.mdp, chosen), best.choices, axis=-1)
         self.choices.append(best.choices)
         self.visits.append(visits)
-        values = np.einsum("...x,...xj->j", visits, self.mdp.rewards[best.choices])
+        values = visits.reshape(-1) @ self.mdp.rewards[best.choices.reshape(-1)]
         return values, best.upper_bound
 
     def mixed_parts(self, shares: Floats) -> list[tuple[float, Floats]]:
