@@ -34,9 +34,9 @@ from evenhand.model.welfare import Leximin, RankWeighted, Utilitarian, Welfare, 
 from evenhand.planning.solution import Solution
 from evenhand.policies.fluid import OccupancyPriority, Resolving, fair_index
 from evenhand.policies.index import whittle
-from evenhand.reductions.counts import CountChoices, Counts, num_count_states
+from evenhand.reductions.counts import Counts, count_policy, num_count_states
 from evenhand.reductions.joint import Joint, num_joint_states
-from evenhand.solvers.count_dynamics import count_work, solve_counts
+from evenhand.solvers.count_dynamics import CountPlan, plan_counts, solve_counts
 from evenhand.solvers.fluid import FluidSolution, solve_fluid
 from evenhand.solvers.linear_programs import LinearProgramSolution, count_lp, gini_lp
 from evenhand.solvers.mixtures import best_mixture
@@ -140,14 +140,24 @@ def choose_method(problem: CoupledMDP) -> tuple[str, str]:
 
 
 def _lattice_fits(problem: CoupledMDP) -> bool:
-    """Whether the dynamic program of a symmetric problem fits in memory and in reasonable time."""
-    types = problem.types
-    arm = (types.transitions[0], types.rewards[0], types.usage[0])
+    """Whether the dynamic program of a symmetric problem applies, and fits in memory and in reasonable time."""
     try:
-        _, size, operations = count_work(*arm, problem.budget_limit, problem.num_arms)
-    except TooLarge:
+        plan = _plan_lattice(problem)
+    except (TooLarge, NotApplicable):
         return False
-    return size < 0.5 * available_memory() and operations < MOST_OPERATIONS
+    return plan.size_in_bytes < 0.5 * available_memory() and plan.operations < MOST_OPERATIONS
+
+
+def _plan_lattice(problem: CoupledMDP) -> CountPlan:
+    types = problem.types
+    return plan_counts(
+        transitions=types.transitions[0],
+        rewards=types.rewards[0],
+        usage=types.usage[0],
+        limit=problem.budget_limit,
+        num_arms=problem.num_arms,
+        criterion=problem.criterion,
+    )
 
 
 def _by_counts(task: Task, reason: str) -> Solution:
@@ -156,22 +166,17 @@ def _by_counts(task: Task, reason: str) -> Solution:
 
 def _by_lattice(task: Task, reason: str) -> Solution:
     """A symmetric problem: the mean is all that matters."""
-    problem, types = task.problem, task.problem.types
+    problem = task.problem
     start = time.perf_counter()
     best = solve_counts(
-        types.transitions[0],
-        types.rewards[0],
-        types.usage[0],
-        problem.budget_limit,
-        problem.num_arms,
-        types.initial[0],
-        problem.discount,
+        _plan_lattice(problem),
+        problem.types.initial[0],
         task.tolerance,
         lambda rounds, gap: task.tell("counts", rounds, gap),
     )
     values = np.array([best.lower_bound])
     task.measure.check_domain(values)
-    policy = CountChoices(problem, best.cells, best.base, best.choices)
+    policy = count_policy(problem, best.cells, best.base, best.choices)
     seconds = {"build": 0.0, "solve": time.perf_counter() - start}
     return Solution(
         "counts", reason, task.measure, best.lower_bound, best.upper_bound, 0.0, values, True, policy, problem, seconds
