@@ -2,9 +2,9 @@
 
     python -m benchmarks counts
 
-Seconds are wall time of `plan_counts` and `solve_counts`, everything included but the compilation, which is done before on a small
-problem; cpu is the work of all cores together, which other programs disturb less. QuantEcon's policy iteration is
-given its matrices ready; building them is told beside it.
+Seconds are wall time of `plan_counts` and `solve_counts`, everything included but the compilation, which is done before
+on a small problem; cpu is the work of all cores together, which other programs disturb less. QuantEcon's policy
+iteration is given its matrices ready; building them is told beside it. Rows that end in a criterion are not discounted.
 """
 
 import argparse
