@@ -2,9 +2,9 @@
 
     python -m benchmarks counts
 
-Seconds are wall time of `solve_counts`, everything included but the compilation, which is done before on a small
-problem; cpu is the work of all cores together, which other programs disturb less. QuantEcon's policy iteration is
-given its matrices ready; building them is told beside it.
+Seconds are wall time of `plan_counts` and `solve_counts`, everything included but the compilation, which is done before
+on a small problem; cpu is the work of all cores together, which other programs disturb less. QuantEcon's policy
+iteration is given its matrices ready; building them is told beside it. Rows that end in a criterion are not discounted.
 """
 
 import argparse
@@ -19,8 +19,7 @@ from benchmarks.timing import best_of, plot_growth
 from evenhand.model.coupled import CoupledMDP
 from evenhand.problems.machine_replacement import machine_replacement
 from evenhand.problems.random_arms import random_coupled
-from evenhand.solvers import count_dynamics
-from evenhand.solvers.count_dynamics import CountOptimum, solve_counts
+from evenhand.solvers.count_dynamics import CountOptimum, plan, plan_counts, solve_counts
 
 TOLERANCE = 1e-6
 
@@ -40,6 +39,11 @@ def machines(num_arms: int, **options: object) -> Case:
     budget = num_arms // 10
     name = f"machines N={num_arms} b={budget} {words}".strip()
     return Case(name, lambda: machine_replacement(num_arms, budget=budget, **options), slow=num_arms > 300)  # type: ignore[arg-type]
+
+
+def under(criterion: str, case: Case) -> Case:
+    """The same problem under another criterion."""
+    return Case(f"{case.name} {criterion}", lambda: case.build().under(criterion), case.slow)
 
 
 def unit_usage(problem: CoupledMDP) -> CoupledMDP:
@@ -64,6 +68,10 @@ def dense(num_arms: int, num_states: int, budget: float, seed: int = 0, slow: bo
 GROWTH = [machines(n) for n in (10, 30, 60, 100, 200, 300, 500, 1000)]
 
 OTHERS = [
+    under("average", machines(100)),
+    under("finite:50", machines(100)),
+    under("average", machines(300)),
+    under("finite:50", machines(300)),
     machines(30, num_states=5),
     machines(100, reset="pure"),
     machines(100, reset_probability=0.9),
@@ -81,27 +89,26 @@ def solve(problem: CoupledMDP) -> tuple[CountOptimum, float, float]:
     """The optimum, the seconds it took, and the seconds that all cores together worked on it."""
     types = problem.types
     started, worked = time.perf_counter(), time.process_time()
-    optimum = solve_counts(
-        types.transitions[0],
-        types.rewards[0],
-        types.usage[0],
-        problem.budget_limit,
-        problem.num_arms,
-        types.initial[0],
-        problem.discount,
-        tolerance=TOLERANCE,
+    planned = plan_counts(
+        transitions=types.transitions[0],
+        rewards=types.rewards[0],
+        usage=types.usage[0],
+        limit=problem.budget_limit,
+        num_arms=problem.num_arms,
+        criterion=problem.criterion,
     )
+    optimum = solve_counts(planned, types.initial[0], TOLERANCE)
     return optimum, time.perf_counter() - started, time.process_time() - worked
 
 
 def compile_all() -> None:
     """Compile every kernel on small problems, so that no timed run does."""
-    usual, count_dynamics.COMPILE_FROM = count_dynamics.COMPILE_FROM, 0.0
+    usual, plan.COMPILE_FROM = plan.COMPILE_FROM, 0.0
     try:
         for case in (machines(10), machines(10, reset="pure"), machines(60, num_states=2)):
             solve(case.build())
     finally:
-        count_dynamics.COMPILE_FROM = usual
+        plan.COMPILE_FROM = usual
 
 
 def time_case(case: Case, repeats: int) -> tuple[int, float]:

@@ -24,8 +24,8 @@ from evenhand.problems.crew_and_parts import crew_maintenance
 from evenhand.problems.machine_replacement import machine_replacement
 from evenhand.problems.random_arms import random_coupled
 from evenhand.reductions.counts import Counts
-from evenhand.solvers import count_dynamics
-from evenhand.solvers.count_dynamics import CountOptimum, count_work, solve_counts
+from evenhand.solvers.count_dynamics import CountOptimum, CountPlan, iterating, plan_counts, roads, solve_counts
+from evenhand.solvers.count_dynamics import plan as plan_room
 from evenhand.solvers.dynamic_programming import solve_weighted
 from evenhand.solvers.occupancy import occupancy, values
 
@@ -38,16 +38,16 @@ def arguments(problem: CoupledMDP) -> dict:
         "usage": types.usage[0],
         "limit": problem.budget_limit,
         "num_arms": problem.num_arms,
-        "discount": problem.discount,
+        "criterion": problem.criterion,
     }
 
 
 def solve(problem: CoupledMDP, tolerance: float = 1e-8) -> CountOptimum:
-    return solve_counts(**arguments(problem), initial=problem.types.initial[0], tolerance=tolerance)
+    return solve_counts(plan_of(problem), problem.types.initial[0], tolerance)
 
 
-def plan_of(problem: CoupledMDP):
-    return count_dynamics._plan(**arguments(problem))
+def plan_of(problem: CoupledMDP) -> CountPlan:
+    return plan_counts(**arguments(problem))
 
 
 def value_of_choices(problem: CoupledMDP, optimum: CountOptimum) -> float:
@@ -172,7 +172,7 @@ COMPILED = {
 def test_compiled_and_plain_solve_alike(name, monkeypatch):
     problem = COMPILED[name]()
     plain = solve(problem)
-    monkeypatch.setattr(count_dynamics, "COMPILE_FROM", 0)
+    monkeypatch.setattr(plan_room, "COMPILE_FROM", 0)
     compiled = check_against_table(problem)
     assert compiled.upper_bound == pytest.approx(plain.upper_bound, rel=1e-12)
     assert compiled.lower_bound == pytest.approx(plain.lower_bound, rel=1e-12)
@@ -183,8 +183,8 @@ def test_compiled_and_plain_solve_alike(name, monkeypatch):
 def test_laws_serve_where_no_splits_are_found(name, compile_from, monkeypatch):
     problem = PROBLEMS[name]()
     by_splits = solve(problem)
-    monkeypatch.setattr(count_dynamics, "factorise", lambda matrix: None)
-    monkeypatch.setattr(count_dynamics, "COMPILE_FROM", compile_from)
+    monkeypatch.setattr(roads, "factorise", lambda matrix: None)
+    monkeypatch.setattr(plan_room, "COMPILE_FROM", compile_from)
     by_laws = check_against_table(problem)
     assert by_laws.upper_bound == pytest.approx(by_splits.upper_bound, rel=1e-11)
 
@@ -202,7 +202,7 @@ def test_a_matrix_without_splits_is_told():
 def test_a_start_from_fewer_arms_changes_nothing_but_the_rounds(monkeypatch):
     problem = machine_replacement(num_arms=60, budget=6)
     plain = solve(problem)
-    monkeypatch.setattr(count_dynamics, "COARSE_FROM", 0)
+    monkeypatch.setattr(iterating, "COARSE_FROM", 0)
     started = solve(problem)
     assert started.rounds < plain.rounds
     assert started.lower_bound <= plain.upper_bound
@@ -214,43 +214,44 @@ def test_more_arms_than_any_table_allows():
     problem = machine_replacement(num_arms=100, budget=10)
     optimum = solve(problem, tolerance=1e-6)
     plan = plan_of(problem)
-    dynamics = plan.build()
-    counts = dynamics.points.astype(np.int64)
+    slots, counts = plan.slots, plan.outcomes.points.astype(np.int64)
     amounts = optimum.choices
     reached = counts.copy()
-    for cell, landing in enumerate(plan.arms.landings):
-        reached[:, plan.arms.cells[cell, 0]] -= amounts[:, cell]
+    for cell, landing in enumerate(slots.landings):
+        reached[:, slots.cells[cell, 0]] -= amounts[:, cell]
         reached[:, landing] += amounts[:, cell]
-    follow = dynamics.follow(lattice_index(reached))
+    follow = plan.outcomes.follow(lattice_index(reached))
     value = np.zeros(len(counts))
     for _ in range(500):
-        value = dynamics.base_rewards + amounts @ plan.arms.gains + 0.95 * follow(value)
+        value = counts @ slots.pay.base + amounts @ slots.pay.gains + 0.95 * follow(value)
     mean = multinomial_law(counts, problem.types.initial[0]) @ value
     assert optimum.lower_bound - 1e-9 <= mean <= optimum.upper_bound + 1e-9
 
 
 def test_the_plan_takes_the_cheap_roads():
-    machines = plan_of(machine_replacement(num_arms=50, budget=5))
+    machines = plan_of(machine_replacement(num_arms=50, budget=5)).roads
     assert machines.climb is not None
     assert machines.climb.num_units == 5
     assert machines.splits is not None
     assert len(machines.splits[0]) == 2
-    assert len(machines.arms.cells) == 2  # replacing a new machine is dominated
-    failing = plan_of(machine_replacement(num_arms=20, budget=3, reset_probability=0.7))
+    assert len(machines.slots.cells) == 2  # replacing a new machine is dominated
+    failing = plan_of(machine_replacement(num_arms=20, budget=3, reset_probability=0.7)).roads
     assert failing.mixtures is not None
-    pure = plan_of(machine_replacement(num_arms=20, budget=3, reset="pure"))
+    pure = plan_of(machine_replacement(num_arms=20, budget=3, reset="pure")).roads
     assert pure.mixtures is None
     assert len(pure.extras) == 4
 
 
 def test_work_is_told_before_it_is_done():
     problem = machine_replacement(num_arms=1000, budget=100)
-    states, size, operations = count_work(**arguments(problem))
-    assert states == comb(1002, 2)
-    assert 1e7 < size < 1e9
-    assert 1e9 < operations < 1e12
-    small = count_work(**arguments(machine_replacement(num_arms=100, budget=10)))
-    assert all(a < b for a, b in zip(small, (states, size, operations), strict=True))
+    plan = plan_of(problem)
+    assert plan.num_points == comb(1002, 2)
+    assert 1e7 < plan.size_in_bytes < 1e9
+    assert 1e9 < plan.operations < 1e12
+    small = plan_of(machine_replacement(num_arms=100, budget=10))
+    assert small.num_points < plan.num_points
+    assert small.size_in_bytes < plan.size_in_bytes
+    assert small.operations < plan.operations
 
 
 def test_refuses_what_is_too_large():
@@ -264,24 +265,25 @@ def test_says_what_is_wrong():
     given = arguments(machine_replacement(num_arms=3))
     initial = np.ones(3) / 3
     with pytest.raises(InvalidInput, match=r"transitions: expected shape"):
-        solve_counts(**{**given, "transitions": np.ones((2, 2, 2))}, initial=initial)
+        plan_counts(**{**given, "transitions": np.ones((2, 2, 2))})
     with pytest.raises(InvalidInput, match="must use nothing"):
-        solve_counts(**{**given, "usage": np.ones((3, 2, 1))}, initial=initial)
-    with pytest.raises(InvalidInput, match="discount"):
-        solve_counts(**{**given, "discount": 1.0}, initial=initial)
-    finest = solve_counts(**given, initial=initial, tolerance=1e-16)  # as fine as rounding allows
+        plan_counts(**{**given, "usage": np.ones((3, 2, 1))})
+    with pytest.raises(InvalidInput, match="expected a Criterion, got 'average'"):
+        plan_counts(**{**given, "criterion": "average"})
+    plan = plan_counts(**given)
+    with pytest.raises(InvalidInput, match=r"initial: expected shape \(state=3\)"):
+        solve_counts(plan, np.ones(2) / 2)
+    finest = solve_counts(plan, initial, tolerance=1e-16)  # as fine as rounding allows
     assert 0 < finest.upper_bound - finest.lower_bound < 1e-10
     with pytest.raises(NotConverged, match="after 1 rounds"):
-        solve_counts(**given, initial=initial, most_rounds=1)
+        solve_counts(plan, initial, most_rounds=1)
 
 
 def test_progress_is_reported():
     seen: list[tuple[int, float]] = []
     problem = machine_replacement(num_arms=10, budget=1)
     optimum = solve_counts(
-        **arguments(problem),
-        initial=problem.types.initial[0],
-        progress=lambda number, gap: seen.append((number, gap)),
+        plan_of(problem), problem.types.initial[0], progress=lambda number, gap: seen.append((number, gap))
     )
     assert [number for number, _ in seen] == list(range(1, optimum.rounds + 1))
     assert seen[-1][1] <= 1e-7 < seen[-2][1]
@@ -426,9 +428,9 @@ def test_climbing_finds_the_best_allocation(name, wide):
 
 
 def test_listed_allocations_alike():
-    dynamics = plan_of(PROBLEMS["dense, state-dependent"]()).build()
-    worth = np.random.default_rng(4).random(dynamics.plan.num_outcomes)
-    inputs = (dynamics.points, dynamics.chooser.listed, dynamics.chooser.tables, worth)
+    plan = plan_of(PROBLEMS["dense, state-dependent"]())
+    worth = np.random.default_rng(4).random(plan.roads.num_outcomes)
+    inputs = (plan.outcomes.points, plan.chooser.listed, plan.outcomes.tables, worth)
     best, choice = lattice_sweeps.best_listed(*inputs)
     fast_best, fast_choice = compiled_sweeps.best_listed(*inputs)
     assert fast_best == pytest.approx(best, abs=1e-12)

@@ -11,19 +11,23 @@ import numpy as np
 
 from evenhand.errors import NotApplicable
 from evenhand.model.composite import Mixture
+from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import RankWeighted, is_lexicographic, is_mean
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import Stopwatch, Task
-from evenhand.reductions.counts import CountChoices, Counts
+from evenhand.reductions.counts import Counts, count_policy, num_count_states
 from evenhand.reductions.joint import Joint
-from evenhand.solvers.count_dynamics import solve_counts
+from evenhand.solvers.count_dynamics import CountPlan, plan_counts, solve_counts
 from evenhand.solvers.dynamic_programming import start_matters
 from evenhand.solvers.linear_programs import count_lp, gini_lp
 from evenhand.solvers.mixtures import best_mixture
 from evenhand.solvers.pricing import TabularPricing, values_of_parts, weighed
 from evenhand.typing import Floats
+
+MOST_TABULATED = 6000
+"""Count states up to which a symmetric problem that the lattice refuses is tried by tables."""
 
 Parts = list[tuple[float, Floats]]
 """Shares and tables of policies that are drawn at the start."""
@@ -31,9 +35,26 @@ Parts = list[tuple[float, Floats]]
 
 def by_counts(task: Task) -> Solution:
     """Dynamic programming on counts: at once for identical arms, by column generation for several types."""
-    if task.problem.is_symmetric and not task.problem.has_floors and task.problem.criterion.name == "discounted":
-        return _by_lattice(task)
+    if task.problem.is_symmetric and not task.problem.has_floors:
+        try:
+            return _by_lattice(task)
+        except NotApplicable:  # the long run may depend on the start: tables can tell, if they are small
+            if num_count_states(task.problem) > MOST_TABULATED:
+                raise
     return _by_mixture(task, "counts", Counts(task.problem), task.by_types)
+
+
+def plan_lattice(problem: CoupledMDP) -> CountPlan:
+    """The dynamic program of identical arms on counts, not yet begun."""
+    types = problem.types
+    return plan_counts(
+        transitions=types.transitions[0],
+        rewards=types.rewards[0],
+        usage=types.usage[0],
+        limit=problem.budget_limit,
+        num_arms=problem.num_arms,
+        criterion=problem.criterion,
+    )
 
 
 def by_joint(task: Task) -> Solution:
@@ -43,21 +64,13 @@ def by_joint(task: Task) -> Solution:
 
 def _by_lattice(task: Task) -> Solution:
     """A symmetric problem: the mean is all that matters."""
-    watch, problem, types = Stopwatch(), task.problem, task.problem.types
-    best = solve_counts(
-        types.transitions[0],
-        types.rewards[0],
-        types.usage[0],
-        problem.budget_limit,
-        problem.num_arms,
-        types.initial[0],
-        problem.discount,
-        task.tolerance,
-        task.tell_gap("counts"),
-    )
+    watch, problem = Stopwatch(), task.problem
+    plan = task.plan or plan_lattice(problem)
+    watch.lap("build")
+    best = solve_counts(plan, problem.types.initial[0], task.tolerance, task.tell_gap("counts"))
     objective, values = task.by_types, np.array([best.lower_bound])
     objective.check_domain(values)
-    policy = CountChoices(problem, best.cells, best.base, best.choices)
+    policy = count_policy(problem, best.cells, best.base, best.choices)
     watch.lap("solve")
     return Solution(
         method="counts",

@@ -17,9 +17,10 @@ count space is small).
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from evenhand.checks import available_memory
-from evenhand.errors import InvalidInput, TooLarge, UnknownName
+from evenhand.errors import InvalidInput, NotApplicable, TooLarge, UnknownName
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.objective import read_welfare
@@ -30,7 +31,7 @@ from evenhand.planning.solution import Solution
 from evenhand.planning.task import Task
 from evenhand.reductions.counts import Counts, num_count_states
 from evenhand.reductions.joint import Joint, num_joint_states
-from evenhand.solvers.count_dynamics import count_work
+from evenhand.solvers.count_dynamics import CountPlan
 from evenhand.typing import Progress, Rng
 
 DEFAULT_TOLERANCE = 1e-8
@@ -92,36 +93,53 @@ def solve(
     if candidates:
         return METHODS["fluid"](replace(task, reason="candidates compete"))
     if method == "auto":
-        method, reason = choose_method(problem)
-        return METHODS[method](replace(task, reason=reason))
+        chosen = _choose(problem)
+        return METHODS[chosen.method](replace(task, reason=chosen.reason, plan=chosen.plan))
     if method not in METHODS:
         raise UnknownName("method", method, ["auto", *METHODS])
     return METHODS[method](task)
 
 
+class _Choice(NamedTuple):
+    """The method that fits."""
+
+    method: str
+    reason: str
+    plan: CountPlan | None = None
+
+
 def choose_method(problem: CoupledMDP) -> tuple[str, str]:
     """The exact method that fits this problem and machine, else the fluid policies; and why."""
+    return _choose(problem)[:2]
+
+
+def _choose(problem: CoupledMDP) -> _Choice:
     counts, joint = num_count_states(problem), num_joint_states(problem)
     steps = problem.criterion.num_steps or 1
     sizes = f"the count space has {counts:.6g} states; the product space has {joint:.6g} states"
     if problem.is_symmetric and not problem.has_floors:
-        if _lattice_fits(problem):
-            return "counts", f"all {problem.num_arms} arms are identical, and the count space has {counts:.6g} states"
-        return "fluid", f"all {problem.num_arms} arms are identical, but {sizes}: too many for an exact method"
+        alike = f"all {problem.num_arms} arms are identical"
+        try:
+            if (plan := _fitting_plan(problem)) is not None:
+                return _Choice("counts", f"{alike}, and the count space has {counts:.6g} states", plan)
+            return _Choice("fluid", f"{alike}, but {sizes}: too many for an exact method")
+        except NotApplicable:  # the long run may depend on the start: tables can tell
+            if steps * counts > MOST_COUNT_STATES:
+                raise
+            return _Choice("counts", f"{alike}, and {sizes}")
     kinds = f"the arms are of {problem.num_types} types" if problem.num_types > 1 else "the arms have a floor"
     if steps * counts <= MOST_COUNT_STATES and counts <= joint and Counts.accepts(problem) is None:
-        return "counts", f"{kinds}, and {sizes}"
+        return _Choice("counts", f"{kinds}, and {sizes}")
     if steps * joint <= MOST_JOINT_STATES and Joint.accepts(problem) is None:
-        return "joint", f"{kinds}, and the product space has {joint:.6g} states"
-    return "fluid", f"{kinds}, and {sizes}: too many for an exact method in reasonable time"
+        return _Choice("joint", f"{kinds}, and the product space has {joint:.6g} states")
+    return _Choice("fluid", f"{kinds}, and {sizes}: too many for an exact method in reasonable time")
 
 
-def _lattice_fits(problem: CoupledMDP) -> bool:
-    """Whether the dynamic program of a symmetric problem fits in memory and in reasonable time."""
-    types = problem.types
-    arm = (types.transitions[0], types.rewards[0], types.usage[0])
+def _fitting_plan(problem: CoupledMDP) -> CountPlan | None:
+    """The dynamic program of a symmetric problem, if it fits in memory and in reasonable time."""
     try:
-        _, size, operations = count_work(*arm, problem.budget_limit, problem.num_arms)
+        plan = exact.plan_lattice(problem)
     except TooLarge:
-        return False
-    return size < 0.5 * available_memory() and operations < MOST_OPERATIONS
+        return None
+    fits = plan.size_in_bytes < 0.5 * available_memory() and plan.operations < MOST_OPERATIONS
+    return plan if fits else None

@@ -10,6 +10,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare
+from evenhand.solvers.count_dynamics import CountPlan
 from evenhand.typing import Progress, Rng
 
 
@@ -34,6 +35,9 @@ class Task:
 
     rng: Rng = 0
     """Of the simulations that some methods need."""
+
+    plan: CountPlan | None = None
+    """The dynamic program of identical arms, where it was planned to choose the method."""
 
     candidates: dict[str, Policy | Starting] = field(default_factory=dict)
     """Policies that compete with those of the method fluid."""

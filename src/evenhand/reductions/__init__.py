@@ -4,8 +4,8 @@ Reduction (the protocol), Joint (the product space), Counts (how many arms are i
 joint policy to the exchangeable one with the averaged occupancy measure).
 """
 
-from evenhand.reductions.counts import CountChoices, Counts, CountTable
+from evenhand.reductions.counts import CountChoices, Counts, CountTable, count_policy
 from evenhand.reductions.joint import Joint, JointTable
 from evenhand.reductions.reduction import Reduction
 
-__all__ = ["CountChoices", "CountTable", "Counts", "Joint", "JointTable", "Reduction"]
+__all__ = ["CountChoices", "CountTable", "Counts", "Joint", "JointTable", "Reduction", "count_policy"]

@@ -380,3 +380,17 @@ class CountChoices:
     def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
         """The one allocation."""
         return self._look_up(counts[None]), np.ones(1)
+
+
+def count_policy(problem: CoupledMDP, cells: Ints, base: Ints, choices: Array) -> CountChoices | BySteps:
+    """The policy of choices on counts: one table, or one for each step, all within the array that was given.
+
+    Args:
+        problem: a symmetric problem.
+        cells: (cell, 2) state and action of the cells that are ever used off base.
+        base: (state,) the action of the other arms.
+        choices: (count state, cell) how many arms get each cell, or (step, count state, cell).
+    """
+    if choices.ndim == 2:
+        return CountChoices(problem, cells, base, choices)
+    return BySteps([CountChoices(problem, cells, base, amounts) for amounts in choices])

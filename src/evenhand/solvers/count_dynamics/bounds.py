@@ -1,0 +1,107 @@
+"""The eighth room: what one application of Bellman's operator proves.
+
+With d = T V - V for any V, the criterion brackets the optimum (`Criterion.bracket`): MacQueen's bounds if discounted,
+min d and max d under average. The lower one holds for the policy that is greedy in V; with the operator of one policy
+in place of T, both hold for that policy.
+
+Rounding. The computed T V - V is within e = error (max|V| + max|r|) of the true one, error added up where the laws are
+made (`Outcomes.error`), and the mean over the computed first law within e_0 = error_0 max|T V|. So
+
+    discounted   low and high are off by at most  e + gamma/(1-gamma) e + e_0 = e / (1-gamma) + e_0
+    average      by at most  e: they are entries of d, and no mean is taken
+    finite       e_t = e(V_{t+1}) + gamma e_{t+1},  e_T = 0; the value of the first step is off by at most  e_0' + e_0,
+                 e_0' what e_t has come to at step 0
+
+In all of them e stands once for each step that counts: times `Criterion.total` where V is the same at every step. Under
+average V is centred, so that max|V| does not grow with the number of sweeps.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from evenhand.kernels.lattice import multinomial_law
+from evenhand.model.criterion import Criterion
+from evenhand.solvers.count_dynamics.moving import UNIT
+from evenhand.solvers.count_dynamics.outcomes import Outcomes
+from evenhand.typing import Floats
+
+_NEXT_TO_NOTHING = 1e-6
+
+
+class Bounds(NamedTuple):
+    """What is known of a value from the initial law."""
+
+    low: float
+    high: float
+    slack: float
+    """What of the gap is due to rounding and cut tails, on either side."""
+
+    scale: float
+    """What the gap is compared with: the value, unless it is next to nothing."""
+
+    @property
+    def gap(self) -> float:
+        """Relative."""
+        return (self.high - self.low) / self.scale if self.scale > 0 else 0.0
+
+    def close(self, tolerance: float) -> bool:
+        """Whether the relative gap is within a tolerance, or all there is to it is rounding."""
+        return self.high - self.low <= max(tolerance * self.scale, 4 * self.slack)
+
+
+class Certifier:
+    """Turns value functions into bounds."""
+
+    def __init__(self, outcomes: Outcomes, criterion: Criterion, largest_reward: float, initial: Floats) -> None:
+        """Keep what bounds need.
+
+        Args:
+            outcomes: the operators.
+            criterion: what rewards over time are worth.
+            largest_reward: the largest mean reward of a step, up to its sign.
+            initial: (state,) law of an arm's first state.
+        """
+        self.criterion, self.largest = criterion, largest_reward
+        self.error = outcomes.error
+        self.first_law = multinomial_law(outcomes.points, initial)
+        self.law_error = 16 * UNIT * (float(gammaln(outcomes.slots.num_arms + 2)) + 4)
+
+    def step_error(self, value: Floats) -> float:
+        """How far one computed T V may be off."""
+        return self.error * (float(np.abs(value).max()) + self.largest)
+
+    def bound(self, value: Floats, improved: Floats, least: float, most: float) -> Bounds:
+        """Bounds for an endless criterion.
+
+        Args:
+            value: (count state,) V.
+            improved: (count state,) T V.
+            least: the smallest entry of T V - V.
+            most: the largest.
+        """
+        slack = self.step_error(value) * self.criterion.total
+        if self.criterion.is_average:
+            return self._widened(least, most, slack)
+        mean, mean_error = self._mean(improved)
+        return self._widened(*self.criterion.bracket(mean, least, most), slack + mean_error)
+
+    def settle(self, value: Floats, slack: float) -> Bounds:
+        """Bounds from a value function that is exact up to rounding.
+
+        Args:
+            value: (count state,) the value function.
+            slack: how far its entries may be off.
+        """
+        mean, mean_error = self._mean(value)
+        return self._widened(mean, mean, slack + mean_error)
+
+    def _mean(self, value: Floats) -> tuple[float, float]:
+        """The mean over the first law, and its rounding; summed in pairs, with less rounding than a product."""
+        return float((self.first_law * value).sum()), self.law_error * float(np.abs(value).max())
+
+    def _widened(self, low: float, high: float, slack: float) -> Bounds:
+        low, high = low - slack, high + slack
+        scale = max(abs(low), abs(high), _NEXT_TO_NOTHING * self.largest * self.criterion.total)
+        return Bounds(low, high, slack, scale)

@@ -1,0 +1,266 @@
+"""The ninth room: iterating to the optimum, and evaluating one policy.
+
+    discounted, average   modified policy iteration: each round improves the policy once, then applies its operator
+                          until the change d is a tenth as wide
+    finite:T              backward induction, V_t = T V_{t+1} from V_T = 0: one sweep a step, and nothing to iterate
+
+Between sweeps V moves on by what is surely still to come. Discounted, that is gamma/(1-gamma) times the middle of d.
+Under average nothing sums up: V <- V + tau (d - middle of d), which is value iteration on (1 - tau) I + tau P, a chain
+with the same gain, without periods (Puterman, 8.5.4), and V does not drift.
+
+If the best mean depends on where the arms start, d tends to a function that is not constant, and the bounds do not
+meet. Then the width of d stops shrinking, and the criterion is refused, in words.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NoReturn
+
+import numpy as np
+
+from evenhand.checks import check_shape
+from evenhand.errors import InvalidInput, NotApplicable, NotConverged
+from evenhand.kernels.lattice import lattice_points
+from evenhand.kernels.lattice_sweeps import interpolate
+from evenhand.model.criterion import Criterion
+from evenhand.solvers.count_dynamics.bounds import Bounds, Certifier
+from evenhand.solvers.count_dynamics.optimum import CountOptimum
+from evenhand.solvers.count_dynamics.outcomes import Follow
+from evenhand.solvers.count_dynamics.plan import CountPlan
+from evenhand.solvers.count_dynamics.slots import INSTEAD_OF_AVERAGE, Pay, read_pay
+from evenhand.typing import Array, Floats
+
+Progress = Callable[[int, float], None]
+"""Called with the number of a round and the relative gap; of a finite horizon, with the share of steps to go."""
+
+COARSE_FROM = 3000
+"""Count states from which the value function of fewer arms is computed first, as a start."""
+
+_SHRINK = 0.1
+_MOST_SWEEPS = 60
+_COARSER, _COARSE_TOLERANCE = 4, 1e-3
+_DAMPING = 0.8
+_PATIENCE, _HARDLY = 40, 0.9
+_MOST_EVALUATION_SWEEPS = 1_000_000
+
+
+def solve_counts(
+    plan: CountPlan,
+    initial: Floats,
+    tolerance: float = 1e-7,
+    progress: Progress | None = None,
+    most_rounds: int = 1000,
+) -> CountOptimum:
+    """The best mean value of identical arms that share a budget.
+
+    Args:
+        plan: the problem, planned (`plan_counts`).
+        initial: (state,) law of an arm's first state.
+        tolerance: how far apart the bounds may be at the end, relative to the value. A finite horizon ends as close as
+            rounding allows.
+        progress: called after each round with its number and the relative gap; of a finite horizon, after each step,
+            with the share of steps to go.
+        most_rounds: when to give up (NotConverged).
+
+    Raises:
+        TooLarge: it would not fit.
+        NotApplicable: under the criterion average, if the best mean depends on where the arms start.
+    """
+    check_shape(initial, {"state": plan.slots.num_states}, "initial")
+    plan.check_work()
+    certifier = Certifier(plan.outcomes, plan.criterion, plan.slots.pay.most, initial)
+    if plan.criterion.num_steps is not None:
+        return _induce_backward(plan, certifier, plan.criterion.num_steps, progress)
+    return _iterate(plan, certifier, _start(plan, initial), tolerance, progress, most_rounds)
+
+
+def _start(plan: CountPlan, initial: Floats) -> Floats:
+    """(count state,) a first guess: the value depends mostly on proportions, so fewer arms tell it nearly."""
+    if plan.num_points >= COARSE_FROM and plan.slots.num_arms >= 10 * _COARSER:
+        with suppress(NotApplicable, NotConverged):  # fewer arms may have too small a budget to meet in one class
+            coarse = solve_counts(plan.with_fewer_arms(_COARSER), initial, _COARSE_TOLERANCE)
+            points = lattice_points(plan.slots.num_arms, plan.slots.num_states)
+            return interpolate(coarse.value_function, coarse.num_arms, points)
+    return np.zeros(plan.num_points)
+
+
+# -- endless: modified policy iteration ------------------------------------------------------------------------------
+
+
+def _iterate(
+    plan: CountPlan,
+    certifier: Certifier,
+    value: Floats,
+    tolerance: float,
+    progress: Progress | None,
+    most_rounds: int,
+) -> CountOptimum:
+    """Modified policy iteration from a first guess of the value function."""
+    criterion, outcomes, pay = plan.criterion, plan.outcomes, plan.slots.pay
+    base_rewards = outcomes.points @ pay.base
+    patience = _Patience(criterion, _PATIENCE)
+    for number in range(1, most_rounds + 1):
+        best, choice = plan.chooser.improve(criterion.factor * outcomes.expect(value))
+        improved = base_rewards + best
+        least, most = _extremes(improved - value)
+        bounds = certifier.bound(value, improved, least, most)
+        value = _advance(criterion, value, improved, least, most)
+        if progress is not None:
+            progress(number, bounds.gap)
+        if bounds.close(tolerance):
+            return _found(plan, bounds, choice.amounts.astype(plan.choices_type), value, number)
+        patience.note(most - least, bounds)
+        follow = outcomes.follow(choice.targets)
+        value = _apply(criterion, follow, base_rewards + choice.gains, value, _SHRINK * (most - least))
+    raise NotConverged(f"the relative gap is still {bounds.gap:.3g} after {most_rounds} rounds")
+
+
+def _extremes(change: Floats) -> tuple[float, float]:
+    return float(change.min()), float(change.max())
+
+
+def _advance(criterion: Criterion, value: Floats, improved: Floats, least: float, most: float) -> Floats:
+    """(count state,) the next value function: on by what is surely still to come, or damped (see the file's head)."""
+    middle = (least + most) / 2
+    if criterion.is_average:
+        return np.asarray(value + _DAMPING * (improved - value - middle))
+    still_to_come, _ = criterion.bracket(0.0, middle, middle)
+    return improved + still_to_come
+
+
+def _apply(criterion: Criterion, follow: Follow, rewards: Floats, value: Floats, width: float) -> Floats:
+    """Apply the operator of one policy until its change is so wide."""
+    for _ in range(_MOST_SWEEPS):
+        following = rewards + criterion.factor * follow(value)
+        least, most = _extremes(following - value)
+        value = _advance(criterion, value, following, least, most)
+        if most - least <= width:
+            break
+    return value - (value.min() + value.max()) / 2 if criterion.is_average else value
+
+
+class _Patience:
+    """Gives up on an average whose bounds do not close."""
+
+    def __init__(self, criterion: Criterion, rounds: int) -> None:
+        self.criterion, self.rounds = criterion, rounds
+        self.narrowest, self.waited = np.inf, 0
+
+    def note(self, width: float, bounds: Bounds) -> None:
+        """Look at the width of another change."""
+        self.waited += 1
+        if width <= _HARDLY * self.narrowest:
+            self.narrowest, self.waited = width, 0
+        if self.criterion.is_average and self.waited >= self.rounds:
+            _refuse_average(bounds)
+
+
+def _refuse_average(bounds: Bounds) -> NoReturn:
+    raise NotApplicable(
+        f"the criterion average asks for one long run, and here the bounds on the mean reward stopped closing at "
+        f"{bounds.low:.6g} and {bounds.high:.6g}: it depends on where the arms start, or they take very long to forget "
+        f"where they were. {INSTEAD_OF_AVERAGE}"
+    )
+
+
+# -- finite: backward induction --------------------------------------------------------------------------------------
+
+
+def _induce_backward(plan: CountPlan, certifier: Certifier, num_steps: int, progress: Progress | None) -> CountOptimum:
+    """The best choices of the last step, of the one before it, and so on."""
+    outcomes, factor = plan.outcomes, plan.criterion.factor
+    base_rewards = outcomes.points @ plan.slots.pay.base
+    choices: Array = np.empty((num_steps, plan.num_points, len(plan.slots.cells)), dtype=plan.choices_type)
+    value, slack = np.zeros(plan.num_points), 0.0
+    for done, step in enumerate(reversed(range(num_steps)), start=1):
+        slack = certifier.step_error(value) + factor * slack
+        best, choice = plan.chooser.improve(factor * outcomes.expect(value))
+        value = base_rewards + best
+        choices[step] = choice.amounts
+        if progress is not None:
+            progress(done, 1 - done / num_steps)
+    return _found(plan, certifier.settle(value, slack), choices, value, num_steps)
+
+
+def _found(plan: CountPlan, bounds: Bounds, choices: Array, value: Floats, rounds: int) -> CountOptimum:
+    return CountOptimum(
+        lower_bound=bounds.low,
+        upper_bound=bounds.high,
+        cells=plan.slots.cells,
+        base=plan.slots.base,
+        choices=choices,
+        value_function=value,
+        num_arms=plan.slots.num_arms,
+        num_actions=plan.slots.num_actions,
+        rounds=rounds,
+    )
+
+
+# -- one policy ------------------------------------------------------------------------------------------------------
+
+
+def evaluate_counts(
+    plan: CountPlan, choices: Array, rewards: Floats, initial: Floats, tolerance: float = 1e-10
+) -> tuple[float, float]:
+    """What one policy on counts gets of any table of rewards, such as how often its arms are served.
+
+    Args:
+        plan: the problem, planned (`plan_counts`).
+        choices: (count state, cell) how many arms get each cell of the plan; (step, count state, cell) if the horizon
+            is finite.
+        rewards: (state, action) rewards of an arm.
+        initial: (state,) law of an arm's first state.
+        tolerance: how far apart the bounds may be at the end, relative to the value.
+
+    Returns:
+        Bounds on the mean value of an arm from the initial law.
+
+    Raises:
+        NotApplicable: under the criterion average, if this policy's mean depends on where the arms start.
+    """
+    slots, num_steps = plan.slots, plan.criterion.num_steps
+    check_shape(initial, {"state": slots.num_states}, "initial")
+    check_shape(rewards, {"state": slots.num_states, "action": slots.num_actions}, "rewards")
+    axes: dict[str, int | None] = {"count state": plan.num_points, "cell": len(slots.cells)}
+    check_shape(choices, axes if num_steps is None else {"step": num_steps, **axes}, "choices")
+    plan.check_work()
+    pay = read_pay(rewards, slots.base, slots.cells, slots.num_arms)
+    certifier = Certifier(plan.outcomes, plan.criterion, pay.most, initial)
+    if num_steps is None:
+        bounds = _evaluate_endless(plan, certifier, choices, pay, tolerance)
+    else:
+        bounds = _evaluate_steps(plan, certifier, choices, pay)
+    return bounds.low, bounds.high
+
+
+def _operator(plan: CountPlan, amounts: Array, pay: Pay) -> tuple[Follow, Floats]:
+    """What follows the (count state, cell) choices, and the (count state,) mean rewards of an arm."""
+    wide = amounts.astype(np.int64)
+    if (wide @ plan.slots.needs > plan.slots.limit * (1 + 1e-9)).any():
+        raise InvalidInput("choices: some of them are beyond the budget")
+    follow = plan.outcomes.follow(plan.outcomes.reach(wide))
+    return follow, plan.outcomes.points @ pay.base + wide @ pay.gains
+
+
+def _evaluate_endless(plan: CountPlan, certifier: Certifier, choices: Array, pay: Pay, tolerance: float) -> Bounds:
+    criterion, value = plan.criterion, np.zeros(plan.num_points)
+    follow, rewards = _operator(plan, choices, pay)
+    patience = _Patience(criterion, _PATIENCE * _MOST_SWEEPS)
+    for _ in range(_MOST_EVALUATION_SWEEPS):
+        following = rewards + criterion.factor * follow(value)
+        least, most = _extremes(following - value)
+        bounds = certifier.bound(value, following, least, most)
+        if bounds.close(tolerance):
+            return bounds
+        patience.note(most - least, bounds)
+        value = _advance(criterion, value, following, least, most)
+    raise NotConverged(f"the relative gap is still {bounds.gap:.3g} after {_MOST_EVALUATION_SWEEPS} sweeps")
+
+
+def _evaluate_steps(plan: CountPlan, certifier: Certifier, choices: Array, pay: Pay) -> Bounds:
+    factor, value, slack = plan.criterion.factor, np.zeros(plan.num_points), 0.0
+    for amounts in choices[::-1]:
+        follow, rewards = _operator(plan, amounts, pay)
+        slack = certifier.step_error(value) + factor * slack
+        value = rewards + factor * follow(value)
+    return certifier.settle(value, slack)

@@ -1,0 +1,174 @@
+"""The sixth room: what will be done and what it takes, told before anything large exists.
+
+A plan knows the roads of a problem and its criterion, hence the bytes and operations of solving it. What is built of
+it (laws, lines, tables) is built once, when first asked for, and serves every solve and evaluation of that plan.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from types import ModuleType
+
+import numpy as np
+
+from evenhand.checks import check_memory
+from evenhand.errors import InvalidInput, TooLarge
+from evenhand.kernels import lattice_sweeps
+from evenhand.kernels.lattice import lattice_size
+from evenhand.model.criterion import Criterion
+from evenhand.solvers.count_dynamics.choosing import Chooser, find_chooser
+from evenhand.solvers.count_dynamics.outcomes import Outcomes
+from evenhand.solvers.count_dynamics.roads import INSTEAD, Roads, find_roads
+from evenhand.solvers.count_dynamics.slots import Arm, Slots, check_one_class, read_slots
+from evenhand.typing import Floats
+
+COMPILE_FROM = 3e7
+"""Elementary operations from which compiled code pays, its compilation included when it is not cached."""
+
+MOST_OPERATIONS = 1e14
+"""Elementary operations beyond which a problem is refused."""
+
+_ROUNDS_GUESS, _SWEEPS_GUESS = 8, 80
+
+
+@dataclass(frozen=True, eq=False)
+class CountPlan:
+    """What will be done, and what it takes."""
+
+    arm: Arm
+    """The tables of an arm and the budget."""
+
+    criterion: Criterion
+    """What rewards over time are worth."""
+
+    roads: Roads
+    """How it will be done."""
+
+    @property
+    def slots(self) -> Slots:
+        """The arms in terms of slots."""
+        return self.roads.slots
+
+    @property
+    def num_points(self) -> int:
+        """How many count states there are."""
+        return self.roads.num_points
+
+    @property
+    def choices_type(self) -> type:
+        """Integers that hold the amounts of a choice; narrow where every step has a table of its own."""
+        narrow = self.criterion.num_steps is not None and self.slots.num_arms < 2**15
+        return np.int16 if narrow else np.int32
+
+    @property
+    def size_in_bytes(self) -> float:
+        """About how much memory solving takes."""
+        roads, num_cells = self.roads, len(self.slots.cells)
+        mixing = sum(12.0 * roads.size_of(t) * self._width(t) for t in range(1, len(roads.extras)))
+        if roads.splits is None:
+            base = sum(8.0 * roads.size_of(t) ** 2 for t in roads.base_levels) + 8.0 * self.num_points**2 / 2
+        else:
+            base = sum(4.0 * roads.size_of(t) for t in roads.base_levels) * len(roads.splits[0])
+        depth = 0 if roads.climb is None else int(roads.climb.units.max()) + 1
+        per_point = 16.0 * (6 + self.slots.num_states) + num_cells * (12.0 + 16.0 * depth)
+        if self.criterion.num_steps is not None:
+            per_point += float(np.dtype(self.choices_type).itemsize) * num_cells * self.criterion.num_steps
+        return mixing + base + 24.0 * roads.num_outcomes + per_point * self.num_points
+
+    @property
+    def operations(self) -> float:
+        """About how many elementary operations solving takes."""
+        roads = self.roads
+        mixing = sum(
+            float(roads.size_of(t)) * self._width(t) * len(roads.extras[t]) for t in range(1, len(roads.extras))
+        )
+        whole = self._base_operations([len(configs) for configs in roads.extras])
+        improving = whole + self._choosing_operations() + mixing
+        growing = 0.0 if roads.splits is not None else float(self.num_points) ** 2 * (self.slots.num_arms + 1) / 2
+        if self.criterion.num_steps is not None:
+            return growing + self.criterion.num_steps * improving
+        # with laws, a policy is followed by one product a state, not a product for each outcome
+        single = whole if roads.splits is not None else float(self.num_points) ** 2
+        return growing + _ROUNDS_GUESS * improving + _SWEEPS_GUESS * (single + mixing)
+
+    def _width(self, t: int) -> int:
+        """Points of the small lattice that t extra arms can reach, at most."""
+        rows = self.roads.mixtures if self.roads.mixtures is not None else self.slots.extra_rows
+        return lattice_size(t, int((rows > 0).any(axis=0).sum()))
+
+    def _choosing_operations(self) -> float:
+        if self.roads.climb is not None:
+            return 2.0 * self.num_points * len(self.slots.cells) * self.roads.climb.num_units
+        return 2.0 * self.num_points * len(self.roads.allocations) * self.slots.num_states
+
+    def _base_operations(self, batches: list[int]) -> float:
+        """Multiplications of the base rows, for so many functions on each level."""
+        roads, window = self.roads, 1.0
+        if roads.splits is not None:
+            spread = 17.0 * max((p * (1 - p) for _, _, p in roads.splits[0]), default=0.0) ** 0.5
+            typical = self.slots.num_arms / self.slots.num_states
+            window = max(1.0, min(spread * typical**0.5, typical)) * len(roads.splits[0])
+        per = (
+            window * roads.size_of(t) if roads.splits is not None else roads.size_of(t) ** 2.0
+            for t in roads.base_levels
+        )
+        return sum(number * work for number, work in zip(batches, per, strict=False))
+
+    def check_work(self) -> None:
+        """Refuse, before any work, what would not fit in memory or never end."""
+        what = f"the dynamic program on {self.num_points} count states"
+        if self.criterion.num_steps is not None:
+            what += f" with the choices of {self.criterion.num_steps} steps"
+        check_memory(self.size_in_bytes, what, INSTEAD)
+        if self.operations > MOST_OPERATIONS:
+            raise TooLarge(f"{what} would need about {self.operations:.1g} operations. {INSTEAD}")
+
+    def with_fewer_arms(self, times: int) -> "CountPlan":
+        """The plan of the same problem with a fraction of the arms and of the budget."""
+        fewer = self.slots.num_arms // times
+        limit = self.arm.limit * (fewer / self.slots.num_arms)
+        return plan_counts(*self.arm._replace(limit=limit), fewer, self.criterion)
+
+    # -- what is built of it ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def outcomes(self) -> Outcomes:
+        """Outcomes of decisions, and expectations over what follows them."""
+        kernels = _compiled() if self.operations >= COMPILE_FROM else lattice_sweeps
+        return Outcomes(self.roads, kernels)
+
+    @cached_property
+    def chooser(self) -> Chooser:
+        """The maximum over allocations."""
+        return find_chooser(self.outcomes)
+
+
+def _compiled() -> ModuleType:
+    from evenhand.kernels import compiled_sweeps
+
+    return compiled_sweeps
+
+
+def plan_counts(
+    transitions: Floats, rewards: Floats, usage: Floats, limit: Floats, num_arms: int, criterion: Criterion
+) -> CountPlan:
+    """Plan the dynamic program on counts of identical arms that share a budget.
+
+    Args:
+        transitions: (state, action, next_state) probabilities.
+        rewards: (state, action) rewards of an arm.
+        usage: (state, action, resource) usage; in every state some action uses nothing.
+        limit: (resource,) the budget, with its room for rounding.
+        num_arms: how many arms there are.
+        criterion: what rewards over time are worth.
+
+    Raises:
+        TooLarge: it is beyond all reason.
+        NotApplicable: under the criterion average, if the graph of an arm shows that the long run depends on its start.
+    """
+    if not isinstance(criterion, Criterion):
+        raise InvalidInput(f"criterion: expected a Criterion, got {criterion!r}")
+    arm = Arm(transitions, rewards, usage, limit)
+    slots = read_slots(arm, num_arms)
+    if criterion.is_average:
+        check_one_class(arm)
+    return CountPlan(arm, criterion, find_roads(slots))
