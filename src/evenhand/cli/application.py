@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from evenhand._version import __version__
-from evenhand.cli.options import common, model_argument, playing, welfare_option
+from evenhand.cli.options import common, criterion_option, model_argument, playing, welfare_option
 
 WHAT_IT_IS = """\
 Fair resource allocation in weakly coupled Markov decision processes.
@@ -74,11 +74,13 @@ def solve(**options: Any) -> None:
 
 @application.command()
 @model_argument
+@criterion_option
 @common(seeded=False)
 def indices(**options: Any) -> None:
     """Whittle indices and the indexability verdict of each type of arm of MODEL.
 
-    For arms with an idle and one active action. The verdict is a proof, not an assumption.
+    For arms with an idle and one active action. The verdict is a proof, not an assumption. Under finite:T every step
+    has indices of its own.
     """
     from evenhand.cli.commands.indices import run
 

@@ -27,6 +27,16 @@ def welfare_option(command: Command) -> Command:
     )(command)
 
 
+def criterion_option(command: Command) -> Command:
+    """What rewards over time are worth; None for the model's own."""
+    return click.option(
+        "--criterion",
+        default=None,
+        metavar="C",
+        help="discounted, average, or finite:T for T steps. [default: the model's]",
+    )(command)
+
+
 def playing(command: Command) -> Command:
     """How policies are played where they cannot be evaluated exactly."""
     options = [

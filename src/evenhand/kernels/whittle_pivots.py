@@ -272,7 +272,7 @@ def _next_switch(tableau: Tableau, charge: float, flat: float, tie: float) -> tu
     reach = np.where(moving, np.maximum(a / np.where(moving, b, 1.0), charge), np.inf)
     s = int(np.argmin(reach))
     if tableau.factor == 1:
-        tied = moving & ((reach - reach[s]) * np.abs(b) <= tie)
+        tied = moving & (np.where(moving, reach - reach[s], 0.0) * np.abs(b) <= tie)
         firm = tied & (tableau.pivots() > FIRM)
         return int(np.argmax(firm if firm.any() else tied)), float(reach[s])
     return s, float(reach[s])

@@ -7,6 +7,12 @@ condition in average cost MDPs", 2007), but two answers are quick:
     one policy      its closed classes are the strong components of its graph that have no way out       O(S^2)
     all policies    none has several if one state is met for sure whatever is done: it attracts all states that
                     lead to it, or to states attracted before, by every action                           O(S^2) a round
+
+The mean g and the bias h of a chain with rewards r, for any number of classes. Let W have in the row of a state of a
+closed class C the uniform law w_C over C, in other rows 0. Then A = I - P + W is regular, and A y = r gives w_C.y = the
+mean of C, since the stationary law of C annihilates I - P. So, by solves with A alone,
+
+    g = A^-1 W A^-1 r,      z = A^-1 (r - g),      h = z - A^-1 W A^-1 z        O(S^3 log S) a chain with finding C.
 """
 
 import numpy as np
@@ -65,3 +71,37 @@ def _attracts_all(positive: Bools) -> bool:
             return False
         attracted = grown
     return False
+
+
+def means_and_biases(moves: Floats, rewards: Floats) -> tuple[Floats, Floats]:
+    """(chain, state) the long-run mean from each state, and the bias: what is gained on top of it on the way.
+
+    Args:
+        moves: (chain, state, next_state) probabilities; rows of 0 are states for themselves.
+        rewards: (chain, state) rewards.
+    """
+    homes = _uniform_on_classes(moves)
+    systems = np.eye(moves.shape[1]) - moves + homes
+
+    def limit(values: Floats) -> Floats:
+        """The expectation in the long run."""
+        return solve(np.einsum("csj,cj->cs", homes, solve(values)))
+
+    def solve(right: Floats) -> Floats:
+        return np.asarray(np.linalg.solve(systems, right[..., None])[..., 0])
+
+    means = limit(rewards)
+    relative = solve(rewards - means)
+    return means, relative - limit(relative)
+
+
+def _uniform_on_classes(moves: Floats) -> Floats:
+    """(chain, state, next_state) for states of a closed class the uniform law over it, else 0."""
+    n = moves.shape[1]
+    reached = ((moves > 0) | np.eye(n, dtype=np.bool_)).astype(np.float32)
+    for _ in range(max(n - 1, 1).bit_length()):  # paths of twice the length
+        reached = (reached @ reached > 0).astype(np.float32)
+    both: Bools = reached.astype(np.bool_)
+    recurrent = np.asarray((~both | np.swapaxes(both, 1, 2)).all(axis=2))
+    law = both / both.sum(axis=2, keepdims=True)
+    return np.where(recurrent[:, :, None], law, 0.0)
