@@ -82,11 +82,13 @@ def solve(**options: Any) -> None:
 
 @application.command()
 @model_argument
+@criterion_option
 @common(seeded=False)
 def indices(**options: Any) -> None:
     """Whittle indices and the indexability verdict of each type of arm of MODEL.
 
-    For arms with an idle and one active action. The verdict is a proof, not an assumption.
+    For arms with an idle and one active action. The verdict is a proof, not an assumption. Under finite:T every step
+    has indices of its own.
     """
     from evenhand.cli.commands.indices import run
 

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit, prange
 
 from evenhand.kernels.threads import threads_for
-from evenhand.kernels.whittle_pivots import CROWDED, DONE, FLAT, STUCK, TIE, Sweeps, probe
+from evenhand.kernels.whittle_pivots import CROWDED, DONE, FIRM, FLAT, SPLIT, STUCK, TIE, Sweeps, probe
 from evenhand.typing import Floats, Ints
 
 BLOCK = 32
@@ -24,7 +24,8 @@ def sweep_arms(
     rewards: Floats,
     initial: Floats,
     num_states: Ints,
-    discount: float,
+    factor: float,
+    total: float,
     allowed: float,
     met: Sweeps,
 ) -> None:
@@ -32,7 +33,7 @@ def sweep_arms(
     # Large arms are swept one after the other: their linear algebra has threads of its own.
     with threads_for((num_states.astype(np.float64) ** 3).sum() if num_states.max() < LARGE else 0.0):
         z = probe(rewards.shape[1])
-        _sweep_all(transitions, rewards, initial, num_states, float(discount), float(allowed), z, *met)
+        _sweep_all(transitions, rewards, initial, num_states, float(factor), float(total), float(allowed), z, *met)
 
 
 @njit(cache=True, parallel=True)
@@ -41,7 +42,8 @@ def _sweep_all(
     rewards,
     initial,
     num_states,
-    discount,
+    factor,
+    total,
     allowed,
     z,
     num_pivots,
@@ -61,7 +63,8 @@ def _sweep_all(
             transitions[arm, :n, :, :n],
             rewards[arm, :n],
             initial[arm, :n],
-            discount,
+            factor,
+            total,
             allowed,
             z[:n],
             charges[arm],
@@ -74,28 +77,30 @@ def _sweep_all(
 
 
 @njit(cache=True)
-def _sweep(transitions, rewards, initial, discount, allowed, z, charges, switched, uses, values, seen, witness):
+def _sweep(transitions, rewards, initial, factor, total, allowed, z, charges, switched, uses, values, seen, witness):
     n = len(initial)
     shift = (rewards.max() + rewards.min()) / 2
     spread = rewards.max() - rewards.min()
     active = np.ones(n, dtype=np.bool_)
     x, a, b = np.empty((n + 1, n)), np.empty(n + 1), np.empty(n + 1)
-    _build(transitions, rewards, initial, discount, shift, active, x, a, b)
-    goal, image = _probed(transitions, discount, z)
+    _build(transitions, rewards, initial, factor, total, shift, active, x, a, b)
+    goal, image = _probed(transitions, factor, z)
     norm = _norm(x)
-    tie, flat = TIE * spread * norm, min(FLAT * norm, 0.01 * (1 - discount))
+    tie, flat = TIE * spread * norm, min(FLAT * norm, 0.01 / total)
     block = BLOCK if n >= LARGE else 1
     columns, rows = np.empty((block, n + 1)), np.empty((block, n))
     column, row = np.empty(n + 1), np.empty(n)
     held, pivots, left, lost, error, charge, fresh = 0, 0, n, -1, 0.0, -np.inf, True
-    uses[0], values[0] = b[n], a[n] + shift / (1 - discount)
+    uses[0], values[0] = b[n], a[n] + shift * total
     while left > 0:
         s, reached = _next_switch(active, a, b, charge, flat)
         if s < 0 or pivots == len(charges):
             return pivots, lost, error, STUCK if s < 0 else CROWDED
+        if factor == 1:
+            s = _first_firm(active, a, b, reached, charge, flat, tie, x, columns, rows, held, s)
         _line_of(x, columns, rows, held, s, column, row)
         if not fresh and _noise(s, rewards, shift, spread, active, row, a, b, goal, image) > allowed:
-            _build(transitions, rewards, initial, discount, shift, active, x, a, b)
+            _build(transitions, rewards, initial, factor, total, shift, active, x, a, b)
             held, fresh = 0, True
             continue
         charge = reached
@@ -104,6 +109,13 @@ def _sweep(transitions, rewards, initial, discount, allowed, z, charges, switche
             error = max(error, wrong / (spread * norm))
         if active[s] and (charge - seen[s]) * b[s] <= tie:
             seen[s] = charge
+        charges[pivots], switched[pivots] = charge, s
+        if factor == 1 and (1 + column[s] if active[s] else 1 - column[s]) <= FIRM:
+            if left > 1 or not active[s]:
+                return pivots, lost, error, SPLIT
+            # All-passive falls apart, but nothing beyond the last charge depends on it.
+            uses[pivots + 1], values[pivots + 1] = 0.0, values[pivots] - charge * uses[pivots]
+            return pivots + 1, lost, error, DONE
         image[s] += goal[s] if active[s] else -goal[s]
         _pivot(s, active, column, row, a, b, columns[held], rows[held])
         held, fresh = held + 1, False
@@ -111,24 +123,23 @@ def _sweep(transitions, rewards, initial, discount, allowed, z, charges, switche
             _carry_out(x, columns, rows)
             held = 0
         left += 1 if active[s] else -1
-        charges[pivots], switched[pivots] = charge, s
         pivots += 1
-        uses[pivots], values[pivots] = b[n], a[n] + shift / (1 - discount)
-    return pivots, lost, max(error, abs(b[n]) * (1 - discount)), DONE
+        uses[pivots], values[pivots] = b[n], a[n] + shift * total
+    return pivots, lost, max(error, abs(b[n]) / total), DONE
 
 
 @njit(cache=True)
-def _build(transitions, rewards, initial, discount, shift, active, x, a, b):
+def _build(transitions, rewards, initial, factor, total, shift, active, x, a, b):
     """The tableau of a policy, afresh (Tableau.rebuild)."""
     n = len(initial)
     system, right = np.empty((n, n)), np.empty((n, n + 1))
     for i in range(n):
         chosen = 1 if active[i] else 0
         for j in range(n):
-            system[j, i] = discount / n - discount * transitions[i, chosen, j]
-            right[j, i] = discount * (transitions[i, 1, j] - transitions[i, 0, j])
+            system[j, i] = factor / n - factor * transitions[i, chosen, j]
+            right[j, i] = factor * (transitions[i, 1, j] - transitions[i, 0, j])
         system[i, i] += 1
-        right[i, n] = initial[i] + discount / (1 - discount) / n
+        right[i, n] = initial[i] + factor * total / n
     if n < LARGE:
         _eliminate(system, right)
         _transpose(right, x)
@@ -155,7 +166,7 @@ def _dot(rewards, shift, active, row):
 
 
 @njit(cache=True)
-def _probed(transitions, discount, z):
+def _probed(transitions, factor, z):
     """D z, and A z of the policy that is active everywhere."""
     n = len(z)
     goal, image = np.empty(n), np.empty(n)
@@ -164,7 +175,7 @@ def _probed(transitions, discount, z):
         for j in range(n):
             passive += transitions[i, 0, j] * z[j]
             active += transitions[i, 1, j] * z[j]
-        goal[i], image[i] = discount * (active - passive), z[i] - discount * active
+        goal[i], image[i] = factor * (active - passive), z[i] - factor * active
     return goal, image
 
 
@@ -237,6 +248,22 @@ def _next_switch(active, a, b, charge, flat):
             if reach < best_charge:
                 best, best_charge = s, reach
     return best, best_charge
+
+
+@njit(cache=True)
+def _first_firm(active, a, b, reached, charge, flat, tie, x, columns, rows, held, first):
+    """Of the states that meet at a charge, the first whose switch does not split the arm, else the first."""
+    tied = -1
+    for s in range(len(active)):
+        slope = b[s] if active[s] else -b[s]
+        if slope > flat and (max(a[s] / b[s], charge) - reached) * slope <= tie:
+            diagonal = x[s, s]
+            for k in range(held):
+                diagonal -= columns[k, s] * rows[k, s]
+            if (1 + diagonal if active[s] else 1 - diagonal) > FIRM:
+                return s
+            tied = s if tied < 0 else tied
+    return tied if tied >= 0 else first
 
 
 @njit(cache=True)

@@ -27,6 +27,19 @@ Accuracy. D does not see constants, so X = D (A + gamma 1 w')^-1 for any distrib
 stays well conditioned for gamma near 1 unless the arm falls apart. Before each pivot its row is checked, in O(S):
 X[s] (A z) = D[s] z for a fixed vector z, and a[s], b[s] against X[s]. A tableau that fails is built afresh.
 
+The average (factor gamma = 1, total 1). With w uniform, I - P + 1 w' is invertible if and only if P has a single closed
+class of states, and then X, a and b are the limits of the discounted ones: advantages in terms of the bias. The long
+run forgets the start, so m solves m' (I - P + 1 w') = w', the stationary law. 1 + sign X[s, s], a ratio of determinants
+still, is 0 if and only if the switch splits the arm into several closed classes: it is above FIRM, or the sweep
+ends as SPLIT. Of states that meet at one charge the first is taken whose switch does not split the arm, so that nothing
+hangs on the last bit of a charge. Only the last switch may split: all-passive has X r_policy unknown but b = 1, and
+the optimality equation at the last charge holds at every higher one. Each pivot lowers the mean use or, where the state
+is visited no more in the long run, the use on the way there; so again no policy comes twice.
+
+A finite horizon is the arm unrolled in time, with rows of 0 at the last step. D 1 = 0 holds there too, and D A^-1 1 = 0
+because all states of one step have equally many steps ahead. So the same formulas hold, with m' (A + gamma 1 w') =
+initial' + gamma total w', where total is the weight of all steps: 1/(1 - gamma) without an end.
+
 `compiled_whittle` does the same with pivots collected in blocks and carried out as one matrix product.
 """
 
@@ -42,8 +55,12 @@ TIE = 1e-12
 FLAT = 1e-13
 """Slopes b below this, relative to the norm of the tableau, count as 0."""
 
-DONE, CROWDED, STUCK = 0, 1, 2
-"""How a sweep ended: at all-passive; with more pivots than there was room for; without a state to switch."""
+FIRM = 1e-11
+"""Pivots of an average below this count as 0: the switch splits the arm."""
+
+DONE, CROWDED, STUCK, SPLIT = 0, 1, 2, 3
+"""How a sweep ended: at all-passive; with more pivots than there was room for; without a state to switch; at a switch
+that splits the arm into several closed classes (it is noted in `switched`, after the last pivot)."""
 
 
 class Sweeps(NamedTuple):
@@ -59,10 +76,10 @@ class Sweeps(NamedTuple):
     """(arm, pivot) which one."""
 
     uses: Floats
-    """(arm, pivot + 1) discounted activity of the policy, first before any pivot, then after each."""
+    """(arm, pivot + 1) activity of the policy over time, first before any pivot, then after each."""
 
     values: Floats
-    """(arm, pivot + 1) discounted rewards of the policy, charges not counted."""
+    """(arm, pivot + 1) rewards of the policy over time, charges not counted."""
 
     indices: Floats
     """(arm, state) least charge at which passive was optimal."""
@@ -78,7 +95,7 @@ class Sweeps(NamedTuple):
     and how far from 0 the use of all-passive came out, relative to all-active."""
 
     status: Ints
-    """(arm,) DONE, CROWDED or STUCK."""
+    """(arm,) DONE, CROWDED, STUCK or SPLIT."""
 
     @classmethod
     def empty(cls, num_arms: int, num_states: int, room: int) -> "Sweeps":
@@ -105,37 +122,42 @@ def probe(num_states: int) -> Floats:
 class Tableau:
     """[X | a | b] over a row for the initial law, of one arm and one policy."""
 
-    def __init__(self, transitions: Floats, rewards: Floats, initial: Floats, discount: float) -> None:
+    def __init__(self, transitions: Floats, rewards: Floats, initial: Floats, factor: float, total: float) -> None:
         """Stand at the policy that is active everywhere.
 
         Args:
             transitions: (state, action, next_state), passive first.
             rewards: (state, action).
-            initial: (state,) law of the first state.
-            discount: below 1.
+            initial: (state,) law of the first state; 0 for an average.
+            factor: what the next step counts for, gamma.
+            total: the weight of all steps.
         """
         # Constants change no advantage; without them the rewards round less.
         self.shift = (rewards.max() + rewards.min()) / 2
         self.transitions, self.rewards = transitions, rewards - self.shift
-        self.initial, self.discount = initial, discount
+        self.factor, self.total = factor, total
         n = len(initial)
         self.states, self.active = np.arange(n), np.ones(n, dtype=np.bool_)
         self.gain = np.append(self.rewards[:, 1] - self.rewards[:, 0], 0.0)
-        self.effect = discount * (transitions[:, 1] - transitions[:, 0])
-        visits = initial + discount / (1 - discount) / n
-        self.left = np.vstack([self.effect, visits])
+        self.effect = factor * (transitions[:, 1] - transitions[:, 0])
+        self.left = np.vstack([self.effect, initial + factor * total / n])
         self.probe = probe(n)
         self.goal = self.effect @ self.probe
-        self.image = self.probe - discount * transitions[:, 1] @ self.probe
+        self.image = self.probe - factor * transitions[:, 1] @ self.probe
         self.rebuild()
 
     def rebuild(self) -> None:
         """Everything afresh from the policy."""
         n, chosen = len(self.states), self.active.astype(np.int64)
-        system = np.eye(n) - self.discount * self.transitions[self.states, chosen] + self.discount / n
+        system = np.eye(n) - self.factor * self.transitions[self.states, chosen] + self.factor / n
         self.X: Floats = np.linalg.solve(system.T, self.left.T).T.astype(np.float64, copy=False)
         self.a = self.gain + self.X @ self.rewards[self.states, chosen]
         self.b = np.append(np.ones(n), 0.0) + self.X @ chosen
+
+    def pivots(self) -> Floats:
+        """(state,) what switching each state divides by."""
+        diagonal = self.X[self.states, self.states]
+        return np.where(self.active, 1 + diagonal, 1 - diagonal)
 
     def switch(self, s: int) -> None:
         """Pivot on a state."""
@@ -165,12 +187,12 @@ class Tableau:
 
     @property
     def value(self) -> float:
-        """Discounted rewards of the policy."""
-        return float(self.a[-1] + self.shift / (1 - self.discount))
+        """Rewards of the policy over time."""
+        return float(self.a[-1] + self.shift * self.total)
 
     @property
     def use(self) -> float:
-        """Discounted activity of the policy."""
+        """Activity of the policy over time."""
         return float(self.b[-1])
 
 
@@ -179,7 +201,8 @@ def sweep_arms(
     rewards: Floats,
     initial: Floats,
     num_states: Ints,
-    discount: float,
+    factor: float,
+    total: float,
     room: int,
     allowed: float,
 ) -> Sweeps:
@@ -188,15 +211,16 @@ def sweep_arms(
     Args:
         transitions: (arm, state, action, next_state) probabilities, passive first.
         rewards: (arm, state, action) rewards.
-        initial: (arm, state) laws of the first states.
+        initial: (arm, state) laws of the first states; 0 for an average.
         num_states: (arm,) how many states are real; the rest is padding.
-        discount: below 1.
+        factor: what the next step counts for; 1 only for an average or for arms that end.
+        total: the weight of all steps.
         room: most pivots an arm.
         allowed: relative error of a row above which the tableau is built afresh.
     """
     met = Sweeps.empty(len(rewards), rewards.shape[1], room)
     for arm, n in enumerate(num_states):
-        tableau = Tableau(transitions[arm, :n, :, :n], rewards[arm, :n], initial[arm, :n], discount)
+        tableau = Tableau(transitions[arm, :n, :, :n], rewards[arm, :n], initial[arm, :n], factor, total)
         _sweep(arm, tableau, met, allowed)
     return met
 
@@ -204,12 +228,12 @@ def sweep_arms(
 def _sweep(arm: int, tableau: Tableau, met: Sweeps, allowed: float) -> None:
     room, n = met.charges.shape[1], len(tableau.states)
     spread, norm = float(np.ptp(tableau.rewards)), tableau.norm()
-    tie, flat = TIE * spread * norm, min(FLAT * norm, 0.01 * (1 - tableau.discount))
+    tie, flat = TIE * spread * norm, min(FLAT * norm, 0.01 / tableau.total)
     seen = met.indices[arm, :n]
     charge, pivots, error, fresh = -np.inf, 0, 0.0, True
-    met.uses[arm, 0], met.values[arm, 0] = tableau.use, tableau.value
+    use, value = met.uses[arm, 0], met.values[arm, 0] = tableau.use, tableau.value
     while tableau.active.any():
-        s, reached = _next_switch(tableau, charge, flat)
+        s, reached = _next_switch(tableau, charge, flat, tie)
         if s < 0 or pivots == room:
             met.status[arm] = STUCK if s < 0 else CROWDED
             break
@@ -224,15 +248,22 @@ def _sweep(arm: int, tableau: Tableau, met: Sweeps, allowed: float) -> None:
         _look(arm, met, seen, tableau.active, advantage, charge, tie)
         if tableau.active[s] and (charge - seen[s]) * tableau.b[s] <= tie:
             seen[s] = charge
-        tableau.switch(s)
-        fresh = False
         met.charges[arm, pivots], met.switched[arm, pivots] = charge, s
+        if tableau.factor < 1 or tableau.pivots()[s] > FIRM:
+            tableau.switch(s)
+            use, value, fresh = tableau.use, tableau.value, False
+        elif tableau.active[s] and tableau.active.sum() == 1:
+            tableau.active[s] = False
+            use, value = 0.0, value - charge * use  # both vertices are optimal at this charge
+        else:
+            met.status[arm] = SPLIT
+            break
         pivots += 1
-        met.uses[arm, pivots], met.values[arm, pivots] = tableau.use, tableau.value
-    met.num_pivots[arm], met.errors[arm] = pivots, max(error, abs(tableau.use) * (1 - tableau.discount))
+        met.uses[arm, pivots], met.values[arm, pivots] = use, value
+    met.num_pivots[arm], met.errors[arm] = pivots, max(error, abs(use) / tableau.total)
 
 
-def _next_switch(tableau: Tableau, charge: float, flat: float) -> tuple[int, float]:
+def _next_switch(tableau: Tableau, charge: float, flat: float, tie: float) -> tuple[int, float]:
     """The state whose advantage reaches 0 next, and the charge at which it does; -1 if there is none."""
     a, b = tableau.a[:-1], tableau.b[:-1]
     moving = np.where(tableau.active, b, -b) > flat
@@ -240,6 +271,10 @@ def _next_switch(tableau: Tableau, charge: float, flat: float) -> tuple[int, flo
         return -1, charge
     reach = np.where(moving, np.maximum(a / np.where(moving, b, 1.0), charge), np.inf)
     s = int(np.argmin(reach))
+    if tableau.factor == 1:
+        tied = moving & (np.where(moving, reach - reach[s], 0.0) * np.abs(b) <= tie)
+        firm = tied & (tableau.pivots() > FIRM)
+        return int(np.argmax(firm if firm.any() else tied)), float(reach[s])
     return s, float(reach[s])
 
 
@@ -257,7 +292,8 @@ def sweep_arms_fast(
     rewards: Floats,
     initial: Floats,
     num_states: Ints,
-    discount: float,
+    factor: float,
+    total: float,
     room: int,
     allowed: float,
 ) -> Sweeps:
@@ -265,5 +301,5 @@ def sweep_arms_fast(
     from evenhand.kernels import compiled_whittle
 
     met = Sweeps.empty(len(rewards), rewards.shape[1], room)
-    compiled_whittle.sweep_arms(transitions, rewards, initial, num_states, discount, allowed, met)
+    compiled_whittle.sweep_arms(transitions, rewards, initial, num_states, factor, total, allowed, met)
     return met

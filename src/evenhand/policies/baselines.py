@@ -1,5 +1,14 @@
 """The paper's heuristics. It does not specify them fully; each docstring states the reading taken here.
 
+They follow the problem's criterion. RDM, MYP and IDLE do not look ahead and are the same under all. OFT ranks states by
+what they are worth if the arm is never served, idle(s); of several actions it takes the best if nothing is done after:
+
+    discounted   idle = r + gamma P idle                               then r(s, a) + gamma P_a idle
+    finite:T     idle_t = r + gamma P idle_{t+1}, idle_T = 0           then r(s, a) + gamma P_a idle_{t+1}, step by step
+    average      the mean g = P g, and among equal means the bias h    then P_a g, and among equals r(s, a) + P_a h
+
+An average so ranks as a discount near 1 does: value = g / (1 - gamma) + h + o(1) (Puterman, 8.2).
+
 All of them respect several actions and several resources, break ties at random unless told otherwise, and treat arms
 of one type and state alike.
 """
@@ -8,10 +17,13 @@ from typing import Literal
 
 import numpy as np
 
+from evenhand.checks import check_memory
 from evenhand.errors import InvalidInput
+from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
 from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
-from evenhand.typing import Floats
+from evenhand.solvers.closed_classes import means_and_biases
+from evenhand.typing import Bools, Floats
 
 Ties = Literal["random", "first"]
 
@@ -25,19 +37,43 @@ def random_feasible(problem: CoupledMDP) -> ExchangeablePriority:
     return ExchangeablePriority(problem, np.zeros(problem.types.valid.shape), stop=True)
 
 
-def worst_first(problem: CoupledMDP, ties: Ties = "random") -> PriorityPolicy:
+def worst_first(problem: CoupledMDP, ties: Ties = "random") -> PriorityPolicy | BySteps:
     """OFT, oldest first: serve the arm in the worst state, then the next, as long as the budget lasts.
 
     The worst state is the one with the lowest value if the arm is never served: for machines the oldest. Budget is
     always spent while any action fits, even on arms that are well. Of several actions an arm gets the one that is
-    best if nothing is done afterwards, among those that fit.
+    best if nothing is done afterwards, among those that fit. For a finite horizon each step has an order of its own.
     """
-    types = problem.types
-    idle_values = values_when_idle(problem)
-    lookahead = types.rewards + problem.discount * np.einsum("tsaj,tj->tsa", types.transitions, idle_values)
-    order = _dense_order(-idle_values[:, :, None] + np.zeros_like(lookahead), types.valid)
-    within = _dense_order(lookahead, types.valid)
-    return _priority(problem, order * (within.max() + 1) + within, ties=ties)
+    values = values_when_idle(problem)
+    if problem.criterion.is_average:
+        means = means_when_idle(problem)
+        return _worst_by(problem, [means, values], [_expected(problem, means), _ahead(problem, values)], ties)
+    if problem.criterion.num_steps is None:
+        return _worst_by(problem, [values], [_ahead(problem, values)], ties)
+    later = [*values[1:], np.zeros_like(values[0])]
+    steps = zip(values, later, strict=True)
+    return BySteps([_worst_by(problem, [now], [_ahead(problem, then)], ties) for now, then in steps])
+
+
+def _expected(problem: CoupledMDP, values: Floats) -> Floats:
+    """(type, state, action) what the next state is worth."""
+    return np.asarray(np.einsum("tsaj,tj->tsa", problem.types.transitions, values))
+
+
+def _ahead(problem: CoupledMDP, values: Floats) -> Floats:
+    """(type, state, action) the reward now and what the next state is worth."""
+    return np.asarray(problem.types.rewards + problem.criterion.factor * _expected(problem, values))
+
+
+def _worst_by(problem: CoupledMDP, worth: list[Floats], ahead: list[Floats], ties: Ties) -> PriorityPolicy:
+    """The lowest worth first, within it the action with the most ahead; each by the first of its keys that differs."""
+    valid = problem.types.valid
+    keys = [-key[:, :, None] + np.zeros(valid.shape) for key in worth] + ahead
+    scores = np.zeros(valid.shape)
+    for key in keys:
+        order = _dense_order(key, valid)
+        scores = scores * (order.max() + 1) + order
+    return _priority(problem, scores, ties=ties)
 
 
 def myopic(problem: CoupledMDP, ties: Ties = "random") -> PriorityPolicy:
@@ -57,16 +93,37 @@ def never_act(problem: CoupledMDP) -> ExchangeablePriority:
 
 
 def values_when_idle(problem: CoupledMDP) -> Floats:
-    """(type, state) the value of an arm that is never served."""
+    """(type, state) the value of an arm that is never served.
+
+    For an average it is the bias, for a finite horizon (step, type, state) the value from that step on.
+    """
+    moves, rewards = _when_idle(problem)
+    factor, num_steps = problem.criterion.factor, problem.criterion.num_steps
+    if problem.criterion.is_average:
+        return means_and_biases(moves, rewards)[1]
+    if num_steps is None:
+        systems = np.eye(moves.shape[1]) - factor * moves
+        return np.asarray(np.linalg.solve(systems, rewards[..., None])[..., 0], dtype=np.float64)
+    check_memory(8.0 * num_steps * problem.types.valid.size, f"a priority for each of {num_steps} steps", "Use fewer.")
+    values = np.zeros((num_steps + 1, *rewards.shape))
+    for step in range(num_steps - 1, -1, -1):
+        values[step] = rewards + factor * np.einsum("tsj,tj->ts", moves, values[step + 1])
+    return values[:-1]
+
+
+def means_when_idle(problem: CoupledMDP) -> Floats:
+    """(type, state) the long-run mean of an arm that starts there and is never served."""
+    return means_and_biases(*_when_idle(problem))[0]
+
+
+def _when_idle(problem: CoupledMDP) -> tuple[Floats, Floats]:
+    """(type, state, next_state) moves and (type, state) rewards of arms that are never served."""
     types = problem.types
     kinds, states = np.indices(types.idle.shape)
-    moves = types.transitions[kinds, states, types.idle]
-    rewards = types.rewards[kinds, states, types.idle]
-    systems = np.eye(moves.shape[1]) - problem.discount * moves
-    return np.linalg.solve(systems, rewards[..., None])[..., 0]
+    return types.transitions[kinds, states, types.idle], types.rewards[kinds, states, types.idle]
 
 
-def _dense_order(keys: Floats, valid: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Floats:
+def _dense_order(keys: Floats, valid: Bools) -> Floats:
     """Whole numbers in the order of the keys, equal where keys are equal but for rounding."""
     ordered = np.unique(keys[valid])
     scale = max(1.0, float(np.abs(ordered).max()))

@@ -1,5 +1,8 @@
 """The Whittle index policy: serve the highest indices first, as long as they are positive and the budget lasts.
 
+Indices are those of the problem's criterion. Those of a finite horizon depend on the step: there the policy is made of
+one priority policy for each step.
+
 For arms with an idle and one active action that share one resource. The index of a state is the charge per active
 step at which acting and idling are equally good; divided by the active action's usage it is a price per unit of the
 resource, so arms with different usage compete on one scale. Where the index is not positive, idling is at least as
@@ -11,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.errors import NotApplicable
+from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
 from evenhand.policies.priority import ExchangeablePriority
 from evenhand.solvers.whittle import WhittleResult, whittle_indices
@@ -25,14 +29,14 @@ class TypeIndices:
     """Whittle indices of all types of a problem."""
 
     result: WhittleResult
-    """Indices by (type, state), and the verdicts."""
+    """Indices by (type, state), for a finite horizon by (type, step, state), and the verdicts."""
 
     active: Indices
     """(type, state) the action that is not idle."""
 
 
 def indices_of(problem: CoupledMDP) -> TypeIndices:
-    """The Whittle indices of every type of arm.
+    """The Whittle indices of every type of arm, under the problem's criterion.
 
     Raises:
         NotApplicable: some arm has other than two actions, or an active action that uses nothing.
@@ -46,11 +50,13 @@ def indices_of(problem: CoupledMDP) -> TypeIndices:
     order = np.stack([types.idle, active], axis=-1)
     transitions = np.take_along_axis(types.transitions, order[..., None], axis=2)
     rewards = np.take_along_axis(types.rewards, order, axis=2)
-    return TypeIndices(whittle_indices(transitions, rewards, problem.discount, types.num_states), active)
+    return TypeIndices(whittle_indices(transitions, rewards, problem.criterion, types.num_states), active)
 
 
-def whittle(problem: CoupledMDP, paper_compat: bool = False, allow_not_indexable: bool = False) -> ExchangeablePriority:
-    """The Whittle index policy (WIP).
+def whittle(
+    problem: CoupledMDP, paper_compat: bool = False, allow_not_indexable: bool = False
+) -> ExchangeablePriority | BySteps:
+    """The Whittle index policy (WIP); for a finite horizon one for each step.
 
     Ties are broken at random; budget is spent on positive indices only.
 
@@ -73,10 +79,19 @@ def whittle(problem: CoupledMDP, paper_compat: bool = False, allow_not_indexable
     indices = np.where(np.isnan(found.result.indices), 0.0, found.result.indices)
     if paper_compat:
         indices = np.where(np.abs(indices) <= TRUNCATED_AT, indices, 0.0)
+    threshold = float(np.nextafter(0.0, -1.0)) if paper_compat else 0.0
+    if indices.ndim == 2:
+        return _by_index(problem, indices / use[:, None], found.active, threshold)
+    steps = np.moveaxis(indices, 1, 0) / use[:, None]
+    return BySteps([_by_index(problem, now, found.active, threshold) for now in steps])
+
+
+def _by_index(problem: CoupledMDP, indices: Floats, active: Indices, threshold: float) -> ExchangeablePriority:
+    """The highest indices first, by (type, state)."""
     scores = np.zeros(problem.types.valid.shape)
-    kinds, states = np.indices(found.active.shape)
-    scores[kinds, states, found.active] = indices / use[:, None]
-    return ExchangeablePriority(problem, scores, threshold=np.nextafter(0.0, -1.0) if paper_compat else 0.0)
+    kinds, states = np.indices(active.shape)
+    scores[kinds, states, active] = indices
+    return ExchangeablePriority(problem, scores, threshold=threshold)
 
 
 def _active_use(problem: CoupledMDP, active: Indices) -> Floats:

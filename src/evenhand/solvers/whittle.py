@@ -7,26 +7,45 @@ which passive (0) is optimal at some charge has it optimal at every higher charg
 least charge at which passive is optimal: up to it active is optimal, from it on passive, and there both are equally
 good. Where both stay equally good for a range of charges, the index is its lower end.
 
+The same under the other criteria. `finite:T`: V has the step as an argument, the charge is the same at all remaining
+steps, and each step has indices of its own (`kernels.whittle_layers`, O(T^2 S^3) an arm). `average`: with the mean g
+and the bias h,
+
+    g(c) + h_c(s) = max_{a in {0, 1}} [ r(s, a) - c a + sum_s' P(s' | s, a) h_c(s') ].
+
+An arm for which every policy met on the way has a single closed class of states solves this equation at every charge,
+and, but for finitely many charges, by one h only (up to a constant): advantages are strict there, so every policy with
+the best mean plays the same actions in the states that it does not leave for ever (Schweitzer and Federgruen, "The
+functional equations of undiscounted Markov renewal programming", 1978). So the advantages are the limits of the
+discounted ones, and the indices the limits of the discounted indices where these cross 0 at one charge. Where a policy
+that is met, or tied with one over a range of charges by a single switch, has several closed classes, the mean depends
+on the start and limits may be infinite: that arm is refused, with the states (`solvers.closed_classes`).
+
 The optimal policy is followed through *all* charges (`kernels.whittle_pivots`): each of the finitely many policies met
 is optimal between two neighbouring charges, by the signs of all advantages at both, and advantages are linear between.
 Indexability is read off this complete list. So the verdict is proved for the numbers of the arm as doubles compute
 them: a state that returns to active with an advantage below TIE = 1e-12, relative to the largest that rewards could
-make, counts as tied. If the arm is not indexable, a state and two charges are the witnesses. O(S^3) an indexable arm.
+make, counts as tied (finite horizons: and below the bound on rounding, which grows with T). If the arm is not
+indexable, a state and two charges are the witnesses. O(S^3) an indexable arm.
 
-The same list is the frontier of value against use from an initial law: the policies are its vertices, and the charge
-at which one gives way to the next is the slope between them, whether or not the arm is indexable (a linear program
-over occupancies with one price). It is concave, from all-active, use 1/(1 - gamma), to all-passive, use 0.
+The same list is the frontier of value against use from an initial law: the policies are its vertices, and the charge at
+which one gives way to the next is the slope between them, whether or not the arm is indexable (a linear program over
+occupancies with one price). It is concave, from all-active, whose use is the criterion's total (1/(1 - gamma), or 1 for
+an average), to all-passive, use 0. For a finite horizon it is that of the arm unrolled in time, O(T^3 S^3).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from evenhand.checks import Faults, check_distributions, check_finite, check_fraction, check_shape
-from evenhand.errors import InvalidInput, NotConverged
-from evenhand.kernels import whittle_pivots
-from evenhand.kernels.whittle_pivots import CROWDED, DONE, Sweeps
+from evenhand.checks import Faults, check_distributions, check_finite, check_memory, check_shape
+from evenhand.errors import InvalidInput, NotApplicable, NotConverged
+from evenhand.kernels import whittle_layers, whittle_pivots
+from evenhand.kernels.whittle_pivots import CROWDED, DONE, SPLIT, STUCK, Sweeps
+from evenhand.model.arm import ArmTables
+from evenhand.model.criterion import Criterion, Discounted
+from evenhand.solvers.closed_classes import closed_classes, never_splits
 from evenhand.typing import Array, ArrayLike, Bools, Floats, Indices, Ints
 
 COMPILE_FROM = 1e8
@@ -47,10 +66,11 @@ class WhittleResult:
     """Whittle indices of a batch of arms."""
 
     indices: Floats
-    """(arm, state) index of each state; nan where the arm is not indexable or the state is padding."""
+    """(arm, state) index of each state, or (arm, step, state) for a finite horizon; nan where the arm is not indexable
+    or the state is padding."""
 
     indexable: Bools
-    """(arm,) the verdict."""
+    """(arm,) the verdict; False also where the arm is refused."""
 
     regained: Indices
     """(arm,) a state in which active became strictly better again; -1 for indexable arms."""
@@ -58,13 +78,22 @@ class WhittleResult:
     witnesses: Floats
     """(arm, 2) a charge at which passive is optimal in that state, and a higher one at which it is not; else nan."""
 
+    regained_step: Indices | None = None
+    """(arm,) the step at which that state regains, the last such; None unless the horizon is finite."""
+
+    refused: Mapping[int, str] = field(default_factory=dict)
+    """For an average: which arms have no indices of their own, and why."""
+
     def explain(self, arm: int) -> str:
         """The verdict on an arm in words."""
+        if arm in self.refused:
+            return self.refused[arm]
         if self.indexable[arm]:
             return "indexable: where passive is optimal, it is optimal at every higher charge"
         low, high = self.witnesses[arm]
+        at = "" if self.regained_step is None else f"at step {self.regained_step[arm]} "
         return (
-            f"not indexable: in state {self.regained[arm]} passive is optimal at charge {low:.10g}, "
+            f"not indexable: {at}in state {self.regained[arm]} passive is optimal at charge {low:.10g}, "
             f"but active is strictly better at {high:.10g}"
         )
 
@@ -77,10 +106,10 @@ class Frontiers:
     """(arm + 1,) vertices of an arm are offsets[arm] to offsets[arm + 1]; use falls along them."""
 
     uses: Floats
-    """(vertex,) discounted number of active steps."""
+    """(vertex,) active steps, weighed by the criterion: a discounted number, or a share of time."""
 
     values: Floats
-    """(vertex,) discounted rewards, the best with that use; charges are not counted."""
+    """(vertex,) rewards, the best with that use; charges are not counted."""
 
     charges: Floats
     """(vertex,) from this charge on the vertex is optimal, to the charge of the next; -inf for the first.
@@ -92,7 +121,7 @@ class Frontiers:
     """(vertex,) the state in which its policy differs from the one before; -1 for the first, active everywhere."""
 
     num_states: Ints
-    """(arm,)"""
+    """(arm,) states of the policies; for a finite horizon state s at step t is number t S + s."""
 
     def vertices(self, arm: int) -> slice:
         """Where the vertices of an arm are."""
@@ -107,31 +136,58 @@ class Frontiers:
 
 
 def whittle_indices(
-    transitions: ArrayLike, rewards: ArrayLike, discount: float, num_states: ArrayLike | None = None
+    transitions: ArrayLike, rewards: ArrayLike, criterion: Criterion | float, num_states: ArrayLike | None = None
 ) -> WhittleResult:
     """The Whittle index of every state of every arm.
 
     Args:
         transitions: (arm, state, action, next_state) probabilities; action 0 is passive, 1 active.
         rewards: (arm, state, action) rewards.
-        discount: from 0 to below 1.
+        criterion: what rewards over time are worth; a number is a discount.
         num_states: (arm,) how many states are real, the first ones; all when absent.
     """
-    arms = _Arms(transitions, rewards, discount, None, num_states)
-    met = _sweep(arms)
+    arms = _Arms(transitions, rewards, criterion, None, num_states)
+    if arms.criterion.num_steps is not None:
+        return _by_layers(arms, arms.criterion.num_steps)
+    met, refused = _sweep(arms)
     indexable = met.regained < 0
+    indexable[list(refused)] = False
     return WhittleResult(
         indices=np.where(indexable[:, None], met.indices, np.nan),
         indexable=indexable,
         regained=met.regained,
         witnesses=met.witnesses,
+        refused=refused,
+    )
+
+
+def _by_layers(arms: "_Arms", num_steps: int) -> WhittleResult:
+    """The indices of every step, by backward induction."""
+    number, most = arms.rewards.shape[:2]
+    size = 8.0 * num_steps * most * (number + 8 * most)
+    check_memory(size, f"indices of {number} arms over {num_steps} steps", "Use fewer steps, or a discount.")
+    work = float((num_steps * (200_000 + num_steps * arms.num_states.astype(np.float64) ** 3)).sum())
+    kernel = whittle_layers.index_layers_fast if work >= COMPILE_FROM else whittle_layers.index_layers
+    factor = arms.criterion.factor
+    found = kernel(arms.transitions, arms.rewards, arms.num_states, factor, num_steps, MOST_PIVOTS)
+    bad = np.flatnonzero((found.errors > SOUND) | (found.status != DONE))
+    if len(bad):
+        why = "the optimal policy changes too often" if found.status[bad[0]] else "too many steps for doubles"
+        raise NotConverged(f"arm {bad[0]}: {why}; use fewer steps, or a discount")
+    indexable = found.regained[:, 1] < 0
+    return WhittleResult(
+        indices=np.where(indexable[:, None, None], found.indices, np.nan),
+        indexable=indexable,
+        regained=found.regained[:, 1],
+        witnesses=found.witnesses,
+        regained_step=found.regained[:, 0],
     )
 
 
 def value_frontiers(
     transitions: ArrayLike,
     rewards: ArrayLike,
-    discount: float,
+    criterion: Criterion | float,
     initial: ArrayLike | None = None,
     num_states: ArrayLike | None = None,
 ) -> Frontiers:
@@ -140,15 +196,22 @@ def value_frontiers(
     Args:
         transitions: (arm, state, action, next_state) probabilities; action 0 is passive, 1 active.
         rewards: (arm, state, action) rewards.
-        discount: from 0 to below 1.
+        criterion: what rewards over time are worth; a number is a discount.
         initial: (arm, state) laws of the first states; uniform when absent.
         num_states: (arm,) how many states are real, the first ones; all when absent.
+
+    Raises:
+        NotApplicable: the mean of an arm over the long run depends on its start.
     """
-    arms = _Arms(transitions, rewards, discount, initial, num_states)
-    met = _sweep(arms)
+    arms = _Arms(transitions, rewards, criterion, initial, num_states)
+    if arms.criterion.num_steps is not None:
+        arms.unroll(arms.criterion.num_steps)
+    met, refused = _sweep(arms)
+    for arm, why in refused.items():
+        raise NotApplicable(f"arm {arm}: {why}")
     filled = np.arange(met.uses.shape[1]) <= met.num_pivots[:, None]
     rows = np.arange(len(met.uses))
-    met.uses[:, 0], met.uses[rows, met.num_pivots] = 1 / (1 - arms.discount), 0.0
+    met.uses[:, 0], met.uses[rows, met.num_pivots] = arms.criterion.total, 0.0
     return Frontiers(
         offsets=np.append(0, np.cumsum(met.num_pivots + 1)),
         uses=met.uses[filled],
@@ -166,7 +229,7 @@ class _Arms:
         self,
         transitions: ArrayLike,
         rewards: ArrayLike,
-        discount: float,
+        criterion: Criterion | float,
         initial: ArrayLike | None,
         num_states: ArrayLike | None,
     ) -> None:
@@ -176,7 +239,7 @@ class _Arms:
         self.num_states = _check_sizes(num_states, num_arms, most)
         self.transitions: Floats = np.ascontiguousarray(transitions, dtype=np.float64)
         check_shape(self.transitions, {"arm": num_arms, "state": most, "action": 2, "next_state": most}, "transitions")
-        self.discount = check_fraction(discount, "discount", below_one=True)
+        self.criterion = criterion if isinstance(criterion, Criterion) else Discounted(criterion)
         real = np.arange(most) < self.num_states[:, None]
         uniform = real / np.maximum(self.num_states, 1)[:, None]
         self.initial: Floats = np.ascontiguousarray(uniform if initial is None else initial, dtype=np.float64)
@@ -196,9 +259,43 @@ class _Arms:
         self.transitions = rows / rows.sum(axis=-1, keepdims=True)
         self.initial = self.initial / self.initial.sum(axis=-1, keepdims=True)
 
-    def take(self, arms: Ints) -> tuple[Floats, Floats, Floats, Ints, float]:
+    def unroll(self, num_steps: int) -> None:
+        """Put (step, state) in the place of the state."""
+        number, most = self.rewards.shape[:2]
+        sizes, pairs = self.num_states.astype(np.int32), np.full(number, 2, dtype=np.int32)
+        tables = ArmTables(self.transitions, self.rewards, np.zeros((number, most, 2, 0)), self.initial, sizes, pairs)
+        unrolled = tables.unrolled(num_steps)
+        self.transitions, self.rewards, self.initial = unrolled.transitions, unrolled.rewards, unrolled.initial
+        self.num_states = unrolled.num_states.astype(np.int64)
+
+    def take(self, arms: Ints) -> tuple[Floats, Floats, Floats, Ints, float, float]:
         """Some of the arms, as the kernels want them."""
-        return self.transitions[arms], self.rewards[arms], self.initial[arms], self.num_states[arms], self.discount
+        # The long run forgets the start.
+        initial = 0 * self.initial[arms] if self.criterion.is_average else self.initial[arms]
+        worth = self.criterion.factor, self.criterion.total
+        return self.transitions[arms], self.rewards[arms], initial, self.num_states[arms], *worth
+
+    def leave_out(self, arm: int) -> None:
+        """Put an arm that always goes to its first state in the place of one that is refused."""
+        self.transitions[arm] = 0.0
+        self.transitions[arm, ..., 0] = 1.0
+
+    def split_by(self, arm: int, active: Bools) -> str:
+        """The refusal of an arm that a policy splits into several closed classes; nothing if it does not."""
+        n = self.num_states[arm]
+        classes = closed_classes(self.transitions[arm, np.arange(n), active.astype(np.int64), :n])
+        if len(classes) == 1:
+            return ""
+        who = f"active in states {_some(np.flatnonzero(active))}" if active.any() else "never active"
+        return (
+            f"the long-run mean depends on the start: {who}, the arm never leaves states {_some(classes[0])}, "
+            f"nor states {_some(classes[1])}, once there; use a discount (0.999, say) or finite:T"
+        )
+
+
+def _some(states: Indices | Ints) -> str:
+    """States in words, the first ones."""
+    return ", ".join(map(str, states[:8])) + (", ..." if len(states) > 8 else "")
 
 
 def _check_sizes(num_states: ArrayLike | None, num_arms: int, most: int) -> Ints:
@@ -215,19 +312,63 @@ def _work(num_states: Ints) -> float:
     return float((sizes * (20_000 + sizes**2)).sum())
 
 
-def _sweep(arms: _Arms) -> Sweeps:
+def _sweep(arms: _Arms) -> tuple[Sweeps, dict[int, str]]:
+    """Sweep all arms; and which of them are refused, and why."""
+    if not len(arms.num_states):
+        return Sweeps.empty(0, arms.rewards.shape[1], 0), {}
+    if not arms.criterion.is_average:
+        met = _swept(arms)
+        _check_rounding(met, {})
+        return met, {}
+    refused: dict[int, str] = {}
+    doubtful = np.flatnonzero(~never_splits(arms.transitions, arms.num_states))
+    for arm in doubtful.tolist():
+        if why := arms.split_by(arm, np.ones(arms.num_states[arm], dtype=np.bool_)):
+            refused[arm] = why
+            arms.leave_out(arm)
+    met = _swept(arms)
+    for arm in [arm for arm in doubtful.tolist() if arm not in refused]:
+        if why := next((why for active in _policies_met(arms, met, arm) if (why := arms.split_by(arm, active))), ""):
+            refused[arm] = why
+            met.regained[arm], met.witnesses[arm] = -1, np.nan
+    _check_rounding(met, refused)
+    return met, refused
+
+
+def _policies_met(arms: _Arms, met: Sweeps, arm: int) -> Iterator[Bools]:
+    """(state,) the policies that an average met, but all-passive; and those as good over a range of charges."""
+    active = np.ones(arms.num_states[arm], dtype=np.bool_)
+    pivots, status = int(met.num_pivots[arm]), met.status[arm]
+    charges, seen = met.charges[arm], met.indices[arm, : len(active)]
+    for number, state in enumerate(met.switched[arm, : pivots + (status == SPLIT)]):
+        yield active.copy()
+        before, after = (charges[number - 1] if number else -np.inf), charges[number]
+        close = 1e-9 * (1 + abs(after))
+        for tied in np.flatnonzero(active & (seen < after - close)) if after - before > close else ():
+            yield active ^ (np.arange(len(active)) == tied)
+        active[state] = ~active[state]
+    if status == SPLIT:
+        yield active
+    if status == STUCK:  # only where all-passive splits the arm can there be nothing left to switch
+        yield np.zeros_like(active)
+
+
+def _check_rounding(met: Sweeps, refused: Mapping[int, str]) -> None:
+    wrong = (met.errors > SOUND) | (met.status != DONE)
+    wrong[list(refused)] = False
+    if wrong.any():
+        arm = int(np.argmax(wrong))
+        raise NotConverged(f"arm {arm}: rounding outweighs its advantages (relative error {met.errors[arm]:.2g})")
+
+
+def _swept(arms: _Arms) -> Sweeps:
     """Sweep all arms; again, with more room or more care, those that need it."""
     everyone = np.arange(len(arms.num_states))
-    if not len(everyone):
-        return Sweeps.empty(0, arms.rewards.shape[1], 0)
     kernel = whittle_pivots.sweep_arms_fast if _work(arms.num_states) >= COMPILE_FROM else whittle_pivots.sweep_arms
     met = _with_room(kernel, arms, everyone, CARE[0])
     poor = np.flatnonzero((met.errors > ACCURATE) | (met.status != DONE))
     if len(poor):
         met = _replace(met, poor, _with_room(kernel, arms, poor, CARE[1]))
-    bad = np.flatnonzero((met.errors > SOUND) | (met.status != DONE))
-    if len(bad):
-        raise NotConverged(f"arm {bad[0]}: rounding outweighs its advantages (relative error {met.errors[bad[0]]:.2g})")
     return met
 
 

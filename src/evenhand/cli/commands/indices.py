@@ -8,46 +8,78 @@ from evenhand.cli.console import number, print_json, print_table
 from evenhand.cli.reading import read_problem
 from evenhand.model.coupled import CoupledMDP
 from evenhand.policies.index import TypeIndices, indices_of
+from evenhand.typing import Floats
 
 SHOWN_TYPES = 50
 """Types shown in the table; --json has all of them."""
 
+SHOWN_STEPS = 7
+"""Steps of a finite horizon up to which all are shown; of more the first two, the middle and the last three."""
 
-def run(model: str, parameters: tuple[str, ...], as_json: bool, quiet: bool) -> None:
+
+def run(model: str, parameters: tuple[str, ...], criterion: str | None, as_json: bool, quiet: bool) -> None:
     """Compute and print Whittle indices."""
-    problem = read_problem(model, parameters)
+    problem = read_problem(model, parameters).under(criterion)
     found = indices_of(problem)
+    name = problem.criterion.name
     if as_json:
-        print_json({"arms": [_as_dict(problem, found, t) for t in range(problem.num_types)]})
+        arms = [_as_dict(problem, found, t) for t in range(problem.num_types)]
+        print_json({"criterion": name, "arms": arms})
         return
-    _show(problem, found, f"Whittle indices of {model}: the charge per active step at which idling is as good")
+    under = "" if name == "discounted" else f", {name}"
+    _show(problem, found, f"Whittle indices of {model}{under}: the charge per active step at which idling is as good")
     if not quiet and not found.result.indexable.all():
         for t in [t for t in range(problem.num_types) if not found.result.indexable[t]][:SHOWN_TYPES]:
             click.echo(f"type {t}: {found.result.explain(t)}")
 
 
 def _as_dict(problem: CoupledMDP, found: TypeIndices, t: int) -> dict[str, Any]:
-    indexable = bool(found.result.indexable[t])
+    indexable, refused = bool(found.result.indexable[t]), t in found.result.refused
     size = problem.types.num_states[t]
     return {
         "name": problem.types.labels[t][0] if problem.types.labels else "",
         "count": int(problem.type_counts[t]),
-        "indexable": indexable,
-        "indices": found.result.indices[t, :size].tolist() if indexable else None,
+        "indexable": None if refused else indexable,
+        "indices": found.result.indices[t, ..., :size].tolist() if indexable else None,
         "reason": None if indexable else found.result.explain(t),
     }
 
 
+def _about(problem: CoupledMDP, found: TypeIndices, t: int) -> tuple[str, str, str]:
+    """Its name, how many there are, and the verdict."""
+    name = problem.types.labels[t][0] if problem.types.labels else ""
+    verdict = "yes" if found.result.indexable[t] else "undefined" if t in found.result.refused else "no"
+    return f"{t} {name}".strip(), str(problem.type_counts[t]), verdict
+
+
+def _in_words(problem: CoupledMDP, indices: Floats, t: int) -> str:
+    """The index of each state of a type."""
+    states = problem.types.labels[t][1] if problem.types.labels else ()
+    size = int(problem.types.num_states[t])
+    return ", ".join(f"{states[s] if states else s}: {number(float(indices[s]))}" for s in range(size))
+
+
+def _steps_shown(num_steps: int) -> list[int]:
+    """All steps, or the first, the middle and the last."""
+    if num_steps <= SHOWN_STEPS:
+        return list(range(num_steps))
+    return [0, 1, num_steps // 2, num_steps - 3, num_steps - 2, num_steps - 1]
+
+
 def _show(problem: CoupledMDP, found: TypeIndices, title: str) -> None:
-    labels = problem.types.labels
-    rows = []
+    num_steps = problem.criterion.num_steps
+    rows: list[tuple[str, ...]] = []
     for t in range(min(problem.num_types, SHOWN_TYPES)):
-        name, states, _ = labels[t] if labels else ("", (), ())
-        size = int(problem.types.num_states[t])
-        words = [f"{states[s] if states else s}: {number(float(found.result.indices[t, s]))}" for s in range(size)]
-        verdict = "yes" if found.result.indexable[t] else "no"
-        rows.append((f"{t} {name}".strip(), str(problem.type_counts[t]), verdict, ", ".join(words)))
-    columns = [("type", "left"), ("arms", "right"), ("indexable", "left"), ("index by state", "left")]
-    print_table(title, columns, rows)
+        first = _about(problem, found, t)
+        if num_steps is None:
+            rows.append((*first, _in_words(problem, found.result.indices[t], t)))
+            continue
+        for step in _steps_shown(num_steps) if found.result.indexable[t] else [0]:
+            words = _in_words(problem, found.result.indices[t, step], t)
+            rows.append((*first, str(step), str(num_steps - step), words))
+            first = ("", "", "")
+    columns = [("type", "left"), ("arms", "right"), ("indexable", "left")]
+    columns += [("step", "right"), ("steps to go", "right")] if num_steps is not None else []
+    print_table(title, [*columns, ("index by state", "left")], rows)
     if problem.num_types > SHOWN_TYPES:
         click.echo(f"... {problem.num_types - SHOWN_TYPES} more types; --json has all of them")

@@ -1,0 +1,156 @@
+"""What Numba compiles for Whittle indices by time to go: the mathematics and the NumPy twin are in `whittle_layers`.
+
+A layer is a table over charges: the charge, and the advantage and the idle value of each state.
+"""
+
+import numpy as np
+from numba import njit, prange
+
+from evenhand.kernels.whittle_layers import BLUR, EPSILON, Layers
+from evenhand.kernels.whittle_pivots import CROWDED, DONE, TIE
+from evenhand.typing import Floats, Ints
+
+
+def index_layers(
+    transitions: Floats, rewards: Floats, num_states: Ints, factor: float, num_steps: int, room: int, found: Layers
+) -> None:
+    """The indices of every arm at every step (whittle_layers.index_layers) into `found`."""
+    _walk_all(transitions, rewards, num_states, float(factor), num_steps, room, *found)
+
+
+@njit(cache=True, parallel=True)
+def _walk_all(transitions, rewards, num_states, factor, num_steps, room, indices, regained, witnesses, errors, status):
+    for arm in prange(len(num_states)):
+        n = num_states[arm]
+        errors[arm], status[arm] = _walk(
+            transitions[arm, :n, :, :n],
+            rewards[arm, :n],
+            factor,
+            num_steps,
+            room,
+            indices[arm, :, :n],
+            regained[arm],
+            witnesses[arm],
+        )
+
+
+@njit(cache=True)
+def _walk(transitions, rewards, factor, num_steps, room, indices, regained, witness):
+    n = len(rewards)
+    spread, base = rewards.max() - rewards.min(), rewards[:, 0].mean()
+    charges, values = np.empty(1), np.zeros((1, n))
+    charges[0] = (rewards[:, 1] - rewards[:, 0]).mean()
+    error, largest = 0.0, 0.0
+    for step in range(num_steps - 1, -1, -1):
+        table = _layer(transitions, rewards, base, factor, charges, values)
+        charges, advantages, idle = _reach_out(charges, table[0], table[1])
+        size = max(spread, np.abs(values).max(), np.abs(charges).max())
+        error, largest = factor * error + (4 * n + 20) * EPSILON * size, max(largest, size)
+        _read_off(step, charges, advantages, max(TIE * size, 2 * error), indices[step], regained, witness)
+        charges, advantages, idle = _add_zeros(charges, advantages, idle, BLUR * size)
+        if len(charges) > room * n * num_steps:
+            return 0.0, CROWDED
+        values = _best(advantages, idle)
+    return (2 * error / largest if largest > 0 else 0.0), DONE
+
+
+@njit(cache=True)
+def _layer(transitions, rewards, base, factor, charges, values):
+    """(2, charge, state) advantages and idle values, one step further from the end."""
+    n = len(rewards)
+    table = np.empty((2, len(charges), n))
+    for k in range(len(charges)):
+        for s in range(n):
+            passive, active = 0.0, 0.0
+            for j in range(n):
+                passive += transitions[s, 0, j] * values[k, j]
+                active += transitions[s, 1, j] * values[k, j]
+            table[0, k, s] = rewards[s, 1] - rewards[s, 0] - charges[k] + factor * (active - passive)
+            table[1, k, s] = rewards[s, 0] - base + factor * passive
+    return table
+
+
+@njit(cache=True)
+def _best(advantages, idle):
+    """Values relative to their mean over states."""
+    values = idle + np.maximum(advantages, 0.0)
+    for k in range(len(values)):
+        values[k] -= values[k].mean()
+    return values
+
+
+@njit(cache=True)
+def _reach_out(charges, advantages, idle):
+    """Charges beyond which no advantage changes its sign (whittle_layers._reach_out)."""
+    down, up = -advantages[0].min(), advantages[-1].max()
+    first, k = (1 if down > 0 else 0), len(charges)
+    total = first + k + (1 if up > 0 else 0)
+    wide = (np.empty(total), np.empty((total, advantages.shape[1])), np.empty((total, advantages.shape[1])))
+    wide[0][first : first + k], wide[1][first : first + k], wide[2][first : first + k] = charges, advantages, idle
+    if down > 0:
+        wide[0][0], wide[1][0], wide[2][0] = charges[0] - down, advantages[0] + down, idle[0]
+    if up > 0:
+        wide[0][-1], wide[1][-1], wide[2][-1] = charges[-1] + up, advantages[-1] - up, idle[-1]
+    return wide
+
+
+@njit(cache=True)
+def _read_off(step, charges, advantages, tie, indices, regained, witness):
+    """Indices of a layer, and whether some state regains (whittle_layers._read_off)."""
+    for s in range(advantages.shape[1]):
+        k = 0
+        while k < len(charges) - 1 and advantages[k, s] > tie:
+            k += 1
+        indices[s] = charges[k]
+        if k > 0 and advantages[k - 1, s] > advantages[k, s]:
+            share = min(max(advantages[k - 1, s] / (advantages[k - 1, s] - advantages[k, s]), 0.0), 1.0)
+            indices[s] = charges[k - 1] + share * (charges[k] - charges[k - 1])
+        if regained[1] >= 0:
+            continue
+        for later in range(k + 1, len(charges)):
+            if advantages[later, s] > 2 * tie:
+                regained[0], regained[1] = step, s
+                witness[0], witness[1] = indices[s], charges[later]
+                break
+
+
+@njit(cache=True)
+def _add_zeros(charges, advantages, idle, blur):
+    """A charge more at each zero of an advantage (whittle_layers._add_zeros)."""
+    k, n = advantages.shape
+    number = 0
+    for i in range(k - 1):
+        for s in range(n):
+            number += _crosses(advantages[i, s], advantages[i + 1, s], blur)
+    if number == 0:
+        return charges, advantages, idle
+    wide = (np.empty(k + number), np.empty((k + number, n)), np.empty((k + number, n)))
+    shares, filled = np.empty(n), 0
+    for i in range(k):
+        wide[0][filled], wide[1][filled], wide[2][filled] = charges[i], advantages[i], idle[i]
+        filled += 1
+        if i == k - 1:
+            break
+        for s in range(n):
+            left, right = advantages[i, s], advantages[i + 1, s]
+            shares[s] = left / (left - right) if _crosses(left, right, blur) else np.inf
+        before = 0.0
+        for s in np.argsort(shares, kind="mergesort"):
+            share = shares[s]
+            if share == np.inf:
+                break
+            zero = charges[i] + share * (charges[i + 1] - charges[i])
+            there = advantages[i, s] + before * (advantages[i + 1, s] - advantages[i, s])
+            if abs(there) > blur and wide[0][filled - 1] < zero < charges[i + 1]:
+                wide[0][filled] = zero
+                wide[1][filled] = advantages[i] + share * (advantages[i + 1] - advantages[i])
+                wide[2][filled] = idle[i] + share * (idle[i + 1] - idle[i])
+                wide[1][filled, s] = 0.0
+                before, filled = share, filled + 1
+    return wide[0][:filled], wide[1][:filled], wide[2][:filled]
+
+
+@njit(cache=True)
+def _crosses(left, right, blur):
+    """Whether an advantage passes through 0 by more than rounding."""
+    return (left > blur and right < -blur) or (left < -blur and right > blur)

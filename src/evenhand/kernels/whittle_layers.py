@@ -1,0 +1,191 @@
+"""Whittle indices of two-action arms by time to go: backward induction for all charges at once.
+
+With tau steps to go and a charge c for each active step of the rest,
+
+    advantage_tau(s, c) = r(s, 1) - r(s, 0) - c + gamma sum_s' (P_1 - P_0)(s, s') V_{tau-1}(s', c)
+    V_tau(s, c)         = r(s, 0) + gamma sum_s' P_0(s, s') V_{tau-1}(s', c) + max(advantage_tau(s, c), 0),    V_0 = 0.
+
+V_tau is piecewise linear in c, and all its kinks are zeros of advantages of tau or fewer steps to go. So a layer is
+known from its values at the K charges where kinks are: one product with P_0 and P_1 - P_0, then the zeros between
+neighbouring charges become charges too. To the left of all kinks everybody is active, to the right nobody: there all
+states have the same slope and advantages fall by 1. P_1 - P_0 does not see constants, so values are kept relative to
+their mean over states: they stay as small as the arm forgets where it was, however long the horizon.
+
+The index of a state with tau steps to go is the least charge at which its advantage is not positive. The arm is
+indexable if and only if no advantage_tau(s, .) is positive beyond a charge at which it was not: seen at all kinks, it
+is seen everywhere.
+
+Complexity. An indexable arm has one zero a state and layer, so K <= tau S: O(T^2 S^3) for T layers in place of the
+O(T^3 S^3) of the unrolled arm. Zeros that rounding does not tell from a known charge are left out; once the indices
+have converged in tau no charge is added, and a layer costs O(K S^2).
+
+Accuracy. A layer multiplies errors by gamma at most: max and averages over next states are not expansive. With `size`
+the largest number of a layer and eps the spacing of doubles at 1, it adds less than (4 S + 20) eps size to that of
+V_tau: three products of S terms, a mean, and 4 eps size for zeros that were left out. An advantage has at most twice
+the error of the values, e, which moves an index by e / b, where b is the slope of the advantage at the index. `errors`
+has e relative to the largest size; advantages below e, or below TIE size, count as 0.
+
+`compiled_layers` does the same in loops.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from evenhand.kernels.whittle_pivots import CROWDED, DONE, TIE
+from evenhand.typing import Floats, Indices, Ints
+
+EPSILON = float(np.finfo(np.float64).eps)
+"""The spacing of doubles at 1."""
+
+BLUR = 4 * EPSILON
+"""Advantages below this, relative to the size of the layer, give no new charge."""
+
+
+class Layers(NamedTuple):
+    """What was found, arm by arm."""
+
+    indices: Floats
+    """(arm, step, state) least charge at which passive is optimal; the last step has one step to go."""
+
+    regained: Indices
+    """(arm, 2) the step and state, nearest to the end, in which active became strictly better again; else -1."""
+
+    witnesses: Floats
+    """(arm, 2) charges at which this state was best passive, and later strictly best active."""
+
+    errors: Floats
+    """(arm,) bound on the error of an advantage, relative to the largest number met."""
+
+    status: Ints
+    """(arm,) DONE, or CROWDED if there were more charges than room."""
+
+    @classmethod
+    def empty(cls, num_arms: int, num_steps: int, num_states: int) -> "Layers":
+        """Nothing found yet."""
+        return cls(
+            indices=np.full((num_arms, num_steps, num_states), np.nan),
+            regained=np.full((num_arms, 2), -1, dtype=np.int32),
+            witnesses=np.full((num_arms, 2), np.nan),
+            errors=np.zeros(num_arms),
+            status=np.full(num_arms, DONE, dtype=np.int64),
+        )
+
+
+def index_layers(
+    transitions: Floats, rewards: Floats, num_states: Ints, factor: float, num_steps: int, room: int
+) -> Layers:
+    """The indices of every arm at every step, in NumPy.
+
+    Args:
+        transitions: (arm, state, action, next_state) probabilities, passive first.
+        rewards: (arm, state, action) rewards.
+        num_states: (arm,) how many states are real; the rest is padding.
+        factor: what the next step counts for, gamma.
+        num_steps: how many steps there are.
+        room: most charges a state and step.
+    """
+    found = Layers.empty(len(rewards), num_steps, rewards.shape[1])
+    for arm, n in enumerate(num_states):
+        _walk(arm, transitions[arm, :n, :, :n], rewards[arm, :n], factor, num_steps, room, found)
+    return found
+
+
+def _walk(
+    arm: int, transitions: Floats, rewards: Floats, factor: float, num_steps: int, room: int, found: Layers
+) -> None:
+    n = len(rewards)
+    gain, passive = rewards[:, 1] - rewards[:, 0], rewards[:, 0] - rewards[:, 0].mean()
+    forward, effect = factor * transitions[:, 0].T, factor * (transitions[:, 1] - transitions[:, 0]).T
+    charges, values = np.array([gain.mean()]), np.zeros((1, n))
+    spread, error, largest = float(np.ptp(rewards)), 0.0, 0.0
+    for step in range(num_steps - 1, -1, -1):
+        advantages = gain - charges[:, None] + values @ effect
+        idle = passive + values @ forward
+        charges, advantages, idle = _reach_out(charges, advantages, idle)
+        size = max(spread, float(np.abs(values).max()), float(np.abs(charges).max()))
+        error, largest = factor * error + (4 * n + 20) * EPSILON * size, max(largest, size)
+        _read_off(arm, step, charges, advantages, max(TIE * size, 2 * error), found)
+        charges, advantages, idle = _add_zeros(charges, advantages, idle, BLUR * size)
+        if len(charges) > room * n * num_steps:
+            found.status[arm] = CROWDED
+            return
+        values = idle + np.maximum(advantages, 0.0)
+        values -= values.mean(axis=1, keepdims=True)
+    found.errors[arm] = 2 * error / largest if largest else 0.0
+
+
+def _reach_out(charges: Floats, advantages: Floats, idle: Floats) -> tuple[Floats, Floats, Floats]:
+    """More charges at both ends, so that no advantage changes its sign beyond them; advantages fall by 1 there."""
+    down, up = -float(advantages[0].min()), float(advantages[-1].max())
+    if down > 0:
+        charges = np.append(charges[0] - down, charges)
+        advantages, idle = np.vstack([advantages[0] + down, advantages]), np.vstack([idle[0], idle])
+    if up > 0:
+        charges = np.append(charges, charges[-1] + up)
+        advantages, idle = np.vstack([advantages, advantages[-1] - up]), np.vstack([idle, idle[-1]])
+    return charges, advantages, idle
+
+
+def _read_off(arm: int, step: int, charges: Floats, advantages: Floats, tie: float, found: Layers) -> None:
+    """The indices of a layer, and whether some state regains."""
+    passive = advantages <= tie
+    first, states = passive.argmax(axis=0), np.arange(advantages.shape[1])
+    after, before = advantages[first, states], advantages[np.maximum(first - 1, 0), states]
+    share = np.where(first > 0, np.clip(before / np.where(before > after, before - after, 1.0), 0.0, 1.0), 1.0)
+    low = charges[np.maximum(first - 1, 0)]
+    indices = low + share * (charges[first] - low)
+    found.indices[arm, step, : len(states)] = indices
+    again = np.maximum.accumulate(passive, axis=0) & (advantages > 2 * tie)
+    if found.regained[arm, 0] < 0 and again.any():
+        state = int(np.argmax(again.any(axis=0)))
+        found.regained[arm] = step, state
+        found.witnesses[arm] = indices[state], charges[np.argmax(again[:, state])]
+
+
+def _add_zeros(charges: Floats, advantages: Floats, idle: Floats, blur: float) -> tuple[Floats, Floats, Floats]:
+    """A charge more wherever an advantage passes through 0 between two charges; all is linear there."""
+    left, right = advantages[:-1], advantages[1:]
+    crossing = ((left > blur) & (right < -blur)) | ((left < -blur) & (right > blur))
+    interval, state = np.nonzero(crossing)
+    left, right = left[interval, state], right[interval, state]
+    share = left / (left - right)
+    kept = _apart(interval, share, left, right, charges, blur)
+    interval, state, share = interval[kept], state[kept], share[kept]
+    between = [_between(x, interval, share[:, None]) for x in (advantages, idle)]
+    between[0][np.arange(len(state)), state] = 0.0
+    return (
+        np.insert(charges, interval + 1, _between(charges, interval, share)),
+        np.insert(advantages, interval + 1, between[0], axis=0),
+        np.insert(idle, interval + 1, between[1], axis=0),
+    )
+
+
+def _between(ends: Floats, interval: Ints, share: Floats) -> Floats:
+    """What lies at a share of the way through an interval."""
+    return np.asarray(ends[interval] + share * (ends[interval + 1] - ends[interval]))
+
+
+def _apart(interval: Ints, share: Floats, left: Floats, right: Floats, charges: Floats, blur: float) -> Ints:
+    """Which zeros to keep, in order: not those whose advantage is mere rounding at the charge kept before."""
+    kept: list[int] = []
+    zeros = _between(charges, interval, share)
+    for number in np.lexsort((share, interval)):
+        at, before, floor = interval[number], 0.0, charges[interval[number]]
+        if kept and interval[kept[-1]] == at:
+            before, floor = share[kept[-1]], zeros[kept[-1]]
+        there = left[number] + before * (right[number] - left[number])
+        if abs(there) > blur and floor < zeros[number] < charges[at + 1]:
+            kept.append(int(number))
+    return np.array(kept, dtype=np.int64)
+
+
+def index_layers_fast(
+    transitions: Floats, rewards: Floats, num_states: Ints, factor: float, num_steps: int, room: int
+) -> Layers:
+    """`index_layers`, compiled: the same up to rounding."""
+    from evenhand.kernels import compiled_layers
+
+    found = Layers.empty(len(rewards), num_steps, rewards.shape[1])
+    compiled_layers.index_layers(transitions, rewards, num_states, factor, num_steps, room, found)
+    return found
