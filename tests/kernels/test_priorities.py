@@ -12,17 +12,34 @@ from scipy import stats
 
 from evenhand.errors import TooLarge
 from evenhand.kernels import compiled_priorities, priorities
-from evenhand.kernels.priorities import (
-    priority_law,
-    sample_by_priority,
-    sample_by_priority_fast,
-    sample_sequentially,
-)
+from evenhand.kernels.priorities import priority_law, sample_by_priority, sample_by_priority_fast
 from evenhand.kernels.randomness import draw_keys
 
 SAMPLES = 8_000
 UNLIKELY = 1e-4
 """Below this p-value two laws are called different."""
+
+
+def sample_sequentially(priorities, counts, spend, usage, rng):
+    """Algorithm 1 as it is printed: one draw after the other, with its forbidden set. O(N S A) an episode."""
+    num_actions = priorities.shape[2]
+    left, amounts = counts.copy(), spend.copy()
+    allocation = np.zeros(priorities.shape, dtype=np.int64)
+    forbidden = (priorities <= 0) | (counts == 0)[:, :, None]
+    while not forbidden.all():
+        live = np.flatnonzero(~forbidden.all(axis=(1, 2)))
+        # Of clocks that ring at rates U, the first is c with probability U_c / sum U.
+        clocks = np.full(priorities[live].shape, np.inf)
+        np.divide(rng.exponential(size=clocks.shape), priorities[live], out=clocks, where=~forbidden[live])
+        state, action = np.divmod(clocks.reshape(len(live), -1).argmin(axis=1), num_actions)
+        fits = (usage[state, action] <= amounts[live]).all(axis=1)
+        forbidden[live[~fits], state[~fits], action[~fits]] = True
+        rows, state, action = live[fits], state[fits], action[fits]
+        allocation[rows, state, action] += 1
+        left[rows, state] -= 1
+        amounts[rows] = np.maximum(amounts[rows] - usage[state, action], 0)
+        forbidden[rows, state] |= (left[rows, state] == 0)[:, None]
+    return allocation
 
 
 def fast(*arguments, seed):

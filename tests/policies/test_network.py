@@ -321,7 +321,7 @@ class TestCountPolicy:
             CountNetworkPolicy(machines, random_network(0, [5, 6]))
         with pytest.raises(PolicyError, match="needs 4 and 7"):
             CountNetworkPolicy(machines, random_network(0, [4, 6]), "priority-sampling")
-        with pytest.raises(InvalidInput, match="allocation"):
+        with pytest.raises(InvalidInput, match="rule: expected one of greedy"):
             CountNetworkPolicy(machines, random_network(0, [4, 6]), "greddy")
         with pytest.raises(NotApplicable, match="2 types"):
             CountNetworkPolicy(two_types(), random_network(0, [4, 6]))

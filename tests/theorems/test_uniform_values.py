@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from evenhand.evaluation.exact import exact_values
 from evenhand.model.coupled import CoupledMDP
-from evenhand.reductions.exchange import average_over_renamings
 from evenhand.reductions.joint import Joint
 from evenhand.solvers.occupancy import occupancy
 
 from .product_space import ProductSpace, symmetric_problems, two_by_two
+from .renamings import average_over_renamings
 
 
 def averaged_measure(space: ProductSpace, policy: np.ndarray) -> np.ndarray:

@@ -30,19 +30,9 @@ SECONDS_BETWEEN_LINES = 2.0
 
 def print_json(value: dict[str, Any]) -> None:
     """One JSON object; numbers that JSON lacks become null."""
-    click.echo(json.dumps(_plain(value), allow_nan=False))
+    from evenhand.model.files import as_json
 
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    click.echo(json.dumps(as_json(value), allow_nan=False))
 
 
 def per_arm(problem: "CoupledMDP", by_type: bool, units: "dict[str, Floats]") -> dict[str, Any]:

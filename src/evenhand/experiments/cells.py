@@ -221,7 +221,7 @@ def train(
         other = resized(coupled, size["num_arms"], np.atleast_1d(np.asarray(size["budget"], dtype=np.float64)))
         policy = training.policy
         if isinstance(policy, CountNetworkPolicy):
-            policy = CountNetworkPolicy(other, policy.network, policy.allocation)
+            policy = CountNetworkPolicy(other, policy.network, policy.rule)
         pair = _evaluate_twice(policy, other, welfare, num_episodes, evaluation_horizon, training.settings["seed"])
         found.append({**size, **_figures(*pair, welfare)})
     values = {

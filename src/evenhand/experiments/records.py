@@ -14,7 +14,6 @@ all its cells, whenever they ran), "targets": {target: [{"id", "target", "instan
 
 import hashlib
 import json
-import math
 import os
 import platform
 from collections.abc import Iterable, Mapping
@@ -28,7 +27,7 @@ import evenhand
 from evenhand._version import __version__
 from evenhand.errors import InvalidInput
 from evenhand.experiments.spec import Cell
-from evenhand.model.files import write_atomically
+from evenhand.model.files import as_json, write_atomically
 
 SCHEMA = 1
 CELLS, RECORDS, MANIFEST = "cells", "records.jsonl", "manifest.json"
@@ -96,19 +95,6 @@ def digest_of(package: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def plain(value: Any) -> Any:
-    """As JSON has it; numbers that it lacks become null."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(entry) for entry in value]
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
 class Store:
     """The records of a folder."""
 
@@ -157,8 +143,8 @@ class Store:
             "code": self.code,
             "status": "done" if error is None else "failed",
             "error": error,
-            "values": plain(values),
-            "timings": plain(timings),
+            "values": as_json(values),
+            "timings": as_json(timings),
             "seconds": seconds,
         }
         path = self.path(cell)
@@ -185,7 +171,7 @@ class Store:
             **facts,
         }
         self.folder.mkdir(parents=True, exist_ok=True)
-        content = json.dumps(plain(manifest), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+        content = json.dumps(as_json(manifest), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
         write_atomically(self.folder / MANIFEST, content.encode())
 
 

@@ -52,45 +52,10 @@ LARGEST_LAW = 200_000
 """Allocations, complete or on the way, beyond which an exact law is refused."""
 
 
-def sample_sequentially(
-    priorities: Floats, counts: Ints, spend: Floats, usage: Floats, rng: np.random.Generator
-) -> Ints:
-    """Algorithm 1 as it is printed: one draw after the other, with its forbidden set. O(N S A) an episode.
-
-    Args:
-        priorities: (episode, state, action) scores; those of 0 are never drawn.
-        counts: (episode, state) arms.
-        spend: (episode, resource) what may be spent.
-        usage: (state, action, resource) usage.
-        rng: where the draws come from.
-
-    Returns:
-        (episode, state, action) allocations.
-    """
-    num_actions = priorities.shape[2]
-    left, amounts = counts.copy(), spend.copy()
-    allocation = np.zeros(priorities.shape, dtype=np.int64)
-    forbidden = (priorities <= 0) | (counts == 0)[:, :, None]
-    while not forbidden.all():
-        live = np.flatnonzero(~forbidden.all(axis=(1, 2)))
-        # Of clocks that ring at rates U, the first is c with probability U_c / sum U.
-        clocks = np.full(priorities[live].shape, np.inf)
-        np.divide(rng.exponential(size=clocks.shape), priorities[live], out=clocks, where=~forbidden[live])
-        state, action = np.divmod(clocks.reshape(len(live), -1).argmin(axis=1), num_actions)
-        fits = (usage[state, action] <= amounts[live]).all(axis=1)
-        forbidden[live[~fits], state[~fits], action[~fits]] = True
-        rows, state, action = live[fits], state[fits], action[fits]
-        allocation[rows, state, action] += 1
-        left[rows, state] -= 1
-        amounts[rows] = np.maximum(amounts[rows] - usage[state, action], 0)
-        forbidden[rows, state] |= (left[rows, state] == 0)[:, None]
-    return allocation
-
-
 def sample_by_priority(
     priorities: Floats, counts: Ints, spend: Floats, usage: Floats, rng: np.random.Generator
 ) -> Ints:
-    """The law of `sample_sequentially` by halving, in NumPy: all episodes at once, each with its own limits.
+    """Algorithm 1 by halving, in NumPy: all episodes at once, each with its own limits.
 
     Args:
         priorities: (episode, state, action) scores; those of 0 are never drawn.
@@ -148,7 +113,7 @@ def _multinomial(totals: Ints, weights: Floats, rng: np.random.Generator) -> Int
 def sample_by_priority_fast(
     priorities: Floats, counts: Ints, spend: Floats, usage: Floats, key: np.uint64, first: int = 0
 ) -> Ints:
-    """The law of `sample_sequentially`, compiled; without Numba that of `sample_by_priority`, whose draws are others.
+    """Algorithm 1, compiled: the same law as `sample_by_priority`, which stands in without Numba, by other draws.
 
     Args:
         priorities: (episode, state, action) scores; those of 0 are never drawn.

@@ -27,11 +27,11 @@ from evenhand.policies.network import Singles, num_outputs, usage_of
 from evenhand.typing import Array, Bools, Floats
 
 
-def spaces(problem: CoupledMDP | Simulator, allocation: AllocationRule) -> tuple[Box, Box]:
+def spaces(problem: CoupledMDP | Simulator, rule: AllocationRule) -> tuple[Box, Box]:
     """The observation space and the action space."""
     usage = usage_of(problem)
     observation = Box(0.0, 1.0, (usage.shape[0] + usage.shape[2],), np.float32)
-    return observation, Box(-1.0, 1.0, (num_outputs(allocation, usage),), np.float32)
+    return observation, Box(-1.0, 1.0, (num_outputs(rule, usage),), np.float32)
 
 
 class CountEnv(gymnasium.Env[Singles, Singles]):
@@ -43,7 +43,7 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
         self,
         problem: CoupledMDP | Simulator,
         horizon: int = 300,
-        allocation: AllocationRule = "greedy",
+        rule: AllocationRule = "greedy",
         tasks: Tasks | None = None,
     ) -> None:
         """Prepare a copy.
@@ -51,14 +51,14 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
         Args:
             problem: identical arms, or a simulator of them.
             horizon: steps until an episode is cut off.
-            allocation: how outputs become an allocation.
+            rule: how outputs become an allocation.
             tasks: ranges of arms and budgets to draw from at every reset; the problem itself when absent.
         """
         check_positive_int(horizon, "horizon")
         simulator = problem if isinstance(problem, Simulator) else sampled(problem)
-        self.world = ArmWorld(simulator, 1, allocation, tasks)
+        self.world = ArmWorld(simulator, 1, rule, tasks)
         self.horizon, self.age = horizon, 0
-        self.observation_space, self.action_space = spaces(problem, allocation)  # type: ignore[assignment]
+        self.observation_space, self.action_space = spaces(problem, rule)  # type: ignore[assignment]
         self.returns: Floats = np.zeros(0)
 
     def reset(
@@ -125,7 +125,7 @@ class BatchedCounts(SharedCopies):
         problem: CoupledMDP | Simulator,
         num_copies: int = 128,
         horizon: int = 300,
-        allocation: AllocationRule = "greedy",
+        rule: AllocationRule = "greedy",
         tasks: Tasks | None = None,
         rng: np.random.Generator | int | None = None,
     ) -> None:
@@ -135,23 +135,23 @@ class BatchedCounts(SharedCopies):
             problem: identical arms (kept as counts), or a simulator of them (every arm is followed).
             num_copies: copies to step together.
             horizon: steps until an episode is cut off.
-            allocation: how outputs become an allocation.
+            rule: how outputs become an allocation.
             tasks: ranges of arms and budgets to draw from at every restart; the problem itself when absent.
             rng: seed or generator.
         """
         check_positive_int(num_copies, "num_copies")
         check_positive_int(horizon, "horizon")
         self.world: CountWorld | ArmWorld = (
-            ArmWorld(problem, num_copies, allocation, tasks, rng)
+            ArmWorld(problem, num_copies, rule, tasks, rng)
             if isinstance(problem, Simulator)
-            else CountWorld(problem, num_copies, allocation, tasks, rng)
+            else CountWorld(problem, num_copies, rule, tasks, rng)
         )
         self.horizon = horizon
         self.age = np.zeros(num_copies, dtype=np.int64)
         self.played = np.zeros(num_copies, dtype=np.int64)
         self.sums = np.zeros((2, num_copies))
         self.outputs: Singles = np.zeros(0, dtype=np.float32)
-        super().__init__(num_copies, *spaces(problem, allocation))
+        super().__init__(num_copies, *spaces(problem, rule))
 
     def reset(self) -> Singles:
         """Begin an episode in every copy."""

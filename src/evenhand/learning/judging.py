@@ -44,31 +44,29 @@ def resized(problem: CoupledMDP, num_arms: int, budget: Floats) -> CoupledMDP:
     return CoupledMDP(arms=problem.types, budget=budget, discount=problem.discount, counts=np.array([num_arms]))
 
 
-def make_judge(
-    problem: CoupledMDP | Simulator, allocation: AllocationRule, tasks: Tasks, seed: int
-) -> tuple[Judge, bool]:
+def make_judge(problem: CoupledMDP | Simulator, rule: AllocationRule, tasks: Tasks, seed: int) -> tuple[Judge, bool]:
     """The judge of networks on counts, and whether it is exact."""
     if isinstance(problem, CoupledMDP):
         sizes = [resized(problem, arms, budget) for arms, budget in tasks.spread()]
-        most = MOST_EXACT if allocation == "greedy" else MOST_SAMPLED
+        most = MOST_EXACT if rule == "greedy" else MOST_SAMPLED
         if max(num_count_states(size) for size in sizes) <= most:
-            return lambda network: _exact_mean(network, sizes, allocation), True
-    return lambda network: _played_mean(network, problem, allocation, tasks, seed), False
+            return lambda network: _exact_mean(network, sizes, rule), True
+    return lambda network: _played_mean(network, problem, rule, tasks, seed), False
 
 
-def _exact_mean(network: Network, sizes: list[CoupledMDP], allocation: AllocationRule) -> float:
-    policies = [CountNetworkPolicy(size, network, allocation) for size in sizes]
+def _exact_mean(network: Network, sizes: list[CoupledMDP], rule: AllocationRule) -> float:
+    policies = [CountNetworkPolicy(size, network, rule) for size in sizes]
     return float(np.mean([exact_values(policy, policy.problem).values[0] for policy in policies]))  # type: ignore[arg-type]
 
 
 def _played_mean(
-    network: Network, problem: CoupledMDP | Simulator, allocation: AllocationRule, tasks: Tasks, seed: int
+    network: Network, problem: CoupledMDP | Simulator, rule: AllocationRule, tasks: Tasks, seed: int
 ) -> float:
     rng = np.random.default_rng([seed, 0x6A756467])  # a stream of its own: training never draws from it
     world: ArmWorld | CountWorld = (
-        ArmWorld(problem, COPIES, allocation, tasks, rng)
+        ArmWorld(problem, COPIES, rule, tasks, rng)
         if isinstance(problem, Simulator)
-        else CountWorld(problem, COPIES, allocation, tasks, rng)
+        else CountWorld(problem, COPIES, rule, tasks, rng)
     )
     world.restart(np.ones(COPIES, dtype=np.bool_))
     total = 0.0

@@ -87,11 +87,9 @@ class Step:
 class _Copies:
     """What both worlds share: tasks, keys, observations."""
 
-    def __init__(
-        self, usage: Floats, discount: float, tasks: Tasks, num_copies: int, allocation: AllocationRule
-    ) -> None:
+    def __init__(self, usage: Floats, discount: float, tasks: Tasks, num_copies: int, rule: AllocationRule) -> None:
         self.usage = np.ascontiguousarray(usage)
-        self.discount, self.num_copies, self.allocation, self.tasks = discount, num_copies, allocation, tasks
+        self.discount, self.num_copies, self.rule, self.tasks = discount, num_copies, rule, tasks
         if len(tasks.budget) != usage.shape[2]:
             raise InvalidInput(f"budget: {len(tasks.budget)} ranges for {usage.shape[2]} resources")
         self.num_arms = np.full(num_copies, tasks.num_arms[0], dtype=np.int64)
@@ -143,11 +141,11 @@ class CountWorld(_Copies):
         self,
         problem: CoupledMDP,
         num_copies: int,
-        allocation: AllocationRule = "greedy",
+        rule: AllocationRule = "greedy",
         tasks: Tasks | None = None,
         rng: np.random.Generator | int | None = None,
     ) -> None:
-        super().__init__(usage_of(problem), problem.discount, tasks or Tasks.of(problem), num_copies, allocation)
+        super().__init__(usage_of(problem), problem.discount, tasks or Tasks.of(problem), num_copies, rule)
         types = problem.types
         self.transitions, self.rewards = np.ascontiguousarray(types.transitions[0]), types.rewards[0].copy()
         self.initial = types.initial[0]
@@ -164,7 +162,7 @@ class CountWorld(_Copies):
     def step(self, outputs: Singles) -> Step:
         """Allocate, pay and move, all copies at once."""
         tables = self.transitions, self.rewards, self.usage
-        if self.allocation == "greedy":
+        if self.rule == "greedy":
             scores = read_scores(outputs, self.usage)
             allocation, earned, counts = step_copies_fast(*tables, scores, self.counts, self.limit, self.next_key())
         else:
@@ -186,13 +184,13 @@ class ArmWorld(_Copies):
         self,
         simulator: Simulator,
         num_copies: int,
-        allocation: AllocationRule = "greedy",
+        rule: AllocationRule = "greedy",
         tasks: Tasks | None = None,
         rng: np.random.Generator | int | None = None,
     ) -> None:
         tasks = tasks or Tasks.of(simulator)
         check_memory(40.0 * num_copies * tasks.num_arms[1], f"{num_copies} copies of every arm", "Use fewer copies.")
-        super().__init__(simulator.usage, simulator.discount, tasks, num_copies, allocation)
+        super().__init__(simulator.usage, simulator.discount, tasks, num_copies, rule)
         self.simulator = simulator
         self.states = np.zeros(0, dtype=np.int32)
         self.copy_of_arm = np.zeros(0, dtype=np.int64)
@@ -216,7 +214,7 @@ class ArmWorld(_Copies):
     def step(self, outputs: Singles) -> Step:
         """Allocate by counts, draw who gets what, and let the simulator move every arm."""
         key = self.next_key()
-        if self.allocation == "greedy":
+        if self.rule == "greedy":
             allocation = serve_greedily_fast(read_scores(outputs, self.usage), self.counts, self.limit, self.usage)
         else:
             priorities, spend = read_priorities(outputs, self.limit, self.usage)

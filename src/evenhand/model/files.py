@@ -104,6 +104,17 @@ def save(problem: CoupledMDP, path: Location) -> None:
         raise InvalidInput(f"{file}: not written: a label holds {broken!r}, which is not Unicode text") from None
 
 
+def as_json(value: Any) -> Any:
+    """Results as JSON has them: arrays become lists, numbers that it lacks (infinite, not a number) null."""
+    if isinstance(value, Mapping):
+        return {str(key): as_json(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_json(entry) for entry in value]
+    if hasattr(value, "tolist"):
+        return as_json(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def write_atomically(path: Location, data: bytes) -> None:
     """Write a file wholly or not at all: beside it first, then renamed.
 

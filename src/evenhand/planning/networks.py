@@ -68,7 +68,7 @@ def save_network(
         "versions": _versions(),
         "problem": _identity(policy.problem),
         "network": {"layers": len(network.weights), "squash": network.squash},
-        "allocation": policy.allocation if isinstance(policy, CountNetworkPolicy) else None,
+        "allocation": policy.rule if isinstance(policy, CountNetworkPolicy) else None,
         "about": about or {},
         "sha256": hashlib.sha256(body).hexdigest(),
     }

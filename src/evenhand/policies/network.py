@@ -127,10 +127,10 @@ def budget_shares(num_arms: Ints, budget: Floats, usage: Floats) -> Floats:
     return np.where(most > 0, shares, 1.0)
 
 
-def num_outputs(allocation: AllocationRule, usage: Floats) -> int:
+def num_outputs(rule: AllocationRule, usage: Floats) -> int:
     """How many outputs a network needs."""
     num_states, num_actions, num_resources = usage.shape
-    return int(num_states * num_actions + (num_resources if allocation == "priority-sampling" else 0))
+    return int(num_states * num_actions + (num_resources if rule == "priority-sampling" else 0))
 
 
 def read_scores(outputs: Singles, usage: Floats) -> Floats:
@@ -161,29 +161,27 @@ def spend_amounts(shares: Floats, budget: Floats, usage: Floats) -> Floats:
 class CountNetworkPolicy:
     """A network on count proportions, for identical arms; one network serves any number of arms and any budget."""
 
-    def __init__(
-        self, problem: CoupledMDP | Simulator, network: Network, allocation: AllocationRule = "greedy"
-    ) -> None:
+    def __init__(self, problem: CoupledMDP | Simulator, network: Network, rule: AllocationRule = "greedy") -> None:
         """Fit the network to a problem.
 
         Args:
             problem: identical arms.
             network: from S + K numbers to S A scores (and K shares for priority-sampling).
-            allocation: how outputs become an allocation.
+            rule: how outputs become an allocation.
         """
-        if allocation not in ALLOCATION_RULES:
-            raise InvalidInput(f"allocation: expected one of {', '.join(ALLOCATION_RULES)}, got {allocation!r}")
+        if rule not in ALLOCATION_RULES:
+            raise InvalidInput(f"rule: expected one of {', '.join(ALLOCATION_RULES)}, got {rule!r}")
         self.usage = np.ascontiguousarray(usage_of(problem))
         num_states, num_actions, num_resources = self.usage.shape
-        expected = num_states + num_resources, num_outputs(allocation, self.usage)
+        expected = num_states + num_resources, num_outputs(rule, self.usage)
         if (network.num_inputs, network.num_outputs) != expected:
             raise PolicyError(
                 f"the network has {network.num_inputs} inputs and {network.num_outputs} outputs; a problem with "
                 f"{num_states} states, {num_actions} actions and {num_resources} resources needs {expected[0]} and "
                 f"{expected[1]}"
             )
-        self.problem, self.network, self.allocation = problem, network, allocation
-        self.deterministic = allocation == "greedy"
+        self.problem, self.network, self.rule = problem, network, rule
+        self.deterministic = rule == "greedy"
         self._shares = budget_shares(np.array([problem.num_arms]), problem.budget[None], self.usage)[0]
 
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
@@ -198,7 +196,7 @@ class CountNetworkPolicy:
         """(episode, 1, state, action) numbers of arms."""
         crowd = np.ascontiguousarray(counts[:, 0])
         outputs, limit = self.outputs(crowd), np.repeat(self.problem.budget_limit[None], len(crowd), axis=0)
-        if self.allocation == "greedy":
+        if self.rule == "greedy":
             return self._serve(outputs, crowd, limit)[:, None]
         priorities, spend = read_priorities(outputs, limit, self.usage)
         return sample_by_priority_fast(priorities, crowd, spend, self.usage, draw_keys(rng, 1)[0])[:, None]
@@ -206,7 +204,7 @@ class CountNetworkPolicy:
     def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
         """The law of the allocation at (1, state) counts."""
         outputs, limit = self.outputs(counts), self.problem.budget_limit[None]
-        if self.allocation == "greedy":
+        if self.rule == "greedy":
             return self._serve(outputs, counts, limit)[:, None], np.ones(1)
         priorities, spend = read_priorities(outputs, limit, self.usage)
         allocations, chances = priority_law(priorities[0], counts[0], spend[0], self.usage)

@@ -1,7 +1,6 @@
 """Make it smaller, and come back: each reduction turns a problem into a tabular MDP and its policies into policies.
 
-Reduction (the protocol), Joint (the product space), Counts (how many arms are in each state), exchange (from any
-joint policy to the exchangeable one with the averaged occupancy measure).
+Reduction (the protocol), Joint (the product space), Counts (how many arms are in each state).
 """
 
 from evenhand.reductions.counts import CountChoices, Counts, CountTable, count_policy

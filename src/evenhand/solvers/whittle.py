@@ -99,7 +99,7 @@ class WhittleResult:
 
 
 @dataclass(frozen=True)
-class Frontiers:
+class ActivityFrontiers:
     """What activity is worth to each arm: vertices of concave curves, arm after arm."""
 
     offsets: Ints
@@ -190,7 +190,7 @@ def value_frontiers(
     criterion: Criterion | float,
     initial: ArrayLike | None = None,
     num_states: ArrayLike | None = None,
-) -> Frontiers:
+) -> ActivityFrontiers:
     """The best value of every arm for each use.
 
     Args:
@@ -212,7 +212,7 @@ def value_frontiers(
     filled = np.arange(met.uses.shape[1]) <= met.num_pivots[:, None]
     rows = np.arange(len(met.uses))
     met.uses[:, 0], met.uses[rows, met.num_pivots] = arms.criterion.total, 0.0
-    return Frontiers(
+    return ActivityFrontiers(
         offsets=np.append(0, np.cumsum(met.num_pivots + 1)),
         uses=met.uses[filled],
         values=met.values[filled],

@@ -11,11 +11,11 @@ from evenhand.evaluation.exact import exact_values
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.reductions.counts import Counts
-from evenhand.reductions.exchange import average_over_renamings, count_pairs
 from evenhand.reductions.joint import Joint
 from evenhand.solvers.occupancy import occupancy
 
-from ..theorems.product_space import ProductSpace, random_arm, random_symmetric
+from .product_space import ProductSpace, random_arm, random_symmetric
+from .renamings import average_over_renamings, count_pairs
 
 
 def typed(seed: int, counts: list[int], split: bool = False) -> CoupledMDP:
