@@ -283,9 +283,9 @@ def charge_error(transitions, rewards, discount, policy, state, charge, slope):
     """How far the charge of a switch may be from a / b, to first order.
 
     A row x = X[s] is used as long as its residual d = x A - D[s], A = I - gamma P_policy + gamma 1 w', is a share of at
-    most rho = whittle.CARE[0] of 1 + |x|_1, as seen by one probe; for all n directions together n times that is allowed.
-    Probabilities are rounded to doubles, which adds eps |x|_1. Then x is off by d A^-1, and with v = A^-1 (r - c active),
-    the values at the charge,
+    most rho = whittle.CARE[0] of 1 + |x|_1, as seen by one probe; for all n directions together n times that may be.
+    Probabilities are rounded to doubles, which adds eps |x|_1. Then x is off by d A^-1, and with the values at the
+    charge, v = A^-1 (r - c active),
 
         b dc = da - c db = d v,      so      |dc| <= |d|_1 |v|_inf / |b|.
     """

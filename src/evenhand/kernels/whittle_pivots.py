@@ -26,7 +26,7 @@ one such charge and > 0 at a later one. The sweep looks at all states at all the
 Accuracy. D does not see constants, so X = D (A + gamma 1 w')^-1 for any distribution w; with w uniform, the matrix
 stays well conditioned for gamma near 1 unless the arm falls apart. Before each pivot its row is checked, in O(S):
 X[s] (A z) = D[s] z for a fixed vector z, and a[s], b[s] against X[s]. A tableau that fails is built afresh. A residual
-d = X[s] A - D[s] moves the charge c = a[s] / b[s] of a switch by at most |d|_1 |A^-1 (r_policy - c 1_active)|_inf / b[s].
+d = X[s] A - D[s] moves the charge c = a[s] / b[s] by |d|_1 |A^-1 (r_policy - c 1_active)|_inf / b[s] at most.
 
 `compiled_whittle` does the same with pivots collected in blocks and carried out as one matrix product.
 """

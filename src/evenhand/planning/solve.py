@@ -319,7 +319,7 @@ def _by_playing(
             few = max(20, episodes // 4)
             tried = evaluate(policy, task.problem, task.measure, few, horizon, seed, method="monte-carlo")
             scores[name] = tried.welfare  # all on the same episodes, so that chance hardly favours one
-        best = max(scores, key=lambda name: scores[name])
+        best = max(scores, key=lambda name: float(f"{scores[name]:.9g}"))  # of equals but for rounding the first
         reason = f"{reason}; best of {', '.join(scores)} in simulation: {best}"
     if task.told is not None:
         task.told(f"playing {best}", len(candidates) / (len(candidates) + 1))

@@ -10,8 +10,8 @@ import numpy as np
 
 from evenhand.errors import InvalidInput
 from evenhand.model.coupled import CoupledMDP
-from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
-from evenhand.typing import Floats
+from evenhand.policies.priority import NOISE, ExchangeablePriority, PriorityPolicy, value_noise
+from evenhand.typing import Bools, Floats
 
 Ties = Literal["random", "first"]
 
@@ -35,8 +35,9 @@ def worst_first(problem: CoupledMDP, ties: Ties = "random") -> PriorityPolicy:
     types = problem.types
     idle_values = values_when_idle(problem)
     lookahead = types.rewards + problem.discount * np.einsum("tsaj,tj->tsa", types.transitions, idle_values)
-    order = _dense_order(-idle_values[:, :, None] + np.zeros_like(lookahead), types.valid)
-    within = _dense_order(lookahead, types.valid)
+    noise = value_noise(problem.discount)
+    order = _dense_order(-idle_values[:, :, None] + np.zeros_like(lookahead), types.valid, noise)
+    within = _dense_order(lookahead, types.valid, noise)
     return _priority(problem, order * (within.max() + 1) + within, ties=ties)
 
 
@@ -48,7 +49,10 @@ def myopic(problem: CoupledMDP, ties: Ties = "random") -> PriorityPolicy:
     """
     types = problem.types
     idle_rewards = np.take_along_axis(types.rewards, types.idle[:, :, None], axis=2)
-    return _priority(problem, types.rewards - idle_rewards, threshold=0.0, ties=ties)
+    # 0.3 - 0.1 is more than 0.2 in doubles; such a gain is none.
+    gains = types.rewards - idle_rewards
+    least = NOISE * np.abs(types.rewards[types.valid]).max(initial=0.0)
+    return _priority(problem, np.where(gains > least, gains, 0.0), threshold=0.0, ties=ties)
 
 
 def never_act(problem: CoupledMDP) -> ExchangeablePriority:
@@ -66,11 +70,11 @@ def values_when_idle(problem: CoupledMDP) -> Floats:
     return np.linalg.solve(systems, rewards[..., None])[..., 0]
 
 
-def _dense_order(keys: Floats, valid: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Floats:
+def _dense_order(keys: Floats, valid: Bools, noise: float) -> Floats:
     """Whole numbers in the order of the keys, equal where keys are equal but for rounding."""
     ordered = np.unique(keys[valid])
     scale = max(1.0, float(np.abs(ordered).max()))
-    number = np.concatenate([[0], np.cumsum(np.diff(ordered) > 1e-12 * scale)])
+    number = np.concatenate([[0], np.cumsum(np.diff(ordered) > noise * scale)])
     return number[np.clip(np.searchsorted(ordered, keys), 0, len(ordered) - 1)].astype(np.float64)
 
 

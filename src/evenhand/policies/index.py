@@ -12,7 +12,7 @@ import numpy as np
 
 from evenhand.errors import NotApplicable
 from evenhand.model.coupled import CoupledMDP
-from evenhand.policies.priority import ExchangeablePriority
+from evenhand.policies.priority import ExchangeablePriority, settle
 from evenhand.solvers.whittle import WhittleResult, whittle_indices
 from evenhand.typing import Floats, Indices
 
@@ -70,7 +70,7 @@ def whittle(problem: CoupledMDP, paper_compat: bool = False, allow_not_indexable
     bad = np.flatnonzero(~found.result.indexable)
     if len(bad) and not allow_not_indexable:
         raise NotApplicable(f"type {bad[0]} has no Whittle index: {found.result.explain(int(bad[0]))}")
-    indices = np.where(np.isnan(found.result.indices), 0.0, found.result.indices)
+    indices = settle(np.where(np.isnan(found.result.indices), 0.0, found.result.indices), axis=1)
     if paper_compat:
         indices = np.where(np.abs(indices) <= TRUNCATED_AT, indices, 0.0)
     scores = np.zeros(problem.types.valid.shape)
