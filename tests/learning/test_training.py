@@ -275,7 +275,7 @@ def start(folder, *options):
 
 
 def finish(process):
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=900)  # only one that hangs takes that long
     assert process.returncode == 0, err.decode()
     return json.loads(out)
 

@@ -5,9 +5,9 @@ import json
 import math
 import shutil
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,7 +25,7 @@ SHOWN_GROUPS = 20
 """Types or arms whose values are shown in a table; --json has all of them."""
 
 SECONDS_BETWEEN_LINES = 2.0
-"""How often progress is told where it is not a terminal."""
+"""How often progress is told where it is not a terminal; a run that is shorter tells none."""
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -169,11 +169,11 @@ def _bar() -> Iterator[Callable[[str, float], None]]:
 
 
 def _lines() -> Callable[[str, float], None]:
-    last = [time.monotonic()]
+    last = [monotonic()]
 
     def tell(what: str, share: float) -> None:
-        if time.monotonic() - last[0] >= SECONDS_BETWEEN_LINES:
-            last[0] = time.monotonic()
+        if (now := monotonic()) - last[0] >= SECONDS_BETWEEN_LINES:
+            last[0] = now
             click.echo(f"{what}: {100 * share:.0f} %", err=True)
 
     return tell
