@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check bench bench-rl reproduce clean
+.PHONY: help demo test test-slow test-portable check bench bench-rl reproduce clean
 
 help:  ## list what can be made
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -36,11 +36,14 @@ demo: $(STAMP)  ## solve the paper's problem, compare every policy, leave demo/r
 reproduce: $(STAMP)-rl  ## every table and figure of the paper beside our numbers, in reproduction/report.html
 	$(BIN)/evenhand reproduce all --out reproduction
 
-test: $(STAMP)-dev  ## run the whole test suite
+test: $(STAMP)-dev  ## run the test suite
 	$(BIN)/python -m pytest -n 2
 
-test-slow: $(STAMP)-dev  ## run the tests that take longer
+test-slow: $(STAMP)-dev  ## run the long tests, and every property on all its examples
 	$(BIN)/python -m pytest -n 2 -m slow
+
+test-portable: $(STAMP)-dev  ## run the numerically sensitive tests as on other processors and thread counts
+	$(BIN)/python tests/portable.py
 
 check: $(STAMP)-dev  ## format, lint, types, import layers
 	$(BIN)/ruff format --check .

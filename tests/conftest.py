@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import is_hypothesis_test, settings
 from scipy import stats
 
 from evenhand.model.arm import Arm
@@ -64,6 +65,33 @@ PROBLEMS = {
     "one action": lambda: CoupledMDP([random_arm(10, 3, [[0]])], budget=[1], discount=0.9, counts=[2]),
     "no budget": lambda: machine_replacement(num_arms=2, budget=0),
 }
+
+
+FEWER = 3
+"""Properties are tried on one in so many of their examples by default, and on all of them with `-m slow`."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Every property belongs to the default run, with fewer examples, and to the slow one, with all of them."""
+    slow = config.option.markexpr == "slow"
+    for item in items:
+        function = getattr(item, "function", None)
+        if not is_hypothesis_test(function):
+            continue
+        if slow:
+            item.add_marker(pytest.mark.slow)
+        elif config.option.markexpr == "not slow":
+            _try_fewer(function)
+
+
+def _try_fewer(function):
+    """Once for each function, however many tests are made of it."""
+    whole = function._hypothesis_internal_use_settings
+    if not hasattr(function, "whole_settings"):
+        function.whole_settings = whole
+        fewer = max(5, whole.max_examples // FEWER)
+        function._hypothesis_internal_use_settings = settings(whole, max_examples=min(whole.max_examples, fewer))
 
 
 @pytest.fixture(params=list(PROBLEMS))

@@ -6,12 +6,15 @@ import sys
 
 import pytest
 
-SOON = 20.0
-"""Seconds within which an interrupted command must have ended."""
+SOON = 300.0
+"""Seconds within which an interrupted command must have ended, on a machine as busy as it may be.
+
+The command alone would take hours, so whatever ends sooner was interrupted.
+"""
 
 LONG = [
     "compare", "heterogeneous-machine-replacement", "-p", "num_arms=40",
-    "--monte-carlo", "--episodes", 200, "--horizon", 200_000,
+    "--monte-carlo", "--episodes", 200, "--horizon", 2_000_000,
 ]  # fmt: skip
 """Long to play, but in short steps; too large for a bound that would have to be found before."""
 

@@ -7,7 +7,7 @@ import pytest
 
 from evenhand.errors import NotApplicable, TooLarge
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Exchangeable, Lawful, begin, is_exchangeable
+from evenhand.model.policy import Lawful, begin, is_exchangeable, plays_by_counts
 from evenhand.planning.roster import ROSTER
 from evenhand.policies import ExchangeablePriority, PriorityPolicy, myopic, worst_first
 from evenhand.problems import crew_maintenance, machine_replacement
@@ -41,8 +41,8 @@ HUNDRED = {
     "machines": lambda: machine_replacement(num_arms=100, num_states=2, budget=10),
     "crew": lambda: crew_maintenance(num_arms=100, num_states=3, num_types=2),
 }
-BY_NAME = {"equal-resources", "table of joint states", *(name for name in FACTORIES if name.endswith("to the first"))}
-"""Those that know the arms by name, or remember them."""
+BY_NAME = {"table of joint states", *(name for name in FACTORIES if name.endswith("to the first"))}
+"""Those that know the arms by name. All others promise to treat arms of one type alike."""
 
 NEED_A_SMALL_SPACE = {"optimal", "table of counts"}
 LARGE = [("machines", factory) for factory in FACTORIES if factory != "table of joint states"]
@@ -60,8 +60,7 @@ def build(factory, problem):
 def test_keeps_the_rules(factory, small_problem):
     policy = build(factory, small_problem)
     check_policy(policy, small_problem)
-    if factory in BY_NAME:
-        assert not isinstance(policy, Exchangeable)
+    assert factory not in BY_NAME or not is_exchangeable(policy)
 
 
 @pytest.mark.parametrize(("name", "factory"), LARGE)
@@ -97,25 +96,42 @@ def tally(allocations):
     return Counter(map(bytes, allocations))
 
 
+def rename(problem, state, seed):
+    """The joint state after arms of one type have changed places."""
+    renamed, rng = state.copy(), np.random.default_rng(seed)
+    for kind in range(problem.num_types):
+        alike = np.flatnonzero(problem.type_of_arm == kind)
+        renamed[alike] = rng.permutation(state[alike])
+    return renamed
+
+
+def tallies(policy, problem, state, seed, number=3000):
+    """Allocations drawn in every way that the policy knows: arm by arm, with the arms renamed, and by counts."""
+    seen = []
+    for way, named in enumerate((state, rename(problem, state, seed))):
+        rng = np.random.default_rng(1000 * way + seed)
+        states = np.repeat(named[None], number, axis=0)
+        seen.append(tally(allocations_of_actions(problem, states, begin(policy, number, rng).act(states, rng))))
+    if plays_by_counts(policy):
+        rng = np.random.default_rng(100 + seed)
+        counts = count_states(problem, np.repeat(state[None], number, axis=0))
+        seen.append(tally(begin(policy, number, rng).allocate(counts, rng)))
+    return seen
+
+
 @pytest.mark.parametrize("factory", [name for name in FACTORIES if name not in BY_NAME])
 def test_acting_and_allocating_have_one_law(factory, small_problem, chi_square):
-    """At a few states: what act does to named arms, what allocate does to crowds, and what allocation_law says."""
+    """At a few states: what act does to named arms and to renamed ones, what allocate does to crowds, and what
+    allocation_law says."""
     policy = build(factory, small_problem)
-    if not isinstance(policy, Exchangeable):
-        pytest.skip("treats these arms by their names")
+    assert is_exchangeable(policy) or small_problem.num_types == small_problem.num_arms
     for seed, state in enumerate(trial_states(small_problem)):
-        states = np.repeat(state[None], 3000, axis=0)
-        counts = count_states(small_problem, states)
-        acted = policy.act(states, np.random.default_rng(seed))
-        seen = [
-            tally(allocations_of_actions(small_problem, states, acted)),
-            tally(policy.allocate(counts, np.random.default_rng(100 + seed))),
-        ]
+        seen = tallies(policy, small_problem, state, seed)
         if isinstance(policy, Lawful):
-            allocations, probabilities = policy.allocation_law(counts[0])
+            allocations, probabilities = policy.allocation_law(count_states(small_problem, state[None])[0])
             law = dict(zip(map(bytes, allocations), probabilities, strict=True))
         else:
-            law = {key: seen[0][key] + seen[1][key] for key in seen[0] | seen[1]}
+            law = sum(seen, Counter())
         for tallied in seen:
             assert set(tallied) <= set(law)
             assert chi_square([tallied[key] for key in law], list(law.values())) > 1e-4
@@ -123,11 +139,13 @@ def test_acting_and_allocating_have_one_law(factory, small_problem, chi_square):
 
 @pytest.mark.parametrize("factory", [name for name in FACTORIES if name not in BY_NAME])
 def test_equal_arms_in_equal_states_are_treated_alike(factory, build_arm, chi_square):
-    """Exchangeable policies: each of four equal arms gets an action as often as the others."""
+    """Exchangeable policies: each of four equal arms gets an action as often as the others, at every step."""
     problem = CoupledMDP([build_arm(0, 2, [[0], [1]])], budget=[2], discount=0.9, counts=[4])
     policy = build(factory, problem)
     assert is_exchangeable(policy)
     states = np.tile(np.array([1, 1, 1, 1], dtype=np.int32), (4000, 1))
     rng = np.random.default_rng(0)
-    served = begin(policy, len(states), rng).act(states, rng).sum(axis=0)
-    assert not served.any() or chi_square(served, np.full(4, 0.25)) > 1e-4
+    actor = begin(policy, len(states), rng)
+    for _ in range(3):
+        served = actor.act(states, rng).sum(axis=0)
+        assert not served.any() or chi_square(served, np.full(4, 0.25)) > 1e-4

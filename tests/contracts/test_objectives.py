@@ -20,7 +20,9 @@ from hypothesis import strategies as st
 
 import evenhand as eh
 from evenhand.errors import EvenhandError, InvalidInput, NotApplicable
+from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.policy import begin
+from evenhand.reductions.joint import Joint, JointTable
 
 from ..oracles.problems import FIXED, problems, replaced
 from ..oracles.product_space_lp import ProductSpace, plain_arms, read_problem, welfare_of
@@ -234,8 +236,18 @@ def served_shares(case, policy):
         eh.Arm(arm.transitions, (arm.usage > 0).any(axis=2) + 10.0 * kind, arm.usage, arm.initial)
         for arm, kind in zip(arms, kinds, strict=True)
     ]
-    values = case.evaluate(policy, "utilitarian", replaced(case.problem, arms=paid)).values
+    other = replaced(case.problem, arms=paid)
+    values = case.evaluate(transplanted(policy, other.under(case.criterion, case.over)), "utilitarian", other).values
     return values / case.oracle.total - 10.0 * case.seen.type_of_arm
+
+
+def transplanted(policy, problem):
+    """The same tables of joint states for a problem that differs in its rewards only."""
+    if isinstance(policy, BySteps):
+        return BySteps([transplanted(part, problem) for part in policy.parts])
+    if isinstance(policy, Mixture):
+        return Mixture([transplanted(part, problem) for part in policy.parts], policy.shares)
+    return JointTable(Joint(problem), policy.probabilities) if isinstance(policy, JointTable) else policy
 
 
 def play(case, policy, num_episodes, num_steps, seed=0):

@@ -52,7 +52,9 @@ def test_random_arms(oracle, num_states, density, discount):
     assert compare(oracle, num_states, 5, num_states, density, discount) > 0
 
 
-@pytest.mark.parametrize("num_states", [2, 3, 4, 6, 9, 14, 21, 30, 40, 50])
+@pytest.mark.parametrize(
+    "num_states", [2, 3, 4, 6, 9, 14, 21, *(pytest.param(size, marks=pytest.mark.slow) for size in (30, 40, 50))]
+)
 def test_five_hundred_arms(oracle, num_states):
     for density, discount in ((1.0, 0.95), (0.4, 0.5), (0.2, 0.95), (0.4, 0.99), (1.0, 0.9999)):
         assert compare(oracle, 100 + num_states, 10, num_states, density, discount) > 0

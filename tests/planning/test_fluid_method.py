@@ -7,6 +7,7 @@ import pytest
 
 from evenhand.errors import NotApplicable, PolicyError
 from evenhand.evaluation import evaluate
+from evenhand.model import criterion
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import begin
@@ -86,7 +87,10 @@ class TestCertificate:
         found = solve(problem, method="fluid")
         assert found.welfare <= solve(problem, method="joint").upper_bound + 4 * found.welfare_stderr
 
-    def test_a_discount_near_one(self):
+    @pytest.mark.parametrize("steps", [500, pytest.param(None, marks=pytest.mark.slow)], ids=["cut short", "as it is"])
+    def test_a_discount_near_one(self, steps, monkeypatch):
+        if steps is not None:
+            monkeypatch.setattr(criterion, "MOST_JUDGED", steps)
         arms = [Arm(np.ones((1, 2, 1)), [[-1.0, -number]], [[0.0], [1.0]]) for number in (0.9, 0.8)]
         problem = CoupledMDP(arms, [1.0], 0.9999)
         found, best = solve(problem, "utilitarian", "fluid"), solve(problem, "utilitarian", "joint")

@@ -6,6 +6,7 @@ import pytest
 from evenhand.evaluation import evaluate
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
+from evenhand.planning import solve as solving
 from evenhand.planning.solve import solve
 from evenhand.problems import random_coupled
 
@@ -43,8 +44,11 @@ def test_the_unit_of_rewards_does_not_matter(unit, welfare):
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
-def test_what_lies_beyond_the_horizon_is_not_claimed(sign):
+@pytest.mark.parametrize("steps", [500, pytest.param(None, marks=pytest.mark.slow)], ids=["cut short", "as it is"])
+def test_what_lies_beyond_the_horizon_is_not_claimed(sign, steps, monkeypatch):
     """At a discount of 0.9999 no episode is long enough; the rest counts as the worst it can be."""
+    if steps is not None:
+        monkeypatch.setattr(solving, "_horizon", lambda discount: steps)
     problem = random_coupled(num_arms=8, num_types=8, num_states=2, seed=1, discount=0.9999)
     arms = [Arm(arm.transitions, sign * np.asarray(arm.rewards), arm.usage, arm.initial) for arm in problem.arms]
     found = solve(CoupledMDP(arms, problem.budget, 0.9999), "utilitarian", "fluid")

@@ -46,7 +46,7 @@ def act(policy, states, seed=0):
 
 
 class TestWelfare:
-    @pytest.mark.parametrize("num_arms", [2, 3, 4, 5, 10, 20, 50, 100])
+    @pytest.mark.parametrize("num_arms", [2, 3, 4, 5, 10, 20, 50, pytest.param(100, marks=pytest.mark.slow)])
     def test_optimal_on_exponential_costs(self, num_arms):
         problem = machines(num_arms)
         assert exact_welfare(whittle(problem), problem) == pytest.approx(

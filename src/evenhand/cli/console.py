@@ -5,9 +5,9 @@ import json
 import math
 import shutil
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,7 +25,7 @@ SHOWN_UNITS = 20
 """Types, arms or groups whose values are shown in a table; --json has all of them."""
 
 SECONDS_BETWEEN_LINES = 2.0
-"""How often progress is told where it is not a terminal."""
+"""How often progress is told where it is not a terminal; a run that is shorter tells none."""
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -214,11 +214,11 @@ def _bar() -> Iterator["Progress"]:
 
 
 def _lines() -> "Progress":
-    last = [time.monotonic()]
+    last = [monotonic()]
 
     def tell(what: str, share: float) -> None:
-        if time.monotonic() - last[0] >= SECONDS_BETWEEN_LINES:
-            last[0] = time.monotonic()
+        if (now := monotonic()) - last[0] >= SECONDS_BETWEEN_LINES:
+            last[0] = now
             click.echo(f"{what}: {100 * share:.0f} %", err=True)
 
     return tell

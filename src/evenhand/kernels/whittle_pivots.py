@@ -25,7 +25,8 @@ one such charge and > 0 at a later one. The sweep looks at all states at all the
 
 Accuracy. D does not see constants, so X = D (A + gamma 1 w')^-1 for any distribution w; with w uniform, the matrix
 stays well conditioned for gamma near 1 unless the arm falls apart. Before each pivot its row is checked, in O(S):
-X[s] (A z) = D[s] z for a fixed vector z, and a[s], b[s] against X[s]. A tableau that fails is built afresh.
+X[s] (A z) = D[s] z for a fixed vector z, and a[s], b[s] against X[s]. A tableau that fails is built afresh. A residual
+d = X[s] A - D[s] moves the charge c = a[s] / b[s] by |d|_1 |A^-1 (r_policy - c 1_active)|_inf / b[s] at most.
 
 The average (factor gamma = 1, total 1). With w uniform, I - P + 1 w' is invertible if and only if P has a single closed
 class of states, and then X, a and b are the limits of the discounted ones: advantages in terms of the bias. The long

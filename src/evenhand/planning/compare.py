@@ -103,7 +103,7 @@ def compare(
             if number + 1 == len(chosen) and not rows:
                 raise
             left_out[name] = str(error)
-    rows.sort(key=lambda row: -round(row.evaluation.welfare, 9))  # of equals the first stays first
+    rows.sort(key=lambda row: -float(f"{row.evaluation.welfare:.9g}"))  # of equals the first stays first
     return Comparison(weighed_by, tuple(rows), left_out, bound, bound_name, judged)
 
 

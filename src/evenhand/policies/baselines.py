@@ -21,7 +21,7 @@ from evenhand.checks import check_memory
 from evenhand.errors import InvalidInput
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
-from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
+from evenhand.policies.priority import NOISE, ExchangeablePriority, PriorityPolicy, value_noise
 from evenhand.solvers.closed_classes import means_and_biases
 from evenhand.typing import Bools, Floats
 
@@ -71,7 +71,7 @@ def _worst_by(problem: CoupledMDP, worth: list[Floats], ahead: list[Floats], tie
     keys = [-key[:, :, None] + np.zeros(valid.shape) for key in worth] + ahead
     scores = np.zeros(valid.shape)
     for key in keys:
-        order = _dense_order(key, valid)
+        order = _dense_order(key, valid, value_noise(problem.criterion))
         scores = scores * (order.max() + 1) + order
     return _priority(problem, scores, ties=ties)
 
@@ -84,7 +84,10 @@ def myopic(problem: CoupledMDP, ties: Ties = "random") -> PriorityPolicy:
     """
     types = problem.types
     idle_rewards = np.take_along_axis(types.rewards, types.idle[:, :, None], axis=2)
-    return _priority(problem, types.rewards - idle_rewards, threshold=0.0, ties=ties)
+    # 0.3 - 0.1 is more than 0.2 in doubles; such a gain is none.
+    gains = types.rewards - idle_rewards
+    least = NOISE * np.abs(types.rewards[types.valid]).max(initial=0.0)
+    return _priority(problem, np.where(gains > least, gains, 0.0), threshold=0.0, ties=ties)
 
 
 def never_act(problem: CoupledMDP) -> ExchangeablePriority:
@@ -123,11 +126,11 @@ def _when_idle(problem: CoupledMDP) -> tuple[Floats, Floats]:
     return types.transitions[kinds, states, types.idle], types.rewards[kinds, states, types.idle]
 
 
-def _dense_order(keys: Floats, valid: Bools) -> Floats:
+def _dense_order(keys: Floats, valid: Bools, noise: float) -> Floats:
     """Whole numbers in the order of the keys, equal where keys are equal but for rounding."""
     ordered = np.unique(keys[valid])
     scale = max(1.0, float(np.abs(ordered).max()))
-    number = np.concatenate([[0], np.cumsum(np.diff(ordered) > 1e-12 * scale)])
+    number = np.concatenate([[0], np.cumsum(np.diff(ordered) > noise * scale)])
     return number[np.clip(np.searchsorted(ordered, keys), 0, len(ordered) - 1)].astype(np.float64)
 
 

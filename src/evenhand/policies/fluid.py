@@ -25,13 +25,18 @@ from evenhand.errors import NotApplicable
 from evenhand.kernels.choosing import serve_by_rank, serve_by_rank_fast
 from evenhand.kernels.randomness import draw_keys, grid, uniforms_at
 from evenhand.model.coupled import CoupledMDP
-from evenhand.policies.priority import COMPILE_FROM, ExchangeablePriority, rank_scores, serveable_cells
+from evenhand.policies.priority import (
+    COMPILE_FROM,
+    NOISE,
+    ROUNDING,
+    ExchangeablePriority,
+    rank_scores,
+    serveable_cells,
+    value_noise,
+)
 from evenhand.reductions.counts import count_states
 from evenhand.solvers.arms import action_values
 from evenhand.typing import Bools, Floats, Indices, Ints
-
-NOTHING = 1e-12
-"""A gain this small, relative to the largest of its type, is none."""
 
 LEAST_WEIGHT = 1e-6
 """Arms of less weight than this, relative to the largest, count as if they had it."""
@@ -57,23 +62,27 @@ def fair_index(problem: CoupledMDP, weights: Floats, prices: Floats) -> Exchange
 def service_scores(problem: CoupledMDP, weights: Floats, prices: Floats) -> Floats:
     """(type, state, action) whole numbers in the order of service; 0 where nothing is gained.
 
-    The action that is best at the prices comes before all others; within each kind worth per price decides. Only the
-    order matters, so worth of any size, down to arms of hardly any weight, is told apart.
+    The actions that are best at the prices come before all others; within each kind worth per price decides. Only the
+    order matters, so worth of any size, down to arms of hardly any weight, is told apart. At the relaxation's own
+    prices some actions are worth exactly their price: best but for rounding is best, worth equal but for rounding is
+    equal.
     """
     return _service(problem, weights, prices)[0]
 
 
 def _service(problem: CoupledMDP, weights: Floats, prices: Floats) -> tuple[Floats, Bools]:
-    """The scores, and where the action is the best at the prices and gains something."""
+    """The scores, and where an action is one of the best at the prices and gains something."""
     types = problem.types
     check_shape(weights, {"type": len(types)}, "weights")
     check_shape(prices, {"resource": problem.num_resources}, "prices")
     # Arms without weight wait until the others have what they need, but are not left in the lurch.
     weights = np.maximum(weights, LEAST_WEIGHT * weights.max())
     worth = action_values(types, weights, prices, problem.discount)
-    gain = _gains(problem, weights, np.where(types.valid, worth, -np.inf).max(axis=2))
-    preferred = (np.arange(worth.shape[2]) == worth.argmax(axis=2)[:, :, None]) & (gain > 0)
-    ranks = rank_scores(_log_worth(problem, gain, types.usage @ prices), -np.inf)
+    best = np.where(types.valid, worth, -np.inf).max(axis=2)
+    gain = _gains(problem, weights, best)
+    size = np.abs(best, where=np.isfinite(best), out=np.zeros_like(best)).max(axis=1)
+    preferred = (worth >= best[:, :, None] - value_noise(problem.criterion) * size[:, None, None]) & (gain > 0)
+    ranks = rank_scores(_log_worth(problem, gain, types.usage @ prices), -np.inf, rounding=ROUNDING)
     levels = int(ranks.max()) + 1
     return np.where(gain > 0, levels - ranks + preferred * levels, 0).astype(np.float64), preferred
 
@@ -90,7 +99,8 @@ def _gains(problem: CoupledMDP, weights: Floats, values: Floats) -> Floats:
     values = np.where(np.isfinite(values), values, 0.0)
     gain = weights[:, None, None] * rewards + problem.discount * np.einsum("tsaj,tj->tsa", moves, values)
     gain = np.where(types.valid, gain, 0.0)
-    return np.where(gain > NOTHING * gain.max(axis=(1, 2), keepdims=True), gain, 0.0)
+    least = NOISE * np.maximum(gain.max(axis=(1, 2)), np.abs(values).max(axis=1))
+    return np.where(gain > least[:, None, None], gain, 0.0)
 
 
 def _log_worth(problem: CoupledMDP, gain: Floats, cost: Floats) -> Floats:
@@ -190,7 +200,10 @@ class Resolving:
         """(episode,) the place in the grid of the prices that fit (episode, type, state) counts best."""
         rent = self.grid @ self.problem.budget / (1 - self.problem.discount)
         dual = np.einsum("ets,gts->eg", counts, self.values) + rent
-        return np.asarray(dual.argmin(axis=1), dtype=np.int32)
+        # Where the budget is just enough the dual is flat: of prices that fit equally well, the lowest.
+        least = dual.min(axis=1, keepdims=True)
+        fits = dual <= least + ROUNDING * np.abs(dual).max(axis=1, keepdims=True)
+        return np.asarray(fits.argmax(axis=1), dtype=np.int32)
 
 
 class ResolvingActor:

@@ -16,7 +16,7 @@ import numpy as np
 from evenhand.errors import NotApplicable
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
-from evenhand.policies.priority import ExchangeablePriority
+from evenhand.policies.priority import ExchangeablePriority, settle
 from evenhand.solvers.whittle import WhittleResult, whittle_indices
 from evenhand.typing import Floats, Indices
 
@@ -76,7 +76,7 @@ def whittle(
     bad = np.flatnonzero(~found.result.indexable)
     if len(bad) and not allow_not_indexable:
         raise NotApplicable(f"type {bad[0]} has no Whittle index: {found.result.explain(int(bad[0]))}")
-    indices = np.where(np.isnan(found.result.indices), 0.0, found.result.indices)
+    indices = settle(np.where(np.isnan(found.result.indices), 0.0, found.result.indices), axis=1)
     if paper_compat:
         indices = np.where(np.abs(indices) <= TRUNCATED_AT, indices, 0.0)
     threshold = float(np.nextafter(0.0, -1.0)) if paper_compat else 0.0

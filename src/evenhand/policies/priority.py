@@ -19,6 +19,7 @@ from evenhand.kernels.choosing import serve_by_rank, serve_by_rank_fast
 from evenhand.kernels.priorities import LARGEST_LAW
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import Criterion
 from evenhand.typing import Floats, Indices, Ints
 
 COMPILE_FROM = 50_000
@@ -26,6 +27,12 @@ COMPILE_FROM = 50_000
 
 MOST_DRAWS = 200_000
 """One-by-one draws of a group of equal scores and unequal usage, beyond which counts are refused."""
+
+ROUNDING = 1e-9
+"""Scores that differ by less than this share of themselves differ by rounding, which no two processors share."""
+
+NOISE = 1e-12
+"""The same as a share of the largest score: what is left of a number that should be 0."""
 
 
 class PriorityPolicy:
@@ -196,18 +203,49 @@ def serveable_cells(problem: CoupledMDP) -> np.ndarray[tuple[int, ...], np.dtype
     return cells
 
 
-def rank_scores(scores: Floats, threshold: float) -> Indices:
-    """0 for the highest score, -1 at or below the threshold; scores equal but for rounding share a rank."""
+def rank_scores(scores: Floats, threshold: float, rounding: float | None = None) -> Indices:
+    """0 for the highest score, -1 at or below the threshold; scores equal but for rounding share a rank.
+
+    Args:
+        scores: any shape; -inf is never ranked.
+        threshold: scores at or below it are not ranked.
+        rounding: neighbouring scores that differ by no more are equal; by default a share of the scores themselves.
+    """
     eligible = ~np.isneginf(scores) & (scores > threshold)
     if not eligible.any():
         return np.full(scores.shape, -1, dtype=np.int32)
     ordered = np.unique(scores[eligible])[::-1]
-    scale = max(1.0, float(np.abs(ordered[np.isfinite(ordered)]).max(initial=0.0)))
-    rank_of = np.concatenate([[0], np.cumsum(-np.diff(ordered) > 1e-12 * scale)])
+    size = np.abs(ordered, where=np.isfinite(ordered), out=np.zeros_like(ordered))
+    least = np.maximum(ROUNDING * size[1:], NOISE * max(1.0, float(size.max()))) if rounding is None else rounding
+    rank_of = np.concatenate([[0], np.cumsum(-np.diff(ordered) > least)])
     place = np.searchsorted(-ordered, -scores[eligible])
     ranks = np.full(scores.shape, -1, dtype=np.int32)
     ranks[eligible] = rank_of[place]
     return ranks
+
+
+def settle(scores: Floats, axis: int | tuple[int, ...], share: float = ROUNDING) -> Floats:
+    """Scores with 0 in place of what is rounding, as a share of the largest along the axes: a sign must not hang on it.
+
+    Args:
+        scores: any shape, finite.
+        axis: over which the largest is taken.
+        share: of the largest, up to which a score counts as 0.
+    """
+    largest = np.abs(scores).max(axis=axis, keepdims=True, initial=0.0)
+    return np.asarray(np.where(np.abs(scores) <= share * largest, 0.0, scores))
+
+
+def value_noise(criterion: Criterion) -> float:
+    """The error to reckon with in values of an arm, relative to the largest.
+
+    Values solve (I - factor P) v = r, whose condition is at most twice the criterion's total (that of biases, which
+    grows with the time an arm takes to forget its start, is reckoned as a hundred times NOISE); a solver adds a small
+    multiple of the machine's precision for each state.
+    """
+    if criterion.is_average:
+        return 100 * NOISE
+    return max(NOISE, 1e3 * float(np.finfo(np.float64).eps) * criterion.total)
 
 
 def _room(need: Floats, budget: Floats) -> Ints:
