@@ -142,12 +142,6 @@ class Target:
     published: tuple[Published, ...]
     """The paper's numbers."""
 
-    sizes: dict[str, Any]
-    """Names for what is swept or reduced."""
-
-    quick_sizes: dict[str, Any]
-    """What replaces some of them under --quick."""
-
     full: tuple[Planned, ...]
     """The cells."""
 
@@ -257,8 +251,6 @@ class _Reader:
             },
             instances=instances,
             published=published,
-            sizes=sizes,
-            quick_sizes=quick,
             full=full,
             quick=tuple(self.plan({**sizes, **quick})),
         )
