@@ -100,7 +100,7 @@ def test_lists_and_tables_inside_are_checked():
 
 def test_a_policy_that_does_not_apply_needs_its_reason_only():
     assert read_outcome("named-policy", {"applies": False, "reason": "why"}, {}).values == NotForProblem(reason="why")
-    with pytest.raises(InvalidInput, match="values.reason"):
+    with pytest.raises(InvalidInput, match=r"values\.reason"):
         read_outcome("named-policy", {"applies": False}, {})
 
 

@@ -244,10 +244,10 @@ def _read_one_of(options: tuple[Any, ...], value: Any, place: str, faults: list[
         return None
     told: list[list[str]] = []
     for option in options:
-        found = _read(option, value, place, own := [])
-        if not own:
+        told.append([])
+        found = _read(option, value, place, told[-1])
+        if not told[-1]:
             return found
-        told.append(own)
     faults += told[0]
     return None
 
