@@ -97,13 +97,13 @@ class _Template(string.Formatter):
 
 def _told(statement: Statement, scene: Scene, found: Measured) -> str:
     """The text of a claim; parts for which nothing was found are left out."""
-    facts = _facts(found, statement.measure, statement)
+    facts = _facts(found, statement.measure.required, statement.unit) | _lists(found, statement)
     places = {item.at for item in found.items}
     for name, measure in statement.also.items():
         also = _take(measure, scene)
         same = Measured(tuple(item for item in also.items if item.at in places), also.total)
         if same.items:
-            facts |= {f"{name}.{key}": fact for key, fact in _facts(same, measure, statement).items()}
+            facts |= {f"{name}.{key}": fact for key, fact in _facts(same, measure.required, statement.unit).items()}
     holds = all(bears_out(found.items, statement.measure.required))
     return "".join(_filled(part, facts, holds) for part in statement.evidence)
 
@@ -116,27 +116,29 @@ def _filled(part: Part, facts: Facts, holds: bool) -> str:
         return ""
 
 
-def _facts(found: Measured, measure: Measure, statement: Statement) -> Facts:
-    """What can be said of a measure."""
-    items, good = found.items, bears_out(found.items, measure.required)
+def _facts(found: Measured, required: Mapping[str, Any], unit: str) -> Facts:
+    """What can be said of any measure."""
+    items, good = found.items, bears_out(found.items, required)
     smallest, largest = _extreme(items, min), _extreme(items, max)
-    told = [_each(statement.each, item) for item in items] if measure is statement.measure else []
     facts: Facts = {
-        "in_cells": in_cells(sum(good), len(good), found.total, statement.unit),
-        "span": _span(smallest, largest),
-        "each": listed(told),
-        "sentences": ". ".join(told),
+        "in_cells": in_cells(sum(good), len(good), found.total, unit),
+        "span": _span(smallest, largest, len(items)),
     }
-    failing = [text for text, fine in zip(told, good, strict=False) if not fine]
-    if failing:
-        facts["failing"] = listed(failing[:MOST_TOLD])
-    for name, limit in measure.required.items():
-        if name in LIMITS:
-            facts["limit"] = Figure(limit)
+    if limits := [limit for name, limit in required.items() if name in LIMITS]:
+        facts["limit"] = Figure(limits[0])
     for end, item in (("first", items[0]), ("last", items[-1]), ("smallest", smallest), ("largest", largest)):
         facts |= {end: Figure(item.value), f"{end}.at": item.at}
         facts |= {f"{end}.{name}": _fact(detail) for name, detail in item.details.items()}
     return facts
+
+
+def _lists(found: Measured, statement: Statement) -> Facts:
+    """The places of the first measure, told one by one."""
+    told = [_each(statement.each, item) for item in found.items]
+    facts: Facts = {"each": listed(told), "sentences": ". ".join(told)}
+    good = bears_out(found.items, statement.measure.required)
+    failing = [text for text, fine in zip(told, good, strict=False) if not fine]
+    return facts | ({"failing": listed(failing[:MOST_TOLD])} if failing else {})
 
 
 def _fact(detail: float | str) -> str | Figure:
@@ -154,9 +156,9 @@ def _extreme(items: Sequence[Item], pick: Callable[..., float]) -> Item:
     return next(item for item in items if abs(item.value - end) <= ROUNDING)
 
 
-def _span(smallest: Item, largest: Item) -> str:
+def _span(smallest: Item, largest: Item, count: int) -> str:
     """`+0.11 (N = 2) to +1.17 (N = 5)`."""
     low, high = signed_text(smallest.value), signed_text(largest.value)
-    if smallest is largest:
-        return f"{low} ({smallest.at})"
-    return f"{low} throughout" if low == high else f"{low} ({smallest.at}) to {high} ({largest.at})"
+    if low == high:
+        return f"{low} ({smallest.at})" if count == 1 else f"{low} throughout"
+    return f"{low} ({smallest.at}) to {high} ({largest.at})"

@@ -33,10 +33,11 @@ whose = "paper"
 Required may be, at every place, `at_least`, `at_most`, `more_than`, `less_than` (several at once too); or of all places
 together `falling = true` (each less than the one before) or `lowest = NAME` (that place has the least).
 
-The text may use {in_cells} (`in all eight cells`, `in 3 of 8 cells`), {limit}, {first}, {last}, {smallest} and
+The text may use {in_cells} (`in all eight cells`, `in 3 of 8 cells`), {limit} (where there is one), {first}, {last}, {smallest} and
 {largest} with `.at` and the details of the kind, {span} (from smallest to largest, with signs), {each} (all places in
 one list), {sentences} and {failing} (the places that fail). A part of `also` that found nothing, or {failing} where
-nothing fails, leaves its part of the text out. After a colon stands how a number is told; see TOLD in wording.py.
+nothing fails, leaves its part of the text out. Of `also` there are {NAME.in_cells} and {NAME.limit} where something is
+required of it, and no lists of places. After a colon stands how a number is told; see TOLD in wording.py.
 
 `paper/report/words.toml` has the paper's title and authors, what it is about, and the words that need explaining.
 """
@@ -60,7 +61,9 @@ WHOSE = ("ours", "paper", "protocol")
 ENDS = ("first", "last", "smallest", "largest")
 """Places that a text can tell."""
 
-LISTS = ("in_cells", "span", "each", "sentences", "failing")
+LISTS = ("each", "sentences", "failing")
+"""Places told one by one; of the first measure only."""
+
 
 Part: TypeAlias = str | Mapping[str, str]
 """A part of a text; a table has one for where the claim holds and one for where it fails."""
@@ -290,10 +293,13 @@ def _details(measure: Measure) -> tuple[str, ...]:
 
 
 def _facts(measure: Measure, prefix: str) -> Iterator[str]:
-    """The names of what is known of a measure."""
-    details = ("at", *_details(measure))
-    yield from (prefix + name for name in (*LISTS, "limit", *ENDS))
-    yield from (f"{prefix}{end}.{detail}" for end in ENDS for detail in details)
+    """The names of what is known of a measure; those that are known of the first one only have no prefix."""
+    yield from (prefix + name for name in ("span", *ENDS, *(() if prefix else LISTS)))
+    yield from (f"{prefix}{end}.{detail}" for end in ENDS for detail in ("at", *_details(measure)))
+    if measure.required:
+        yield f"{prefix}in_cells"
+    if len(measure.required.keys() & set(LIMITS)) == 1:
+        yield f"{prefix}limit"
 
 
 def _is_text(value: Any) -> bool:
