@@ -13,11 +13,15 @@ import sys
 from pathlib import Path
 
 from evenhand.experiments.spec import read_targets
-from evenhand.report.reproduction import Report, claims_markdown, draw_report, headline_table, read_report
-from evenhand.report.reproduction_tables import markdown_sheet
+from evenhand.report.reproduction import draw_report, read_report, read_statements
+from evenhand.report.reproduction.formats import markdown_sheet
+from evenhand.report.reproduction.headline import headline_table
+from evenhand.report.reproduction.report import Report
+from evenhand.report.reproduction.writing import claims_markdown
 
 REPO = Path(__file__).parent.parent
 RECORDS = REPO / "paper" / "records"
+COSTS = {"table-1": "Exponential", "table-2": "Quadratic"}
 FIGURES = REPO / "docs" / "measured" / "reproduction"
 PLACE = re.compile(r"<!-- table: ([a-z0-9-]+) -->\n(?:.*?<!-- end -->\n)?", re.DOTALL)
 
@@ -27,13 +31,18 @@ def pages() -> list[Path]:
     return [REPO / "README.md", *sorted((REPO / "docs").rglob("*.md"))]
 
 
+def read_results() -> Report:
+    """The report on the committed records."""
+    paper = REPO / "paper"
+    return read_report(RECORDS, list(read_targets(paper).values()), read_statements(paper))
+
+
 def tables() -> dict[str, str]:
     """The text of every place."""
-    targets = list(read_targets(REPO / "paper").values())
-    report = read_report(RECORDS, targets)
+    report = read_results()
     alternative = "Welfare for 10 to 100 machines: CP-DRL, Whittle, optimum and bound"
     picture = f"![{alternative}](docs/measured/reproduction/figure-2a.svg)"
-    texts = {"headline": f"{headline_table(RECORDS, targets)}\n{picture}\n"}
+    texts = {"headline": f"{headline_table(report, COSTS)}\n{picture}\n"}
     texts["claims"] = claims_markdown((*report.claims, *report.findings))
     drawings = draw_report(report)
     for part in report.parts:
@@ -65,7 +74,7 @@ def main(run: str | None = None) -> None:
     texts = tables()
     for page in pages():
         page.write_text(fill(page.read_text(encoding="utf-8"), texts), encoding="utf-8")
-    draw(read_report(RECORDS, list(read_targets(REPO / "paper").values())), FIGURES)
+    draw(read_results(), FIGURES)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import pytest
 
 HEAVY = {
     "torch", "numba", "llvmlite", "matplotlib", "gymnasium", "stable_baselines3", "fastapi", "flask", "starlette",
-    "highspy", "cvxpy", "quantecon",
+    "highspy", "cvxpy", "quantecon", "jinja2", "markupsafe",
 }  # fmt: skip
 
 NUMERIC = {"numpy", "scipy"}
@@ -36,7 +36,9 @@ def test_using_every_name_loads_nothing_heavy():
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["compare", "--help"], ["evaluate", "-h"], []], ids=str
+    "arguments",
+    [["--help"], ["--version"], ["compare", "--help"], ["reproduce", "--help"], ["evaluate", "-h"], []],
+    ids=str,
 )
 def test_help_loads_no_numerics(arguments):
     packages, _ = loaded_by(f"from evenhand.cli.main import run\nrun({arguments!r})")

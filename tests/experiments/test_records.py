@@ -9,6 +9,7 @@ from evenhand.experiments.records import Store, digest_of, identify, read_run
 from evenhand.experiments.spec import Cell
 
 CELL = Cell("optimum", {"problem": "machine-replacement", "parameters": {"num_arms": 2}, "welfare": "gini:2"})
+WHOLE = {"welfare": 1.5, "upper_bound": 2.5, "states": 6, "method": "counts"}
 
 
 def test_the_id_follows_kind_settings_and_code():
@@ -63,9 +64,9 @@ def test_a_record_comes_back_and_only_a_done_one_is_done(tmp_path):
     store.write(CELL, {}, {}, 1.0, "it broke")
     assert store.read(CELL)["error"] == "it broke"
     assert not store.is_done(CELL)
-    store.write(CELL, {"welfare": 1.5, "bound": float("inf")}, {"total": 0.5}, 2.0)
+    store.write(CELL, WHOLE | {"upper_bound": float("inf")}, {"total": 0.5}, 2.0)
     record = store.read(CELL)
-    assert record["values"] == {"welfare": 1.5, "bound": None}
+    assert record["values"] == WHOLE | {"upper_bound": None}
     assert (record["status"], record["seconds"], record["schema"]) == ("done", 2.0, 1)
     assert store.is_done(CELL)
     assert not Store(tmp_path, "other code").is_done(CELL)
@@ -79,11 +80,24 @@ def test_a_file_that_is_no_record_is_not_done(content, tmp_path):
     assert not store.is_done(CELL)
 
 
+@pytest.mark.parametrize(
+    ("values", "timings"),
+    [({}, {"total": 1.0}), (WHOLE, {}), (WHOLE | {"states": "six"}, {"total": 1.0}), (WHOLE, {"total": None})],
+)
+def test_a_record_that_is_not_whole_is_not_done(values, timings, tmp_path):
+    store = Store(tmp_path, "code")
+    store.write(CELL, WHOLE, {"total": 1.0}, 2.0)
+    assert store.is_done(CELL)
+    store.write(CELL, values, timings, 2.0)
+    assert not store.is_done(CELL)
+
+
 def test_records_are_gathered_sorted_and_once(tmp_path):
     store = Store(tmp_path, "code")
     cells = [Cell(kind, {"n": n}) for kind, n in (("train", 1), ("optimum", 2), ("optimum", 1))]
-    for cell in cells:
-        store.write(cell, {}, {}, 0.0)
+    learnt = {"score": 1.0, "exact": True, "curve": [], "steps": 9, "evaluations": []}
+    for cell, values in zip(cells, (learnt, WHOLE, WHOLE), strict=True):
+        store.write(cell, values, dict.fromkeys(("train", "evaluate", "total"), 1.0), 0.0)
     store.write_records([*cells, cells[0], Cell("lp", {"n": 7})])
     store.write_manifest({"quick": True})
     lines = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]

@@ -16,21 +16,17 @@ import pytest
 from evenhand.errors import InvalidInput
 from evenhand.experiments.records import identify
 from evenhand.experiments.spec import Planned, Target, read_targets
-from evenhand.report.reproduction import (
-    draw_report,
-    headline_figure,
-    headline_table,
-    read_report,
-    report_page,
-    tables_latex,
-    tables_markdown,
-    write_reproduction,
-)
-from evenhand.report.reproduction_claims import Claim
-from evenhand.report.reproduction_sheets import place_of, target_sheets
-from evenhand.report.reproduction_tables import Entry, Sheet, csv_text, html_sheet, latex, markdown_sheet
+from evenhand.report.reproduction import draw_report, read_report, read_statements, write_reproduction
+from evenhand.report.reproduction.claims import Claim
+from evenhand.report.reproduction.formats import csv_text, latex, markdown_sheet
+from evenhand.report.reproduction.headline import headline_table
+from evenhand.report.reproduction.page import report_page, view_sheet
+from evenhand.report.reproduction.points import place_of
+from evenhand.report.reproduction.sheets import Entry, Sheet
+from evenhand.report.reproduction.writing import tables_latex, tables_markdown
 
 PAPER = Path(__file__).parents[2] / "paper"
+STATEMENTS = read_statements(PAPER)
 CODE = "0123456789abcdef"
 EVIL = '<script>alert("x")</script> & 50% of $x_1$ | \'"><img src=x onerror=y>'
 VOID = {"meta", "br", "img", "link", "hr", "input"}
@@ -100,7 +96,8 @@ class Lab:
             value = TRUNCATED[costs][num_arms]
         value -= self.noise.get(planned.method, 0.001 if planned.cell.kind == "train" else 0.0) * (seed % 3)
         exact = planned.method != "EQR"
-        return {"welfare": value, "exact": exact, "stderr": 0.0 if exact else 0.02, "plug_in": value - 0.03}
+        played = {"plug_in": value - 0.03, "plug_in_stderr": 0.02, "mean": value, "worst": value}
+        return {"welfare": value, "exact": exact, "stderr": 0.0 if exact else 0.02, **played}
 
     def size(self, planned: Planned) -> int:
         return int(planned.cell.settings["parameters"]["num_arms"])
@@ -116,18 +113,22 @@ class Lab:
     def named_policy(self, planned: Planned) -> tuple[dict[str, Any], dict[str, float]]:
         if planned.method == "whittle":
             return {"applies": False, "reason": "it needs two actions"}, {}
-        return {"applies": True, **self.worth(planned, self.size(planned))}, {"evaluate": 0.1}
+        shares = {"gini_coefficient": 0.1, "budget_used": [0.5]}
+        values = {"applies": True, **self.worth(planned, self.size(planned)), **shares}
+        return values, {"evaluate": 0.1, "simulate": 0.1}
 
     def train(self, planned: Planned) -> tuple[dict[str, Any], dict[str, float]]:
         sizes = planned.cell.settings["evaluate"]
         found = [{**size, **self.worth(planned, size["num_arms"])} for size in sizes]
         top = found[0]["welfare"]
         curve = [[300 * episode, top - 4 / (1 + episode / 50)] for episode in (8, 80, 240, 500, 800)]
-        return {"score": top, "exact": True, "curve": curve, "steps": 240000, "evaluations": found}, {"train": 10.0}
+        values = {"score": top, "exact": True, "curve": curve, "steps": 240000, "evaluations": found}
+        return values, {"train": 10.0, "evaluate": 1.0}
 
     def timing(self, planned: Planned) -> tuple[dict[str, Any], dict[str, float]]:
         growth = self.size(planned) / 10 if self.linear else 1.0
-        return {"episodes": 5}, {"per_episode": 0.001 * growth, "per_episode_deviation": 0.0001}
+        played = {"episodes": 5, "horizon": 300, "repeats": 3}
+        return played, {"per_episode": 0.001 * growth, "per_episode_deviation": 0.0001}
 
     def lp(self, planned: Planned) -> tuple[dict[str, Any], dict[str, float]]:
         n, gini = self.size(planned), planned.cell.settings["program"] == "gini"
@@ -138,14 +139,16 @@ class Lab:
         stages = dict.fromkeys(("data", "build", "solve", "extract"), 1e-5 * states * slow)
         times = {**stages, "total": 4e-5 * states * slow}
         spread = {f"{name}_deviation": 1e-3 for name in times}
-        return {**values, "paper_variables": sizes[1], "welfare": 1.0, "repeats": 2}, {**times, **spread}
+        values |= {"paper_variables": sizes[1], "welfare": 1.0, "upper_bound": 1.0, "repeats": 2}
+        return values, {**times, **spread}
 
     def fairness(self, planned: Planned) -> tuple[dict[str, Any], dict[str, float]]:
         groups = [{"name": f"group {i}", "count": 2, "value": 5.0 + i} for i in (1, 2, 3)]
         fair = self.price * (planned.method == "maximin")
         outcome = {"mean": 7.0 - fair, "worst": 6.0 + fair, "gini_coefficient": 0.1, "groups": groups, "exact": True}
         measures = dict.fromkeys(planned.cell.settings["measures"], 6.5)
-        return {**outcome, "method": "counts", "welfare": 6.5, "upper_bound": 6.5, "measures": measures}, {"total": 1.0}
+        solved = {"method": "counts", "welfare": 6.5, "upper_bound": 6.5, "stderr": 0.0}
+        return {**outcome, **solved, "measures": measures}, {"total": 1.0}
 
     def write(self, folder: Path, targets: Mapping[str, Target], quick: bool = False) -> Path:
         plans = {name: target.plan(quick) for name, target in targets.items()}
@@ -225,7 +228,7 @@ def targets() -> dict[str, Target]:
 def whole(targets: dict[str, Target], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a full run in which all went well, with its report."""
     folder = Lab().write(tmp_path_factory.mktemp("whole"), targets)
-    assert write_reproduction(folder, list(targets.values())) == folder / "report.html"
+    assert write_reproduction(folder, list(targets.values()), STATEMENTS) == folder / "report.html"
     return folder
 
 
@@ -237,7 +240,7 @@ def page(whole: Path) -> str:
 def judged(lab: Lab, folder: Path, targets: Mapping[str, Target], part: str, *names: str) -> Claim:
     """The claim whose title has these words, of a run of some targets."""
     own = {name: targets[name] for name in names}
-    report = read_report(lab.write(folder, own), list(own.values()))
+    report = read_report(lab.write(folder, own), list(own.values()), STATEMENTS)
     found = [claim for claim in (*report.claims, *report.findings) if part in claim.title]
     assert len(found) == 1
     return found[0]
@@ -290,13 +293,13 @@ def test_figures_have_labels_and_tables_have_scopes(page: str) -> None:
 
 
 def test_the_same_records_give_the_same_bytes(whole: Path, targets: dict[str, Target]) -> None:
-    own = read_report(whole, [targets["table-3"], targets["figure-2b"]])
+    own = read_report(whole, [targets["table-3"], targets["figure-2b"]], STATEMENTS)
     assert report_page(own, draw_report(own)) == report_page(own, draw_report(own))
 
 
 def test_quick_runs_say_so(targets: dict[str, Target], page: str, tmp_path: Path) -> None:
     own = {name: targets[name] for name in ("table-1", "figure-2a")}
-    write_reproduction(Lab().write(tmp_path, own, quick=True), list(own.values()))
+    write_reproduction(Lab().write(tmp_path, own, quick=True), list(own.values()), STATEMENTS)
     quick = plain((tmp_path / "report.html").read_text(encoding="utf-8"))
     assert "This is a quick run." in quick
     assert "evenhand reproduce table-1 --quick" in quick
@@ -313,7 +316,7 @@ def test_text_from_outside_is_escaped(targets: dict[str, Target], tmp_path: Path
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     manifest |= {"command": EVIL, "machine": {"cpu": EVIL}, "versions": {EVIL: EVIL}, "ended": EVIL, "evenhand": EVIL}
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    found = write_reproduction(folder, [targets["table-1"]]).read_text(encoding="utf-8")
+    found = write_reproduction(folder, [targets["table-1"]], STATEMENTS).read_text(encoding="utf-8")
     reader = read(found)
     assert not {"script", "img"} & set(reader.tags)
     assert EVIL in "".join(reader.text)
@@ -336,7 +339,7 @@ def test_failed_cells_are_shown_with_their_reason(targets: dict[str, Target], tm
         return None if planned.method == "OFT" else record
 
     folder = Lab(change=spoil).write(tmp_path, {"table-1": targets["table-1"]})
-    text = plain(write_reproduction(folder, [targets["table-1"]]).read_text(encoding="utf-8"))
+    text = plain(write_reproduction(folder, [targets["table-1"]], STATEMENTS).read_text(encoding="utf-8"))
     assert "This run is not complete: 21 cells failed and 20 cells not run." in text
     assert "V-DRL at N = 2, N = 3, N = 4 and N = 5: failed: no torch here" in text
     assert "CP-DRL (1 of 5 seeds) at N = 3: failed: one bad seed" in text
@@ -348,6 +351,26 @@ def test_failed_cells_are_shown_with_their_reason(targets: dict[str, Target], tm
     assert by_place["2", "V-DRL"]["trouble"] == "no torch here"
 
 
+def test_a_record_that_is_not_whole_is_told(targets: dict[str, Target], tmp_path: Path) -> None:
+    def spoil(planned: Planned, record: dict[str, Any]) -> dict[str, Any]:
+        return record | ({"values": {"welfare": 14.0}} if planned.method == "OPT" else {})
+
+    folder = Lab(change=spoil).write(tmp_path, {"table-1": targets["table-1"]})
+    page = write_reproduction(folder, [targets["table-1"]], STATEMENTS).read_text(encoding="utf-8")
+    assert "This run is not complete: 4 cells failed." in plain(page)
+    assert "failed: its record cannot be read: values.upper_bound: expected a number, got nothing" in plain(page)
+
+
+def test_without_statements_nothing_is_judged(targets: dict[str, Target], tmp_path: Path) -> None:
+    (tmp_path / "paper").mkdir()
+    none = read_statements(tmp_path / "paper")
+    folder = Lab().write(tmp_path / "run", {"table-1": targets["table-1"]})
+    page = write_reproduction(folder, [targets["table-1"]], none).read_text(encoding="utf-8")
+    assert 'id="summary"' not in page
+    assert 'id="table-1"' in page
+    read(page)
+
+
 @pytest.mark.parametrize("status", ["absent", "failed", "empty"])
 def test_a_run_without_results_still_has_a_report(targets: dict[str, Target], tmp_path: Path, status: str) -> None:
     def spoil(planned: Planned, record: dict[str, Any]) -> dict[str, Any] | None:
@@ -357,23 +380,25 @@ def test_a_run_without_results_still_has_a_report(targets: dict[str, Target], tm
         return None if status == "absent" else record | changes
 
     folder = Lab(change=spoil).write(tmp_path, targets)
-    text = plain(write_reproduction(folder, list(targets.values())).read_text(encoding="utf-8"))
+    text = plain(write_reproduction(folder, list(targets.values()), STATEMENTS).read_text(encoding="utf-8"))
     assert "Claims that hold 0 of 0" in text
-    report = read_report(folder, list(targets.values()))
+    report = read_report(folder, list(targets.values()), STATEMENTS)
     assert {claim.verdict for claim in (*report.claims, *report.findings)} == {"not run"}
 
 
 def test_a_sweep_with_one_size_left(targets: dict[str, Target], tmp_path: Path) -> None:
     keep = ("N=10", "N=10 b=1", "N=10 b=5", "N=2")
     lab = Lab(change=lambda planned, record: record if planned.instance in keep else None)
-    text = plain(write_reproduction(lab.write(tmp_path, targets), list(targets.values())).read_text(encoding="utf-8"))
+    text = plain(
+        write_reproduction(lab.write(tmp_path, targets), list(targets.values()), STATEMENTS).read_text(encoding="utf-8")
+    )
     assert "not run" in text
 
 
 def test_no_targets_at_all(targets: dict[str, Target], tmp_path: Path) -> None:
-    assert write_reproduction(Lab().write(tmp_path, {}), []).exists()
+    assert write_reproduction(Lab().write(tmp_path, {}), [], STATEMENTS).exists()
     with pytest.raises(InvalidInput, match="no finished run"):
-        write_reproduction(tmp_path / "absent", [])
+        write_reproduction(tmp_path / "absent", [], STATEMENTS)
 
 
 # Verdicts
@@ -443,7 +468,8 @@ def test_verdicts_follow_the_numbers(
 
 def test_a_claim_can_hold_in_part(targets: dict[str, Target], tmp_path: Path) -> None:
     def spoil(planned: Planned, record: dict[str, Any]) -> dict[str, Any]:
-        return record | ({"values": {"welfare": 14.0}} if (planned.method, planned.instance) == ("OPT", "N=4") else {})
+        wrong = {"values": record["values"] | {"welfare": 14.0}}
+        return record | (wrong if (planned.method, planned.instance) == ("OPT", "N=4") else {})
 
     found = judged(Lab(change=spoil), tmp_path, targets, "column OPT", "table-1")
     assert found.verdict == "holds in part"
@@ -475,7 +501,7 @@ def test_sizes_are_compared_as_the_paper_counts(targets: dict[str, Target], tmp_
 
 
 def test_csv_reads_back_to_the_last_bit(whole: Path, targets: dict[str, Target]) -> None:
-    report = read_report(whole, list(targets.values()))
+    report = read_report(whole, list(targets.values()), STATEMENTS)
     for part in report.parts:
         text = (whole / "csv" / f"{part.target.name}.csv").read_text(encoding="utf-8")
         rows = list(csv.DictReader(io.StringIO(text)))
@@ -497,7 +523,7 @@ def test_the_page_holds_the_data(whole: Path, page: str, targets: dict[str, Targ
 
 
 def test_markdown_tables_are_well_formed(whole: Path, targets: dict[str, Target]) -> None:
-    text = tables_markdown(read_report(whole, list(targets.values())))
+    text = tables_markdown(read_report(whole, list(targets.values()), STATEMENTS))
     blocks = re.findall(r"(?:^\|.*\n)+", text + "\n", flags=re.MULTILINE)
     assert len(blocks) >= 13
     for block in blocks:
@@ -507,7 +533,7 @@ def test_markdown_tables_are_well_formed(whole: Path, targets: dict[str, Target]
 
 
 def test_latex_tables_are_well_formed(whole: Path, targets: dict[str, Target]) -> None:
-    text = tables_latex(read_report(whole, list(targets.values())))
+    text = tables_latex(read_report(whole, list(targets.values()), STATEMENTS))
     tables = re.findall(r"\\begin\{table\}.*?\\end\{table\}", text, flags=re.DOTALL)
     assert len(tables) == text.count(r"\begin{table}") >= 13
     labels = re.findall(r"\\label\{([^}]*)\}", text)
@@ -526,11 +552,11 @@ def test_figures_are_files_too(whole: Path, targets: dict[str, Target]) -> None:
     for name in targets:
         root = ElementTree.parse(whole / "figures" / f"{name}.svg").getroot()
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
-    assert headline_figure(whole).exists()
 
 
 def test_the_headline_has_both_costs(whole: Path, targets: dict[str, Target]) -> None:
-    lines = headline_table(whole, list(targets.values())).splitlines()
+    report = read_report(whole, list(targets.values()), STATEMENTS)
+    lines = headline_table(report, {"table-1": "Exponential", "table-2": "Quadratic"}).splitlines()
     assert len(lines) == 2 + 8
     assert len({line.count("|") for line in lines}) == 1
     assert lines[5].startswith("| Exponential | 5 | 13.77 | **13.77** | 12.47 | **12.49** | **13.77** | 12.96 |")
@@ -538,6 +564,13 @@ def test_the_headline_has_both_costs(whole: Path, targets: dict[str, Target]) ->
 
 
 # The small parts
+
+
+def shown(sheet: Sheet) -> str:
+    """The texts of a sheet as the page has them, line by line."""
+    lines = [line for group in view_sheet(sheet).groups for line in group.lines]
+    texts = [text for line in lines for text in (line.head, *(cell.figure + cell.spread for cell in line.cells))]
+    return " ".join(texts).replace("\u00a0", " ")
 
 
 def test_an_entry_averages_over_seeds() -> None:
@@ -550,12 +583,12 @@ def test_an_entry_averages_over_seeds() -> None:
 
 def test_a_sheet_shows_the_lines_that_say_something() -> None:
     alone = Sheet("welfare", "caption", (Entry((("num_arms", 2),), "A", values=(1.0,)),))
-    assert "ours − paper" not in plain(html_sheet(alone))
+    assert "ours − paper" not in shown(alone)
     both = Sheet("welfare", "caption", (Entry((("num_arms", 2),), "A", paper=1.25, values=(1.0,), exact=False),))
-    text = plain(html_sheet(both))
+    text = shown(both)
     assert "paper 1.25 ours ≈ 1.00 ours − paper −0.25" in text
     ratio = Sheet("times", "c", (Entry((("quantity", "Total"),), "A", 10.0, values=(0.001,)),), "seconds", "ratio")
-    assert "10,000 ×" in plain(html_sheet(ratio))
+    assert "10,000 ×" in shown(ratio)
     assert "| N = 2 | paper | 1.25 |" in markdown_sheet(both)
 
 
@@ -567,8 +600,8 @@ def test_places_are_read_from_instances() -> None:
 
 
 def test_a_network_for_several_sizes_has_a_figure_at_each(targets: dict[str, Target], whole: Path) -> None:
-    report = read_report(whole, [targets["table-1"]])
-    sheet = target_sheets(targets["table-1"], report.run)[0]
+    report = read_report(whole, [targets["table-1"]], STATEMENTS)
+    sheet = report.parts[0].sheets[0]
     for size in (2, 3, 4, 5):
         entry = sheet.at("CP-DRL(MT)", num_arms=size)
         assert entry is not None

@@ -1,50 +1,32 @@
 """What each kind of cell computes.
 
 A cell is (kind, settings). The kind names a function of this file, the settings are its arguments as JSON, and hold
-all that the result depends on. A result is split in two: `values` are the same in every run, `timings` are seconds and
-never are. All problems are built-in ones, `problem` with `parameters`; the welfare is `gini:2` unless said. Numbers
-that JSON lacks (infinite, not a number) are null.
+all that the result depends on. What comes of a cell is split in two: `values` are the same in every run, `timings` are
+seconds and never are; `outcomes` declares both for every kind. All problems are built-in ones, `problem` with
+`parameters`; the welfare is `gini:2` unless said.
 
-    kind          settings beside problem, parameters, welfare      values
-    optimum       method: counts, or another of `solve`             welfare, upper_bound: of the best policy found
-                                                                    states: of the space it was solved on
-                                                                    method
-                                                                    timings: build, solve, total
-    fluid                                                           upper_bound: of the fair fluid relaxation
-                                                                    timings: total
-    named-policy  policy: a name of the roster, or whittle-paper    welfare, exact: exact where that is possible, else
-                  num_episodes, horizon, seed: the protocol         pooled over arms that are treated alike (stderr)
-                                                                    stderr: standard error of welfare, 0 if exact
-                                                                    plug_in: the paper's figure, always simulated by
-                                                                    the protocol: the welfare of the arms' means
-                                                                    plug_in_stderr
-                                                                    mean, worst, gini_coefficient, budget_used
-                                                                    applies: false if the policy is not for this
-                                                                    problem; then only reason is there
-                                                                    timings: evaluate, simulate
-    train         algorithm: ppo, sac, td3                          score: as judged, of the best network, and exact:
-                  architecture: counts, joint, joint-idle           whether exactly
-                  allocation: greedy, priority-sampling             curve: [[steps, score], ...]; the score is the
-                  steps, horizon, seed, evaluations (of the curve)  welfare where the problem's arms are identical
-                  num_arms: [fewest, most] or null (multi-task)     steps: really played
-                  budget: [least, most] or null                     evaluations: [{num_arms, budget, welfare, exact,
-                  evaluate: [{num_arms, budget}, ...] on which      stderr, plug_in, plug_in_stderr, mean, worst}, ...]
-                  the network is evaluated by                       in the order of `evaluate`
-                  num_episodes, evaluation_horizon                  timings: train, evaluate
-    timing        who: whittle-evaluation, cp-drl-training,         episodes: how many were timed at a time, horizon,
-                  cp-drl-evaluation                                 repeats
-                  num_episodes, horizon, repeats, seed              timings: per_episode (median of the repeats),
-                                                                    per_episode_deviation (over them)
-    lp            program: gini (GGF-LP), count (count dual LP)     constraints, variables: of our program
-                  repeats                                           paper_constraints, paper_variables: as the paper
-                                                                    counts them; welfare, upper_bound; repeats
-                                                                    timings: data, build, solve, extract, total (means
-                                                                    over the repeats) and data_deviation, ...
-    fairness      welfare: what is maximised                        method, exact (proved optimal), welfare, stderr,
-                  measures: welfares the result is weighed by       upper_bound, mean, worst, gini_coefficient
-                  seed                                              groups: [{name, count, value}, ...] arms alike
-                                                                    measures: {welfare: value}
-                                                                    timings: total
+    kind          settings beside problem, parameters, welfare      what it finds
+    optimum       method: counts, or another of `solve`             the best policy
+    fluid                                                           the bound of the fair fluid relaxation
+    named-policy  policy: a name of the roster, or whittle-paper    its welfare, exactly where that is possible, and by
+                  num_episodes, horizon, seed: the protocol         the paper's protocol; or that it does not apply
+    train         algorithm: ppo, sac, td3                          the score and the learning curve, and the welfare of
+                  architecture: counts, joint, joint-idle           the best network on every size of `evaluate`
+                  allocation: greedy, priority-sampling
+                  steps, horizon, seed, evaluations (of the curve)
+                  num_arms: [fewest, most] or null (multi-task)
+                  budget: [least, most] or null
+                  evaluate: [{num_arms, budget}, ...] on which
+                  the network is evaluated by
+                  num_episodes, evaluation_horizon
+    timing        who: whittle-evaluation, cp-drl-training,         seconds an episode takes
+                  cp-drl-evaluation
+                  num_episodes, horizon, repeats, seed
+    lp            program: gini (GGF-LP), count (count dual LP)     its size, ours and as the paper counts; its optimum;
+                  repeats                                           seconds of every stage
+    fairness      welfare: what is maximised                        the best policy, who gets what, and the result
+                  measures: welfares the result is weighed by       weighed by other ideas of fairness
+                  seed
 
 In `train`, `evaluate` may hold `budget` as a number (one resource) or a list (one number a resource).
 
@@ -58,7 +40,7 @@ evaluation the network's weights do not matter, so it is an untrained one.
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -67,6 +49,19 @@ import numpy as np
 from evenhand.errors import NotApplicable, OutOfDomain, TooLarge, UnknownName
 from evenhand.evaluation.evaluate import Evaluation, evaluate, standard_error
 from evenhand.evaluation.fairness import gini_coefficient
+from evenhand.experiments.outcomes import (
+    FairnessValues,
+    FluidValues,
+    Group,
+    NotForProblem,
+    OptimumValues,
+    Outcome,
+    PolicyValues,
+    ProgramValues,
+    SizeFigures,
+    TimingValues,
+    TrainValues,
+)
 from evenhand.learning.judging import resized
 from evenhand.learning.settings import settings as training_settings
 from evenhand.model.coupled import CoupledMDP
@@ -100,17 +95,6 @@ EXACT_METHODS = ("counts", "joint", "count-lp", "joint-lp")
 """Methods of `solve` that prove their optimum."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a cell found."""
-
-    values: dict[str, Any]
-    """What is the same in every run."""
-
-    timings: dict[str, float] = field(default_factory=dict)
-    """Seconds."""
-
-
 def optimum(*, problem: str, parameters: Parameters, welfare: str = "gini:2", method: str = "counts") -> Outcome:
     """The best policy, by one method."""
     coupled = catalog.build(problem, parameters)
@@ -118,12 +102,9 @@ def optimum(*, problem: str, parameters: Parameters, welfare: str = "gini:2", me
     solution = solve(coupled, welfare, method)
     total = time.perf_counter() - start
     states = num_joint_states(coupled) if method.startswith("joint") else num_count_states(coupled)
-    values = {
-        "welfare": solution.welfare,
-        "upper_bound": solution.upper_bound,
-        "states": int(states),
-        "method": solution.method,
-    }
+    values = OptimumValues(
+        welfare=solution.welfare, upper_bound=solution.upper_bound, states=int(states), method=solution.method
+    )
     return Outcome(values, {**solution.seconds, "total": total})
 
 
@@ -132,7 +113,7 @@ def fluid(*, problem: str, parameters: Parameters, welfare: str = "gini:2") -> O
     coupled = catalog.build(problem, parameters)
     start = time.perf_counter()
     bound = relax(coupled, as_welfare(welfare, coupled.num_arms)).upper_bound
-    return Outcome({"upper_bound": bound}, {"total": time.perf_counter() - start})
+    return Outcome(FluidValues(upper_bound=bound), {"total": time.perf_counter() - start})
 
 
 def named_policy(
@@ -150,14 +131,13 @@ def named_policy(
     try:
         acting = build_policy(policy, coupled, welfare)
     except (NotApplicable, TooLarge) as error:
-        return Outcome({"applies": False, "reason": str(error)})
+        return Outcome(NotForProblem(reason=str(error)))
     found, played = _evaluate_twice(acting, coupled, welfare, num_episodes, horizon, seed)
-    values = {
-        "applies": True,
+    values = PolicyValues(
         **_figures(found, played, welfare),
-        "gini_coefficient": found.gini_coefficient,
-        "budget_used": [float(share) for share in found.budget_used],
-    }
+        gini_coefficient=found.gini_coefficient,
+        budget_used=tuple(float(share) for share in found.budget_used),
+    )
     return Outcome(values, {"evaluate": found.seconds, "simulate": played.seconds})
 
 
@@ -180,6 +160,7 @@ def _evaluate_twice(
 
 
 def _figures(found: Evaluation, played: Evaluation, welfare: str) -> dict[str, Any]:
+    """The fields of `Figures`."""
     return {
         "welfare": found.welfare,
         "exact": found.exact,
@@ -223,14 +204,16 @@ def train(
         if isinstance(policy, CountNetworkPolicy):
             policy = CountNetworkPolicy(other, policy.network, policy.rule)
         pair = _evaluate_twice(policy, other, welfare, num_episodes, evaluation_horizon, training.settings["seed"])
-        found.append({**size, **_figures(*pair, welfare)})
-    values = {
-        "score": training.score,
-        "exact": training.exact,
-        "curve": [[steps, score] for steps, score in training.curve],
-        "steps": training.steps,
-        "evaluations": found,
-    }
+        amounts = size["budget"]
+        own = {"num_arms": size["num_arms"], "budget": tuple(amounts) if isinstance(amounts, list) else amounts}
+        found.append(SizeFigures(**own, **_figures(*pair, welfare)))
+    values = TrainValues(
+        score=training.score,
+        exact=training.exact,
+        curve=tuple((steps, score) for steps, score in training.curve),
+        steps=training.steps,
+        evaluations=tuple(found),
+    )
     return Outcome(values, {"train": training.seconds, "evaluate": time.perf_counter() - start})
 
 
@@ -268,7 +251,7 @@ def timing(
     once = _CLOCKS[who](coupled, num_episodes, horizon, seed)
     once()
     seconds = [once() / num_episodes for _ in range(repeats)]
-    values = {"episodes": num_episodes, "horizon": horizon, "repeats": repeats}
+    values = TimingValues(episodes=num_episodes, horizon=horizon, repeats=repeats)
     return Outcome(values, {"per_episode": float(np.median(seconds)), "per_episode_deviation": float(np.std(seconds))})
 
 
@@ -324,12 +307,16 @@ def untrained_network(problem: CoupledMDP, seed: int) -> Network:
     return Network(weights, [np.zeros(shape[1], dtype=np.float32) for shape in shapes])
 
 
-def _gini_program(problem: CoupledMDP, welfare: str) -> Outcome:
+Timed = tuple[ProgramValues, dict[str, float]]
+"""A program that was solved once, and the seconds of its stages."""
+
+
+def _gini_program(problem: CoupledMDP, welfare: str) -> Timed:
     weights = as_welfare(welfare, problem.num_arms).rank_weights(problem.num_arms)  # type: ignore[attr-defined]
     return _clock_program(lambda: Joint(problem).mdp, lambda mdp: gini_lp(mdp, weights), paper_gini_lp_size, problem)
 
 
-def _count_program(problem: CoupledMDP, welfare: str) -> Outcome:
+def _count_program(problem: CoupledMDP, welfare: str) -> Timed:
     return _clock_program(lambda: Counts(problem).mdp, count_lp, paper_count_lp_size, problem)
 
 
@@ -338,25 +325,26 @@ def _clock_program(
     solve_it: Callable[[TabularMDP], LinearProgramSolution],
     paper_size: Callable[[int, int], ProgramSize],
     problem: CoupledMDP,
-) -> Outcome:
+) -> Timed:
     start = time.perf_counter()
     mdp = build()
     data = time.perf_counter() - start
     found = solve_it(mdp)
     seconds = {"data": data, **{name: found.seconds[name] for name in ("build", "solve", "extract")}}
     paper = paper_size(problem.num_arms, int(problem.types.num_states[0]))
-    values = {
-        "constraints": found.num_rows,
-        "variables": found.num_columns,
-        "paper_constraints": paper.num_rows,
-        "paper_variables": paper.num_columns,
-        "welfare": found.lower_bound,
-        "upper_bound": found.upper_bound,
-    }
-    return Outcome(values, {**seconds, "total": sum(seconds.values())})
+    values = ProgramValues(
+        constraints=found.num_rows,
+        variables=found.num_columns,
+        paper_constraints=paper.num_rows,
+        paper_variables=paper.num_columns,
+        welfare=found.lower_bound,
+        upper_bound=found.upper_bound,
+        repeats=1,
+    )
+    return values, {**seconds, "total": sum(seconds.values())}
 
 
-_PROGRAMS: dict[str, Callable[[CoupledMDP, str], Outcome]] = {"gini": _gini_program, "count": _count_program}
+_PROGRAMS: dict[str, Callable[[CoupledMDP, str], Timed]] = {"gini": _gini_program, "count": _count_program}
 
 
 def lp(*, problem: str, parameters: Parameters, program: str, welfare: str = "gini:2", repeats: int = 5) -> Outcome:
@@ -364,10 +352,10 @@ def lp(*, problem: str, parameters: Parameters, program: str, welfare: str = "gi
     coupled = catalog.build(problem, parameters)
     _PROGRAMS[program](catalog.build(problem, {**parameters, "num_arms": 2}), welfare)  # loads the solver
     runs = [_PROGRAMS[program](coupled, welfare) for _ in range(repeats)]
-    stages = {name: [run.timings[name] for run in runs] for name in runs[0].timings}
+    stages = {name: [seconds[name] for _, seconds in runs] for name in runs[0][1]}
     means = {name: float(np.mean(seconds)) for name, seconds in stages.items()}
     deviations = {f"{name}_deviation": float(np.std(seconds)) for name, seconds in stages.items()}
-    return Outcome({**runs[0].values, "repeats": repeats}, means | deviations)
+    return Outcome(replace(runs[0][0], repeats=repeats), means | deviations)
 
 
 def fairness(*, problem: str, parameters: Parameters, welfare: str, measures: Sequence[str], seed: int = 0) -> Outcome:
@@ -377,29 +365,29 @@ def fairness(*, problem: str, parameters: Parameters, welfare: str, measures: Se
     solution = solve(coupled, welfare, rng=seed)
     total = time.perf_counter() - start
     values = solution.values
-    found = {
-        "method": solution.method,
-        "exact": solution.method in EXACT_METHODS,
-        "welfare": solution.welfare,
-        "upper_bound": solution.upper_bound,
-        "stderr": solution.welfare_stderr,
-        "mean": float(values.mean()),
-        "worst": float(values.min()),
-        "gini_coefficient": float(gini_coefficient(values)),
-        "groups": _groups(solution),
-        "measures": {measure: _weigh(measure, values) for measure in measures},
-    }
+    found = FairnessValues(
+        method=solution.method,
+        exact=solution.method in EXACT_METHODS,
+        welfare=solution.welfare,
+        upper_bound=solution.upper_bound,
+        stderr=solution.welfare_stderr,
+        mean=float(values.mean()),
+        worst=float(values.min()),
+        gini_coefficient=float(gini_coefficient(values)),
+        groups=_groups(solution),
+        measures={measure: _weigh(measure, values) for measure in measures},
+    )
     return Outcome(found, {"total": total})
 
 
-def _groups(solution: Solution) -> list[dict[str, Any]]:
+def _groups(solution: Solution) -> tuple[Group, ...]:
     problem = solution.problem
     counts = problem.type_counts if solution.by_type else np.ones(problem.num_arms, dtype=np.int64)
     kinds = range(problem.num_types) if solution.by_type else problem.type_of_arm
     labels = problem.types.labels
     names = [labels[kind][0] if len(labels) == problem.num_types else "" for kind in kinds]
     rows = zip(names, counts, solution.unit_values, strict=True)
-    return [{"name": name, "count": int(count), "value": float(value)} for name, count, value in rows]
+    return tuple(Group(name, int(count), float(value)) for name, count, value in rows)
 
 
 def _weigh(measure: str, values: Floats) -> float | None:

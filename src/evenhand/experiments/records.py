@@ -5,7 +5,7 @@
     OUT/manifest.json     what was run, by what, on what, and which cell is what in which target
 
 A record: {"schema": 1, "id", "kind", "settings", "code", "status": "done" or "failed", "error": null or text,
-"values": {...}, "timings": {...}, "seconds"}; see `cells` for values and timings.
+"values": {...}, "timings": {...}, "seconds"}; see `outcomes` for values and timings.
 The manifest: {"schema": 1, "evenhand", "code", "versions": {package: version or null}, "machine": {"cpu", "cores",
 "memory_bytes", "system"}, "command", "quick", "jobs", "started", "ended", "seconds" (of this run), "cell_seconds" (of
 all its cells, whenever they ran), "targets": {target: [{"id", "target", "instance", "method", "seed"}, ...]},
@@ -26,6 +26,7 @@ from typing import Any
 import evenhand
 from evenhand._version import __version__
 from evenhand.errors import InvalidInput
+from evenhand.experiments.outcomes import Outcome, read_outcome
 from evenhand.experiments.spec import Cell
 from evenhand.model.files import as_json, write_atomically
 
@@ -65,6 +66,15 @@ def read_run(folder: Path) -> Run:
     if manifest.get("schema") != SCHEMA:
         raise InvalidInput(f"{folder / MANIFEST}: expected schema {SCHEMA}, got {manifest.get('schema')!r}")
     return Run(manifest, records)
+
+
+def outcome_of(record: Record) -> Outcome:
+    """What the record of a done cell holds.
+
+    Raises:
+        InvalidInput: it is not what is declared for its kind.
+    """
+    return read_outcome(str(record.get("kind")), record.get("values"), record.get("timings"))
 
 
 def canonical(value: Any) -> str:
@@ -118,8 +128,7 @@ class Store:
             record = json.loads(self.path(cell).read_bytes())
         except (OSError, ValueError):
             return None
-        sound = isinstance(record, dict) and record.get("schema") == SCHEMA and record.get("kind") == cell.kind
-        return record if sound and record.get("settings") == cell.settings else None
+        return record if isinstance(record, dict) and _is_sound(record, cell) else None
 
     def is_done(self, cell: Cell) -> bool:
         """Whether a cell need not run any more."""
@@ -173,6 +182,19 @@ class Store:
         self.folder.mkdir(parents=True, exist_ok=True)
         content = json.dumps(as_json(manifest), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
         write_atomically(self.folder / MANIFEST, content.encode())
+
+
+def _is_sound(record: Record, cell: Cell) -> bool:
+    """Whether a record is of this cell and schema, and whole if it is done."""
+    if (record.get("schema"), record.get("kind"), record.get("settings")) != (SCHEMA, cell.kind, cell.settings):
+        return False
+    if record.get("status") != "done":
+        return True
+    try:
+        outcome_of(record)
+    except InvalidInput:
+        return False
+    return True
 
 
 @lru_cache(maxsize=1)

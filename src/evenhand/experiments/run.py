@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -325,7 +325,7 @@ def run_cell(cell: Cell) -> Answer:
         outcome = find_kind(cell.kind)(**cell.settings)
     except Exception as error:  # noqa: BLE001  # a cell may fail in any way, and the others go on
         return Answer(seconds=time.perf_counter() - start, error=_explain(error))
-    return Answer(outcome.values, outcome.timings, time.perf_counter() - start)
+    return Answer(asdict(outcome.values), dict(outcome.timings), time.perf_counter() - start)
 
 
 def _explain(error: Exception) -> str:

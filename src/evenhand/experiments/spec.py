@@ -4,6 +4,7 @@
 title = "GGF scores, Exponential-RCCC"
 source = "Table 1"                # where in the paper; "beyond the paper" for open questions
 about = "..."                     # what it shows, in plain words
+curves = true                     # optional: it is about how welfare rises while learning
 
 [readings]                        # how we read a method that the paper does not specify fully; shown beside it
 OFT = "..."
@@ -54,7 +55,7 @@ from evenhand.experiments.cells import CHOICES, find_kind
 from evenhand.model.welfare import parse_welfare
 from evenhand.problems import catalog
 
-KEYS = ("title", "source", "about", "readings", "published", "sizes", "quick", "cells")
+KEYS = ("title", "source", "about", "curves", "readings", "published", "sizes", "quick", "cells")
 BLOCK_KEYS = ("method", "instance", "kind", "each", "settings")
 ORDER = ("table", "figure", "beyond")
 """How groups of targets are listed; others follow."""
@@ -132,6 +133,9 @@ class Target:
     about: str
     """What it shows."""
 
+    curves: bool
+    """Whether it is about how welfare rises while learning."""
+
     readings: dict[str, str]
     """Method to how it was read."""
 
@@ -140,12 +144,6 @@ class Target:
 
     published: tuple[Published, ...]
     """The paper's numbers."""
-
-    sizes: dict[str, Any]
-    """Names for what is swept or reduced."""
-
-    quick_sizes: dict[str, Any]
-    """What replaces some of them under --quick."""
 
     full: tuple[Planned, ...]
     """The cells."""
@@ -251,13 +249,12 @@ class _Reader:
             title=title,
             source=source,
             about=about,
+            curves=self.flag("curves"),
             readings={
                 method: self.text(self.table("readings"), method, "readings") for method in self.table("readings")
             },
             instances=instances,
             published=published,
-            sizes=sizes,
-            quick_sizes=quick,
             full=full,
             quick=tuple(self.plan({**sizes, **quick})),
         )
@@ -275,6 +272,13 @@ class _Reader:
             self.fault(place, f"expected a text, got {_said(value)}")
             return ""
         return value
+
+    def flag(self, key: str) -> bool:
+        """Whether something is so; not, when absent."""
+        value = self.document.get(key, False)
+        if not isinstance(value, bool):
+            self.fault(key, f"expected true or false, got {_said(value)}")
+        return value is True
 
     def table(self, key: str) -> dict[str, Any]:
         """A table, empty when absent."""

@@ -1,23 +1,15 @@
-"""Figures as inline SVG: real text, no metadata, no dates, the same bytes for the same data.
+"""The figures of a comparison: bars of welfare, the spread over arms, Lorenz curves."""
 
-Text stays text, so it can be searched, is drawn in the reader's font, and needs no glyphs in the file. Every id gets
-the figure's own prefix, because several figures share one page. Colours are those of Okabe and Ito, told apart by
-the colour-blind too, and never carry a meaning alone: dots differ in shape, lines in dashes.
-"""
-
-import io
 import math
-import re
-import warnings
-from collections.abc import Callable, Sequence
-from html import escape
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from evenhand.evaluation.evaluate import CONFIDENCE, Evaluation
 from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.compare import Comparison, Row
+from evenhand.report.svg import BLUE, FAINT, GREEN, INK, ORANGE, PINK, RED, SKY, drawn
 from evenhand.report.words import (
     bound_title,
     decimals_of,
@@ -36,16 +28,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BLUE, ORANGE, GREEN, RED, PINK, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
 MARKS = tuple(zip((BLUE, ORANGE, GREEN, PINK, SKY, RED), "osD^vP", strict=True))
 """Colour and shape of the dots of each type."""
 
 LINES = ((BLUE, "-"), (GREEN, (0, (5, 2))), (RED, (0, (1.5, 1.5))))
 """Colour and dashes of the Lorenz curves."""
-
-INK, FAINT = "#222222", "#8a8a8a"
-WIDTH = 4.6
-"""Inches. Narrow, so that text has about the page's size on a wide screen and can be read on a phone."""
 
 MOST_DOTS = 60
 """Arms (or groups of equal ones) that are shown one by one."""
@@ -53,35 +40,13 @@ MOST_DOTS = 60
 UNEVEN = 0.05
 """A Gini coefficient from which a Lorenz curve can be told from the diagonal by eye."""
 
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "text.parse_math": False,  # a dollar in a name is a dollar
-    "font.size": 9.0,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": FAINT,
-    "axes.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "grid.color": "#e3e3e3",
-    "grid.linewidth": 0.6,
-    "xtick.color": FAINT,
-    "xtick.labelcolor": INK,
-    "ytick.color": FAINT,
-    "ytick.labelcolor": INK,
-    "xtick.labelsize": 8.0,
-    "legend.frameon": False,
-    "legend.fontsize": 8.0,
-}
-
 
 def welfare_figure(comparison: Comparison) -> str:
     """Bars of welfare, best on top, with 95 % error bars and the bound as a line."""
     alternative = "; ".join(f"{row.policy} {number(row.evaluation.welfare)}" for row in comparison.rows)
     bound = "" if comparison.upper_bound is None else f"; {bound_title(comparison)} {number(comparison.upper_bound)}"
     height = 0.85 + 0.3 * len(comparison.rows)
-    return _drawn("welfare", f"Welfare by policy: {alternative}{bound}", height, lambda f: _bars(f, comparison))
+    return drawn("welfare", f"Welfare by policy: {alternative}{bound}", height, lambda f: _bars(f, comparison))
 
 
 def spread_figure(comparison: Comparison, problem: CoupledMDP) -> str | None:
@@ -95,7 +60,7 @@ def spread_figure(comparison: Comparison, problem: CoupledMDP) -> str | None:
     )
     height = 1.1 + 0.34 * len(comparison.rows)
     label = f"Values of the arms by policy: {alternative}"
-    return _drawn("spread", label, height, lambda f: _rows_of_values(f, comparison.rows, problem))
+    return drawn("spread", label, height, lambda f: _rows_of_values(f, comparison.rows, problem))
 
 
 def lorenz_figure(comparison: Comparison) -> str | None:
@@ -106,7 +71,7 @@ def lorenz_figure(comparison: Comparison) -> str | None:
     alternative = "; ".join(
         f"{row.policy}, Gini coefficient {number_text(row.evaluation.gini_coefficient, 3)}" for row in chosen
     )
-    return _drawn("lorenz", f"Lorenz curves: {alternative}", 3.4, lambda f: _curves(f, chosen))
+    return drawn("lorenz", f"Lorenz curves: {alternative}", 3.4, lambda f: _curves(f, chosen))
 
 
 def lorenz_rows(rows: Sequence[Row]) -> list[Row]:
@@ -140,38 +105,6 @@ def quantile(values: Floats, counts: Ints, share: float) -> float:
     order = np.argsort(values)
     below = np.cumsum(counts[order])
     return float(values[order][np.searchsorted(below, share * below[-1])])
-
-
-# From drawing to SVG
-
-
-def _drawn(name: str, label: str, height: float, draw: Callable[["Figure"], None]) -> str:
-    """Draw a figure and give its SVG element."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    stream = io.StringIO()
-    with mpl.rc_context(), warnings.catch_warnings():
-        # The reader's browser has glyphs that the font used for measuring lacks.
-        warnings.filterwarnings("ignore", message="Glyph .* missing")
-        mpl.rcdefaults()
-        mpl.rcParams.update({**_STYLE, "svg.hashsalt": name})
-        figure = Figure(figsize=(WIDTH, height), layout="constrained")
-        FigureCanvasSVG(figure)
-        draw(figure)
-        figure.savefig(stream, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-    return _inline(stream.getvalue(), name, label)
-
-
-def _inline(svg: str, name: str, label: str) -> str:
-    """The SVG element of a file, fit to stand in a page beside others."""
-    body = re.sub(r"<!--.*?-->\s*", "", svg[svg.index("<svg") :], flags=re.DOTALL)
-    opening, rest = body.split(">", 1)
-    box = re.search(r'viewBox="[^"]*"', opening)
-    rest = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", rest)
-    rest = re.sub(r"font: (\S+) [^;\"]*", r"font-size: \1", rest)
-    return f'<svg {box[0] if box else ""} role="img" aria-label="{escape(label)}">{rest.strip()}'
 
 
 # The drawings

@@ -1,7 +1,9 @@
-"""The page: one HTML file without scripts and without anything from elsewhere, for screens, phones and paper."""
+"""The page of a comparison: one HTML file without scripts and without anything from elsewhere, for screens and paper.
 
-from collections.abc import Sequence
-from html import escape
+What is said is put together here and in `words`, `tables` and `figures`; how it is set is in `templates`.
+"""
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,72 +13,8 @@ from evenhand.model.files import Location, write_atomically
 from evenhand.model.objective import num_members
 from evenhand.planning.compare import Comparison
 from evenhand.report import figures, tables, words
+from evenhand.report.rendering import render
 from evenhand.typing import Progress
-
-_CSS = """
-:root { color-scheme: light; }
-* { box-sizing: border-box; }
-body { margin: 0; background: #fff; color: #1c1c1c; font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto,
-  "Helvetica Neue", Arial, sans-serif; -webkit-text-size-adjust: 100%; }
-main { max-width: 61rem; margin: 0 auto; padding: 2rem 1.25rem 3rem; }
-h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 1rem; }
-h2 { font-size: 1.25rem; line-height: 1.3; margin: 2.6rem 0 .7rem; padding-top: .9rem; border-top: 1px solid #d9d9d9; }
-p, dl { margin: .6rem 0; max-width: 46rem; }
-h1, p, dd, th[scope=row], figcaption { overflow-wrap: anywhere; }
-.lead p { font-size: 1.1rem; }
-.key { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: .75rem; margin: 1.4rem 0;
-  max-width: none; }
-.key div { border-left: 4px solid #0072B2; background: #f2f7fa; padding: .6rem .8rem; }
-.key dt { margin: 0; color: #4a4a4a; font-size: .85rem; font-weight: 400; }
-.key dd { margin: 0; font-size: 1.3rem; line-height: 1.35; font-weight: 650; font-variant-numeric: tabular-nums; }
-.key small { display: block; color: #4a4a4a; font-size: .85rem; font-weight: 400; }
-.scroll { overflow-x: auto; margin: 1rem 0; }
-.scroll:focus-visible { outline: 2px solid #0072B2; outline-offset: 2px; }
-table { border-collapse: collapse; font-size: .92rem; line-height: 1.35;
-  font-variant-numeric: tabular-nums lining-nums; }
-caption { text-align: left; color: #4a4a4a; padding-bottom: .4rem; }
-th, td { padding: .5rem .55rem; text-align: right; vertical-align: top; border-bottom: 1px solid #e3e3e3; }
-td { white-space: nowrap; }
-thead th { vertical-align: bottom; border-bottom: 2px solid #1c1c1c; font-weight: 600; font-size: .93em; }
-th[scope=row], thead th:first-child { text-align: left; position: sticky; left: 0; background: #fff; }
-th[scope=row] { font-weight: 600; min-width: 13rem; max-width: 17rem; }
-thead th.text, td.text { text-align: left; white-space: normal; min-width: 12rem; }
-th small { display: block; font-weight: 400; color: #4a4a4a; font-size: .85em; }
-abbr { font-weight: 400; color: #4a4a4a; font-size: .85em; text-decoration: none; }
-tr.bound th, tr.bound td { background: #fdf3ec; color: #7a3300; font-weight: 600; }
-tr.bound th small { color: #7a3300; }
-.quiet { color: #4a4a4a; }
-figure { margin: 1.4rem 0; max-width: 38rem; }
-figure svg { display: block; width: 100%; height: auto; font-family: inherit; font-variant-numeric: tabular-nums; }
-figcaption { color: #4a4a4a; font-size: .92rem; margin-top: .4rem; }
-dt { font-weight: 600; margin-top: .7rem; }
-dd { margin: 0; }
-code { font: .92em ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; background: #f3f3f3; padding: .1em .3em;
-  overflow-wrap: anywhere; }
-@media (max-width: 40rem) {
-  main { padding: 1.25rem 1rem 2rem; }
-  h1 { font-size: 1.5rem; }
-  .lead p { font-size: 1.03rem; }
-  .key { grid-template-columns: 1fr 1fr; }
-  .key dd { font-size: 1.1rem; }
-  th, td { padding: .45rem .5rem; }
-  th[scope=row] { min-width: 7.6rem; max-width: 9rem; }
-  th[scope=row] small { display: none; }
-}
-@page { margin: 16mm 14mm; }
-@media print {
-  html { font-size: 9.5pt; }
-  main { max-width: none; padding: 0; }
-  h2 { break-after: avoid; margin-top: 1.4rem; }
-  figure, .scroll, .key, dl div { break-inside: avoid; }
-  figure { max-width: 11cm; }
-  .scroll { overflow: visible; }
-  table { font-size: 8pt; }
-  th, td { padding: .25rem .35rem; }
-  th[scope=row] { min-width: 0; }
-  .key div, tr.bound th, tr.bound td { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
-}
-"""
 
 
 def write_comparison(
@@ -117,56 +55,34 @@ def comparison_page(
     heading = title or f"Comparison of {words.counted(len(comparison.rows), 'policy', 'policies')}"
     if progress is not None:
         progress("figures", 0.0)
-    drawn = _figures(comparison, problem)
+    drawings = _drawings(comparison, problem) if comparison.rows else []
     if progress is not None:
         progress("report", 0.8)
-    sections = [
-        f'<header class="lead"><h1>{escape(heading)}</h1>{_lead(comparison, problem)}</header>',
-        _key_figures(comparison, problem),
-        _section("The policies side by side", _results(comparison, problem)),
-        drawn,
-        _section("The problem", _problem(problem)),
-        _section("How to read this", _reading(comparison, problem)),
-        _section("How this was made", _making(comparison, command, seed)),
-    ]
-    return _document(heading, "\n".join(part for part in sections if part))
-
-
-def _document(title: str, body: str) -> str:
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-        f'<meta name="generator" content="evenhand {__version__}">\n'
-        f"<title>{escape(title)}</title>\n<style>{_CSS}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n"
-        "</body>\n</html>\n"
+    types = tables.types_table(problem)
+    return render(
+        "comparison.html",
+        title=heading,
+        lead=[" ".join(sentences) for sentences in words.summary(comparison, problem)],
+        cards=_cards(comparison, problem) if comparison.rows else [],
+        results=tables.results_table(comparison, problem) if comparison.rows else None,
+        floors_missed=tables.floors_missed(comparison, problem),
+        left_out=sorted(comparison.left_out.items()),
+        left_out_words=_left_out_words(comparison),
+        drawings=drawings,
+        problem=words.problem_words(problem),
+        types=types,
+        more_types=tables.more_types(problem) if types else "",
+        reading=_reading(comparison, problem),
+        command=command,
+        making=" ".join(_making(comparison, seed)),
     )
-
-
-def _lead(comparison: Comparison, problem: CoupledMDP) -> str:
-    return "".join(_paragraph(sentences) for sentences in words.summary(comparison, problem))
-
-
-def _section(title: str, content: str) -> str:
-    return f"<section><h2>{escape(title)}</h2>\n{content}\n</section>" if content else ""
-
-
-def _paragraph(sentences: Sequence[str]) -> str:
-    return f"<p>{escape(' '.join(sentences))}</p>"
-
-
-def _definitions(entries: Sequence[tuple[str, str]]) -> str:
-    """A list of terms and what is to be said of them, both escaped here."""
-    items = [f"<div><dt>{escape(term)}</dt><dd>{escape(meaning)}</dd></div>" for term, meaning in entries]
-    return f"<dl>{''.join(items)}</dl>"
 
 
 # The parts
 
 
-def _key_figures(comparison: Comparison, problem: CoupledMDP) -> str:
-    if not comparison.rows:
-        return ""
+def _cards(comparison: Comparison, problem: CoupledMDP) -> list[tuple[str, str, str]]:
+    """Term, figure and a remark."""
     best = comparison.rows[0]
     found, bound = best.evaluation, comparison.upper_bound
     sure = "exact" if found.exact else f"± {words.number(found.welfare_stderr, 2)}"
@@ -182,36 +98,34 @@ def _key_figures(comparison: Comparison, problem: CoupledMDP) -> str:
     if problem.num_arms > 1:
         note = "all arms are equal" if words.is_level(found) else f"mean {words.number(found.mean)}"
         entries.append((f"Its worst-off {words.member(problem)}", words.number(found.worst), note))
-    cards = [
-        f"<div><dt>{escape(term)}</dt><dd>{escape(value)}{f'<small>{escape(note)}</small>' if note else ''}</dd></div>"
-        for term, value, note in entries
-    ]
-    return f'<dl class="key">{"".join(cards)}</dl>'
+    return entries
 
 
-def _results(comparison: Comparison, problem: CoupledMDP) -> str:
-    parts = [tables.results_table(comparison, problem)] if comparison.rows else []
-    if missed := tables.floors_list(comparison, problem):
-        parts += [_paragraph(["Not every policy serves all arms as often as it must:"]), missed]
-    if comparison.left_out:
-        count = len(comparison.left_out)
-        which = "One policy does" if count == 1 else f"{count} policies do"
-        parts += [_paragraph([f"{which} not apply to this problem:"]), tables.left_out_list(comparison)]
-    return "\n".join(parts)
+def _left_out_words(comparison: Comparison) -> str:
+    count = len(comparison.left_out)
+    return f"{'One policy does' if count == 1 else f'{count} policies do'} not apply to this problem:"
 
 
-def _figures(comparison: Comparison, problem: CoupledMDP) -> str:
-    if not comparison.rows:
-        return ""
-    bars = _figure(figures.welfare_figure(comparison), _welfare_caption(comparison))
-    sections = [_section("Welfare", bars), _section("Who gets how much", _spread(comparison, problem))]
+@dataclass(frozen=True)
+class Drawing:
+    """A section with a figure, or with words in its place."""
+
+    title: str
+    picture: str | None
+    """SVG."""
+    words: str
+    """The caption, or what there is to say without a figure."""
+    table: tables.Table | None = None
+    groups: tables.Table | None = None
+
+
+def _drawings(comparison: Comparison, problem: CoupledMDP) -> list[Drawing]:
+    found = [Drawing("Welfare", figures.welfare_figure(comparison), _welfare_caption(comparison))]
+    if problem.num_arms > 1:
+        found.append(_spread(comparison, problem))
     if curves := figures.lorenz_figure(comparison):
-        sections.append(_section("How evenly it is shared", _figure(curves, _lorenz_caption(comparison))))
-    return "\n".join(part for part in sections if part)
-
-
-def _figure(svg: str, caption: str) -> str:
-    return f"<figure>{svg}\n<figcaption>{escape(caption)}</figcaption></figure>"
+        found.append(Drawing("How evenly it is shared", curves, _lorenz_caption(comparison)))
+    return found
 
 
 def _welfare_caption(comparison: Comparison) -> str:
@@ -224,16 +138,17 @@ def _welfare_caption(comparison: Comparison) -> str:
     return caption
 
 
-def _spread(comparison: Comparison, problem: CoupledMDP) -> str:
-    if problem.num_arms == 1:
-        return ""
-    drawing = figures.spread_figure(comparison, problem)
-    if drawing is None:
-        return _paragraph([_level_words(comparison, problem)])
-    figure = _figure(drawing, _spread_caption(comparison, problem))
-    table = tables.values_table(comparison, problem)
-    note = '<p class="quiet">The worst-off type of each policy is in bold.</p>' if table else ""
-    return f"{figure}\n{table}\n{note}\n{tables.groups_table(comparison, problem)}".rstrip()
+def _spread(comparison: Comparison, problem: CoupledMDP) -> Drawing:
+    title, picture = "Who gets how much", figures.spread_figure(comparison, problem)
+    if picture is None:
+        return Drawing(title, None, _level_words(comparison, problem))
+    return Drawing(
+        title,
+        picture,
+        _spread_caption(comparison, problem),
+        tables.values_table(comparison, problem),
+        tables.groups_table(comparison, problem),
+    )
 
 
 def _level_words(comparison: Comparison, problem: CoupledMDP) -> str:
@@ -269,11 +184,7 @@ def _lorenz_caption(comparison: Comparison) -> str:
     )
 
 
-def _problem(problem: CoupledMDP) -> str:
-    return f"{_definitions(words.problem_words(problem))}\n{tables.types_table(problem)}".rstrip()
-
-
-def _reading(comparison: Comparison, problem: CoupledMDP) -> str:
+def _reading(comparison: Comparison, problem: CoupledMDP) -> list[tuple[str, str]]:
     name = words.shortened(comparison.welfare.name, 60)
     entries = [
         ("Policy", "A rule that decides at every step which arms are served, and how."),
@@ -285,7 +196,8 @@ def _reading(comparison: Comparison, problem: CoupledMDP) -> str:
     ]
     if comparison.upper_bound is not None:
         entries.append(_bound_entry(comparison))
-    entries += [
+    return [
+        *entries,
         (
             f"Mean and worst {words.member(problem)}",
             f"The average value of the {words.member(problem)}s, and the value of the one that is worst off.",
@@ -299,7 +211,6 @@ def _reading(comparison: Comparison, problem: CoupledMDP) -> str:
         *_precision(comparison),
         ("Time", "How long it took to measure the policy, not to run it in practice."),
     ]
-    return _definitions(entries)
 
 
 def _bound_entry(comparison: Comparison) -> tuple[str, str]:
@@ -332,14 +243,11 @@ def _precision(comparison: Comparison) -> list[tuple[str, str]]:
     return entries
 
 
-def _making(comparison: Comparison, command: str, seed: int | None) -> str:
-    parts = []
-    if command:
-        parts.append(f"<p>This page was made by the command <code>{escape(command)}</code>.</p>")
+def _making(comparison: Comparison, seed: int | None) -> list[str]:
     sentences = [f"It was computed with evenhand {__version__}.", *_plays(comparison)]
     if seed is not None:
         sentences.append(f"Randomness started from the seed {seed}: the same seed gives the same figures.")
-    return "\n".join([*parts, _paragraph(sentences)])
+    return sentences
 
 
 def _plays(comparison: Comparison) -> list[str]:

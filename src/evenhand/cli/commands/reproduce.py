@@ -14,6 +14,7 @@ from evenhand.cli.console import print_json, print_table, progress, seconds
 from evenhand.errors import EvenhandError, InvalidInput
 from evenhand.experiments.run import Reproduction, Work
 from evenhand.experiments.spec import Target, choose, read_targets
+from evenhand.report.reproduction import read_statements, write_reproduction
 
 
 def run(
@@ -26,12 +27,14 @@ def run(
     quiet: bool,
 ) -> None:
     """List the targets, or run some and report."""
-    known = read_targets(targets_folder(paper))
+    where = targets_folder(paper)
+    known = read_targets(where)
     if not targets:
         _list(known, as_json)
         return
     chosen = choose(known, targets)
     folder = _check_folder(out)
+    statements = read_statements(where)
     work = Work(chosen, folder, quick)
     workers = jobs or _num_cores()
     if not quiet:
@@ -40,7 +43,7 @@ def run(
         click.echo(f"{count}, {cells}: {work.num_done} done, {len(work.to_do)} to do", err=True)
     with progress(quiet) as tell:
         done = work.run(workers, f"evenhand {shlex.join(sys.argv[1:])}", tell)
-    report = _report(folder, chosen)
+    report = write_reproduction(folder, chosen, statements)
     if as_json:
         print_json(as_dict(done, chosen, report, quick))
     else:
@@ -77,12 +80,6 @@ def _num_cores() -> int:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system
         return os.cpu_count() or 1
-
-
-def _report(folder: Path, targets: Sequence[Target]) -> Path:
-    from evenhand.report.reproduction import write_reproduction
-
-    return Path(write_reproduction(folder, targets))
 
 
 def _list(targets: Mapping[str, Target], as_json: bool) -> None:

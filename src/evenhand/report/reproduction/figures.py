@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evenhand.report.figures import BLUE, FAINT, GREEN, INK, ORANGE, PINK, RED, SKY, _drawn
-from evenhand.report.reproduction_tables import Entry, Sheet
+from evenhand.report.reproduction.sheets import Entry, Sheet, loss
+from evenhand.report.svg import BLUE, FAINT, GREEN, INK, ORANGE, PINK, RED, SKY, drawn
 from evenhand.report.words import number
 
 if TYPE_CHECKING:
@@ -84,17 +84,12 @@ def loss_figure(name: str, sheet: Sheet, optimum: Mapping[str, float]) -> str | 
         return None
     label = "Welfare lost against the optimum: " + "; ".join(_loss_words(sheet, each, optimum) for each in columns)
     height = 0.95 + 0.42 * len(columns)
-    return _drawn(name, label, height, lambda figure: _draw_losses(figure, sheet, columns, rows, optimum))
+    return drawn(name, label, height, lambda figure: _draw_losses(figure, sheet, columns, rows, optimum))
 
 
 def _losses(sheet: Sheet, column: str, optimum: Mapping[str, float]) -> list[float]:
     own = [entry for entry in sheet.visible if entry.column == column and optimum.get(entry.row)]
     return [loss(entry.ours, optimum[entry.row]) for entry in own if entry.ours is not None]
-
-
-def loss(value: float, optimum: float) -> float:
-    """How far a welfare is below the optimum, in per cent of it."""
-    return 100 * (optimum - value) / abs(optimum)
 
 
 def _loss_words(sheet: Sheet, column: str, optimum: Mapping[str, float]) -> str:
@@ -187,7 +182,7 @@ def panel_figure(name: str, panels: Sequence[Panel], side_by_side: bool = False)
         return None
     label = "; ".join(filter(None, (_panel_words(panel) for panel in panels)))
     height = 2.9 if side_by_side else 0.4 + 2.5 * len(panels)
-    return _drawn(name, label, height, lambda figure: _draw_panels(figure, panels, side_by_side, height))
+    return drawn(name, label, height, lambda figure: _draw_panels(figure, panels, side_by_side, height))
 
 
 def _is_drawn(entry: Entry) -> bool:
@@ -339,7 +334,7 @@ def crowds_figure(name: str, crowds: Sequence[Crowd]) -> str | None:
         return None
     heights = [0.75 + 0.22 * len(_rows_of(crowd)) for crowd in crowds]
     label = "; ".join(_crowd_words(crowd) for crowd in crowds)
-    return _drawn(name, label, sum(heights) + 0.3 * len(crowds), lambda figure: _draw_crowds(figure, crowds, heights))
+    return drawn(name, label, sum(heights) + 0.3 * len(crowds), lambda figure: _draw_crowds(figure, crowds, heights))
 
 
 def _rows_of(crowd: Crowd) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from evenhand.experiments.spec import Target
-from evenhand.report.reproduction_figures import (
+from evenhand.report.reproduction.figures import (
     LEAST_LOSS,
     Axis,
     Crowd,
@@ -14,7 +14,7 @@ from evenhand.report.reproduction_figures import (
     loss_figure,
     panel_figure,
 )
-from evenhand.report.reproduction_tables import NOTHING, Entry, Sheet
+from evenhand.report.reproduction.sheets import NOTHING, Entry, Sheet
 
 LEARNING_FLOOR = 7.0
 """Where the paper's learning curves start, to see more of what matters."""
@@ -35,14 +35,9 @@ class Drawings:
     caption: str = ""
 
 
-def draw_target(target: Target, sheets: Mapping[str, Sequence[Sheet]]) -> Drawings:
-    """The figures of a target.
-
-    Args:
-        target: which.
-        sheets: of all targets, as some need an optimum that another one has.
-    """
-    own = {sheet.name: sheet for sheet in sheets.get(target.name, ())}
+def draw_target(target: Target, sheets: Sequence[Sheet]) -> Drawings:
+    """The figures of a target, from its sheets."""
+    own = {sheet.name: sheet for sheet in sheets}
     if "curve" in own and own["curve"].entries:
         return _learning(target, own["curve"], own["welfare"])
     if "outcomes-1" in own:
@@ -52,7 +47,7 @@ def draw_target(target: Target, sheets: Mapping[str, Sequence[Sheet]]) -> Drawin
     if "seconds" in own or "shares" in own:
         return _episodes(target, own)
     if "welfare" in own:
-        return _welfare(target, own["welfare"], sheets)
+        return _welfare(target, own["welfare"])
     return Drawings()
 
 
@@ -70,10 +65,10 @@ def standalone(svg: str) -> str:
 # Welfare
 
 
-def _welfare(target: Target, sheet: Sheet, sheets: Mapping[str, Sequence[Sheet]]) -> Drawings:
+def _welfare(target: Target, sheet: Sheet) -> Drawings:
     if not target.published and all(entry.at[0][0] == "num_arms" for entry in sheet.visible):
         return _by_size(target, sheet)
-    best = optimum_of(sheet) or _borrowed(sheet, target, sheets)
+    best = _optimum_of(sheet) or _bound_of(sheet)
     caption = (
         "How much of the best possible welfare is lost, a row a method and a shape a size; further left is better. "
         f"{_if_spread(sheet.visible, WHISKERS)}"
@@ -88,7 +83,7 @@ def _if_spread(entries: Sequence[Entry], words: str) -> str:
     return words if any((entry.spread or 0.0) >= NOTHING for entry in entries) else ""
 
 
-def optimum_of(sheet: Sheet) -> dict[str, float]:
+def _optimum_of(sheet: Sheet) -> dict[str, float]:
     """The optimum of each row: ours, else the published one."""
     found = {
         entry.row: entry.ours if entry.ours is not None else entry.paper
@@ -98,12 +93,7 @@ def optimum_of(sheet: Sheet) -> dict[str, float]:
     return {row: value for row, value in found.items() if value is not None}
 
 
-def _borrowed(sheet: Sheet, target: Target, sheets: Mapping[str, Sequence[Sheet]]) -> dict[str, float]:
-    """The optimum that the table of the same costs has; else the best that anybody has."""
-    twin = {"table-3": "table-1", "table-4": "table-2"}.get(target.name, "")
-    for other in sheets.get(twin, ())[:1]:
-        if found := optimum_of(other):
-            return found
+def _bound_of(sheet: Sheet) -> dict[str, float]:
     return {e.row: e.ours for e in sheet.entries if e.column == "fluid bound" and e.ours is not None}
 
 

@@ -1,17 +1,13 @@
-"""Sheets: figures of ours beside published ones, and the same sheet as HTML, Markdown, LaTeX and CSV.
+"""Sheets: figures of ours beside published ones, and what is said of each.
 
 A sheet is a grid. A place in it (a row, a column) has up to four lines, of which only those that say something are
-shown: the paper's figure, ours, ours measured as the paper measured, and how far they are apart. In words for people a
-figure is rounded; in CSV it is whole.
+shown: the paper's figure, ours, ours measured as the paper measured, and how far they are apart. `formats` and the page
+set a sheet as Markdown, LaTeX, CSV and HTML; they take every text from here.
 """
 
-import csv
-import io
-import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import Literal, TypeAlias
 
 from evenhand.report.words import UNKNOWN, duration, listed, number, number_text
@@ -21,9 +17,6 @@ Style: TypeAlias = Literal["welfare", "count", "seconds", "duration"]
 Measure: TypeAlias = Literal["difference", "ratio"]
 
 MINUS, NEARLY, SPREAD = "−", "≈", "±"
-MANY = 8
-"""Columns from which a table is set in small type."""
-
 NOTHING = 1e-9
 """A spread below which figures are equal but for rounding: those of a policy that is computed exactly."""
 
@@ -135,6 +128,11 @@ def row_name(at: Sequence[tuple[str, Key]]) -> str:
 
 def _plain(key: str, value: Key, text: str) -> str:
     return text if isinstance(value, str) else f"{key.replace('_', ' ')} {text}"
+
+
+def loss(value: float, optimum: float) -> float:
+    """How far a welfare is below the optimum, in per cent of it."""
+    return 100 * (optimum - value) / abs(optimum)
 
 
 # The lines of a place
@@ -286,203 +284,3 @@ def place_text(places: Grid, row: str, column: str, line: Line, sheet: Sheet) ->
     """The text of a line at a place; empty where the sheet has no such entry."""
     entry = places.get((row, column))
     return "" if entry is None else line.text(entry, sheet)
-
-
-# HTML
-
-
-def html_sheet(sheet: Sheet) -> str:
-    """The sheet as a table in a box that scrolls by itself, with its remarks."""
-    if not sheet.visible:
-        return ""
-    places, single = grid(sheet), len(lines_of(sheet)) == 1
-    heads = "".join(f'<th scope="col">{escape(column)}</th>' for column in sheet.columns)
-    body = "\n".join(_html_row(row, sheet, single, places) for row in sheet.rows)
-    notes = "".join(f"<li>{escape(note)}</li>" for note in remarks(sheet))
-    css = "sheet dense" if len(sheet.columns) > MANY else "sheet"
-    return (
-        f'<div class="scroll" role="region" aria-label="{escape(sheet.caption)}" tabindex="0"><table class="{css}">'
-        f"<caption>{escape(sheet.caption)}</caption>\n"
-        f'<thead><tr><th scope="col"><span class="hidden">row</span></th>{heads}</tr></thead>\n{body}\n</table></div>'
-        + (f'\n<ul class="remarks">{notes}</ul>' if notes else "")
-    )
-
-
-def _html_row(row: str, sheet: Sheet, single: bool, places: Grid) -> str:
-    lines = lines_of(sheet, row)
-    if single:
-        return f"<tbody>{_html_line(escape(row), row, sheet, lines[0], places)}</tbody>"
-    title = f'<tr class="group"><th scope="rowgroup" colspan="{len(sheet.columns) + 1}">{escape(row)}</th></tr>'
-    body = "".join(_html_line(escape(line.name), row, sheet, line, places) for line in lines)
-    return f"<tbody>{title}{body}</tbody>"
-
-
-def _html_line(head: str, row: str, sheet: Sheet, line: Line, places: Grid) -> str:
-    cells = []
-    for column in sheet.columns:
-        text = escape(place_text(places, row, column, line, sheet))
-        css = _css(text, line)
-        figure, sign, spread = text.partition(f" {SPREAD}")
-        told = f"{figure}<small>{sign}{spread}</small>" if sign else text
-        cells.append(f'<td class="{css}">{told}</td>' if css else f"<td>{told}</td>")
-    return f'<tr class="{line.kind}"><th scope="row">{head}</th>{"".join(cells)}</tr>'
-
-
-def _css(text: str, line: Line) -> str:
-    if text in ("failed", "not run"):
-        return "missing"
-    if line.kind != "apart":
-        return ""
-    return "less" if text.startswith(MINUS) else "more" if text.startswith("+") else ""
-
-
-# Markdown
-
-
-def markdown_sheet(sheet: Sheet) -> str:
-    """The sheet as a Markdown table, with its caption above and its remarks below."""
-    if not sheet.visible:
-        return ""
-    table = _markdown_table(_cells(sheet))
-    notes = "\n".join(f"- {_markdown(note)}" for note in remarks(sheet))
-    return f"**{_markdown(sheet.caption)}**\n\n{table}" + (f"\n\n{notes}" if notes else "") + "\n"
-
-
-def _cells(sheet: Sheet) -> list[list[str]]:
-    """The sheet as rows of texts, the head first; the row's name stands at its first line only."""
-    places, several = grid(sheet), len(lines_of(sheet)) > 1
-    table = [["", *([""] if several else []), *sheet.columns]]
-    for row in sheet.rows:
-        for index, line in enumerate(lines_of(sheet, row)):
-            heads = [row if index == 0 else "", *([line.name] if several else [])]
-            table.append(heads + [place_text(places, row, column, line, sheet) for column in sheet.columns])
-    return table
-
-
-def _markdown_table(cells: Sequence[Sequence[str]]) -> str:
-    heads = 2 if len(cells) > 1 and cells[0][:2] == ["", ""] else 1
-    rule = ["---"] * heads + ["---:"] * (len(cells[0]) - heads)
-    rows = [[_markdown(text) for text in row] for row in cells]
-    return "\n".join(f"| {' | '.join(row)} |" for row in [rows[0], rule, *rows[1:]])
-
-
-def _markdown(text: str) -> str:
-    """Text that Markdown leaves as it is."""
-    text = " ".join(text.split())
-    for character in "\\`*_[]|<":
-        text = text.replace(character, f"\\{character}" if character != "<" else "&lt;")
-    return text
-
-
-# LaTeX
-
-_TEX = {
-    "\\": r"\textbackslash{}",
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "−": "$-$",
-    "±": r"$\pm$",
-    "≈": r"$\approx$",
-    "×": r"$\times$",
-    "÷": r"$/$",
-    "≤": r"$\le$",
-    "α": r"$\alpha$",
-    "µ": r"\textmu{}",
-    "–": "--",
-    "“": "``",
-    "”": "''",
-    "\u00a0": "~",
-    "…": r"\ldots{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-}
-
-
-def latex(text: str) -> str:
-    """Text that LaTeX prints as it is."""
-    return "".join(_TEX.get(character, character) for character in text)
-
-
-def latex_sheet(sheet: Sheet, label: str) -> str:
-    """The sheet as a LaTeX table; it needs the package booktabs."""
-    if not sheet.visible:
-        return ""
-    cells, several = _cells(sheet), len(lines_of(sheet)) > 1
-    heads = 2 if several else 1
-    body: list[str] = []
-    for row in cells[1:]:
-        if several and body and row[0]:
-            body.append(r"\addlinespace")
-        body.append(f"{' & '.join(latex(text) for text in row)} \\\\")
-    notes = " ".join(latex(note) for note in remarks(sheet))
-    return "\n".join(
-        [
-            r"\begin{table}",
-            r"\centering",
-            f"\\caption{{{latex(sheet.caption)}}}",
-            f"\\label{{{label}}}",
-            f"\\begin{{tabular}}{{{'l' * heads}{'r' * len(sheet.columns)}}}",
-            r"\toprule",
-            f"{' & '.join(latex(text) for text in cells[0])} \\\\",
-            r"\midrule",
-            *body,
-            r"\bottomrule",
-            r"\end{tabular}",
-            *([f"\\par\\smallskip {{\\small {notes}\\par}}"] if notes else []),
-            r"\end{table}",
-            "",
-        ]
-    )
-
-
-# CSV
-
-FIGURES = (
-    "column",
-    "paper",
-    "paper_spread",
-    "ours",
-    "spread",
-    "seeds",
-    "exact",
-    "as_the_paper_measures",
-    "difference",
-    "trouble",
-)
-"""Columns of the CSV after the sheet's name and the keys of the row."""
-
-
-def csv_text(sheets: Sequence[Sheet]) -> str:
-    """All entries of a target's sheets, one a line, unrounded; what does not exist is empty."""
-    entries = [(sheet, entry) for sheet in sheets for entry in sheet.entries]
-    keys = list(dict.fromkeys(key for _, entry in entries for key, _ in entry.at))
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, ["sheet", *keys, *FIGURES], restval="", lineterminator="\n")
-    writer.writeheader()
-    for sheet, entry in entries:
-        writer.writerow({"sheet": sheet.name, **dict(entry.at), **_figures(entry)})
-    return stream.getvalue()
-
-
-def _figures(entry: Entry) -> dict[str, object]:
-    figures: dict[str, object] = {
-        "column": entry.column,
-        "paper": entry.paper,
-        "paper_spread": entry.paper_spread,
-        "ours": entry.ours,
-        "spread": entry.spread,
-        "seeds": len(entry.values),
-        "exact": "" if not entry.values else str(entry.exact).lower(),
-        "as_the_paper_measures": entry.protocol,
-        "difference": entry.difference,
-        "trouble": "; ".join(dict.fromkeys(entry.troubles)),
-    }
-    return {name: _whole(value) for name, value in figures.items()}
-
-
-def _whole(value: object) -> object:
-    """The shortest text that reads back as the same number; empty for what does not exist."""
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        return ""
-    return repr(value) if isinstance(value, float) else value
