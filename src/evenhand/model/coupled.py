@@ -76,8 +76,7 @@ class CoupledMDP:
             "groups": read_groups(self.groups, num_blocks, faults),
             "floors": read_floors(self.floors, num_blocks, faults),
         }
-        if self.over not in ("arms", "groups"):
-            faults.add("over", f"expected 'arms' or 'groups', got {reprlib.repr(self.over)}")
+        read_over(self.over, faults)
         faults.raise_if_any()
         for name, value in read.items():
             object.__setattr__(self, name, frozen(value) if isinstance(value, np.ndarray) else value)
@@ -318,8 +317,14 @@ def read_criterion(discount: object, criterion: object, faults: Faults) -> tuple
     try:
         return number, as_criterion(criterion, number)  # type: ignore[arg-type]  # told below
     except InvalidInput as error:
-        faults.add("criterion", str(error))
+        faults.add("criterion", str(error).removeprefix("criterion: "))
         return number, None
+
+
+def read_over(value: object, faults: Faults) -> None:
+    """`arms` or `groups`."""
+    if value not in ("arms", "groups"):
+        faults.add("over", f"expected 'arms' or 'groups', got {reprlib.repr(value)}")
 
 
 def read_names(value: object, number: int | None, place: str, faults: Faults) -> tuple[str, ...]:

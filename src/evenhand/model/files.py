@@ -1,18 +1,23 @@
 """Model files, in and out: TOML, JSON with the same keys, or the same keys as arrays in an `.npz`.
 
-    discount, budget                          of the problem
+    discount, budget                          of the problem; without a discount it is 1, if the criterion allows that
+    resources                                 optional names of the resources
+    criterion, over                           optional: `discounted`, `arms`
     arms[...]: transitions, rewards, usage    of each block of identical arms
                initial, count                 optional: uniform, 1
+               group, floor                   optional: a group of its own, 0
                name, states, actions          optional labels
 
 In an `.npz` the blocks are the first axis of each array, padded with zeros to the largest arm:
 
     discount ()   budget (resource,)   count (block,)   transitions (block, state, action, next_state)
     rewards (block, state, action)     usage (block, state, action, resource) or (block, action, resource)
-    initial (block, state)   num_states (block,)   num_actions (block,)   labels (): a JSON text
+    initial (block, state)   num_states (block,)   num_actions (block,)   floor (block,)   criterion (): a text
+    over (): a text          labels (), resources (), group (): JSON texts
 
-where `labels` is a list with one table of `name`, `states`, `actions` a block. Optional are `count`,
-`initial`, `labels`, and `num_states` and `num_actions` (no padding when absent).
+where `labels` is a list with one table of `name`, `states`, `actions` a block, `resources` a list of names, and `group`
+a list with one name a block. Optional are all but `budget`, `transitions`, `rewards` and `usage`, as above; without
+`num_states` and `num_actions` there is no padding.
 
 Reading notes every fault with its place in the words of the file. Writing is exact, to the last bit, and an
 interrupted write leaves what was there before.
@@ -42,7 +47,16 @@ import numpy as np
 from evenhand.checks import Describe, Faults, check_finite, check_memory
 from evenhand.errors import EvenhandError, Fault, InvalidInput, ModelError, TooLarge, nearest
 from evenhand.model.arm import Arm, ArmTables
-from evenhand.model.coupled import CoupledMDP, read_budget, read_counts, read_discount
+from evenhand.model.coupled import (
+    CoupledMDP,
+    read_budget,
+    read_counts,
+    read_criterion,
+    read_floors,
+    read_groups,
+    read_names,
+    read_over,
+)
 from evenhand.typing import Array, Bools, Floats, Indices
 
 __all__ = ["load", "save", "write_atomically"]
@@ -51,9 +65,11 @@ Location: TypeAlias = str | os.PathLike[str]
 Labels: TypeAlias = tuple[str, tuple[str, ...], tuple[str, ...]]
 Choice = TypeVar("Choice")
 
-TOP_KEYS = ("discount", "budget", "arms")
+TOP_KEYS = ("discount", "budget", "resources", "criterion", "over", "arms")
+NEEDED_KEYS = ("discount", "budget", "arms")
 NEEDED_OF_ARM = ("transitions", "rewards", "usage")
-ARM_KEYS = ("name", "states", "actions", "count", *NEEDED_OF_ARM, "initial")
+BLOCK_KEYS = ("count", "group", "floor")
+ARM_KEYS = ("name", "states", "actions", *BLOCK_KEYS, *NEEDED_OF_ARM, "initial")
 
 DEEPEST = 16
 """Lists and tables within one another; the format needs six."""
@@ -275,20 +291,43 @@ def _read_document(document: object) -> CoupledMDP:
     faults = Faults()
     document = _tidy(document, "", faults)
     if not isinstance(document, dict):
-        _refuse(f"expected a table with the keys {', '.join(TOP_KEYS)}; got {reprlib.repr(document)}")
-    _check_keys(document, TOP_KEYS, TOP_KEYS, "", faults)
+        _refuse(f"expected a table with the keys {', '.join(NEEDED_KEYS)}; got {reprlib.repr(document)}")
+    _check_keys(document, TOP_KEYS, _needed_at_top(document), "", faults)
     blocks = _read_blocks(document["arms"], faults) if "arms" in document else []
     arms = [_read_block(block, f"arms[{i}]", faults) for i, block in enumerate(blocks)]
-    counts = [block.get("count", 1) if isinstance(block, dict) else 1 for block in blocks]
+    tables = [block if isinstance(block, dict) else {} for block in blocks]
+    counts = [block.get("count", 1) for block in tables]
+    groups, floors = [block.get("group", "") for block in tables], [block.get("floor", 0.0) for block in tables]
     read_counts(counts, None, faults)
+    read_groups(groups, None, faults)
+    read_floors(floors, None, faults)
     num_resources = _common_resources(arms, faults) or _written_resources(blocks)
     if "budget" in document:
         read_budget(document["budget"], num_resources, faults)
-    if "discount" in document:
-        read_discount(document["discount"], faults)
+    resources = document.get("resources", ())
+    read_names(resources, num_resources, "resources", faults)
+    criterion, over = document.get("criterion", "discounted"), document.get("over", "arms")
+    read_criterion(document.get("discount", 1.0 if criterion != "discounted" else 0.0), criterion, faults)
+    read_over(over, faults)
     faults.raise_if_any()
     sound = [arm for arm in arms if arm is not None]
-    return CoupledMDP(arms=sound, budget=document["budget"], discount=document["discount"], counts=np.array(counts))
+    return CoupledMDP(
+        arms=sound,
+        budget=document["budget"],
+        discount=document.get("discount", 1.0),
+        counts=np.array(counts),
+        resources=resources,
+        groups=groups,
+        floors=np.array(floors, dtype=np.float64),
+        criterion=criterion,
+        over=over,
+    )
+
+
+def _needed_at_top(document: Mapping[str, object]) -> tuple[str, ...]:
+    """A discount is needed unless the criterion does without."""
+    endless = document.get("criterion", "discounted") == "discounted"
+    return NEEDED_KEYS if endless else tuple(key for key in NEEDED_KEYS if key != "discount")
 
 
 def _tidy(value: object, place: str, faults: Faults, depth: int = 0) -> object:
@@ -335,7 +374,8 @@ def _read_block(block: object, place: str, faults: Faults) -> Arm | None:
         return None
     _check_keys(block, ARM_KEYS, NEEDED_OF_ARM, place, faults)
     missing: dict[str, object] = {key: None for key in NEEDED_OF_ARM if key not in block}
-    given: dict[str, object] = {key: value for key, value in block.items() if key in ARM_KEYS and key != "count"}
+    own = [key for key in ARM_KEYS if key not in BLOCK_KEYS]
+    given: dict[str, object] = {key: value for key, value in block.items() if key in own}
     try:
         return Arm(**(given | missing))  # type: ignore[arg-type]  # Arm says what is not an array
     except ModelError as error:
@@ -372,7 +412,7 @@ def _written_resources(blocks: Sequence[object]) -> int | None:
 
 
 def _save_toml(problem: CoupledMDP, stream: BinaryIO) -> None:
-    head = f"discount = {problem.discount!r}\nbudget = {_line(problem.budget)}\n"
+    head = "".join(f"{key} = {text}\n" for key, text in _head_as_text(problem).items())
     tables = (
         "\n[[arms]]\n" + "".join(f"{key} = {text}\n" for key, text in items.items())
         for items in _blocks_as_text(problem)
@@ -382,8 +422,19 @@ def _save_toml(problem: CoupledMDP, stream: BinaryIO) -> None:
 
 def _save_json(problem: CoupledMDP, stream: BinaryIO) -> None:
     tables = (_braced(items) for items in _blocks_as_text(problem))
+    stream.write((_braced({**_head_as_text(problem), "arms": _lines(tables)}) + "\n").encode())
+
+
+def _head_as_text(problem: CoupledMDP) -> dict[str, str]:
+    """The keys of the whole problem, written so that they are TOML and JSON alike; what is as usual is left out."""
     head = {"discount": repr(problem.discount), "budget": _line(problem.budget)}
-    stream.write((_braced({**head, "arms": _lines(tables)}) + "\n").encode())
+    if problem.resources:
+        head["resources"] = _quoted_list(problem.resources)
+    if problem.criterion.name != "discounted":
+        head["criterion"] = _quoted(problem.criterion.name)
+    if problem.over != "arms":
+        head["over"] = _quoted(problem.over)
+    return head
 
 
 def _braced(items: Mapping[str, str]) -> str:
@@ -399,6 +450,10 @@ def _blocks_as_text(problem: CoupledMDP) -> Iterator[dict[str, str]]:
         name, states, actions = tables.labels[i] if tables.labels else ("", (), ())
         items = {"name": _quoted(name)} if name else {}
         items |= {key: _quoted_list(names) for key, names in (("states", states), ("actions", actions)) if names}
+        if problem.groups and problem.groups[i]:
+            items["group"] = _quoted(problem.groups[i])
+        if problem.floors[i] > 0:
+            items["floor"] = repr(float(problem.floors[i]))
         yield items | {
             "count": str(count),
             "transitions": _transitions_as_text(tables.transitions[i, :s, :a, :s]),
@@ -450,12 +505,14 @@ TABLE_AXES: dict[str, tuple[str, ...]] = {
     "usage": ("block", "state", "action", "resource"),
     "initial": ("block", "state"),
     "count": ("block",),
+    "floor": ("block",),
     "num_states": ("block",),
     "num_actions": ("block",),
 }
 USAGE_BY_ACTION = ("block", "action", "resource")
-ARRAY_AXES = {"discount": (), "budget": ("resource",), **TABLE_AXES, "labels": ()}
-NEEDED_ARRAYS = ("discount", "budget", *NEEDED_OF_ARM)
+TEXTS = ("criterion", "over", "resources", "group", "labels")
+ARRAY_AXES = {"discount": (), "budget": ("resource",), **TABLE_AXES, **dict.fromkeys(TEXTS, ())}
+NEEDED_ARRAYS = ("budget", *NEEDED_OF_ARM)
 WHOLE_NUMBERS = ("count", "num_states", "num_actions")
 
 DAMAGE = (
@@ -479,11 +536,24 @@ def _load_npz(file: Path) -> CoupledMDP:
     with file.open("rb") as stream:
         arrays = _read_archive(stream, faults)
     tables = _read_tables(arrays, faults)
-    counts, budget, discount = (arrays.get(key) for key in ("count", "budget", "discount"))
+    counts, budget, floors = (arrays.get(key) for key in ("count", "budget", "floor"))
+    criterion, over = _plain_text(arrays.get("criterion"), "discounted"), _plain_text(arrays.get("over"), "arms")
+    resources, groups = (_text_list(arrays.get(key), key, faults) for key in ("resources", "group"))
+    discount: Any = arrays["discount"][()] if "discount" in arrays else 1.0
     by_action = "usage" in arrays and arrays["usage"].ndim == 3
-    if tables is not None and budget is not None and discount is not None and not faults:
+    if tables is not None and budget is not None and not faults:
         try:
-            return CoupledMDP(arms=tables, budget=budget, discount=discount[()], counts=counts)  # type: ignore[arg-type]
+            return CoupledMDP(
+                arms=tables,
+                budget=budget,
+                discount=discount,
+                counts=counts,  # type: ignore[arg-type]
+                resources=resources,
+                groups=groups,
+                floors=floors,  # type: ignore[arg-type]
+                criterion=criterion,  # type: ignore[arg-type]
+                over=over,  # type: ignore[arg-type]
+            )
         except ModelError as error:
             raise ModelError(list(_in_words_of_arrays(error.faults, by_action))) from None
     found = Faults()
@@ -493,8 +563,8 @@ def _load_npz(file: Path) -> CoupledMDP:
         read_counts(counts, None, found)
     if budget is not None:
         read_budget(budget, arrays["usage"].shape[-1] if "usage" in arrays else None, found)
-    if discount is not None:
-        read_discount(discount[()], found)
+    if "discount" in arrays:
+        read_criterion(discount, criterion, found)
     raise ModelError([*faults.found, *_in_words_of_arrays(found.found, by_action)])
 
 
@@ -503,7 +573,12 @@ def _in_words_of_arrays(faults: Iterable[Fault], by_action: bool) -> Iterator[Fa
     for fault in faults:
         match = re.fullmatch(r"arms\[(\d+)\]\.(\w+)(?:\[(\d+)\])?(.*)", fault.place)
         if match is None:
-            yield Fault({"counts": "count", "arms": "count"}.get(fault.place, fault.place), fault.message)
+            yield Fault(
+                {"counts": "count", "arms": "count", "groups": "group", "floors": "floor"}.get(
+                    fault.place, fault.place
+                ),
+                fault.message,
+            )
             continue
         block, key, first, rest = match.groups()
         if first is None:
@@ -532,7 +607,8 @@ def _read_archive(stream: IO[bytes], faults: Faults) -> dict[str, Array]:
 def _find_members(archive: zipfile.ZipFile, faults: Faults) -> dict[str, zipfile.ZipInfo]:
     members = archive.infolist()
     times = Counter(member.filename.removesuffix(".npy") for member in members)
-    _check_keys(times, ARRAY_AXES, NEEDED_ARRAYS, "", faults)
+    needed = NEEDED_ARRAYS if "criterion" in times else ("discount", *NEEDED_ARRAYS)
+    _check_keys(times, ARRAY_AXES, needed, "", faults)
     for key, number in times.items():
         if number > 1:
             faults.add(_inside("", key), f"this array is in the file {number} times")
@@ -569,9 +645,9 @@ def _header_fault(key: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str
     """Why an array of this shape and kind cannot stand under this key; empty when it can."""
     if dtype.hasobject:
         return "holds Python objects, which are not read"
-    if key == "labels" and (dtype.kind not in "US" or shape):
-        return f"expected one JSON text, got {dtype} of shape {shape}"
-    kinds = "US" if key == "labels" else "iu" if key in WHOLE_NUMBERS else "fiu"
+    if key in TEXTS and (dtype.kind not in "US" or shape):
+        return f"expected one {'' if key in ('criterion', 'over') else 'JSON '}text, got {dtype} of shape {shape}"
+    kinds = "US" if key in TEXTS else "iu" if key in WHOLE_NUMBERS else "fiu"
     if dtype.kind not in kinds:
         return f"expected {'whole ' if key in WHOLE_NUMBERS else ''}numbers, got {dtype}"
     allowed = [ARRAY_AXES[key], *([USAGE_BY_ACTION] if key == "usage" else [])]
@@ -688,6 +764,28 @@ def _read_labels(
     return labels if any(label != ("", (), ()) for label in labels) else ()
 
 
+def _plain_text(given: Array | None, usual: str) -> str:
+    if given is None:
+        return usual
+    text = given.item()
+    return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+
+
+def _text_list(given: Array | None, key: str, faults: Faults) -> tuple[str, ...]:
+    """Names, from a JSON list; empty when there are none."""
+    if given is None:
+        return ()
+    try:
+        names = _tidy(json.loads(_plain_text(given, "[]")), key, faults)
+    except (ValueError, RecursionError) as error:
+        faults.add(key, f"not a JSON text: {error}")
+        return ()
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        faults.add(key, f"expected a list of names, got {reprlib.repr(names)}")
+        return ()
+    return tuple(names)
+
+
 def _read_label(entry: object, index: int, sizes: Mapping[str, Indices | None], faults: Faults) -> Labels:
     place = f"labels[{index}]"
     if not isinstance(entry, dict):
@@ -731,6 +829,15 @@ def _save_npz(problem: CoupledMDP, stream: BinaryIO) -> None:
         "num_states": tables.num_states,
         "num_actions": tables.num_actions,
     }
+    if problem.criterion.name != "discounted":
+        arrays["criterion"] = np.array(problem.criterion.name)
+    if problem.over != "arms":
+        arrays["over"] = np.array(problem.over)
+    if problem.has_floors:
+        arrays["floor"] = problem.floors
+    for key, names in (("resources", problem.resources), ("group", problem.groups)):
+        if names:
+            arrays[key] = np.array(json.dumps(names, ensure_ascii=False).encode())
     if tables.labels:
         entries = [{"name": name, "states": states, "actions": actions} for name, states, actions in tables.labels]
         arrays["labels"] = np.array(json.dumps(entries, ensure_ascii=False).encode())

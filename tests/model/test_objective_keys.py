@@ -1,0 +1,139 @@
+"""Criterion, groups, floors and names of resources in model files."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand import load, save
+from evenhand.errors import ModelError
+from evenhand.model.arm import Arm
+from evenhand.model.coupled import CoupledMDP
+
+IDLE_OR_NOT = Arm([[[1.0], [1.0]]], [[0.0, 1.0]], [[0.0, 0.0], [1.0, 0.5]], name="pump")
+DOCUMENT = {
+    "budget": [1, 1],
+    "resources": ["crews", "parts"],
+    "criterion": "average",
+    "over": "groups",
+    "arms": [
+        {
+            "group": "north",
+            "floor": 0.25,
+            "transitions": [[[1], [1]]],
+            "rewards": [[0, 1]],
+            "usage": [[0, 0], [1, 0.5]],
+        },
+        {"count": 2, "transitions": [[[1], [1]]], "rewards": [[0, 1]], "usage": [[0, 0], [1, 0.5]]},
+    ],
+}
+
+
+def written(path, document):
+    path.write_text(json.dumps(document))
+    return path
+
+
+def faults_of(tmp_path, **changes):
+    with pytest.raises(ModelError) as caught:
+        load(written(tmp_path / "model.json", {**DOCUMENT, **changes}))
+    return [str(fault) for fault in caught.value.faults]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    criterion=st.sampled_from(["discounted", "average", "finite:1", "finite:52"]),
+    over=st.sampled_from(["arms", "groups"]),
+    groups=st.lists(st.sampled_from(["", "north", 'so "uth"', "öst"]), min_size=2, max_size=2),
+    floors=st.lists(st.floats(0, 1), min_size=2, max_size=2),
+    resources=st.sampled_from([(), ("crews", "spare parts")]),
+    suffix=st.sampled_from(["toml", "json", "npz"]),
+)
+def test_all_of_it_reads_back(tmp_path_factory, criterion, over, groups, floors, resources, suffix):
+    problem = CoupledMDP(
+        [IDLE_OR_NOT, IDLE_OR_NOT],
+        [1, 1],
+        0.9 if criterion == "discounted" else 1.0,
+        [1, 3],
+        resources=resources,
+        groups=groups,
+        floors=floors,
+        criterion=criterion,
+        over=over,
+    )
+    file = tmp_path_factory.mktemp("model") / f"model.{suffix}"
+    save(problem, file)
+    again = load(file)
+    assert again == problem
+    assert (again.criterion, again.over, again.groups) == (problem.criterion, over, problem.groups)
+    assert again.floors.tolist() == problem.floors.tolist() and again.resources == tuple(resources)
+
+
+def test_a_file_says_it_all(tmp_path):
+    problem = load(written(tmp_path / "model.json", DOCUMENT))
+    assert problem.criterion.name == "average" and problem.over == "groups"
+    assert problem.group_names == ("north", "arms[1]") and problem.resource_names == ("crews", "parts")
+    assert problem.floors.tolist() == [0.25, 0] and problem.discount == 1
+
+
+def test_what_is_as_usual_is_not_written(tmp_path):
+    save(CoupledMDP([IDLE_OR_NOT], [1, 1], 0.5), tmp_path / "model.toml")
+    text = (tmp_path / "model.toml").read_text()
+    assert not any(key in text for key in ("criterion", "over", "resources", "group", "floor"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"criterion": "finite"}, "criterion: criterion 'finite': expected a number of steps from 1 to 1000000"),
+        ({"criterion": "finite:0"}, "criterion: criterion 'finite:0': expected a number of steps"),
+        ({"criterion": "average:3"}, "criterion: criterion 'average:3': average takes no number"),
+        ({"criterion": "avrage"}, "criterion: unknown criterion 'avrage'. Did you mean 'average'?"),
+        ({"criterion": 3}, "criterion: expected text such as 'average' or 'finite:50', got 3"),
+        ({"criterion": "discounted"}, "discount: missing"),
+        ({"discount": 1.0, "criterion": "discounted"}, "discount: expected a number from 0 to below 1, got 1"),
+        ({"over": "arm"}, "over: expected 'arms' or 'groups', got 'arm'"),
+        ({"resources": ["crews"]}, "resources: has 1 names for 2 resources"),
+        ({"resources": ["crews", "crews"]}, "resources: has the same name twice"),
+        ({"resources": "crews"}, "resources: expected a list of names, got 'crews'"),
+        ({"arms": [{**DOCUMENT["arms"][0], "group": 1}]}, "arms[0].group: expected a name, got 1"),
+        ({"arms": [{**DOCUMENT["arms"][0], "floor": 1.5}]}, "arms[0].floor: expected a share of time from 0 to 1"),
+        ({"arms": [{**DOCUMENT["arms"][0], "floor": True}]}, "arms[0].floor: expected a share of time from 0 to 1"),
+        ({"arms": [{**DOCUMENT["arms"][0], "gruop": "n"}]}, "arms[0].gruop: unknown key, did you mean 'group'?"),
+    ],
+)
+def test_each_mistake_is_told_in_words(tmp_path, changes, fault):
+    found = faults_of(tmp_path, **changes)
+    assert len(found) == 1 and found[0].startswith(fault), found
+
+
+def test_all_mistakes_at_once(tmp_path):
+    arm = {**DOCUMENT["arms"][0], "group": [], "floor": -1}
+    found = faults_of(tmp_path, criterion="finite:x", over=2, resources=[1], arms=[arm])
+    assert len(found) == 5
+
+
+def test_a_block_without_a_group_is_one_by_its_own_name():
+    arms = [IDLE_OR_NOT, IDLE_OR_NOT, Arm([[[1.0]]], [[0.0]], [[0.0, 0.0]], name="north"), IDLE_OR_NOT]
+    problem = CoupledMDP(arms, [1, 1], 0.5, groups=["north", "", "", "north"], over="groups")
+    assert problem.group_names == ("north", "pump", "north (arms[2])")
+    assert problem.group_of_block.tolist() == [0, 1, 2, 0]
+    assert problem.num_types == 3 and problem.group_of_type.tolist() == [0, 1, 2]
+    assert problem.under(over="arms").num_types == 2
+
+
+def test_floors_keep_equal_arms_apart():
+    problem = CoupledMDP([IDLE_OR_NOT, IDLE_OR_NOT], [1, 1], 0.5, floors=[0.0, 0.5])
+    assert problem.num_types == 2 and problem.type_floors.tolist() == [0, 0.5]
+    assert not problem.is_symmetric and problem.has_floors
+
+
+def test_another_objective_is_the_same_arms():
+    problem = CoupledMDP([IDLE_OR_NOT], [1, 1], 0.5, [4])
+    assert problem.under() is problem and problem.under("discounted", "arms") is problem
+    other = problem.under("finite:3", "groups")
+    assert other.tables is problem.tables and other.signature == problem.signature and other != problem
+    assert other.under("discounted", "arms") == problem
+    np.testing.assert_array_equal(other.type_counts, [4])
