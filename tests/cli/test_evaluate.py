@@ -103,3 +103,98 @@ def test_an_undefined_gini_coefficient_is_null(folder, evenhand):
 def test_bad_input_is_told(arguments, told, small, evenhand, files):
     assert told in evenhand("evaluate", *arguments, "--json").refusal
     assert files() == [small.name]
+
+
+TOWNS = """
+discount = 0.9
+budget = [1]
+over = "groups"
+
+[[arms]]
+name = "pump"
+group = "north"
+count = 2
+floor = 0.2
+transitions = [[[0.5, 0.5], [1.0, 0.0]], [[0.0, 1.0], [0.9, 0.1]]]
+rewards = [[1.0, 0.5], [0.0, 0.0]]
+usage = [[0], [1]]
+
+[[arms]]
+name = "valve"
+group = "south"
+transitions = [[[0.9, 0.1], [1.0, 0.0]], [[0.2, 0.8], [0.9, 0.1]]]
+rewards = [[1.0, 0.5], [0.5, 0.0]]
+usage = [[0], [1]]
+"""
+
+
+@pytest.fixture
+def towns(folder):
+    (folder / "towns.toml").write_text(TOWNS)
+    return "towns.toml"
+
+
+class TestObjective:
+    @pytest.mark.parametrize("criterion", ["discounted", "average", "finite:6"])
+    @pytest.mark.parametrize("options", [[], ["--monte-carlo", "--episodes", 50]], ids=["exact", "monte-carlo"])
+    def test_groups_and_criterion_in_json(self, criterion, options, towns, evenhand):
+        found = evenhand("evaluate", towns, "random", "--criterion", criterion, *options, "--json").json
+        assert (found["criterion"], found["over"], found["exact"]) == (criterion, "groups", not options)
+        values = found["values"]
+        assert found["groups"] == pytest.approx({"north": np.mean(values[:2]), "south": values[2]})
+        assert found["welfare"] == pytest.approx(np.sort(list(found["groups"].values())) @ [2 / 3, 1 / 3])
+        assert found["worst"] == pytest.approx(min(found["groups"].values()))
+        assert set(found["groups_stderr"]) == {"north", "south"} and len(found["served_by_type"]) == 2
+        assert (found["truncation_bound"] is None) == (criterion == "average" and bool(options))
+
+    def test_over_arms_there_are_no_groups(self, towns, evenhand):
+        found = evenhand("evaluate", towns, "random", "--over", "arms", "--json").json
+        assert found["over"] == "arms" and not {"groups", "groups_stderr"} & set(found)
+        assert found["welfare"] == pytest.approx(np.sort(found["values"]) @ [4 / 7, 2 / 7, 1 / 7])
+
+    def test_a_floor_that_is_missed_is_told(self, towns, evenhand):
+        found = evenhand("evaluate", towns, "never-act", "--json").json
+        assert found["floors_missed"] == [{"type": 0, "floor": 0.2, "served": 0.0}]
+        shown = evenhand("evaluate", towns, "never-act", "--criterion", "finite:3").out
+        assert "type 0 pump is served 0.0 % of the time, and must be 20.0 %" in shown
+        assert "criterion finite:3, over 2 groups" in shown
+        assert "worst group" in shown and "values by group" in shown and "south" in shown
+        kept = evenhand("evaluate", towns, "oldest-first", "--json").json
+        assert kept["floors_missed"] == [] and kept["served_by_type"][0] > 0.2
+
+    def test_a_model_without_floors_says_nothing_of_them(self, small, evenhand):
+        assert "floors_missed" not in evenhand("evaluate", small, "random", "--json").json
+        assert "served" not in evenhand("evaluate", small, "random").out
+
+    def test_an_average_says_what_it_cannot_tell(self, small, evenhand):
+        shown = evenhand("evaluate", small, "random", "--criterion", "average", "--monte-carlo", "--episodes", 5).out
+        assert "cannot be told" in shown and "cut off" not in shown
+        assert "cut off" not in evenhand("evaluate", small, "random", "--criterion", "finite:4", "--monte-carlo").out
+
+    @pytest.mark.parametrize(
+        ("options", "told"),
+        [
+            (["--criterion", "averge"], "Did you mean 'average'"),
+            (["--criterion", "finite:x"], "finite:50"),
+            (["--over", "group"], "Did you mean 'groups'"),
+            (["--criterion", "finite:5", "--horizon", 6], "the criterion finite:5 has 5 steps, not 6"),
+        ],
+        ids=str,
+    )
+    def test_refusals(self, options, told, small, evenhand):
+        assert told in evenhand("evaluate", small, "random", *options, "--json").refusal
+        assert told in evenhand("compare", small, "--policies", "random", *options, "--json").refusal
+
+
+@pytest.mark.parametrize("criterion", ["discounted", "average", "finite:6"])
+def test_compare_tells_groups_and_floors_row_by_row(criterion, towns, evenhand):
+    names = ["random", "oldest-first", "never-act"]
+    command = ["compare", towns, "--criterion", criterion, "--policies", ",".join(names)]
+    found = evenhand(*command, "--json").json
+    assert (found["criterion"], found["over"]) == (criterion, "groups")
+    for row in found["rows"]:
+        alone = evenhand("evaluate", towns, row["policy"], "--criterion", criterion, "--json").json
+        assert row["groups"] == pytest.approx(alone["groups"]) and set(row["groups"]) == {"north", "south"}
+        assert bool(row["floors_missed"]) == (row["policy"] == "never-act")
+    shown = evenhand(*command).out
+    assert "floor missed: never-act: type 0 pump" in shown and "floor missed: oldest-first" not in shown

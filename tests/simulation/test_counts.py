@@ -5,6 +5,7 @@ import pytest
 
 from evenhand.errors import InvalidInput, NotApplicable, PolicyError, TooLarge
 from evenhand.evaluation.exact import exact_values
+from evenhand.model.composite import BySteps, Mixture
 from evenhand.policies import PriorityPolicy, RoundRobin, never_act, random_feasible, worst_first
 from evenhand.problems import machine_replacement
 from evenhand.simulation import simulate, simulate_counts
@@ -48,6 +49,39 @@ def test_spread_and_usage_are_those_of_arms_one_by_one():
     spreads = by_counts.returns[:, 0].std(), by_arms.returns.mean(axis=1).std()
     assert spreads[0] == pytest.approx(spreads[1], rel=4 / np.sqrt(2 * 3000) * 1.5)
     assert by_counts.used == pytest.approx(by_arms.used)
+    assert by_counts.served[:, 0] == pytest.approx(by_arms.served.mean(axis=1))  # two of six, whoever they are
+
+
+@pytest.mark.parametrize("criterion", ["discounted", "average", "finite:8"])
+def test_steps_weigh_what_the_criterion_says(criterion):
+    """Two machines in their first state are served where there are so many; that this does not change is by hand."""
+    problem = machine_replacement(num_arms=6, budget=2)
+    seen = []
+
+    class Noted(Fixed):
+        def allocate(self, counts, rng):
+            seen.append(super().allocate(counts, rng))
+            return seen[-1]
+
+    played = simulate_counts(problem, Noted(problem, [(0, 0, 1, 2)]), 5, None, rng=0, criterion=criterion)
+    steps = {"discounted": 300, "average": 1000, "finite:8": 8}[criterion]
+    weights = np.repeat([0, 1 / 750], [250, 750]) if criterion == "average" else 0.95 ** np.arange(steps)
+    rewards = [np.einsum("esa,sa->e", each[:, 0], problem.types.rewards[0]) / 6 for each in seen]
+    served = [each[:, 0, :, 1].sum(axis=1) / 6 for each in seen]
+    assert len(seen) == played.horizon == steps
+    np.testing.assert_allclose(played.returns[:, 0], weights @ rewards, rtol=1e-12)
+    np.testing.assert_allclose(played.served[:, 0], weights @ served / weights.sum(), rtol=1e-12)
+    np.testing.assert_allclose(played.used[:, 0], 3 * weights @ served / weights.sum(), rtol=1e-12)
+
+
+def test_composite_policies_play_by_counts():
+    problem = machine_replacement(num_arms=4, budget=2)
+    steps = BySteps([worst_first(problem), never_act(problem)])
+    played = simulate_counts(problem, steps, 3, rng=0, criterion="finite:5")
+    weights = 0.95 ** np.arange(5)
+    assert played.used == pytest.approx(np.full((3, 1), weights[::2].sum() / weights.sum()))
+    mixed = simulate_counts(problem, Mixture([worst_first(problem), never_act(problem)], [0.5, 0.5]), 50, 4, rng=0)
+    assert set(mixed.used[:, 0].round(12)) == {0.0, 1.0}
 
 
 def test_first_counts_have_the_initial_law(small_problem, chi_square):

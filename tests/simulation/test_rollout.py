@@ -5,6 +5,7 @@ import pytest
 
 from evenhand.errors import InvalidInput, PolicyError, TooLarge
 from evenhand.evaluation.exact import exact_values
+from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.policies import ExchangeablePriority, PriorityPolicy, RoundRobin, never_act, random_feasible, worst_first
 from evenhand.problems import machine_replacement
@@ -72,6 +73,56 @@ class TestReturns:
     def test_no_budget_is_a_share_of_zero(self):
         problem = machine_replacement(num_arms=2, budget=0)
         assert not simulate(problem, never_act(problem), 2, 3, rng=0).used.any()
+
+
+class TestCriteria:
+    problem = machine_replacement(num_arms=3, budget=2)
+
+    @pytest.mark.parametrize(
+        ("criterion", "horizon", "weights"),
+        [
+            ("discounted", 9, 0.95 ** np.arange(9)),
+            ("average", 9, np.repeat([0, 1 / 7], [2, 7])),  # a quarter of nine steps is two
+            ("average", 3, np.full(3, 1 / 3)),
+            ("finite:9", None, 0.95 ** np.arange(9)),
+        ],
+    )
+    def test_steps_weigh_what_the_criterion_says(self, criterion, horizon, weights):
+        policy = Scripted([1, 0, 0])
+        played = simulate(self.problem, policy, 20, horizon, rng=0, criterion=criterion)
+        rewards = [self.problem.types.rewards[0, states, policy.actions] for states in policy.seen]
+        np.testing.assert_allclose(played.returns, np.tensordot(weights, rewards, axes=1), rtol=1e-12)
+        assert played.horizon == len(weights)
+        assert played.used == pytest.approx(np.full((20, 1), 1 / 2))
+        assert played.served == pytest.approx(np.tile([1.0, 0.0, 0.0], (20, 1)))
+
+    def test_the_problem_s_own_criterion_is_the_default(self):
+        own = self.problem.under("finite:6")
+        played, told = simulate(own, Scripted([0, 0, 0]), 5, rng=1), {"criterion": "finite:6", "rng": 1}
+        assert np.array_equal(played.returns, simulate(self.problem, Scripted([0, 0, 0]), 5, **told).returns)
+
+    def test_usual_horizons(self):
+        lengths = [simulate(self.problem, Scripted([0, 0, 0]), 1, criterion=c).horizon for c in (None, "average")]
+        assert lengths == [300, 1000]
+
+    def test_a_policy_by_steps_begins_again_after_its_last(self):
+        scripts = [Scripted([1, 0, 0]), Scripted([0, 1, 0]), Scripted([0, 0, 1])]
+        played = simulate(self.problem, BySteps(scripts), 4, 7, rng=0, criterion="discounted")
+        assert [len(script.seen) for script in scripts] == [3, 2, 2]
+        weights = 0.95 ** np.arange(7)
+        shares = [weights[step::3].sum() / weights.sum() for step in range(3)]
+        assert played.served == pytest.approx(np.tile(shares, (4, 1)))
+
+    def test_a_mixture_keeps_its_part_through_an_episode(self):
+        policy = Mixture([Scripted([1, 0, 0]), Scripted([0, 0, 1])], [0.3, 0.7])
+        played = simulate(self.problem, policy, 400, 5, rng=0)
+        first = played.served[:, 0]
+        assert set(first) == {0.0, 1.0} and np.array_equal(played.served[:, 2], 1 - first)
+        assert first.mean() == pytest.approx(0.3, abs=4 * np.sqrt(0.21 / 400))
+
+    def test_another_horizon_than_the_finite_one_is_refused(self):
+        with pytest.raises(InvalidInput, match="horizon: the criterion finite:4 has 4 steps, not 5"):
+            simulate(self.problem, Scripted([0, 0, 0]), 2, 5, criterion="finite:4")
 
 
 class TestWorld:

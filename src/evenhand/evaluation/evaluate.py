@@ -260,11 +260,27 @@ class _Case(NamedTuple):
     welfare: Welfare
     """How members' values are weighed."""
 
+    made_for: CoupledMDP | None
+    """The problem the policy was made for, if it knows: to play on another is allowed."""
+
     @classmethod
     def of(cls, policy: object, judged: CoupledMDP, usual: Over, welfare: str | Welfare) -> "_Case":
         made_for = _made_for(policy)
         played = judged.under(over=usual if made_for is None else made_for.over)
-        return cls(judged, played, read_welfare(judged, welfare))
+        return cls(judged, played, read_welfare(judged, welfare), made_for)
+
+    def check_types(self) -> None:
+        """Raise NotApplicable if the law of the policy is over other types than are played."""
+        ours = self.played.types.valid.shape
+        theirs = ours if self.made_for is None else self.made_for.types.valid.shape
+        if theirs != ours:
+            names = "(types, states, actions)"
+            raise NotApplicable(f"the policy was made for {names} = {theirs}, not {ours}, so it can only be simulated")
+
+    def pools(self, policy: object) -> bool:
+        """Whether arms of one played type have one value; not if the policy was made to tell more types apart."""
+        finer = self.made_for is not None and self.made_for.num_types > self.played.num_types
+        return is_exchangeable(policy) and not finer
 
     def units(self, by_type: bool) -> tuple[Indices | slice, bool]:
         """Which column of what was played belongs to each unit that is judged; and whether these units are types."""
@@ -290,6 +306,7 @@ def _made_for(policy: object) -> CoupledMDP | None:
 
 def _exactly(policy: object, case: _Case) -> Evaluation:
     start = time.perf_counter()
+    case.check_types()
     found = exact_values(policy, case.played)
     columns, by_type = case.units(found.by_type)
     objective, values, served = case.objective(by_type), found.values[columns], found.served[columns]
@@ -325,9 +342,9 @@ def _by_simulation(
     policy: Policy | Starting, case: _Case, num_episodes: int, horizon: int, rng: Rng, progress: Progress | None
 ) -> Evaluation:
     start = time.perf_counter()
-    played, pooled = case.played, is_exchangeable(policy)
+    played, pooled = case.played, case.pools(policy)
     many = num_episodes * horizon * played.num_arms > FOLLOW_ARMS_UP_TO
-    by_counts = many and plays_by_counts(policy)
+    by_counts = many and pooled and plays_by_counts(policy)
     play = simulate_counts if by_counts else simulate
     rollout = play(played, policy, num_episodes, horizon, rng, progress)
     plug_in = None if by_counts else _plug_in(case.objective(False), rollout.returns.mean(axis=0))

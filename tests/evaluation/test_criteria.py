@@ -1,0 +1,476 @@
+"""Values under every criterion, over groups and beside floors: against the joint chain pushed on step by step."""
+
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+from evenhand.errors import InvalidInput, NotApplicable, UnknownName
+from evenhand.evaluation import evaluate
+from evenhand.evaluation.exact import exact_values
+from evenhand.model.arm import Arm
+from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import Average, Finite
+from evenhand.model.welfare import Gini
+from evenhand.policies import PriorityPolicy, RoundRobin, myopic, never_act, random_feasible, worst_first
+from evenhand.problems import machine_replacement
+from evenhand.reductions import Counts, Joint
+from evenhand.simulation import simulate
+
+CRITERIA = ["discounted", "average", "finite:1", "finite:7"]
+LONG = 4000
+"""Steps after which the chains of these tests stand still, or turn in circles of two."""
+
+
+def by_pushing(oracle, criterion, *laws):
+    """(arm,) values, (resource,) weighted usage and (arm,) shares of time served; one law a step, over and over again.
+
+    Plain power iteration of the joint chain. An average is Cesaro's: the mean over the second half of a long time,
+    which has an even number of steps, so that chains of period two are averaged rightly.
+    """
+    problem, steps = oracle.problem, []
+    for law in laws:
+        matrix = np.zeros((len(oracle.states), len(oracle.states)))
+        gains = np.zeros((len(oracle.states), 2 * len(oracle.arms) + problem.num_resources))
+        for i, state in enumerate(oracle.states):
+            for actions, chance in law(state).items():
+                used = [arm.usage[s, a] for arm, s, a in zip(oracle.arms, state, actions, strict=True)]
+                served = [float(amount.any()) for amount in used]
+                matrix[i] += chance * oracle.row(state, actions)
+                gains[i] += chance * np.concatenate([oracle.rewards(state, actions), served, sum(used)])
+        steps.append((matrix, gains))
+    if criterion.startswith("finite:"):
+        weights = problem.discount ** np.arange(int(criterion[7:]))
+    elif criterion == "average":
+        weights = np.repeat([0.0, 2 / LONG], LONG // 2)
+    else:
+        weights = problem.discount ** np.arange(LONG)
+    law, sums = oracle.initial, 0.0
+    for t, weight in enumerate(weights):
+        matrix, gains = steps[t % len(steps)]
+        sums = sums + weight * (law @ gains)
+        law = law @ matrix
+    number = len(oracle.arms)
+    return sums[:number], sums[2 * number :], sums[number : 2 * number] / weights.sum()
+
+
+def law_of_table(space, probabilities):
+    """The law of each joint state that a table over the product space stands for."""
+
+    def law(state):
+        pairs = np.flatnonzero((space.states[space.mdp.state_of_pair] == state).all(axis=1))
+        return {tuple(space.actions[pair]): probabilities[pair] for pair in pairs if probabilities[pair] > 0}
+
+    return law
+
+
+def random_table(mdp, seed):
+    weights = np.random.default_rng(seed).exponential(size=mdp.num_pairs)
+    return weights / np.repeat(np.add.reduceat(weights, mdp.offsets[:-1]), np.diff(mdp.offsets))
+
+
+def agree(found, problem, values, used, served):
+    kinds = problem.type_of_arm if found.by_type else slice(None)
+    np.testing.assert_allclose(found.values[kinds], values, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(found.used, used, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(found.served[kinds], served, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+class TestExact:
+    def test_a_law_is_worth_what_its_chain_earns(self, criterion, small_problem, brute_force):
+        oracle = brute_force(small_problem)
+        expected = by_pushing(oracle, criterion, oracle.greedy(lambda *_: 0.0, stop=True))
+        problem = small_problem.under(criterion)
+        agree(exact_values(random_feasible(small_problem), problem), problem, *expected)
+
+    def test_tables_made_for_another_criterion_are_worth_what_their_chain_earns(self, criterion, problems, brute_force):
+        problem = problems["all different"]()
+        space = Joint(problem)
+        table = random_table(space.mdp, 0)
+        expected = by_pushing(brute_force(problem), criterion, law_of_table(space, table))
+        agree(exact_values(space.lift(table), problem.under(criterion)), problem, *expected)
+
+    def test_a_count_table_and_its_law_are_worth_the_same(self, criterion, small_problem):
+        space = Counts(small_problem)
+        policy = space.lift(random_table(space.mdp, 0))
+
+        class Shy:
+            """The law and nothing else, so that it must be tabulated."""
+
+            act, allocate, allocation_law = policy.act, policy.allocate, policy.allocation_law
+
+        table, law = (exact_values(each, small_problem.under(criterion)) for each in (policy, Shy()))
+        for name in ("values", "used", "served"):
+            np.testing.assert_allclose(getattr(table, name), getattr(law, name), rtol=1e-9, atol=1e-12)
+
+    def test_a_mixture_has_the_mixed_values_of_its_parts(self, criterion, problems, brute_force):
+        """One part has values by type, the other by arm: both are told by arm."""
+        problem = problems["two types"]()
+        oracle, space = brute_force(problem), Joint(problem)
+        table = random_table(space.mdp, 3)
+        parts = [random_feasible(problem), space.lift(table)]
+        laws = [oracle.greedy(lambda *_: 0.0, stop=True), law_of_table(space, table)]
+        each = [by_pushing(oracle, criterion, law) for law in laws]
+        found = exact_values(Mixture(parts, [0.25, 0.75]), problem.under(criterion))
+        assert not found.by_type
+        agree(found, problem, *(0.25 * one + 0.75 * other for one, other in zip(*each, strict=True)))
+
+
+class TestBySteps:
+    @pytest.mark.parametrize("criterion", ["finite:1", "finite:2", "finite:7"])
+    def test_tables_by_steps(self, criterion, problems, brute_force):
+        """Two steps, played for one, for both, and again from the first."""
+        problem = problems["all different"]()
+        space = Joint(problem)
+        tables = [random_table(space.mdp, seed) for seed in (1, 2)]
+        expected = by_pushing(brute_force(problem), criterion, *(law_of_table(space, table) for table in tables))
+        policy = BySteps([space.lift(table) for table in tables])
+        agree(exact_values(policy, problem.under(criterion)), problem, *expected)
+
+    def test_laws_by_steps(self, problems, brute_force):
+        problem = problems["two types"]()
+        oracle = brute_force(problem)
+        served = oracle.greedy(lambda *_: 0.0, stop=True)
+        idle = oracle.greedy(lambda *_: None)
+        policy = BySteps([random_feasible(problem), never_act(problem), never_act(problem)])
+        expected = by_pushing(oracle, "finite:5", served, idle, idle)
+        agree(exact_values(policy, problem.under("finite:5")), problem, *expected)
+
+    def test_steps_over_different_spaces_are_simulated(self, problems):
+        problem = problems["two types"]().under("finite:2")
+        space = Joint(problem)
+        policy = BySteps([random_feasible(problem), space.lift(random_table(space.mdp, 0))])
+        with pytest.raises(NotApplicable, match="different spaces"):
+            exact_values(policy, problem)
+        assert not evaluate(policy, problem, num_episodes=5, rng=0).exact
+
+    @pytest.mark.parametrize("criterion", ["discounted", "average"])
+    def test_for_ever_they_are_simulated(self, criterion, problems):
+        problem = problems["machines"]()
+        policy = BySteps([worst_first(problem), never_act(problem)])
+        with pytest.raises(NotApplicable, match=f"only be simulated under the criterion {criterion}"):
+            evaluate(policy, problem, method="exact", criterion=criterion)
+        found = evaluate(policy, problem, num_episodes=3, horizon=8, rng=0, criterion=criterion)
+        # Every second step is served: 1, gamma^2, ... of 1, gamma, ...; in the long run half of the time.
+        share = 0.5 if criterion == "average" else 1 / (1 + problem.discount)
+        assert found.budget_used == pytest.approx([share])
+
+    def test_a_law_for_each_of_many_steps_is_too_much_to_tabulate(self, monkeypatch):
+        problem = machine_replacement(num_arms=5).under("finite:3")  # 21 count states
+        monkeypatch.setattr(import_module("evenhand.evaluation.exact"), "MOST_STATES", 50)
+        assert exact_values(worst_first(problem), problem).by_type
+        with pytest.raises(NotApplicable, match="63 states over 3 steps; up to 50"):
+            exact_values(BySteps([worst_first(problem), never_act(problem), myopic(problem)]), problem)
+
+
+class TestLongRun:
+    def alternating(self, initial):
+        """Two states that follow each other for ever, worth 1 and 0, and a third that stays, worth 5."""
+        rows = np.zeros((3, 2, 3))
+        rows[0, :, 1] = rows[1, :, 0] = rows[2, :, 2] = 1.0
+        arm = Arm(rows, [[1, 1], [0, 0], [5, 5]], usage=[[0], [1]], initial=initial)
+        return CoupledMDP([arm], budget=[1], discount=1.0, counts=[2], criterion="average")
+
+    def test_a_chain_that_turns_in_circles_has_the_mean_of_its_circle(self):
+        problem = self.alternating([1.0, 0.0, 0.0])
+        assert exact_values(never_act(problem), problem).values == pytest.approx([0.5])
+        played = evaluate(never_act(problem), problem, method="monte-carlo", num_episodes=3, horizon=400, rng=0)
+        assert played.values == pytest.approx([0.5, 0.5])
+
+    def test_where_a_chain_ends_depends_on_where_it_begins(self):
+        problem = self.alternating([0.25, 0.25, 0.5])
+        assert exact_values(never_act(problem), problem).values == pytest.approx([0.5 * 0.5 + 0.5 * 5])
+
+    def test_the_average_is_the_limit_of_the_discounted_value(self):
+        near = machine_replacement(num_arms=3, discount=1 - 1e-6)
+        policy = worst_first(near)
+        average = evaluate(policy, near, criterion="average").values
+        assert 1e-6 * evaluate(policy, near).values == pytest.approx(average, abs=1e-4)
+        assert evaluate(policy, near, criterion=Finite(3000)).values / 3000 == pytest.approx(average, abs=2e-3)
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+class TestMonteCarlo:
+    @pytest.mark.parametrize("by_counts", [False, True])
+    @pytest.mark.parametrize("name", ["two types", "machines"])
+    def test_agrees_with_exact_values(self, criterion, name, by_counts, problems, monkeypatch):
+        if by_counts:
+            monkeypatch.setattr(import_module("evenhand.evaluation.evaluate"), "FOLLOW_ARMS_UP_TO", 0)
+        problem = problems[name]().under(criterion)
+        policy = random_feasible(problem)
+        exact = evaluate(policy, problem)
+        horizon = {"discounted": 100, "average": 200}.get(criterion)
+        played = evaluate(policy, problem, method="monte-carlo", num_episodes=600, horizon=horizon, rng=2)
+        assert exact.exact and not played.exact and (played.plug_in_welfare is None) == by_counts
+        cut = played.truncation_bound or 0.0
+        assert (np.abs(played.unit_values - exact.unit_values) <= 4.5 * played.unit_stderr + cut).all()
+        assert abs(played.welfare - exact.welfare) <= 4.5 * played.welfare_stderr + cut
+        share_cut = problem.discount**100 if criterion == "discounted" else 0.0
+        assert (np.abs(played.served - exact.served) <= 4.5 * played.unit_served_stderr + share_cut).all()
+        assert played.budget_used == pytest.approx(exact.budget_used, abs=0.03)
+
+    def test_a_mixture_agrees_too(self, criterion, problems):
+        problem = problems["machines"]().under(criterion)
+        policy = Mixture([worst_first(problem), never_act(problem)], [0.3, 0.7])
+        exact = evaluate(policy, problem)
+        horizon = {"discounted": 100, "average": 200}.get(criterion)
+        played = evaluate(policy, problem, method="monte-carlo", num_episodes=600, horizon=horizon, rng=2)
+        assert exact.exact and exact.served == pytest.approx([0.3 / 3])
+        assert abs(played.mean - exact.mean) <= 4.5 * played.mean_stderr + (played.truncation_bound or 0.0)
+
+    def test_what_is_said_of_time(self, criterion, problems):
+        problem = problems["machines"]()
+        found = evaluate(random_feasible(problem), problem, method="monte-carlo", num_episodes=4, criterion=criterion)
+        assert found.criterion == criterion and found.over == "arms" and found.groups == {}
+        assert found.horizon == {"discounted": 300, "average": 1000, "finite:1": 1, "finite:7": 7}[criterion]
+        if criterion == "average":
+            assert found.truncation_bound is None
+        elif criterion == "discounted":
+            assert found.truncation_bound == pytest.approx(0.95**300 / 0.05 * np.abs(problem.types.rewards).max())
+        else:
+            assert found.truncation_bound == 0
+        assert found.problem == problem.under(criterion)
+
+
+def towns(build_arm, **options):
+    """Three blocks of two kinds in two groups; equal blocks lie in different groups."""
+    one, two = (build_arm(seed, 2, [[0], [1]]) for seed in (0, 1))
+    options = {"discount": 0.8, "counts": [2, 1, 3], "groups": ["north", "north", "south"]} | options
+    return CoupledMDP([one, two, one], budget=[2], **options)
+
+
+NORTH, SOUTH = [0, 1, 2], [3, 4, 5]
+"""The arms of each group."""
+
+
+class TestGroups:
+    def test_exact_values_of_groups_are_means_over_their_arms(self, build_arm):
+        problem = towns(build_arm, over="groups")
+        found = evaluate(random_feasible(problem), problem, "gini:2")
+        values = found.values
+        means = np.array([values[NORTH].mean(), values[SOUTH].mean()])
+        assert found.groups == pytest.approx({"north": means[0], "south": means[1]})
+        assert found.welfare == pytest.approx(np.sort(means) @ [2 / 3, 1 / 3])
+        assert found.worst == pytest.approx(means.min()) and found.mean == pytest.approx(means.mean())
+        assert found.gini_coefficient == pytest.approx(abs(means[0] - means[1]) / (2 * means.sum()))
+        assert found.lorenz[0] == pytest.approx([0, 0.5, 1])
+        assert not found.member_stderr.any()
+
+    def test_weights_are_for_groups(self, build_arm):
+        problem = towns(build_arm, over="groups")
+        found = evaluate(random_feasible(problem), problem, Gini([0.9, 0.1]))
+        assert found.welfare == pytest.approx(np.sort(list(found.groups.values())) @ [0.9, 0.1])
+        with pytest.raises(InvalidInput, match="for 3 arms, but there are 2"):
+            evaluate(random_feasible(problem), problem, "gini:0.5,0.3,0.2")
+
+    @pytest.mark.parametrize("welfare", ["gini:2", "nash", "utilitarian"])
+    @pytest.mark.parametrize("pooled", [True, False])
+    def test_errors_are_those_of_weighted_returns(self, build_arm, pooled, welfare):
+        """The delta method by hand: a step along each group's mean, from finite differences of the welfare."""
+        problem = towns(build_arm, over="groups")
+        policy = random_feasible(problem) if pooled else PriorityPolicy(problem, np.zeros(problem.types.valid.shape))
+        found = evaluate(policy, problem, welfare, method="monte-carlo", num_episodes=80, horizon=30, rng=3)
+        groups = np.stack([found.returns[:, NORTH].mean(axis=1), found.returns[:, SOUTH].mean(axis=1)], axis=1)
+        means = groups.mean(axis=0)
+        assert found.by_type == pooled
+        assert list(found.groups.values()) == pytest.approx(means)
+        assert found.member_stderr == pytest.approx(groups.std(axis=0, ddof=1) / np.sqrt(80))
+        weigh = found.objective.welfare
+        slopes = [(weigh(means + 1e-6 * axis) - weigh(means - 1e-6 * axis)) / 2e-6 for axis in np.eye(2)]
+        spread = (groups @ slopes).std(ddof=1) / np.sqrt(80)
+        assert found.welfare_stderr == pytest.approx(spread, rel=1e-6)
+        assert found.plug_in_welfare == pytest.approx(found.welfare)
+
+    @pytest.mark.parametrize("method", ["exact", "monte-carlo"])
+    def test_a_policy_made_without_groups_is_weighed_over_them(self, build_arm, method):
+        """Its types reach across groups, so the arms of one have one value in both."""
+        problem = towns(build_arm)
+        options = {"method": method, "num_episodes": 60, "horizon": 20, "rng": 1}
+        found = evaluate(random_feasible(problem), problem, over="groups", **options)
+        plain = evaluate(random_feasible(problem), problem, **options)
+        assert found.by_type and found.problem.num_types == 3
+        assert found.values == pytest.approx(plain.values) and found.values[0] == found.values[3]
+        assert found.groups == pytest.approx({"north": plain.values[NORTH].mean(), "south": plain.values[SOUTH].mean()})
+
+    @pytest.mark.parametrize("method", ["exact", "monte-carlo"])
+    def test_a_policy_made_for_groups_is_weighed_over_arms(self, build_arm, method):
+        """It may prefer a group, so equal arms are told one by one."""
+        problem = towns(build_arm)
+        cut = problem.under(over="groups")
+        scores = np.zeros(cut.types.valid.shape)
+        scores[2] = 1.0  # the south first
+        policy = type(random_feasible(cut))(cut, scores)
+        options = {"method": method, "num_episodes": 400, "horizon": 40, "rng": 1}
+        found, grouped = evaluate(policy, problem, **options), evaluate(policy, cut, **options)
+        assert not found.by_type and found.over == "arms" and len(found.unit_values) == 6
+        assert found.values == pytest.approx(grouped.values)
+        assert found.values[0] == found.values[1] != found.values[3]
+
+    def test_over_is_arms_or_groups(self, build_arm):
+        with pytest.raises(UnknownName, match="Did you mean 'groups'"):
+            evaluate(never_act(towns(build_arm)), towns(build_arm), over="group")
+
+
+class Every:
+    """Serves the first arm at every `every`-th step; one actor an episode batch."""
+
+    def __init__(self, every):
+        self.every = every
+
+    def start(self, num_episodes, rng):
+        return _EveryActor(self.every)
+
+
+class _EveryActor:
+    def __init__(self, every):
+        self.every, self.step = every, -1
+
+    def act(self, states, rng):
+        self.step += 1
+        actions = np.zeros_like(states)
+        actions[:, 0] = self.step % self.every == 0
+        return actions
+
+
+class TestServed:
+    @pytest.mark.parametrize("criterion", CRITERIA)
+    def test_shares_of_time_by_hand(self, criterion):
+        problem = machine_replacement(num_arms=3, discount=0.9).under(criterion)
+        found = evaluate(Every(3), problem, num_episodes=4, horizon=None if "finite" in criterion else 120, rng=0)
+        steps = {"finite:1": [0], "finite:7": range(7), "average": range(30, 120)}.get(criterion, range(120))
+        weights = {t: 1.0 if criterion == "average" else 0.9**t for t in steps}
+        share = sum(weight for t, weight in weights.items() if t % 3 == 0) / sum(weights.values())
+        assert found.unit_served == pytest.approx([share, 0, 0])
+        assert found.served == pytest.approx([share / 3])
+        assert found.budget_used == pytest.approx([share])
+
+    def test_an_action_that_uses_nothing_serves_nobody(self, problems):
+        problem = problems["two free actions"]()  # the third action is free
+        space = Counts(problem)
+        free = (space.allocations[..., 1].sum(axis=(1, 2)) == 0) & (space.allocations[..., 0].sum(axis=(1, 2)) == 0)
+        found = evaluate(space.lift(free.astype(float)), problem)
+        assert found.exact and not found.served.any()
+
+    def test_usage_of_any_resource_serves(self, problems):
+        """An arm that uses only the second resource is served too."""
+        problem = problems["two types"]()
+
+        class Third:
+            def act(self, states, rng):
+                return np.where(states == 0, 2, 0) * np.array([1, 0, 0], dtype=np.int32)
+
+        found = evaluate(Third(), problem, num_episodes=200, horizon=1, rng=0)
+        share = problem.types.initial[0, 0]
+        assert found.unit_served[0] == pytest.approx(share, abs=4 * np.sqrt(share * (1 - share) / 200))
+
+
+class TestFloors:
+    def problem(self, floor, **options):
+        arm = machine_replacement(num_arms=1).arms[0]
+        return CoupledMDP([arm, arm], budget=[1], discount=0.9, counts=[2, 1], floors=[floor, 0.0], **options)
+
+    @pytest.mark.parametrize("method", ["exact", "monte-carlo"])
+    @pytest.mark.parametrize("criterion", CRITERIA)
+    def test_who_is_never_served_is_told(self, criterion, method):
+        problem = self.problem(0.1)
+        found = evaluate(never_act(problem), problem, method=method, num_episodes=5, rng=0, criterion=criterion)
+        assert [tuple(missed) for missed in found.floors_missed] == [(0, 0.1, 0.0)]
+        free = self.problem(0.0)
+        assert not evaluate(never_act(free), free, method=method, num_episodes=5, criterion=criterion).floors_missed
+
+    def test_a_floor_is_missed_only_beyond_chance(self):
+        """Any arm is served a third of the time: a floor just above is missed, and a few episodes cannot tell."""
+        policy = worst_first
+        near, far = self.problem(0.334), self.problem(0.5)
+        options = {"method": "monte-carlo", "num_episodes": 20, "horizon": 100, "rng": 0}
+        found = evaluate(policy(near), near, **options)
+        assert found.unit_served_stderr[0] > 0.0003 and not found.floors_missed
+        assert evaluate(policy(far), far, **options).floors_missed
+        low = self.problem(0.2)
+        assert evaluate(policy(near), near).floors_missed and not evaluate(policy(low), low).floors_missed
+
+    def test_floors_are_those_of_each_arm(self):
+        problem = self.problem(0.3)
+        found = evaluate(Every(1), problem, num_episodes=5, horizon=20, rng=0)
+        assert not found.by_type and [missed.unit for missed in found.floors_missed] == [1]
+
+    def test_a_policy_made_with_floors_is_played_without(self):
+        """It tells arms of equal tables apart by their floors: arm by arm it can be played, not by types."""
+        with_floors, without = self.problem(0.3), self.problem(0.0)
+        policy = worst_first(with_floors)
+        with pytest.raises(NotApplicable, match=r"made for \(types, states, actions\) = \(2, 3, 2\), not \(1, 3, 2\)"):
+            evaluate(policy, without, method="exact")
+        found = evaluate(policy, without, num_episodes=20, horizon=20, rng=0)
+        assert not found.exact and not found.by_type and found.budget_used == pytest.approx([1.0])
+
+    def test_a_single_episode_accuses_nobody(self):
+        problem = self.problem(0.9)
+        found = evaluate(worst_first(problem), problem, method="monte-carlo", num_episodes=1, rng=0)
+        assert not found.floors_missed
+
+
+class TestDeterminism:
+    @pytest.mark.parametrize("criterion", ["average", "finite:9"])
+    def test_batches_change_nothing_for_a_policy_that_draws_nothing(self, criterion, problems, monkeypatch):
+        problem = problems["two types"]().under(criterion)
+        first = PriorityPolicy(problem, np.zeros(problem.types.valid.shape))
+        for policy in (first, BySteps([first, PriorityPolicy(problem, np.zeros(problem.types.valid.shape), np.inf)])):
+            options = {"num_episodes": 11, "horizon": None if "finite" in criterion else 40, "rng": 5}
+            monkeypatch.setattr(import_module("evenhand.simulation.rollout"), "BATCH", 10**6)
+            whole = evaluate(policy, problem, **options)
+            monkeypatch.setattr(import_module("evenhand.simulation.rollout"), "BATCH", 7)
+            parts = evaluate(policy, problem, **options)
+            assert np.array_equal(whole.returns, parts.returns)
+            assert np.array_equal(whole.unit_served, parts.unit_served)
+
+    @pytest.mark.parametrize("criterion", ["average", "finite:30"])
+    def test_compiled_or_not_all_is_the_same(self, criterion, problems, monkeypatch):
+        problem = problems["machines"]()
+        policy = Mixture([worst_first(problem), BySteps([myopic(problem), never_act(problem)])], [0.5, 0.5])
+        slow = simulate(problem, policy, 20, None, rng=3, criterion=criterion)
+        monkeypatch.setattr(import_module("evenhand.simulation.rollout"), "COMPILE_FROM", 0)
+        fast = simulate(problem, policy, 20, None, rng=3, criterion=criterion)
+        assert np.array_equal(slow.returns, fast.returns) and np.array_equal(slow.served, fast.served)
+
+
+class TestArguments:
+    problem = machine_replacement(num_arms=2)
+
+    def test_another_horizon_than_the_finite_one_is_refused(self):
+        policy = worst_first(self.problem)
+        with pytest.raises(InvalidInput, match="horizon: the criterion finite:5 has 5 steps, not 300"):
+            evaluate(policy, self.problem, horizon=300, criterion="finite:5")
+        assert evaluate(policy, self.problem, horizon=5, criterion="finite:5").exact
+
+    def test_criteria_are_text_or_objects(self):
+        policy = worst_first(self.problem)
+        by_text, by_object = (evaluate(policy, self.problem, criterion=c) for c in ("finite:4", Finite(4, 0.95)))
+        assert by_text.welfare == by_object.welfare
+        assert evaluate(policy, self.problem, criterion=Average()).criterion == "average"
+        assert evaluate(policy, self.problem.under("finite:4")).welfare == by_text.welfare
+
+    @pytest.mark.parametrize(
+        ("criterion", "told"),
+        [
+            ("averge", "Did you mean 'average'"),
+            ("finite", "finite:50"),
+            ("finite:0", "finite:0"),
+            ("average:3", "takes no number"),
+            (3, "expected text such as 'average'"),
+        ],
+    )
+    def test_what_is_no_criterion_is_refused_in_words(self, criterion, told):
+        with pytest.raises(InvalidInput, match=told):
+            evaluate(worst_first(self.problem), self.problem, criterion=criterion)
+
+    def test_a_discount_of_one_has_no_discounted_value(self):
+        endless = CoupledMDP(self.problem.arms, [1], 1.0, self.problem.counts, criterion="average")
+        with pytest.raises(InvalidInput, match="needs a discount below 1"):
+            evaluate(worst_first(self.problem), endless, criterion="discounted")
+
+    def test_a_memory_is_simulated_under_every_criterion(self):
+        for criterion in CRITERIA:
+            found = evaluate(RoundRobin(self.problem), self.problem, num_episodes=3, rng=0, criterion=criterion)
+            assert not found.exact and found.budget_used == pytest.approx([1.0])

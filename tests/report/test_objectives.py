@@ -1,0 +1,107 @@
+"""What the page says of criteria, groups and floors."""
+
+import numpy as np
+import pytest
+
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.welfare import Gini, Leximin
+from evenhand.planning.compare import Comparison, Row, compare
+from evenhand.problems import machine_replacement
+from evenhand.report import tables, words
+from evenhand.report.page import comparison_page
+
+OPTIONS = {"num_episodes": 5, "rng": 0, "solve_up_to": 0, "method": "monte-carlo"}
+
+
+@pytest.fixture
+def towns(build_arm):
+    """Two towns of different machines, one of which must be served now and then."""
+    arms = [build_arm(seed, 2, [[0], [1]]) for seed in (0, 1)]
+    return CoupledMDP(arms, [1], 0.8, [2, 1], groups=["north", "south <b>"], floors=[0.0, 0.25], over="groups")
+
+
+def side_by_side(problem, *policies, **options):
+    """The rows of a comparison, without a bound: what is tested here is what is said of them."""
+    found = compare(problem, list(policies), **OPTIONS | options)
+    return Comparison(found.welfare, found.rows, {}, None, "", found.problem)
+
+
+@pytest.mark.parametrize(
+    ("criterion", "said"),
+    [
+        ("discounted", "worth 0.95 of one today (the discount). The value of an arm is all the reward it can expect,"),
+        ("average", "the reward that it can expect of a step in the long run"),
+        ("finite:12", "After 12 steps all ends. A reward one step later is worth 0.95 of one today"),
+    ],
+)
+def test_values_are_explained_by_their_criterion(criterion, said):
+    problem = machine_replacement(num_arms=3).under(criterion)
+    assert any(said in meaning for _, meaning in words.problem_words(problem))
+
+
+def test_without_a_discount_all_steps_count_alike():
+    machine = machine_replacement(num_arms=1).arms[0]
+    problem = CoupledMDP([machine], [1], 1.0, [2], criterion="finite:3")
+    (meaning,) = (meaning for term, meaning in words.problem_words(problem) if term == "Time and value")
+    assert "All steps count alike" in meaning and "discount" not in meaning
+    assert words.weights_of_time(problem) == ""
+
+
+@pytest.mark.parametrize(("criterion", "term"), [("discounted", "Truncation"), ("average", "Long run")])
+def test_what_a_simulation_leaves_out(criterion, term):
+    found = side_by_side(machine_replacement(num_arms=2).under(criterion), "random")
+    assert words.truncation_words([row.evaluation for row in found.rows])[0] == term
+
+
+def test_a_finite_horizon_leaves_nothing_out():
+    found = side_by_side(machine_replacement(num_arms=2).under("finite:4"), "random")
+    assert words.truncation_words([row.evaluation for row in found.rows]) is None
+
+
+class TestGroups:
+    def test_the_worst_off_group_is_named(self, towns):
+        found = side_by_side(towns, "random", "never-act")
+        groups = found.rows[0].evaluation.groups
+        text = " ".join(sentence for part in words.summary(found, towns) for sentence in part)
+        assert f"is the group {min(groups, key=groups.get)}, with" in text
+        assert "worst-off arm" not in text and "an arm counts for more" not in text
+
+    def test_welfare_is_explained_over_groups(self):
+        text = words.welfare_words(Gini.geometric(2), 2, "group")
+        assert "the groups are sorted" in text and "arm" not in text
+        assert "worst-off group" in words.welfare_words(Leximin(), 2, "group")
+
+    def test_a_table_has_the_value_of_each_group(self, towns):
+        found = side_by_side(towns, "random", "never-act")
+        table = tables.groups_table(found, towns)
+        assert "north" in table and "south &lt;b&gt;" in table and '<b>"' not in table
+        for row in found.rows:
+            assert f'<th scope="row">{row.policy}</th>' in table
+        assert tables.groups_table(found, towns.under(over="arms")) == ""
+
+    def test_the_page_is_whole(self, towns):
+        page = comparison_page(side_by_side(towns, "random", "never-act"), towns)
+        assert "Value of a group" in page and "Worst group" in page and "2 groups: north and south" in page
+
+
+class TestFloors:
+    def test_who_misses_them_is_told(self, towns):
+        found = side_by_side(towns, "oldest-first", "never-act", num_episodes=20)
+        told = tables.floors_list(found, towns)
+        assert "never-act" in told and "in 0.0" in told and "oldest-first" not in told
+        assert "less often" in told or "must" in comparison_page(found, towns)
+
+    def test_where_nobody_does_nothing_is_said(self, towns):
+        assert tables.floors_list(side_by_side(towns, "oldest-first", num_episodes=20), towns) == ""
+        free = CoupledMDP(towns.arms, towns.budget, 0.8, towns.counts)
+        assert tables.floors_list(side_by_side(free, "never-act"), free) == ""
+        assert not any(term == "Floors" for term, _ in words.problem_words(free))
+
+
+def test_an_unknown_cut_off_does_not_hide_a_difference():
+    """Chance alone decides whether two averages can be told apart."""
+    problem = machine_replacement(num_arms=3).under("average")
+    found = side_by_side(problem, "oldest-first", "never-act", num_episodes=40)
+    assert isinstance(found.rows[0], Row) and np.isfinite(found.rows[0].evaluation.welfare_stderr)
+    text = " ".join(sentence for part in words.summary(found, problem) for sentence in part)
+    assert "cannot be told apart" not in text
