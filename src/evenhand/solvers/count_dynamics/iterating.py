@@ -67,7 +67,7 @@ def solve_counts(
         NotApplicable: under the criterion average, if the best mean depends on where the arms start.
     """
     check_shape(initial, {"state": plan.slots.num_states}, "initial")
-    plan.check_work()
+    plan.check_solving()
     certifier = Certifier(plan.outcomes, plan.criterion, plan.slots.pay.most, initial)
     if plan.criterion.num_steps is not None:
         return _induce_backward(plan, certifier, plan.criterion.num_steps, progress)
@@ -223,7 +223,7 @@ def evaluate_counts(
     check_shape(rewards, {"state": slots.num_states, "action": slots.num_actions}, "rewards")
     axes: dict[str, int | None] = {"count state": plan.num_points, "cell": len(slots.cells)}
     check_shape(choices, axes if num_steps is None else {"step": num_steps, **axes}, "choices")
-    plan.check_work()
+    plan.check_evaluating()
     pay = read_pay(rewards, slots.base, slots.cells, slots.num_arms)
     certifier = Certifier(plan.outcomes, plan.criterion, pay.most, initial)
     if num_steps is None:

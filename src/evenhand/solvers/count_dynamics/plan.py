@@ -62,6 +62,13 @@ class CountPlan:
     @property
     def size_in_bytes(self) -> float:
         """About how much memory solving takes."""
+        tables = self.criterion.num_steps or 0  # one table of choices is within the work, but every step has its own
+        choices = float(np.dtype(self.choices_type).itemsize) * self.num_points * len(self.slots.cells)
+        return self.work_in_bytes + tables * choices
+
+    @property
+    def work_in_bytes(self) -> float:
+        """About how much of it is for the work, and given back when the plan is."""
         roads, num_cells = self.roads, len(self.slots.cells)
         mixing = sum(12.0 * roads.size_of(t) * self._width(t) for t in range(1, len(roads.extras)))
         if roads.splits is None:
@@ -70,8 +77,6 @@ class CountPlan:
             base = sum(4.0 * roads.size_of(t) for t in roads.base_levels) * len(roads.splits[0])
         depth = 0 if roads.climb is None else int(roads.climb.units.max()) + 1
         per_point = 16.0 * (6 + self.slots.num_states) + num_cells * (12.0 + 16.0 * depth)
-        if self.criterion.num_steps is not None:
-            per_point += float(np.dtype(self.choices_type).itemsize) * num_cells * self.criterion.num_steps
         return mixing + base + 24.0 * roads.num_outcomes + per_point * self.num_points
 
     @property
@@ -113,7 +118,7 @@ class CountPlan:
         )
         return sum(number * work for number, work in zip(batches, per, strict=False))
 
-    def check_work(self) -> None:
+    def check_solving(self) -> None:
         """Refuse, before any work, what would not fit in memory or never end."""
         what = f"the dynamic program on {self.num_points} count states"
         if self.criterion.num_steps is not None:
@@ -121,6 +126,11 @@ class CountPlan:
         check_memory(self.size_in_bytes, what, INSTEAD)
         if self.operations > MOST_OPERATIONS:
             raise TooLarge(f"{what} would need about {self.operations:.1g} operations. {INSTEAD}")
+
+    def check_evaluating(self) -> None:
+        """The same for one policy, whose choices are there already."""
+        if "outcomes" not in self.__dict__:  # what is built takes no more
+            check_memory(self.work_in_bytes, f"a policy on {self.num_points} count states", INSTEAD)
 
     def with_fewer_arms(self, times: int) -> "CountPlan":
         """The plan of the same problem with a fraction of the arms and of the budget."""
