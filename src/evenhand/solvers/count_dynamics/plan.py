@@ -18,7 +18,7 @@ from evenhand.model.criterion import Criterion
 from evenhand.solvers.count_dynamics.choosing import Chooser, find_chooser
 from evenhand.solvers.count_dynamics.outcomes import Outcomes
 from evenhand.solvers.count_dynamics.roads import INSTEAD, Roads, find_roads
-from evenhand.solvers.count_dynamics.slots import Arm, Slots, check_one_class, read_slots
+from evenhand.solvers.count_dynamics.slots import Arm, Pay, Slots, check_one_class, read_pay, read_slots
 from evenhand.typing import Floats
 
 COMPILE_FROM = 3e7
@@ -42,6 +42,9 @@ class CountPlan:
 
     roads: Roads
     """How it will be done."""
+
+    pay: Pay
+    """What the arm's rewards pay in terms of slots."""
 
     @property
     def slots(self) -> Slots:
@@ -138,6 +141,21 @@ class CountPlan:
         limit = self.arm.limit * (fewer / self.slots.num_arms)
         return plan_counts(*self.arm._replace(limit=limit), fewer, self.criterion)
 
+    def with_rewards(self, rewards: Floats) -> "CountPlan":
+        """The plan of the same arms with other rewards; what was built of this one serves it too, if its cells do.
+
+        Args:
+            rewards: (state, action) rewards of an arm.
+        """
+        arm = self.arm._replace(rewards=rewards)
+        slots = read_slots(arm, self.slots.num_arms)
+        same = np.array_equal(slots.base, self.slots.base) and np.array_equal(slots.cells, self.slots.cells)
+        roads = self.roads if same else find_roads(slots)
+        plan = CountPlan(arm, self.criterion, roads, read_pay(rewards, slots))
+        if same and "outcomes" in self.__dict__:  # laws and lines do not know rewards
+            plan.__dict__["outcomes"] = self.outcomes
+        return plan
+
     # -- what is built of it ------------------------------------------------------------------------------------------
 
     @cached_property
@@ -149,7 +167,7 @@ class CountPlan:
     @cached_property
     def chooser(self) -> Chooser:
         """The maximum over allocations."""
-        return find_chooser(self.outcomes)
+        return find_chooser(self.outcomes, self.pay.gains)
 
 
 def _compiled() -> ModuleType:
@@ -181,4 +199,4 @@ def plan_counts(
     slots = read_slots(arm, num_arms)
     if criterion.is_average:
         check_one_class(arm)
-    return CountPlan(arm, criterion, find_roads(slots))
+    return CountPlan(arm, criterion, find_roads(slots), read_pay(rewards, slots))
