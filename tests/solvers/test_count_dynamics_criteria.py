@@ -520,3 +520,27 @@ def test_choices_that_cannot_be_are_refused():
     greedy = plan.outcomes.points[:, plan.slots.cells[:, 0]]
     with pytest.raises(InvalidInput, match="beyond the budget"):
         evaluate_counts(plan, greedy, rewards, initial)
+
+
+@pytest.mark.parametrize("criterion", CRITERIA, ids=lambda criterion: f"{criterion.name}, {criterion.factor}")
+@pytest.mark.parametrize("name", ["machines", "machines, pure reset", "dense, state-dependent"])
+def test_other_rewards_make_the_same_plan_as_from_the_beginning(name, criterion):
+    """A price on being served changes which cells matter now and then: what was built is kept only where it fits."""
+    problem = PROBLEMS[name]().under(criterion)
+    types, initial = problem.types, problem.types.initial[0]
+    plan = plan_of(problem)
+    solve_counts(plan, initial)
+    kept = []
+    for price in (-1.0, 0.0, 0.01, 0.3, 2.0):
+        rewards = types.rewards[0] + price * (types.usage[0] > 0).any(axis=2)
+        changed = plan.with_rewards(rewards)
+        fresh = plan_counts(
+            types.transitions[0], rewards, types.usage[0], problem.budget_limit, problem.num_arms, criterion
+        )
+        kept.append(changed.outcomes is plan.outcomes)
+        assert np.array_equal(changed.slots.cells, fresh.slots.cells)
+        left, right = solve_counts(changed, initial), solve_counts(fresh, initial)
+        assert (left.lower_bound, left.upper_bound) == (right.lower_bound, right.upper_bound)
+        assert np.array_equal(left.choices, right.choices)
+    assert kept[1]
+    assert not all(kept) or name != "machines"  # a new machine is served where that is paid for

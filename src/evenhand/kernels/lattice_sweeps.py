@@ -75,6 +75,9 @@ class Lines(NamedTuple):
     """(line + 1,) where each line begins."""
 
 
+# -- splits: a matrix as a product of them, and their sweeps ----------------------------------------------------------
+
+
 def factorise(matrix: Floats) -> tuple[list[Split], Ints] | None:
     """Splits and a permutation whose product is the matrix, or None where none was found.
 
@@ -247,6 +250,9 @@ def _full(bands: Bands) -> Floats:
     return matrix
 
 
+# -- laws, where there is no product ----------------------------------------------------------------------------------
+
+
 def grow_law(law: Floats, rows: Floats, leaving: Indices, parent: Indices, below: Indices) -> Floats:
     """The law of one arm more, in NumPy.
 
@@ -277,6 +283,9 @@ def dot_rows(left: Floats, right: Floats, i: Ints, j: Ints) -> Floats:
         j: (pair,) rows of `right`.
     """
     return np.array([left[a] @ right[b] for a, b in zip(i, j, strict=True)])
+
+
+# -- the maximum by climbing the budget -------------------------------------------------------------------------------
 
 
 class Steps(NamedTuple):
@@ -410,6 +419,9 @@ def number_points(points: Array, num_arms: Array | np.int64, tables: Ints) -> In
     return index
 
 
+# -- from few arms to many --------------------------------------------------------------------------------------------
+
+
 def interpolate(function: Floats, num_arms: int, points: Ints) -> Floats:
     """(point,) a function of few arms at the same proportions of many, linear on Kuhn's simplices.
 
@@ -438,6 +450,9 @@ def interpolate(function: Floats, num_arms: int, points: Ints) -> Floats:
         if step < rest.shape[1]:
             corner[rows, order[:, step]] += 1
     return value
+
+
+# -- the maximum by going through a list ------------------------------------------------------------------------------
 
 
 class Listed(NamedTuple):

@@ -36,19 +36,19 @@ class Chooser(Protocol):
         """(count state,) the best gain plus worth of the (outcome,) outcome, and how it is reached."""
 
 
-def find_chooser(outcomes: Outcomes) -> Chooser:
-    """The chooser of the road that is taken."""
+def find_chooser(outcomes: Outcomes, gains: Floats) -> Chooser:
+    """The chooser of the road that is taken, for the (cell,) gains of one table of rewards."""
     climb = outcomes.roads.climb
-    return Climber(outcomes, climb) if climb is not None else Lister(outcomes)
+    return Climber(outcomes, gains, climb) if climb is not None else Lister(outcomes, gains)
 
 
 class Climber:
     """The maximum by climbing the budget."""
 
-    def __init__(self, outcomes: Outcomes, climb: Climb) -> None:
+    def __init__(self, outcomes: Outcomes, gains: Floats, climb: Climb) -> None:
         slots = outcomes.slots
         self.outcomes, self.climb = outcomes, climb
-        self.gains = slots.pay.gains[climb.order]
+        self.gains = gains[climb.order]
         self.ends = slots.cells[climb.order, 0], slots.landings[climb.order]
         self.steps = lattice_steps(outcomes.points, *self.ends)
         # a choice is coded in one number, a digit a cell; the narrow type halves the traffic where it suffices
@@ -70,7 +70,7 @@ class Climber:
 class Lister:
     """The maximum by going through the list of allocations."""
 
-    def __init__(self, outcomes: Outcomes) -> None:
+    def __init__(self, outcomes: Outcomes, gains: Floats) -> None:
         self.outcomes, self.allocations = outcomes, outcomes.roads.allocations
         takes, lands = outcomes.shifts(self.allocations)
         left, begins = outcomes.places(self.allocations)
@@ -79,7 +79,7 @@ class Lister:
             shifts=(lands - takes).astype(np.int32),
             arms=left.astype(np.int32),
             offsets=begins,
-            gains=self.allocations @ outcomes.slots.pay.gains,
+            gains=self.allocations @ gains,
         )
 
     def improve(self, worth: Floats) -> tuple[Floats, Choice]:

@@ -67,8 +67,8 @@ def solve_counts(
         NotApplicable: under the criterion average, if the best mean depends on where the arms start.
     """
     check_shape(initial, {"state": plan.slots.num_states}, "initial")
-    plan.check_work()
-    certifier = Certifier(plan.outcomes, plan.criterion, plan.slots.pay.most, initial)
+    plan.check_solving()
+    certifier = Certifier(plan.outcomes, plan.criterion, plan.pay.most, initial)
     if plan.criterion.num_steps is not None:
         return _induce_backward(plan, certifier, plan.criterion.num_steps, progress)
     return _iterate(plan, certifier, _start(plan, initial), tolerance, progress, most_rounds)
@@ -96,8 +96,8 @@ def _iterate(
     most_rounds: int,
 ) -> CountOptimum:
     """Modified policy iteration from a first guess of the value function."""
-    criterion, outcomes, pay = plan.criterion, plan.outcomes, plan.slots.pay
-    base_rewards = outcomes.points @ pay.base
+    criterion, outcomes = plan.criterion, plan.outcomes
+    base_rewards = outcomes.points @ plan.pay.base
     patience = _Patience(criterion, _PATIENCE)
     for number in range(1, most_rounds + 1):
         best, choice = plan.chooser.improve(criterion.factor * outcomes.expect(value))
@@ -169,7 +169,7 @@ def _refuse_average(bounds: Bounds) -> NoReturn:
 def _induce_backward(plan: CountPlan, certifier: Certifier, num_steps: int, progress: Progress | None) -> CountOptimum:
     """The best choices of the last step, of the one before it, and so on."""
     outcomes, factor = plan.outcomes, plan.criterion.factor
-    base_rewards = outcomes.points @ plan.slots.pay.base
+    base_rewards = outcomes.points @ plan.pay.base
     choices: Array = np.empty((num_steps, plan.num_points, len(plan.slots.cells)), dtype=plan.choices_type)
     value, slack = np.zeros(plan.num_points), 0.0
     for done, step in enumerate(reversed(range(num_steps)), start=1):
@@ -223,8 +223,8 @@ def evaluate_counts(
     check_shape(rewards, {"state": slots.num_states, "action": slots.num_actions}, "rewards")
     axes: dict[str, int | None] = {"count state": plan.num_points, "cell": len(slots.cells)}
     check_shape(choices, axes if num_steps is None else {"step": num_steps, **axes}, "choices")
-    plan.check_work()
-    pay = read_pay(rewards, slots.base, slots.cells, slots.num_arms)
+    plan.check_evaluating()
+    pay = read_pay(rewards, slots)
     certifier = Certifier(plan.outcomes, plan.criterion, pay.most, initial)
     if num_steps is None:
         bounds = _evaluate_endless(plan, certifier, choices, pay, tolerance)

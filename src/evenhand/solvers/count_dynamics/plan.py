@@ -18,7 +18,7 @@ from evenhand.model.criterion import Criterion
 from evenhand.solvers.count_dynamics.choosing import Chooser, find_chooser
 from evenhand.solvers.count_dynamics.outcomes import Outcomes
 from evenhand.solvers.count_dynamics.roads import INSTEAD, Roads, find_roads
-from evenhand.solvers.count_dynamics.slots import Arm, Slots, check_one_class, read_slots
+from evenhand.solvers.count_dynamics.slots import Arm, Pay, Slots, check_one_class, read_pay, read_slots
 from evenhand.typing import Floats
 
 COMPILE_FROM = 3e7
@@ -43,6 +43,9 @@ class CountPlan:
     roads: Roads
     """How it will be done."""
 
+    pay: Pay
+    """What the arm's rewards pay in terms of slots."""
+
     @property
     def slots(self) -> Slots:
         """The arms in terms of slots."""
@@ -62,6 +65,13 @@ class CountPlan:
     @property
     def size_in_bytes(self) -> float:
         """About how much memory solving takes."""
+        tables = self.criterion.num_steps or 0  # one table of choices is within the work, but every step has its own
+        choices = float(np.dtype(self.choices_type).itemsize) * self.num_points * len(self.slots.cells)
+        return self.work_in_bytes + tables * choices
+
+    @property
+    def work_in_bytes(self) -> float:
+        """About how much of it is for the work, and given back when the plan is."""
         roads, num_cells = self.roads, len(self.slots.cells)
         mixing = sum(12.0 * roads.size_of(t) * self._width(t) for t in range(1, len(roads.extras)))
         if roads.splits is None:
@@ -70,8 +80,6 @@ class CountPlan:
             base = sum(4.0 * roads.size_of(t) for t in roads.base_levels) * len(roads.splits[0])
         depth = 0 if roads.climb is None else int(roads.climb.units.max()) + 1
         per_point = 16.0 * (6 + self.slots.num_states) + num_cells * (12.0 + 16.0 * depth)
-        if self.criterion.num_steps is not None:
-            per_point += float(np.dtype(self.choices_type).itemsize) * num_cells * self.criterion.num_steps
         return mixing + base + 24.0 * roads.num_outcomes + per_point * self.num_points
 
     @property
@@ -113,7 +121,7 @@ class CountPlan:
         )
         return sum(number * work for number, work in zip(batches, per, strict=False))
 
-    def check_work(self) -> None:
+    def check_solving(self) -> None:
         """Refuse, before any work, what would not fit in memory or never end."""
         what = f"the dynamic program on {self.num_points} count states"
         if self.criterion.num_steps is not None:
@@ -122,11 +130,31 @@ class CountPlan:
         if self.operations > MOST_OPERATIONS:
             raise TooLarge(f"{what} would need about {self.operations:.1g} operations. {INSTEAD}")
 
+    def check_evaluating(self) -> None:
+        """The same for one policy, whose choices are there already."""
+        if "outcomes" not in self.__dict__:  # what is built takes no more
+            check_memory(self.work_in_bytes, f"a policy on {self.num_points} count states", INSTEAD)
+
     def with_fewer_arms(self, times: int) -> "CountPlan":
         """The plan of the same problem with a fraction of the arms and of the budget."""
         fewer = self.slots.num_arms // times
         limit = self.arm.limit * (fewer / self.slots.num_arms)
         return plan_counts(*self.arm._replace(limit=limit), fewer, self.criterion)
+
+    def with_rewards(self, rewards: Floats) -> "CountPlan":
+        """The plan of the same arms with other rewards; what was built of this one serves it too, if its cells do.
+
+        Args:
+            rewards: (state, action) rewards of an arm.
+        """
+        arm = self.arm._replace(rewards=rewards)
+        slots = read_slots(arm, self.slots.num_arms)
+        same = np.array_equal(slots.base, self.slots.base) and np.array_equal(slots.cells, self.slots.cells)
+        roads = self.roads if same else find_roads(slots)
+        plan = CountPlan(arm, self.criterion, roads, read_pay(rewards, slots))
+        if same and "outcomes" in self.__dict__:  # laws and lines do not know rewards
+            plan.__dict__["outcomes"] = self.outcomes
+        return plan
 
     # -- what is built of it ------------------------------------------------------------------------------------------
 
@@ -139,7 +167,7 @@ class CountPlan:
     @cached_property
     def chooser(self) -> Chooser:
         """The maximum over allocations."""
-        return find_chooser(self.outcomes)
+        return find_chooser(self.outcomes, self.pay.gains)
 
 
 def _compiled() -> ModuleType:
@@ -171,4 +199,4 @@ def plan_counts(
     slots = read_slots(arm, num_arms)
     if criterion.is_average:
         check_one_class(arm)
-    return CountPlan(arm, criterion, find_roads(slots))
+    return CountPlan(arm, criterion, find_roads(slots), read_pay(rewards, slots))

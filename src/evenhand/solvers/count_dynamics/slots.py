@@ -81,9 +81,6 @@ class Slots(NamedTuple):
     limit: Floats
     """(resource,) the budget."""
 
-    pay: Pay
-    """What the arms' own rewards pay."""
-
     @property
     def num_states(self) -> int:
         """How many states an arm has."""
@@ -111,17 +108,16 @@ def read_slots(arm: Arm, num_arms: int) -> Slots:
         needs=arm.usage[cells[:, 0], cells[:, 1]],
         landings=landings,
         limit=np.asarray(arm.limit, dtype=np.float64),
-        pay=read_pay(arm.rewards, base, cells, num_arms),
     )
 
 
-def read_pay(rewards: Floats, base: Ints, cells: Ints, num_arms: int) -> Pay:
+def read_pay(rewards: Floats, slots: Slots) -> Pay:
     """What (state, action) rewards pay at the base and beyond it."""
-    s, a = cells.T
-    at_base = rewards[np.arange(len(base)), base]
-    gains = (rewards[s, a] - at_base[s]) / num_arms
-    most = float(np.abs(at_base).max() + num_arms * np.abs(gains).max(initial=0.0))
-    return Pay(at_base / num_arms, gains, most)
+    s, a = slots.cells.T
+    at_base = rewards[np.arange(slots.num_states), slots.base]
+    gains = (rewards[s, a] - at_base[s]) / slots.num_arms
+    most = float(np.abs(at_base).max() + slots.num_arms * np.abs(gains).max(initial=0.0))
+    return Pay(at_base / slots.num_arms, gains, most)
 
 
 def check_one_class(arm: Arm) -> None:
