@@ -208,7 +208,9 @@ def test_snippets(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for block in read_blocks(page):
         assert block.language in RUN + SHOWN + OTHER, f"{block.place}: what is a block of {block.language!r}?"
         if "file" in block.markers:
-            Path(block.markers["file"]).write_text(block.body, encoding="utf-8")
+            file = Path(block.markers["file"])
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(block.body, encoding="utf-8")
         elif block.language in RUN and "not run" not in block.markers:
             check_output(block, execute(block, namespace))
 

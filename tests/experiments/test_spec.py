@@ -52,6 +52,11 @@ def test_quick_replaces_sizes(tmp_path, small_text):
     assert target.plan(False) == target.full
 
 
+def test_a_target_may_be_about_learning_curves(tmp_path, small_text):
+    assert read_target(write(tmp_path, small_text)).curves is False
+    assert read_target(write(tmp_path, "curves = true\n" + small_text)).curves is True
+
+
 def test_published_numbers_are_read(tmp_path, small_text):
     target = read_target(write(tmp_path, small_text))
     (series,) = target.published
@@ -111,6 +116,7 @@ def test_all_faults_are_told_at_once_with_their_places(tmp_path, small_text):
         ('each = ["num_arms"]', 'each = ["num_episodes"]', "expected a list that is not empty"),
         ("[sizes]", "[size]", "size: is unknown; did you mean sizes?"),
         ("about", "abuot", "about: expected a text, got nothing"),
+        ("[published]", "curves = 1\n[published]", "curves: expected true or false, got 1"),
     ],
 )
 def test_a_fault_is_told_in_the_users_words(old, new, told, tmp_path, small_text):

@@ -109,13 +109,6 @@ class Sheet:
         """Names of the columns, in the order they came."""
         return list(dict.fromkeys(entry.column for entry in self.visible))
 
-    def at(self, column: str, **keys: Key) -> Entry | None:
-        """The entry of a column whose row has these keys; None where there is none."""
-        for entry in self.entries:
-            if entry.column == column and keys.items() <= dict(entry.at).items():
-                return entry
-        return None
-
 
 def row_name(at: Sequence[tuple[str, Key]]) -> str:
     """`N = 3, b/N = 0.5`; texts are told as they are, and an instance only where nothing else tells the row."""

@@ -33,11 +33,12 @@ whose = "paper"
 Required may be, at every place, `at_least`, `at_most`, `more_than`, `less_than` (several at once too); or of all places
 together `falling = true` (each less than the one before) or `lowest = NAME` (that place has the least).
 
-The text may use {in_cells} (`in all eight cells`, `in 3 of 8 cells`), {limit} (where there is one), {first}, {last}, {smallest} and
-{largest} with `.at` and the details of the kind, {span} (from smallest to largest, with signs), {each} (all places in
-one list), {sentences} and {failing} (the places that fail). A part of `also` that found nothing, or {failing} where
-nothing fails, leaves its part of the text out. Of `also` there are {NAME.in_cells} and {NAME.limit} where something is
-required of it, and no lists of places. After a colon stands how a number is told; see TOLD in wording.py.
+The text may use {in_cells} (`in all eight cells`, `in 3 of 8 cells`), {limit} (where there is one), {first}, {last},
+{smallest} and {largest} with `.at` and the details of the kind, {span} (from smallest to largest, with signs), {each}
+(all places in one list), {sentences} and {failing} (the places that fail). Of `also` there are {NAME.in_cells} and
+{NAME.limit} where something is required of it, and no lists of places. A part of the text is left out where its `also`
+found nothing, or where it tells {failing} and nothing fails. After a colon stands how a number is told; see TOLD in
+wording.py.
 
 `paper/report/words.toml` has the paper's title and authors, what it is about, and the words that need explaining.
 """
@@ -46,7 +47,7 @@ import inspect
 import string
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -115,7 +116,7 @@ class Statements:
 
 
 def read_statements(paper: Path) -> Statements:
-    """What the report says of the paper; nothing where there is no such folder.
+    """What the report says of the paper; nothing where there are no such files.
 
     Args:
         paper: the folder of the targets.
@@ -123,15 +124,18 @@ def read_statements(paper: Path) -> Statements:
     Raises:
         ModelError: a file is faulty; has all its faults.
     """
-    folder = paper / FOLDER
-    if not folder.is_dir():
-        return Statements()
-    claims = _Reader(folder / CLAIMS)
-    claims.know(claims.document, ("names", "claims", "findings"), "")
-    names = claims.texts("names")
-    paper_claims, findings = (tuple(claims.statements(key)) for key in ("claims", "findings"))
-    claims.finish()
-    return Statements(paper_claims, findings, names, _read_words(folder / WORDS))
+    claims, words = (paper / FOLDER / name for name in (CLAIMS, WORDS))
+    found = _read_claims(claims) if claims.exists() else Statements()
+    return replace(found, words=_read_words(words)) if words.exists() else found
+
+
+def _read_claims(path: Path) -> Statements:
+    reader = _Reader(path)
+    reader.know(reader.document, ("names", "claims", "findings"), "")
+    claims, findings = (tuple(reader.statements(key)) for key in ("claims", "findings"))
+    found = Statements(claims, findings, reader.texts("names"))
+    reader.finish()
+    return found
 
 
 def _read_words(path: Path) -> Words:
