@@ -11,7 +11,6 @@
 so that a new one is written here and nowhere else. The file is light: `--help` reads it, and loads no numerics.
 """
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY, Field, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -21,6 +20,7 @@ from evenhand.model.rules import ALLOCATION_RULES, AllocationRule
 
 if TYPE_CHECKING:
     from evenhand.learning.learners import Learner
+    from evenhand.typing import Progress  # it loads NumPy
 
 Architecture = Literal["counts", "joint", "joint-idle"]
 ARCHITECTURES: tuple[Architecture, ...] = get_args(Architecture)
@@ -110,7 +110,7 @@ class TrainingRun(TrainingSettings):
     )
     resume: bool = field(default=False, metadata=_told("Go on from the checkpoint if it exists."))
     tensorboard: str | Path | None = field(default=None, metadata=_told("A folder for TensorBoard's logs."))
-    progress: Callable[[str, float], None] | None = field(
+    progress: "Progress | None" = field(
         default=None, metadata=_told("Called now and then with how it goes and the share of the work that is done.")
     )
 
