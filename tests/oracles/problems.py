@@ -130,3 +130,54 @@ def replaced(problem, **changes):
     blocks = [problem.arms[b] for b in range(len(problem.counts))]
     kept = ("budget", "discount", "counts", "resources", "groups", "floors", "over")
     return CoupledMDP(**({"arms": blocks} | {key: getattr(problem, key) for key in kept} | changes))
+
+
+def arm_of(transitions, rewards, usage=((0.0,), (1.0,)), initial=None):
+    return Arm(
+        np.array(transitions, dtype=float), np.array(rewards, dtype=float), np.array(usage, dtype=float), initial
+    )
+
+
+WEARING = arm_of([[[0.8, 0.2], [0.9, 0.1]], [[0, 1], [0.9, 0.1]]], [[1.0, 0.5], [0.2, 0.4]])
+SLOW = arm_of([[[0.9, 0.1], [1, 0]], [[0.05, 0.95], [0.6, 0.4]]], [[0.9, 0.3], [0.1, 0.3]], initial=[0.7, 0.3])
+FAILING = arm_of(  # three states; the last is left only if served
+    [[[0.5, 0.5, 0], [1, 0, 0]], [[0, 0.5, 0.5], [0.5, 0.5, 0]], [[0, 0, 1], [0.25, 0.5, 0.25]]],
+    [[1.0, 0.75], [0.75, 0.5], [0.125, 0.25]],
+)
+TURNING = arm_of(
+    [[[0, 1], [1, 0]], [[1, 0], [0, 1]]], [[1.0, 0.5], [0.25, 0.75]], initial=[0.5, 0.5]
+)  # no chance at all
+DYING = arm_of([[[0.75, 0.25], [1, 0]], [[0, 1], [0, 1]]], [[1.0, 0.5], [0.125, 0.25]], initial=[1, 0])  # may never die
+FADING = arm_of([[[0.5, 0.5], [0.75, 0.25]], [[0, 1], [0, 1]]], [[1.0, 1.25], [0.125, 0.5]], initial=[1, 0])  # must die
+REPAIRS = arm_of(  # two resources, three actions, use by state
+    [[[0.5, 0.5], [0.75, 0.25], [1, 0]], [[0.125, 0.875], [0.5, 0.5], [0.875, 0.125]]],
+    [[1.0, 0.75, 0.5], [0.25, 0.375, 0.125]],
+    [[[0, 0], [1, 0], [1, 1]], [[0, 0], [1, 1], [2, 1]]],
+)
+PARTS = arm_of(
+    [[[0.75, 0.25], [0.5, 0.5]], [[0.25, 0.75], [1, 0]]], [[0.5, 0.25], [0.125, 0.75]], [[0, 0], [0, 1]], [0.25, 0.75]
+)
+
+REPAIRS_ALONE = arm_of(REPAIRS.transitions, REPAIRS.rewards, [[0], [1], [2]])
+
+FIXED = {
+    "symmetric": lambda: CoupledMDP([FAILING], [1], 0.9, counts=[3]),
+    "one arm": lambda: CoupledMDP([FAILING], [1], 0.95),
+    "four alike": lambda: CoupledMDP([WEARING], [2], 0.5, counts=[4]),
+    "typed": lambda: CoupledMDP([WEARING, SLOW], [1], 0.9, counts=[2, 1], groups=["a", "b"]),
+    "typed, groups across": lambda: CoupledMDP(
+        [WEARING, SLOW, WEARING], [1], 0.8, counts=[1, 2, 1], groups=["a", "b", "b"]
+    ),
+    "different": lambda: CoupledMDP([WEARING, SLOW, FAILING], [1], 0.9, groups=["a", "", "a"]),
+    "two resources": lambda: CoupledMDP([REPAIRS, PARTS], [2, 1], 0.7, counts=[2, 1], groups=["", "parts"]),
+    "two resources, alike": lambda: CoupledMDP([REPAIRS], [2, 2], 0.9, counts=[3]),
+    "no discount to speak of": lambda: CoupledMDP([WEARING, SLOW], [1], 0.999, groups=["", ""]),
+    "only now": lambda: CoupledMDP([SLOW, FAILING], [1], 0.0, groups=["all", "all"]),
+    "nothing to give": lambda: CoupledMDP([WEARING, SLOW], [0], 0.9, counts=[2, 1]),
+    "more than enough": lambda: CoupledMDP([SLOW, REPAIRS_ALONE], [9], 0.9, counts=[1, 2], groups=["a", "a"]),
+    "turning": lambda: CoupledMDP([TURNING], [1], 0.9, counts=[2]),
+    "turning and wearing": lambda: CoupledMDP([TURNING, WEARING], [1], 0.8, groups=["", ""]),
+    "dying": lambda: CoupledMDP([DYING, WEARING], [1], 0.9, groups=["a", "b"]),
+    "fading": lambda: CoupledMDP([FADING, SLOW], [1], 0.9, counts=[2, 1], groups=["a", "b"]),
+}
+"""By hand, with values above 0 whatever is done; `turning` and `dying` have long runs that depend on the start."""
