@@ -207,19 +207,21 @@ def check_values(case, welfare, solution):
 
 def check_policy(case, welfare, solution):
     """The policy is worth what was said, and serves arms often enough."""
-    if solution.welfare_stderr:
-        return check_simulated_floors(case, solution)
-    evaluation = case.evaluate(solution.policy, welfare)
-    room = CLOSE * case.scale(solution.welfare)
+    try:
+        evaluation = case.evaluate(solution.policy, welfare)
+    except NotApplicable:
+        assert solution.method in BY_ARMS, "the policy of an exact method can be evaluated exactly"
+        return check_by_playing(case, solution)
     assert evaluation.exact
-    assert evaluation.welfare == pytest.approx(solution.welfare, abs=room)
-    assert evaluation.values == pytest.approx(solution.values, abs=10 * room)
+    if not solution.welfare_stderr:
+        room = CLOSE * case.scale(solution.welfare)
+        assert evaluation.welfare == pytest.approx(solution.welfare, abs=room)
+        assert evaluation.values == pytest.approx(solution.values, abs=10 * room)
     if case.problem.has_floors:
         shares = served_shares(case, solution.policy)
         assert (shares >= case.oracle.floors - CLOSE).all(), "a floor is not kept"
-        told = np.asarray(evaluation.served)
         means = [shares[case.seen.type_of_arm == t].mean() for t in range(case.seen.num_types)]
-        assert told == pytest.approx(means, abs=CLOSE)
+        assert np.asarray(evaluation.served) == pytest.approx(means, abs=CLOSE)
     return None
 
 
@@ -238,32 +240,47 @@ def served_shares(case, policy):
     return values / case.oracle.total - 10.0 * case.seen.type_of_arm
 
 
-def play(case, policy, num_episodes, num_steps, seed=0):
+def time_weights(case):
+    """(step,) what each step weighs, without what is beyond 1e-6 of the whole; of an average the first do not count."""
+    kind, _, steps = case.criterion.partition(":")
+    if kind == "average":
+        return np.repeat([0.0, 1 / 500], [200, 500])
+    discount = case.problem.discount
+    enough = int(steps) if steps else int(np.ceil(np.log(1e-6) / np.log(discount))) if discount else 1
+    return discount ** np.arange(enough)
+
+
+def play(case, policy, num_episodes, seed=0):
     """(episode, arm) returns and shares of time served, by a plain loop of our own over steps."""
-    arms, rng = plain_arms(case.problem), np.random.default_rng(seed)
+    arms, rng, weights = plain_arms(case.problem), np.random.default_rng(seed), time_weights(case)
     states = np.stack([rng.choice(len(a.initial), num_episodes, p=a.initial) for a in arms], axis=1).astype(np.int32)
     actor = begin(policy, num_episodes, rng)
-    weights = case.problem.discount ** np.arange(num_steps)
     returns, served = np.zeros(states.shape), np.zeros(states.shape)
     for weight in weights:
         actions = np.asarray(actor.act(states, rng))
         used = sum(arm.usage[states[:, n], actions[:, n]] for n, arm in enumerate(arms))
         assert (used <= case.problem.budget * (1 + 1e-9)).all()
+        following = np.empty_like(states)
         for n, arm in enumerate(arms):
             returns[:, n] += weight * arm.rewards[states[:, n], actions[:, n]]
             served[:, n] += weight / weights.sum() * arm.served[states[:, n], actions[:, n]]
             ends = np.cumsum(arm.transitions[states[:, n], actions[:, n]], axis=1)
             drawn = (rng.random(num_episodes)[:, None] > ends).sum(axis=1)
-            states[:, n] = np.minimum(drawn, len(arm.initial) - 1)
+            following[:, n] = np.minimum(drawn, len(arm.initial) - 1)
+        states = following
     return returns, served
 
 
-def check_simulated_floors(case, solution):
-    """Of a policy that is known by playing only, the floors too."""
-    if case.criterion == "finite:3" and case.problem.has_floors:
-        _, served = play(case, solution.policy, 4000, 3)
-        error = served.std(axis=0) / np.sqrt(len(served))
-        assert (served.mean(axis=0) >= case.oracle.floors - 5 * error - CLOSE).all(), "a floor is not kept"
+def check_by_playing(case, solution, num_episodes=400):
+    """Of a policy that has no law: values and floors, within chance. Equal arms are told by their mean."""
+    returns, served = play(case, solution.policy, num_episodes)
+    kinds = case.seen.type_of_arm
+    room = 5 * returns.std(axis=0) / np.sqrt(num_episodes) + 5 * solution.welfare_stderr + 1e-3 * case.oracle.total
+    for kind in range(case.seen.num_types):
+        mine = kinds == kind
+        assert abs(returns[:, mine].mean() - solution.values[mine].mean()) <= room[mine].max()
+    error = 5 * served.std(axis=0) / np.sqrt(num_episodes) + CLOSE
+    assert (served.mean(axis=0) >= case.oracle.floors - error).all(), "a floor is not kept"
 
 
 # Every combination, each on one problem of the list in turn.
@@ -295,8 +312,13 @@ def problem_in_turn(number):
 
 
 def is_long(number, method):
-    """Whether a combination is left to the long run: `whittle` and `fluid` play, and an average takes many steps."""
-    return method in BY_ARMS and OBJECTIVES[number][0] == "average" and number % 4 > 0
+    """Whether a combination is left to the long run: `whittle` and `fluid` play, and an average takes many steps.
+
+    Of these methods every second combination stays, of averages every fourth; each welfare meets both kinds of each.
+    """
+    criterion, over, floors, welfare = OBJECTIVES[number]
+    turn = list(WELFARES).index(welfare) + OVER.index(over) + floors
+    return method in BY_ARMS and turn % (4 if criterion == "average" else 2) > 0
 
 
 COMBINATIONS = [(n, method) for n in range(len(OBJECTIVES)) for method in METHODS if not is_long(n, method)]
@@ -479,12 +501,7 @@ def test_the_objective_of_the_problem_is_the_default(where):
 def test_a_plan_of_three_steps_played_by_hand(name, floors, method):
     case = fixed_case(name, "finite:3", "arms", floors)
     solution = case.solve("gini:2", method)
-    returns, served = play(case, solution.policy, 20_000, 3)
-    error = 5 * returns.std(axis=0) / np.sqrt(len(returns)) + 5 * solution.welfare_stderr
-    by_type = np.array([returns[:, case.seen.type_of_arm == t].mean() for t in case.seen.type_of_arm])
-    told = np.array([solution.values[case.seen.type_of_arm == t].mean() for t in case.seen.type_of_arm])
-    assert (np.abs(by_type - told) <= error).all()
-    assert (served.mean(axis=0) >= case.oracle.floors - 5 * served.std(axis=0) / np.sqrt(len(served)) - CLOSE).all()
+    check_by_playing(case, solution, 20_000)
 
 
 @pytest.mark.parametrize("method", ["joint", "fluid"])
