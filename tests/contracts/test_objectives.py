@@ -147,9 +147,18 @@ def may_refuse(case, welfare, method):
         return "count-lp maximises the mean"
     if method == "whittle" and (case.problem.has_floors or not has_indices(case)):
         return "no Whittle indices, or none that keep floors"
-    if case.criterion == "average" and case.oracle.space.num_end_components > 1:
+    if case.criterion == "average" and not forgets_its_start(case, method):
         return "the best long-run mean may depend on the start"
     return ""
+
+
+def forgets_its_start(case, method):
+    """Whether every weighting's best long-run mean is the same from everywhere: of all arms, or of each by itself."""
+    if method not in BY_ARMS:
+        return case.oracle.space.num_end_components == 1
+    budgets = (case.problem.budget, np.full(case.problem.num_resources, np.inf))
+    alone = [ProductSpace([arm], budget) for arm in plain_arms(case.problem) for budget in budgets]
+    return all(space.num_end_components == 1 for space in alone)
 
 
 def has_indices(case):
@@ -209,19 +218,21 @@ def check_values(case, welfare, solution):
 
 def check_policy(case, welfare, solution):
     """The policy is worth what was said, and serves arms often enough."""
-    if solution.welfare_stderr:
-        return check_simulated_floors(case, solution)
-    evaluation = case.evaluate(solution.policy, welfare)
-    room = CLOSE * case.scale(solution.welfare)
+    try:
+        evaluation = case.evaluate(solution.policy, welfare)
+    except NotApplicable:
+        assert solution.method in BY_ARMS, "the policy of an exact method can be evaluated exactly"
+        return check_by_playing(case, solution)
     assert evaluation.exact
-    assert evaluation.welfare == pytest.approx(solution.welfare, abs=room)
-    assert evaluation.values == pytest.approx(solution.values, abs=10 * room)
+    if not solution.welfare_stderr:
+        room = CLOSE * case.scale(solution.welfare)
+        assert evaluation.welfare == pytest.approx(solution.welfare, abs=room)
+        assert evaluation.values == pytest.approx(solution.values, abs=10 * room)
     if case.problem.has_floors:
         shares = served_shares(case, solution.policy)
         assert (shares >= case.oracle.floors - CLOSE).all(), "a floor is not kept"
-        told = np.asarray(evaluation.served)
         means = [shares[case.seen.type_of_arm == t].mean() for t in range(case.seen.num_types)]
-        assert told == pytest.approx(means, abs=CLOSE)
+        assert np.asarray(evaluation.served) == pytest.approx(means, abs=CLOSE)
     return None
 
 
@@ -250,32 +261,47 @@ def transplanted(policy, problem):
     return JointTable(Joint(problem), policy.probabilities) if isinstance(policy, JointTable) else policy
 
 
-def play(case, policy, num_episodes, num_steps, seed=0):
+def time_weights(case):
+    """(step,) what each step weighs, without what is beyond 1e-6 of the whole; of an average the first do not count."""
+    kind, _, steps = case.criterion.partition(":")
+    if kind == "average":
+        return np.repeat([0.0, 1 / 500], [200, 500])
+    discount = case.problem.discount
+    enough = int(steps) if steps else int(np.ceil(np.log(1e-6) / np.log(discount))) if discount else 1
+    return discount ** np.arange(enough)
+
+
+def play(case, policy, num_episodes, seed=0):
     """(episode, arm) returns and shares of time served, by a plain loop of our own over steps."""
-    arms, rng = plain_arms(case.problem), np.random.default_rng(seed)
+    arms, rng, weights = plain_arms(case.problem), np.random.default_rng(seed), time_weights(case)
     states = np.stack([rng.choice(len(a.initial), num_episodes, p=a.initial) for a in arms], axis=1).astype(np.int32)
     actor = begin(policy, num_episodes, rng)
-    weights = case.problem.discount ** np.arange(num_steps)
     returns, served = np.zeros(states.shape), np.zeros(states.shape)
     for weight in weights:
         actions = np.asarray(actor.act(states, rng))
         used = sum(arm.usage[states[:, n], actions[:, n]] for n, arm in enumerate(arms))
         assert (used <= case.problem.budget * (1 + 1e-9)).all()
+        following = np.empty_like(states)
         for n, arm in enumerate(arms):
             returns[:, n] += weight * arm.rewards[states[:, n], actions[:, n]]
             served[:, n] += weight / weights.sum() * arm.served[states[:, n], actions[:, n]]
             ends = np.cumsum(arm.transitions[states[:, n], actions[:, n]], axis=1)
             drawn = (rng.random(num_episodes)[:, None] > ends).sum(axis=1)
-            states[:, n] = np.minimum(drawn, len(arm.initial) - 1)
+            following[:, n] = np.minimum(drawn, len(arm.initial) - 1)
+        states = following
     return returns, served
 
 
-def check_simulated_floors(case, solution):
-    """Of a policy that is known by playing only, the floors too."""
-    if case.criterion == "finite:3" and case.problem.has_floors:
-        _, served = play(case, solution.policy, 4000, 3)
-        error = served.std(axis=0) / np.sqrt(len(served))
-        assert (served.mean(axis=0) >= case.oracle.floors - 5 * error - CLOSE).all(), "a floor is not kept"
+def check_by_playing(case, solution, num_episodes=400):
+    """Of a policy that has no law: values and floors, within chance. Equal arms are told by their mean."""
+    returns, served = play(case, solution.policy, num_episodes)
+    kinds = case.seen.type_of_arm
+    room = 5 * returns.std(axis=0) / np.sqrt(num_episodes) + 5 * solution.welfare_stderr + 1e-3 * case.oracle.total
+    for kind in range(case.seen.num_types):
+        mine = kinds == kind
+        assert abs(returns[:, mine].mean() - solution.values[mine].mean()) <= room[mine].max()
+    error = 5 * served.std(axis=0) / np.sqrt(num_episodes) + CLOSE
+    assert (served.mean(axis=0) >= case.oracle.floors - error).all(), "a floor is not kept"
 
 
 # Every combination, each on one problem of the list in turn.
@@ -307,8 +333,16 @@ def problem_in_turn(number):
 
 
 def is_long(number, method):
-    """Whether a combination is left to the long run: `whittle` and `fluid` play, and an average takes many steps."""
-    return method in BY_ARMS and OBJECTIVES[number][0] == "average" and number % 4 > 0
+    """Whether a combination is left to the long run: `whittle` and `fluid` play, and an average takes many steps.
+
+    Of these methods every second combination stays, of averages every fourth; of `auto`, which takes another method,
+    every third.
+    """
+    criterion, over, floors, welfare = OBJECTIVES[number]
+    turn = list(WELFARES).index(welfare) + OVER.index(over) + floors
+    if method in BY_ARMS:
+        return turn % (4 if criterion == "average" else 2) > 0
+    return method == "auto" and turn % 3 > 0
 
 
 COMBINATIONS = [(n, method) for n in range(len(OBJECTIVES)) for method in METHODS if not is_long(n, method)]
@@ -400,19 +434,23 @@ def test_joint_lp_refuses_what_is_not_rank_weighted(welfare, criterion):
 
 @pytest.mark.parametrize("method", EXACT)
 @pytest.mark.parametrize("welfare", ["utilitarian", "gini:2"])
-@pytest.mark.parametrize("name", ["turning", "turning and wearing", "dying"])
+@pytest.mark.parametrize("name", ["dying", "clocks", "forks"])
 def test_a_long_run_that_depends_on_the_start_is_treated_rightly_or_refused(name, welfare, method):
     case = fixed_case(name, "average", "arms", False)
-    means = case.oracle.best_means(np.ones(case.problem.num_arms))
+    assert case.oracle.space.num_end_components > 1
     refusal = check(case, welfare, method)
-    if refusal and not may_refuse(case, welfare, method).startswith(("joint-lp", "count-lp")):
-        assert "start" in refusal, "says what the matter is"
-        assert np.ptp(means) > 1e-9 or case.oracle.space.num_end_components > 1
+    assert not refusal or "start" in refusal or welfare != "utilitarian", "says what the matter is"
+
+
+def test_the_start_does_matter_there():
+    for name in ("clocks", "forks"):
+        case = fixed_case(name, "average", "arms", False)
+        assert np.ptp(case.oracle.best_means(np.ones(case.problem.num_arms))) > 0.1
 
 
 @pytest.mark.parametrize("method", [*EXACT, "fluid", "auto"])
 @pytest.mark.parametrize(
-    "name", ["symmetric", "one arm", "four alike", "typed", "different", "two resources", "fading"]
+    "name", ["symmetric", "one arm", "four alike", "typed", "different", "two resources", "fading", "turning"]
 )
 def test_a_long_run_that_forgets_its_start_is_never_refused(name, method):
     case = fixed_case(name, "average", "arms", False)
@@ -461,7 +499,8 @@ def test_criteria_meet_at_their_ends(name, method):
     assert best("finite:12", 0.2) == pytest.approx(best("discounted", 0.2), rel=CLOSE)
     assert best("average", 1.0) == pytest.approx(best("average", 0.5), rel=CLOSE)
     assert 0.001 * best("discounted", 0.999) == pytest.approx(best("average"), rel=1e-2)
-    assert best("finite:200", 1.0) - best("finite:199", 1.0) == pytest.approx(best("average"), rel=CLOSE)
+    if not method.endswith("lp"):  # a linear program of a hundred steps takes its time
+        assert best("finite:100", 1.0) - best("finite:99", 1.0) == pytest.approx(best("average"), rel=CLOSE)
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
@@ -491,12 +530,7 @@ def test_the_objective_of_the_problem_is_the_default(where):
 def test_a_plan_of_three_steps_played_by_hand(name, floors, method):
     case = fixed_case(name, "finite:3", "arms", floors)
     solution = case.solve("gini:2", method)
-    returns, served = play(case, solution.policy, 20_000, 3)
-    error = 5 * returns.std(axis=0) / np.sqrt(len(returns)) + 5 * solution.welfare_stderr
-    by_type = np.array([returns[:, case.seen.type_of_arm == t].mean() for t in case.seen.type_of_arm])
-    told = np.array([solution.values[case.seen.type_of_arm == t].mean() for t in case.seen.type_of_arm])
-    assert (np.abs(by_type - told) <= error).all()
-    assert (served.mean(axis=0) >= case.oracle.floors - 5 * served.std(axis=0) / np.sqrt(len(served)) - CLOSE).all()
+    check_by_playing(case, solution, 20_000)
 
 
 @pytest.mark.parametrize("method", ["joint", "fluid"])

@@ -149,6 +149,12 @@ TURNING = arm_of(
 )  # no chance at all
 DYING = arm_of([[[0.75, 0.25], [1, 0]], [[0, 1], [0, 1]]], [[1.0, 0.5], [0.125, 0.25]], initial=[1, 0])  # may never die
 FADING = arm_of([[[0.5, 0.5], [0.75, 0.25]], [[0, 1], [0, 1]]], [[1.0, 1.25], [0.125, 0.5]], initial=[1, 0])  # must die
+CLOCK = arm_of([[[0, 1], [0, 1]], [[1, 0], [1, 0]]], [[0.25, 1.0], [0.25, 0.5]], initial=[0.5, 0.5])  # ticks anyhow
+FORK = arm_of(  # served at the start it goes the good way, for ever
+    [[[0, 1, 0], [0, 0, 1]], [[0, 1, 0], [0, 1, 0]], [[0, 0, 1], [0, 0, 1]]],
+    [[0.5, 0.5], [0.25, 0.375], [1.0, 0.75]],
+    initial=[0.75, 0.25, 0],
+)
 REPAIRS = arm_of(  # two resources, three actions, use by state
     [[[0.5, 0.5], [0.75, 0.25], [1, 0]], [[0.125, 0.875], [0.5, 0.5], [0.875, 0.125]]],
     [[1.0, 0.75, 0.5], [0.25, 0.375, 0.125]],
@@ -178,6 +184,8 @@ FIXED = {
     "turning": lambda: CoupledMDP([TURNING], [1], 0.9, counts=[2]),
     "turning and wearing": lambda: CoupledMDP([TURNING, WEARING], [1], 0.8, groups=["", ""]),
     "dying": lambda: CoupledMDP([DYING, WEARING], [1], 0.9, groups=["a", "b"]),
+    "clocks": lambda: CoupledMDP([CLOCK], [1], 0.9, counts=[2]),
+    "forks": lambda: CoupledMDP([FORK, WEARING], [1], 0.8, counts=[2, 1], groups=["a", ""]),
     "fading": lambda: CoupledMDP([FADING, SLOW], [1], 0.9, counts=[2, 1], groups=["a", "b"]),
 }
-"""By hand, with values above 0 whatever is done; `turning` and `dying` have long runs that depend on the start."""
+"""By hand, with values above 0 whatever is done. The long run of dying, clocks and forks may depend on the start."""
