@@ -17,11 +17,9 @@ On a symmetric problem the best mean is the best of every welfare here (the pape
 one utilitarian solve answers all of them.
 """
 
-import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import numpy as np
 
@@ -31,13 +29,13 @@ from evenhand.evaluation.evaluate import evaluate
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Leximin, RankWeighted, Utilitarian, Welfare, as_welfare
+from evenhand.planning.relaxed import FLUID_TOLERANCE, fluid_policies, relax
 from evenhand.planning.solution import Solution
-from evenhand.policies.fluid import OccupancyPriority, Resolving, fair_index
 from evenhand.policies.index import whittle
 from evenhand.reductions.counts import CountChoices, Counts, num_count_states
 from evenhand.reductions.joint import Joint, num_joint_states
 from evenhand.solvers.count_dynamics import count_work, solve_counts
-from evenhand.solvers.fluid import FluidSolution, solve_fluid
+from evenhand.solvers.fluid import FluidSolution
 from evenhand.solvers.linear_programs import LinearProgramSolution, count_lp, gini_lp
 from evenhand.solvers.mixtures import best_mixture
 from evenhand.solvers.occupancy import occupancy
@@ -52,12 +50,6 @@ DEFAULT_TOLERANCE = 1e-8
 
 MOST_COUNT_STATES, MOST_JOINT_STATES, MOST_OPERATIONS = 20_000, 70_000, 1e12
 """Sizes up to which `auto` takes an exact method: minutes, not hours."""
-
-FLUID_TOLERANCE = 1e-5
-"""Relative gap at which the fluid relaxation stops, unless a wider one is asked for."""
-
-MOST_FOLLOWED = 200_000
-"""Arms up to which policies that look at every arm are tried."""
 
 ARM_STEPS = 3e7
 """Simulated steps of arms that a policy is judged by."""
@@ -268,32 +260,6 @@ def _by_fluid(task: Task, reason: str) -> Solution:
     relaxed = relax(task.problem, task.measure, max(task.tolerance, FLUID_TOLERANCE))
     tried = {**fluid_policies(task.problem, relaxed), **task.candidates}
     return _by_playing(task, reason, "fluid", tried, relaxed, start)
-
-
-def relax(problem: CoupledMDP, measure: Welfare, tolerance: float = FLUID_TOLERANCE) -> FluidSolution:
-    """The fair fluid relaxation of a problem; the last few are remembered, since several policies are made of one."""
-    return _relax(problem, measure.name, tolerance)
-
-
-@lru_cache(maxsize=4)
-def _relax(problem: CoupledMDP, welfare: str, tolerance: float) -> FluidSolution:
-    measure = as_welfare(welfare, problem.num_arms)
-    return solve_fluid(
-        problem.types, problem.type_counts, problem.budget, problem.discount, measure, tolerance=tolerance
-    )
-
-
-def fluid_policies(problem: CoupledMDP, relaxed: FluidSolution) -> dict[str, Policy | Starting]:
-    """The policies that a solution of the relaxation gives, by name."""
-    weights, prices = relaxed.weights, relaxed.prices
-    found: dict[str, Policy | Starting] = {}
-    if problem.num_arms <= MOST_FOLLOWED:  # it looks at every arm; the others also play by counts
-        found["occupancy-priority"] = OccupancyPriority(problem, relaxed.occupancy, weights, prices)
-    found["fair-index"] = fair_index(problem, weights, prices)
-    if problem.num_types <= MOST_FOLLOWED:
-        with contextlib.suppress(NotApplicable, TooLarge):
-            found["re-solving"] = Resolving(problem, weights, prices)
-    return found
 
 
 def _by_playing(
