@@ -36,7 +36,7 @@ def build(kind: str, num_arms: int, num_states: int) -> CoupledMDP:
 
 
 def run(problem: CoupledMDP, welfare: str) -> FluidSolution:
-    return solve_fluid(problem.tables, problem.counts, problem.budget, problem.discount, welfare, TOLERANCE)
+    return solve_fluid(problem, welfare, TOLERANCE)
 
 
 def compile_all() -> None:

@@ -9,7 +9,8 @@ from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import begin, is_exchangeable
 from evenhand.model.welfare import as_welfare
-from evenhand.planning.solve import fluid_policies, relax, solve
+from evenhand.planning.relaxed import fluid_policies, relax
+from evenhand.planning.solve import solve
 from evenhand.policies import priority
 from evenhand.policies.fluid import OccupancyPriority, Resolving, fair_index, service_scores
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement

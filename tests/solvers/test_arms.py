@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from evenhand.errors import NotConverged
 from evenhand.model.arm import Arm, ArmTables
+from evenhand.model.criterion import Discounted
 from evenhand.solvers import arms as module
 from evenhand.solvers.arms import action_values
 
@@ -46,7 +47,7 @@ def test_ragged_arms_by_value_iteration(seed, num_types, num_resources, discount
     rng = np.random.default_rng(seed)
     arms = [random_arm(rng, *rng.integers(1, 5, 2), num_resources, sparse) for _ in range(num_types)]
     weights, prices = rng.random(num_types) * (rng.random(num_types) < 0.8), rng.random(num_resources)
-    found = action_values(ArmTables.stack(arms), weights, prices, discount)
+    found = action_values(ArmTables.stack(arms), weights, prices, Discounted(discount))
     for table, arm, weight in zip(found, arms, weights, strict=True):
         S, A = arm.rewards.shape
         np.testing.assert_allclose(
@@ -57,7 +58,7 @@ def test_ragged_arms_by_value_iteration(seed, num_types, num_resources, discount
 @pytest.mark.parametrize("price", [0.0, 0.1, 1.0, 100.0])
 def test_the_best_of_all_policies(price):
     arm = random_arm(np.random.default_rng(3), 4, 3, 1)
-    found = action_values(ArmTables.stack([arm]), np.array([0.7]), np.array([price]), 0.9)[0]
+    found = action_values(ArmTables.stack([arm]), np.array([0.7]), np.array([price]), Discounted(0.9))[0]
     np.testing.assert_allclose(found.max(axis=1), best_values(arm, 0.7, np.array([price]), 0.9), atol=1e-10)
 
 
@@ -65,7 +66,7 @@ def test_padding_is_told_apart():
     """Actions that do not exist are never best; states that do not exist are worth nothing."""
     rng = np.random.default_rng(0)
     small, large = random_arm(rng, 1, 2, 1), random_arm(rng, 3, 4, 1)
-    found = action_values(ArmTables.stack([small, large]), np.array([-1.0, 1.0]), np.zeros(1), 0.9)
+    found = action_values(ArmTables.stack([small, large]), np.array([-1.0, 1.0]), np.zeros(1), Discounted(0.9))
     assert np.isneginf(found[0, 0, 2:]).all()
     np.testing.assert_array_equal(found[0, 1:], 0.0)
     assert np.isfinite(found[0, 0, :2]).all()
@@ -74,7 +75,7 @@ def test_padding_is_told_apart():
 
 def test_discount_zero_is_the_step_alone():
     arm = random_arm(np.random.default_rng(1), 3, 2, 2)
-    found = action_values(ArmTables.stack([arm]), np.array([2.0]), np.array([0.5, 3.0]), 0.0)[0]
+    found = action_values(ArmTables.stack([arm]), np.array([2.0]), np.array([0.5, 3.0]), Discounted(0.0))[0]
     np.testing.assert_allclose(found, 2 * arm.rewards - 0.5 * arm.usage[..., 0] - 3 * arm.usage[..., 1], atol=1e-15)
 
 
@@ -83,7 +84,7 @@ def test_a_closed_form():
     arm = Arm(np.ones((1, 2, 1)), [[1.0, 3.0]], [[0.0], [2.0]])
     for price in (0.0, 0.5, 1.0, 1.5):
         after = 0.5 * max(1.0, 3 - 2 * price) / 0.5
-        found = action_values(ArmTables.stack([arm]), np.ones(1), np.array([price]), 0.5)
+        found = action_values(ArmTables.stack([arm]), np.ones(1), np.array([price]), Discounted(0.5))
         np.testing.assert_allclose(found, [[[1 + after, 3 - 2 * price + after]]], atol=1e-14)
 
 
@@ -91,7 +92,7 @@ def test_weights_of_any_size_do_not_mix():
     """Types are solved side by side; a tiny weight next to a huge one keeps its digits."""
     arm = random_arm(np.random.default_rng(2), 3, 3, 1)
     weights = np.array([1e-20, 1.0, 1e12])
-    found = action_values(ArmTables.stack([arm] * 3), weights, np.zeros(1), 0.9)
+    found = action_values(ArmTables.stack([arm] * 3), weights, np.zeros(1), Discounted(0.9))
     for table, weight in zip(found, weights, strict=True):
         np.testing.assert_allclose(table / weight, found[1], rtol=1e-9)
 
@@ -100,4 +101,4 @@ def test_gives_up_after_too_many_rounds(monkeypatch):
     monkeypatch.setattr(module, "MOST_ROUNDS", 1)
     arm = Arm(np.ones((1, 2, 1)), [[0.0, 1.0]], [[0.0], [1.0]])
     with pytest.raises(NotConverged, match="within 1 rounds"):
-        action_values(ArmTables.stack([arm]), np.ones(1), np.zeros(1), 0.9)
+        action_values(ArmTables.stack([arm]), np.ones(1), np.zeros(1), Discounted(0.9))

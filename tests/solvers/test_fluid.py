@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import evenhand as eh
-from evenhand.errors import InvalidInput, NotApplicable, NotConverged, OutOfDomain
+from evenhand.errors import InvalidInput, NotConverged, OutOfDomain
 from evenhand.kernels import fluid_sweeps
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
@@ -15,7 +15,7 @@ from evenhand.model.welfare import Gini, Maximin, RegularisedMaximin, Utilitaria
 from evenhand.problems.random_arms import random_coupled
 from evenhand.solvers import fluid
 from evenhand.solvers import frontiers as frontiers_module
-from evenhand.solvers.fluid import FluidSolution, fluid_lp, solve_fluid
+from evenhand.solvers.fluid import FluidSolution, fluid_lp, read_model, solve_fluid, solve_model
 from evenhand.solvers.frontiers import FluidModel
 from evenhand.solvers.levels import RankAnswers, project_types
 from evenhand.solvers.mixtures import project_on_permutahedron
@@ -41,11 +41,15 @@ def random_problem(seed, num_arms=6, num_resources=1, discount=0.9, shift=0.0):
 
 
 def solve(problem, welfare, tolerance=1e-7, **more) -> FluidSolution:
-    return solve_fluid(problem.types, problem.type_counts, problem.budget, problem.discount, welfare, tolerance, **more)
+    return solve_fluid(problem, welfare, tolerance, **more)
+
+
+def solve_types(types, counts, budget, discount, welfare, tolerance=1e-4) -> FluidSolution:
+    return solve_model(read_model(types, counts, budget, discount), welfare, tolerance)
 
 
 def program(problem, welfare) -> FluidSolution:
-    return fluid_lp(problem.types, problem.type_counts, problem.budget, problem.discount, welfare)
+    return fluid_lp(problem, welfare)
 
 
 def measures(problem):
@@ -175,8 +179,8 @@ def test_types_and_the_same_arms_one_by_one_agree(welfare, num_resources):
     counts = np.array([3, 1, 2, 4])
     arms, budget = problem.types, 2.0 * problem.budget
     spread = arms.select(np.repeat(np.arange(4), counts))
-    whole = solve_fluid(arms, counts, budget, problem.discount, welfare, 1e-6)
-    apart = solve_fluid(spread, None, budget, problem.discount, welfare, 1e-6)
+    whole = solve_types(arms, counts, budget, problem.discount, welfare, 1e-6)
+    apart = solve_types(spread, None, budget, problem.discount, welfare, 1e-6)
     assert whole.welfare == pytest.approx(apart.welfare, rel=3e-6)
     assert (counts @ whole.use <= budget / (1 - problem.discount) * (1 + 1e-12)).all()
 
@@ -184,10 +188,10 @@ def test_types_and_the_same_arms_one_by_one_agree(welfare, num_resources):
 def test_without_a_budget_nothing_is_used():
     problem = random_problem(4, 5, 2)
     for welfare in (*RANK_WELFARE, "leximin", "alpha:2"):
-        solution = solve_fluid(problem.types, None, [0.0, 0.0], 0.9, welfare, 1e-9)
+        solution = solve_types(problem.types, None, [0.0, 0.0], 0.9, welfare, 1e-9)
         assert (solution.use == 0).all()
         assert np.array_equal(solution.prices, [0.0, 0.0])
-        best = solve_fluid(problem.types, None, [0.0, 0.0], 0.9, "utilitarian", 1e-9)
+        best = solve_types(problem.types, None, [0.0, 0.0], 0.9, "utilitarian", 1e-9)
         assert np.allclose(solution.values, best.values)
 
 
@@ -205,7 +209,7 @@ def test_one_resource_of_which_there_is_nothing():
 @pytest.mark.parametrize("num_resources", [1, 2])
 def test_with_more_budget_than_needed_every_arm_has_its_best(welfare, num_resources):
     problem = random_problem(6, 5, num_resources)
-    solution = solve_fluid(problem.types, None, np.full(num_resources, 1e6), 0.9, welfare, 1e-8)
+    solution = solve_types(problem.types, None, np.full(num_resources, 1e6), 0.9, welfare, 1e-8)
     for arm, value in zip(problem.types, solution.values, strict=True):
         h = np.zeros(arm.num_states)
         for _ in range(600):
@@ -231,7 +235,7 @@ def test_values_may_be_negative(welfare):
 @pytest.mark.parametrize("num_resources", [1, 2])
 def test_alpha_fairness_spends_to_reach_positive_values(num_resources):
     problem = random_problem(8, 4, num_resources, shift=-0.45)
-    free = solve_fluid(problem.types, None, np.zeros(num_resources), 0.9, "utilitarian")
+    free = solve_types(problem.types, None, np.zeros(num_resources), 0.9, "utilitarian")
     ample = CoupledMDP(problem.arms, budget=problem.budget * 4, discount=0.9)
     assert free.values.min() < 0
     assert solve(ample, "leximin").welfare > 0
@@ -245,10 +249,10 @@ def test_alpha_fairness_out_of_reach_is_an_error():
     with pytest.raises(OutOfDomain, match="even without a budget"):
         solve(hopeless, "alpha:1")
     with pytest.raises(OutOfDomain, match="does not reach"):
-        solve_fluid(short.types, None, [1e-3], 0.9, "alpha:2")
+        solve_types(short.types, None, [1e-3], 0.9, "alpha:2")
     several = random_problem(8, 4, 2, shift=-0.45)
     with pytest.raises(OutOfDomain, match="does not reach"):
-        solve_fluid(several.types, None, [1e-3, 1e-3], 0.9, "alpha:2")
+        solve_types(several.types, None, [1e-3, 1e-3], 0.9, "alpha:2")
 
 
 def test_the_program_steps_in_where_cuts_do_not_end(monkeypatch):
@@ -325,14 +329,12 @@ def test_bad_arguments():
     with pytest.raises(InvalidInput, match="sum to 1"):
         solve(problem, "gini:2", initial=problem.types.initial * 0.5)
     with pytest.raises(InvalidInput, match="budget"):
-        solve_fluid(problem.types, None, [-1.0], 0.9, "gini:2")
-    with pytest.raises(NotApplicable):
-        program(problem, "leximin")
+        solve_types(problem.types, None, [-1.0], 0.9, "gini:2")
 
 
 def test_rounds_are_told():
     told = []
-    solve(random_problem(2), "gini:2", told=lambda rounds, gap: told.append((rounds, gap)))
+    solve(random_problem(2), "gini:2", progress=lambda rounds, gap: told.append((rounds, gap)))
     assert [rounds for rounds, _ in told] == list(range(len(told)))
     assert told[-1][1] <= 1e-7
 
@@ -349,8 +351,7 @@ def test_projection_of_types_is_that_of_arms(seed):
 
 
 def model_of(problem) -> FluidModel:
-    allowance = problem.budget / (1 - problem.discount)
-    return FluidModel(problem.types, problem.type_counts, allowance, problem.discount, problem.types.initial)
+    return read_model(problem.types, problem.type_counts, problem.budget, problem.discount)
 
 
 def test_frontiers_are_the_upper_hull_of_all_policies():
@@ -404,11 +405,11 @@ def test_compiled_frontiers_are_those_in_numpy(num_resources):
 
     problem = random_problem(40, 40, num_resources)
     prices = np.array([0.7, 0.0][:num_resources])
-    plain = fluid_sweeps.trace_frontiers(*tables_of(problem), prices, 0.9, 20)
-    fast = compiled_fluid.trace_frontiers(*tables_of(problem), problem.types.num_states, prices, 0.9, 20)
+    plain = fluid_sweeps.trace_frontiers(*tables_of(problem), prices, 0.9, 10.0, 20)
+    fast = compiled_fluid.trace_frontiers(*tables_of(problem), problem.types.num_states, prices, 0.9, 10.0, 20)
     for mine, theirs in zip(plain, fast, strict=True):
         assert np.allclose(mine, theirs, rtol=1e-9, atol=1e-9)
-    short = compiled_fluid.trace_frontiers(*tables_of(problem), problem.types.num_states, prices, 0.9, 2)
+    short = compiled_fluid.trace_frontiers(*tables_of(problem), problem.types.num_states, prices, 0.9, 10.0, 2)
     assert np.array_equal(short[0], plain.lengths)
 
 

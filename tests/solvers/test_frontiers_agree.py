@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evenhand.problems import random_coupled
-from evenhand.solvers.frontiers import FluidModel
+from evenhand.solvers.fluid import read_model
 from evenhand.solvers.whittle import value_frontiers
 
 
@@ -22,7 +22,7 @@ def test_the_value_of_a_use_is_the_same(seed):
         num_actions=types.num_actions,
     )
     by_charge = value_frontiers(types.transitions, types.rewards, discount, types.initial)
-    model = FluidModel(arms, problem.type_counts, np.array([1e9]), discount, types.initial)
+    model = read_model(arms, problem.type_counts, np.array([1e9]), discount)
     by_weight = model.trace(np.ones(1))
     for arm in range(6):
         mine = slice(by_weight.starts[arm], by_weight.starts[arm + 1])

@@ -63,6 +63,7 @@ def _trace_one(
     size,
     prices,
     discount,
+    total,
     values,
     uses,
     slopes,
@@ -82,7 +83,7 @@ def _trace_one(
                 largest = max(largest, abs(stages[s, a, 0]))
                 if policy[s] < 0 and _cost(stages, prices, s, a) == 0.0:
                     policy[s] = a
-    largest /= 1.0 - discount
+    largest *= total
     improved = True
     while improved:
         _evaluate(transitions, stages, policy, size, discount, matrix, totals)
@@ -153,7 +154,7 @@ def _put(initial, totals, size, policy, values, uses, policies, place):
 
 @njit(cache=True, nogil=True)
 def _trace_many(
-    transitions, stages, initial, allowed, sizes, prices, discount, values, uses, slopes, policies, lengths
+    transitions, stages, initial, allowed, sizes, prices, discount, total, values, uses, slopes, policies, lengths
 ):
     num_states = stages.shape[1]
     policy = np.empty(num_states, dtype=np.int64)
@@ -168,6 +169,7 @@ def _trace_many(
             sizes[t],
             prices,
             discount,
+            total,
             values[t],
             uses[t],
             slopes[t],
@@ -178,7 +180,7 @@ def _trace_many(
         )
 
 
-def trace_frontiers(transitions, rewards, usage, initial, allowed, sizes, prices, discount, capacity):
+def trace_frontiers(transitions, rewards, usage, initial, allowed, sizes, prices, discount, total, capacity):
     """Trace the frontiers of many types (fluid_sweeps.trace_frontiers); `sizes` are their numbers of states."""
     num_types, num_states = rewards.shape[:2]
     stages = np.concatenate([rewards[..., None], usage], axis=-1)
@@ -189,7 +191,7 @@ def trace_frontiers(transitions, rewards, usage, initial, allowed, sizes, prices
     uses = np.zeros((num_types, capacity, usage.shape[-1]))
     slopes = np.full((num_types, capacity), np.inf)
     policies = np.zeros((num_types, capacity, num_states), dtype=np.int16)
-    _trace_many(*given, discount, values, uses, slopes, policies, lengths)
+    _trace_many(*given, discount, total, values, uses, slopes, policies, lengths)
     return lengths, values, uses, slopes, policies
 
 

@@ -72,6 +72,7 @@ def trace_frontiers(
     allowed: Bools,
     prices: Floats,
     discount: float,
+    total: float,
     capacity: int,
 ) -> Traced:
     """The frontiers of many types, in NumPy, all types pivoting at the same time.
@@ -84,11 +85,12 @@ def trace_frontiers(
         allowed: (type, state, action) actions that may be taken; in every real state one that costs nothing.
         prices: (resource,) price of a unit of each resource.
         discount: what a reward one step later is worth.
+        total: what a reward of 1 at every step is worth.
         capacity: vertices for which there is room.
     """
     num_types, num_states, num_actions = rewards.shape
     stages = np.concatenate([rewards[..., None], usage], axis=-1)
-    largest = np.abs(rewards * allowed).max(axis=(1, 2)) / (1 - discount)
+    largest = np.abs(rewards * allowed).max(axis=(1, 2)) * total
     free = allowed & ((usage * prices).sum(axis=-1) == 0)
     policy = free.argmax(axis=-1)
     rows = np.arange(num_types)

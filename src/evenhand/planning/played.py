@@ -2,14 +2,16 @@
 
 import numpy as np
 
+from evenhand.errors import NotApplicable
 from evenhand.evaluation.evaluate import evaluate
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
-from evenhand.planning.relaxed import FLUID_TOLERANCE, fluid_policies, relax
+from evenhand.planning.relaxed import FLUID_TOLERANCE, fluid_policies, meet_floors, relax
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import Stopwatch, Task
 from evenhand.policies.index import whittle
 from evenhand.solvers.fluid import FluidSolution
+from evenhand.typing import Rng
 
 ARM_STEPS = 3e7
 """Simulated steps of arms that a policy is judged by."""
@@ -18,6 +20,8 @@ ARM_STEPS = 3e7
 def by_whittle(task: Task) -> Solution:
     """Whittle indices."""
     watch = Stopwatch()
+    if task.problem.has_floors:
+        raise NotApplicable("Whittle indices know no floors. Use --method fluid, or an exact method.")
     task.tell("indices of the arms", 0.0)
     policy = whittle(task.problem)
     watch.lap("build")
@@ -29,8 +33,16 @@ def by_fluid(task: Task) -> Solution:
     watch = Stopwatch()
     relaxed = _relaxed(task, watch)
     tried = {**fluid_policies(task.problem, relaxed), **task.candidates}
+    if task.problem.has_floors:  # what is made of the relaxation need not keep the floors: mix until it does
+        task.tell("meeting the floors", 0.1)
+        tried = {"within-floors": meet_floors(task.problem, relaxed, tried, _seed(task))}
     watch.lap("build")
     return _by_playing(task, "fluid", tried, relaxed, watch)
+
+
+def _seed(task: Task) -> Rng:
+    """A stream of its own for the policies that are mixed; a generator is not used up."""
+    return task.rng if isinstance(task.rng, int) else 0
 
 
 def _relaxed(task: Task, watch: Stopwatch) -> FluidSolution:

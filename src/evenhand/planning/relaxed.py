@@ -1,14 +1,38 @@
-"""The fair fluid relaxation of a problem, and the policies it gives."""
+"""The fair fluid relaxation of a problem, its policies, and a mixture of them that keeps the floors.
+
+The relaxation serves several purposes at once (a bound, three policies, prices), so the last few are remembered, by the
+problem and the welfare themselves: two objects of one name are two welfares.
+
+Floors. The relaxation is within its floors in expectation, but the policies that are made of it are not the relaxation:
+each has some share of time served, s_i (type,), found by playing it. `meet_floors` looks for shares theta with
+
+    maximise  sum_i theta_i sum_n g_n v_in    subject to    sum_i theta_i s_i >= floors,    theta in the simplex
+
+where g are the relaxation's weights and v_i the values of policy i. The multipliers of the floors are a pay for being
+served; fair-index at this pay is the next policy, as in column generation. Drawing a policy at the start by theta has
+the mixed values and shares, under every criterion. What is promised: on the episodes that were played, every floor is
+met with a margin of MARGIN standard errors; a type that has no such margin is at its floor within the error.
+"""
 
 import contextlib
-from functools import lru_cache
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from evenhand.errors import NotApplicable, TooLarge
+import numpy as np
+from scipy import sparse
+
+from evenhand.errors import NotApplicable, NotConverged, TooLarge
+from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Policy, Starting
-from evenhand.model.welfare import Welfare
-from evenhand.policies.fluid import OccupancyPriority, Resolving, fair_index
+from evenhand.model.objective import read_welfare
+from evenhand.model.policy import Policy, Starting, plays_by_counts
+from evenhand.model.welfare import PowerMean, RankWeighted, Welfare
+from evenhand.policies.fluid import Resolving, fair_index, occupancy_priority
+from evenhand.simulation import simulate, simulate_counts
+from evenhand.solvers._highs import LinearProgram, solve_program
 from evenhand.solvers.fluid import FluidSolution, solve_fluid
+from evenhand.typing import Floats, Rng
 
 FLUID_TOLERANCE = 1e-5
 """Relative gap at which the fluid relaxation stops, unless a wider one is asked for."""
@@ -16,27 +40,211 @@ FLUID_TOLERANCE = 1e-5
 MOST_FOLLOWED = 200_000
 """Arms up to which policies that look at every arm are tried."""
 
+REMEMBERED = 4
+"""Relaxations that are remembered."""
 
-def relax(problem: CoupledMDP, welfare: Welfare, tolerance: float = FLUID_TOLERANCE) -> FluidSolution:
-    """The fair fluid relaxation of a problem; the last few are remembered, since several policies are made of one."""
-    return _relax(problem, welfare, tolerance)  # type: ignore[arg-type]
+MARGIN = 3.0
+"""Standard errors by which a played share must exceed its floor."""
+
+MOST_COLUMNS = 25
+"""Policies after which the search for a mixture within the floors ends."""
+
+ARM_STEPS = 4e6
+"""Simulated steps of arms by which each policy of a mixture is judged."""
+
+_memory: deque[tuple[CoupledMDP, Welfare, float, FluidSolution]] = deque(maxlen=REMEMBERED)
 
 
-@lru_cache(maxsize=4)
-def _relax(problem: CoupledMDP, welfare: Welfare, tolerance: float) -> FluidSolution:
-    return solve_fluid(
-        problem.types, problem.type_counts, problem.budget, problem.discount, welfare, tolerance=tolerance
-    )
+def relax(problem: CoupledMDP, welfare: str | Welfare, tolerance: float = FLUID_TOLERANCE) -> FluidSolution:
+    """The fair fluid relaxation of a problem; the last few are remembered, since several policies are made of one.
+
+    Args:
+        problem: the problem.
+        welfare: what is maximised, as text or object.
+        tolerance: the relative gap to stop at.
+    """
+    weighed_by = read_welfare(problem, welfare)
+    for known, kept, at, solution in tuple(_memory):
+        if known is problem and at == tolerance and _is_same(kept, weighed_by):
+            return solution
+    solution = solve_fluid(problem, weighed_by, tolerance)
+    _memory.append((problem, weighed_by, tolerance, solution))
+    return solution
+
+
+def _is_same(first: Welfare, second: Welfare) -> bool:
+    """Whether two welfares are one: the same object, or equal ones of a structure that knows equality."""
+    known = isinstance(first, (RankWeighted, PowerMean)) and type(first) is type(second)
+    return first is second or (known and bool(first == second))
 
 
 def fluid_policies(problem: CoupledMDP, relaxed: FluidSolution) -> dict[str, Policy | Starting]:
-    """The policies that a solution of the relaxation gives, by name."""
-    weights, prices = relaxed.weights, relaxed.prices
+    """The policies that a solution of the relaxation gives, by name.
+
+    Args:
+        problem: the problem.
+        relaxed: a solution of its relaxation.
+    """
     found: dict[str, Policy | Starting] = {}
-    if problem.num_arms <= MOST_FOLLOWED:  # it looks at every arm; the others also play by counts
-        found["occupancy-priority"] = OccupancyPriority(problem, relaxed.occupancy, weights, prices)
-    found["fair-index"] = fair_index(problem, weights, prices)
-    if problem.num_types <= MOST_FOLLOWED:
+    for name in ("occupancy-priority", "fair-index", "re-solving"):
         with contextlib.suppress(NotApplicable, TooLarge):
-            found["re-solving"] = Resolving(problem, weights, prices)
+            found[name] = _build(problem, relaxed, name)
     return found
+
+
+def fluid_policy(problem: CoupledMDP, welfare: str | Welfare, name: str) -> Policy | Starting:
+    """One policy of the relaxation.
+
+    Args:
+        problem: the problem.
+        welfare: what the relaxation maximises.
+        name: occupancy-priority, fair-index or re-solving.
+
+    Raises:
+        NotApplicable: it is not for this many arms, types or resources.
+    """
+    return _build(problem, relax(problem, welfare), name)
+
+
+def _build(problem: CoupledMDP, relaxed: FluidSolution, name: str) -> Policy | Starting:
+    weights, prices = relaxed.weights, relaxed.prices
+    pay = relaxed.floor_prices if problem.has_floors else None
+    if name == "fair-index":
+        return fair_index(problem, weights, prices, pay)
+    # The first looks at every arm, the second at a table for every type; fair-index also plays by counts.
+    many = problem.num_arms if name == "occupancy-priority" else problem.num_types
+    if many > MOST_FOLLOWED:
+        raise NotApplicable(f"{name} is not for this many arms, types or resources")
+    if name == "occupancy-priority":
+        return occupancy_priority(problem, relaxed.occupancy, weights, prices, pay)
+    return Resolving(problem, weights, prices, floor_prices=pay)
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """What came of playing a policy, by types."""
+
+    policy: Policy | Starting
+    """The policy."""
+
+    values: Floats
+    """(type,) mean value of an arm, up to the horizon."""
+
+    served: Floats
+    """(type,) mean share of time in which an arm is served."""
+
+    stderr: Floats
+    """(type,) standard error of `served`."""
+
+
+def play_types(problem: CoupledMDP, policy: Policy | Starting, num_episodes: int, horizon: int, rng: Rng = 0) -> Played:
+    """Play a policy, and see how often the arms of each type are served.
+
+    Args:
+        problem: the problem.
+        policy: what acts.
+        num_episodes: how many episodes.
+        horizon: steps an episode.
+        rng: seed or generator.
+    """
+    by_counts = plays_by_counts(policy) and problem.num_arms > problem.types.valid.size
+    rollout = (simulate_counts if by_counts else simulate)(problem, policy, num_episodes, horizon, rng)
+    values, served = rollout.returns, rollout.served
+    if not by_counts:
+        values, served = _by_type(problem, values), _by_type(problem, served)
+    error = served.std(axis=0, ddof=1) / np.sqrt(len(served)) if len(served) > 1 else np.full(served.shape[1], np.inf)
+    return Played(policy, values.mean(axis=0), served.mean(axis=0), error)
+
+
+def _by_type(problem: CoupledMDP, figures: Floats) -> Floats:
+    """(episode, type) means over the arms of each type of (episode, arm) figures."""
+    order = np.argsort(problem.type_of_arm, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(problem.type_counts)[:-1]])
+    return np.asarray(np.add.reduceat(figures[:, order], starts, axis=1) / problem.type_counts)
+
+
+def meet_floors(
+    problem: CoupledMDP,
+    relaxed: FluidSolution,
+    candidates: Mapping[str, Policy | Starting] | None = None,
+    rng: Rng = 0,
+    num_episodes: int | None = None,
+) -> Policy | Starting:
+    """A policy that serves every arm at least as often as its floor says, in expectation.
+
+    Candidates and fair-index policies that pay for being served are mixed, see the head of this file.
+
+    Args:
+        problem: the problem.
+        relaxed: a solution of its relaxation.
+        candidates: policies that may be part of the mixture; those of the relaxation when absent.
+        rng: seed or generator of the episodes on which policies are judged.
+        num_episodes: how many; as many as are quick when absent.
+
+    Raises:
+        NotConverged: no mixture was found that meets all floors with a margin for the error.
+    """
+    tried = dict(candidates) if candidates is not None else fluid_policies(problem, relaxed)
+    horizon = problem.criterion.judging_steps()
+    episodes = num_episodes or int(np.clip(ARM_STEPS / (problem.num_arms * horizon), 50, 1000))
+    seed = int(np.random.default_rng(rng).integers(2**63))  # all meet the same episodes
+    columns = [play_types(problem, policy, episodes, horizon, seed) for policy in tried.values()]
+    if not problem.has_floors:
+        return max(columns, key=lambda column: _worth(problem, relaxed, column)).policy
+    master = _FloorMaster(problem, relaxed)
+    settled = 0
+    while True:
+        shares, pay, lacking = master.solve(columns)
+        settled = settled + 1 if not lacking else 0
+        if settled == 2 or (len(columns) >= MOST_COLUMNS and not lacking):
+            kept = [(column.policy, share) for column, share in zip(columns, shares, strict=True) if share > 0]
+            return kept[0][0] if len(kept) == 1 else Mixture(*zip(*kept, strict=True))
+        if len(columns) >= MOST_COLUMNS:
+            raise NotConverged(
+                f"no mixture of {len(columns)} policies meets the floors with a margin for the error of simulation, "
+                "though the relaxation does. Lower the floors a little, or raise the budget."
+            )
+        policy = fair_index(problem, relaxed.weights, relaxed.prices, pay)
+        columns.append(play_types(problem, policy, episodes, horizon, seed))
+
+
+def _worth(problem: CoupledMDP, relaxed: FluidSolution, played: Played) -> float:
+    return float((problem.type_counts * relaxed.weights) @ played.values)
+
+
+class _FloorMaster:
+    """The program over shares of policies."""
+
+    def __init__(self, problem: CoupledMDP, relaxed: FluidSolution) -> None:
+        self.problem, self.relaxed = problem, relaxed
+        self.floored = np.flatnonzero(problem.type_floors)
+        rewards = np.abs(problem.types.rewards).max() * problem.criterion.total
+        self.penalty = 10.0 * float((problem.type_counts * relaxed.weights).max() * rewards) or 1.0
+
+    def solve(self, columns: list[Played]) -> tuple[Floats, Floats, bool]:
+        """The best shares, (type,) the pay for being served, and whether some floor is not met.
+
+        As long as some is not, the penalty for it, and so the pay, rises.
+        """
+        number, rows = len(columns), len(self.floored)
+        worth = np.array([_worth(self.problem, self.relaxed, column) for column in columns])
+        served = np.column_stack([(column.served - MARGIN * column.stderr)[self.floored] for column in columns])
+        matrix = np.vstack([np.hstack([served, np.eye(rows)]), np.append(np.ones(number), np.zeros(rows))])
+        floors = self.problem.type_floors[self.floored]
+        optimum = solve_program(
+            LinearProgram(
+                gains=np.concatenate([worth, np.full(rows, -self.penalty)]),
+                matrix=sparse.csc_array(matrix),
+                row_lower=np.append(floors, 1.0),
+                row_upper=np.append(np.full(rows, np.inf), 1.0),
+                lower=np.zeros(number + rows),
+                upper=np.full(number + rows, np.inf),
+            )
+        )
+        shares = np.where(optimum.primal[:number] > 1e-9, optimum.primal[:number], 0.0)
+        pay = np.zeros(self.problem.num_types)
+        pay[self.floored] = np.maximum(-optimum.duals[:rows], 0.0)
+        lacking = bool((optimum.primal[number:] > 1e-9).any())
+        if lacking:
+            self.penalty *= 4.0
+        return shares / shares.sum(), pay / (self.problem.type_counts * self.problem.criterion.total), lacking

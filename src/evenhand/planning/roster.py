@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from evenhand import policies
-from evenhand.errors import NotApplicable, TooLarge, UnknownName
+from evenhand.errors import TooLarge, UnknownName
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
-from evenhand.model.welfare import Welfare, as_welfare
-from evenhand.planning.relaxed import fluid_policies, relax
+from evenhand.model.welfare import Welfare
+from evenhand.planning.relaxed import fluid_policy
 from evenhand.planning.shipped import shipped_network
 from evenhand.planning.solve import choose_method, solve
 
@@ -50,11 +50,7 @@ def _relaxed(name: str) -> Build:
     """The policy of this name from the fair fluid relaxation."""
 
     def build(problem: CoupledMDP, welfare: str | Welfare = "gini:2") -> Policy | Starting:
-        measure = as_welfare(welfare, problem.num_arms)
-        found = fluid_policies(problem, relax(problem, measure))
-        if name not in found:
-            raise NotApplicable(f"{name} is not for this many arms, types or resources")
-        return found[name]
+        return fluid_policy(problem, welfare, name)
 
     return build
 

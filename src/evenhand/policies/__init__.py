@@ -6,7 +6,7 @@ JointNetworkPolicy).
 """
 
 from evenhand.policies.baselines import myopic, never_act, random_feasible, worst_first
-from evenhand.policies.fluid import OccupancyPriority, Resolving, fair_index
+from evenhand.policies.fluid import OccupancyPriority, Resolving, fair_index, occupancy_priority
 from evenhand.policies.index import whittle
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
 from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
@@ -24,6 +24,7 @@ __all__ = [
     "fair_index",
     "myopic",
     "never_act",
+    "occupancy_priority",
     "random_feasible",
     "whittle",
     "worst_first",

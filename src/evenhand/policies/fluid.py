@@ -1,18 +1,23 @@
 """Policies from the fair fluid relaxation, feasible at every step, for any number of actions and resources.
 
-At the relaxation's optimum every arm has a weight g (what the welfare gives for a unit of its value) and every resource
-a price lambda. With Q the action values of the single arm at these (`solvers.arms`),
+At the relaxation's optimum every arm has a weight g (what the welfare gives for a unit of its value), every resource
+a price lambda, and an arm that a floor holds up a pay phi for being served. With Q the action values of the single arm
+at these (`solvers.arms`), relative ones under the average, by step with a finite horizon,
 
     gain(s, a)  = Q(s, a) - Q(s, idle) + lambda.d(s, a)        what acting is worth over idling, before it is paid for
     score(s, a) = gain(s, a) / lambda.d(s, a)                  its worth per price: above 1 it pays
 
-    fair_index          serve by score; of several actions first the one that is best at the prices. For two actions and
-                        one resource this is an index policy whose indices are weighted by the welfare's supergradient.
-    OccupancyPriority   draw each arm's action from the relaxation's occupancy measure; repair to the budget by score;
-                        fill what is left of the budget by score.
-    Resolving           as fair_index, but the prices are found anew every few steps from where the arms are now: the
-                        dual of the residual relaxation, min sum_{t,s} x_t(s) V_t(s; lambda) + lambda.b/(1-gamma),
-                        is read off a table of V over a grid of prices, so its cost depends on types, not on arms.
+    fair_index           serve by score; of several actions first the one that is best at the prices. For two actions
+                         and one resource an index policy whose indices are weighted by the welfare's supergradient.
+    occupancy_priority   draw each arm's action from the relaxation's occupancy measure; repair to the budget by score;
+                         fill what is left of the budget by score.
+    Resolving            as fair_index, but the prices are found anew every few steps from where the arms are now: the
+                         dual of the residual relaxation, min sum_{t,s} x_t(s) V_t(s; lambda) + lambda.b total, is read
+                         off a table of V over a grid of prices, so its cost depends on types, not on arms. Under the
+                         average it looks LOOK_AHEAD steps ahead, H rho + h in place of V.
+
+With a finite horizon each of these has one table a step. A floor holds in the relaxation, in expectation; these
+policies only lean towards it. `planning.relaxed.meet_floors` mixes such that it holds for what is played.
 """
 
 from functools import cached_property
@@ -24,6 +29,7 @@ from evenhand.checks import check_memory, check_positive_int, check_shape
 from evenhand.errors import NotApplicable
 from evenhand.kernels.choosing import serve_by_rank, serve_by_rank_fast
 from evenhand.kernels.randomness import draw_keys, grid, uniforms_at
+from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
 from evenhand.policies.priority import (
     COMPILE_FROM,
@@ -35,7 +41,7 @@ from evenhand.policies.priority import (
     value_noise,
 )
 from evenhand.reductions.counts import count_states
-from evenhand.solvers.arms import action_values
+from evenhand.solvers.arms import SingleArms, action_values, gains_at
 from evenhand.typing import Bools, Floats, Indices, Ints
 
 LEAST_WEIGHT = 1e-6
@@ -47,47 +53,74 @@ FREE = 1e4
 SPREAD = 4.0
 """The grid of prices reaches from the relaxation's price divided by this to the price times this."""
 
+LOOK_AHEAD = 20.0
+"""Steps for which re-solving under the average balances use and budget; as a discount of 0.95 would."""
 
-def fair_index(problem: CoupledMDP, weights: Floats, prices: Floats) -> ExchangeablePriority:
-    """Serve by worth per price, weighted by the welfare.
+
+def fair_index(
+    problem: CoupledMDP, weights: Floats, prices: Floats, floor_prices: Floats | None = None
+) -> ExchangeablePriority | BySteps:
+    """Serve by worth per price, weighted by the welfare; by step with a finite horizon.
 
     Args:
         problem: the problem.
         weights: (type,) what a unit of an arm's value is worth, from the relaxation.
-        prices: (resource,) what a unit of a resource is worth, from the relaxation.
+        prices: (resource,) what a unit of a resource is worth, from the relaxation; or (step, resource).
+        floor_prices: (type,) what being served is worth in itself; nothing when absent.
     """
-    return ExchangeablePriority(problem, service_scores(problem, weights, prices), threshold=0.0)
+    service = _service(problem, weights, prices, floor_prices)
+    parts = [ExchangeablePriority(problem, scores, threshold=0.0) for scores, _ in service]
+    return parts[0] if problem.criterion.num_steps is None else BySteps(parts)
 
 
-def service_scores(problem: CoupledMDP, weights: Floats, prices: Floats) -> Floats:
+def service_scores(problem: CoupledMDP, weights: Floats, prices: Floats, floor_prices: Floats | None = None) -> Floats:
     """(type, state, action) whole numbers in the order of service; 0 where nothing is gained.
 
-    The actions that are best at the prices come before all others; within each kind worth per price decides. Only the
-    order matters, so worth of any size, down to arms of hardly any weight, is told apart. At the relaxation's own
-    prices some actions are worth exactly their price: best but for rounding is best, worth equal but for rounding is
-    equal.
+    With a finite horizon (step, type, state, action). The actions that are best at the prices come before all others;
+    within each kind worth per price decides. Only the order matters, so worth of any size, down to arms of hardly any
+    weight, is told apart. At the relaxation's own prices some actions are worth exactly their price: best but for
+    rounding is best, worth equal but for rounding is equal.
     """
-    return _service(problem, weights, prices)[0]
+    scores = [scores for scores, _ in _service(problem, weights, prices, floor_prices)]
+    return scores[0] if problem.criterion.num_steps is None else np.stack(scores)
 
 
-def _service(problem: CoupledMDP, weights: Floats, prices: Floats) -> tuple[Floats, Bools]:
-    """The scores, and where an action is one of the best at the prices and gains something."""
-    types = problem.types
+def _service(
+    problem: CoupledMDP, weights: Floats, prices: Floats, floor_prices: Floats | None
+) -> list[tuple[Floats, Bools]]:
+    """The scores of each step, and where the action is the best at the prices and gains something."""
+    types, steps = problem.types, problem.criterion.num_steps
     check_shape(weights, {"type": len(types)}, "weights")
-    check_shape(prices, {"resource": problem.num_resources}, "prices")
+    by_step = steps is not None and prices.ndim == 2
+    shape = {"step": steps or 1, "resource": problem.num_resources}
+    check_shape(prices, shape if by_step else {"resource": problem.num_resources}, "prices")
     # Arms without weight wait until the others have what they need, but are not left in the lurch.
     weights = np.maximum(weights, LEAST_WEIGHT * weights.max())
-    worth = action_values(types, weights, prices, problem.discount)
-    best = np.where(types.valid, worth, -np.inf).max(axis=2)
-    gain = _gains(problem, weights, best)
+    worth = action_values(types, weights, prices, problem.criterion, floor_prices)
+    best = np.where(types.valid if steps is None else types.valid[:, None], worth, -np.inf).max(axis=-1)
+    if steps is None:
+        return [_order(problem, weights, prices, floor_prices, worth, best)]
+    ahead = np.concatenate([best[:, 1:], np.zeros_like(best[:, :1])], axis=1)
+    return [
+        _order(problem, weights, prices[step] if by_step else prices, floor_prices, worth[:, step], ahead[:, step])
+        for step in range(steps)
+    ]
+
+
+def _order(
+    problem: CoupledMDP, weights: Floats, prices: Floats, floor_prices: Floats | None, worth: Floats, ahead: Floats
+) -> tuple[Floats, Bools]:
+    """The scores of one step, from (type, state, action) action values and (type, state) values of the next step."""
+    gain = _gains(problem, weights, ahead, floor_prices)
+    best = np.where(problem.types.valid, worth, -np.inf).max(axis=2)
     size = np.abs(best, where=np.isfinite(best), out=np.zeros_like(best)).max(axis=1)
     preferred = (worth >= best[:, :, None] - value_noise(problem.criterion) * size[:, None, None]) & (gain > 0)
-    ranks = rank_scores(_log_worth(problem, gain, types.usage @ prices), -np.inf, rounding=ROUNDING)
+    ranks = rank_scores(_log_worth(problem, gain, problem.types.usage @ prices), -np.inf, rounding=ROUNDING)
     levels = int(ranks.max()) + 1
     return np.where(gain > 0, levels - ranks + preferred * levels, 0).astype(np.float64), preferred
 
 
-def _gains(problem: CoupledMDP, weights: Floats, values: Floats) -> Floats:
+def _gains(problem: CoupledMDP, weights: Floats, values: Floats, floor_prices: Floats | None) -> Floats:
     """(type, state, action) what acting is worth over idling, before it is paid for; 0 where that is nothing.
 
     Written as a difference of rewards and of moves, not of action values: prices, which may be far larger than the
@@ -97,7 +130,9 @@ def _gains(problem: CoupledMDP, weights: Floats, values: Floats) -> Floats:
     rewards = types.rewards - np.take_along_axis(types.rewards, types.idle[:, :, None], axis=2)
     moves = types.transitions - np.take_along_axis(types.transitions, types.idle[:, :, None, None], axis=2)
     values = np.where(np.isfinite(values), values, 0.0)
-    gain = weights[:, None, None] * rewards + problem.discount * np.einsum("tsaj,tj->tsa", moves, values)
+    gain = weights[:, None, None] * rewards + problem.criterion.factor * np.einsum("tsaj,tj->tsa", moves, values)
+    if floor_prices is not None:
+        gain = gain + floor_prices[:, None, None] * types.served
     gain = np.where(types.valid, gain, 0.0)
     least = NOISE * np.maximum(gain.max(axis=(1, 2)), np.abs(values).max(axis=1))
     return np.where(gain > least[:, None, None], gain, 0.0)
@@ -113,24 +148,71 @@ def _log_worth(problem: CoupledMDP, gain: Floats, cost: Floats) -> Floats:
     return np.where(gains, np.where(cost > 0, paid, free), -np.inf)
 
 
+def occupancy_priority(
+    problem: CoupledMDP, occupancy: Floats, weights: Floats, prices: Floats, floor_prices: Floats | None = None
+) -> "OccupancyPriority | BySteps":
+    """Draw what the relaxation would do, then repair and fill; by step with a finite horizon.
+
+    Args:
+        problem: the problem.
+        occupancy: (type, state, action) the relaxation's visits; with a finite horizon (type, step, state, action).
+        weights: (type,) what a unit of an arm's value is worth.
+        prices: (resource,) what a unit of a resource is worth; or (step, resource).
+        floor_prices: (type,) what being served is worth in itself; nothing when absent.
+    """
+    if problem.criterion.num_steps is None:
+        return OccupancyPriority(problem, occupancy, weights, prices, floor_prices)
+    service = _service(problem, weights, prices, floor_prices)
+    parts = []
+    for step, (scores, preferred) in enumerate(service):
+        laws = _laws(problem, occupancy[:, step], preferred)
+        parts.append(OccupancyPriority.of_tables(problem, laws, scores))
+    return BySteps(parts)
+
+
 class OccupancyPriority:
     """Draws what the relaxation would do, then repairs and fills."""
 
     exchangeable = True
 
-    def __init__(self, problem: CoupledMDP, occupancy: Floats, weights: Floats, prices: Floats) -> None:
+    def __init__(
+        self,
+        problem: CoupledMDP,
+        occupancy: Floats,
+        weights: Floats,
+        prices: Floats,
+        floor_prices: Floats | None = None,
+    ) -> None:
         """Prepare the laws and the ranks.
 
         Args:
-            problem: the problem.
-            occupancy: (type, state, action) the relaxation's discounted visits.
+            problem: the problem, without a finite horizon.
+            occupancy: (type, state, action) the relaxation's visits.
             weights: (type,) what a unit of an arm's value is worth.
             prices: (resource,) what a unit of a resource is worth.
+            floor_prices: (type,) what being served is worth in itself; nothing when absent.
         """
-        self.problem = problem
-        self.occupancy, self.weights, self.prices = occupancy, weights, prices
-        self.scores, preferred = _service(problem, weights, prices)
-        self.laws = _laws(problem, occupancy, preferred)
+        if problem.criterion.num_steps is not None:
+            raise NotApplicable("with a finite horizon the relaxation has a table a step; use occupancy_priority")
+        self.occupancy, self.weights, self.prices, self.floor_prices = occupancy, weights, prices, floor_prices
+        scores, preferred = _service(problem, weights, prices, floor_prices)[0]
+        self._set(problem, _laws(problem, occupancy, preferred), scores)
+
+    @classmethod
+    def of_tables(cls, problem: CoupledMDP, laws: Floats, scores: Floats) -> "OccupancyPriority":
+        """The policy of given tables, such as one step of a finite horizon.
+
+        Args:
+            problem: the problem.
+            laws: (type, state, action) probabilities of what is drawn.
+            scores: (type, state, action) whole numbers in the order of service; 0 for never.
+        """
+        policy = cls.__new__(cls)
+        policy._set(problem, laws, scores)
+        return policy
+
+    def _set(self, problem: CoupledMDP, laws: Floats, scores: Floats) -> None:
+        self.problem, self.laws, self.scores = problem, laws, scores
         cells = np.where(serveable_cells(problem), self.scores, -np.inf)
         self.drawn_ranks = rank_scores(cells, -np.inf)
         fill = rank_scores(cells, 0.0)
@@ -160,7 +242,7 @@ def _laws(problem: CoupledMDP, occupancy: Floats, preferred: Bools) -> Floats:
     visits = occupancy.sum(axis=-1, keepdims=True)
     choice = np.where(preferred.any(axis=2), preferred.argmax(axis=2), types.idle)
     otherwise = np.arange(preferred.shape[2]) == choice[:, :, None]
-    seen = visits > 1e-12 / (1 - problem.discount)
+    seen = visits > 1e-12 * problem.criterion.total
     return np.where(seen, np.maximum(occupancy, 0.0) / np.where(seen, visits, 1.0), otherwise)
 
 
@@ -169,41 +251,108 @@ class Resolving:
 
     plays_by_counts = True
 
-    def __init__(self, problem: CoupledMDP, weights: Floats, prices: Floats, every: int = 10, points: int = 33) -> None:
-        """Tabulate values and orders of service over a grid of prices.
+    def __init__(
+        self,
+        problem: CoupledMDP,
+        weights: Floats,
+        prices: Floats,
+        every: int = 10,
+        points: int = 33,
+        floor_prices: Floats | None = None,
+    ) -> None:
+        """Tabulate values over a grid of prices.
 
         Args:
             problem: the problem, with at most two resources.
             weights: (type,) what a unit of an arm's value is worth.
-            prices: (resource,) the relaxation's prices, in the middle of the grid.
+            prices: (resource,) the relaxation's prices, in the middle of the grid; or (step, resource), which are
+                all raised and lowered together.
             every: steps between two looks at the prices.
             points: prices tried for one resource; for two, the square root of it each way, but at least 9.
+            floor_prices: (type,) what being served is worth in itself; nothing when absent.
         """
         check_positive_int(every, "every")
         if problem.num_resources > 2:
             raise NotApplicable(f"re-solving is for one or two resources; this problem has {problem.num_resources}")
         each = points if problem.num_resources == 1 else max(9, int(points**0.5))
-        self.grid = np.array(list(product(*(_price_grid(price, each) for price in prices))))
-        types = problem.types
-        check_memory(60.0 * len(self.grid) * types.valid.size, "the tables of prices", "Use the fair-index policy.")
-        self.problem, self.weights, self.prices = problem, weights, prices
+        largest = prices.reshape(-1, problem.num_resources).max(axis=0)
+        self.grid = np.array(list(product(*(_price_grid(price, each) for price in largest))))
+        types, steps = problem.types, problem.criterion.num_steps or 1
+        size = 60.0 * len(self.grid) * types.valid.size * steps
+        check_memory(size, "the tables of prices", "Use the fair-index policy.")
+        self.problem, self.weights, self.prices, self.floor_prices = problem, weights, prices, floor_prices
         self.every, self.points = every, points
-        worth = np.stack([action_values(types, weights, prices, problem.discount) for prices in self.grid])
-        self.values = np.where(types.valid.any(axis=2), np.where(types.valid, worth, -np.inf).max(axis=3), 0.0)
-        self.policies = [fair_index(problem, weights, prices) for prices in self.grid]
+        self.factors = self.grid / np.where(largest > 0, largest, 1.0)
+        self.values, self.rent = _price_tables(self)
+        self._policies: dict[int, ExchangeablePriority | BySteps] = {}
+
+    def prices_at(self, place: int) -> Floats:
+        """(resource,), or (step, resource): the prices at a place in the grid."""
+        return np.asarray(self.grid[place] if self.prices.ndim == 1 else self.prices * self.factors[place])
+
+    def policy_at(self, place: int, step: int) -> ExchangeablePriority:
+        """How arms are served at a step, at a place in the grid; made when it is first asked for."""
+        if place not in self._policies:
+            given = (self.weights, self.prices_at(place), self.floor_prices)
+            self._policies[place] = fair_index(self.problem, *given)
+        found = self._policies[place]
+        if not isinstance(found, BySteps):
+            return found
+        part = found.parts[step % len(found.parts)]
+        assert isinstance(part, ExchangeablePriority)
+        return part
 
     def start(self, num_episodes: int, rng: np.random.Generator) -> "ResolvingActor":
         """An actor at the first step of `num_episodes` episodes."""
         return ResolvingActor(self)
 
-    def best_prices(self, counts: Ints) -> Indices:
-        """(episode,) the place in the grid of the prices that fit (episode, type, state) counts best."""
-        rent = self.grid @ self.problem.budget / (1 - self.problem.discount)
-        dual = np.einsum("ets,gts->eg", counts, self.values) + rent
+    def best_prices(self, counts: Ints, step: int = 0) -> Indices:
+        """(episode,) the place in the grid of the prices that fit (episode, type, state) counts best at a step."""
+        now = step % self.values.shape[1]
+        dual = np.einsum("ets,gts->eg", counts, self.values[:, now]) + self.rent[:, now]
         # Where the budget is just enough the dual is flat: of prices that fit equally well, the lowest.
         least = dual.min(axis=1, keepdims=True)
         fits = dual <= least + ROUNDING * np.abs(dual).max(axis=1, keepdims=True)
         return np.asarray(fits.argmax(axis=1), dtype=np.int32)
+
+
+def _price_tables(policy: Resolving) -> tuple[Floats, Floats]:
+    """(grid, step, type, state) what arms are worth from a step on, and (grid, step) what the budget then costs.
+
+    Without a finite horizon there is one step.
+    """
+    problem, criterion = policy.problem, policy.problem.criterion
+    types, steps = problem.types, criterion.num_steps
+    arms = SingleArms(types, types.valid, types.initial, criterion)
+    values, rents = [], []
+    for place in range(len(policy.grid)):
+        prices = policy.prices_at(place)
+        if steps is None and not criterion.is_average:
+            worth = action_values(types, policy.weights, prices, criterion, policy.floor_prices)
+            best = np.where(types.valid, worth, -np.inf).max(axis=2)
+            values.append(np.where(types.valid.any(axis=2), best, 0.0)[None])
+            rents.append(np.atleast_1d(prices @ problem.budget * criterion.total))
+            continue
+        found = arms.best(
+            np.arange(len(types)), gains_at(types, policy.weights, prices, criterion, policy.floor_prices)
+        )
+        if criterion.is_average:
+            centre = (found.measure.sum(axis=-1) * found.ahead).sum(axis=-1)
+            values.append((found.ahead - centre[:, None] + LOOK_AHEAD * found.bound[:, None])[None])
+            rents.append(np.atleast_1d(LOOK_AHEAD * (prices @ problem.budget)))
+            continue
+        values.append(np.moveaxis(found.ahead, 1, 0))
+        cost = np.broadcast_to(prices @ problem.budget, found.ahead.shape[1])
+        rents.append(_from_each_step_on(cost, criterion.factor))
+    return np.stack(values), np.stack(rents)
+
+
+def _from_each_step_on(amounts: Floats, factor: float) -> Floats:
+    """(step,) the weighted sum of what comes from each step on."""
+    sums = np.zeros(len(amounts) + 1)
+    for step in reversed(range(len(amounts))):
+        sums[step] = amounts[step] + factor * sums[step + 1]
+    return sums[:-1]
 
 
 class ResolvingActor:
@@ -218,26 +367,26 @@ class ResolvingActor:
         """Look at the prices now and then; serve by score at them."""
         if self.step % self.policy.every == 0:
             self._look(count_states(self.policy.problem, states))
-        self.step += 1
+        step, self.step = self.step, self.step + 1
         actions = np.empty_like(states)
         for place in np.unique(self.place):
             rows = np.flatnonzero(self.place == place)
-            actions[rows] = self.policy.policies[place].act(np.ascontiguousarray(states[rows]), rng)
+            actions[rows] = self.policy.policy_at(int(place), step).act(np.ascontiguousarray(states[rows]), rng)
         return actions
 
     def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
         """The same for crowds."""
         if self.step % self.policy.every == 0:
             self._look(counts)
-        self.step += 1
+        step, self.step = self.step, self.step + 1
         allocation = np.empty((*counts.shape, self.policy.problem.types.valid.shape[2]), dtype=np.int64)
         for place in np.unique(self.place):
             rows = np.flatnonzero(self.place == place)
-            allocation[rows] = self.policy.policies[place].allocate(counts[rows], rng)
+            allocation[rows] = self.policy.policy_at(int(place), step).allocate(counts[rows], rng)
         return allocation
 
     def _look(self, counts: Ints) -> None:
-        self.place = self.policy.best_prices(counts)
+        self.place = self.policy.best_prices(counts, self.step)
 
 
 def _price_grid(price: float, points: int) -> Floats:

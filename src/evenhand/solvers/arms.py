@@ -1,37 +1,405 @@
-"""Every type of arm on its own, at given weights and prices.
+"""Every type of arm on its own, under any criterion.
 
-    V_t(s) = max_a Q_t(s, a),      Q_t(s, a) = g_t r_t(s, a) - lambda.d_t(s, a) + gamma sum_s' p_t(s' | s, a) V_t(s')
+An action's *gain* is what it is worth now, g r - lambda.d at weights g and prices lambda, perhaps with a bonus for being
+served. The best way of a single arm satisfies
 
-solved for all types at once by policy iteration: one batch of S x S systems a round, few rounds. O(T S^3) a round.
+    discounted   V(s)       = max_a gain(s, a) + gamma sum_s' p(s' | s, a) V(s')                policy iteration
+    average      rho + h(s) = max_a gain(s, a) + sum_s' p(s' | s, a) h(s')                      policy iteration
+    finite       V_t(s)     = max_a gain_t(s, a) + gamma sum_s' p(s' | s, a) V_{t+1}(s')        backwards in time
+
+for all types at once: one batch of S x S systems a round, few rounds, O(T S^3) a round; or O(T S^2 A) a step.
+
+Average. A policy may have several closed classes of states. Choose a representative c of each, and strike its column
+out of P: P'. The rewards until some c is met, R = gain + P' R, and the steps, tau = 1 + P' tau, are finite, and the mean
+reward of a class is R(c) / tau(c): one system for all classes. Of several classes the best is kept, and whoever cannot
+reach it is sent towards it, which weakly communicating arms allow; then h = R - rho tau. The next policy takes every
+action of positive advantage gain + P h - h - rho. If no class is better than before, only transient states have
+changed, and h has risen: no policy comes back (Haviv and Puterman, "An improved algorithm for solving communicating
+average reward Markov decision processes", 1991).
+
+Bounds. For any V and h, every occupancy measure q has
+
+    discounted   q.gain <= mu.V + max(0, max A) total,    A = gain + gamma P V - V
+    average      q.gain <= rho + max A,                   A = gain + P h - h - rho
+    finite       q.gain <= mu.V_0                         since V_t is at least what Bellman's equation asks for
+
+so a bound does not depend on whether policy iteration ended, nor on rounding in the solution of linear systems.
 """
+
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from evenhand.errors import NotConverged
+from evenhand.errors import NotApplicable, NotConverged
 from evenhand.model.arm import ArmTables
-from evenhand.typing import Floats, Indices
+from evenhand.model.criterion import Criterion
+from evenhand.typing import Array, Bools, Floats, Indices, Ints
 
 MOST_ROUNDS = 200
 """Rounds of policy iteration after which something is wrong."""
 
+MOST_SWEEPS = 100
+"""Rounds of policy iteration in a bound; what is missing after them goes into the bound."""
 
-def action_values(types: ArmTables, weights: Floats, prices: Floats, discount: float) -> Floats:
+ROUNDING = 1e-13
+"""Advantages up to this share of the largest relative value are rounding."""
+
+NOISE = 1e-9
+"""How often a pair is met at the most if that is an error of a linear program: it must not join classes of states."""
+
+ENTRIES = 1 << 22
+"""Entries of the tables that are worked on at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Responses:
+    """The best policy of each arm at some gains."""
+
+    measure: Floats
+    """(row, state, action), or (row, step, state, action): the policy's occupancy measure."""
+
+    ahead: Floats
+    """(row, state), or (row, step, state): values; relative values h for the average."""
+
+    bound: Floats
+    """(row,) no policy of the arm has more."""
+
+
+@dataclass(frozen=True, eq=False)
+class SingleArms:
+    """Arms that are solved one by one, many at a time."""
+
+    types: ArmTables
+    """The arms."""
+
+    allowed: Bools
+    """(type, state, action) what may be chosen."""
+
+    initial: Floats
+    """(type, state) distributions of the first state."""
+
+    criterion: Criterion
+    """What rewards over time are worth."""
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """The axes of one arm's gains: (state, action), or (step, state, action)."""
+        steps = self.criterion.num_steps
+        own = self.types.rewards.shape[1:]
+        return own if steps is None else (steps, *own)
+
+    @cached_property
+    def weights(self) -> Floats:
+        """What a visit at each step counts for, shaped to go with (step, state, action)."""
+        steps = self.criterion.num_steps
+        return np.ones(1) if steps is None else self.criterion.time_weights(steps)[:, None, None]
+
+    def chunk(self) -> int:
+        """How many rows are worked on at once."""
+        inner = self.types.transitions[0].size + int(np.prod(self.shape))
+        return max(1, ENTRIES // inner)
+
+    def best(self, rows: Ints, gains: Floats, start: Indices | None = None) -> Responses:
+        """The best policy of some arms.
+
+        Args:
+            rows: (row,) types, perhaps some of them more than once.
+            gains: (row, state, action), or (row, step, state, action), what actions are worth now.
+            start: (row, state) policies from which policy iteration starts; idling when absent.
+        """
+        parts = []
+        for begin in range(0, len(rows), self.chunk()):
+            part = slice(begin, begin + self.chunk())
+            parts.append(self._best_part(rows[part], gains[part], None if start is None else start[part]))
+        if len(parts) == 1:
+            return parts[0]
+        fields = ("measure", "ahead", "bound")
+        return Responses(*(np.concatenate([getattr(part, field) for part in parts]) for field in fields))
+
+    def _best_part(self, rows: Ints, gains: Floats, start: Indices | None) -> Responses:
+        moves, allowed, initial = self.types.transitions[rows], self.allowed[rows], self.initial[rows]
+        if self.criterion.num_steps is not None:
+            return _best_in_time(moves, allowed, initial, gains, self.criterion.factor, self.weights)
+        policy = (self.types.idle[rows] if start is None else start).astype(np.int64)
+        if self.criterion.is_average:
+            return _best_average(moves, allowed, gains, policy)
+        return _best_discounted(moves, allowed, initial, gains, policy, self.criterion)
+
+    def follow(self, rows: Ints, raw: Floats) -> Floats:
+        """The occupancy measures of the choices that raw ones show, without their errors of rounding.
+
+        Args:
+            rows: (row,) types.
+            raw: (row, state, action), or (row, step, state, action): nearly how often each pair is met, the pairs
+                of an arm, or of each step, together about 1.
+        """
+        parts = []
+        for begin in range(0, len(rows), self.chunk()):
+            part = slice(begin, begin + self.chunk())
+            parts.append(self._follow_part(rows[part], raw[part]))
+        return np.concatenate(parts)
+
+    def _follow_part(self, rows: Ints, raw: Floats) -> Floats:
+        moves, initial, law = self.types.transitions[rows], self.initial[rows], self.laws(rows, raw)
+        if self.criterion.num_steps is not None:
+            return _visits_in_time(moves, initial, law, self.weights)
+        chain = np.einsum("tsa,tsaj->tsj", law, moves)
+        if self.criterion.is_average:
+            visits = _stationary(chain, raw.sum(axis=-1), self.allowed[rows].any(axis=-1))
+        else:
+            system = np.eye(chain.shape[1]) - self.criterion.factor * np.swapaxes(chain, 1, 2)
+            visits = np.linalg.solve(system, initial[..., None])[..., 0]
+        return np.asarray(np.maximum(visits, 0.0)[..., None] * law)
+
+    def laws(self, rows: Ints, raw: Floats) -> Floats:
+        """The choices that raw measures show; idling where they hardly ever are."""
+        raw = np.where(raw > NOISE, raw, 0.0)
+        visits = raw.sum(axis=-1, keepdims=True)
+        idle = np.arange(raw.shape[-1]) == self.types.idle[rows][..., None]
+        idle = idle & self.allowed[rows]
+        seen = visits > 0
+        otherwise = idle if self.criterion.num_steps is None else idle[:, None]
+        return np.where(seen, raw / np.where(seen, visits, 1.0), otherwise)
+
+
+def _pick(table: Array, policy: Array) -> Array:
+    """(row, state, ...) the entries of the chosen actions."""
+    return np.take_along_axis(table, policy.reshape(*policy.shape, *[1] * (table.ndim - 2)), axis=2)[:, :, 0]
+
+
+def _as_measure(visits: Floats, policy: Array, num_actions: int) -> Floats:
+    """(..., state, action) visits of states as visits of the chosen pairs."""
+    return np.where(np.arange(num_actions) == policy[..., None], np.maximum(visits, 0.0)[..., None], 0.0)
+
+
+def _best_discounted(
+    moves: Floats, allowed: Bools, initial: Floats, gains: Floats, policy: Ints, criterion: Criterion
+) -> Responses:
+    factor, total = criterion.factor, criterion.total
+    rounding = 1e-14 * np.abs(gains).max(axis=(1, 2), initial=0.0) * total
+    eye = np.eye(policy.shape[1])
+    for _ in range(MOST_SWEEPS):
+        system = eye - factor * _pick(moves, policy)
+        ahead = np.linalg.solve(system, _pick(gains, policy)[..., None])[..., 0]
+        advantages = gains + factor * np.einsum("tsaj,tj->tsa", moves, ahead) - ahead[..., None]
+        advantages = np.where(allowed, advantages, -np.inf)
+        best = advantages.max(axis=-1)
+        better = best > rounding[:, None]
+        if not better.any():
+            break
+        policy = np.where(better, advantages.argmax(axis=-1), policy)
+    visits = np.linalg.solve(np.swapaxes(eye - factor * _pick(moves, policy), 1, 2), initial[..., None])[..., 0]
+    bound = (initial * ahead).sum(axis=-1) + np.maximum(best.max(axis=-1), 0.0) * total
+    return Responses(_as_measure(visits, policy, gains.shape[2]), ahead, np.asarray(bound))
+
+
+def _best_in_time(
+    moves: Floats, allowed: Bools, initial: Floats, gains: Floats, factor: float, weights: Floats
+) -> Responses:
+    values = np.zeros((len(gains), gains.shape[1] + 1, gains.shape[2]))
+    policy = np.zeros(gains.shape[:3], dtype=np.int64)
+    real = allowed.any(axis=-1)
+    for step in reversed(range(gains.shape[1])):
+        worth = gains[:, step] + factor * np.einsum("tsaj,tj->tsa", moves, values[:, step + 1])
+        worth = np.where(allowed, worth, -np.inf)
+        policy[:, step] = worth.argmax(axis=-1)
+        values[:, step] = np.where(real, worth.max(axis=-1), 0.0)
+    law = np.arange(gains.shape[3]) == policy[..., None]
+    measure = _visits_in_time(moves, initial, law.astype(np.float64), weights)
+    return Responses(measure, values[:, :-1], np.asarray((initial * values[:, 0]).sum(axis=-1)))
+
+
+def _visits_in_time(moves: Floats, initial: Floats, law: Floats, weights: Floats) -> Floats:
+    """(row, step, state, action) weighted visits of a policy by steps."""
+    visits = np.empty(law.shape)
+    now = initial
+    for step in range(law.shape[1]):
+        visits[:, step] = now[..., None] * law[:, step]
+        now = np.einsum("tsa,tsaj->tj", visits[:, step], moves)
+    return np.asarray(visits * weights)
+
+
+def _best_average(moves: Floats, allowed: Bools, gains: Floats, policy: Ints) -> Responses:
+    real, support = allowed.any(axis=-1), (moves > 0) & allowed[..., None]
+    for _ in range(MOST_SWEEPS):
+        policy, chosen, totals = _evaluate_best_class(moves, support, real, gains, policy)
+        rows = np.arange(len(policy))
+        mean = totals[rows, chosen, 0] / totals[rows, chosen, 1]
+        ahead = np.where(real, totals[..., 0] - mean[:, None] * totals[..., 1], 0.0)
+        advantages = gains + np.einsum("tsaj,tj->tsa", moves, ahead) - ahead[..., None] - mean[:, None, None]
+        advantages = np.where(allowed, advantages, -np.inf)
+        best = advantages.max(axis=-1)
+        scale = np.abs(np.where(real[..., None], totals, 0.0)).max(axis=(1, 2))
+        better = best > ROUNDING * np.maximum(scale, np.abs(gains).max(axis=(1, 2)))[:, None]
+        if not better.any():
+            break
+        policy = np.where(better, advantages.argmax(axis=-1), policy)
+    else:
+        policy, chosen, totals = _evaluate_best_class(moves, support, real, gains, policy)
+    only = np.arange(policy.shape[1]) == chosen[:, None]
+    visits = _between_returns(_pick(moves, policy), only, only / totals[rows, chosen, 1][:, None])
+    bound = mean + np.maximum(best.max(axis=-1), 0.0)
+    return Responses(_as_measure(visits, policy, gains.shape[2]), ahead, np.asarray(bound))
+
+
+def _evaluate_best_class(
+    moves: Floats, support: Bools, real: Bools, gains: Floats, policy: Ints
+) -> tuple[Ints, Ints, Floats]:
+    """Policies with one closed class each, its representative, and (row, state, 2) gains and steps until it is met."""
+    chain = _pick(moves, policy)
+    reach = _closure(chain > 0)
+    marks = _representatives(reach, real)
+    now = np.stack([_pick(gains, policy), np.ones(policy.shape)], axis=-1)
+    totals = _until(chain, marks, now)
+    means = np.where(marks, totals[..., 0] / totals[..., 1], -np.inf)
+    chosen = means.argmax(axis=-1)
+    several = np.flatnonzero(marks.sum(axis=-1) > 1)
+    if len(several):
+        goal = chosen[several]
+        reached = np.take_along_axis(reach[several], goal[:, None, None], axis=2)[..., 0]
+        policy = policy.copy()
+        policy[several] = _send_towards(support[several], reached, policy[several])
+        only = np.arange(policy.shape[1]) == goal[:, None]
+        now = np.stack([_pick(gains[several], policy[several]), np.ones(only.shape)], axis=-1)
+        totals[several] = _until(_pick(moves[several], policy[several]), only, now)
+    return policy, chosen, totals
+
+
+def _closure(edges: Bools) -> Bools:
+    """(row, state, state) which state is reached from which, each from itself too."""
+    size = edges.shape[-1]
+    reach = (edges | np.eye(size, dtype=np.bool_)).astype(np.float32)
+    for _ in range(max(1, int(size - 1).bit_length())):
+        reach = (reach @ reach > 0).astype(np.float32)
+    return np.asarray(reach > 0)
+
+
+def _representatives(reach: Bools, real: Bools) -> Bools:
+    """(row, state) the first state of each closed class."""
+    both = reach & np.swapaxes(reach, 1, 2)
+    closed = real & ~(reach & ~both).any(axis=-1)
+    return np.asarray(closed & (both.argmax(axis=-1) == np.arange(reach.shape[1])))
+
+
+def _until(chain: Floats, marks: Bools, now: Floats) -> Floats:
+    """(row, state, quantity) sums until a marked state is met, after at least one step."""
+    system = np.eye(chain.shape[1]) - np.where(marks[:, None, :], 0.0, chain)
+    return np.asarray(np.linalg.solve(system, now))
+
+
+def _between_returns(chain: Floats, marks: Bools, starts: Floats) -> Floats:
+    """(row, state) visits between two meetings of marked states, from starts at marked states."""
+    system = np.eye(chain.shape[1]) - np.where(marks[:, None, :], 0.0, chain)
+    return np.asarray(np.linalg.solve(np.swapaxes(system, 1, 2), starts[..., None])[..., 0])
+
+
+def _send_towards(support: Bools, inside: Bools, policy: Ints) -> Ints:
+    """The same policies, but whoever is outside chooses an action that leads inside, perhaps over several steps."""
+    policy = policy.copy()
+    for _ in range(policy.shape[1]):
+        leads = (support & inside[:, None, None, :]).any(axis=-1) & ~inside[..., None]
+        joining = leads.any(axis=-1)
+        if not joining.any():
+            break
+        policy = np.where(joining, leads.argmax(axis=-1), policy)
+        inside = inside | joining
+    return policy
+
+
+def _stationary(chain: Floats, mass: Floats, real: Bools) -> Floats:
+    """(row, state) the stationary law that gives each closed class of a chain its share of the mass."""
+    reach = _closure(chain > 0)
+    marks = _representatives(reach, real)
+    owned = np.einsum("tsj,tj->ts", reach, np.maximum(mass, 0.0))  # a closed class reaches only itself
+    share = np.where(marks, owned, 0.0)
+    share /= share.sum(axis=-1, keepdims=True)
+    steps = _until(chain, marks, np.ones((*mass.shape, 1)))[..., 0]
+    return _between_returns(chain, marks, share / steps)
+
+
+def check_communicating(types: ArmTables, allowed: Bools) -> None:
+    """Raise NotApplicable unless every arm has long-run means that do not depend on where it starts.
+
+    An arm is weakly communicating if from every state the same closed class can be reached, and no policy can stay
+    outside of it for ever.
+
+    Args:
+        types: the arms.
+        allowed: (type, state, action) what may be chosen.
+    """
+    real, support = allowed.any(axis=-1), (types.transitions > 0) & allowed[..., None]
+    reach = _closure(support.any(axis=2))
+    classes = _representatives(reach, real).sum(axis=-1)
+    both = reach & np.swapaxes(reach, 1, 2)
+    outside = real & (reach & ~both).any(axis=-1)
+    for _ in range(real.shape[1]):  # states in which one can stay outside for one step more
+        stays = allowed & ~(support & ~outside[:, None, None, :]).any(axis=-1)
+        outside = outside & stays.any(axis=-1)
+    bad = np.flatnonzero((classes > 1) | outside.any(axis=-1))
+    if len(bad):
+        name = types.labels[bad[0]][0] if types.labels else ""
+        called = f" ({name})" if name else ""
+        raise NotApplicable(
+            f"criterion average: the long-run mean of arm type {bad[0]}{called} depends on the state it starts in: "
+            "some of its states cannot be reached from others. Use the criterion finite:T, or a discount near 1."
+        )
+
+
+def action_values(
+    types: ArmTables, weights: Floats, prices: Floats, criterion: Criterion, floor_prices: Floats | None = None
+) -> Floats:
     """(type, state, action) what each action is worth if the arm goes on in its own best way.
 
+    With a finite horizon (type, step, state, action); for the average, relative to the mean: rho + h = max_a of them.
     Actions that do not exist are worth -inf, all actions of states that do not exist 0.
 
     Args:
         types: the arms.
         weights: (type,) what a unit of an arm's reward is worth.
-        prices: (resource,) what a unit of use costs.
-        discount: from 0 to below 1.
+        prices: (resource,) what a unit of use costs, or (step, resource).
+        criterion: what rewards over time are worth.
+        floor_prices: (type,) what being served is worth in itself; nothing when absent.
     """
-    rewards = weights[:, None, None] * types.rewards - types.usage @ prices
+    gains = gains_at(types, weights, prices, criterion, floor_prices)
     missing = np.where(types.valid.any(axis=2, keepdims=True), -np.inf, 0.0)
+    if criterion.num_steps is None and not criterion.is_average:
+        return _discounted_worth(types, gains, missing, criterion.factor)
+    arms = SingleArms(types, types.valid, types.initial, criterion)
+    ahead = arms.best(np.arange(len(types)), gains).ahead
+    if criterion.is_average:
+        return np.where(types.valid, gains + np.einsum("tsaj,tj->tsa", types.transitions, ahead), missing)
+    later = np.concatenate([ahead[:, 1:], np.zeros_like(ahead[:, :1])], axis=1)
+    worth = gains + criterion.factor * np.einsum("tsaj,tuj->tusa", types.transitions, later)
+    return np.where(types.valid[:, None], worth, missing[:, None])
+
+
+def gains_at(
+    types: ArmTables, weights: Floats, prices: Floats, criterion: Criterion, floor_prices: Floats | None = None
+) -> Floats:
+    """(type, state, action), or (type, step, state, action): what actions are worth now, paid for at the prices.
+
+    Args:
+        types: the arms.
+        weights: (type,) what a unit of an arm's reward is worth.
+        prices: (resource,) what a unit of use costs, or (step, resource).
+        criterion: what rewards over time are worth.
+        floor_prices: (type,) what being served is worth in itself; nothing when absent.
+    """
+    gains = weights[:, None, None] * types.rewards
+    if floor_prices is not None:
+        gains = gains + floor_prices[:, None, None] * types.served
+    if criterion.num_steps is None:
+        return np.asarray(gains - types.usage @ prices)
+    by_step = np.broadcast_to(prices, (criterion.num_steps, types.usage.shape[-1]))
+    return np.asarray(gains[:, None] - np.einsum("tsak,uk->tusa", types.usage, by_step))
+
+
+def _discounted_worth(types: ArmTables, gains: Floats, missing: Floats, discount: float) -> Floats:
     choice = types.idle
     for _ in range(MOST_ROUNDS):
-        values = _values_of(types, rewards, choice, discount)
-        worth = rewards + discount * np.einsum("tsaj,tj->tsa", types.transitions, values)
+        values = _values_of(types, gains, choice, discount)
+        worth = gains + discount * np.einsum("tsaj,tj->tsa", types.transitions, values)
         worth = np.where(types.valid, worth, missing)
         current = np.take_along_axis(worth, choice[:, :, None], axis=2)[:, :, 0]
         best = worth.max(axis=2)

@@ -1,15 +1,19 @@
-"""The fair fluid relaxation: the budget holds in discounted expectation, and welfare is maximised over all arms.
+"""The fair fluid relaxation: the budget holds in expectation over all time, and welfare is maximised over all arms.
 
-    maximise  W(v)    subject to    v_n = q_n.r_n,    sum_n q_n.d_n <= B = b / (1 - gamma),
-                                    q_n an occupancy measure of arm n
+    maximise  W(m)    subject to    m the values v_n = q_n.r_n of the arms, or the means of their groups,
+                                    sum_n q_n.d_n <= B = b total,
+                                    q_n an occupancy measure of arm n under the criterion,
+                                    q_n.[d_n > 0] >= floor_n total
 
 Every policy of the weakly coupled problem gives such q_n, so the optimum is an upper bound on the welfare of every
-policy, for each welfare of this library. Identical arms have identical values at some optimum (average them; W is
-concave and symmetric), so there is one q for each type.
+policy, for every welfare and criterion. Identical arms have identical values at some optimum (average them; W is
+concave and symmetric), so there is one q for each type. With a finite horizon the budget may hold at every step,
+sum_n q_{n,t}.d_n <= gamma^t b: a tighter bound, taken where it is affordable (Brown and Smith, "Index policies and
+performance bounds for dynamic selection problems", 2020).
 
 Prices. For lambda >= 0 let D(lambda) = max_v [F(v) - sum_n c_n(v_n)] + lambda.B, with c_n(v) the least cost lambda.U
 of value v and F the welfare, or its utility. D is convex, and by strong duality its least value is the optimum. How
-arms answer to prices is in `levels`. Each answer v^i with total use U^i is a cut F(v^i) + lambda.(B - U^i) <= D; the
+members answer to prices is in `levels`. Each answer v^i with total use U^i is a cut F(v^i) + lambda.(B - U^i) <= D; the
 *master* program finds the prices at which the largest cut is least,
 
     max { sum_i theta_i F(v^i) : sum_i theta_i U^i <= B, theta in the simplex }    (its dual, with multipliers lambda)
@@ -17,12 +21,17 @@ arms answer to prices is in `levels`. Each answer v^i with total use U^i is a cu
 and theta mixes the answers into a feasible solution, whose welfare is the lower bound. The upper bound is certified:
 W(v) <= g.v for the weights g of the answer, so sum_n max_q (g_n V - lambda.U) + lambda.B is at least the optimum, and
 each maximum is bounded by Bellman's inequality (`frontiers`). For one resource frontiers are traced once, and with
-alpha-fairness the price is bisected: the use is continuous in it.
+power means the price is bisected: the use is continuous in it.
 
-Leximin with one resource: all arms are raised to one level, as far as each can be, until the budget is spent. With
-several resources: one linear program a stage.
+Leximin with one resource: all members are raised to one level, as far as each can be, until the budget is spent.
 
-Code names: q `occupancy`, U `use`, B `allowance`, lambda `prices`, g `weights`.
+    welfare                one resource     several          with a budget at every step
+    mean, rank-weighted    cuts in prices   cuts in prices   one program
+    power mean             bisection        cuts in prices   program with tangents
+    leximin                levels           programs by stages
+    any other              program with cuts of the welfare
+
+Programs are in `fluid_programs`. Code names: q `occupancy`, U `use`, B `allowance`, lambda `prices`, g `weights`.
 """
 
 import time
@@ -33,14 +42,18 @@ import numpy as np
 from scipy import sparse
 
 from evenhand.checks import Faults, check_memory, check_shape
-from evenhand.errors import InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge
+from evenhand.errors import InvalidInput, NotApplicable, NotConverged, OutOfDomain
 from evenhand.model.arm import ArmTables
-from evenhand.model.coupled import MOST_ARMS, read_budget, read_counts, read_discount
-from evenhand.model.welfare import AlphaFair, Leximin, Maximin, RankWeighted, Utilitarian, Welfare, as_welfare
-from evenhand.solvers._highs import LinearOptimum, LinearProgram, solve_program
-from evenhand.solvers.frontiers import FluidModel, Frontiers
-from evenhand.solvers.levels import AlphaAnswers, Answers, MeanAnswers, RankAnswers, check_table, project_types
-from evenhand.typing import ArrayLike, Bools, Floats, Ints
+from evenhand.model.coupled import MOST_ARMS, CoupledMDP, read_budget, read_counts
+from evenhand.model.criterion import Criterion, as_criterion
+from evenhand.model.welfare import PowerMean, RankWeighted, Welfare, as_welfare, is_lexicographic, is_mean
+from evenhand.solvers import fluid_programs
+from evenhand.solvers._highs import LinearProgram, solve_program
+from evenhand.solvers.arms import check_communicating
+from evenhand.solvers.fluid_programs import FluidOptimum, solve_by_program
+from evenhand.solvers.frontiers import Bound, FluidModel, Frontiers
+from evenhand.solvers.levels import AlphaAnswers, Answers, MeanAnswers, RankAnswers, check_table
+from evenhand.typing import ArrayLike, Floats, Indices, Ints
 
 MOST_ROUNDS = 400
 """Answers to prices after which the search gives up."""
@@ -48,16 +61,16 @@ MOST_ROUNDS = 400
 SMOOTHING = 0.3
 """The share of the best prices so far in the prices tried next, when there are several resources."""
 
-MOST_ENTRIES = 20_000_000
-"""Non-zeros of the largest single program."""
-
 FEW_TYPES = 200
 """Types up to which a search over prices that does not end is replaced by one linear program."""
 
 MOST_CAP = 1e8
-"""Prices, against the spread of utility, beyond which the budget is taken not to reach for positive values."""
+"""Prices, against the spread of utility, beyond which the budget is taken not to reach."""
 
-Told = Callable[[int, float], None]
+FLOOR_ROUNDING = 1e-7
+"""The share of a floor that a solution may lack: linear programs are not more precise."""
+
+Progress = Callable[[int, float], None]
 """Told the number of the round and the gap."""
 
 
@@ -75,25 +88,38 @@ class FluidSolution:
     """(type,) value of an arm."""
 
     use: Floats
-    """(type, resource) discounted use of an arm."""
+    """(type, resource) use of an arm over all time, by the criterion's weights."""
 
     occupancy: Floats
-    """(type, state, action) discounted visits of an arm; they sum to 1 / (1 - discount)."""
+    """(type, state, action) visits of an arm by the criterion's weights, in all its total; with a finite horizon
+    (type, step, state, action)."""
 
     prices: Floats
-    """(resource,) what a unit of discounted use is worth in welfare; 0 where the budget is 0."""
+    """(resource,) what a unit of use, by the criterion's weights, is worth in welfare; 0 where the budget is 0. Where
+    the budget holds at every step, (step, resource)."""
 
     weights: Floats
     """(type,) what a unit of value of one arm is worth in welfare."""
+
+    floor_prices: Floats
+    """(type,) what a unit of time in which one arm is served is worth in welfare; 0 where no floor holds it up."""
+
+    served: Floats
+    """(type,) the share of time in which an arm is served."""
 
     gap: float
     """(upper_bound - welfare) / |upper_bound|; where the bound is nearly 0, relative to the values of the arms."""
 
     rounds: int
-    """How many prices were tried."""
+    """How many prices or cuts were tried."""
 
     seconds: float
     """Wall time."""
+
+    @property
+    def by_step(self) -> bool:
+        """Whether the budget holds at every step, in expectation, and not only over all of them."""
+        return self.prices.ndim == 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,73 +134,178 @@ class _Cut:
 
 @dataclass(frozen=True, eq=False)
 class _Proof:
-    """Weights, prices, and policies from which the bound is computed."""
+    """Weights of members and prices, and the bound that they prove."""
 
     weights: Floats
     prices: Floats
-    bound: float
+    bound: Bound
 
 
 def solve_fluid(
-    types: ArmTables,
-    counts: ArrayLike | None,
-    budget: ArrayLike,
-    discount: float,
+    problem: CoupledMDP,
     welfare: str | Welfare,
     tolerance: float = 1e-4,
     initial: Floats | None = None,
-    told: Told | None = None,
+    progress: Progress | None = None,
 ) -> FluidSolution:
-    """Solve the fair fluid relaxation to a certified gap.
+    """Solve the fair fluid relaxation of a problem, under its criterion, over its arms or groups, within its floors.
+
+    Args:
+        problem: the problem.
+        welfare: what is maximised, as text or object; any concave, symmetric, monotone function.
+        tolerance: the relative gap to stop at.
+        initial: (type, state) distributions of the first state, in place of the arms' own.
+        progress: called each round with its number and the gap.
+
+    Raises:
+        OutOfDomain: the welfare needs positive values, and the budget does not reach for all arms.
+        NotApplicable: the floors cannot be met, or the average depends on where arms start; says what can be done.
+        TooLarge: the tables would not fit in memory.
+        NotConverged: the gap did not close.
+    """
+    return solve_model(model_of(problem, initial), welfare, tolerance, progress)
+
+
+def model_of(problem: CoupledMDP, initial: Floats | None = None) -> FluidModel:
+    """The relaxation's data of a problem.
+
+    Args:
+        problem: the problem.
+        initial: (type, state) distributions of the first state, in place of the arms' own.
+    """
+    return read_model(
+        problem.types,
+        problem.type_counts,
+        problem.budget,
+        problem.criterion,
+        initial,
+        problem.group_of_type if problem.over == "groups" else None,
+        problem.type_floors if problem.has_floors else None,
+    )
+
+
+def solve_model(
+    model: FluidModel, welfare: str | Welfare, tolerance: float = 1e-4, progress: Progress | None = None
+) -> FluidSolution:
+    """Solve the fair fluid relaxation of types of arms; see `solve_fluid`.
+
+    Args:
+        model: the types, and what they share.
+        welfare: what is maximised, as text or object.
+        tolerance: the relative gap to stop at.
+        progress: called each round with its number and the gap.
+    """
+    if not 0 < tolerance < 1:
+        raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
+    measure = as_welfare(welfare, model.num_members)
+    begin = time.perf_counter()
+    if fluid_programs.fits_by_step(model, measure):
+        return _of_program(model, measure, tolerance, progress, begin)
+    structured = is_mean(measure, model.num_members) or isinstance(measure, (RankWeighted, PowerMean))
+    if not structured or (is_lexicographic(measure) and len(model.budget) > 1):
+        return _of_program(model, measure, tolerance, progress, begin)
+    return _solve_by_prices(_Search(model, measure, tolerance, progress))
+
+
+def _solve_by_prices(search: "_Search") -> FluidSolution:
+    model, measure = search.model, search.welfare
+    search.check_floors()
+    if is_lexicographic(measure):
+        return search.fill_levels()
+    if isinstance(measure, PowerMean) and not is_mean(measure, model.num_members):
+        answers = AlphaAnswers(measure, measure.aversion, model.sizes, search.reference(measure.aversion))
+        return search.by_bisection(answers) if len(model.budget) == 1 else search.by_cuts(answers)
+    check_table(model.num_members, len(model.sizes))
+    plain = is_mean(measure, model.num_members)
+    ranked = fluid_programs.as_ranked(measure, model.num_members)
+    try:
+        return search.by_cuts((MeanAnswers if plain else RankAnswers)(ranked, model.sizes))
+    except NotConverged:
+        if len(model) > FEW_TYPES:
+            raise
+        return _of_program(model, measure, search.tolerance, search.progress, search.begin)
+
+
+def _of_program(
+    model: FluidModel, measure: Welfare, tolerance: float, progress: Progress | None, begin: float
+) -> FluidSolution:
+    """The solution by linear programs, closed to the tolerance."""
+    optimum = solve_by_program(model, measure, tolerance, progress)
+    return _closed(_solution(model, measure, optimum, begin), tolerance)
+
+
+def fluid_lp(
+    problem: CoupledMDP, welfare: str | Welfare, tolerance: float = 1e-4, progress: Progress | None = None
+) -> FluidSolution:
+    """The fluid relaxation by linear programs over all types, whatever the welfare: another road, for small problems.
+
+    Args:
+        problem: the problem.
+        welfare: what is maximised, as text or object.
+        tolerance: the relative gap to stop at.
+        progress: called each round with its number and the gap.
+    """
+    model = model_of(problem)
+    return _of_program(model, as_welfare(welfare, model.num_members), tolerance, progress, time.perf_counter())
+
+
+def _solution(model: FluidModel, measure: Welfare, found: FluidOptimum, begin: float) -> FluidSolution:
+    """A solution with its welfare computed anew from its occupancy measures."""
+    values, use = model.totals(found.occupancy)
+    welfare = float(measure(model.members(values), model.sizes))
+    upper = max(found.bound.value, welfare)
+    return FluidSolution(
+        welfare=welfare,
+        upper_bound=upper,
+        values=values,
+        use=use,
+        occupancy=found.occupancy,
+        prices=found.prices,
+        weights=model.weights_of_types(found.weights),
+        floor_prices=found.bound.floor_prices,
+        served=model.served(found.occupancy) / model.criterion.total,
+        gap=fluid_programs.relative_gap(welfare, upper, found.scale),
+        rounds=found.rounds,
+        seconds=time.perf_counter() - begin,
+    )
+
+
+def _closed(solution: FluidSolution, tolerance: float) -> FluidSolution:
+    """The solution, if its gap is within the tolerance."""
+    if solution.gap > tolerance:
+        raise NotConverged(
+            f"the gap of the fluid relaxation is {solution.gap:.2g} after {solution.rounds} rounds, "
+            f"not {tolerance:.2g}; ask for a larger tolerance"
+        )
+    return solution
+
+
+def read_model(
+    types: ArmTables,
+    counts: ArrayLike | None,
+    budget: ArrayLike,
+    criterion: str | Criterion | float,
+    initial: Floats | None = None,
+    groups: Indices | None = None,
+    floors: Floats | None = None,
+) -> FluidModel:
+    """The relaxation's data, checked.
 
     Args:
         types: the distinct arms.
         counts: (type,) how many arms of each type; 1 when absent.
         budget: (resource,) what is available at every step.
-        discount: what a reward one step later is worth.
-        welfare: what is maximised, as text or object.
-        tolerance: the relative gap to stop at.
+        criterion: what rewards over time are worth; a number is a discount.
         initial: (type, state) distributions of the first state, in place of the arms' own.
-        told: called each round with its number and the gap.
-
-    Raises:
-        OutOfDomain: alpha-fairness needs positive values, and the budget does not reach for all arms.
-        NotApplicable: no method for this welfare.
-        TooLarge: the tables would not fit in memory.
-        NotConverged: the gap did not close.
+        groups: (type,) the group of each type, where welfare is over groups.
+        floors: (type,) the least share of time in which each arm is served.
     """
-    if not 0 < tolerance < 1:
-        raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
-    model = _read(types, counts, budget, discount, initial)
-    measure = as_welfare(welfare, model.num_arms)
-    if isinstance(measure, AlphaFair) and measure.alpha == 0:
-        measure = Utilitarian()
-    search = _Search(model, measure, tolerance, told)
-    if isinstance(measure, Leximin):
-        return search.fill_levels() if len(model.allowance) == 1 else _leximin_by_stages(search)
-    if isinstance(measure, RankWeighted):
-        check_table(model.num_arms, len(model))
-        kind = MeanAnswers if isinstance(measure, Utilitarian) else RankAnswers
-        try:
-            return search.by_cuts(kind(measure, model.counts))
-        except NotConverged:
-            if len(model) > FEW_TYPES:
-                raise
-            return search.closed(_by_program(search, measure))
-    if isinstance(measure, AlphaFair):
-        answers = AlphaAnswers(measure, model.counts, search.reference(measure))
-        return search.by_bisection(answers) if len(model.allowance) == 1 else search.by_cuts(answers)
-    raise NotApplicable(f"no fluid relaxation for the welfare {measure.name}")
-
-
-def _read(
-    types: ArmTables, counts: ArrayLike | None, budget: ArrayLike, discount: float, initial: Floats | None
-) -> FluidModel:
     faults = Faults()
     sizes = _read_counts(counts, len(types), faults)
     amounts = read_budget(budget, types.usage.shape[-1], faults)
-    gamma = read_discount(discount, faults)
     faults.raise_if_any()
+    if isinstance(criterion, (int, float)):
+        criterion = as_criterion("discounted", float(criterion))
     num_types, num_states, num_actions = types.rewards.shape
     start = types.initial if initial is None else np.asarray(initial, dtype=np.float64)
     check_shape(start, {"type": num_types, "state": num_states}, "initial")
@@ -182,10 +313,15 @@ def _read(
         raise InvalidInput("initial: expected probabilities that sum to 1 for each type")
     if (start[np.arange(num_states) >= types.num_states[:, None]] > 0).any():
         raise InvalidInput("initial: a state that a type does not have has a positive probability")
-    vertices = 4.0 * num_states
-    size = num_types * (24.0 * num_states * num_actions + vertices * (64 + 2 * num_states) + 400)
+    criterion = as_criterion(criterion, 0.0)
+    model = FluidModel(types, sizes, amounts, criterion, start, groups, floors)
+    vertices = 4.0 * num_states * (criterion.num_steps or 1)
+    entry = 64 + 2 * num_states if model.by_pivots else 64 + 8 * num_states * num_actions * (criterion.num_steps or 1)
+    size = num_types * (24.0 * num_states * num_actions + vertices * entry + 400)
     check_memory(size, f"the fluid relaxation of {num_types} types", "Group similar arms into types.")
-    return FluidModel(types, sizes, amounts / (1 - gamma), gamma, start)
+    if criterion.is_average:
+        check_communicating(types, model.allowed)
+    return model
 
 
 def _read_counts(counts: ArrayLike | None, num_types: int, faults: Faults) -> Ints:
@@ -199,24 +335,38 @@ def _read_counts(counts: ArrayLike | None, num_types: int, faults: Faults) -> In
 class _Search:
     """The search for prices, and what is known so far."""
 
-    def __init__(self, model: FluidModel, welfare: Welfare, tolerance: float, told: Told | None) -> None:
+    def __init__(self, model: FluidModel, welfare: Welfare, tolerance: float, progress: Progress | None) -> None:
         self.begin = time.perf_counter()
-        self.model, self.welfare, self.tolerance, self.told = model, welfare, tolerance, told
+        self.model, self.welfare, self.tolerance, self.progress = model, welfare, tolerance, progress
         scale = np.where(model.allowance > 0, model.allowance, 1.0)
         self.unit = np.ones(1) if len(scale) == 1 else 1 / scale
         self.frontiers = model.trace(self.unit)
         self.rounds = 0
         self.scale = float(np.abs(self.frontiers.values).max())
 
-    def reference(self, welfare: AlphaFair) -> float:
-        """The welfare without a budget, by which alpha-fairness measures values."""
+    def check_floors(self) -> None:
+        """Raise NotApplicable where the floors cannot be met."""
+        if self.model.floors is None:
+            return
+        most = self.model.served(self.model.most_served) / self.model.criterion.total
+        short = (most < self.model.floors * (1 - FLOOR_ROUNDING)).any()
+        least = self.model.sizes @ self.frontiers.uses[self.frontiers.first]
+        if short or (len(least) == 1 and (least > self.model.allowance * (1 + FLOOR_ROUNDING)).any()):
+            raise NotApplicable(fluid_programs.out_of_floors(self.model))
+
+    def total(self, frontiers: Frontiers, values: Floats) -> Floats:
+        """(resource,) the use of all members at values on frontiers."""
+        return np.asarray(self.model.sizes @ frontiers.use(values))
+
+    def reference(self, aversion: float) -> float:
+        """The welfare without a budget, by which a power mean measures values."""
         most = self.frontiers.values[self.frontiers.last]
-        if most.min() < 0 or (most.min() == 0 and welfare.alpha >= 1):
+        if most.min() < 0 or (most.min() == 0 and aversion >= 1):
             raise OutOfDomain(
-                f"{welfare.name} needs positive values, but even without a budget "
+                f"{self.welfare.name} needs positive values, but even without a budget "
                 f"the worst-off arm has at most {most.min():.6g}. Use a Gini welfare, or shift the rewards."
             )
-        return float(welfare(most, self.model.counts)) or 1.0
+        return float(self.welfare(most, self.model.sizes)) or 1.0
 
     def frontiers_at(self, prices: Floats) -> Frontiers:
         """The frontiers at some prices; for one resource they are all alike."""
@@ -232,62 +382,49 @@ class _Search:
 
     def cut(self, answers: Answers, prices: Floats, frontiers: Frontiers, values: Floats) -> _Cut:
         """The cut of some values on frontiers."""
-        return _Cut(prices, values, self.model.counts @ frontiers.use(values), answers.measure(values))
+        return _Cut(prices, values, self.total(frontiers, values), answers.measure(values))
 
     def dual(self, answers: Answers, cut: _Cut) -> float:
         """The bound that a cut promises, before it is certified."""
         slack = cut.prices @ (self.model.allowance - cut.total)
-        return float(self.welfare(cut.values, self.model.counts)) + answers.rate(cut.values) * float(slack)
+        return float(self.welfare(cut.values, self.model.sizes)) + answers.rate(cut.values) * float(slack)
 
     def prove(self, answers: Answers, cut: _Cut) -> _Proof:
         """The certified bound of a cut."""
         frontiers = self.frontiers_at(cut.prices)
         weights = answers.weights(frontiers, cut.values)
         prices = cut.prices * answers.rate(cut.values)
-        policies = frontiers.policies[frontiers.locate(cut.values)[0]]
-        return _Proof(weights, prices, self.model.bound(weights, prices, policies))
+        return self.proof(weights, prices, frontiers, cut.values)
+
+    def proof(self, weights: Floats, prices: Floats, frontiers: Frontiers, values: Floats) -> _Proof:
+        """The bound of weights and prices; policies of the frontiers are good ones to start from."""
+        policies = None if frontiers.policies is None else frontiers.policies[frontiers.locate(values)[0]]
+        bound = self.model.bound(self.model.weights_of_types(weights), prices, policies)
+        return _Proof(weights, prices, bound)
 
     def gap(self, lower: float, upper: float) -> float:
         """Relative to the bound; where that is nearly 0, to the values."""
-        return max(0.0, upper - lower) / max(abs(upper), 1e-6 * self.scale, 1e-300)
+        return fluid_programs.relative_gap(lower, upper, self.scale)
 
     def tell(self, gap: float) -> None:
         """Pass on the gap."""
-        if self.told is not None:
-            self.told(self.rounds, gap)
+        if self.progress is not None:
+            self.progress(self.rounds, gap)
 
     def finish(self, occupancy: Floats, proof: _Proof) -> FluidSolution:
         """The solution, with its welfare computed anew from its occupancy measures, within the budget exactly."""
         model = self.model
-        values, use = model.totals(occupancy)
-        excess = _excess(model.counts @ use, model.allowance)
-        if excess > 0:  # rounding; what costs nothing takes its place
+        total = model.counts @ model.totals(occupancy)[1]
+        if (total > model.allowance).any():  # rounding; what costs least takes its place
             free = model.occupancy_at(self.frontiers, self.frontiers.values[self.frontiers.first])
+            excess = _excess(total, model.counts @ model.totals(free)[1], model.allowance)
             occupancy = (1 - excess) * occupancy + excess * free
-            values, use = model.totals(occupancy)
-        welfare = float(self.welfare(values, model.counts))
-        upper = max(proof.bound, welfare)
-        return FluidSolution(
-            welfare=welfare,
-            upper_bound=upper,
-            values=values,
-            use=use,
-            occupancy=occupancy,
-            prices=proof.prices,
-            weights=proof.weights,
-            gap=self.gap(welfare, upper),
-            rounds=self.rounds,
-            seconds=time.perf_counter() - self.begin,
-        )
+        found = FluidOptimum(occupancy, proof.weights, proof.prices, proof.bound, self.rounds, self.scale)
+        return _solution(model, self.welfare, found, self.begin)
 
     def closed(self, solution: FluidSolution) -> FluidSolution:
         """The solution, if its gap is within the tolerance."""
-        if solution.gap > self.tolerance:
-            raise NotConverged(
-                f"the gap of the fluid relaxation is {solution.gap:.2g} after {self.rounds} rounds, "
-                f"not {self.tolerance:.2g}; ask for a larger tolerance"
-            )
-        return solution
+        return _closed(solution, self.tolerance)
 
     def by_cuts(self, answers: Answers) -> FluidSolution:
         """Cutting planes in the space of prices."""
@@ -305,7 +442,7 @@ class _Search:
         while self.rounds < MOST_ROUNDS:
             shares, prices, missing = cuts.master()
             if missing and cuts.cap > MOST_CAP:
-                raise OutOfDomain(self.out_of_reach)
+                raise self.out_of_reach()
             lower = -np.inf if missing else self.lower(cuts, shares)
             gap = self.gap(lower, best_bound) if np.isfinite(lower) else np.inf
             self.tell(gap)
@@ -330,7 +467,7 @@ class _Search:
         """Prices so small that they cost the bound nothing; they keep arms from using what is free without need."""
         if len(self.unit) == 1:
             return np.zeros(1)
-        welfare = float(self.welfare(best.values, self.model.counts))
+        welfare = float(self.welfare(best.values, self.model.sizes))
         worth = 1e-3 * self.tolerance * max(abs(welfare), 1e-6 * self.scale)
         return np.asarray(self.unit * (worth / max(answers.rate(best.values), 1e-300) / len(self.unit)))
 
@@ -339,7 +476,7 @@ class _Search:
         values = cuts.mix(shares)
         if len(self.unit) == 1:
             values = self.spend(cuts, shares, values)
-        return float(self.welfare(values, self.model.counts))
+        return float(self.welfare(values, self.model.sizes))
 
     def spend(self, cuts: "_Cuts", shares: Floats, values: Floats) -> Floats:
         """One resource: mixtures on the frontier cost less than the mixture of costs; go on towards the costlier cut.
@@ -350,7 +487,7 @@ class _Search:
         costliest = cuts.cuts[max(active, key=lambda i: float(cuts.cuts[i].total[0]))]
         allowance = float(self.model.allowance[0])
         for _ in range(3):
-            spent = float(self.model.counts @ self.frontiers.use(values)[:, 0])
+            spent = float(self.total(self.frontiers, values)[0])
             rest = float(costliest.total[0]) - spent
             if rest <= 0 or spent >= allowance:
                 break
@@ -364,7 +501,7 @@ class _Search:
             cuts = _Cuts(self.model.allowance, active)
             values = cuts.mix(shares) if len(active) == 1 else self.spend(cuts, shares, cuts.mix(shares))
             return self.finish(self.model.occupancy_at(self.frontiers, values), proof)
-        occupancy = np.zeros_like(self.model.types.rewards)
+        occupancy = np.zeros((len(self.model), *self.model.arms.shape))
         for cut, share in zip(active, shares, strict=True):
             occupancy += share * self.model.occupancy_at(self.frontiers_at(cut.prices), cut.values)
         return self.finish(occupancy, proof)
@@ -384,7 +521,7 @@ class _Search:
             low, high = 2 * low, low
         while True:
             cut, _ = self.answer(answers, np.exp([middle + high]))
-            gap = self.gap(float(self.welfare(cut.values, self.model.counts)), self.dual(answers, cut))
+            gap = self.gap(float(self.welfare(cut.values, self.model.sizes)), self.dual(answers, cut))
             self.tell(gap)
             if gap <= self.tolerance / 2 or high - low <= 1e-15 * abs(high):
                 return self.closed(self.mixed([cut], np.ones(1), self.prove(answers, cut)))
@@ -404,31 +541,32 @@ class _Search:
         free = self.frontiers.values[self.frontiers.first]
         if answers.inside(free).all():
             return
-        needed = float(self.model.counts @ self.frontiers.use(np.maximum(free, 0.0))[:, 0])
+        needed = float(self.total(self.frontiers, np.maximum(free, 0.0))[0])
         if needed >= allowance:
-            raise OutOfDomain(self.out_of_reach)
+            raise self.out_of_reach()
 
-    @property
-    def out_of_reach(self) -> str:
-        """What to say when alpha-fairness has no point of its domain within the budget."""
-        return (
+    def out_of_reach(self) -> InvalidInput:
+        """What to say when no point of the domain, or none within the floors, is within the budget."""
+        if self.model.floors is not None:
+            return NotApplicable(fluid_programs.out_of_floors(self.model))
+        return OutOfDomain(
             f"{self.welfare.name} needs positive values, and the budget does not reach to give every arm one. "
             "Use a Gini welfare, or shift the rewards."
         )
 
     def fill_levels(self) -> FluidSolution:
         """Leximin with one resource: the level to which every arm is raised, as far as it can be."""
-        frontiers, counts, allowance = self.frontiers, self.model.counts, float(self.model.allowance[0])
+        frontiers, allowance = self.frontiers, float(self.model.allowance[0])
         free, most = frontiers.values[frontiers.first], frontiers.values[frontiers.last]
         low, high = float(free.min()), float(most.max())
-        if counts @ frontiers.use(most)[:, 0] <= allowance:
+        if self.total(frontiers, most)[0] <= allowance:
             low = high
         while True:
             middle = low + (high - low) / 2
             if not low < middle < high:
                 break
             self.rounds += 1
-            fits = counts @ frontiers.use(np.clip(middle, free, most))[:, 0] <= allowance
+            fits = self.total(frontiers, np.clip(middle, free, most))[0] <= allowance
             low, high = (middle, high) if fits else (low, middle)
         values = np.clip(low, free, most)
         return self.closed(self.finish(self.model.occupancy_at(frontiers, values), self.prove_least(values)))
@@ -442,18 +580,18 @@ class _Search:
         if np.isinf(above[worst]).any():
             weights = np.zeros(len(values))
             saturated = int(np.flatnonzero(worst & np.isinf(above))[0])
-            weights[saturated] = 1.0 / self.model.counts[saturated]
+            weights[saturated] = 1.0 / self.model.sizes[saturated]
         else:
-            prices = 1.0 / np.atleast_1d(self.model.counts[worst] @ above[worst])
+            prices = 1.0 / np.atleast_1d(self.model.sizes[worst] @ above[worst])
             weights = np.where(worst, above * prices[0], 0.0)
-        policies = frontiers.policies[frontiers.locate(values)[0]]
-        return _Proof(weights, prices, self.model.bound(weights, prices, policies))
+        return self.proof(weights, prices, frontiers, values)
 
 
-def _excess(total: Floats, allowance: Floats) -> float:
-    """The share of a solution to give up so that its total use is within the allowance."""
-    over = total > allowance
-    return float((1 - allowance[over] / total[over]).max(initial=0.0)) * (1 + 1e-12) if over.any() else 0.0
+def _excess(total: Floats, free: Floats, allowance: Floats) -> float:
+    """The share of a solution to give up for a free one so that its total use is within the allowance."""
+    over = (total > allowance) & (total > free)
+    needed = (total[over] - allowance[over]) / (total[over] - free[over])
+    return min(1.0, float(needed.max(initial=0.0)) * (1 + 1e-12))
 
 
 class _Cuts:
@@ -511,178 +649,3 @@ class _Cuts:
         if missing:
             self.cap *= 4.0
         return shares, np.maximum(optimum.duals[:rows], 0.0) * spread / scale, missing
-
-
-def fluid_lp(
-    types: ArmTables,
-    counts: ArrayLike | None,
-    budget: ArrayLike,
-    discount: float,
-    welfare: str | Welfare,
-    initial: Floats | None = None,
-) -> FluidSolution:
-    """The fluid relaxation of a rank-weighted welfare as one linear program, for small problems.
-
-    maximise sum_i k_i lambda_i + sum_t c_t nu_t with lambda_i + nu_t <= w_i v_t, over the distinct rank weights w_i
-    (k_i ranks have each) and the types t: a row for each pair.
-
-    Args:
-        types: the distinct arms.
-        counts: (type,) how many arms of each type; 1 when absent.
-        budget: (resource,) what is available at every step.
-        discount: what a reward one step later is worth.
-        welfare: rank-weighted, but not leximin.
-        initial: (type, state) distributions of the first state, in place of the arms' own.
-    """
-    model = _read(types, counts, budget, discount, initial)
-    measure = as_welfare(welfare, model.num_arms)
-    if not isinstance(measure, RankWeighted) or isinstance(measure, Leximin):
-        raise NotApplicable(f"the linear program is for Gini-like welfare, not {measure.name}")
-    return _by_program(_Search(model, measure, 1e-4, None), measure)
-
-
-def _by_program(search: _Search, measure: RankWeighted) -> FluidSolution:
-    """The linear program of `fluid_lp`, with the certificate of its own duals."""
-    model = search.model
-    levels, ranks = np.unique(measure.rank_weights(model.num_arms), return_counts=True)
-    program = _Program(model)
-    if len(levels) * float(program.num_pairs) > MOST_ENTRIES:
-        raise TooLarge(f"the linear program has {len(levels)} x {len(model)} rows of ranks. Use solve_fluid.")
-    number = len(model)
-    values = sparse.kron(sparse.csr_array(levels[:, None]), program.values, format="csr")
-    ties = sparse.hstack(
-        [
-            sparse.kron(sparse.eye_array(len(levels)), np.ones((number, 1))),
-            sparse.kron(np.ones((len(levels), 1)), sparse.eye_array(number)),
-        ]
-    )
-    rows = sparse.hstack([-values, ties])
-    extra = len(levels) + number
-    optimum = program.solve(
-        rows,
-        np.full(rows.shape[0], -np.inf),
-        np.zeros(rows.shape[0]),
-        np.concatenate([ranks.astype(np.float64), model.counts]),
-        np.full(extra, -np.inf),
-    )
-    mass = np.maximum(optimum.duals[program.num_rows :], 0.0).reshape(len(levels), number)
-    weights = project_types(levels @ mass / model.counts, model.counts, measure)
-    return _of_program(search, program, optimum, weights)
-
-
-class _Program:
-    """The occupancy measures of all types as columns of a linear program, with their flow and budget rows."""
-
-    def __init__(self, model: FluidModel) -> None:
-        self.model = model
-        types, allowed = model.types, model.allowed
-        self.type, self.state, self.action = np.nonzero(allowed)
-        pairs = np.arange(len(self.type))
-        real = allowed.any(axis=-1)
-        row_of = np.cumsum(real.reshape(-1)).reshape(real.shape) - 1
-        following = types.transitions[self.type, self.state, self.action]
-        source, target = np.nonzero(following)
-        leave = sparse.csr_array((np.ones(len(pairs)), (row_of[self.type, self.state], pairs)))
-        arrive = sparse.csr_array(
-            (following[source, target], (row_of[self.type[source], target], source)), shape=leave.shape
-        )
-        use = model.counts[self.type, None] * types.usage[self.type, self.state, self.action]
-        self.rows = sparse.vstack([leave - model.discount * arrive, sparse.csr_array(use.T)], format="csr")
-        self.start = model.initial[real]
-        rewards = types.rewards[self.type, self.state, self.action]
-        self.unit = float(np.abs(rewards).max()) or 1.0  # of value: solvers have absolute tolerances
-        self.values = sparse.csr_array((rewards / self.unit, (self.type, pairs)), shape=(len(model), len(pairs)))
-
-    @property
-    def num_pairs(self) -> int:
-        """Columns of the occupancy measures."""
-        return len(self.type)
-
-    @property
-    def num_rows(self) -> int:
-        """Flow and budget rows."""
-        return int(self.rows.shape[0])
-
-    def solve(
-        self, rows: sparse.csr_array, row_lower: Floats, row_upper: Floats, gains: Floats, lower: Floats
-    ) -> LinearOptimum:
-        """Maximise over the occupancy measures and further columns, under further rows."""
-        extra = len(gains)
-        top = sparse.hstack([self.rows, sparse.csr_array((self.num_rows, extra))])
-        unlimited = np.full(len(self.model.allowance), -np.inf)
-        return solve_program(
-            LinearProgram(
-                gains=np.concatenate([np.zeros(self.num_pairs), gains]),
-                matrix=sparse.csc_array(sparse.vstack([top, rows])),
-                row_lower=np.concatenate([self.start, unlimited, row_lower]),
-                row_upper=np.concatenate([self.start, self.model.allowance, row_upper]),
-                lower=np.concatenate([np.zeros(self.num_pairs), lower]),
-                upper=np.full(self.num_pairs + extra, np.inf),
-            )
-        )
-
-    def occupancy(self, optimum: LinearOptimum) -> Floats:
-        """(type, state, action) the occupancy measures of the optimum's policies, which obey the flow exactly."""
-        model = self.model
-        raw = np.zeros(model.types.rewards.shape)
-        raw[self.type, self.state, self.action] = np.maximum(optimum.primal[: self.num_pairs], 0.0)
-        visits = raw.sum(axis=-1, keepdims=True)
-        idle = np.zeros_like(raw)
-        np.put_along_axis(idle, model.types.idle[..., None].astype(np.int64), 1.0, axis=-1)
-        law = np.where(visits > 1e-9, raw / np.where(visits > 0, visits, 1.0), idle * model.allowed)
-        chosen = np.einsum("tsa,tsaj->tsj", law, model.types.transitions)
-        system = np.eye(len(model.types.rewards[0])) - model.discount * np.swapaxes(chosen, 1, 2)
-        reached = np.asarray(np.linalg.solve(system, model.initial[..., None]))
-        return np.asarray(np.maximum(reached, 0.0) * law)
-
-
-def _of_program(search: _Search, program: _Program, optimum: LinearOptimum, weights: Floats) -> FluidSolution:
-    """The solution of a program, certified by its own weights and prices."""
-    num_resources = len(search.model.allowance)
-    duals = program.unit * optimum.duals[program.num_rows - num_resources : program.num_rows]
-    prices = np.where(search.model.allowance > 0, np.maximum(duals, 0.0), 0.0)
-    policies = search.frontiers.policies[search.frontiers.first]
-    search.rounds += 1
-    proof = _Proof(weights, prices, search.model.bound(weights, prices, policies))
-    return search.closed(search.finish(program.occupancy(optimum), proof))
-
-
-def _leximin_by_stages(search: _Search) -> FluidSolution:
-    """Several resources: raise the least value, fix whoever holds it down, and go on with the others."""
-    model, program = search.model, _Program(search.model)
-    if program.rows.nnz > MOST_ENTRIES:
-        raise TooLarge(
-            f"leximin with several resources needs linear programs of {program.rows.nnz} entries. "
-            "Use maximin:0.001, or a Gini welfare."
-        )
-    floors = np.full(len(model), -np.inf)
-    stages: list[tuple[LinearOptimum, Floats]] = []
-    while True:
-        open_types = np.isinf(floors)
-        optimum, held = _raise_least(program, floors, open_types)
-        stages.append((optimum, held))
-        stuck = open_types & (held > 1e-7 * held[open_types].max())
-        floors[stuck] = optimum.objective
-        search.rounds += 1
-        search.tell(float(np.isinf(floors).mean()))
-        if np.isfinite(floors).all():
-            break
-    first, held = stages[0]
-    weights = project_types(held / model.counts, model.counts, Maximin())
-    proof = _of_program(search, program, first, weights)
-    solution = search.finish(program.occupancy(optimum), _Proof(weights, proof.prices, proof.upper_bound))
-    return search.closed(solution)
-
-
-def _raise_least(program: _Program, floors: Floats, open_types: Bools) -> tuple[LinearOptimum, Floats]:
-    """The program of one stage, and (type,) the multipliers of the types that are still open."""
-    slack = 1e-9 * np.maximum(1.0, np.abs(np.where(open_types, 0.0, floors)))
-    column = sparse.csr_array(-open_types.astype(np.float64)[:, None])
-    optimum = program.solve(
-        sparse.hstack([program.values, column]),
-        np.where(open_types, 0.0, floors - slack),
-        np.full(len(floors), np.inf),
-        np.ones(1),
-        np.full(1, -np.inf),
-    )
-    return optimum, np.maximum(-optimum.duals[program.num_rows :], 0.0)

@@ -1,16 +1,33 @@
 """What each type of arm can buy: frontiers of value against cost, occupancy measures and certified weighted optima.
 
-An arm's occupancy measures q satisfy q >= 0 and sum_a q(s, a) = mu(s) + gamma sum_{s', a} p(s | s', a) q(s', a). Its
-value is V = q.r and its discounted use U = q.d. At prices lambda the least cost lambda.U of a value is a convex
-polygon whose vertices are deterministic policies (`kernels.fluid_sweeps` says how it is traced), and a point on an
-edge is a mixture of the two policies at its ends.
+An arm's occupancy measures q count visits by the criterion's weights (`model.criterion`), together `total`:
 
-The weighted optimum max_q g V - lambda.U is bounded from above by any vector h: with the advantages
-A = g r - lambda.d + gamma P h - h,
+    discounted   sum_a q(s, a) = mu(s) + gamma sum_{s', a} p(s | s', a) q(s', a)
+    average      sum_a q(s, a) = sum_{s', a} p(s | s', a) q(s', a),    sum q = 1
+    finite       q_t, one a step, from q_0 = mu on
 
-    max_q g V - lambda.U  <=  mu.h + max(0, max_{s,a} A(s, a)) / (1 - gamma),
+Its value is V = q.r, its use U = q.d, and it is served q.[d > 0] of the time: at least floor total, if it has a floor.
+At prices lambda the least cost lambda.U of a value is a convex polygon, and a point on an edge is a mixture of the
+measures at its ends. How polygons are traced:
 
-so a bound does not depend on whether frontiers were traced well, nor on rounding in the solution of linear systems.
+    discounted, without floors   by pivots: `kernels.fluid_sweeps` says how; vertices are deterministic policies
+    else                         by halving: the best answer to the slope of an edge either lies on the edge, or is a
+                                 new vertex that cuts it in two (Eisner and Severance 1976); two answers a vertex, each
+                                 of them one solution of single arms (`arms`)
+
+A floor. The best answer q of an arm that is not served enough is paid for being served: at the right pay phi some
+answer is served too little and an equally good one enough, and their mixture is the best answer within the floor. The
+pay is found as a vertex is, on the polygon of worth against time served.
+
+Groups. A group's value is the mean of its arms', so its frontier has the edges of its arms' frontiers, by their slopes
+(`merge`).
+
+The weighted optimum over all measures within the floor is bounded from above, for any pay phi >= 0, by
+
+    max_q (g V - lambda.U)  <=  max_q (g V - lambda.U + phi q.[d > 0]) - phi floor total,
+
+and the right-hand side by Bellman's inequality (`arms`), so a bound does not depend on whether frontiers were traced
+well, nor on rounding in the solution of linear systems.
 """
 
 import os
@@ -23,6 +40,8 @@ import numpy as np
 
 from evenhand.kernels import fluid_sweeps
 from evenhand.model.arm import ArmTables
+from evenhand.model.criterion import Criterion
+from evenhand.solvers.arms import SingleArms, gains_at
 from evenhand.typing import Array, Bools, Floats, Indices, Ints
 
 COMPILE_FROM = 20_000
@@ -34,8 +53,14 @@ CHUNK = 1 << 14
 FIRST_CAPACITY = 8
 """Vertices of a frontier for which there is room at first."""
 
-MOST_SWEEPS = 100
-"""Rounds of policy iteration in a bound; what is missing after them goes into the bound."""
+SAME = 1e-12
+"""Values whose difference is no more than this share of the largest are one."""
+
+NEAR = 1e-10
+"""A vertex this near to an edge, as a share of the largest cost, is on it."""
+
+MOST_HALVINGS = 60
+"""Rounds of the search for the pay of a floor; what is missing after them goes into the bound."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +79,11 @@ class Frontiers:
     slopes: Floats
     """(vertex,) cost of one more unit of value beyond the vertex, rising within a type; infinite at the last."""
 
-    policies: Indices
-    """(vertex, state) the action in each state."""
+    policies: Indices | None = None
+    """(vertex, state) the action in each state, where frontiers were traced by pivots."""
+
+    measures: Floats | None = None
+    """(vertex, ...) occupancy measures, where they were traced by halving."""
 
     @property
     def first(self) -> Ints:
@@ -75,6 +103,10 @@ class Frontiers:
     def at_price(self, price: float) -> "Frontiers":
         """The same frontiers when all prices are multiplied by one number."""
         return replace(self, slopes=self.slopes * price if price > 0 else np.where(np.isinf(self.slopes), np.inf, 0.0))
+
+    def by_type(self, values: Floats) -> Floats:
+        """(type,) the values of all types that go with values on the frontiers: here the same."""
+        return values
 
     def _count(self, marks: Bools) -> Ints:
         """(type,) how many vertices of each type are marked."""
@@ -109,6 +141,91 @@ class Frontiers:
 
 
 @dataclass(frozen=True, eq=False)
+class MergedFrontiers(Frontiers):
+    """The frontiers of groups: the edges of their types' frontiers, by slope."""
+
+    parts: Frontiers = None  # type: ignore[assignment]  # always given
+    """The frontiers of the types."""
+
+    edges: Ints = None  # type: ignore[assignment]  # always given
+    """(edge,) the vertex of `parts` at which each edge begins, group by group."""
+
+    def by_type(self, values: Floats) -> Floats:
+        """(type,) the values of all types that go with the values of their groups."""
+        vertex, share = self.locate(values)
+        passed = (vertex - self.first)[self._group_of_edge]
+        taken = np.clip(passed + share[self._group_of_edge] - self._place_of_edge, 0.0, 1.0)
+        length = self.parts.values[self.edges + 1] - self.parts.values[self.edges]
+        more = np.bincount(self.parts.owner[self.edges], weights=taken * length, minlength=len(self.parts.first))
+        reached = self.parts.values[self.parts.first] + more
+        return np.asarray(np.minimum(reached, self.parts.values[self.parts.last]))
+
+    @cached_property
+    def _group_of_edge(self) -> Ints:
+        return np.repeat(np.arange(len(self.first)), np.diff(self.starts) - 1)
+
+    @cached_property
+    def _place_of_edge(self) -> Ints:
+        begins = self.first - np.arange(len(self.first))  # a group has one edge less than vertices
+        return np.arange(len(self.edges)) - begins[self._group_of_edge]
+
+
+def merge(parts: Frontiers, groups: Indices, counts: Ints) -> MergedFrontiers:
+    """The frontiers of the mean values of groups; uses are those of all arms of a group together.
+
+    Args:
+        parts: the frontiers of the types.
+        groups: (type,) the group of each type.
+        counts: (type,) how many arms of each type.
+    """
+    size = np.bincount(groups, weights=counts)
+    begins = np.flatnonzero(~np.isinf(parts.slopes))
+    kind = parts.owner[begins]
+    order = np.lexsort((parts.slopes[begins], groups[kind]))
+    begins, kind = begins[order], kind[order]
+    of = groups[kind]
+    share = counts[kind] / size[of]
+    lengths = np.bincount(of, minlength=len(size)) + 1
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    rises, extra = (
+        share * (parts.values[begins + 1] - parts.values[begins]),
+        parts.uses[begins + 1] - parts.uses[begins],
+    )
+    free_value = np.bincount(groups, weights=counts / size[groups] * parts.values[parts.first])
+    free_use = np.zeros((len(size), parts.uses.shape[1]))
+    np.add.at(free_use, groups, counts[:, None] * parts.uses[parts.first])
+    slopes = np.full(starts[-1], np.inf)
+    inner = np.ones(starts[-1], dtype=np.bool_)
+    inner[starts[:-1]] = False
+    slopes[np.flatnonzero(inner) - 1] = parts.slopes[begins] * size[of]
+    values = _sums_from(free_value[:, None], rises[:, None], starts, inner)[:, 0]
+    uses = _sums_from(free_use, counts[kind][:, None] * extra, starts, inner)
+    return MergedFrontiers(starts, values, uses, slopes, parts=parts, edges=begins)
+
+
+def _sums_from(first: Floats, steps: Floats, starts: Ints, inner: Bools) -> Floats:
+    """(vertex, ...) the first entry of each group, and from it on the running sums of its steps."""
+    sums = np.empty((starts[-1], first.shape[1]))
+    sums[starts[:-1]] = first
+    sums[inner] = steps
+    for group in range(len(first)):  # one by one, so that the sums of one group do not round those of the next
+        part = sums[starts[group] : starts[group + 1]]
+        np.cumsum(part, axis=0, out=part)
+    return sums
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """A proof that no solution is better."""
+
+    value: float
+    """At least sum_n (g_n V_n - lambda.U_n) + lambda.allowance over all measures within the floors."""
+
+    floor_prices: Floats
+    """(type,) the pay phi for being served, in welfare a unit of time served by one arm."""
+
+
+@dataclass(frozen=True, eq=False)
 class FluidModel:
     """Types of arms, how many there are of each, and what they share over all time."""
 
@@ -118,39 +235,91 @@ class FluidModel:
     counts: Ints
     """(type,) how many arms of each type."""
 
-    allowance: Floats
-    """(resource,) the budget of all steps, discounted: b / (1 - gamma)."""
+    budget: Floats
+    """(resource,) what is available at every step."""
 
-    discount: float
-    """What a reward one step later is worth."""
+    criterion: Criterion
+    """What rewards over time are worth."""
 
     initial: Floats
     """(type, state) distributions of the first state."""
 
+    groups: Indices | None = None
+    """(type,) the group of each type; None where welfare is over arms."""
+
+    floors: Floats | None = None
+    """(type,) the least share of time in which each arm is served; None where there are none."""
+
+    @cached_property
+    def allowance(self) -> Floats:
+        """(resource,) the budget of all steps."""
+        return self.budget * self.criterion.total
+
     @cached_property
     def allowed(self) -> Bools:
         """(type, state, action) actions that are real, and use nothing of what there is nothing of."""
-        banned = (self.types.usage[..., self.allowance == 0] > 0).any(axis=-1)
+        banned = (self.types.usage[..., self.budget == 0] > 0).any(axis=-1)
         return np.asarray(self.types.valid & ~banned)
 
+    @cached_property
+    def sizes(self) -> Ints:
+        """(member,) how many members of welfare each member of the frontiers stands for."""
+        return self.counts if self.groups is None else np.ones(int(self.groups.max()) + 1, dtype=np.int64)
+
     @property
-    def num_arms(self) -> int:
-        """How many arms there are."""
-        return int(self.counts.sum())
+    def num_members(self) -> int:
+        """How many arms, or groups, welfare is over."""
+        return int(self.sizes.sum())
+
+    @cached_property
+    def arms(self) -> SingleArms:
+        """The arms on their own."""
+        return SingleArms(self.types, self.allowed, self.initial, self.criterion)
+
+    @property
+    def by_pivots(self) -> bool:
+        """Whether frontiers are traced by pivots."""
+        return self.criterion.num_steps is None and not self.criterion.is_average and self.floors is None
 
     def __len__(self) -> int:
         return len(self.counts)
 
     def chunks(self) -> Iterator[slice]:
         """Parts of the types that are worked on at once."""
-        return (slice(start, start + CHUNK) for start in range(0, len(self), CHUNK))
+        size = max(1, CHUNK // (self.criterion.num_steps or 1))
+        return (slice(start, start + size) for start in range(0, len(self), size))
+
+    def members(self, values: Floats) -> Floats:
+        """(member,) the values that welfare weighs.
+
+        Args:
+            values: (type,) values.
+        """
+        if self.groups is None:
+            return values
+        sums = np.bincount(self.groups, weights=values * self.counts)
+        return np.asarray(sums / np.bincount(self.groups, weights=self.counts))
+
+    def weights_of_types(self, weights: Floats) -> Floats:
+        """(type,) what a unit of value of one arm is worth.
+
+        Args:
+            weights: (member,) what a unit of value of one member is worth.
+        """
+        if self.groups is None:
+            return weights
+        return np.asarray((weights / np.bincount(self.groups, weights=self.counts))[self.groups])
 
     def trace(self, prices: Floats) -> Frontiers:
-        """The frontiers at some prices.
+        """The frontiers of the members at some prices.
 
         Args:
             prices: (resource,) price of a unit of each resource.
         """
+        parts = self._trace_by_pivots(prices) if self.by_pivots else _trace_by_halving(self, prices)
+        return parts if self.groups is None else merge(parts, self.groups, self.counts)
+
+    def _trace_by_pivots(self, prices: Floats) -> Frontiers:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             parts = list(pool.map(lambda part: self._trace_part(part, prices), self.chunks()))
         lengths = np.concatenate([part[0] for part in parts])
@@ -170,24 +339,28 @@ class FluidModel:
     def _trace_padded(self, part: slice, prices: Floats, capacity: int) -> fluid_sweeps.Traced:
         types = self.types
         tables = (types.transitions[part], types.rewards[part], types.usage[part], self.initial[part])
-        allowed = self.allowed[part]
+        allowed, worth = self.allowed[part], (self.criterion.factor, self.criterion.total)
         # With several resources frontiers are traced again and again.
         if len(self) * (1 if len(prices) == 1 else 8) < COMPILE_FROM:
-            return fluid_sweeps.trace_frontiers(*tables, allowed, prices, self.discount, capacity)
+            return fluid_sweeps.trace_frontiers(*tables, allowed, prices, *worth, capacity)
         from evenhand.kernels import compiled_fluid  # compiling takes longer than small problems
 
-        given = (*tables, allowed, types.num_states[part], prices, self.discount, capacity)
+        given = (*tables, allowed, types.num_states[part], prices, *worth, capacity)
         return fluid_sweeps.Traced(*compiled_fluid.trace_frontiers(*given))  # type: ignore[no-untyped-call]
 
     def occupancy_at(self, frontiers: Frontiers, values: Floats) -> Floats:
-        """(type, state, action) the occupancy measures of values on frontiers."""
-        vertex, share = frontiers.locate(values)
+        """(type, state, action), or (type, step, state, action): the measures of members' values on frontiers."""
+        parts = frontiers.parts if isinstance(frontiers, MergedFrontiers) else frontiers
+        vertex, share = parts.locate(frontiers.by_type(values))
+        following = np.minimum(vertex + 1, parts.last)
+        if parts.measures is not None:
+            spread = share.reshape(-1, *[1] * (parts.measures.ndim - 1))
+            return np.asarray((1 - spread) * parts.measures[vertex] + spread * parts.measures[following])
+        assert parts.policies is not None
         measure = np.zeros(self.types.rewards.shape)
-        self._add_visits(measure, frontiers.policies[vertex], 1.0 - share)
-        mixed = np.flatnonzero(share > 0)
-        if len(mixed):
-            following = np.minimum(vertex + 1, frontiers.last)
-            self._add_visits(measure, frontiers.policies[following], share)
+        self._add_visits(measure, parts.policies[vertex], 1.0 - share)
+        if (share > 0).any():
+            self._add_visits(measure, parts.policies[following], share)
         return measure
 
     def _add_visits(self, measure: Floats, policies: Indices, shares: Floats) -> None:
@@ -196,43 +369,183 @@ class FluidModel:
         for part in self.chunks():
             policy = policies[part].astype(np.int64)[:, :, None]
             chosen = np.take_along_axis(self.types.transitions[part], policy[..., None], axis=2)[:, :, 0]
-            system = np.eye(num_states) - self.discount * np.swapaxes(chosen, 1, 2)
+            system = np.eye(num_states) - self.criterion.factor * np.swapaxes(chosen, 1, 2)
             visits = np.linalg.solve(system, self.initial[part][..., None])[..., 0]
             now = np.take_along_axis(measure[part], policy, axis=2)[..., 0]
             now += np.maximum(visits, 0.0) * shares[part, None]
             np.put_along_axis(measure[part], policy, now[..., None], axis=2)
 
-    def totals(self, measure: Floats) -> tuple[Floats, Floats]:
-        """(type,) values and (type, resource) uses of occupancy measures (type, state, action)."""
-        values = np.einsum("tsa,tsa->t", measure, self.types.rewards)
-        return values, np.einsum("tsa,tsak->tk", measure, self.types.usage)
+    def totals(self, measure: Floats, rows: Ints | slice = slice(None)) -> tuple[Floats, Floats]:
+        """(row,) values and (row, resource) uses of occupancy measures of some types."""
+        if measure.ndim == 4:
+            measure = measure.sum(axis=1)
+        values = np.einsum("tsa,tsa->t", measure, self.types.rewards[rows])
+        return values, np.einsum("tsa,tsak->tk", measure, self.types.usage[rows])
 
-    def bound(self, weights: Floats, prices: Floats, policies: Indices) -> float:
+    def served(self, measure: Floats, rows: Ints | slice = slice(None)) -> Floats:
+        """(row,) the time in which an arm is served, of the criterion's total."""
+        if measure.ndim == 4:
+            measure = measure.sum(axis=1)
+        return np.asarray(np.einsum("tsa,tsa->t", measure, self.types.served[rows]))
+
+    @cached_property
+    def most_served(self) -> Floats:
+        """(type, ...) measures of the policies that are served most."""
+        pay = gains_at(self.types, np.zeros(len(self)), np.zeros(len(self.budget)), self.criterion, np.ones(len(self)))
+        return self.arms.best(np.arange(len(self)), pay).measure
+
+    def respond(self, rows: Ints, gains: Floats) -> tuple[Floats, Floats]:
+        """The best measures of some types within their floors, and (row,) the pay for being served that it takes.
+
+        Args:
+            rows: (row,) types, perhaps some of them more than once.
+            gains: (row, state, action), or (row, step, state, action), what actions are worth now.
+        """
+        measure, pay = self.arms.best(rows, gains).measure, np.zeros(len(rows))
+        if self.floors is None:
+            return measure, pay
+        need = self.floors[rows] * self.criterion.total
+        short = np.flatnonzero(self.served(measure, rows) < need * (1 - SAME))
+        if len(short):
+            found = _pay_for_service(self, rows[short], gains[short], measure[short], need[short])
+            measure[short], pay[short] = found
+        return measure, pay
+
+    def bound(self, weights: Floats, prices: Floats, policies: Indices | None = None) -> Bound:
         """An upper bound on sum_n (g_n V_n - lambda.U_n) + lambda.allowance over all occupancy measures.
 
         Args:
             weights: (type,) weight g of one arm of the type.
-            prices: (resource,) prices lambda, not negative.
+            prices: (resource,) prices lambda, not negative; or (step, resource).
             policies: (type, state) where policy iteration starts.
         """
-        parts = [self._bound_part(part, weights[part], prices, policies[part]) for part in self.chunks()]
-        return float(self.counts @ np.concatenate(parts) + prices @ self.allowance)
+        found = [self._bound_part(part, weights, prices, policies) for part in self.chunks()]
+        best, pay = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        if prices.ndim == 1:
+            rent = float(prices @ self.allowance)
+        else:
+            rent = float(self.criterion.time_weights(len(prices)) @ (prices @ self.budget))
+        return Bound(float(self.counts @ best) + rent, pay)
 
-    def _bound_part(self, part: slice, weights: Floats, prices: Floats, policies: Indices) -> Floats:
-        transitions, allowed = self.types.transitions[part], self.allowed[part]
-        gains = weights[:, None, None] * self.types.rewards[part] - self.types.usage[part] @ prices
-        policy = policies.astype(np.int64)
-        rounding = 1e-14 * np.abs(gains).max(axis=(1, 2), initial=0.0) / (1 - self.discount)
-        for _ in range(MOST_SWEEPS):
-            chosen = np.take_along_axis(transitions, policy[..., None, None], axis=2)[:, :, 0]
-            now = np.take_along_axis(gains, policy[..., None], axis=2)
-            ahead = np.linalg.solve(np.eye(policy.shape[1]) - self.discount * chosen, now)[..., 0]
-            advantages = gains + self.discount * np.einsum("tsaj,tj->tsa", transitions, ahead) - ahead[..., None]
-            advantages = np.where(allowed, advantages, -np.inf)
-            best = advantages.max(axis=-1)
-            better = best > rounding[:, None]
-            if not better.any():
-                break
-            policy = np.where(better, advantages.argmax(axis=-1), policy)
-        excess = np.maximum(best.max(axis=-1), 0.0) / (1 - self.discount)
-        return np.asarray((self.initial[part] * ahead).sum(axis=-1) + excess)
+    def _bound_part(
+        self, part: slice, weights: Floats, prices: Floats, policies: Indices | None
+    ) -> tuple[Floats, Floats]:
+        rows = np.arange(len(self))[part]
+        types = self.types if len(rows) == len(self) else self.types.select(rows)
+        gains = gains_at(types, weights[part], prices, self.criterion)
+        pay, need = np.zeros(len(rows)), 0.0
+        if self.floors is not None:
+            _, pay = self.respond(rows, gains)
+            need = pay * self.floors[part] * self.criterion.total
+            gains = gains_at(types, weights[part], prices, self.criterion, pay)
+        start = None if policies is None else policies[part]
+        return self.arms.best(rows, gains, start).bound - need, pay
+
+
+def _pay_for_service(model: FluidModel, rows: Ints, gains: Floats, low: Floats, need: Floats) -> tuple[Floats, Floats]:
+    """Mixtures that are served as long as needed, and the pay for it, of types that are served too little.
+
+    Args:
+        model: the types.
+        rows: (row,) types.
+        gains: (row, ...) what actions are worth now.
+        low: (row, ...) the best measures without pay.
+        need: (row,) the time in which an arm is to be served.
+    """
+    high, pay = model.most_served[rows], np.zeros(len(rows))
+    served = model.types.served[rows] if gains.ndim == 3 else model.types.served[rows][:, None]
+    inner = tuple(range(1, gains.ndim))
+    scale = np.abs(gains).max(axis=inner) * model.criterion.total
+    low, high, open_rows = low.copy(), high.copy(), np.arange(len(rows))
+    for _ in range(MOST_HALVINGS):
+        at, own = open_rows, rows[open_rows]
+        worth = [(part[at] * gains[at]).sum(axis=inner) for part in (low, high)]
+        have = [model.served(part[at], own) for part in (low, high)]
+        price = np.maximum((worth[0] - worth[1]) / np.maximum(have[1] - have[0], 1e-300), 0.0)
+        pay[at] = price
+        paid = gains[at] + price.reshape(-1, *[1] * len(inner)) * served[at]
+        new = model.arms.best(own, paid).measure
+        gain = ((new - low[at]) * paid).sum(axis=inner)
+        better = gain > SAME * (scale[at] + price * need[at])
+        enough = model.served(new, own) >= need[at]
+        high[at[better & enough]] = new[better & enough]
+        low[at[better & ~enough]] = new[better & ~enough]
+        open_rows = at[better]
+        if not len(open_rows):
+            break
+    have_low, have_high = model.served(low, rows), model.served(high, rows)
+    share = np.clip((need - have_low) / np.maximum(have_high - have_low, 1e-300), 0.0, 1.0)
+    spread = share.reshape(-1, *[1] * len(inner))
+    return (1 - spread) * low + spread * high, pay
+
+
+class _Points:
+    """Points of all frontiers, as they are found."""
+
+    def __init__(self, model: FluidModel, prices: Floats) -> None:
+        self.model, self.prices = model, prices
+        self.owner = np.zeros(0, dtype=np.int64)
+        self.values, self.costs = np.zeros(0), np.zeros(0)
+        self.uses = np.zeros((0, len(prices)))
+        self.measures: list[Floats] = []
+
+    def ask(self, rows: Ints, weights: Floats, price: float) -> Ints:
+        """The numbers of the points at which weight times value, less price times cost, is largest."""
+        model = self.model
+        types = model.types.select(rows)
+        gains = gains_at(types, weights, price * self.prices, model.criterion)
+        measure, _ = model.respond(rows, gains)
+        values, uses = model.totals(measure, rows)
+        first = len(self.owner)
+        self.owner = np.append(self.owner, rows)
+        self.values, self.uses = np.append(self.values, values), np.concatenate([self.uses, uses])
+        self.costs = np.append(self.costs, uses @ self.prices)
+        self.measures.append(measure)
+        return np.arange(first, len(self.owner))
+
+
+def _trace_by_halving(model: FluidModel, prices: Floats) -> Frontiers:
+    """The frontiers of all types; every round asks once for each edge that is still open."""
+    points, rows = _Points(model, prices), np.arange(len(model))
+    left = points.ask(rows, np.zeros(len(model)), 1.0)
+    right = points.ask(rows, np.ones(len(model)), 0.0)
+    total = model.criterion.total
+    largest = np.abs(model.types.rewards * model.allowed).max(axis=(1, 2)) * total
+    dearest = (model.types.usage * model.allowed[..., None] @ prices).max(axis=(1, 2)) * total
+    while True:
+        owner = points.owner[left]
+        rise, cost = points.values[right] - points.values[left], points.costs[right] - points.costs[left]
+        lasting = (rise > SAME * largest[owner]) & (cost > SAME * dearest[owner])
+        left, right, owner = left[lasting], right[lasting], owner[lasting]
+        if not len(left):
+            break
+        slope = cost[lasting] / rise[lasting]
+        new = points.ask(owner, slope, 1.0)
+        above = slope * (points.values[new] - points.values[left]) - (points.costs[new] - points.costs[left])
+        found = above > NEAR * dearest[owner] + SAME * slope * largest[owner]
+        left, right, new = left[found], right[found], new[found]
+        left, right = np.concatenate([left, new]), np.concatenate([new, right])
+    return _hull(points, largest)
+
+
+def _hull(points: _Points, largest: Floats) -> Frontiers:
+    """The points that no other of the same type dominates, in order."""
+    order = np.lexsort((-points.values, points.costs, points.owner))
+    owner, values, costs = points.owner[order], points.values[order], points.costs[order]
+    keep = np.ones(len(order), dtype=np.bool_)
+    most = values[0]
+    for i in range(1, len(order)):  # a point that costs more must have more
+        if owner[i] != owner[i - 1] or values[i] > most + SAME * largest[owner[i]]:
+            most = values[i]
+        else:
+            keep[i] = False
+    kept = order[keep]
+    owner, values, costs = owner[keep], values[keep], costs[keep]
+    starts = np.searchsorted(owner, np.arange(len(largest) + 1))
+    slopes = np.full(len(kept), np.inf)
+    inner = owner[1:] == owner[:-1]
+    slopes[:-1][inner] = (np.diff(costs) / np.where(inner, np.diff(values), 1.0))[inner]
+    for begin, end in zip(starts[:-1], starts[1:] - 1, strict=True):  # rounding must not bend an edge back
+        np.maximum.accumulate(slopes[begin:end], out=slopes[begin:end])
+    measures = np.concatenate(points.measures)[kept]
+    return Frontiers(starts, values, points.uses[kept], slopes, measures=measures)

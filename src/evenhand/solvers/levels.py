@@ -25,7 +25,7 @@ from scipy.optimize import isotonic_regression
 
 from evenhand.checks import check_memory
 from evenhand.kernels import fluid_sweeps
-from evenhand.model.welfare import AlphaFair, RankWeighted
+from evenhand.model.welfare import RankWeighted, Welfare
 from evenhand.solvers import frontiers as frontiers_module
 from evenhand.solvers.frontiers import Frontiers
 from evenhand.typing import Bools, Floats, Ints
@@ -167,21 +167,22 @@ class MeanAnswers(RankAnswers):
 
 @dataclass(frozen=True, eq=False)
 class AlphaAnswers:
-    """Answers under alpha-fairness, alpha > 0."""
+    """Answers under a power mean of aversion alpha > 0."""
 
-    welfare: AlphaFair
+    welfare: Welfare
+    alpha: float
     counts: Ints
     reference: float
 
     def inside(self, values: Floats) -> Bools:
         """(type,) whether a value is in the domain."""
-        return values > 0 if self.welfare.alpha >= 1 else values >= 0
+        return values > 0 if self.alpha >= 1 else values >= 0
 
     def respond(self, frontiers: Frontiers) -> Floats:
         """(type,) the best of: the free value; on each edge, where the marginal utility meets its slope."""
         reference, number = self.reference, int(self.counts.sum())
         with np.errstate(divide="ignore", over="ignore"):
-            stops = reference * (number * reference * frontiers.slopes) ** (-1 / self.welfare.alpha)
+            stops = reference * (number * reference * frontiers.slopes) ** (-1 / self.alpha)
         ends = np.append(frontiers.values[1:], 0.0)
         ends[frontiers.last] = frontiers.values[frontiers.first]
         reached = np.minimum(ends, np.where(np.isinf(frontiers.slopes), np.inf, stops))
@@ -191,7 +192,7 @@ class AlphaAnswers:
         """The mean utility."""
         if not self.inside(values).all():
             return -np.inf
-        alpha, relative = self.welfare.alpha, values / self.reference
+        alpha, relative = self.alpha, values / self.reference
         with np.errstate(over="ignore", divide="ignore"):
             utility = np.log(relative) if alpha == 1 else np.expm1((1 - alpha) * np.log(relative)) / (1 - alpha)
         return float(utility @ self.counts / self.counts.sum())
@@ -199,13 +200,13 @@ class AlphaAnswers:
     def rate(self, values: Floats) -> float:
         """R (W / r)^alpha."""
         welfare = float(self.welfare(values, self.counts))
-        return float(self.reference * (welfare / self.reference) ** self.welfare.alpha)
+        return float(self.reference * (welfare / self.reference) ** self.alpha)
 
     def weights(self, frontiers: Frontiers, values: Floats) -> Floats:
         """(type,) the gradient (W / v)^alpha / N; an arm that cannot have more than 0 has no weight."""
         welfare, positive = float(self.welfare(values, self.counts)), values > 0
         ratio = np.where(positive, welfare / np.where(positive, values, 1.0), 0.0)
-        return np.asarray(ratio**self.welfare.alpha / self.counts.sum())
+        return np.asarray(ratio**self.alpha / self.counts.sum())
 
 
 def check_table(num_arms: int, num_types: int) -> None:

@@ -1,0 +1,722 @@
+"""The fluid relaxation as linear programs: every combination of criterion, groups, floors and welfare.
+
+Columns are the shares of time x that arms spend in their pairs, and the values m of the members:
+
+    flow      stationary   sum_a x(s, a) - factor sum_{s', a} p(s | s', a) x(s', a) = mu(s) / total    (discounted)
+                                                                                   = 0, sum x = 1      (average)
+              finite       sum_a x_{t+1}(s, a) = sum_{s', a} p(s | s', a) x_t(s', a),   sum_a x_0(s, a) = mu(s)
+    budget    sum_n x_n.d_n <= b,  at every step if there are steps
+    floors    x_n.[d_n > 0] >= floor_n, weighted over the steps
+    members   m = the values total x_n.r_n of the arms, or the means of their groups
+
+and what is maximised depends on the welfare:
+
+    mean            the mean of m
+    rank-weighted   sum_i k_i lambda_i + sum_m nu_m with lambda_i + nu_m <= w_i m, over the distinct rank weights w_i,
+                    which k_i ranks have: a row for each pair
+    power mean      sum_m u_m, each below tangents of the utility
+    leximin         by stages: raise the least value, fix whoever holds it down, and go on with the others
+    any other       z below cuts W(m^k) + g^k.(m - m^k)
+
+Between the best point so far and the program's, W is largest somewhere: there, and at the program's own, the next
+tangents or cuts are made.
+
+Certificate. From below: the measures of the policies that x shows, which obey the flow exactly, are brought within the
+budget by a little of a measure that uses less; their welfare is computed anew. From above: a convex combination of cuts
+is a cut, W(m) <= a + g.m; with the prices of the budget rows, sum_n max_q (g_n V - lambda.U) + lambda.B + a bounds the
+optimum, each maximum by Bellman's inequality within the arm's floor (`frontiers`).
+
+One program takes O(N T S A) columns and O(N T S) rows for N types and T steps.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+from evenhand.errors import NotApplicable, NotConverged, OutOfDomain, TooLarge
+from evenhand.model.welfare import PowerMean, RankWeighted, Utilitarian, Welfare, is_lexicographic, is_mean
+from evenhand.solvers._highs import LinearOptimum, LinearProgram, solve_program
+from evenhand.solvers.frontiers import Bound, FluidModel
+from evenhand.solvers.levels import project_types
+from evenhand.typing import Bools, Floats, Ints
+
+MOST_ENTRIES = 20_000_000
+"""Non-zeros of the largest program."""
+
+MOST_COLUMNS_BY_STEP = 40_000
+"""Columns of the largest program with a budget at every step that is taken unasked."""
+
+MOST_RANK_ROWS = 200_000
+"""Rows of ranks of the largest program; a tenth of it is taken unasked."""
+
+MOST_STAGES = 30
+"""Members up to which leximin is solved by stages with a budget at every step unasked."""
+
+SMALL_WEIGHT = 1e-10
+"""Rank weights below this share of the largest are one in the program; the certificate does not rely on that."""
+
+MOST_ROUNDS = 200
+"""Programs after which a search for the welfare's cuts gives up."""
+
+INTERIOR_FROM = 15_000
+"""Columns from which the interior point is faster than the simplex method."""
+
+Progress = Callable[[int, float], None]
+"""Told the number of the round and the gap."""
+
+
+@dataclass(frozen=True, eq=False)
+class FluidOptimum:
+    """A feasible solution with its proof."""
+
+    occupancy: Floats
+    """(type, state, action), or (type, step, state, action): occupancy measures."""
+
+    weights: Floats
+    """(member,) what a unit of value of one member is worth."""
+
+    prices: Floats
+    """(resource,), or (step, resource): what a unit of weighted use is worth."""
+
+    bound: Bound
+    """No solution has more."""
+
+    rounds: int
+    """Programs, or prices, that were tried."""
+
+    scale: float
+    """The size of values."""
+
+
+def relative_gap(lower: float, upper: float, scale: float) -> float:
+    """The gap relative to the upper bound; where that is nearly 0, to the size of values."""
+    return max(0.0, upper - lower) / max(abs(upper), 1e-6 * scale, 1e-300)
+
+
+def as_ranked(welfare: Welfare, num_members: int) -> RankWeighted:
+    """The welfare as a rank-weighted one, which the mean always is.
+
+    Args:
+        welfare: rank-weighted, or the mean in another form.
+        num_members: of how many members.
+    """
+    if isinstance(welfare, RankWeighted):
+        return welfare
+    assert is_mean(welfare, num_members)
+    return Utilitarian()
+
+
+def fits_by_step(model: FluidModel, welfare: Welfare) -> bool:
+    """Whether a budget at every step is affordable without being asked for.
+
+    Args:
+        model: the types and the criterion.
+        welfare: what is maximised.
+    """
+    if model.criterion.num_steps is None:
+        return False
+    columns = model.criterion.num_steps * int(model.allowed.sum())
+    members = len(model.sizes)
+    if columns > MOST_COLUMNS_BY_STEP:
+        return False
+    if is_lexicographic(welfare):
+        return members <= MOST_STAGES
+    if isinstance(welfare, RankWeighted) and not is_mean(welfare, model.num_members):
+        return model.num_members <= MOST_RANK_ROWS and len(_levels(welfare, model)[0]) * members <= MOST_RANK_ROWS // 10
+    return True
+
+
+def _levels(welfare: RankWeighted, model: FluidModel) -> tuple[Floats, Ints]:
+    """The distinct rank weights, and how many ranks have each."""
+    weights = welfare.rank_weights(model.num_members)
+    return np.unique(np.where(weights < SMALL_WEIGHT * weights[0], 0.0, weights), return_counts=True)
+
+
+def solve_by_program(
+    model: FluidModel, welfare: Welfare, tolerance: float, progress: Progress | None = None
+) -> FluidOptimum:
+    """Solve the relaxation by linear programs, with the budget at every step if there are steps.
+
+    Args:
+        model: the types, and what they share.
+        welfare: any.
+        tolerance: the relative gap to stop at.
+        progress: called each round with its number and the gap.
+
+    Raises:
+        TooLarge: the program would be too large.
+        NotApplicable: the floors cannot be met.
+        OutOfDomain: the welfare is not defined within the budget.
+        NotConverged: the gap did not close.
+    """
+    search = _Search(Program(model), welfare, tolerance, progress)
+    if is_mean(welfare, model.num_members):
+        return search.by_mean()
+    if is_lexicographic(welfare):
+        return search.by_stages()
+    if isinstance(welfare, RankWeighted):
+        return search.by_ranks(welfare)
+    return search.by_tangents(welfare.aversion) if isinstance(welfare, PowerMean) else search.by_cuts()
+
+
+@dataclass(frozen=True, eq=False)
+class _Solved:
+    """A solved program, in its parts."""
+
+    shares: Floats
+    """(step, pair) shares of time."""
+
+    members: Floats
+    """(member,) values."""
+
+    more: Floats
+    """(column,) the further columns."""
+
+    prices: Floats
+    """(resource,), or (step, resource): prices of weighted use."""
+
+    duals: Floats
+    """(row,) multipliers of the further rows, in units of value."""
+
+    objective: float
+    """In the units of the program."""
+
+
+class Program:
+    """The relaxation's columns and rows, to which a welfare adds its own."""
+
+    def __init__(self, model: FluidModel) -> None:
+        self.model = model
+        self.type, self.state, self.action = np.nonzero(model.allowed)
+        steps = model.criterion.num_steps
+        self.num_steps = steps or 1
+        # What a visit in each step is worth, when shares of time are counted.
+        self.worth = np.array([model.criterion.total]) if steps is None else model.criterion.time_weights(steps)
+        support = np.count_nonzero(model.types.transitions[self.type, self.state, self.action])
+        if (entries := self.num_steps * (support + 4 * len(self.type))) > MOST_ENTRIES:
+            raise TooLarge(
+                f"the linear program of the relaxation has {entries} entries; at most {MOST_ENTRIES} are taken. "
+                "Use a Gini welfare or alpha-fairness, which need none, or group similar arms into types."
+            )
+        rewards = model.types.rewards[self.type, self.state, self.action]
+        self.unit = float(np.abs(rewards).max() * model.criterion.total) or 1.0  # of value: solvers have tolerances
+        self._check_floors()
+
+    @property
+    def num_columns(self) -> int:
+        """How many shares of time there are."""
+        return self.num_steps * len(self.type)
+
+    @property
+    def num_members(self) -> int:
+        """How many values there are."""
+        return len(self.model.sizes)
+
+    @cached_property
+    def flow(self) -> tuple[sparse.csr_array, Floats]:
+        """The flow rows, and what they must be."""
+        model, pairs = self.model, np.arange(len(self.type))
+        real = model.allowed.any(axis=-1)
+        row_of = np.cumsum(real.reshape(-1)).reshape(real.shape) - 1
+        following = model.types.transitions[self.type, self.state, self.action]
+        source, target = np.nonzero(following)
+        leave = sparse.csr_array((np.ones(len(pairs)), (row_of[self.type, self.state], pairs)))
+        arrive = sparse.csr_array(
+            (following[source, target], (row_of[self.type[source], target], source)), shape=leave.shape
+        )
+        start = model.initial[real]
+        if model.criterion.num_steps is not None:
+            later = sparse.eye_array(self.num_steps, k=-1)
+            rows = sparse.kron(sparse.eye_array(self.num_steps), leave) - sparse.kron(later, arrive)
+            return sparse.csr_array(rows), np.concatenate([start, np.zeros(len(start) * (self.num_steps - 1))])
+        if model.criterion.is_average:
+            whole = sparse.csr_array((np.ones(len(pairs)), (self.type, pairs)))
+            rows = sparse.vstack([leave - arrive, whole])
+            return sparse.csr_array(rows), np.concatenate([np.zeros(len(start)), np.ones(len(model))])
+        return sparse.csr_array(leave - model.criterion.factor * arrive), start / model.criterion.total
+
+    @cached_property
+    def bought(self) -> Ints:
+        """The resources of which there is something; of the others nothing can be used."""
+        return np.flatnonzero(self.model.budget > 0)
+
+    @cached_property
+    def use(self) -> sparse.csr_array:
+        """(step and resource, column) the share of the budget that a pair uses, all arms of its type together."""
+        model = self.model
+        usage = model.types.usage[self.type, self.state, self.action][:, self.bought] / model.budget[self.bought]
+        each = sparse.csr_array((model.counts[self.type, None] * usage).T)
+        return sparse.csr_array(sparse.kron(sparse.eye_array(self.num_steps), each))
+
+    @cached_property
+    def service(self) -> tuple[sparse.csr_array, Ints]:
+        """The share of time in which arms with a floor are served, and their types."""
+        floored = np.zeros(0, dtype=np.int64) if self.model.floors is None else np.flatnonzero(self.model.floors)
+        served = self.model.types.served[self.type, self.state, self.action].astype(np.float64)
+        each = sparse.csr_array((served, (self.type, np.arange(len(self.type)))), shape=(len(self.model), len(served)))
+        weights = self.worth / self.model.criterion.total
+        return sparse.csr_array(sparse.kron(weights[None], sparse.csr_array(each[floored]))), floored
+
+    @cached_property
+    def values(self) -> sparse.csr_array:
+        """(member, column) values in units."""
+        model = self.model
+        rewards = model.types.rewards[self.type, self.state, self.action] / self.unit
+        groups = np.arange(len(model)) if model.groups is None else model.groups
+        if model.groups is not None:
+            rewards = rewards * (model.counts / np.bincount(groups, weights=model.counts)[groups])[self.type]
+        shape = (self.num_members, len(self.type))
+        each = sparse.csr_array((rewards, (groups[self.type], np.arange(len(self.type)))), shape=shape)
+        return sparse.csr_array(sparse.kron(self.worth[None], each))
+
+    def solve(
+        self,
+        gains: Floats,
+        rows: sparse.csr_array | None = None,
+        row_lower: Floats | float = -np.inf,
+        row_upper: Floats | float = np.inf,
+        lower: Floats | float = -np.inf,
+        *,
+        most_use: float | None = 1.0,
+        floors: Floats | None = None,
+    ) -> _Solved:
+        """Maximise over shares of time, members' values and further columns, under further rows.
+
+        Args:
+            gains: (member + column,) what is maximised.
+            rows: (row, member + column) further rows.
+            row_lower: (row,) the least each may be.
+            row_upper: (row,) the most each may be.
+            lower: (member + column,) the least that values and further columns may be.
+            most_use: the share of the budget that may be used; None where the last column says it.
+            floors: (floored type,) in place of the model's; NaN where the last column says them.
+        """
+        service, floored = self.service
+        own = self.model.floors[floored] if self.model.floors is not None else np.zeros(0)
+        floors = own if floors is None else floors
+        flow, start = self.flow
+        wide = len(gains)
+        rows = sparse.csr_array((0, wide)) if rows is None else rows
+        tied = sparse.csr_array(sparse.eye_array(self.num_members, wide))
+        use_tie = _last_column(np.full(self.use.shape[0], -float(most_use is None)), wide)
+        floor_tie = _last_column(-np.isnan(floors).astype(np.float64), wide)
+        matrix = sparse.block_array(
+            [
+                [flow, sparse.csr_array((flow.shape[0], wide))],
+                [self.use, use_tie],
+                [service, floor_tie],
+                [self.values, -tied],
+                [None, rows],
+            ]
+        )
+        number = rows.shape[0]
+        zeros, open_use = np.zeros(self.num_members), np.full(self.use.shape[0], -np.inf)
+        limit = np.full(self.use.shape[0], 0.0 if most_use is None else most_use)
+        least = np.where(np.isnan(floors), 0.0, floors)
+        optimum = solve_program(
+            LinearProgram(
+                gains=np.concatenate([np.zeros(self.num_columns), gains]),
+                matrix=sparse.csc_array(matrix),
+                row_lower=np.concatenate([start, open_use, least, zeros, np.broadcast_to(row_lower, number)]),
+                row_upper=np.concatenate(
+                    [start, limit, np.full(len(least), np.inf), zeros, np.broadcast_to(row_upper, number)]
+                ),
+                lower=np.concatenate([np.zeros(self.num_columns), np.broadcast_to(lower, wide)]),
+                upper=np.full(self.num_columns + wide, np.inf),
+            ),
+            algorithm="interior-point" if self.num_columns > INTERIOR_FROM else "simplex",
+        )
+        return self._read(optimum, number)
+
+    def _read(self, optimum: LinearOptimum, number: int) -> _Solved:
+        begin = self.flow[0].shape[0]
+        paid = np.maximum(optimum.duals[begin : begin + self.use.shape[0]], 0.0).reshape(self.num_steps, -1)
+        prices = np.zeros((self.num_steps, len(self.model.budget)))
+        worth = np.where(self.worth > 0, self.worth, np.inf)[:, None]
+        prices[:, self.bought] = self.unit * paid / self.model.budget[self.bought] / worth
+        end = self.num_columns + self.num_members
+        return _Solved(
+            shares=optimum.primal[: self.num_columns].reshape(self.num_steps, -1),
+            members=optimum.primal[self.num_columns : end],
+            more=optimum.primal[end:],
+            prices=prices[0] if self.model.criterion.num_steps is None else prices,
+            duals=optimum.duals[len(optimum.duals) - number :],
+            objective=optimum.objective,
+        )
+
+    def measure(self, solved: _Solved) -> Floats:
+        """The occupancy measures of the policies that a solution shows, within the budget."""
+        return self.within_budget(self._follow(solved))
+
+    def _follow(self, solved: _Solved) -> Floats:
+        """The occupancy measures of the policies that a solution shows."""
+        raw = np.zeros((self.num_steps, *self.model.types.rewards.shape))
+        raw[:, self.type, self.state, self.action] = solved.shares
+        raw = raw[0] if self.model.criterion.num_steps is None else np.moveaxis(raw, 0, 1)
+        return self.model.arms.follow(np.arange(len(self.model)), raw)
+
+    def spent(self, measure: Floats) -> Floats:
+        """(step and resource,) the share of the budget that measures use; by steps if there are."""
+        by_step = measure[:, None] if measure.ndim == 3 else measure
+        use = np.einsum("t,tusa,tsak->uk", self.model.counts.astype(np.float64), by_step, self.model.types.usage)
+        allowance = self.worth[:, None] * self.model.budget
+        return np.asarray((use / np.where(allowance > 0, allowance, np.inf)).reshape(-1))
+
+    def within_budget(self, measure: Floats) -> Floats:
+        """The same measures, with so much of those that use least as brings them within the budget."""
+        spent = self.spent(measure)
+        if (spent <= 1.0).all():
+            return measure
+        least = self.spent(self.frugal)
+        over = (spent > 1.0) & (spent > least)
+        share = min(1.0, float(((spent[over] - 1.0) / (spent[over] - least[over])).max(initial=0.0)) * (1 + 1e-12))
+        return (1 - share) * measure + share * self.frugal
+
+    @cached_property
+    def frugal(self) -> Floats:
+        """Measures that use little: nothing, but for the floors."""
+        if self.model.floors is not None:
+            return self._least_use[1]
+        idle = np.arange(self.model.allowed.shape[2]) == self.model.types.idle[..., None]
+        idle = (idle & self.model.allowed).astype(np.float64)
+        idle = idle if self.model.criterion.num_steps is None else idle[:, None]
+        shape = (len(self.model), *self.model.arms.shape)
+        return self.model.arms.follow(np.arange(len(self.model)), np.broadcast_to(idle, shape))
+
+    @cached_property
+    def _least_use(self) -> tuple[float, Floats]:
+        """The least share of the budget with which the floors are met, and the measures that do it."""
+        gains = np.append(np.zeros(self.num_members), -1.0)
+        solved = self.solve(gains, most_use=None, lower=np.append(np.full(self.num_members, -np.inf), 0.0))
+        return float(solved.more[0]), self._follow(solved)
+
+    def _check_floors(self) -> None:
+        """Raise NotApplicable where the floors cannot be met."""
+        model = self.model
+        if model.floors is None:
+            return
+        most = model.served(model.most_served) / model.criterion.total
+        if (most < model.floors * (1 - 1e-9)).any() or self._least_use[0] > 1 + 1e-7:
+            raise NotApplicable(out_of_floors(model))
+
+
+def _last_column(entries: Floats, width: int) -> sparse.csr_array:
+    """(row, column) nothing but these entries in the last column."""
+    rows = np.flatnonzero(entries)
+    return sparse.csr_array((entries[rows], (rows, np.full(len(rows), width - 1))), shape=(len(entries), width))
+
+
+def out_of_floors(model: FluidModel) -> str:
+    """What to say when the floors cannot be met: the largest common one that can.
+
+    Args:
+        model: types, of which some have floors.
+    """
+    assert model.floors is not None
+    floored = np.flatnonzero(model.floors)
+    marks = np.where(model.floors > 0, 1e-300, 0.0)  # any floor that is no constraint, so that there are rows
+    try:
+        program = Program(replace(model, floors=marks))
+        gains = np.append(np.zeros(program.num_members), 1.0)
+        lower = np.append(np.full(program.num_members, -np.inf), 0.0)
+        largest = float(program.solve(gains, lower=lower, floors=np.full(len(floored), np.nan)).more[0])
+    except TooLarge:
+        return "the floors cannot be met within the budget, even in expectation. Lower them, or raise the budget."
+    whose = "every arm" if len(floored) == len(model) else "every arm that has a floor"
+    shown = np.floor(largest * 1e4) / 1e4
+    return (
+        f"the floors cannot be met within the budget, even in expectation: {whose} can be served at most {shown:.4g} "
+        "of the time. Lower the floors, or raise the budget."
+    )
+
+
+class _Search:
+    """Programs for one welfare."""
+
+    def __init__(self, program: Program, welfare: Welfare, tolerance: float, progress: Progress | None) -> None:
+        self.program, self.model, self.welfare = program, program.model, welfare
+        self.tolerance, self.progress = tolerance, progress
+        self.rounds = 0
+
+    @property
+    def sizes(self) -> Ints:
+        """(member,) how many members each stands for."""
+        return self.model.sizes
+
+    def tell(self, gap: float) -> None:
+        """Count a round, and pass on the gap."""
+        self.rounds += 1
+        if self.progress is not None:
+            self.progress(self.rounds, gap)
+
+    def gap(self, lower: float, upper: float) -> float:
+        """Relative to the bound."""
+        return relative_gap(lower, upper, self.program.unit)
+
+    def welfare_of(self, measure: Floats) -> float:
+        """The welfare of measures; minus infinity outside its domain."""
+        return self.value(self.model.members(self.model.totals(measure)[0]))
+
+    def value(self, members: Floats) -> float:
+        """The welfare of members' values; minus infinity outside its domain."""
+        try:
+            return float(self.welfare(members, self.sizes))
+        except OutOfDomain:
+            return -np.inf
+
+    def prove(self, weights: Floats, prices: Floats, constant: float = 0.0) -> Bound:
+        """The bound of W(m) <= constant + weights.m, the weights one a member of each."""
+        bound = self.model.bound(self.model.weights_of_types(weights), prices)
+        return replace(bound, value=bound.value + constant)
+
+    def optimum(self, measure: Floats, weights: Floats, prices: Floats, bound: Bound) -> FluidOptimum:
+        """The solution."""
+        self.tell(self.gap(self.welfare_of(measure), bound.value))
+        return FluidOptimum(measure, weights, prices, bound, self.rounds, self.program.unit)
+
+    def by_mean(self) -> FluidOptimum:
+        """One program."""
+        number = self.model.num_members
+        solved = self.program.solve(self.sizes / number)
+        weights = np.full(len(self.sizes), 1.0 / number)
+        return self.optimum(self.program.measure(solved), weights, solved.prices, self.prove(weights, solved.prices))
+
+    def by_ranks(self, welfare: RankWeighted) -> FluidOptimum:
+        """One program with a row for each pair of a rank weight and a member."""
+        levels, ranks = _levels(welfare, self.model)
+        number, members = len(levels), len(self.sizes)
+        if number * members > MOST_RANK_ROWS:
+            raise TooLarge(f"the linear program has {number} x {members} rows of ranks; at most {MOST_RANK_ROWS}")
+        rows = sparse.hstack(
+            [
+                -sparse.kron(sparse.csr_array(levels[:, None]), sparse.eye_array(members)),
+                sparse.kron(sparse.eye_array(number), np.ones((members, 1))),
+                sparse.kron(np.ones((number, 1)), sparse.eye_array(members)),
+            ]
+        )
+        gains = np.concatenate([np.zeros(members), ranks, self.sizes]).astype(np.float64)
+        solved = self.program.solve(gains, sparse.csr_array(rows), row_upper=0.0)
+        mass = np.maximum(solved.duals, 0.0).reshape(number, members)
+        weights = project_types(levels @ mass / self.sizes, self.sizes, welfare)
+        return self.optimum(self.program.measure(solved), weights, solved.prices, self.prove(weights, solved.prices))
+
+    def raise_least(self, floors: Floats, open_members: Bools) -> tuple[_Solved, Floats]:
+        """The largest least value of the open members, the others at their floors, and (member,) who holds it down."""
+        members = len(self.sizes)
+        slack = 1e-9 * np.maximum(1e-3, np.abs(np.where(open_members, 0.0, floors)))
+        rows = sparse.hstack(
+            [sparse.eye_array(members), sparse.csr_array(-open_members.astype(np.float64)[:, None])], format="csr"
+        )
+        gains = np.append(np.zeros(members), 1.0)
+        solved = self.program.solve(gains, rows, row_lower=np.where(open_members, 0.0, floors - slack))
+        return solved, np.maximum(-solved.duals, 0.0)
+
+    def by_stages(self) -> FluidOptimum:
+        """Leximin: raise the least value, fix whoever holds it down, and go on with the others."""
+        floors = np.full(len(self.sizes), -np.inf)
+        first: tuple[_Solved, Floats] | None = None
+        while np.isinf(floors).any():
+            open_members = np.isinf(floors)
+            solved, held = self.raise_least(floors, open_members)
+            first = first or (solved, held)
+            floors[open_members & (held > 1e-7 * held[open_members].max())] = solved.objective
+            self.tell(float(np.isinf(floors).mean()))
+        assert first is not None
+        # The bound on the least value is that of the first stage; its multipliers are weights that sum to 1.
+        total = float(first[1].sum())
+        weights = first[1] / total / self.sizes
+        prices = first[0].prices / total
+        return self.optimum(self.program.measure(solved), weights, prices, self.prove(weights, prices))
+
+    def start(self) -> tuple[Floats, float]:
+        """The measures at which the least value is largest, and that value: inside the domain, if anything is."""
+        solved, _ = self.raise_least(np.full(len(self.sizes), -np.inf), np.ones(len(self.sizes), dtype=np.bool_))
+        return self.program.measure(solved), solved.objective * self.program.unit
+
+    def by_tangents(self, aversion: float) -> FluidOptimum:
+        """Power means: every member's utility below its own tangents."""
+        measure, least = self.start()
+        if least < 0 or (least <= 0 and aversion >= 1):
+            raise OutOfDomain(
+                f"{self.welfare.name} needs positive values, and the budget does not reach to give every arm one. "
+                "Use a Gini welfare, or shift the rewards."
+            )
+        tangents = _Tangents(aversion, self.sizes, max(least, 1e-9 * self.program.unit), self.program.unit)
+        best, best_welfare = measure, self.welfare_of(measure)
+        tangents.add(self.model.members(self.model.totals(measure)[0]))
+        while self.rounds < MOST_ROUNDS:
+            solved = self.program.solve(*tangents.rows(), lower=tangents.lower)
+            weights, constant = tangents.combine(solved.duals)
+            prices = solved.prices / self.program.unit
+            bound = self.prove(weights, prices, constant)
+            upper = tangents.welfare_at(bound.value)
+            gap = self.gap(best_welfare, upper)
+            self.tell(gap)
+            if gap <= self.tolerance:
+                rate = tangents.rate_at(upper)
+                proof = Bound(upper, bound.floor_prices * rate)
+                return FluidOptimum(best, weights * rate, prices * rate, proof, self.rounds, self.program.unit)
+            best, best_welfare = self._between(best, self.program.measure(solved), tangents.add)
+        raise NotConverged(f"the gap of the fluid relaxation is {gap:.2g} after {self.rounds} programs")
+
+    def by_cuts(self) -> FluidOptimum:
+        """Any other welfare: below cuts, made where it is best between the best point and the program's."""
+        best, _ = self.start()
+        point = self.model.members(self.model.totals(best)[0])
+        self.welfare.check_domain(point)
+        best_welfare = float(self.welfare(point, self.sizes))
+        cuts = _Cuts(self.program.unit, point, best_welfare, self.welfare.supergradient(point, self.sizes))
+        gap, target = np.inf, self.tolerance / 2
+        while self.rounds < MOST_ROUNDS:
+            solved = self.program.solve(*cuts.rows())
+            gap = self.gap(best_welfare, cuts.promise(solved))
+            self.tell(gap)
+            if gap <= target:
+                weights, constant = cuts.combine(solved.duals)
+                weights, prices = weights / self.sizes, solved.prices * cuts.slope
+                bound = self.prove(weights, prices, constant)
+                if self.gap(best_welfare, bound.value) <= self.tolerance or target < 1e-13:
+                    return FluidOptimum(best, weights, prices, bound, self.rounds, self.program.unit)
+                target /= 4
+            far = self.program.measure(solved)
+            best, best_welfare = self._between(best, far, lambda members: self._cut(cuts, members))
+        raise NotConverged(f"the gap of the fluid relaxation is {gap:.2g} after {self.rounds} programs")
+
+    def _between(self, near: Floats, far: Floats, cut: Callable[[Floats], None]) -> tuple[Floats, float]:
+        """The best mixture of two measures and its welfare, after cuts there and at the far end.
+
+        Without the first of them the program would jump from end to end; the second is what cuts off its solution.
+        """
+        ends = [self.model.members(self.model.totals(measure)[0]) for measure in (near, far)]
+
+        def at(share: float) -> Floats:
+            return np.asarray((1 - share) * ends[0] + share * ends[1])
+
+        share = _golden(lambda share: self.value(at(share)))
+        cut(at(share))
+        if share < 1:
+            cut(ends[1])
+        mixed = near if share == 0 else (1 - share) * near + share * far
+        return mixed, self.value(at(share))
+
+    def _cut(self, cuts: "_Cuts", members: Floats) -> None:
+        """A cut at members' values, where the welfare has a value and a slope."""
+        if np.isfinite(welfare := self.value(members)):
+            try:
+                cuts.add(members, welfare, self.welfare.supergradient(members, self.sizes))
+            except OutOfDomain:  # at the edge of the domain there may be a value, but no slope
+                return
+
+
+def _golden(function: Callable[[float], float], rounds: int = 40) -> float:
+    """Where a concave function on [0, 1] is largest, 0 included; it may be minus infinity beyond some point."""
+    ratio = (5**0.5 - 1) / 2
+    low, high = 0.0, 1.0
+    for _ in range(rounds):
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        if function(right) > function(left):
+            low = left
+        else:
+            high = right
+    return max([0.0, (low + high) / 2, 1.0], key=function)
+
+
+class _Tangents:
+    """Tangents of the utility u(x) = (x^(1-alpha) - 1) / (1 - alpha) of every member, x its value by a reference.
+
+    The mean utility F(m) is below any convex combination of tangents, member by member: F(m) <= a + g.m. As W is
+    r u^-1(F) for the reference r, a bound on F is one on W, and dW/dF = r (W / r)^alpha.
+    """
+
+    def __init__(self, aversion: float, sizes: Ints, reference: float, unit: float) -> None:
+        self.aversion, self.sizes, self.reference, self.unit = aversion, sizes, reference, unit
+        self.points: list[Floats] = []
+
+    @property
+    def lower(self) -> Floats:
+        """Values are not negative."""
+        return np.concatenate([np.zeros(len(self.sizes)), np.full(len(self.sizes), -np.inf)])
+
+    def add(self, members: Floats) -> None:
+        """One more tangent of each member, at its value; where it has none, nearer to 0 than any before."""
+        points = members / self.reference
+        least = np.minimum.reduce(self.points) / 2 if self.points else np.ones(len(members))
+        self.points.append(np.where(points > 1e-9, points, np.minimum(least, 1.0)))
+
+    def _lines(self) -> tuple[Floats, Floats]:
+        """(tangent,) slopes and constants, round after round, each for all members."""
+        points, alpha = np.concatenate(self.points), self.aversion
+        slopes = points**-alpha
+        utility = np.log(points) if alpha == 1 else np.expm1((1 - alpha) * np.log(points)) / (1 - alpha)
+        return slopes, utility - slopes * points
+
+    def rows(self) -> tuple[Floats, sparse.csr_array, float, Floats]:
+        """Gains, rows and their limits: u - slope x <= constant, each row divided by max(1, slope)."""
+        number = len(self.sizes)
+        slopes, constants = self._lines()
+        size = np.maximum(1.0, slopes)
+        lines, member = np.arange(len(slopes)), np.tile(np.arange(number), len(self.points))
+        shape = (len(slopes), number)
+        left = sparse.csr_array((-slopes * (self.unit / self.reference) / size, (lines, member)), shape=shape)
+        right = sparse.csr_array((1 / size, (lines, member)), shape=shape)
+        gains = np.concatenate([np.zeros(number), self.sizes / self.sizes.sum()])
+        return gains, sparse.csr_array(sparse.hstack([left, right])), -np.inf, constants / size
+
+    def combine(self, duals: Floats) -> tuple[Floats, float]:
+        """Of the bound F(m) <= a + g.m that multipliers make: (member,) the weights g, one a member of each, and a."""
+        slopes, constants = self._lines()
+        shape = (len(self.points), len(self.sizes))
+        shares = np.maximum(duals, 0.0).reshape(shape) / np.maximum(1.0, slopes).reshape(shape)
+        whole = shares.sum(axis=0)
+        shares = np.where(whole > 0, shares / np.where(whole > 0, whole, 1.0), 1.0 / len(self.points))
+        number = self.sizes.sum()
+        weights = (shares * slopes.reshape(shape)).sum(axis=0) / self.reference / number
+        return weights, float((shares * constants.reshape(shape)).sum(axis=0) @ self.sizes / number)
+
+    def welfare_at(self, utility: float) -> float:
+        """W of a mean utility; infinite above all utilities."""
+        beta = 1 - self.aversion
+        if beta == 0:
+            return self.reference * float(np.exp(utility))
+        base = 1 + beta * utility
+        return self.reference * base ** (1 / beta) if base > 0 else (np.inf if beta < 0 else 0.0)
+
+    def rate_at(self, welfare: float) -> float:
+        """The derivative dW/dF."""
+        return float(self.reference * (welfare / self.reference) ** self.aversion)
+
+
+class _Cuts:
+    """Cuts W(m) <= W(m^k) + g^k.(m - m^k) of a welfare, in units in which the first has slopes of about 1."""
+
+    def __init__(self, unit: float, point: Floats, welfare: float, weights: Floats) -> None:
+        self.unit, self.base = unit, welfare
+        self.slope = float(np.abs(weights).sum()) or 1.0
+        self.constants: list[float] = []
+        self.weights: list[Floats] = []
+        self.add(point, welfare, weights)
+
+    def add(self, point: Floats, welfare: float, weights: Floats) -> None:
+        """One more."""
+        self.constants.append(welfare - float(weights @ point))
+        self.weights.append(weights)
+
+    def rows(self) -> tuple[Floats, sparse.csr_array, float, Floats]:
+        """Gains, rows and their limits, with z counted from the first welfare."""
+        weights, scale = np.array(self.weights), self.slope * self.unit
+        rows = np.column_stack([-weights * self.unit / scale, np.ones(len(weights))])
+        limits = (np.array(self.constants) - self.base) / scale
+        return np.append(np.zeros(weights.shape[1]), 1.0), sparse.csr_array(rows), -np.inf, limits
+
+    def promise(self, solved: _Solved) -> float:
+        """The program's optimum: no welfare is more, but for its tolerance."""
+        return self.base + float(solved.more[0]) * self.slope * self.unit
+
+    def combine(self, duals: Floats) -> tuple[Floats, float]:
+        """The cut that multipliers make of all cuts: its weights and its constant."""
+        shares = np.maximum(duals, 0.0)
+        shares = shares / shares.sum()
+        return shares @ np.array(self.weights), float(shares @ np.array(self.constants))

@@ -1,0 +1,230 @@
+"""The relaxation under every criterion, over arms and groups, within floors, for any welfare: against cvxpy.
+
+The programs here are written from the mathematics: one occupancy variable an arm, the criterion's own flow equations,
+and the welfare as cvxpy knows it.
+"""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand.errors import NotApplicable, OutOfDomain
+from evenhand.model.arm import Arm
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.welfare import Gini
+from evenhand.solvers.fluid import solve_fluid
+
+CRITERIA = ["discounted", "average", "finite:1", "finite:4"]
+
+
+class SoftMinimum:
+    """-s log(mean exp(-v / s)): concave, symmetric, monotone, and neither rank-weighted nor homogeneous."""
+
+    name = "soft-minimum"
+
+    def __init__(self, scale):
+        self.scale = scale
+
+    def _shares(self, values, counts):
+        values = np.asarray(values, dtype=float)
+        counts = np.ones(values.shape[-1]) if counts is None else np.asarray(counts)
+        lowest = values.min(axis=-1, keepdims=True)
+        return counts / counts.sum() * np.exp((lowest - values) / self.scale), lowest[..., 0]
+
+    def __call__(self, values, counts=None):
+        parts, lowest = self._shares(values, counts)
+        return lowest - self.scale * np.log(parts.sum(axis=-1))
+
+    def supergradient(self, values, counts=None):
+        parts, _ = self._shares(values, counts)
+        return parts / parts.sum(axis=-1, keepdims=True)
+
+    def check_domain(self, values):
+        pass
+
+
+class MeanLog:
+    """mean log(v): not in units of value, and defined for positive values only."""
+
+    name = "mean-log"
+
+    def __call__(self, values, counts=None):
+        self.check_domain(values)
+        return np.average(np.log(values), weights=counts, axis=-1)
+
+    def supergradient(self, values, counts=None):
+        counts = np.ones(np.shape(values)[-1]) if counts is None else np.asarray(counts)
+        return counts / counts.sum() / np.asarray(values)
+
+    def check_domain(self, values):
+        if np.min(values) <= 0:
+            raise OutOfDomain("mean-log needs positive values")
+
+
+def random_arm(rng, num_resources, sparse):
+    """Like a machine if it is sparse: it wears out, and any action that uses something may renew it."""
+    states, actions = int(rng.integers(2, 4)), int(rng.integers(2, 4))
+    rows = rng.dirichlet(np.full(states, 0.7), size=(states, actions))
+    usage = rng.integers(0, 3, (states, actions, num_resources)) * rng.uniform(0.5, 1.5)
+    idle = rng.integers(actions)
+    usage[:, idle] = 0
+    if sparse:
+        usage[:, np.arange(actions) != idle] += 0.5
+        rows[:] = np.eye(states)[0]
+        stay = rng.uniform(0.3, 0.9)
+        rows[:, idle] = (
+            stay * np.eye(states) + (1 - stay) * np.eye(states)[np.minimum(np.arange(states) + 1, states - 1)]
+        )
+    return Arm(rows, rng.random((states, actions)) + 0.1, usage, rng.dirichlet(np.ones(states)))
+
+
+def random_problem(seed, criterion="discounted", num_resources=1, over="arms", floor=0.0, discount=0.9):
+    rng = np.random.default_rng(seed)
+    number = int(rng.integers(2, 5))
+    arms = [random_arm(rng, num_resources, rng.random() < 0.5) for _ in range(number)]
+    counts = rng.integers(1, 4, number)
+    groups = [["north", "south", ""][g] for g in rng.integers(3, size=number)] if over == "groups" else ()
+    floors = floor * rng.integers(0, 2, number)
+    budget = rng.uniform(0.1, 0.4, num_resources) * counts.sum()
+    return CoupledMDP(arms, budget, discount, counts, (), groups, floors, criterion, over)
+
+
+def flow(arm, criterion, discount):
+    """Occupancy variables by step, their constraints, and what each step weighs."""
+    kind, _, steps = criterion.partition(":")
+    if kind == "finite":
+        q = [cp.Variable(arm.rewards.shape, nonneg=True) for _ in range(int(steps))]
+        start, constraints = arm.initial, []
+        for step in q:
+            constraints.append(cp.sum(step, axis=1) == start)
+            start = sum(arm.transitions[:, a].T @ step[:, a] for a in range(arm.num_actions))
+        return q, constraints, discount ** np.arange(int(steps))
+    q = cp.Variable(arm.rewards.shape, nonneg=True)
+    arrive = sum(arm.transitions[:, a].T @ q[:, a] for a in range(arm.num_actions))
+    if kind == "average":
+        return [q], [cp.sum(q, axis=1) == arrive, cp.sum(q) == 1], np.ones(1)
+    return [q], [cp.sum(q, axis=1) == arm.initial + discount * arrive], np.ones(1)
+
+
+def members(problem, criterion, by_step):
+    """The (member,) values, their counts, and all constraints."""
+    kind, discount = criterion.partition(":")[0], problem.discount
+    values, constraints, used = [], [], []
+    for arm, floor, count in zip(problem.tables, problem.floors, problem.counts, strict=True):
+        q, own, weights = flow(arm, criterion, discount)
+        total = weights.sum() if kind != "discounted" else 1 / (1 - discount)
+        constraints += own
+        values.append(sum(w * cp.sum(cp.multiply(arm.rewards, step)) for w, step in zip(weights, q, strict=True)))
+        served = (arm.usage > 0).any(axis=2).astype(float)
+        share = sum(w * cp.sum(cp.multiply(served, step)) for w, step in zip(weights, q, strict=True))
+        constraints.append(share >= floor * total)
+        used.append(
+            [
+                int(count)
+                * cp.hstack([cp.sum(cp.multiply(arm.usage[:, :, k], step)) for k in range(problem.num_resources)])
+                for step in q
+            ]
+        )
+    if kind == "finite" and by_step:
+        constraints += [sum(steps) <= problem.budget for steps in zip(*used, strict=True)]
+    else:
+        whole = sum(w * step for steps in used for w, step in zip(weights, steps, strict=True))
+        constraints.append(whole <= problem.budget * total)
+    if problem.over == "arms":
+        return cp.hstack(values), problem.counts, constraints
+    sizes = np.bincount(problem.group_of_block, weights=problem.counts)
+    means = [
+        sum(problem.counts[n] * values[n] for n in np.flatnonzero(problem.group_of_block == g)) / size
+        for g, size in enumerate(sizes)
+    ]
+    return cp.hstack(means), np.ones(len(sizes), dtype=int), constraints
+
+
+def brute_force(problem, criterion, welfare, by_step=True):
+    """The optimum by cvxpy; minus infinity if there is none."""
+    values, counts, constraints = members(problem, criterion, by_step)
+    number = int(counts.sum())
+    if isinstance(welfare, SoftMinimum):
+        goal = -welfare.scale * (cp.log_sum_exp(-values / welfare.scale + np.log(counts / number)))
+        finish = float
+    elif welfare in ("nash", "mean-log"):
+        goal, finish = cp.geo_mean(values, [int(count) for count in counts]), float if welfare == "nash" else np.log
+    elif welfare == "alpha:2":
+        goal, finish = -cp.sum(cp.multiply(counts / number, cp.inv_pos(values))), lambda x: -1 / x
+    elif welfare == "utilitarian":
+        goal, finish = cp.sum(cp.multiply(counts / number, values)), float
+    elif welfare in ("maximin", "leximin"):
+        goal, finish = cp.min(values), float
+    else:
+        weights = Gini.geometric(number, float(welfare.partition(":")[2])).weights
+        everyone = cp.hstack([values[n] for n in range(len(counts)) for _ in range(counts[n])])
+        steps = np.append(weights[:-1] - weights[1:], weights[-1])
+        goal = sum(step * cp.sum_smallest(everyone, n + 1) for n, step in enumerate(steps) if step > 0)
+        finish = float
+    if problem.floors.any():  # by a linear program: cones with logarithms do not know what is infeasible
+        feasible = cp.Problem(cp.Maximize(cp.Constant(0)), constraints)
+        feasible.solve(solver=cp.HIGHS)
+        if feasible.status != "optimal":
+            return -np.inf
+    program = cp.Problem(cp.Maximize(goal), constraints)
+    program.solve(solver=cp.CLARABEL)
+    return finish(program.value)
+
+
+def check(problem, solution):
+    """What a solution says of itself, recomputed."""
+    types, counts, q = problem.types, problem.type_counts, solution.occupancy
+    criterion = problem.criterion
+    assert (q >= 0).all()
+    assert np.allclose(q.reshape(len(q), -1).sum(axis=1), criterion.total, rtol=1e-9)
+    steps = q if q.ndim == 4 else q[:, None]
+    assert (steps[:, :, ~types.valid.any(axis=0)] == 0).all()
+    if criterion.num_steps is not None:
+        weights = criterion.time_weights(criterion.num_steps)
+        assert np.allclose(steps[:, 0].sum(axis=-1), types.initial)
+        for t in range(1, criterion.num_steps):
+            arrive = np.einsum("tsa,tsaj->tj", steps[:, t - 1], types.transitions) * problem.discount
+            assert np.allclose(steps[:, t].sum(axis=-1), arrive, atol=1e-9)
+        if solution.by_step:
+            used = np.einsum("n,nusa,nsak->uk", counts, steps, types.usage)
+            assert (used <= weights[:, None] * problem.budget * (1 + 1e-9) + 1e-12).all()
+    else:
+        arrive = criterion.factor * np.einsum("tsa,tsaj->tj", q, types.transitions)
+        arrive += 0 if criterion.is_average else types.initial
+        assert np.allclose(q.sum(axis=-1), arrive, atol=1e-8)
+    assert (counts @ solution.use <= problem.budget * criterion.total * (1 + 1e-9)).all()
+    summed = steps.sum(axis=1)
+    assert np.allclose(solution.values, (summed * types.rewards).sum(axis=(1, 2)))
+    assert np.allclose(solution.served, (summed * types.served).sum(axis=(1, 2)) / criterion.total)
+    assert (solution.served >= problem.type_floors - 1e-6).all()
+    assert solution.welfare <= solution.upper_bound
+    assert (solution.prices >= 0).all() and (solution.floor_prices >= 0).all()
+
+
+def agrees(problem, criterion, welfare, tolerance=1e-6, known=None):
+    best = brute_force(problem, criterion, known or welfare)
+    if best == -np.inf:
+        with pytest.raises(NotApplicable, match="floors cannot be met"):
+            solve_fluid(problem, welfare, tolerance)
+        return
+    solution = solve_fluid(problem, welfare, tolerance)
+    check(problem, solution)
+    assert solution.gap <= tolerance
+    scale = max(abs(best), 1e-3)
+    assert solution.upper_bound >= best - 1e-6 * scale
+    assert solution.welfare == pytest.approx(best, rel=3 * tolerance, abs=3e-6 * scale)
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    criterion=st.sampled_from(CRITERIA),
+    num_resources=st.integers(1, 2),
+    over=st.sampled_from(["arms", "groups"]),
+    floor=st.sampled_from([0.0, 0.05, 0.15]),
+    welfare=st.sampled_from(["gini:2", "gini:1.2", "utilitarian", "maximin", "leximin", "nash", "alpha:2"]),
+)
+@settings(deadline=None, max_examples=120)
+def test_the_relaxation_is_that_of_cvxpy(seed, criterion, num_resources, over, floor, welfare):
+    agrees(random_problem(seed, criterion, num_resources, over, floor), criterion, welfare)
