@@ -158,11 +158,12 @@ class TestBySteps:
         assert found.budget_used == pytest.approx([share])
 
     def test_a_law_for_each_of_many_steps_is_too_much_to_tabulate(self, monkeypatch):
-        problem = machine_replacement(num_arms=5).under("finite:3")  # 21 count states
+        made_for = machine_replacement(num_arms=5)  # 21 count states
+        problem, steps = made_for.under("finite:3"), [make(made_for) for make in (worst_first, never_act, myopic)]
         monkeypatch.setattr(import_module("evenhand.evaluation.exact"), "MOST_STATES", 50)
-        assert exact_values(worst_first(problem), problem).by_type
+        assert exact_values(steps[0], problem).by_type
         with pytest.raises(NotApplicable, match="63 states over 3 steps; up to 50"):
-            exact_values(BySteps([worst_first(problem), never_act(problem), myopic(problem)]), problem)
+            exact_values(BySteps(steps), problem)
 
 
 class TestLongRun:

@@ -5,6 +5,7 @@ import pytest
 
 from evenhand.errors import InvalidInput, NotApplicable, UnknownName
 from evenhand.evaluation import evaluate
+from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Gini
 from evenhand.planning.compare import compare
@@ -112,6 +113,33 @@ class TestCompare:
         assert all(
             row.evaluation.welfare <= found.upper_bound + 4 * row.evaluation.welfare_stderr for row in found.rows
         )
+
+    @pytest.mark.parametrize("criterion", ["average", "finite:5"])
+    def test_rows_and_bound_are_for_the_criterion(self, criterion):
+        options = QUICK | {"horizon": None, "solve_up_to": 1000, "criterion": criterion}
+        found = compare(THREE, BASELINES, **options)
+        assert found.problem == THREE.under(criterion)
+        for row in found.rows:
+            policy = find_policy(row.policy).build(THREE.under(criterion))
+            expected = evaluate(policy, THREE, criterion=criterion, num_episodes=50, rng=0)
+            assert row.evaluation.welfare == pytest.approx(expected.welfare)
+            assert row.evaluation.welfare <= found.upper_bound + 4 * row.evaluation.welfare_stderr + 1e-9
+
+    def test_another_horizon_than_the_finite_one_is_refused_before_any_work(self):
+        told = []
+        with pytest.raises(InvalidInput, match="horizon: the criterion finite:5 has 5 steps, not 30"):
+            compare(THREE, BASELINES, criterion="finite:5", progress=lambda *what: told.append(what), **QUICK)
+        assert not told
+
+    def test_policies_of_one_s_own_are_weighed_over_groups(self):
+        machine = THREE.arms[0]
+        problem = CoupledMDP([machine, machine], [1], 0.95, [2, 1], groups=["north", "south"])
+        own = {"mine": random_feasible(problem), "idle": never_act(problem)}
+        found = compare(problem, own, over="groups", **QUICK | {"solve_up_to": 1000})
+        assert found.problem.over == "groups"
+        for row in found.rows:
+            alone = evaluate(own[row.policy], problem).values
+            assert row.evaluation.groups == pytest.approx({"north": alone[0], "south": alone[2]})
 
     def test_progress_names_each_policy(self):
         told = []
