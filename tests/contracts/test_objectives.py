@@ -483,6 +483,18 @@ def test_a_welfare_without_a_supergradient_is_refused():
         eh.solve(FIXED["typed"](), Nameless())
 
 
+# Found by this suite.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["joint", "counts"])
+def test_values_that_nearly_cancel(method):
+    """Gains of 5/8 and losses of 5/8 in turn, hardly discounted: the optimum is tiny beside what it is made of."""
+    moves = [[[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]]]
+    arm = eh.Arm(moves, [[0.625, 0.0], [-0.625, -0.625]], [[0.0], [2.0]], [1 / 3, 2 / 3])
+    check(Case(eh.CoupledMDP([arm], [0.0], 0.999, counts=[3]), "discounted", "arms"), "maximin:0.01", method)
+
+
 # What criteria and groups mean, without the oracle.
 
 
