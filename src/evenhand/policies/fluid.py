@@ -80,9 +80,11 @@ def _service(problem: CoupledMDP, weights: Floats, prices: Floats) -> tuple[Floa
     worth = action_values(types, weights, prices, problem.discount)
     best = np.where(types.valid, worth, -np.inf).max(axis=2)
     gain = _gains(problem, weights, best)
-    size = np.abs(best, where=np.isfinite(best), out=np.zeros_like(best)).max(axis=1)
+    cost = types.usage @ prices
+    # The terms that an action's worth is summed from; where they cancel, what is left is rounding.
+    size = np.maximum(np.abs(np.where(np.isfinite(best), best, 0.0)).max(axis=1), (gain + cost).max(axis=(1, 2)))
     preferred = (worth >= best[:, :, None] - value_noise(problem.discount) * size[:, None, None]) & (gain > 0)
-    ranks = rank_scores(_log_worth(problem, gain, types.usage @ prices), -np.inf, rounding=ROUNDING)
+    ranks = rank_scores(_log_worth(problem, gain, cost), -np.inf, rounding=ROUNDING)
     levels = int(ranks.max()) + 1
     return np.where(gain > 0, levels - ranks + preferred * levels, 0).astype(np.float64), preferred
 
