@@ -54,6 +54,16 @@ def test_the_relaxations_own_prices_leave_no_choice_to_rounding(problem, relaxed
         np.testing.assert_allclose(nudged, laws, rtol=0, atol=1e-9)
 
 
+def test_an_action_that_is_worth_exactly_its_price_is_one_of_the_best():
+    """Idling is worth 0 and acting 0.3 - 0.3; what another arm would rather not do comes after it on every machine."""
+    margin = Arm(np.ones((1, 2, 1)), [[0.0, 0.3]], [[0.0], [1.0]])
+    other = Arm(np.ones((1, 3, 1)), [[0.0, 0.6, 2.0]], [[0.0], [1.0], [2.0]])
+    problem = CoupledMDP([margin, other], [2], 0.9)
+    for price in 0.3 * (1 + LAST_BITS * np.linspace(-1, 1, 9)):
+        ranks = fair_index(problem, np.ones(2), np.array([price])).ranks
+        assert (ranks[0, 0, 1], ranks[1, 0, 1], ranks[1, 0, 2]) == (1, 2, 0)
+
+
 def test_prices_that_fit_equally_well_are_one_choice(problem, relaxed):
     policy = Resolving(problem, relaxed.weights, relaxed.prices)
     sizes = problem.types.num_states[problem.type_of_arm]

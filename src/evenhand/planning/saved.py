@@ -1,26 +1,32 @@
 """Policies as files: arrays and a manifest in one zip archive, nothing that could run.
 
-    manifest.json   format, schema, kind, the problem's signature and shape, what made it, and of every array
+    manifest.json   format, schema, kind, the problem's signature, shape and objective, what made it, and of every array
                     its shape, dtype and SHA-256
     NAME.npy        one array each, never pickled
 
+A policy by steps has the `kind` of its parts and their number; its arrays are those of the parts, stacked, or one after
+the other where their lengths differ. A mixture has its parts one by one, each with arrays of its own, and their shares.
+
 A file is read only if its manifest is understood, every array is the one the manifest describes, and the policy was
-made for the very problem it is asked to play. Trained networks have files of their own kind (`networks`).
+made for the very problem it is asked to play. It plays that problem under any criterion. Trained networks have files of
+their own kind (`networks`).
 """
 
 import hashlib
 import io
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from evenhand._version import __version__
 from evenhand.errors import NotApplicable, PolicyError
+from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import MOST_STEPS
 from evenhand.model.policy import Policy, Starting, capabilities
 from evenhand.model.simulator import Simulator
 from evenhand.planning import networks
@@ -51,13 +57,13 @@ def save_policy(
     if isinstance(policy, (CountNetworkPolicy, JointNetworkPolicy)):
         networks.save_network(policy, path, about)
         return
-    kind, arrays = _take_apart(policy)
+    form, arrays = _take_apart(policy)
     bodies = {name: _npy(array) for name, array in arrays.items()}
     manifest = {
         "format": FORMAT,
         "schema": SCHEMA,
         "evenhand": __version__,
-        "kind": kind,
+        **form,
         "problem": _identity(problem),
         "about": about or {},
         "arrays": {name: _facts(arrays[name], bodies[name]) for name in arrays},
@@ -70,6 +76,8 @@ def save_solution(solution: Solution, path: str | Path) -> None:
     about = {
         "method": solution.method,
         "welfare": solution.objective.welfare.name,
+        "criterion": solution.problem.criterion.name,
+        "over": solution.problem.over,
         "value": solution.welfare,
         "upper_bound": solution.upper_bound,
         "gap": solution.gap,
@@ -93,7 +101,37 @@ def load_policy(path: str | Path, problem: CoupledMDP | Simulator) -> Policy | S
     return policy
 
 
-def _take_apart(policy: Policy | Starting) -> tuple[str, dict[str, Array]]:
+def _take_apart(policy: Policy | Starting) -> tuple[dict[str, Any], dict[str, Array]]:
+    """What the manifest says of a policy's form, and its arrays."""
+    if isinstance(policy, BySteps):
+        return _take_steps_apart(policy)
+    if isinstance(policy, Mixture):
+        parts = [_take_apart(part) for part in policy.parts]
+        arrays = {f"{i}.{name}": array for i, (_, own) in enumerate(parts) for name, array in own.items()}
+        return {"kind": "mixture", "parts": [form for form, _ in parts]}, {"shares": policy.shares, **arrays}
+    kind, arrays = _arrays_of(policy)
+    return {"kind": kind}, arrays
+
+
+def _take_steps_apart(policy: BySteps) -> tuple[dict[str, Any], dict[str, Array]]:
+    parts = [_arrays_of(part) for part in policy.parts]
+    kinds = {kind for kind, _ in parts}
+    if len(kinds) > 1:
+        raise NotApplicable(f"a policy whose steps are of several kinds ({', '.join(sorted(kinds))}) cannot be saved")
+    form = {"kind": "by-steps", "part": parts[0][0], "steps": len(parts)}
+    stacked: dict[str, Array] = {}
+    for name in parts[0][1]:
+        pieces = [arrays[name] for _, arrays in parts]
+        if name in _RAGGED:
+            stacked["lengths"] = np.array([len(piece) for piece in pieces])
+            stacked[name] = np.concatenate(pieces)
+        else:
+            stacked[name] = np.stack(pieces)
+    return form, stacked
+
+
+def _arrays_of(policy: Policy | Starting) -> tuple[str, dict[str, Array]]:
+    """The kind and the arrays of a policy that is not made of others."""
     if isinstance(policy, CountChoices):
         return "count-choices", {"cells": policy.cells, "base": policy.base, "amounts": policy.amounts}
     if (table := capabilities(policy).table) is not None:
@@ -103,10 +141,11 @@ def _take_apart(policy: Policy | Starting) -> tuple[str, dict[str, Array]]:
     if isinstance(policy, ExchangeablePriority) and not policy.stop:
         return "priority", {"scores": policy.scores, "threshold": np.array(policy.threshold)}
     if isinstance(policy, OccupancyPriority):
-        return "occupancy-priority", {"occupancy": policy.occupancy, "weights": policy.weights, "prices": policy.prices}
+        return "drawn-priority", {"laws": policy.laws, "scores": policy.scores}
     if isinstance(policy, Resolving):
+        pay = {} if policy.floor_prices is None else {"floor_prices": policy.floor_prices}
         steps = {"every": np.array(policy.every), "points": np.array(policy.points)}
-        return "re-solving", {"weights": policy.weights, "prices": policy.prices, **steps}
+        return "re-solving", {"weights": policy.weights, "prices": policy.prices, **pay, **steps}
     raise NotApplicable(f"a policy of type {type(policy).__name__} is not a table and cannot be saved; use its name")
 
 
@@ -129,14 +168,28 @@ def _identity(problem: CoupledMDP) -> dict[str, Any]:
         "num_actions": [int(a) for a in problem.types.num_actions[:100]],
         "budget": [float(b) for b in problem.budget],
         "discount": problem.discount,
+        "criterion": problem.criterion.name,
+        "over": problem.over,
     }
+
+
+def _made_for(facts: dict[str, Any], problem: CoupledMDP) -> CoupledMDP:
+    """The problem under the objective that a policy was made for; files of old have none, and mean the problem's own.
+
+    Types are cut at groups where welfare is over groups, so tables by type are read in the same way.
+    """
+    criterion, over = facts.get("criterion"), facts.get("over")
+    if not all(fact is None or isinstance(fact, str) for fact in (criterion, over)):
+        raise PolicyError("its manifest does not say what it was made for")
+    return problem.under(criterion, over)
 
 
 def _check_identity(made_for: dict[str, Any], problem: CoupledMDP) -> None:
     here = _identity(problem)
-    if made_for.get("signature") == here["signature"]:
+    if made_for.get("signature") == here["signature"] and made_for.get("num_types") == here["num_types"]:
         return
-    names = [name for name in here if name != "signature" and made_for.get(name) != here[name]]
+    aside = ("signature", "criterion", "over")
+    names = [name for name in here if name not in aside and made_for.get(name) != here[name]]
     details = "; ".join(f"{name} was {made_for.get(name)}, here {here[name]}" for name in names)
     raise PolicyError(f"made for another problem ({details or 'other transitions, rewards, usage or initial states'})")
 
@@ -149,22 +202,77 @@ def _read(file: zipfile.ZipFile, problem: CoupledMDP | Simulator) -> tuple[Polic
     if isinstance(problem, Simulator):
         raise PolicyError("it is a table; only a trained network plays a simulator")
     arrays = _read_arrays(file, manifest)
-    _check_identity(manifest["problem"], problem)
-    return _BUILDERS[manifest["kind"]](problem, arrays), False
+    same = _made_for(manifest["problem"], problem)
+    _check_identity(manifest["problem"], same)
+    return _build(manifest, same, arrays), False
 
 
 def _read_arrays(file: zipfile.ZipFile, manifest: dict[str, Any]) -> dict[str, Array]:
-    kind, described = manifest.get("kind"), manifest.get("arrays")
-    if kind not in _ARRAYS:
-        raise PolicyError(f"its kind {kind!r} is not known to this version")
-    if not isinstance(described, dict) or set(described) != set(_ARRAYS[kind]):
-        raise PolicyError(f"a policy of kind {kind} has the arrays {', '.join(_ARRAYS[kind])}")
+    described, expected = manifest.get("arrays"), _expected(manifest)
+    needed = {name for name, spec in expected.items() if not spec.optional}
+    if not isinstance(described, dict) or not needed <= set(described) <= set(expected):
+        raise PolicyError(f"a policy of kind {manifest['kind']} has the arrays {', '.join(expected)}")
     check_parts(file, [f"{name}.npy" for name in described])
     arrays = {name: _read_array(file, name, facts) for name, facts in described.items()}
-    for name, (letters, axes) in _ARRAYS[kind].items():
-        if arrays[name].dtype.kind not in letters or arrays[name].ndim != axes:
+    for name, array in arrays.items():
+        if array.dtype.kind not in expected[name].letters or array.ndim not in expected[name].axes:
             raise PolicyError(f"its array {name} is not of the right type and shape")
     return arrays
+
+
+def _expected(form: dict[str, Any], depth: int = 0) -> dict[str, "_Spec"]:
+    """The arrays that a form has."""
+    kind = form.get("kind")
+    if kind == "mixture" and depth == 0:
+        parts = form.get("parts")
+        if not isinstance(parts, list) or not 1 <= len(parts) <= MOST_PARTS:
+            raise PolicyError("it does not say what it is a mixture of")
+        if not all(isinstance(part, dict) for part in parts):
+            raise PolicyError("it does not say what its parts are")
+        own = {f"{i}.{name}": spec for i, part in enumerate(parts) for name, spec in _expected(part, 1).items()}
+        return {"shares": _Spec("f", (1,)), **own}
+    if kind == "by-steps":
+        part, steps = form.get("part"), form.get("steps")
+        if part not in _ARRAYS or not isinstance(steps, int) or not 1 <= steps <= MOST_STEPS:
+            raise PolicyError("it does not say what its steps are")
+        own = {name: spec if name in _RAGGED else spec.stacked for name, spec in _ARRAYS[part].items()}
+        return own | ({"lengths": _Spec("iu", (1,))} if set(own) & set(_RAGGED) else {})
+    if kind not in _ARRAYS:
+        raise PolicyError(f"its kind {kind!r} is not known to this version")
+    return dict(_ARRAYS[kind])
+
+
+def _build(form: dict[str, Any], problem: CoupledMDP, arrays: dict[str, Array]) -> Policy | Starting:
+    """The policy of a form and its arrays."""
+    if form["kind"] == "mixture":
+        parts = []
+        for i, part in enumerate(form["parts"]):
+            own = {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{i}.")}
+            parts.append(_build(part, problem, own))
+        return Mixture(parts, arrays["shares"])
+    if form["kind"] == "by-steps":
+        built = [_BUILDERS[form["part"]](problem, own) for own in _step_arrays(form["steps"], arrays)]
+        return BySteps([part for part in built if isinstance(part, Policy)])
+    return _BUILDERS[form["kind"]](problem, arrays)
+
+
+def _step_arrays(steps: int, arrays: dict[str, Array]) -> list[dict[str, Array]]:
+    """The arrays of each step."""
+    found: list[dict[str, Array]] = [{} for _ in range(steps)]
+    for name, array in arrays.items():
+        if name == "lengths":
+            continue
+        pieces: Sequence[Array] = list(array)
+        if name in _RAGGED:
+            lengths = arrays["lengths"]
+            if len(lengths) != steps or lengths.min() < 0 or lengths.sum() != len(array):
+                raise PolicyError("the lengths of its steps are not those of its arrays")
+            pieces = np.split(array, np.cumsum(lengths)[:-1])
+        if len(pieces) != steps:
+            raise PolicyError(f"its array {name} has {len(pieces)} steps, not {steps}")
+        for own, piece in zip(found, pieces, strict=True):
+            own[name] = np.asarray(piece)
+    return found
 
 
 def _read_array(file: zipfile.ZipFile, name: str, facts: dict[str, Any]) -> Array:
@@ -207,31 +315,74 @@ def _build_priority(problem: CoupledMDP, arrays: dict[str, Array]) -> Policy:
     return ExchangeablePriority(problem, arrays["scores"], float(arrays["threshold"]))
 
 
-def _build_drawn(problem: CoupledMDP, arrays: dict[str, Array]) -> Policy:
+def _build_from_occupancy(problem: CoupledMDP, arrays: dict[str, Array]) -> Policy:
+    """As it was written before there were other criteria."""
     return OccupancyPriority(problem, arrays["occupancy"], arrays["weights"], arrays["prices"])
+
+
+def _build_drawn(problem: CoupledMDP, arrays: dict[str, Array]) -> Policy:
+    laws, scores = arrays["laws"], arrays["scores"]
+    if laws.shape != problem.types.valid.shape or scores.shape != laws.shape:
+        raise PolicyError("its tables do not fit the problem")
+    sums = np.where(problem.types.valid, laws, 0.0).sum(axis=2)
+    real = problem.types.valid.any(axis=2)
+    if not (np.isfinite(scores).all() and (laws >= 0).all() and (np.abs(sums[real] - 1) <= 1e-8).all()):
+        raise PolicyError("its laws are no probabilities, or its scores no numbers")
+    return OccupancyPriority.of_tables(problem, laws, scores)
 
 
 def _build_resolving(problem: CoupledMDP, arrays: dict[str, Array]) -> Starting:
     steps = int(arrays["every"]), int(arrays["points"])
-    return Resolving(problem, arrays["weights"], arrays["prices"], *steps)
+    return Resolving(problem, arrays["weights"], arrays["prices"], *steps, arrays.get("floor_prices"))
 
 
-_TABLE = {"pairs": ("iu", 1), "probabilities": ("f", 1)}
-_ARRAYS: dict[str, dict[str, tuple[str, int]]] = {
-    "count-choices": {"cells": ("iu", 2), "base": ("iu", 1), "amounts": ("iu", 2)},
+class _Spec(NamedTuple):
+    """What an array is like."""
+
+    letters: str
+    """Of the dtype."""
+
+    axes: tuple[int, ...]
+    """How many axes there may be."""
+
+    optional: bool = False
+
+    @property
+    def stacked(self) -> "_Spec":
+        """The same with a step in front."""
+        return self._replace(axes=tuple(number + 1 for number in self.axes))
+
+
+MOST_PARTS = 1000
+"""Parts of the largest mixture that is read."""
+
+_RAGGED = ("pairs", "probabilities")
+"""Arrays whose length may differ from step to step."""
+
+_TABLE = {"pairs": _Spec("iu", (1,)), "probabilities": _Spec("f", (1,))}
+_ARRAYS: dict[str, dict[str, _Spec]] = {
+    "count-choices": {"cells": _Spec("iu", (2,)), "base": _Spec("iu", (1,)), "amounts": _Spec("iu", (2,))},
     "count-table": _TABLE,
     "joint-table": _TABLE,
-    "priority": {"scores": ("f", 3), "threshold": ("f", 0)},
-    "re-solving": {"weights": ("f", 1), "prices": ("f", 1), "every": ("iu", 0), "points": ("iu", 0)},
-    "occupancy-priority": {"occupancy": ("f", 3), "weights": ("f", 1), "prices": ("f", 1)},
+    "priority": {"scores": _Spec("f", (3,)), "threshold": _Spec("f", (0,))},
+    "drawn-priority": {"laws": _Spec("f", (3,)), "scores": _Spec("f", (3,))},
+    "occupancy-priority": {"occupancy": _Spec("f", (3,)), "weights": _Spec("f", (1,)), "prices": _Spec("f", (1,))},
+    "re-solving": {
+        "weights": _Spec("f", (1,)),
+        "prices": _Spec("f", (1, 2)),
+        "floor_prices": _Spec("f", (1,), optional=True),
+        "every": _Spec("iu", (0,)),
+        "points": _Spec("iu", (0,)),
+    },
 }
-"""The arrays of each kind: letters of the dtype, number of axes."""
+"""The arrays of each kind."""
 
 _BUILDERS: dict[str, Callable[[CoupledMDP, dict[str, Array]], Policy | Starting]] = {
     "count-choices": _build_choices,
     "count-table": lambda problem, arrays: _build_table(Counts(problem), arrays),
     "joint-table": lambda problem, arrays: _build_table(Joint(problem), arrays),
     "priority": _build_priority,
-    "occupancy-priority": _build_drawn,
+    "drawn-priority": _build_drawn,
+    "occupancy-priority": _build_from_occupancy,
     "re-solving": _build_resolving,
 }

@@ -113,9 +113,11 @@ def _order(
     """The scores of one step, from (type, state, action) action values and (type, state) values of the next step."""
     gain = _gains(problem, weights, ahead, floor_prices)
     best = np.where(problem.types.valid, worth, -np.inf).max(axis=2)
-    size = np.abs(best, where=np.isfinite(best), out=np.zeros_like(best)).max(axis=1)
+    cost = problem.types.usage @ prices
+    # The terms that an action's worth is summed from; where they cancel, what is left is rounding.
+    size = np.maximum(np.abs(np.where(np.isfinite(best), best, 0.0)).max(axis=1), (gain + cost).max(axis=(1, 2)))
     preferred = (worth >= best[:, :, None] - value_noise(problem.criterion) * size[:, None, None]) & (gain > 0)
-    ranks = rank_scores(_log_worth(problem, gain, problem.types.usage @ prices), -np.inf, rounding=ROUNDING)
+    ranks = rank_scores(_log_worth(problem, gain, cost), -np.inf, rounding=ROUNDING)
     levels = int(ranks.max()) + 1
     return np.where(gain > 0, levels - ranks + preferred * levels, 0).astype(np.float64), preferred
 

@@ -53,6 +53,18 @@ class Optimum:
     """(state,) the last iterate, from which another solve may start; (step, state) where there is a number of steps."""
 
 
+def rounding_of(mdp: TabularMDP, weights: Floats) -> float:
+    """What rounding may do to each bound of a weighted sum, so that they come no closer than a few times this.
+
+    Args:
+        mdp: the problem.
+        weights: (objective,) weights.
+    """
+    total = mdp.criterion.total
+    largest = float(np.abs(mdp.rewards @ weights).max(initial=0.0)) * total
+    return 12 * EPSILON * largest * max(total, float(mdp.criterion.num_steps or 1))
+
+
 def solve_weighted(
     mdp: TabularMDP,
     weights: Floats,
@@ -79,7 +91,7 @@ def solve_weighted(
 def _discounted(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Floats, most_rounds: int) -> Optimum:
     total = mdp.criterion.total
     largest = float(np.abs(rewards).max(initial=0.0)) * total
-    slack = 12 * EPSILON * largest * total  # what rounding of T v and of ties may do to the bounds
+    slack = 12 * EPSILON * largest * total  # what rounding of T v and of ties may do to the bounds; `rounding_of`
     rounding = max(1e-13 * largest, 4 * slack)
     for _ in range(most_rounds):
         pair_values, improved = _improve(mdp, rewards, value)

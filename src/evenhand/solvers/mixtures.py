@@ -60,6 +60,11 @@ class Pricing(Protocol):
         """The (objective,) values of the policy found, and an upper bound on the weighted sum of every policy."""
         ...
 
+    @property
+    def rounding(self) -> float:
+        """What rounding may have done to the bounds so far: no gap is closed beyond a few times this."""
+        ...
+
 
 @dataclass
 class Mixture:
@@ -124,7 +129,8 @@ class _Search:
         """How far the value may be from the best, relative to the bound; where that is nearly 0, to the values seen."""
         seen = float(np.abs(self.vectors[0][: len(self.counts)]).max())
         scale = max(abs(bound), 1e-6 * seen, 1e-12)
-        return max(0.0, bound - value) / scale
+        difference = bound - value
+        return difference / scale if difference > 8 * self.price.rounding else 0.0
 
     def tell(self, gap: float) -> None:
         """Pass on the gap."""
