@@ -11,7 +11,8 @@ with the same gain, without periods (Puterman, 8.5.4), and V does not drift.
 Arms that forget slowly, or a discount next to 1, make sweeps shrink d slowly. Where many of them did not do, V *leaps*:
 a few steps of GMRES on (I - gamma P) c = d give a correction c, kept if it makes d narrower. Under average I - P is
 singular, so the mean of c over count states is added to every row, which leaves d constant where it succeeds. Bounds
-hold for any V, so nothing hangs on how V was found.
+hold for any V, so nothing hangs on how V was found. A policy with several closed classes makes the system singular: its
+corrections are huge and only rounding makes d look narrow, so what rounding may do counts against a leap.
 
 If the best mean depends on where the arms start, d tends to a function that is not constant, and the bounds do not
 meet. Then the width of d stops shrinking, and the criterion is refused, in words.
@@ -117,7 +118,7 @@ def _iterate(
             return _found(plan, bounds, choice.amounts.astype(plan.choices_type), value, number)
         patience.note(most - least, bounds)
         follow = outcomes.follow(choice.targets)
-        value = _apply(criterion, follow, base_rewards + choice.gains, value, _SHRINK * (most - least))
+        value = _apply(certifier, follow, base_rewards + choice.gains, value, _SHRINK * (most - least))
     raise NotConverged(f"the relative gap is still {bounds.gap:.3g} after {most_rounds} rounds")
 
 
@@ -134,8 +135,9 @@ def _advance(criterion: Criterion, value: Floats, improved: Floats, least: float
     return improved + still_to_come
 
 
-def _apply(criterion: Criterion, follow: Follow, rewards: Floats, value: Floats, width: float) -> Floats:
+def _apply(certifier: Certifier, follow: Follow, rewards: Floats, value: Floats, width: float) -> Floats:
     """Apply the operator of one policy until its change is so wide, or for a while and then with a leap."""
+    criterion = certifier.criterion
     for _ in range(_MOST_SWEEPS):
         following = rewards + criterion.factor * follow(value)
         least, most = _extremes(following - value)
@@ -143,16 +145,16 @@ def _apply(criterion: Criterion, follow: Follow, rewards: Floats, value: Floats,
         if most - least <= width:
             break
     else:
-        value = _leap(criterion, follow, rewards, value)
+        value = _leap(certifier, follow, rewards, value)
     return value - (value.min() + value.max()) / 2 if criterion.is_average else value
 
 
-def _leap(criterion: Criterion, follow: Follow, rewards: Floats, value: Floats) -> Floats:
+def _leap(certifier: Certifier, follow: Follow, rewards: Floats, value: Floats) -> Floats:
     """Correct a value function by a few steps of GMRES, unless that does no good."""
-    factor = criterion.factor
+    is_average, factor = certifier.criterion.is_average, certifier.criterion.factor
 
     def residual(correction: Floats) -> Floats:
-        mean = correction.mean() if criterion.is_average else 0.0
+        mean = correction.mean() if is_average else 0.0
         return np.asarray(correction - factor * follow(correction) + mean)
 
     change = rewards + factor * follow(value) - value
@@ -161,7 +163,8 @@ def _leap(criterion: Criterion, follow: Follow, rewards: Floats, value: Floats) 
     correction, _ = gmres(operator, uneven, rtol=_SHRINK**2, atol=0.0, restart=LEAP, maxiter=1)
     leapt = value + correction
     after = rewards + factor * follow(leapt) - leapt
-    return leapt if np.ptp(after) < np.ptp(change) else value
+    width, surely = np.ptp(change), np.ptp(after) + 4 * certifier.step_error(leapt)
+    return leapt if surely < _HARDLY * width else value
 
 
 class _Patience:
@@ -279,7 +282,7 @@ def _evaluate_endless(plan: CountPlan, certifier: Certifier, choices: Array, pay
             return bounds
         patience.note(most - least, bounds)
         value = _advance(criterion, value, following, least, most)
-        value = _apply(criterion, follow, rewards, value, _SHRINK * (most - least))
+        value = _apply(certifier, follow, rewards, value, _SHRINK * (most - least))
     raise NotConverged(f"the relative gap is still {bounds.gap:.3g} after {_MOST_ROUNDS} rounds")
 
 
