@@ -309,9 +309,64 @@ def test_a_budget_that_affords_no_way_back_keeps_states_apart():
         solve(poor)
 
 
-def test_average_with_arms_that_forget_slowly():
-    problem = machine_replacement(num_arms=5, budget=1, stay_probability=0.998)
-    assert check_average(problem) is not None
+def slow(forgets: float, num_arms: int = 5) -> CoupledMDP:
+    """Arms that stay where they are but for once in 1 / forgets steps, up and down three states."""
+    up = forgets * np.array([[-1.0, 1.0, 0.0], [1.0, -2.0, 1.0], [0.0, 1.0, -1.0]])
+    served = forgets * np.array([[-1.0, 1.0, 0.0], [3.0, -4.0, 1.0], [0.0, 4.0, -4.0]])
+    arm = Arm(
+        transitions=np.eye(3)[:, None] + np.stack([up, served], axis=1),
+        rewards=[[1.0, 0.9], [0.5, 0.4], [0.0, 0.0]],
+        usage=[[0.0], [1.0]],
+    )
+    return CoupledMDP(arms=[arm], budget=[2], discount=0.9, counts=[num_arms])
+
+
+def solve_by_policies(table: Table, discount: float) -> float:
+    """The optimum by Howard's policy iteration with dense linear systems; the best mean, if the discount is 1.
+
+    Undiscounted, the last count state has the value 0, and its place in the system is taken by the mean.
+    """
+    choice = np.searchsorted(table.state, np.arange(table.num_states))
+    better = np.ones(1, dtype=bool)
+    while better.any():
+        system = np.eye(table.num_states) - discount * table.transitions[choice]
+        if discount == 1:
+            system[:, -1] = 1.0
+        value = np.linalg.solve(system, table.rewards[choice])
+        mean = value[-1] if discount == 1 else None
+        if mean is not None:
+            value[-1] = 0.0
+        pairs = table.rewards + discount * table.transitions @ value
+        best = np.full(table.num_states, -np.inf)
+        np.maximum.at(best, table.state, pairs)
+        better = best > pairs[choice] + 1e-9
+        first = np.full(table.num_states, len(pairs))
+        np.minimum.at(first, table.state, np.where(pairs == best[table.state], np.arange(len(pairs)), len(pairs)))
+        choice = np.where(better, first, choice)
+    return float(table.initial @ value if mean is None else mean)
+
+
+@pytest.mark.parametrize("forgets", [1e-2, 1e-4, 1e-6])
+def test_average_with_arms_that_forget_slowly(forgets):
+    """Where linear programs no longer see the moves, policy iteration does."""
+    problem = slow(forgets).under("average")
+    optimum = solve(problem)
+    exact = solve_by_policies(Table(problem), 1.0)
+    assert optimum.lower_bound - 1e-9 <= exact <= optimum.upper_bound + 1e-9
+    rounding = 1e-13 / forgets  # relative values are as large as 1 / forgets
+    assert optimum.upper_bound - optimum.lower_bound <= 1e-8 + rounding
+    assert optimum.rounds < 20  # sweeps alone would take about 1 / forgets of them
+
+
+@pytest.mark.parametrize("build", [apart, kept_alive, lambda: slow(1e-4)])
+def test_a_discount_next_to_one_does_where_an_average_does_not(build):
+    """What the refusal of an average advises must be possible."""
+    problem = build().under(Discounted(0.99999))
+    optimum = solve(problem, 1e-7)
+    exact = solve_by_policies(Table(problem), 0.99999)
+    assert optimum.lower_bound - 1e-9 * exact <= exact <= optimum.upper_bound + 1e-9 * exact
+    assert optimum.upper_bound - optimum.lower_bound <= 1e-7 * exact
+    assert optimum.rounds < 20
 
 
 def test_rounding_does_not_grow_with_the_rounds_of_an_average():

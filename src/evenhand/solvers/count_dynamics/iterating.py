@@ -8,6 +8,12 @@ Between sweeps V moves on by what is surely still to come. Discounted, that is g
 Under average nothing sums up: V <- V + tau (d - middle of d), which is value iteration on (1 - tau) I + tau P, a chain
 with the same gain, without periods (Puterman, 8.5.4), and V does not drift.
 
+Arms that forget slowly, or a discount next to 1, make sweeps shrink d slowly. Where many of them did not do, V *leaps*:
+a few steps of GMRES on (I - gamma P) c = d give a correction c, kept if it makes d narrower. Under average I - P is
+singular, so the mean of c over count states is added to every row, which leaves d constant where it succeeds. Bounds
+hold for any V, so nothing hangs on how V was found. A policy with several closed classes makes the system singular: its
+corrections are huge and only rounding makes d look narrow, so what rounding may do counts against a leap.
+
 If the best mean depends on where the arms start, d tends to a function that is not constant, and the bounds do not
 meet. Then the width of d stops shrinking, and the criterion is refused, in words.
 """
@@ -17,6 +23,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator, gmres
 
 from evenhand.checks import check_shape
 from evenhand.errors import InvalidInput, NotApplicable, NotConverged
@@ -26,7 +33,7 @@ from evenhand.model.criterion import Criterion
 from evenhand.solvers.count_dynamics.bounds import Bounds, Certifier
 from evenhand.solvers.count_dynamics.optimum import CountOptimum
 from evenhand.solvers.count_dynamics.outcomes import Follow
-from evenhand.solvers.count_dynamics.plan import CountPlan
+from evenhand.solvers.count_dynamics.plan import LEAP, CountPlan
 from evenhand.solvers.count_dynamics.slots import INSTEAD_OF_AVERAGE, Pay, read_pay
 from evenhand.typing import Array, Floats
 
@@ -38,10 +45,10 @@ COARSE_FROM = 3000
 
 _SHRINK = 0.1
 _MOST_SWEEPS = 60
+_MOST_ROUNDS = 1000
 _COARSER, _COARSE_TOLERANCE = 4, 1e-3
 _DAMPING = 0.8
 _PATIENCE, _HARDLY = 40, 0.9
-_MOST_EVALUATION_SWEEPS = 1_000_000
 
 
 def solve_counts(
@@ -49,7 +56,7 @@ def solve_counts(
     initial: Floats,
     tolerance: float = 1e-7,
     progress: Progress | None = None,
-    most_rounds: int = 1000,
+    most_rounds: int = _MOST_ROUNDS,
 ) -> CountOptimum:
     """The best mean value of identical arms that share a budget.
 
@@ -98,7 +105,7 @@ def _iterate(
     """Modified policy iteration from a first guess of the value function."""
     criterion, outcomes = plan.criterion, plan.outcomes
     base_rewards = outcomes.points @ plan.pay.base
-    patience = _Patience(criterion, _PATIENCE)
+    patience = _Patience(criterion)
     for number in range(1, most_rounds + 1):
         best, choice = plan.chooser.improve(criterion.factor * outcomes.expect(value))
         improved = base_rewards + best
@@ -111,7 +118,7 @@ def _iterate(
             return _found(plan, bounds, choice.amounts.astype(plan.choices_type), value, number)
         patience.note(most - least, bounds)
         follow = outcomes.follow(choice.targets)
-        value = _apply(criterion, follow, base_rewards + choice.gains, value, _SHRINK * (most - least))
+        value = _apply(certifier, follow, base_rewards + choice.gains, value, _SHRINK * (most - least))
     raise NotConverged(f"the relative gap is still {bounds.gap:.3g} after {most_rounds} rounds")
 
 
@@ -128,22 +135,43 @@ def _advance(criterion: Criterion, value: Floats, improved: Floats, least: float
     return improved + still_to_come
 
 
-def _apply(criterion: Criterion, follow: Follow, rewards: Floats, value: Floats, width: float) -> Floats:
-    """Apply the operator of one policy until its change is so wide."""
+def _apply(certifier: Certifier, follow: Follow, rewards: Floats, value: Floats, width: float) -> Floats:
+    """Apply the operator of one policy until its change is so wide, or for a while and then with a leap."""
+    criterion = certifier.criterion
     for _ in range(_MOST_SWEEPS):
         following = rewards + criterion.factor * follow(value)
         least, most = _extremes(following - value)
         value = _advance(criterion, value, following, least, most)
         if most - least <= width:
             break
+    else:
+        value = _leap(certifier, follow, rewards, value)
     return value - (value.min() + value.max()) / 2 if criterion.is_average else value
+
+
+def _leap(certifier: Certifier, follow: Follow, rewards: Floats, value: Floats) -> Floats:
+    """Correct a value function by a few steps of GMRES, unless that does no good."""
+    is_average, factor = certifier.criterion.is_average, certifier.criterion.factor
+
+    def residual(correction: Floats) -> Floats:
+        mean = correction.mean() if is_average else 0.0
+        return np.asarray(correction - factor * follow(correction) + mean)
+
+    change = rewards + factor * follow(value) - value
+    operator = LinearOperator((len(value), len(value)), matvec=residual, dtype=np.float64)
+    uneven = change - sum(_extremes(change)) / 2  # what is the same everywhere does not widen it
+    correction, _ = gmres(operator, uneven, rtol=_SHRINK**2, atol=0.0, restart=LEAP, maxiter=1)
+    leapt = value + correction
+    after = rewards + factor * follow(leapt) - leapt
+    width, surely = np.ptp(change), np.ptp(after) + 4 * certifier.step_error(leapt)
+    return leapt if surely < _HARDLY * width else value
 
 
 class _Patience:
     """Gives up on an average whose bounds do not close."""
 
-    def __init__(self, criterion: Criterion, rounds: int) -> None:
-        self.criterion, self.rounds = criterion, rounds
+    def __init__(self, criterion: Criterion) -> None:
+        self.criterion = criterion
         self.narrowest, self.waited = np.inf, 0
 
     def note(self, width: float, bounds: Bounds) -> None:
@@ -151,7 +179,7 @@ class _Patience:
         self.waited += 1
         if width <= _HARDLY * self.narrowest:
             self.narrowest, self.waited = width, 0
-        if self.criterion.is_average and self.waited >= self.rounds:
+        if self.criterion.is_average and self.waited >= _PATIENCE:
             _refuse_average(bounds)
 
 
@@ -245,8 +273,8 @@ def _operator(plan: CountPlan, amounts: Array, pay: Pay) -> tuple[Follow, Floats
 def _evaluate_endless(plan: CountPlan, certifier: Certifier, choices: Array, pay: Pay, tolerance: float) -> Bounds:
     criterion, value = plan.criterion, np.zeros(plan.num_points)
     follow, rewards = _operator(plan, choices, pay)
-    patience = _Patience(criterion, _PATIENCE * _MOST_SWEEPS)
-    for _ in range(_MOST_EVALUATION_SWEEPS):
+    patience = _Patience(criterion)
+    for _ in range(_MOST_ROUNDS):
         following = rewards + criterion.factor * follow(value)
         least, most = _extremes(following - value)
         bounds = certifier.bound(value, following, least, most)
@@ -254,7 +282,8 @@ def _evaluate_endless(plan: CountPlan, certifier: Certifier, choices: Array, pay
             return bounds
         patience.note(most - least, bounds)
         value = _advance(criterion, value, following, least, most)
-    raise NotConverged(f"the relative gap is still {bounds.gap:.3g} after {_MOST_EVALUATION_SWEEPS} sweeps")
+        value = _apply(certifier, follow, rewards, value, _SHRINK * (most - least))
+    raise NotConverged(f"the relative gap is still {bounds.gap:.3g} after {_MOST_ROUNDS} rounds")
 
 
 def _evaluate_steps(plan: CountPlan, certifier: Certifier, choices: Array, pay: Pay) -> Bounds:

@@ -27,6 +27,9 @@ COMPILE_FROM = 3e7
 MOST_OPERATIONS = 1e14
 """Elementary operations beyond which a problem is refused."""
 
+LEAP = 30
+"""Steps of GMRES in a leap of the value function (`iterating`); each keeps a vector."""
+
 _ROUNDS_GUESS, _SWEEPS_GUESS = 8, 80
 
 
@@ -79,7 +82,8 @@ class CountPlan:
         else:
             base = sum(4.0 * roads.size_of(t) for t in roads.base_levels) * len(roads.splits[0])
         depth = 0 if roads.climb is None else int(roads.climb.units.max()) + 1
-        per_point = 16.0 * (6 + self.slots.num_states) + num_cells * (12.0 + 16.0 * depth)
+        leaping = 8.0 * (LEAP + 4) if self.criterion.num_steps is None else 0.0
+        per_point = leaping + 16.0 * (6 + self.slots.num_states) + num_cells * (12.0 + 16.0 * depth)
         return mixing + base + 24.0 * roads.num_outcomes + per_point * self.num_points
 
     @property
