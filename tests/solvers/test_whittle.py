@@ -373,7 +373,16 @@ def test_the_numpy_twin(kind, num_states, discount):
     transitions, rewards = random_arms(11, 4, num_states, kind)
     rewards = rewards + np.random.default_rng(1).random(rewards.shape)  # without ties the order is unique
     initial = np.full((4, num_states), 1 / num_states)
-    arguments = (transitions, rewards, initial, np.full(4, num_states), discount, 1 / (1 - discount), 10 * num_states, 1e-14)
+    arguments = (
+        transitions,
+        rewards,
+        initial,
+        np.full(4, num_states),
+        discount,
+        1 / (1 - discount),
+        10 * num_states,
+        1e-14,
+    )
     slow, fast = whittle_pivots.sweep_arms(*arguments), whittle_pivots.sweep_arms_fast(*arguments)
     for name in ("num_pivots", "switched", "regained", "status"):
         np.testing.assert_array_equal(getattr(slow, name), getattr(fast, name), name)
@@ -391,7 +400,8 @@ def test_a_drifting_tableau_is_built_afresh(either_kernel):
     kernel = whittle_pivots.sweep_arms_fast if whittle.COMPILE_FROM == 0 else whittle_pivots.sweep_arms
     initial = np.full((20, 12), 1 / 12)
     usual, careful, careless = (
-        kernel(transitions, rewards, initial, np.full(20, 12), 1 - 1e-6, 1e6, 200, allowed) for allowed in (1e-14, 0.0, 1.0)
+        kernel(transitions, rewards, initial, np.full(20, 12), 1 - 1e-6, 1e6, 200, allowed)
+        for allowed in (1e-14, 0.0, 1.0)
     )
     np.testing.assert_allclose(usual.charges, careful.charges, rtol=1e-7, atol=1e-7)
     assert not np.allclose(careless.charges, careful.charges, rtol=1e-7, atol=1e-7, equal_nan=True)

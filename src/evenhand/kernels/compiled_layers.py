@@ -98,13 +98,9 @@ def _reach_out(charges, advantages, idle):
 def _read_off(step, charges, advantages, tie, indices, regained, witness):
     """Indices of a layer, and whether some state regains (whittle_layers._read_off)."""
     for s in range(advantages.shape[1]):
-        k = 0
-        while k < len(charges) - 1 and advantages[k, s] > tie:
-            k += 1
-        indices[s] = charges[k]
-        if k > 0 and advantages[k - 1, s] > advantages[k, s]:
-            share = min(max(advantages[k - 1, s] / (advantages[k - 1, s] - advantages[k, s]), 0.0), 1.0)
-            indices[s] = charges[k - 1] + share * (charges[k] - charges[k - 1])
+        k, tied = _first_zero(charges, advantages[:, s], tie)
+        _, zero = _first_zero(charges, advantages[:, s], 0.0)
+        indices[s] = zero if zero - tied <= 4 * tie else tied
         if regained[1] >= 0:
             continue
         for later in range(k + 1, len(charges)):
@@ -112,6 +108,18 @@ def _read_off(step, charges, advantages, tie, indices, regained, witness):
                 regained[0], regained[1] = step, s
                 witness[0], witness[1] = indices[s], charges[later]
                 break
+
+
+@njit(cache=True)
+def _first_zero(charges, advantages, tie):
+    """The first charge at or below `tie`, and where 0 is reached on the way to it (whittle_layers._first_zeros)."""
+    k = 0
+    while k < len(charges) - 1 and advantages[k] > tie:
+        k += 1
+    if k == 0 or advantages[k - 1] <= advantages[k]:
+        return k, charges[k]
+    share = min(max(advantages[k - 1] / (advantages[k - 1] - advantages[k]), 0.0), 1.0)
+    return k, charges[k - 1] + share * (charges[k] - charges[k - 1])
 
 
 @njit(cache=True)
