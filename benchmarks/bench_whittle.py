@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.timing import best_of
+from evenhand.model.criterion import Average, Finite
 from evenhand.solvers import whittle
 from evenhand.typing import Floats
 
@@ -56,6 +57,16 @@ def main() -> None:
             difference = np.nanmax(np.abs(ours.indices - np.array(theirs)))
             line += f" {1000 * other:>16.1f} {other / seconds:>7.1f} {difference:>19.1e}"
         print(line, flush=True)
+    print(
+        f"other criteria, milliseconds\n{'arms':>6} {'states':>7} {'discounted':>11} {'average':>9} {'finite:50':>10}"
+    )
+    for num_arms, num_states in SIZES[:3]:
+        transitions, rewards = random_arms(num_arms, num_states)
+        took = []
+        for criterion in (DISCOUNT, Average(), Finite(50)) if num_states < 200 else (DISCOUNT, Average()):
+            whittle.whittle_indices(transitions[:1], rewards[:1], criterion)
+            took.append(best_of(3, lambda c=criterion, p=transitions, r=rewards: whittle.whittle_indices(p, r, c)))
+        print(f"{num_arms:>6} {num_states:>7} " + " ".join(f"{1000 * x:>10.1f}" for x in took), flush=True)
     if loop is None:
         print("(pip install markovianbandit-pkg to compare)")
 

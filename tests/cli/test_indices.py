@@ -38,7 +38,8 @@ def fork(folder):
 )
 def test_json_is_the_contract(preset, expected, evenhand):
     found = evenhand("indices", *MACHINES, "-p", f"preset={preset}", "--json").json
-    assert set(found) == {"arms"}
+    assert set(found) == {"criterion", "arms"}
+    assert found["criterion"] == "discounted"
     (arm,) = found["arms"]
     assert {"name", "count", "indexable", "indices"} <= set(arm)
     assert (arm["name"], arm["count"], arm["indexable"]) == ("machine", 5, True)
@@ -92,3 +93,42 @@ def test_many_types(evenhand):
 def test_three_actions_are_refused(options, evenhand):
     refusal = evenhand("indices", "crew-maintenance", *options).refusal
     assert refusal == "error: Whittle indices are for arms with two actions; type 0 has 3\n"
+
+
+class TestCriteria:
+    def test_average(self, evenhand):
+        found = evenhand("indices", *MACHINES, "--criterion", "average", "--json").json
+        near = evenhand("indices", *MACHINES, "-p", "discount=0.9999999", "--json").json
+        assert found["criterion"] == "average"
+        assert found["arms"][0]["indices"] == pytest.approx(near["arms"][0]["indices"], rel=1e-5)
+
+    def test_finite_has_a_list_for_each_step(self, evenhand):
+        found = evenhand("indices", *MACHINES, "--criterion", "finite:4", "--json").json
+        (arm,) = found["arms"]
+        assert found["criterion"] == "finite:4"
+        assert [len(step) for step in arm["indices"]] == [3, 3, 3, 3]
+        assert arm["indices"][3] == pytest.approx([-0.6767, -0.4441, 0.1880], abs=5e-5)  # reward differences
+
+    def test_the_table_of_many_steps_has_the_first_the_middle_and_the_last(self, evenhand):
+        shown = evenhand("indices", *MACHINES, "--criterion", "finite:50").out
+        assert "Whittle indices of machine-replacement, finite:50" in shown
+        rows = [line.split("age 1")[0].split() for line in shown.splitlines() if "age 1" in line]
+        assert [row[-2:] for row in rows] == [
+            ["0", "50"],
+            ["1", "49"],
+            ["25", "25"],
+            ["47", "3"],
+            ["48", "2"],
+            ["49", "1"],
+        ]
+
+    def test_an_average_that_depends_on_the_start_is_undefined(self, fork, evenhand):
+        lamp, other = evenhand("indices", fork, "--criterion", "average", "--json").json["arms"]
+        assert lamp["indices"] == pytest.approx([0.25])
+        assert other["indexable"] is None and other["indices"] is None
+        assert "the arm stays in state 0 for ever once there, and likewise in state 2" in other["reason"]
+        shown = evenhand("indices", fork, "--criterion", "average").out
+        assert "undefined" in shown and "type 1: the long-run mean depends on the start" in shown
+
+    def test_a_criterion_that_nobody_knows(self, evenhand):
+        assert "criterion" in evenhand("indices", *MACHINES, "--criterion", "averge").refusal

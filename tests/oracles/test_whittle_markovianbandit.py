@@ -6,6 +6,7 @@ import io
 import numpy as np
 import pytest
 
+from evenhand.model.criterion import Average
 from evenhand.solvers.whittle import whittle_indices
 
 
@@ -50,6 +51,21 @@ def compare(oracle, seed, num_arms, num_states, density, discount):
 @pytest.mark.parametrize(("density", "discount"), [(1.0, 0.95), (0.3, 0.9), (1.0, 0.999)])
 def test_random_arms(oracle, num_states, density, discount):
     assert compare(oracle, num_states, 5, num_states, density, discount) > 0
+
+
+@pytest.mark.parametrize("num_states", [2, 3, 5, 10, 20, 50])
+@pytest.mark.parametrize("density", [1.0, 0.4, 0.2])
+def test_averages(oracle, num_states, density):
+    """For that package discount 1 is the average. It does not look whether a policy has several closed classes."""
+    transitions, rewards = arms_of(num_states, 10, num_states, density)
+    ours, accepted = whittle_indices(transitions, rewards, Average()), 0
+    for arm in [arm for arm in range(10) if arm not in ours.refused]:
+        theirs = oracle(transitions[arm], rewards[arm], 1)
+        assert ours.indexable[arm] == (theirs is not None)
+        if theirs is not None:
+            np.testing.assert_allclose(ours.indices[arm], theirs, rtol=1e-8, atol=1e-8)
+            accepted += 1
+    assert accepted > 0
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,10 @@ import pytest
 
 from evenhand.errors import InvalidInput
 from evenhand.evaluation.exact import exact_values
+from evenhand.model.arm import Arm
+from evenhand.model.coupled import CoupledMDP
 from evenhand.policies import PriorityPolicy, myopic, never_act, random_feasible, worst_first
-from evenhand.policies.baselines import values_when_idle
+from evenhand.policies.baselines import means_when_idle, values_when_idle
 from evenhand.problems import crew_maintenance, machine_replacement
 
 EXACT_WELFARE = {random_feasible: 9.4272, worst_first: 13.4292, myopic: 13.1113, never_act: 2.7739}
@@ -148,3 +150,44 @@ def test_ties(baseline):
     assert (first.act(states, np.random.default_rng(0)) == [1, 0, 0]).all()
     served = baseline(problem).act(states, np.random.default_rng(0)).sum(axis=0)
     assert served.sum() == 300 and served.min() > 60
+
+
+class TestCriteria:
+    def test_values_when_idle_by_step(self, small_problem):
+        table = values_when_idle(small_problem.under("finite:4"))
+        for kind, arm in enumerate(small_problem.types):
+            _, free = idle_value(arm, 0.0)
+            values = np.zeros(arm.num_states)
+            for step in range(3, -1, -1):
+                ahead = arm.transitions[np.arange(arm.num_states), free] @ values
+                values = arm.rewards[np.arange(arm.num_states), free] + small_problem.discount * ahead
+                np.testing.assert_allclose(table[step, kind, : arm.num_states], values, rtol=1e-12)
+
+    def test_an_average_ranks_as_a_discount_near_one(self, small_problem):
+        near = CoupledMDP(small_problem.arms, small_problem.budget, 1 - 1e-6, small_problem.counts)
+        sizes = small_problem.types.num_states[small_problem.type_of_arm]
+        states = np.random.default_rng(0).integers(0, sizes, (200, small_problem.num_arms)).astype(np.int32)
+        found, expected = (
+            worst_first(problem, ties="first").act(states, np.random.default_rng(0))
+            for problem in (small_problem.under("average"), near)
+        )
+        np.testing.assert_array_equal(found, expected)
+
+    def test_where_the_mean_depends_on_the_start_the_mean_comes_first(self):
+        """State 0 earns 1 for ever, state 1 nothing; state 2 leads to 1, with a reward on the way."""
+        arm = Arm(np.eye(3)[[[0, 0], [1, 0], [1, 0]]], [[1.0, 1.0], [0.0, 0.0], [5.0, 5.0]], [[0.0], [1.0]])
+        problem = CoupledMDP([arm], [1.0], 0.5, [3], criterion="average")
+        assert means_when_idle(problem).tolist() == [[1.0, 0.0, 0.0]]
+        policy = worst_first(problem)
+        states = np.array([[0, 1, 2], [0, 2, 0]], dtype=np.int32)
+        assert policy.act(states, np.random.default_rng(0)).tolist() == [[0, 1, 0], [0, 1, 0]]
+
+    def test_a_finite_horizon_has_an_order_for_each_step(self):
+        """State 1 is worse now; state 0 is worse from two steps on, because it leads to ruin."""
+        moves = np.eye(3)[[[2, 0], [1, 1], [2, 2]]]
+        arm = Arm(moves, [[1.0, 1.0], [0.0, 0.0], [-9.0, -9.0]], [[0.0], [1.0]])
+        problem = CoupledMDP([arm], [1.0], 1.0, [2], criterion="finite:2")
+        first, last = worst_first(problem).parts
+        states = np.array([[0, 1]], dtype=np.int32)
+        assert first.act(states, np.random.default_rng(0)).tolist() == [[1, 0]]
+        assert last.act(states, np.random.default_rng(0)).tolist() == [[0, 1]]

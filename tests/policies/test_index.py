@@ -8,8 +8,10 @@ import pytest
 from evenhand.errors import NotApplicable
 from evenhand.evaluation import evaluate
 from evenhand.model.arm import Arm
+from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.solve import solve
+from evenhand.policies.baselines import myopic
 from evenhand.policies.index import indices_of, whittle
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
 
@@ -205,3 +207,34 @@ class TestRefusals:
         problem = CoupledMDP([*gains(0.1), fork(2.0)], [2.0], 0.9)
         policy = whittle(problem, allow_not_indexable=True)
         np.testing.assert_array_equal(act(policy, [[0, 0], [0, 1], [0, 2]]), [[1, 0], [1, 0], [1, 0]])
+
+
+class TestCriteria:
+    def test_each_step_of_a_finite_horizon_has_its_indices(self):
+        problem = machines(3).under("finite:6")
+        policy, indices = whittle(problem), indices_of(problem).result.indices[0]
+        assert isinstance(policy, BySteps) and len(policy.parts) == 6
+        assert policy.exchangeable and policy.plays_by_counts
+        states = np.array([[0, 1, 2], [0, 0, 1], [0, 1, 1]])
+        for step, part in enumerate(policy.parts):
+            served = act(part, states)
+            best = indices[step, states].max(axis=1)
+            np.testing.assert_array_equal(served.sum(axis=1), best > 0)
+            np.testing.assert_array_equal((served * indices[step, states]).sum(axis=1), np.maximum(best, 0))
+
+    def test_one_step_is_myopic(self):
+        problem = machines(3).under("finite:1")
+        states = np.array([[0, 1, 2], [0, 0, 1], [2, 1, 0]])
+        np.testing.assert_array_equal(act(whittle(problem).parts[0], states), act(myopic(problem), states))
+
+    def test_the_average_is_that_of_a_discount_near_one(self):
+        problem = machines(3)
+        near = CoupledMDP(problem.arms, problem.budget, 1 - 1e-9, problem.counts)
+        found, expected = (indices_of(p).result.indices for p in (problem.under("average"), near))
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+    def test_an_arm_without_a_mean_of_its_own_is_refused(self):
+        arm = Arm(np.eye(2)[[[0, 0], [1, 1]]], [[0.0, 1.0], [0.0, 2.0]], [[0.0], [1.0]])
+        problem = CoupledMDP([arm], [1.0], 0.9, criterion="average")
+        with pytest.raises(NotApplicable, match="type 0 has no Whittle index: the long-run mean depends on the start"):
+            whittle(problem)

@@ -44,7 +44,7 @@ def _walk(transitions, rewards, factor, num_steps, room, indices, regained, witn
     for step in range(num_steps - 1, -1, -1):
         table = _layer(transitions, rewards, base, factor, charges, values)
         charges, advantages, idle = _reach_out(charges, table[0], table[1])
-        size = max(spread, np.abs(values).max(), np.abs(charges).max())
+        size = _largest(spread, values, charges)
         error, largest = factor * error + (4 * n + 20) * EPSILON * size, max(largest, size)
         _read_off(step, charges, advantages, max(TIE * size, 2 * error), indices[step], regained, witness)
         charges, advantages, idle = _add_zeros(charges, advantages, idle, BLUR * size)
@@ -73,24 +73,60 @@ def _layer(transitions, rewards, base, factor, charges, values):
 @njit(cache=True)
 def _best(advantages, idle):
     """Values relative to their mean over states."""
-    values = idle + np.maximum(advantages, 0.0)
+    values = np.empty(idle.shape)
     for k in range(len(values)):
-        values[k] -= values[k].mean()
+        total = 0.0
+        for s in range(values.shape[1]):
+            values[k, s] = idle[k, s] + max(advantages[k, s], 0.0)
+            total += values[k, s]
+        for s in range(values.shape[1]):
+            values[k, s] -= total / values.shape[1]
     return values
+
+
+@njit(cache=True)
+def _largest(spread, values, charges):
+    """The size of a layer."""
+    size = max(spread, abs(charges[0]), abs(charges[-1]))
+    for k in range(values.shape[0]):
+        for s in range(values.shape[1]):
+            size = max(size, abs(values[k, s]))
+    return size
+
+
+@njit(cache=True)
+def _put(table, row, charges, advantages, idle, low, share):
+    """Write what lies at a share of the way from one row to the next; share 0 for the row itself."""
+    high = low + 1 if share > 0 else low
+    table[0][row] = charges[low] + share * (charges[high] - charges[low])
+    for s in range(advantages.shape[1]):
+        table[1][row, s] = advantages[low, s] + share * (advantages[high, s] - advantages[low, s])
+        table[2][row, s] = idle[low, s] + share * (idle[high, s] - idle[low, s])
+
+
+@njit(cache=True)
+def _move(table, row, by):
+    """Shift a row beyond the last kink: advantages fall by 1 there."""
+    table[0][row] += by
+    for s in range(table[1].shape[1]):
+        table[1][row, s] -= by
 
 
 @njit(cache=True)
 def _reach_out(charges, advantages, idle):
     """Charges beyond which no advantage changes its sign (whittle_layers._reach_out)."""
-    down, up = -advantages[0].min(), advantages[-1].max()
-    first, k = (1 if down > 0 else 0), len(charges)
+    down, up, k = 0.0, 0.0, len(charges)
+    for s in range(advantages.shape[1]):
+        down, up = max(down, -advantages[0, s]), max(up, advantages[k - 1, s])
+    first = 1 if down > 0 else 0
     total = first + k + (1 if up > 0 else 0)
     wide = (np.empty(total), np.empty((total, advantages.shape[1])), np.empty((total, advantages.shape[1])))
-    wide[0][first : first + k], wide[1][first : first + k], wide[2][first : first + k] = charges, advantages, idle
+    for row in range(total):
+        _put(wide, row, charges, advantages, idle, min(max(row - first, 0), k - 1), 0.0)
     if down > 0:
-        wide[0][0], wide[1][0], wide[2][0] = charges[0] - down, advantages[0] + down, idle[0]
+        _move(wide, 0, -down)
     if up > 0:
-        wide[0][-1], wide[1][-1], wide[2][-1] = charges[-1] + up, advantages[-1] - up, idle[-1]
+        _move(wide, total - 1, up)
     return wide
 
 
@@ -98,13 +134,9 @@ def _reach_out(charges, advantages, idle):
 def _read_off(step, charges, advantages, tie, indices, regained, witness):
     """Indices of a layer, and whether some state regains (whittle_layers._read_off)."""
     for s in range(advantages.shape[1]):
-        k = 0
-        while k < len(charges) - 1 and advantages[k, s] > tie:
-            k += 1
-        indices[s] = charges[k]
-        if k > 0 and advantages[k - 1, s] > advantages[k, s]:
-            share = min(max(advantages[k - 1, s] / (advantages[k - 1, s] - advantages[k, s]), 0.0), 1.0)
-            indices[s] = charges[k - 1] + share * (charges[k] - charges[k - 1])
+        k, tied = _first_zero(charges, advantages[:, s], tie)
+        _, zero = _first_zero(charges, advantages[:, s], 0.0)
+        indices[s] = zero if zero - tied <= 4 * tie else tied
         if regained[1] >= 0:
             continue
         for later in range(k + 1, len(charges)):
@@ -112,6 +144,18 @@ def _read_off(step, charges, advantages, tie, indices, regained, witness):
                 regained[0], regained[1] = step, s
                 witness[0], witness[1] = indices[s], charges[later]
                 break
+
+
+@njit(cache=True)
+def _first_zero(charges, advantages, tie):
+    """The first charge at or below `tie`, and where 0 is reached on the way to it (whittle_layers._first_zeros)."""
+    k = 0
+    while k < len(charges) - 1 and advantages[k] > tie:
+        k += 1
+    if k == 0 or advantages[k - 1] <= advantages[k]:
+        return k, charges[k]
+    share = min(max(advantages[k - 1] / (advantages[k - 1] - advantages[k]), 0.0), 1.0)
+    return k, charges[k - 1] + share * (charges[k] - charges[k - 1])
 
 
 @njit(cache=True)
@@ -127,27 +171,35 @@ def _add_zeros(charges, advantages, idle, blur):
     wide = (np.empty(k + number), np.empty((k + number, n)), np.empty((k + number, n)))
     shares, filled = np.empty(n), 0
     for i in range(k):
-        wide[0][filled], wide[1][filled], wide[2][filled] = charges[i], advantages[i], idle[i]
+        _put(wide, filled, charges, advantages, idle, i, 0.0)
         filled += 1
-        if i == k - 1:
-            break
-        for s in range(n):
-            left, right = advantages[i, s], advantages[i + 1, s]
-            shares[s] = left / (left - right) if _crosses(left, right, blur) else np.inf
-        before = 0.0
-        for s in np.argsort(shares, kind="mergesort"):
-            share = shares[s]
-            if share == np.inf:
-                break
-            zero = charges[i] + share * (charges[i + 1] - charges[i])
-            there = advantages[i, s] + before * (advantages[i + 1, s] - advantages[i, s])
-            if abs(there) > blur and wide[0][filled - 1] < zero < charges[i + 1]:
-                wide[0][filled] = zero
-                wide[1][filled] = advantages[i] + share * (advantages[i + 1] - advantages[i])
-                wide[2][filled] = idle[i] + share * (idle[i + 1] - idle[i])
-                wide[1][filled, s] = 0.0
-                before, filled = share, filled + 1
+        if i < k - 1:
+            filled = _zeros_between(i, charges, advantages, idle, blur, shares, wide, filled)
     return wide[0][:filled], wide[1][:filled], wide[2][:filled]
+
+
+@njit(cache=True)
+def _zeros_between(i, charges, advantages, idle, blur, shares, wide, filled):
+    """Append the zeros of an interval in order, but for those that rounding does not tell from the one before."""
+    n = len(shares)
+    for s in range(n):
+        left, right = advantages[i, s], advantages[i + 1, s]
+        shares[s] = left / (left - right) if _crosses(left, right, blur) else np.inf
+    before = 0.0
+    while True:
+        s = 0
+        for other in range(1, n):
+            s = other if shares[other] < shares[s] else s
+        share = shares[s]
+        if share == np.inf:
+            return filled
+        shares[s] = np.inf
+        zero = charges[i] + share * (charges[i + 1] - charges[i])
+        there = advantages[i, s] + before * (advantages[i + 1, s] - advantages[i, s])
+        if abs(there) > blur and wide[0][filled - 1] < zero < charges[i + 1]:
+            _put(wide, filled, charges, advantages, idle, i, share)
+            wide[1][filled, s] = 0.0
+            before, filled = share, filled + 1
 
 
 @njit(cache=True)

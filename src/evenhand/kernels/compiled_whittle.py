@@ -111,11 +111,7 @@ def _sweep(transitions, rewards, initial, factor, total, allowed, z, charges, sw
             seen[s] = charge
         charges[pivots], switched[pivots] = charge, s
         if factor == 1 and (1 + column[s] if active[s] else 1 - column[s]) <= FIRM:
-            if left > 1 or not active[s]:
-                return pivots, lost, error, SPLIT
-            # All-passive falls apart, but nothing beyond the last charge depends on it.
-            uses[pivots + 1], values[pivots + 1] = 0.0, values[pivots] - charge * uses[pivots]
-            return pivots + 1, lost, error, DONE
+            return pivots, lost, error, SPLIT
         image[s] += goal[s] if active[s] else -goal[s]
         _pivot(s, active, column, row, a, b, columns[held], rows[held])
         held, fresh = held + 1, False

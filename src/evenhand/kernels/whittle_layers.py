@@ -33,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.kernels.whittle_pivots import CROWDED, DONE, TIE
-from evenhand.typing import Floats, Indices, Ints
+from evenhand.typing import Bools, Floats, Indices, Ints
 
 EPSILON = float(np.finfo(np.float64).eps)
 """The spacing of doubles at 1."""
@@ -130,17 +130,25 @@ def _reach_out(charges: Floats, advantages: Floats, idle: Floats) -> tuple[Float
 def _read_off(arm: int, step: int, charges: Floats, advantages: Floats, tie: float, found: Layers) -> None:
     """The indices of a layer, and whether some state regains."""
     passive = advantages <= tie
-    first, states = passive.argmax(axis=0), np.arange(advantages.shape[1])
-    after, before = advantages[first, states], advantages[np.maximum(first - 1, 0), states]
-    share = np.where(first > 0, np.clip(before / np.where(before > after, before - after, 1.0), 0.0, 1.0), 1.0)
-    low = charges[np.maximum(first - 1, 0)]
-    indices = low + share * (charges[first] - low)
-    found.indices[arm, step, : len(states)] = indices
+    tied, zero = _first_zeros(charges, advantages, passive), _first_zeros(charges, advantages, advantages <= 0)
+    # A range of ties begins where the advantage is as good as 0; but for rounding alone 0 itself is more exact.
+    indices = np.where(zero - tied <= 4 * tie, zero, tied)
+    found.indices[arm, step, : len(indices)] = indices
     again = np.maximum.accumulate(passive, axis=0) & (advantages > 2 * tie)
     if found.regained[arm, 0] < 0 and again.any():
         state = int(np.argmax(again.any(axis=0)))
         found.regained[arm] = step, state
         found.witnesses[arm] = indices[state], charges[np.argmax(again[:, state])]
+
+
+def _first_zeros(charges: Floats, advantages: Floats, passive: Bools) -> Floats:
+    """(state,) where each advantage reaches 0 on its way to the first charge that counts as passive, or this charge."""
+    first, states = passive.argmax(axis=0), np.arange(advantages.shape[1])
+    first = np.where(passive.any(axis=0), first, len(charges) - 1)
+    before = np.maximum(first - 1, 0)
+    high, low = advantages[before, states], advantages[first, states]
+    share = np.where(high > low, np.clip(high / np.where(high > low, high - low, 1.0), 0.0, 1.0), 1.0)
+    return np.asarray(charges[before] + share * (charges[first] - charges[before]))
 
 
 def _add_zeros(charges: Floats, advantages: Floats, idle: Floats, blur: float) -> tuple[Floats, Floats, Floats]:

@@ -33,9 +33,9 @@ class of states, and then X, a and b are the limits of the discounted ones: adva
 run forgets the start, so m solves m' (I - P + 1 w') = w', the stationary law. 1 + sign X[s, s], a ratio of determinants
 still, is 0 if and only if the switch splits the arm into several closed classes: it is above FIRM, or the sweep
 ends as SPLIT. Of states that meet at one charge the first is taken whose switch does not split the arm, so that nothing
-hangs on the last bit of a charge. Only the last switch may split: all-passive has X r_policy unknown but b = 1, and
-the optimality equation at the last charge holds at every higher one. Each pivot lowers the mean use or, where the state
-is visited no more in the long run, the use on the way there; so again no policy comes twice.
+hangs on the last bit of a charge. Where all-passive splits the arm, the last switch would have b[s] = 1 + X[s, s] = 0,
+so it is never made: the sweep is STUCK. Each pivot lowers the mean use or, where the state is visited no more in the
+long run, the use on the way there; so again no policy comes twice.
 
 A finite horizon is the arm unrolled in time, with rows of 0 at the last step. D 1 = 0 holds there too, and D A^-1 1 = 0
 because all states of one step have equally many steps ahead. So the same formulas hold, with m' (A + gamma 1 w') =
@@ -232,7 +232,7 @@ def _sweep(arm: int, tableau: Tableau, met: Sweeps, allowed: float) -> None:
     tie, flat = TIE * spread * norm, min(FLAT * norm, 0.01 / tableau.total)
     seen = met.indices[arm, :n]
     charge, pivots, error, fresh = -np.inf, 0, 0.0, True
-    use, value = met.uses[arm, 0], met.values[arm, 0] = tableau.use, tableau.value
+    met.uses[arm, 0], met.values[arm, 0] = tableau.use, tableau.value
     while tableau.active.any():
         s, reached = _next_switch(tableau, charge, flat, tie)
         if s < 0 or pivots == room:
@@ -250,18 +250,14 @@ def _sweep(arm: int, tableau: Tableau, met: Sweeps, allowed: float) -> None:
         if tableau.active[s] and (charge - seen[s]) * tableau.b[s] <= tie:
             seen[s] = charge
         met.charges[arm, pivots], met.switched[arm, pivots] = charge, s
-        if tableau.factor < 1 or tableau.pivots()[s] > FIRM:
-            tableau.switch(s)
-            use, value, fresh = tableau.use, tableau.value, False
-        elif tableau.active[s] and tableau.active.sum() == 1:
-            tableau.active[s] = False
-            use, value = 0.0, value - charge * use  # both vertices are optimal at this charge
-        else:
+        if tableau.factor == 1 and tableau.pivots()[s] <= FIRM:
             met.status[arm] = SPLIT
             break
+        tableau.switch(s)
+        fresh = False
         pivots += 1
-        met.uses[arm, pivots], met.values[arm, pivots] = use, value
-    met.num_pivots[arm], met.errors[arm] = pivots, max(error, abs(use) / tableau.total)
+        met.uses[arm, pivots], met.values[arm, pivots] = tableau.use, tableau.value
+    met.num_pivots[arm], met.errors[arm] = pivots, max(error, abs(tableau.use) / tableau.total)
 
 
 def _next_switch(tableau: Tableau, charge: float, flat: float, tie: float) -> tuple[int, float]:

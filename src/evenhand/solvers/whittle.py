@@ -233,7 +233,8 @@ class _Arms:
         initial: ArrayLike | None,
         num_states: ArrayLike | None,
     ) -> None:
-        self.rewards: Floats = np.ascontiguousarray(rewards, dtype=np.float64)
+        # A copy: Numba compiles anew for arrays that are frozen.
+        self.rewards: Floats = np.array(rewards, dtype=np.float64, order="C")
         check_shape(self.rewards, {"arm": None, "state": None, "action": 2}, "rewards")
         num_arms, most = self.rewards.shape[:2]
         self.num_states = _check_sizes(num_states, num_arms, most)
@@ -286,16 +287,17 @@ class _Arms:
         classes = closed_classes(self.transitions[arm, np.arange(n), active.astype(np.int64), :n])
         if len(classes) == 1:
             return ""
-        who = f"active in states {_some(np.flatnonzero(active))}" if active.any() else "never active"
+        who = f"active in {_some(np.flatnonzero(active))}" if active.any() else "never active"
         return (
-            f"the long-run mean depends on the start: {who}, the arm never leaves states {_some(classes[0])}, "
-            f"nor states {_some(classes[1])}, once there; use a discount (0.999, say) or finite:T"
+            f"the long-run mean depends on the start: {who}, the arm stays in {_some(classes[0])} for ever once there, "
+            f"and likewise in {_some(classes[1])}; use a discount near 1, or finite:T"
         )
 
 
 def _some(states: Indices | Ints) -> str:
     """States in words, the first ones."""
-    return ", ".join(map(str, states[:8])) + (", ..." if len(states) > 8 else "")
+    names = ", ".join(map(str, states[:8])) + (", ..." if len(states) > 8 else "")
+    return f"state {names}" if len(states) == 1 else f"states {names}"
 
 
 def _check_sizes(num_states: ArrayLike | None, num_arms: int, most: int) -> Ints:
@@ -336,7 +338,7 @@ def _sweep(arms: _Arms) -> tuple[Sweeps, dict[int, str]]:
 
 
 def _policies_met(arms: _Arms, met: Sweeps, arm: int) -> Iterator[Bools]:
-    """(state,) the policies that an average met, but all-passive; and those as good over a range of charges."""
+    """(state,) the policies that an average met, and those that are as good over a range of charges."""
     active = np.ones(arms.num_states[arm], dtype=np.bool_)
     pivots, status = int(met.num_pivots[arm]), met.status[arm]
     charges, seen = met.charges[arm], met.indices[arm, : len(active)]
@@ -347,8 +349,7 @@ def _policies_met(arms: _Arms, met: Sweeps, arm: int) -> Iterator[Bools]:
         for tied in np.flatnonzero(active & (seen < after - close)) if after - before > close else ():
             yield active ^ (np.arange(len(active)) == tied)
         active[state] = ~active[state]
-    if status == SPLIT:
-        yield active
+    yield active
     if status == STUCK:  # only where all-passive splits the arm can there be nothing left to switch
         yield np.zeros_like(active)
 
