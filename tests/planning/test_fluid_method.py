@@ -13,9 +13,9 @@ from evenhand.model.policy import begin
 from evenhand.model.welfare import as_welfare
 from evenhand.planning import solve as solving
 from evenhand.planning.compare import compare
+from evenhand.planning.relaxed import fluid_policies, relax
 from evenhand.planning.roster import find_policy
 from evenhand.planning.saved import load_policy, save_policy, save_solution
-from evenhand.planning.relaxed import fluid_policies, relax
 from evenhand.planning.solve import choose_method, solve
 from evenhand.policies import Resolving, fair_index, whittle
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement

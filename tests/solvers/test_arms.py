@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from evenhand.errors import NotConverged
 from evenhand.model.arm import Arm, ArmTables
-from evenhand.solvers import arms as module
 from evenhand.model.criterion import Discounted
+from evenhand.solvers import arms as module
 from evenhand.solvers.arms import action_values
 
 from ..theorems.product_space import random_arm

@@ -71,9 +71,9 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.tabular import TabularMDP
 from evenhand.model.welfare import as_welfare
+from evenhand.planning.relaxed import relax
 from evenhand.planning.roster import ROSTER, find_policy
 from evenhand.planning.solution import Solution
-from evenhand.planning.relaxed import relax
 from evenhand.planning.solve import METHODS, solve
 from evenhand.policies.index import whittle
 from evenhand.policies.network import ALLOCATIONS, CountNetworkPolicy, Network

@@ -10,8 +10,8 @@ from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare, as_welfare
-from evenhand.planning.roster import ROSTER, find_policy
 from evenhand.planning.relaxed import relax
+from evenhand.planning.roster import ROSTER, find_policy
 from evenhand.planning.solve import solve
 from evenhand.reductions.counts import num_count_states
 from evenhand.reductions.joint import num_joint_states

@@ -187,8 +187,11 @@ def merge(parts: Frontiers, groups: Indices, counts: Ints) -> MergedFrontiers:
     share = counts[kind] / size[of]
     lengths = np.bincount(of, minlength=len(size)) + 1
     starts = np.concatenate([[0], np.cumsum(lengths)])
-    rises, extra = share * (parts.values[begins + 1] - parts.values[begins]), parts.uses[begins + 1] - parts.uses[begins]
-    free_value = np.bincount(groups, weights=counts / size[groups] * parts.values[parts.first])
+    rises, extra = (
+        share * (parts.values[begins + 1] - parts.values[begins]),
+        parts.uses[begins + 1] - parts.uses[begins],
+    )
+    free_value = np.bincount(groups, weights=counts / size[groups] * parts.values[parts.first]).astype(np.float64)
     free_use = np.zeros((len(size), parts.uses.shape[1]))
     np.add.at(free_use, groups, counts[:, None] * parts.uses[parts.first])
     slopes = np.full(starts[-1], np.inf)
@@ -430,7 +433,7 @@ class FluidModel:
         rows = np.arange(len(self))[part]
         types = self.types if len(rows) == len(self) else self.types.select(rows)
         gains = gains_at(types, weights[part], prices, self.criterion)
-        pay, need = np.zeros(len(rows)), 0.0
+        pay, need = np.zeros(len(rows)), np.zeros(len(rows))
         if self.floors is not None:
             _, pay = self.respond(rows, gains)
             need = pay * self.floors[part] * self.criterion.total
@@ -532,9 +535,7 @@ def _hull(points: _Points, largest: Floats) -> Frontiers:
     keep = np.ones(len(order), dtype=np.bool_)
     most = values[0]
     for i in range(1, len(order)):  # a point that costs more must have more
-        if owner[i] != owner[i - 1]:
-            most = values[i]
-        elif values[i] > most + SAME * largest[owner[i]]:
+        if owner[i] != owner[i - 1] or values[i] > most + SAME * largest[owner[i]]:
             most = values[i]
         else:
             keep[i] = False
