@@ -8,15 +8,16 @@ each has some share of time served, s_i (type,), found by playing it. `meet_floo
 
     maximise  sum_i theta_i sum_n g_n v_in    subject to    sum_i theta_i s_i >= floors,    theta in the simplex
 
-where g are the relaxation's weights and v_i the values of policy i. The multipliers of the floors are a pay for being
-served; fair-index at this pay is the next policy, as in column generation. Drawing a policy at the start by theta has
-the mixed values and shares, under every criterion. What is promised: on the episodes that were played, every floor is
-met with a margin of MARGIN standard errors; a type that has no such margin is at its floor within the error.
+where g are the relaxation's weights and v_i the values of policy i. Policies are fair-index at some pay for being
+served: first at the relaxation's, which is then raised step by step for whoever is short, and lowered for whoever is
+not; after that at the multipliers of the program's floors, as in column generation, as long as that gains something.
+Drawing a policy at the start by theta has the mixed values and shares, under every criterion. What is promised: on the
+episodes that were played, every floor is met with a margin of MARGIN standard errors.
 """
 
 import contextlib
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,11 +47,14 @@ REMEMBERED = 4
 MARGIN = 3.0
 """Standard errors by which a played share must exceed its floor."""
 
-MOST_COLUMNS = 25
-"""Policies after which the search for a mixture within the floors ends."""
+STEPS, MOST_COLUMNS = 8, 25
+"""Policies whose pay is found step by step, and policies after which the search for a mixture ends."""
 
-ARM_STEPS = 4e6
+ARM_STEPS = 5e5
 """Simulated steps of arms by which each policy of a mixture is judged."""
+
+GAIN = 1e-3
+"""The share by which a policy more must better the mixture for the search to go on."""
 
 _memory: deque[tuple[CoupledMDP, Welfare, float, FluidSolution]] = deque(maxlen=REMEMBERED)
 
@@ -188,15 +192,40 @@ def meet_floors(
     horizon = problem.criterion.judging_steps()
     episodes = num_episodes or int(np.clip(ARM_STEPS / (problem.num_arms * horizon), 50, 1000))
     seed = int(np.random.default_rng(rng).integers(2**63))  # all meet the same episodes
-    columns = [play_types(problem, policy, episodes, horizon, seed) for policy in tried.values()]
+
+    def play(policy: Policy | Starting) -> Played:
+        return play_types(problem, policy, episodes, horizon, seed)
+
+    columns = [play(policy) for policy in tried.values()]
     if not problem.has_floors:
         return max(columns, key=lambda column: _worth(problem, relaxed, column)).policy
-    master = _FloorMaster(problem, relaxed)
-    settled = 0
+    pay = relaxed.floor_prices
+    for number in range(STEPS):
+        pay = _paid_by_shortage(problem, relaxed, pay, columns[-1], number)
+        columns.append(play(fair_index(problem, relaxed.weights, relaxed.prices, pay)))
+    return _mix_within_floors(problem, relaxed, columns, play)
+
+
+def _paid_by_shortage(problem: CoupledMDP, relaxed: FluidSolution, pay: Floats, last: Played, number: int) -> Floats:
+    """(type,) more pay for types that were served too little, less for those that were served more than enough."""
+    floors = problem.type_floors
+    prices = relaxed.prices.max(axis=0) if relaxed.by_step else relaxed.prices
+    cost = (problem.types.usage @ prices).max(axis=(1, 2))
+    spread = np.ptp(problem.types.rewards, axis=(1, 2)) * np.maximum(relaxed.weights, relaxed.weights.max() * 1e-3)
+    short = (floors + MARGIN * last.stderr - last.served) / np.where(floors > 0, floors, 1.0)
+    step = np.maximum(cost, spread) / (1 + number / 3)
+    return np.where(floors > 0, np.maximum(pay + step * np.clip(short, -0.5, 1.0), 0.0), 0.0)
+
+
+def _mix_within_floors(
+    problem: CoupledMDP, relaxed: FluidSolution, columns: list[Played], play: Callable[[Policy | Starting], Played]
+) -> Policy | Starting:
+    """The best mixture within the floors, of these policies and of those that its own multipliers ask for."""
+    master, before = _FloorMaster(problem, relaxed), -np.inf
     while True:
-        shares, pay, lacking = master.solve(columns)
-        settled = settled + 1 if not lacking else 0
-        if settled == 2 or (len(columns) >= MOST_COLUMNS and not lacking):
+        shares, pay, worth, lacking = master.solve(columns)
+        done = not lacking and worth <= before + GAIN * abs(worth)
+        if done or (len(columns) >= MOST_COLUMNS and not lacking):
             kept = [(column.policy, share) for column, share in zip(columns, shares, strict=True) if share > 0]
             return kept[0][0] if len(kept) == 1 else Mixture(*zip(*kept, strict=True))
         if len(columns) >= MOST_COLUMNS:
@@ -204,8 +233,8 @@ def meet_floors(
                 f"no mixture of {len(columns)} policies meets the floors with a margin for the error of simulation, "
                 "though the relaxation does. Lower the floors a little, or raise the budget."
             )
-        policy = fair_index(problem, relaxed.weights, relaxed.prices, pay)
-        columns.append(play_types(problem, policy, episodes, horizon, seed))
+        before = -np.inf if lacking else worth
+        columns = [*columns, play(fair_index(problem, relaxed.weights, relaxed.prices, pay))]
 
 
 def _worth(problem: CoupledMDP, relaxed: FluidSolution, played: Played) -> float:
@@ -221,8 +250,8 @@ class _FloorMaster:
         rewards = np.abs(problem.types.rewards).max() * problem.criterion.total
         self.penalty = 10.0 * float((problem.type_counts * relaxed.weights).max() * rewards) or 1.0
 
-    def solve(self, columns: list[Played]) -> tuple[Floats, Floats, bool]:
-        """The best shares, (type,) the pay for being served, and whether some floor is not met.
+    def solve(self, columns: list[Played]) -> tuple[Floats, Floats, float, bool]:
+        """The best shares, (type,) the pay for being served, the worth, and whether some floor is not met.
 
         As long as some is not, the penalty for it, and so the pay, rises.
         """
@@ -247,4 +276,5 @@ class _FloorMaster:
         lacking = bool((optimum.primal[number:] > 1e-9).any())
         if lacking:
             self.penalty *= 4.0
-        return shares / shares.sum(), pay / (self.problem.type_counts * self.problem.criterion.total), lacking
+        pay /= self.problem.type_counts * self.problem.criterion.total
+        return shares / shares.sum(), pay, optimum.objective, lacking

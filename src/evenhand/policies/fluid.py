@@ -92,8 +92,8 @@ def _service(
     types, steps = problem.types, problem.criterion.num_steps
     check_shape(weights, {"type": len(types)}, "weights")
     by_step = steps is not None and prices.ndim == 2
-    shape = {"step": steps or 1, "resource": problem.num_resources}
-    check_shape(prices, shape if by_step else {"resource": problem.num_resources}, "prices")
+    shape: dict[str, int | None] = {"step": steps} if by_step else {}
+    check_shape(prices, {**shape, "resource": problem.num_resources}, "prices")
     # Arms without weight wait until the others have what they need, but are not left in the lurch.
     weights = np.maximum(weights, LEAST_WEIGHT * weights.max())
     worth = action_values(types, weights, prices, problem.criterion, floor_prices)
@@ -292,10 +292,14 @@ class Resolving:
         """(resource,), or (step, resource): the prices at a place in the grid."""
         return np.asarray(self.grid[place] if self.prices.ndim == 1 else self.prices * self.factors[place])
 
+    def pay_at(self, place: int) -> Floats | None:
+        """(type,) the pay for being served at a place in the grid: where all is dearer it must be more to tell."""
+        return None if self.floor_prices is None else np.asarray(self.floor_prices * self.factors[place].max())
+
     def policy_at(self, place: int, step: int) -> ExchangeablePriority:
         """How arms are served at a step, at a place in the grid; made when it is first asked for."""
         if place not in self._policies:
-            given = (self.weights, self.prices_at(place), self.floor_prices)
+            given = (self.weights, self.prices_at(place), self.pay_at(place))
             self._policies[place] = fair_index(self.problem, *given)
         found = self._policies[place]
         if not isinstance(found, BySteps):
@@ -328,16 +332,14 @@ def _price_tables(policy: Resolving) -> tuple[Floats, Floats]:
     arms = SingleArms(types, types.valid, types.initial, criterion)
     values, rents = [], []
     for place in range(len(policy.grid)):
-        prices = policy.prices_at(place)
+        prices, pay = policy.prices_at(place), policy.pay_at(place)
         if steps is None and not criterion.is_average:
-            worth = action_values(types, policy.weights, prices, criterion, policy.floor_prices)
+            worth = action_values(types, policy.weights, prices, criterion, pay)
             best = np.where(types.valid, worth, -np.inf).max(axis=2)
             values.append(np.where(types.valid.any(axis=2), best, 0.0)[None])
             rents.append(np.atleast_1d(prices @ problem.budget * criterion.total))
             continue
-        found = arms.best(
-            np.arange(len(types)), gains_at(types, policy.weights, prices, criterion, policy.floor_prices)
-        )
+        found = arms.best(np.arange(len(types)), gains_at(types, policy.weights, prices, criterion, pay))
         if criterion.is_average:
             centre = (found.measure.sum(axis=-1) * found.ahead).sum(axis=-1)
             values.append((found.ahead - centre[:, None] + LOOK_AHEAD * found.bound[:, None])[None])

@@ -1,6 +1,6 @@
 """Every type of arm on its own, under any criterion.
 
-An action's *gain* is what it is worth now, g r - lambda.d at weights g and prices lambda, perhaps with a bonus for being
+An action's *gain* is what it is worth now, g r - lambda.d at weights g and prices lambda, perhaps with pay for being
 served. The best way of a single arm satisfies
 
     discounted   V(s)       = max_a gain(s, a) + gamma sum_s' p(s' | s, a) V(s')                policy iteration
@@ -10,7 +10,7 @@ served. The best way of a single arm satisfies
 for all types at once: one batch of S x S systems a round, few rounds, O(T S^3) a round; or O(T S^2 A) a step.
 
 Average. A policy may have several closed classes of states. Choose a representative c of each, and strike its column
-out of P: P'. The rewards until some c is met, R = gain + P' R, and the steps, tau = 1 + P' tau, are finite, and the mean
+out of P: P'. The rewards until some c is met, R = gain + P' R, and the steps, tau = 1 + P' tau, are finite; the mean
 reward of a class is R(c) / tau(c): one system for all classes. Of several classes the best is kept, and whoever cannot
 reach it is sent towards it, which weakly communicating arms allow; then h = R - rho tau. The next policy takes every
 action of positive advantage gain + P h - h - rho. If no class is better than before, only transient states have
@@ -98,7 +98,7 @@ class SingleArms:
     def chunk(self) -> int:
         """How many rows are worked on at once."""
         inner = self.types.transitions[0].size + int(np.prod(self.shape))
-        return max(1, ENTRIES // inner)
+        return max(1, ENTRIES // int(inner))
 
     def best(self, rows: Ints, gains: Floats, start: Indices | None = None) -> Responses:
         """The best policy of some arms.
@@ -146,7 +146,7 @@ class SingleArms:
             return _visits_in_time(moves, initial, law, self.weights)
         chain = np.einsum("tsa,tsaj->tsj", law, moves)
         if self.criterion.is_average:
-            visits = _stationary(chain, raw.sum(axis=-1), self.allowed[rows].any(axis=-1))
+            visits = _stationary(chain, raw.sum(axis=-1), np.asarray(self.allowed[rows].any(axis=-1)))
         else:
             system = np.eye(chain.shape[1]) - self.criterion.factor * np.swapaxes(chain, 1, 2)
             visits = np.linalg.solve(system, initial[..., None])[..., 0]
@@ -181,7 +181,7 @@ def _best_discounted(
     eye = np.eye(policy.shape[1])
     for _ in range(MOST_SWEEPS):
         system = eye - factor * _pick(moves, policy)
-        ahead = np.linalg.solve(system, _pick(gains, policy)[..., None])[..., 0]
+        ahead = np.asarray(np.linalg.solve(system, _pick(gains, policy)[..., None])[..., 0], dtype=np.float64)
         advantages = gains + factor * np.einsum("tsaj,tj->tsa", moves, ahead) - ahead[..., None]
         advantages = np.where(allowed, advantages, -np.inf)
         best = advantages.max(axis=-1)
@@ -191,7 +191,8 @@ def _best_discounted(
         policy = np.where(better, advantages.argmax(axis=-1), policy)
     visits = np.linalg.solve(np.swapaxes(eye - factor * _pick(moves, policy), 1, 2), initial[..., None])[..., 0]
     bound = (initial * ahead).sum(axis=-1) + np.maximum(best.max(axis=-1), 0.0) * total
-    return Responses(_as_measure(visits, policy, gains.shape[2]), ahead, np.asarray(bound))
+    measure = _as_measure(np.asarray(visits, dtype=np.float64), policy, gains.shape[2])
+    return Responses(measure, ahead, np.asarray(bound))
 
 
 def _best_in_time(
@@ -221,7 +222,7 @@ def _visits_in_time(moves: Floats, initial: Floats, law: Floats, weights: Floats
 
 
 def _best_average(moves: Floats, allowed: Bools, gains: Floats, policy: Ints) -> Responses:
-    real, support = allowed.any(axis=-1), (moves > 0) & allowed[..., None]
+    real, support = np.asarray(allowed.any(axis=-1)), (moves > 0) & allowed[..., None]
     for _ in range(MOST_SWEEPS):
         policy, chosen, totals = _evaluate_best_class(moves, support, real, gains, policy)
         rows = np.arange(len(policy))
@@ -328,8 +329,8 @@ def check_communicating(types: ArmTables, allowed: Bools) -> None:
         types: the arms.
         allowed: (type, state, action) what may be chosen.
     """
-    real, support = allowed.any(axis=-1), (types.transitions > 0) & allowed[..., None]
-    reach = _closure(support.any(axis=2))
+    real, support = np.asarray(allowed.any(axis=-1)), (types.transitions > 0) & allowed[..., None]
+    reach = _closure(np.asarray(support.any(axis=2)))
     classes = _representatives(reach, real).sum(axis=-1)
     both = reach & np.swapaxes(reach, 1, 2)
     outside = real & (reach & ~both).any(axis=-1)

@@ -46,11 +46,11 @@ from evenhand.typing import Bools, Floats, Ints
 MOST_ENTRIES = 20_000_000
 """Non-zeros of the largest program."""
 
-MOST_COLUMNS_BY_STEP = 40_000
-"""Columns of the largest program with a budget at every step that is taken unasked."""
+MOST_COLUMNS_BY_STEP, MOST_RANK_ROWS_BY_STEP = 12_000, 5_000
+"""Columns, and rows of ranks, of the largest program with a budget at every step that is taken unasked: a second."""
 
 MOST_RANK_ROWS = 200_000
-"""Rows of ranks of the largest program; a tenth of it is taken unasked."""
+"""Rows of ranks of the largest program."""
 
 MOST_STAGES = 30
 """Members up to which leximin is solved by stages with a budget at every step unasked."""
@@ -61,8 +61,8 @@ SMALL_WEIGHT = 1e-10
 MOST_ROUNDS = 200
 """Programs after which a search for the welfare's cuts gives up."""
 
-INTERIOR_FROM = 15_000
-"""Columns from which the interior point is faster than the simplex method."""
+INTERIOR_FROM = 3_000
+"""Columns from which the interior point is faster than the simplex method; with many steps a hundred times."""
 
 Progress = Callable[[int, float], None]
 """Told the number of the round and the gap."""
@@ -125,7 +125,8 @@ def fits_by_step(model: FluidModel, welfare: Welfare) -> bool:
     if is_lexicographic(welfare):
         return members <= MOST_STAGES
     if isinstance(welfare, RankWeighted) and not is_mean(welfare, model.num_members):
-        return model.num_members <= MOST_RANK_ROWS and len(_levels(welfare, model)[0]) * members <= MOST_RANK_ROWS // 10
+        few = model.num_members <= MOST_RANK_ROWS
+        return few and len(_levels(welfare, model)[0]) * members <= MOST_RANK_ROWS_BY_STEP
     return True
 
 
@@ -152,7 +153,9 @@ def solve_by_program(
         OutOfDomain: the welfare is not defined within the budget.
         NotConverged: the gap did not close.
     """
-    search = _Search(Program(model), welfare, tolerance, progress)
+    program = Program(model)
+    program.check_floors()
+    search = _Search(program, welfare, tolerance, progress)
     if is_mean(welfare, model.num_members):
         return search.by_mean()
     if is_lexicographic(welfare):
@@ -203,7 +206,6 @@ class Program:
             )
         rewards = model.types.rewards[self.type, self.state, self.action]
         self.unit = float(np.abs(rewards).max() * model.criterion.total) or 1.0  # of value: solvers have tolerances
-        self._check_floors()
 
     @property
     def num_columns(self) -> int:
@@ -393,7 +395,7 @@ class Program:
         solved = self.solve(gains, most_use=None, lower=np.append(np.full(self.num_members, -np.inf), 0.0))
         return float(solved.more[0]), self._follow(solved)
 
-    def _check_floors(self) -> None:
+    def check_floors(self) -> None:
         """Raise NotApplicable where the floors cannot be met."""
         model = self.model
         if model.floors is None:
@@ -426,7 +428,7 @@ def out_of_floors(model: FluidModel) -> str:
     except TooLarge:
         return "the floors cannot be met within the budget, even in expectation. Lower them, or raise the budget."
     whose = "every arm" if len(floored) == len(model) else "every arm that has a floor"
-    shown = np.floor(largest * 1e4) / 1e4
+    shown = np.floor(max(largest, 0.0) * 1e4 + 1e-3) / 1e4  # rounded down, but not for the sake of a last bit
     return (
         f"the floors cannot be met within the budget, even in expectation: {whose} can be served at most {shown:.4g} "
         "of the time. Lower the floors, or raise the budget."

@@ -191,7 +191,7 @@ def merge(parts: Frontiers, groups: Indices, counts: Ints) -> MergedFrontiers:
         share * (parts.values[begins + 1] - parts.values[begins]),
         parts.uses[begins + 1] - parts.uses[begins],
     )
-    free_value = np.bincount(groups, weights=counts / size[groups] * parts.values[parts.first])
+    free_value = np.bincount(groups, weights=counts / size[groups] * parts.values[parts.first]).astype(np.float64)
     free_use = np.zeros((len(size), parts.uses.shape[1]))
     np.add.at(free_use, groups, counts[:, None] * parts.uses[parts.first])
     slopes = np.full(starts[-1], np.inf)
@@ -433,7 +433,7 @@ class FluidModel:
         rows = np.arange(len(self))[part]
         types = self.types if len(rows) == len(self) else self.types.select(rows)
         gains = gains_at(types, weights[part], prices, self.criterion)
-        pay, need = np.zeros(len(rows)), 0.0
+        pay, need = np.zeros(len(rows)), np.zeros(len(rows))
         if self.floors is not None:
             _, pay = self.respond(rows, gains)
             need = pay * self.floors[part] * self.criterion.total
