@@ -152,6 +152,7 @@ def test_a_failing_cell_is_told_at_the_end_and_the_rest_is_there(paper, folder, 
     assert (folder / "out" / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(paper, folder, start, launch):
     pytest.importorskip("stable_baselines3")
     (paper / "table-1.toml").write_text(TARGET + TRAINING)

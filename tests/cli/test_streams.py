@@ -60,7 +60,7 @@ def test_text_that_is_piped_has_no_colours_and_no_blanks_at_the_ends(launch):
     """Standard output is the result alone; standard error has plain lines of progress, if it takes long enough."""
     shown = launch("compare", "machine-replacement", "--episodes", 20)
     assert shown.code == 0
-    assert [line for line in shown.err.splitlines() if not re.fullmatch(r"[\w -]+: \d+ %", line)] == []
+    assert [line for line in shown.err.splitlines() if not re.fullmatch(r"[\w, -]+: \d+ %", line)] == []
     assert "\x1b" not in shown.out
     assert " %\n" not in shown.out.split("\n\n")[0]
     assert [line for line in shown.out.splitlines() if line != line.rstrip()] == []

@@ -393,6 +393,7 @@ class TestResult:
 
 
 class TestOtherWorlds:
+    @pytest.mark.slow
     def test_a_simulator_without_matrices_comes_to_the_same(self):
         """The learner sees what is sampled only; the policy is then judged on the matrices it never saw."""
         problem = machine_replacement(num_arms=3, budget=1, discount=0.9)
@@ -456,7 +457,7 @@ class TestOtherWorlds:
         other = resized(MACHINES, 7, np.array([2.0]))
         assert other.signature == machine_replacement(num_arms=7, budget=2).signature
 
-    @pytest.mark.parametrize("architecture", ["joint", "joint-idle"])
+    @pytest.mark.parametrize("architecture", ["joint", pytest.param("joint-idle", marks=pytest.mark.slow)])
     def test_joint_networks_learn(self, architecture, brute_force):
         """Of all that serve one arm always, or one at most: the best is found by value iteration."""
         problem = machine_replacement(num_arms=2, budget=1, discount=0.9)
@@ -476,6 +477,7 @@ class TestOtherWorlds:
         assert 0.97 * best <= training.score <= best + 1e-6
         assert training.curve[0][1] < training.score
 
+    @pytest.mark.slow
     def test_scale_transfer(self):
         training = train(machine_replacement(num_arms=10, budget=1), steps=16_000, evaluations=4)
         large = machine_replacement(num_arms=40, budget=4)
