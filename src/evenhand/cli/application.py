@@ -53,6 +53,8 @@ def problems(**options: Any) -> None:
 @application.command()
 @model_argument
 @welfare_option
+@criterion_option
+@over_option
 @click.option(
     "--method",
     default="auto",
@@ -125,7 +127,7 @@ def compare(**options: Any) -> None:
 def train(**options: Any) -> None:
     """Learn a policy for MODEL by trial and error, with count-proportion deep RL.
 
-    For identical arms. The learner sees only what it plays, never the model's matrices; they serve to judge which
+    For identical arms and discounted rewards. The learner sees only what it plays, never the model's matrices; they serve to judge which
     network is kept, where that can be done exactly. The trained policy plays any number of such arms with any budget,
     and needs no torch. Needs the extra "rl".
     """
@@ -166,7 +168,8 @@ def reproduce(**options: Any) -> None:
     """Reproduce the paper's tables and figures beside our numbers; no TARGET lists them.
 
     TARGET is a name from that list, the beginning of several (figure-2), or all. What was finished before is not done
-    again, so an interrupted run goes on when it is started again. Training needs the extra "rl".
+    again, so an interrupted run goes on when it is started again. All of it is about discounted rewards, as the paper
+    is. Training needs the extra "rl".
     """
     from evenhand.cli.commands.reproduce import run
 

@@ -14,7 +14,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeAlias
 
-from evenhand.errors import MissingExtra
+from evenhand.errors import MissingExtra, NotApplicable
 from evenhand.kernels.threads import idle_threads_sleep
 from evenhand.learning.settings import TrainingRun, check_names
 from evenhand.model.coupled import CoupledMDP
@@ -98,8 +98,22 @@ def train(problem: Problem, run: TrainingRun) -> Training:  # noqa: D417  # told
     Args:
         problem: identical arms, or a simulator of them; the learner sees only what it samples.
     """
+    _check_objective(problem)
     training: Training = learning_loop().run(problem, run)
     return training
+
+
+def _check_objective(problem: Problem) -> None:
+    """Learners maximise discounted rewards and know no floors: anything else is refused before it is begun."""
+    if not isinstance(problem, CoupledMDP):
+        return
+    if problem.criterion.name != "discounted":
+        raise NotApplicable(
+            f"training is for the criterion discounted, and this problem's is {problem.criterion.name}. "
+            "Train on problem.under('discounted'), or a model file without the key criterion, and evaluate as you like."
+        )
+    if problem.has_floors:
+        raise NotApplicable("training knows no floors. Use `solve`, or a model without them.")
 
 
 def learning_loop() -> Any:

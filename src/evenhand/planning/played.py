@@ -13,8 +13,8 @@ from evenhand.policies.index import whittle
 from evenhand.solvers.fluid import FluidSolution
 from evenhand.typing import Rng
 
-ARM_STEPS = 3e7
-"""Simulated steps of arms that a policy is judged by."""
+ARM_STEPS, STEPS = 3e7, 6e5
+"""Simulated steps of arms, and of episodes, that a policy is judged by."""
 
 
 def by_whittle(task: Task) -> Solution:
@@ -58,7 +58,8 @@ def _by_playing(
     """The best candidate: chosen on one stream of random numbers, reported on another."""
     choosing, reporting = np.random.default_rng(task.rng).spawn(2)
     horizon = task.problem.criterion.judging_steps()
-    episodes = int(np.clip(ARM_STEPS / (task.problem.num_arms * horizon), 20, 2000))
+    most = int(np.clip(STEPS / horizon, 20, 2000))
+    episodes = int(np.clip(ARM_STEPS / (task.problem.num_arms * horizon), 20, most))
     best, reason = next(iter(candidates)), task.reason
     if len(candidates) > 1:
         best = _best_of(task, candidates, max(20, episodes // 4), horizon, int(choosing.integers(2**63)))

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from evenhand.errors import NotApplicable, NotConverged, TooLarge
+from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import read_welfare
@@ -80,6 +80,28 @@ def _is_same(first: Welfare, second: Welfare) -> bool:
     """Whether two welfares are one: the same object, or equal ones of a structure that knows equality."""
     known = isinstance(first, (RankWeighted, PowerMean)) and type(first) is type(second)
     return first is second or (known and bool(first == second))
+
+
+def resource_prices(problem: CoupledMDP, welfare: str | Welfare) -> dict[str, float] | None:
+    """What one unit more of each resource at every step is worth in welfare, by the relaxation.
+
+    Args:
+        problem: the problem.
+        welfare: what is maximised.
+
+    Returns:
+        A price for each resource under its name; None where there is no relaxation.
+    """
+    try:
+        prices = relax(problem, welfare).prices
+    except (NotApplicable, NotConverged, OutOfDomain, TooLarge, Infeasible):
+        return None
+    criterion = problem.criterion
+    if prices.ndim == 2:  # the budget holds at every step
+        worth = criterion.time_weights(len(prices)) @ prices
+    else:
+        worth = criterion.total * prices
+    return dict(zip(problem.resource_names, worth.tolist(), strict=True))
 
 
 def fluid_policies(problem: CoupledMDP, relaxed: FluidSolution) -> dict[str, Policy | Starting]:

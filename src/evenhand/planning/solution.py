@@ -1,6 +1,7 @@
 """The answer to a problem: a policy, what it is worth, and the proof."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from evenhand.evaluation.evaluate import CONFIDENCE
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
+from evenhand.planning.relaxed import resource_prices
 from evenhand.typing import Floats
 
 
@@ -67,6 +69,13 @@ class Solution:
     def values(self) -> Floats:
         """(arm,) the value of each arm."""
         return self.unit_values[self.problem.type_of_arm] if self.by_type else self.unit_values
+
+    @cached_property
+    def prices(self) -> dict[str, float] | None:
+        """What one unit more of each resource at every step is worth in welfare, by the fluid relaxation, under its
+        name; None where there is none.
+        """
+        return resource_prices(self.problem, self.objective.welfare)
 
     @property
     def groups(self) -> dict[str, float]:

@@ -6,7 +6,17 @@ from typing import Any
 import click
 import numpy as np
 
-from evenhand.cli.console import number, per_arm, print_facts, print_json, print_values, progress, seconds
+from evenhand.cli.console import (
+    number,
+    objective_words,
+    per_arm,
+    print_facts,
+    print_groups,
+    print_json,
+    print_values,
+    progress,
+    seconds,
+)
 from evenhand.cli.reading import check_target, read_policy, read_problem
 from evenhand.planning.saved import save_solution
 from evenhand.planning.solution import Solution
@@ -17,6 +27,8 @@ def run(
     model: str,
     parameters: tuple[str, ...],
     welfare: str,
+    criterion: str | None,
+    over: str | None,
     method: str,
     candidates: tuple[str, ...],
     tolerance: float,
@@ -27,7 +39,7 @@ def run(
 ) -> None:
     """Solve and print the certificate."""
     check_target(out, "--out")
-    problem = read_problem(model, parameters)
+    problem = read_problem(model, parameters).under(criterion, over)
     with progress(quiet) as tell:
         tried = {name: read_policy(name, problem, welfare) for name in candidates}
         solution = find_best(problem, welfare, method, tolerance, tell, seed, tried)
@@ -38,13 +50,18 @@ def run(
         return
     _show(solution, model)
     if out and not quiet:
-        click.echo(f"policy: {out}   (play it: {_play_it(model, parameters, welfare, out)})")
+        click.echo(f"policy: {out}   (play it: {_play_it(model, parameters, welfare, criterion, over, out)})")
 
 
-def _play_it(model: str, parameters: tuple[str, ...], welfare: str, out: str) -> str:
+def _play_it(
+    model: str, parameters: tuple[str, ...], welfare: str, criterion: str | None, over: str | None, out: str
+) -> str:
     """The command that plays the saved policy."""
     settings = [word for parameter in parameters for word in ("-p", parameter)]
-    return shlex.join(["evenhand", "evaluate", model, out, *settings, "--welfare", welfare])
+    settings += ["--welfare", welfare]
+    for option, value in (("--criterion", criterion), ("--over", over)):
+        settings += [option, value] if value is not None else []
+    return shlex.join(["evenhand", "evaluate", model, out, *settings])
 
 
 def as_dict(solution: Solution, out: str | None) -> dict[str, Any]:
@@ -60,10 +77,22 @@ def as_dict(solution: Solution, out: str | None) -> dict[str, Any]:
             "stderr": solution.welfare_stderr,
             "interval": list(solution.welfare_interval),
         },
+        "criterion": solution.problem.criterion.name,
+        "over": solution.problem.over,
+        "prices": solution.prices,
+        **({"groups": solution.groups} if solution.groups else {}),
         **per_arm(solution.problem, solution.by_type, {"values": solution.unit_values}),
         "seconds": solution.seconds,
         "policy": out,
     }
+
+
+def _worth_of_more(solution: Solution) -> list[tuple[str, str]]:
+    """What one unit more of each resource would be worth."""
+    if not solution.prices:
+        return []
+    named = [f"{number(worth)} for {name}" for name, worth in solution.prices.items()]
+    return [("one unit more", f"worth at most {', '.join(named)} (a step, by the fluid relaxation)")]
 
 
 def _show(solution: Solution, model: str) -> None:
@@ -73,11 +102,14 @@ def _show(solution: Solution, model: str) -> None:
         ("welfare", number(solution.welfare, 6) + error),
         ("upper bound", number(solution.upper_bound, 6)),
         ("gap", f"{solution.gap:.2g}"),
+        *_worth_of_more(solution),
         ("method", f"{solution.method}: {solution.reason}"),
         ("time", " + ".join(f"{seconds(value)} {stage}" for stage, value in solution.seconds.items())),
     ]
-    print_facts(f"{model}, welfare {solution.objective.welfare.name}", facts)
     problem, values = solution.problem, solution.unit_values
+    print_facts(f"{model}, welfare {solution.objective.welfare.name}{objective_words(problem)}", facts)
+    if solution.groups:
+        print_groups(solution.groups, None)
     tables = problem.types if solution.by_type else problem.tables
     counts = problem.type_counts if solution.by_type else np.ones(len(values), dtype=np.int64)
     print_values(tables, solution.by_type, counts, values, None)
