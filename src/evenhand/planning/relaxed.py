@@ -97,10 +97,8 @@ def resource_prices(problem: CoupledMDP, welfare: str | Welfare) -> dict[str, fl
     except (NotApplicable, NotConverged, OutOfDomain, TooLarge, Infeasible):
         return None
     criterion = problem.criterion
-    if prices.ndim == 2:  # the budget holds at every step
-        worth = criterion.time_weights(len(prices)) @ prices
-    else:
-        worth = criterion.total * prices
+    by_step = prices.ndim == 2  # the budget holds at every step
+    worth = criterion.time_weights(len(prices)) @ prices if by_step else criterion.total * prices
     return dict(zip(problem.resource_names, worth.tolist(), strict=True))
 
 

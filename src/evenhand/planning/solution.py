@@ -72,9 +72,7 @@ class Solution:
 
     @cached_property
     def prices(self) -> dict[str, float] | None:
-        """What one unit more of each resource at every step is worth in welfare, by the fluid relaxation, under its
-        name; None where there is none.
-        """
+        """What one unit more of each resource a step is worth in welfare, by the relaxation; None if there is none."""
         return resource_prices(self.problem, self.objective.welfare)
 
     @property
