@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from evenhand.errors import NotApplicable
 from evenhand.kernels import whittle_pivots
 from evenhand.model.criterion import Average
-from evenhand.problems import machine_replacement
+from evenhand.problems import heterogeneous_machine_replacement, machine_replacement
 from evenhand.solvers import whittle
 from evenhand.solvers.whittle import value_frontiers, whittle_indices
 
@@ -250,6 +250,25 @@ class TestSeveralClosedClasses:
         result = whittle_indices(transitions, rewards, Average())
         assert "stays in state" in result.explain(0)
 
+    def test_an_arm_that_falls_apart_at_one_charge_only(self, either_kernel):
+        """A machine works (2), wears (1.5), is broken (0.5) and stays so; mending leads back. Passive: a step down.
+
+        Always mending what is worn earns 7/4 - c/2. At c = 5/2 that is as good as a broken machine; then nobody mends.
+        """
+        transitions = np.eye(3)[[[[1, 0], [2, 0], [2, 0]]]]
+        rewards = np.array([[[2.0, 2.0], [1.5, 1.5], [0.5, 0.5]]])
+        result = whittle_indices(transitions, rewards, Average())
+        assert result.indexable[0]
+        np.testing.assert_allclose(result.indices[0, 1:], [2.5, 2.5])
+        near = whittle_indices(transitions, rewards, 1 - 1e-6)
+        np.testing.assert_allclose(result.indices, near.indices, atol=1e-4)
+
+    def test_machines_that_all_differ_have_the_limits_as_indices(self):
+        types = heterogeneous_machine_replacement(num_arms=30).types
+        found, near = (whittle_indices(types.transitions, types.rewards, c) for c in (Average(), 1 - 1e-7))
+        assert not found.refused and found.indexable.all()
+        np.testing.assert_allclose(found.indices, near.indices, rtol=1e-4)
+
     def test_policies_that_are_not_met_do_no_harm(self, either_kernel):
         """Activity keeps the arm in state 0, passivity in state 1; but state 0 is the first to become passive."""
         transitions = np.array([[[[0.5, 0.5], [1.0, 0.0]], [[0.0, 1.0], [0.5, 0.5]]]])
@@ -262,15 +281,15 @@ class TestSeveralClosedClasses:
 
     @pytest.mark.parametrize("seed", range(20))
     def test_whoever_is_accepted_solves_the_optimality_equation(self, either_kernel, seed):
-        """At each index both actions are equally good in terms of a bias that all states agree with."""
+        """Just below each index active is best, just above it passive, by value iteration."""
         transitions, rewards = random_arm(seed, 4, "free")
         result = whittle_indices(transitions, rewards, Average())
         if not result.indexable[0]:
             return
-        for state, charge in enumerate(result.indices[0]):
-            values, paid = np.zeros(4), rewards[0] - charge * np.array([0, 1])
-            moves = 0.5 * transitions[0] + 0.5 * np.eye(4)[:, None]  # lazy: as good, and without periods
+        moves = 0.5 * transitions[0] + 0.5 * np.eye(4)[:, None]  # lazy: as good, and without periods
+        for (state, index), side in product(enumerate(result.indices[0]), (-1, 1)):
+            values, paid = np.zeros(4), rewards[0] - (index + 0.02 * side) * np.array([0, 1])
             for _ in range(4000):
                 each = paid + moves @ values
                 values = each.max(axis=1) - each.max(axis=1).min()
-            assert each[state, 0] == pytest.approx(each[state, 1], abs=1e-8)
+            assert side * (each[state, 1] - each[state, 0]) < 1e-8

@@ -18,8 +18,9 @@ and, but for finitely many charges, by one h only (up to a constant): advantages
 the best mean plays the same actions in the states that it does not leave for ever (Schweitzer and Federgruen, "The
 functional equations of undiscounted Markov renewal programming", 1978). So the advantages are the limits of the
 discounted ones, and the indices the limits of the discounted indices where these cross 0 at one charge. Where a policy
-that is met, or tied with one over a range of charges by a single switch, has several closed classes, the mean depends
-on the start and limits may be infinite: that arm is refused, with the states (`solvers.closed_classes`).
+that is met, or tied with one over a range of charges by a single switch, has several closed classes, the sweep does not
+pass. If that happens at single charges only, the indices are found piece by piece (`solvers.average_pieces`); else the
+mean depends on the start and limits may be infinite: that arm is refused, with the states (`solvers.closed_classes`).
 
 The optimal policy is followed through *all* charges (`kernels.whittle_pivots`): each of the finitely many policies met
 is optimal between two neighbouring charges, by the signs of all advantages at both, and advantages are linear between.
@@ -45,6 +46,7 @@ from evenhand.kernels import whittle_layers, whittle_pivots
 from evenhand.kernels.whittle_pivots import CROWDED, DONE, SPLIT, STUCK, Sweeps
 from evenhand.model.arm import ArmTables
 from evenhand.model.criterion import Criterion, Discounted
+from evenhand.solvers.average_pieces import indices_by_pieces
 from evenhand.solvers.closed_classes import closed_classes, never_splits
 from evenhand.typing import Array, ArrayLike, Bools, Floats, Indices, Ints
 
@@ -56,6 +58,9 @@ CARE = (1e-14, 0.0)
 
 ACCURATE, SOUND = 1e-11, 1e-8
 """Relative errors of a sweep: above the first it is done again with care, above the second it is refused."""
+
+NEARLY_ONE = 1 - 1e-7
+"""A discount whose optimal policies are candidates for those of an average."""
 
 MOST_PIVOTS = 1000
 """Pivots a state after which a sweep is given up. An indexable arm needs one, ties aside."""
@@ -150,6 +155,9 @@ def whittle_indices(
     if arms.criterion.num_steps is not None:
         return _by_layers(arms, arms.criterion.num_steps)
     met, refused = _sweep(arms)
+    for arm in list(refused):
+        if _found_in_pieces(arms, met, arm):
+            del refused[arm]
     indexable = met.regained < 0
     indexable[list(refused)] = False
     return WhittleResult(
@@ -246,6 +254,7 @@ class _Arms:
         self.initial: Floats = np.ascontiguousarray(uniform if initial is None else initial, dtype=np.float64)
         check_shape(self.initial, {"arm": num_arms, "state": most}, "initial")
         self._check_numbers(real)
+        self.left_out = np.zeros(num_arms, dtype=np.bool_)
 
     def _check_numbers(self, real: Bools) -> None:
         faults, first = Faults(), np.arange(real.shape[1]) == 0
@@ -278,6 +287,7 @@ class _Arms:
 
     def leave_out(self, arm: int) -> None:
         """Put an arm that always goes to its first state in the place of one that is refused."""
+        self.left_out[arm] = True
         self.transitions[arm] = 0.0
         self.transitions[arm, ..., 0] = 1.0
 
@@ -352,6 +362,20 @@ def _policies_met(arms: _Arms, met: Sweeps, arm: int) -> Iterator[Bools]:
     yield active
     if status == STUCK:  # only where all-passive splits the arm can there be nothing left to switch
         yield np.zeros_like(active)
+
+
+def _found_in_pieces(arms: _Arms, met: Sweeps, arm: int) -> bool:
+    """Whether an arm that a sweep could not pass has indices all the same, which are then put in place."""
+    if arms.left_out[arm]:
+        return False
+    n = int(arms.num_states[arm])
+    near = _Arms(arms.transitions[[arm], :n, :, :n], arms.rewards[[arm], :n], NEARLY_ONE, None, None)
+    candidates = list(_policies_met(near, _swept(near), 0))
+    found = indices_by_pieces(near.transitions[0], near.rewards[0], candidates)
+    if found is None:
+        return False
+    met.indices[arm, :n], met.regained[arm], met.witnesses[arm] = found.indices, found.regained, found.witnesses
+    return True
 
 
 def _check_rounding(met: Sweeps, refused: Mapping[int, str]) -> None:
