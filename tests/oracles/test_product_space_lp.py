@@ -199,7 +199,7 @@ def test_finite_against_dynamic_programming(seed, steps):
         assert oracle.best_linear(weights).welfare == pytest.approx(backwards(oracle, weights, steps), abs=1e-9)
 
 
-@pytest.mark.parametrize("welfare", [*WELFARES, Kolm()], ids=str)
+@pytest.mark.parametrize("welfare", [*WELFARES, Kolm()], ids=lambda welfare: getattr(welfare, "name", welfare))
 @pytest.mark.parametrize("seed", [5, 7])
 def test_criteria_meet_at_their_ends(seed, welfare):
     problem = seeded_problem(seed, least_reward=1, floors=True, most_pairs=40)

@@ -80,9 +80,9 @@ class TestGroups:
         assert "worst-off arm" not in text and "an arm counts for more" not in text
 
     def test_welfare_is_explained_over_groups(self):
-        text = words.welfare_words(Gini.geometric(2), 2, "group")
+        text = words.welfare_words(Gini.geometric(2), "group")
         assert "the groups are sorted" in text and "arm" not in text
-        assert "worst-off group" in words.welfare_words(Leximin(), 2, "group")
+        assert "worst-off group" in words.welfare_words(Leximin(), "group")
 
     def test_the_page_has_the_value_of_each_group(self, towns):
         found = side_by_side(towns, "random", "never-act")

@@ -15,6 +15,7 @@ import numpy as np
 from evenhand.evaluation.exact import exact_values
 from evenhand.learning.worlds import ArmWorld, CountWorld, Tasks
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import Discounted
 from evenhand.model.rules import AllocationRule
 from evenhand.model.simulator import Simulator
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
@@ -37,6 +38,9 @@ MOST_JOINT = 1_500
 
 COPIES = 256
 """Copies that are played where a network is not judged exactly."""
+
+LEFT_OUT = 1e-3
+"""The share of all weight that lies beyond the steps that are played."""
 
 
 def resized(problem: CoupledMDP, num_arms: int, budget: Floats) -> CoupledMDP:
@@ -69,21 +73,16 @@ def _played_mean(
         else CountWorld(problem, COPIES, rule, tasks, rng)
     )
     world.restart(np.ones(COPIES, dtype=np.bool_))
-    total = 0.0
-    for step in range(_horizon(problem.discount)):
-        total += problem.discount**step * float(world.step(network(world.observe())).rewards.mean())
+    total, criterion = 0.0, Discounted(problem.discount)
+    for weight in criterion.time_weights(criterion.judging_steps(LEFT_OUT)).tolist():
+        total += weight * float(world.step(network(world.observe())).rewards.mean())
     return total
-
-
-def _horizon(discount: float) -> int:
-    """Steps beyond which less than a thousandth of all weight lies."""
-    return int(np.clip(np.ceil(np.log(1e-3) / np.log(discount)), 1, 20_000)) if discount > 0 else 1
 
 
 def make_joint_judge(problem: CoupledMDP, seed: int) -> tuple[Judge, bool]:
     """The judge of joint networks, and whether it is exact."""
     if num_joint_states(problem) > MOST_JOINT:
-        horizon = _horizon(problem.discount)
+        horizon = Discounted(problem.discount).judging_steps(LEFT_OUT)
 
         def played(network: Network) -> float:
             policy = JointNetworkPolicy(problem, network)

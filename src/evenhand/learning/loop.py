@@ -28,6 +28,7 @@ from evenhand.learning.settings import Budget, TrainingRun, TrainingSettings, se
 from evenhand.learning.training import Training
 from evenhand.learning.worlds import Tasks
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import Discounted
 from evenhand.model.simulator import Simulator
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
 from evenhand.typing import Array, Progress
@@ -261,7 +262,8 @@ def _scaling(env: BatchedCounts | BatchedJoint, discount: float) -> tuple[float,
     moments = np.array([env.random_moments(rng) for _ in range(PROBES)]).mean(axis=0)
     env.restore(state)
     spread = float(np.sqrt(max(moments[1] - moments[0] ** 2, 0.0)))
-    return float(moments[0]), (1 - discount) / spread if spread > 1e-12 * max(abs(moments[0]), 1e-300) else 1.0
+    is_constant = spread <= 1e-12 * max(abs(moments[0]), 1e-300)
+    return float(moments[0]), 1.0 if is_constant else Discounted(discount).rate / spread
 
 
 def _signature(problem: CoupledMDP | Simulator) -> str:

@@ -97,8 +97,8 @@ class Criterion(ABC):
         """
 
     @abstractmethod
-    def judging_steps(self) -> int:
-        """How many steps show nearly all of a policy's worth: what is left weighs less than JUDGED of the total."""
+    def judging_steps(self, share: float = JUDGED) -> int:
+        """How many steps show nearly all of a policy's worth: what is left weighs less than a share of the total."""
 
     @abstractmethod
     def time_weights(self, horizon: int) -> Floats:
@@ -134,13 +134,18 @@ class Discounted(Criterion):
         return self.discount
 
     @property
+    def rate(self) -> float:
+        """1 - gamma: the chance that a step is the last, of a horizon of the same worth."""
+        return 1 - self.discount
+
+    @property
     def total(self) -> float:
         """1 / (1 - gamma)."""
-        return 1 / (1 - self.discount)
+        return 1 / self.rate
 
     def bracket(self, now: float, least: float, most: float) -> tuple[float, float]:
         """MacQueen's bounds."""
-        ahead = self.discount / (1 - self.discount)
+        ahead = self.discount / self.rate
         return now + ahead * least, now + ahead * most
 
     def simulated_steps(self, horizon: int | None) -> int:
@@ -153,13 +158,13 @@ class Discounted(Criterion):
 
     def beyond(self, horizon: int) -> float:
         """gamma^horizon / (1 - gamma)."""
-        return float(self.discount**horizon / (1 - self.discount))
+        return float(self.discount**horizon / self.rate)
 
-    def judging_steps(self) -> int:
-        """Until gamma^t is below JUDGED, within reason."""
+    def judging_steps(self, share: float = JUDGED) -> int:
+        """Until gamma^t is below the share, within reason."""
         if self.discount == 0:
             return 1
-        return int(np.clip(np.ceil(np.log(JUDGED) / np.log(self.discount)), 1, MOST_JUDGED))
+        return int(np.clip(np.ceil(np.log(share) / np.log(self.discount)), 1, MOST_JUDGED))
 
 
 @dataclass(frozen=True)
@@ -194,7 +199,7 @@ class Average(Criterion):
         """What the user asks for, at least as many as leave one after the warm-up."""
         return USUAL_AVERAGE_HORIZON if horizon is None else check_positive_int(horizon, "horizon")
 
-    def judging_steps(self) -> int:
+    def judging_steps(self, share: float = JUDGED) -> int:
         """The usual."""
         return USUAL_AVERAGE_HORIZON
 
@@ -253,7 +258,7 @@ class Finite(Criterion):
             raise InvalidInput(f"horizon: the criterion {self.name} has {self.steps} steps, not {horizon!r}")
         return self.steps
 
-    def judging_steps(self) -> int:
+    def judging_steps(self, share: float = JUDGED) -> int:
         """All of them."""
         return self.steps
 

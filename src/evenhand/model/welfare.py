@@ -22,7 +22,8 @@ rank-weighted welfare each arm gets the weight of its rank, and tied arms share 
 g_n = (W(v) / v_n)^alpha / N.
 
 Any other object that satisfies `Welfare` can be optimised and evaluated too: `RankWeighted`, `PowerMean` and
-`lexicographic` are structures that show solvers a shorter way.
+`lexicographic` are structures that show solvers a shorter way. One that has `in_short(who)` and `meaning(who)`, clauses
+and sentences about an `arm` or a `group`, is told in the reports by them.
 """
 
 import math
@@ -236,6 +237,10 @@ def _text(number: float) -> str:
     return repr(float(number)).removesuffix(".0")
 
 
+def _counts_for_more(who: str) -> str:
+    return f"counts {'an arm' if who == 'arm' else f'a {who}'} for more the worse off it is"
+
+
 class RankWeighted(ABC):
     """A welfare that weighs arms by their rank, the worst arm most."""
 
@@ -405,6 +410,35 @@ class Gini(RankWeighted):
         shares = np.expm1(-decay * (last - first)) / math.expm1(-decay * num_arms)
         return np.asarray(np.exp(-decay * first) * shares)
 
+    def in_short(self, who: str) -> str:
+        """A clause for people."""
+        return _counts_for_more(who)
+
+    def meaning(self, who: str) -> str:
+        """A sentence for people, and the weights."""
+        return f"It is a weighted mean: {self._rule(who)}. {self._weights_in_words(who)}".rstrip()
+
+    def _rule(self, who: str) -> str:
+        if self.ratio is None:
+            return f"the {who}s are sorted from worst to best, and each place has the weight that was given for it"
+        if self.ratio == 1:
+            return f"all {who}s have the same weight"
+        next_one = "half as much" if self.ratio == 2 else f"{self.ratio:,.6g} times less"
+        sorted_out = f"the {who}s are sorted from worst to best; the worst-off one counts most"
+        return f"{sorted_out}, and each next one {next_one}"
+
+    def _weights_in_words(self, who: str) -> str:
+        if self.num_arms == 1:
+            return ""
+        if self.num_arms <= 6:
+            *first, last = (f"{100 * weight:.{0 if weight >= 0.095 else 1}f}\u00a0%" for weight in self.weights)
+            return f"Here the weights are {', '.join(first)} and {last}."
+        few = max(2, self.num_arms // 10)
+        mass = self.rank_mass(np.array([0, 0]), np.array([1, few]), self.num_arms)
+        one, tenth = (f"{100 * part:.1f}\u00a0%" for part in mass)
+        whole = f"the worst-off {few:,} of {self.num_arms:,} for {tenth}"
+        return f"Here the worst-off {who} alone counts for {one}, and {whole}."
+
     def check_num_arms(self, num_arms: int) -> None:
         """Raise InvalidInput when the welfare is made for another number of arms."""
         if num_arms != self.num_arms:
@@ -472,6 +506,14 @@ class Utilitarian(RankWeighted):
         """`utilitarian`."""
         return "utilitarian"
 
+    def in_short(self, who: str) -> str:
+        """A clause for people."""
+        return f"is the mean of all {who}s"
+
+    def meaning(self, who: str) -> str:
+        """A sentence for people."""
+        return "It is the plain mean: it does not matter who gets how much."
+
     def rank_mass(self, first: Ints, last: Ints, num_arms: int) -> Floats:
         """The share of the ranks first+1, ..., last."""
         return np.asarray((last - first) / num_arms)
@@ -483,6 +525,10 @@ class Utilitarian(RankWeighted):
 
 class _WorstArm(RankWeighted):
     """All weight on the worst arm."""
+
+    def in_short(self, who: str) -> str:
+        """A clause for people."""
+        return f"looks at the worst-off {who}"
 
     def rank_mass(self, first: Ints, last: Ints, num_arms: int) -> Floats:
         """1 for the ranks that begin with the worst arm, else 0."""
@@ -501,6 +547,10 @@ class Maximin(_WorstArm):
         """`maximin`."""
         return "maximin"
 
+    def meaning(self, who: str) -> str:
+        """A sentence for people."""
+        return f"It is the value of the worst-off {who}; the others do not count."
+
 
 @dataclass(frozen=True)
 class Leximin(_WorstArm):
@@ -517,6 +567,10 @@ class Leximin(_WorstArm):
     def name(self) -> str:
         """`leximin`."""
         return "leximin"
+
+    def meaning(self, who: str) -> str:
+        """A sentence for people."""
+        return f"It is the value of the worst-off {who}; where two are equal, the second worst decides, then the third."
 
     def key(self, values: ArrayLike) -> Floats:
         """(..., arm) the values from the worst to the best; as lists, keys sort as leximin prefers.
@@ -558,6 +612,15 @@ class RegularisedMaximin(RankWeighted):
         """`maximin:0.01`."""
         return f"maximin:{_text(self.epsilon)}"
 
+    def in_short(self, who: str) -> str:
+        """A clause for people."""
+        return _counts_for_more(who)
+
+    def meaning(self, who: str) -> str:
+        """A sentence for people."""
+        other = f"{self.epsilon:,.6g}"
+        return f"It is nearly the value of the worst-off {who}; each other counts {other} times as much as that one."
+
     def rank_mass(self, first: Ints, last: Ints, num_arms: int) -> Floats:
         """Epsilon a rank, and 1 for the worst arm, normalised."""
         worst = np.asarray(first) == 0
@@ -586,6 +649,15 @@ class AlphaFair(PowerMean):
     def name(self) -> str:
         """`alpha:1`."""
         return f"alpha:{_text(self.alpha)}"
+
+    def in_short(self, who: str) -> str:
+        """A clause for people."""
+        return _counts_for_more(who)
+
+    def meaning(self, who: str) -> str:
+        """A sentence for people."""
+        alpha = f"the larger alpha (here {self.alpha:,.6g}), the more so"
+        return f"It is a mean in which small values weigh more; {alpha}."
 
     @property
     def aversion(self) -> float:

@@ -10,7 +10,6 @@ import numpy as np
 from evenhand._version import __version__
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import Location, write_atomically
-from evenhand.model.objective import num_members
 from evenhand.planning.compare import Comparison
 from evenhand.report import figures, tables, words
 from evenhand.report.rendering import render
@@ -191,7 +190,7 @@ def _reading(comparison: Comparison, problem: CoupledMDP) -> list[tuple[str, str
         (
             f"Welfare ({name})",
             "One number for how well all arms do, fairness included; policies are ranked by it. "
-            + words.welfare_words(comparison.welfare, num_members(problem), words.member(problem)),
+            + words.welfare_words(comparison.welfare, words.member(problem)),
         ),
     ]
     if comparison.upper_bound is not None:

@@ -8,16 +8,7 @@ import numpy as np
 
 from evenhand.evaluation.evaluate import CONFIDENCE, Evaluation
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.welfare import (
-    AlphaFair,
-    Gini,
-    Leximin,
-    Maximin,
-    RankWeighted,
-    RegularisedMaximin,
-    Utilitarian,
-    Welfare,
-)
+from evenhand.model.welfare import Welfare
 from evenhand.planning.compare import Comparison, Row
 from evenhand.planning.roster import ROSTER
 from evenhand.typing import Floats
@@ -220,13 +211,8 @@ def _compared(comparison: Comparison, problem: CoupledMDP) -> str:
 
 
 def _in_short(welfare: Welfare, who: str) -> str:
-    if isinstance(welfare, Maximin | Leximin):
-        return f", which looks at the worst-off {who}"
-    if isinstance(welfare, Utilitarian):
-        return f", which is the mean of all {who}s"
-    if isinstance(welfare, Gini | RegularisedMaximin | AlphaFair):
-        return f", in which {'an arm' if who == 'arm' else 'a group'} counts for more the worse off it is"
-    return ""
+    say = getattr(welfare, "in_short", None)
+    return f", which {say(who)}" if say is not None else ""
 
 
 def _best(comparison: Comparison) -> str:
@@ -489,54 +475,13 @@ def truncation_words(found: Sequence[Evaluation]) -> tuple[str, str] | None:
 # Sentences: how to read it
 
 
-def welfare_words(welfare: Welfare, num_members: int, who: str = "arm") -> str:
+def welfare_words(welfare: Welfare, who: str = "arm") -> str:
     """A welfare explained to someone who has never met it.
 
     Args:
         welfare: how values are weighed.
-        num_members: how many values there are.
         who: whose they are: `arm` or `group`.
     """
     unit = f"It is in the same unit as the values, and if all {who}s are equal it is simply their value."
-    return f"{_meaning(welfare, num_members, who)} {unit}"
-
-
-def _meaning(welfare: Welfare, num_members: int, who: str) -> str:
-    if isinstance(welfare, Utilitarian):
-        return "It is the plain mean: it does not matter who gets how much."
-    if isinstance(welfare, Leximin):
-        return f"It is the value of the worst-off {who}; where two are equal, the second worst decides, then the third."
-    if isinstance(welfare, Maximin):
-        return f"It is the value of the worst-off {who}; the others do not count."
-    if isinstance(welfare, RegularisedMaximin):
-        other = number(welfare.epsilon, 2)
-        return f"It is nearly the value of the worst-off {who}; each other counts {other} times as much as that one."
-    if isinstance(welfare, AlphaFair):
-        alpha = f"the larger alpha (here {amount(welfare.alpha)}), the more so"
-        return f"It is a mean in which small values weigh more; {alpha}."
-    if isinstance(welfare, Gini):
-        return f"It is a weighted mean: {_rule(welfare, who)}. {_weights(welfare, num_members, who)}".rstrip()
-    return f"It is one number for the values of all {who}s."
-
-
-def _rule(welfare: Gini, who: str) -> str:
-    if welfare.ratio is None:
-        return f"the {who}s are sorted from worst to best, and each place has the weight that was given for it"
-    if welfare.ratio == 1:
-        return f"all {who}s have the same weight"
-    return (
-        f"the {who}s are sorted from worst to best; the worst-off one counts most, "
-        f"and each next one {'half as much' if welfare.ratio == 2 else f'{amount(welfare.ratio)} times less'}"
-    )
-
-
-def _weights(welfare: RankWeighted, num_members: int, who: str) -> str:
-    if num_members == 1:
-        return ""
-    if num_members <= 6:
-        weights = [percent(weight, 0 if weight >= 0.095 else 1) for weight in welfare.rank_weights(num_members)]
-        return f"Here the weights are {listed(weights)}."
-    few = max(2, num_members // 10)
-    mass = welfare.rank_mass(np.array([0, 0]), np.array([1, few]), num_members)
-    one, tenth = percent(float(mass[0])), percent(float(mass[1]))
-    return f"Here the worst-off {who} alone counts for {one}, and the worst-off {few:,} of {num_members:,} for {tenth}."
+    say = getattr(welfare, "meaning", None)
+    return f"{say(who)} {unit}" if say is not None else f"It is one number for the values of all {who}s."
