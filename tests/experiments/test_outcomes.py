@@ -9,7 +9,8 @@ import pytest
 from evenhand.errors import InvalidInput, UnknownName
 from evenhand.experiments.cells import KINDS
 from evenhand.experiments.outcomes import VALUES, NotForProblem, OptimumValues, TrainValues, read_outcome
-from evenhand.experiments.records import outcome_of, plain
+from evenhand.experiments.records import outcome_of
+from evenhand.model.files import as_json
 
 RECORDS = Path(__file__).parents[2] / "paper" / "records" / "records.jsonl"
 OPTIMUM = {"welfare": 1.5, "upper_bound": None, "states": 6, "method": "counts"}
@@ -36,7 +37,7 @@ def test_every_kind_has_a_schema():
 def test_every_committed_record_is_read_and_nothing_of_it_is_lost(records):
     for record in records:
         outcome = outcome_of(record)
-        assert plain(asdict(outcome.values)) == record["values"]
+        assert as_json(asdict(outcome.values)) == record["values"]
         assert outcome.timings == record["timings"]
     assert {record["kind"] for record in records} == VALUES.keys()
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evenhand.errors import NotConverged
 from evenhand.model.arm import Arm, ArmTables
-from evenhand.model.criterion import Discounted
+from evenhand.model.criterion import Average, Discounted, Finite
 from evenhand.solvers import arms as module
 from evenhand.solvers.arms import action_values
 
@@ -102,3 +102,38 @@ def test_gives_up_after_too_many_rounds(monkeypatch):
     arm = Arm(np.ones((1, 2, 1)), [[0.0, 1.0]], [[0.0], [1.0]])
     with pytest.raises(NotConverged, match="within 1 rounds"):
         action_values(ArmTables.stack([arm]), np.ones(1), np.zeros(1), Discounted(0.9))
+
+
+@given(seed=st.integers(0, 10**6))
+@settings(deadline=None, max_examples=25)
+def test_the_average_by_every_policy(seed):
+    """The best mean is that of the best of all policies, and the relative values satisfy Bellman's equation."""
+    rng = np.random.default_rng(seed)
+    arm = random_arm(rng, 3, 2, 1)
+    types = ArmTables.stack([arm])
+    weights, prices = np.array([rng.uniform(0.2, 2)]), np.array([rng.uniform(0, 1)])
+    gains = weights[0] * arm.rewards - arm.usage @ prices
+    means = []
+    for policy in product(range(arm.num_actions), repeat=arm.num_states):
+        rows = np.arange(arm.num_states), np.array(policy)
+        system = np.vstack([arm.transitions[rows].T - np.eye(arm.num_states), np.ones(arm.num_states)])
+        law = np.linalg.lstsq(system, np.append(np.zeros(arm.num_states), 1.0), rcond=None)[0]
+        means.append(law @ gains[rows])
+    found = action_values(types, weights, prices, Average())[0]
+    best = found.max(axis=1)  # mean + h
+    ahead = best - max(means)
+    assert np.allclose(gains + arm.transitions @ ahead, found, atol=1e-9)
+
+
+def test_a_finite_horizon_by_recursion():
+    rng = np.random.default_rng(3)
+    arms = [random_arm(rng, states, 2, 1) for states in (2, 3)]
+    prices = rng.uniform(0, 1, (4, 1))
+    found = action_values(ArmTables.stack(arms), np.array([1.0, 0.5]), prices, Finite(4, 0.8), np.array([0.0, 0.3]))
+    for t, (arm, weight, pay) in enumerate(zip(arms, (1.0, 0.5), (0.0, 0.3), strict=True)):
+        ahead = np.zeros(arm.num_states)
+        for step in reversed(range(4)):
+            gains = weight * arm.rewards - arm.usage @ prices[step] + pay * (arm.usage[..., 0] > 0)
+            worth = gains + 0.8 * arm.transitions @ ahead
+            assert np.allclose(found[t, step, : arm.num_states], worth)
+            ahead = worth.max(axis=1)

@@ -8,17 +8,18 @@ each has some share of time served, s_i (type,), found by playing it. `meet_floo
 
     maximise  sum_i theta_i sum_n g_n v_in    subject to    sum_i theta_i s_i >= floors,    theta in the simplex
 
-where g are the relaxation's weights and v_i the values of policy i. Policies are fair-index at some pay for being
-served: first at the relaxation's, which is then raised step by step for whoever is short, and lowered for whoever is
-not; after that at the multipliers of the program's floors, as in column generation, as long as that gains something.
-Drawing a policy at the start by theta has the mixed values and shares, under every criterion. What is promised: on the
-episodes that were played, every floor is met with a margin of MARGIN standard errors.
+where g are the relaxation's weights and v_i the values of policy i. Policies are occupancy-priority of the relaxation
+with floors that are raised, step by step, for whoever was served too little: its draws follow the floors smoothly,
+where an index would jump. Should no mixture of these be within the floors, fair-index policies join, paid for service
+by the program's multipliers of the floors, as in column generation. Drawing a policy at the start by theta has the
+mixed values and shares, under every criterion. What is promised: on the episodes that were played, every floor is met
+with a margin of MARGIN standard errors.
 """
 
 import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
@@ -32,7 +33,7 @@ from evenhand.model.welfare import PowerMean, RankWeighted, Welfare
 from evenhand.policies.fluid import Resolving, fair_index, occupancy_priority
 from evenhand.simulation import simulate, simulate_counts
 from evenhand.solvers._highs import LinearProgram, solve_program
-from evenhand.solvers.fluid import FluidSolution, solve_fluid
+from evenhand.solvers.fluid import FluidSolution, model_of, solve_fluid, solve_model
 from evenhand.typing import Floats, Rng
 
 FLUID_TOLERANCE = 1e-5
@@ -44,17 +45,14 @@ MOST_FOLLOWED = 200_000
 REMEMBERED = 4
 """Relaxations that are remembered."""
 
-MARGIN = 3.0
+MARGIN = 2.0
 """Standard errors by which a played share must exceed its floor."""
 
 STEPS, MOST_COLUMNS = 8, 25
-"""Policies whose pay is found step by step, and policies after which the search for a mixture ends."""
+"""Policies whose floors are raised step by step, and policies after which the search for a mixture ends."""
 
-ARM_STEPS = 5e5
+ARM_STEPS = 1e6
 """Simulated steps of arms by which each policy of a mixture is judged."""
-
-GAIN = 1e-3
-"""The share by which a policy more must better the mixture for the search to go on."""
 
 _memory: deque[tuple[CoupledMDP, Welfare, float, FluidSolution]] = deque(maxlen=REMEMBERED)
 
@@ -189,25 +187,25 @@ def _by_type(problem: CoupledMDP, figures: Floats) -> Floats:
 
 def meet_floors(
     problem: CoupledMDP,
-    relaxed: FluidSolution,
+    welfare: str | Welfare,
     candidates: Mapping[str, Policy | Starting] | None = None,
     rng: Rng = 0,
     num_episodes: int | None = None,
 ) -> Policy | Starting:
-    """A policy that serves every arm at least as often as its floor says, in expectation.
-
-    Candidates and fair-index policies that pay for being served are mixed, see the head of this file.
+    """A policy that serves every arm at least as often as its floor says, in expectation; see the head of this file.
 
     Args:
-        problem: the problem.
-        relaxed: a solution of its relaxation.
+        problem: the problem; without floors the best candidate is returned.
+        welfare: what is maximised, as text or object.
         candidates: policies that may be part of the mixture; those of the relaxation when absent.
         rng: seed or generator of the episodes on which policies are judged.
         num_episodes: how many; as many as are quick when absent.
 
     Raises:
+        NotApplicable: not even the relaxation meets the floors.
         NotConverged: no mixture was found that meets all floors with a margin for the error.
     """
+    relaxed = relax(problem, welfare)
     tried = dict(candidates) if candidates is not None else fluid_policies(problem, relaxed)
     horizon = problem.criterion.judging_steps()
     episodes = num_episodes or int(np.clip(ARM_STEPS / (problem.num_arms * horizon), 50, 1000))
@@ -219,33 +217,39 @@ def meet_floors(
     columns = [play(policy) for policy in tried.values()]
     if not problem.has_floors:
         return max(columns, key=lambda column: _worth(problem, relaxed, column)).policy
-    pay = relaxed.floor_prices
-    for number in range(STEPS):
-        pay = _paid_by_shortage(problem, relaxed, pay, columns[-1], number)
-        columns.append(play(fair_index(problem, relaxed.weights, relaxed.prices, pay)))
+    columns += _raise_floors(problem, relaxed, read_welfare(problem, welfare), play)
     return _mix_within_floors(problem, relaxed, columns, play)
 
 
-def _paid_by_shortage(problem: CoupledMDP, relaxed: FluidSolution, pay: Floats, last: Played, number: int) -> Floats:
-    """(type,) more pay for types that were served too little, less for those that were served more than enough."""
-    floors = problem.type_floors
-    prices = relaxed.prices.max(axis=0) if relaxed.by_step else relaxed.prices
-    cost = (problem.types.usage @ prices).max(axis=(1, 2))
-    spread = np.ptp(problem.types.rewards, axis=(1, 2)) * np.maximum(relaxed.weights, relaxed.weights.max() * 1e-3)
-    short = (floors + MARGIN * last.stderr - last.served) / np.where(floors > 0, floors, 1.0)
-    step = np.maximum(cost, spread) / (1 + number / 3)
-    return np.where(floors > 0, np.maximum(pay + step * np.clip(short, -0.5, 1.0), 0.0), 0.0)
+Play = Callable[[Policy | Starting], Played]
+"""Plays a policy on the common episodes."""
+
+
+def _raise_floors(problem: CoupledMDP, relaxed: FluidSolution, welfare: Welfare, play: Play) -> list[Played]:
+    """Policies of relaxations whose floors are raised by what the last one lacked."""
+    model, name = model_of(problem), "occupancy-priority" if problem.num_arms <= MOST_FOLLOWED else "fair-index"
+    floors, played = problem.type_floors, []
+    for _ in range(STEPS):
+        played.append(play(_build(problem, relaxed, name)))
+        short = problem.type_floors + MARGIN * played[-1].stderr - played[-1].served
+        if (short <= 0)[problem.type_floors > 0].all():
+            break
+        floors = np.where(problem.type_floors > 0, np.minimum(floors + np.maximum(short, 0.0), 1.0), 0.0)
+        try:
+            relaxed = solve_model(replace(model, floors=floors), welfare, FLUID_TOLERANCE)
+        except NotApplicable:  # so high they cannot be; what was found so far is mixed
+            break
+    return played
 
 
 def _mix_within_floors(
-    problem: CoupledMDP, relaxed: FluidSolution, columns: list[Played], play: Callable[[Policy | Starting], Played]
+    problem: CoupledMDP, relaxed: FluidSolution, columns: list[Played], play: Play
 ) -> Policy | Starting:
-    """The best mixture within the floors, of these policies and of those that its own multipliers ask for."""
-    master, before = _FloorMaster(problem, relaxed), -np.inf
+    """The best mixture within the floors, if need be with policies that its own multipliers ask for."""
+    master = _FloorMaster(problem, relaxed)
     while True:
-        shares, pay, worth, lacking = master.solve(columns)
-        done = not lacking and worth <= before + GAIN * abs(worth)
-        if done or (len(columns) >= MOST_COLUMNS and not lacking):
+        shares, pay, lacking = master.solve(columns)
+        if not lacking:
             kept = [(column.policy, share) for column, share in zip(columns, shares, strict=True) if share > 0]
             return kept[0][0] if len(kept) == 1 else Mixture(*zip(*kept, strict=True))
         if len(columns) >= MOST_COLUMNS:
@@ -253,7 +257,6 @@ def _mix_within_floors(
                 f"no mixture of {len(columns)} policies meets the floors with a margin for the error of simulation, "
                 "though the relaxation does. Lower the floors a little, or raise the budget."
             )
-        before = -np.inf if lacking else worth
         columns = [*columns, play(fair_index(problem, relaxed.weights, relaxed.prices, pay))]
 
 
@@ -270,8 +273,8 @@ class _FloorMaster:
         rewards = np.abs(problem.types.rewards).max() * problem.criterion.total
         self.penalty = 10.0 * float((problem.type_counts * relaxed.weights).max() * rewards) or 1.0
 
-    def solve(self, columns: list[Played]) -> tuple[Floats, Floats, float, bool]:
-        """The best shares, (type,) the pay for being served, the worth, and whether some floor is not met.
+    def solve(self, columns: list[Played]) -> tuple[Floats, Floats, bool]:
+        """The best shares, (type,) the pay for being served, and whether some floor is not met.
 
         As long as some is not, the penalty for it, and so the pay, rises.
         """
@@ -297,4 +300,4 @@ class _FloorMaster:
         if lacking:
             self.penalty *= 4.0
         pay /= self.problem.type_counts * self.problem.criterion.total
-        return shares / shares.sum(), pay, optimum.objective, lacking
+        return shares / shares.sum(), pay, lacking

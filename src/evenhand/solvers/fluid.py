@@ -284,7 +284,7 @@ def read_model(
     types: ArmTables,
     counts: ArrayLike | None,
     budget: ArrayLike,
-    criterion: str | Criterion | float,
+    criterion: Criterion | float,
     initial: Floats | None = None,
     groups: Indices | None = None,
     floors: Floats | None = None,
@@ -304,7 +304,7 @@ def read_model(
     sizes = _read_counts(counts, len(types), faults)
     amounts = read_budget(budget, types.usage.shape[-1], faults)
     faults.raise_if_any()
-    if isinstance(criterion, (int, float)):
+    if not isinstance(criterion, Criterion):
         criterion = as_criterion("discounted", float(criterion))
     num_types, num_states, num_actions = types.rewards.shape
     start = types.initial if initial is None else np.asarray(initial, dtype=np.float64)
@@ -313,10 +313,11 @@ def read_model(
         raise InvalidInput("initial: expected probabilities that sum to 1 for each type")
     if (start[np.arange(num_states) >= types.num_states[:, None]] > 0).any():
         raise InvalidInput("initial: a state that a type does not have has a positive probability")
-    criterion = as_criterion(criterion, 0.0)
     model = FluidModel(types, sizes, amounts, criterion, start, groups, floors)
-    vertices = 4.0 * num_states * (criterion.num_steps or 1)
-    entry = 64 + 2 * num_states if model.by_pivots else 64 + 8 * num_states * num_actions * (criterion.num_steps or 1)
+    steps = criterion.num_steps or 1
+    # As far as they matter, steps bend a frontier each at its own slope.
+    vertices = 4.0 * num_states + (0.0 if steps == 1 else 4 * min(steps, 4 * criterion.total))
+    entry = 64 + (2 * num_states if model.by_pivots else 8 * num_states * num_actions * steps)
     size = num_types * (24.0 * num_states * num_actions + vertices * entry + 400)
     check_memory(size, f"the fluid relaxation of {num_types} types", "Group similar arms into types.")
     if criterion.is_average:

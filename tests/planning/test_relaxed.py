@@ -1,0 +1,158 @@
+"""What is remembered of a relaxation, its policies under every criterion, and mixtures that keep the floors."""
+
+import numpy as np
+import pytest
+
+import evenhand as eh
+from evenhand.errors import NotApplicable
+from evenhand.model.arm import Arm
+from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.welfare import Utilitarian
+from evenhand.planning import relaxed as module
+from evenhand.planning.relaxed import fluid_policies, fluid_policy, meet_floors, play_types, relax
+from evenhand.policies import never_act, worst_first
+from evenhand.simulation import check_policy
+
+CRITERIA = ["discounted", "average", "finite:6"]
+
+
+class Mean:
+    """The mean under a name that another welfare has."""
+
+    name = "maximin"
+
+    def __call__(self, values, counts=None):
+        return np.average(values, weights=counts, axis=-1)
+
+    def supergradient(self, values, counts=None):
+        counts = np.ones(np.shape(values)[-1]) if counts is None else np.asarray(counts)
+        return counts / counts.sum()
+
+    def check_domain(self, values):
+        pass
+
+
+def machines(num_arms=6, budget=2, floors=None, criterion="discounted", discount=0.9):
+    problem = eh.problems.heterogeneous_machine_replacement(num_arms=num_arms, budget=budget)
+    return CoupledMDP(problem.arms, problem.budget, discount, floors=floors, criterion=criterion)
+
+
+class TestRelax:
+    def test_a_relaxation_is_remembered_by_the_objects_themselves(self):
+        problem = machines()
+        own = Mean()
+        first = relax(problem, own)
+        assert relax(problem, own) is first
+        assert relax(problem, Mean()) is not first
+        assert first.welfare == pytest.approx(relax(problem, "utilitarian").welfare, rel=1e-4)
+        assert first.welfare > relax(problem, "maximin").welfare + 0.1  # the name says something else
+        assert relax(problem, "gini:2") is relax(problem, "gini:2")
+        assert relax(problem, "gini:2") is not relax(problem, "gini:3")
+        assert relax(machines(), own) is not first
+
+    def test_only_the_policy_that_is_asked_for_is_built(self, monkeypatch):
+        built = []
+        for name in ("fair_index", "occupancy_priority", "Resolving"):
+            real = getattr(module, name)
+            monkeypatch.setattr(module, name, lambda *a, name=name, real=real, **k: built.append(name) or real(*a, **k))
+        fluid_policy(machines(), Utilitarian(), "fair-index")
+        assert built == ["fair_index"]
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+class TestPolicies:
+    def test_they_are_feasible_and_near_the_bound(self, criterion):
+        problem = machines(12, 3, criterion=criterion)
+        found = relax(problem, "utilitarian")
+        policies = fluid_policies(problem, found)
+        assert set(policies) == {"occupancy-priority", "fair-index", "re-solving"}
+        steps = min(problem.criterion.judging_steps(), 300)
+        idle = play_types(problem, never_act(problem), 60, steps, 1).values.mean()
+        for policy in policies.values():
+            check_policy(policy, problem)
+            got = play_types(problem, policy, 60, steps, 1).values.mean()
+            assert got > idle + 0.85 * (found.upper_bound - idle)
+            assert got <= found.upper_bound * 1.02
+
+    def test_a_finite_horizon_has_a_table_a_step(self, criterion):
+        problem = machines(criterion=criterion)
+        policy = fluid_policy(problem, "gini:2", "fair-index")
+        assert isinstance(policy, BySteps) == criterion.startswith("finite")
+
+    def test_open_welfare_and_groups(self, criterion):
+        problem = machines(criterion=criterion)
+        grouped = CoupledMDP(
+            problem.arms, problem.budget, 0.9, groups=["a", "b", "a", "", "b", "a"], criterion=criterion, over="groups"
+        )
+        for policy in fluid_policies(grouped, relax(grouped, Mean())).values():
+            check_policy(policy, grouped)
+
+
+class TestLastSteps:
+    def test_nothing_is_invested_at_the_end_of_a_finite_horizon(self):
+        """Mending costs now and pays later: the first step mends whoever is broken, the last nobody."""
+        moves = [[[0.8, 0.2], [0.8, 0.2]], [[0.0, 1.0], [1.0, 0.0]]]
+        arm = Arm(moves, [[1.0, 0.5], [0.0, -0.1]], [[0], [1]])
+        problem = CoupledMDP([arm], [3.0], 0.9, [3], criterion="finite:5")
+        policy = fluid_policy(problem, "utilitarian", "fair-index")
+        broken = np.ones((1, 3), dtype=np.int32)
+        assert policy.parts[0].act(broken, np.random.default_rng(0)).tolist() == [[1, 1, 1]]
+        assert policy.parts[-1].act(broken, np.random.default_rng(0)).tolist() == [[0, 0, 0]]
+
+
+def two_arms(floors, criterion):
+    """One resource for two arms, one of which gains ten times as much."""
+    arms = [Arm(np.ones((1, 2, 1)), [[1.0, 1.0 + gain]], [[0], [1]]) for gain in (1.0, 0.1)]
+    return CoupledMDP(arms, [1.0], 0.9, floors=floors, criterion=criterion)
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+class TestFloors:
+    def test_a_floor_is_met_by_mixing_what_an_index_cannot(self, criterion):
+        problem = two_arms([0.2, 0.3], criterion)
+        assert play_types(problem, worst_first(problem), 20, 6).served[1] == 0  # by index only the first is served
+        policy = meet_floors(problem, "utilitarian", num_episodes=100)
+        played = play_types(problem, policy, 400, min(problem.criterion.judging_steps(), 200), 7)
+        assert (played.served >= np.array([0.2, 0.3]) - 4 * played.stderr).all()
+        best = (0.7 * 1.0 + 0.3 * 0.1 + 2) / 2 * problem.criterion.total
+        assert relax(problem, "utilitarian").upper_bound == pytest.approx(best, rel=1e-4)
+        assert played.values.mean() == pytest.approx(best, rel=0.05)
+
+    def test_many_machines(self, criterion):
+        floors = np.where(np.arange(6) < 3, 0.25, 0.0)
+        problem = machines(6, 2, floors, criterion)
+        policy = meet_floors(problem, "gini:1.5", num_episodes=80)
+        check_policy(policy, problem)
+        played = play_types(problem, policy, 300, min(problem.criterion.judging_steps(), 300), 3)
+        assert (played.served >= floors - 4 * played.stderr).all()
+        bound = relax(problem, "gini:1.5").upper_bound
+        assert 0.8 * bound < eh.Gini.geometric(6, 1.5)(played.values) < 1.03 * bound
+
+    def test_floors_out_of_reach_are_refused(self, criterion):
+        with pytest.raises(NotApplicable, match=r"at most 0\.5 of the time"):
+            meet_floors(two_arms([0.6, 0.6], criterion), "utilitarian")
+
+    def test_without_floors_the_best_candidate_is_returned(self, criterion):
+        problem = two_arms(None, criterion)
+        tried = {"idle": never_act(problem), "index": fluid_policy(problem, "utilitarian", "fair-index")}
+        assert meet_floors(problem, "utilitarian", tried, num_episodes=20) is tried["index"]
+
+
+def test_a_mixture_treats_equal_arms_alike():
+    problem = two_arms([0.2, 0.3], "discounted")
+    policy = meet_floors(problem, "utilitarian", num_episodes=100)
+    assert not isinstance(policy, Mixture) or policy.exchangeable
+
+
+def test_playing_by_counts_records_the_same():
+    """Many equal arms: served shares of a simulation by counts are those of one by arms."""
+    small = eh.problems.machine_replacement(num_arms=30, budget=6)
+    policy = fluid_policy(small, "utilitarian", "fair-index")
+    by_counts = play_types(small, policy, 200, 60, 0)
+    policy.plays_by_counts = False
+    recorder = module._Recorder(small, policy, small.criterion.time_weights(60))
+    eh.simulate(small, recorder, 200, 60, 1)
+    values, served = recorder.sums[0]
+    assert served.mean() == pytest.approx(by_counts.served[0], abs=6 * by_counts.stderr[0] + 1e-3)
+    assert values.mean() == pytest.approx(by_counts.values[0], rel=0.02)
