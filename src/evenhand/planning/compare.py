@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from evenhand.errors import InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge
+from evenhand.errors import Infeasible, InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
@@ -117,7 +117,7 @@ def _bound(
             if best.method != "fluid":
                 return best.upper_bound, "optimum" if best.gap <= 1e-5 else "upper bound", best.policy
         return relax(problem, welfare).upper_bound, "fluid bound", None
-    except (NotApplicable, TooLarge, OutOfDomain, NotConverged) as error:
+    except (NotApplicable, Infeasible, TooLarge, OutOfDomain, NotConverged) as error:
         left_out["upper bound"] = str(error)
         return None, "", None
 
@@ -146,7 +146,7 @@ def _build(
             continue
         try:
             chosen[entry.name] = entry.build(problem, welfare)
-        except (NotApplicable, TooLarge, OutOfDomain, NotConverged) as error:
+        except (NotApplicable, Infeasible, TooLarge, OutOfDomain, NotConverged) as error:
             if named is not None:
                 raise
             left_out[entry.name] = str(error)

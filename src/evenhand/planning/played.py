@@ -35,7 +35,7 @@ def by_fluid(task: Task) -> Solution:
     tried = {**fluid_policies(task.problem, relaxed), **task.candidates}
     if task.problem.has_floors:  # what is made of the relaxation need not keep the floors: mix until it does
         task.tell("meeting the floors", 0.1)
-        tried = {"within-floors": meet_floors(task.problem, relaxed, tried, _seed(task))}
+        tried = {"within-floors": meet_floors(task.problem, task.welfare, tried, _seed(task))}
     watch.lap("build")
     return _by_playing(task, "fluid", tried, relaxed, watch)
 

@@ -202,7 +202,7 @@ def meet_floors(
         num_episodes: how many; as many as are quick when absent.
 
     Raises:
-        NotApplicable: not even the relaxation meets the floors.
+        Infeasible: not even the relaxation meets the floors.
         NotConverged: no mixture was found that meets all floors with a margin for the error.
     """
     relaxed = relax(problem, welfare)

@@ -42,7 +42,7 @@ import numpy as np
 from scipy import sparse
 
 from evenhand.checks import Faults, check_memory, check_shape
-from evenhand.errors import InvalidInput, NotApplicable, NotConverged, OutOfDomain
+from evenhand.errors import Infeasible, InvalidInput, NotConverged, OutOfDomain
 from evenhand.model.arm import ArmTables
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP, read_budget, read_counts
 from evenhand.model.criterion import Criterion, as_criterion
@@ -159,7 +159,8 @@ def solve_fluid(
 
     Raises:
         OutOfDomain: the welfare needs positive values, and the budget does not reach for all arms.
-        NotApplicable: the floors cannot be met, or the average depends on where arms start; says what can be done.
+        Infeasible: the floors cannot be met; says the largest that can.
+        NotApplicable: the average depends on where arms start; says what can be done.
         TooLarge: the tables would not fit in memory.
         NotConverged: the gap did not close.
     """
@@ -346,14 +347,14 @@ class _Search:
         self.scale = float(np.abs(self.frontiers.values).max())
 
     def check_floors(self) -> None:
-        """Raise NotApplicable where the floors cannot be met."""
+        """Raise Infeasible where the floors cannot be met."""
         if self.model.floors is None:
             return
         most = self.model.served(self.model.most_served) / self.model.criterion.total
         short = (most < self.model.floors * (1 - FLOOR_ROUNDING)).any()
         least = self.model.sizes @ self.frontiers.uses[self.frontiers.first]
         if short or (len(least) == 1 and (least > self.model.allowance * (1 + FLOOR_ROUNDING)).any()):
-            raise NotApplicable(fluid_programs.out_of_floors(self.model))
+            raise Infeasible(fluid_programs.out_of_floors(self.model))
 
     def total(self, frontiers: Frontiers, values: Floats) -> Floats:
         """(resource,) the use of all members at values on frontiers."""
@@ -549,7 +550,7 @@ class _Search:
     def out_of_reach(self) -> InvalidInput:
         """What to say when no point of the domain, or none within the floors, is within the budget."""
         if self.model.floors is not None:
-            return NotApplicable(fluid_programs.out_of_floors(self.model))
+            return Infeasible(fluid_programs.out_of_floors(self.model))
         return OutOfDomain(
             f"{self.welfare.name} needs positive values, and the budget does not reach to give every arm one. "
             "Use a Gini welfare, or shift the rewards."

@@ -36,7 +36,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from evenhand.errors import NotApplicable, NotConverged, OutOfDomain, TooLarge
+from evenhand.errors import Infeasible, NotConverged, OutOfDomain, TooLarge
 from evenhand.model.welfare import PowerMean, RankWeighted, Utilitarian, Welfare, is_lexicographic, is_mean
 from evenhand.solvers._highs import LinearOptimum, LinearProgram, solve_program
 from evenhand.solvers.frontiers import Bound, FluidModel
@@ -149,7 +149,7 @@ def solve_by_program(
 
     Raises:
         TooLarge: the program would be too large.
-        NotApplicable: the floors cannot be met.
+        Infeasible: the floors cannot be met.
         OutOfDomain: the welfare is not defined within the budget.
         NotConverged: the gap did not close.
     """
@@ -396,13 +396,13 @@ class Program:
         return float(solved.more[0]), self._follow(solved)
 
     def check_floors(self) -> None:
-        """Raise NotApplicable where the floors cannot be met."""
+        """Raise Infeasible where the floors cannot be met."""
         model = self.model
         if model.floors is None:
             return
         most = model.served(model.most_served) / model.criterion.total
         if (most < model.floors * (1 - 1e-9)).any() or self._least_use[0] > 1 + 1e-7:
-            raise NotApplicable(out_of_floors(model))
+            raise Infeasible(out_of_floors(model))
 
 
 def _last_column(entries: Floats, width: int) -> sparse.csr_array:
