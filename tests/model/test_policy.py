@@ -93,7 +93,7 @@ class Own:
         ({"plays_by_counts": True}, {"exchangeable", "by_counts"}),
         ({"deterministic": True}, set()),
     ],
-    ids=str,
+    ids=lambda case: str(sorted(case)) if isinstance(case, (set, frozenset)) else str(case),
 )
 def test_what_no_method_shows_is_said(says, expected):
     assert able(type("Says", (Own,), says)()) == {"acts"} | expected

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import evenhand as eh
-from evenhand.errors import NotApplicable, OutOfDomain, TooLarge
+from evenhand.errors import Infeasible, NotApplicable, OutOfDomain, TooLarge
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import Gini
@@ -208,7 +208,7 @@ def check(problem, solution):
 def agrees(problem, criterion, welfare, tolerance=1e-6, known=None):
     best = brute_force(problem, criterion, known or welfare)
     if best == -np.inf:
-        with pytest.raises(NotApplicable, match="floors cannot be met"):
+        with pytest.raises(Infeasible, match="floors cannot be met"):
             solve_fluid(problem, welfare, tolerance)
         return
     solution = solve_fluid(problem, welfare, tolerance)
@@ -331,13 +331,13 @@ def test_floors_that_cannot_be_met_say_what_can(criterion, num_resources, welfar
     problem = CoupledMDP([arm, other], [0.9] * num_resources, 0.9, floors=[0.4, 0.2], criterion=criterion)
     assert (solve_fluid(problem, welfare, 1e-6).served >= [0.4 - 1e-6, 0.2 - 1e-6]).all()
     hopeless = CoupledMDP([arm, other], [0.9] * num_resources, 0.9, floors=[0.4, 0.35], criterion=criterion)
-    with pytest.raises(NotApplicable, match=r"at most 0\.3 of the time"):
+    with pytest.raises(Infeasible, match=r"at most 0\.3 of the time"):
         solve_fluid(hopeless, welfare, 1e-6)
 
 
 def test_an_arm_that_can_never_be_served_cannot_have_a_floor():
     arm = Arm(np.ones((1, 2, 1)), [[1.0, 2.0]], [[0], [0]])
-    with pytest.raises(NotApplicable, match="at most 0 of the time"):
+    with pytest.raises(Infeasible, match="at most 0 of the time"):
         solve_fluid(CoupledMDP([arm], [1.0], 0.9, floors=[0.1]), "gini:2")
 
 
