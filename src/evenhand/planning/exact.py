@@ -7,21 +7,24 @@ symmetric W, and arms that are treated alike have equal values (the paper's Theo
 weighted sum answers all of them: `_by_lattice` and `count-lp`.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
-from evenhand.errors import NotApplicable
+from evenhand.errors import Infeasible, NotApplicable
 from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
-from evenhand.model.welfare import RankWeighted, is_lexicographic, is_mean
+from evenhand.model.tabular import TabularMDP
+from evenhand.model.welfare import RankWeighted, Utilitarian, is_lexicographic, is_mean
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import Stopwatch, Task
 from evenhand.reductions.counts import Counts, count_policy, num_count_states
 from evenhand.reductions.joint import Joint
 from evenhand.solvers.count_dynamics import CountPlan, plan_counts, solve_counts
 from evenhand.solvers.dynamic_programming import start_matters
-from evenhand.solvers.linear_programs import count_lp, gini_lp
+from evenhand.solvers.linear_programs import LinearProgramSolution, count_lp, gini_lp
 from evenhand.solvers.mixtures import best_mixture
 from evenhand.solvers.pricing import TabularPricing, values_of_parts, weighed
 from evenhand.typing import Floats
@@ -147,10 +150,23 @@ def by_count_lp(task: Task) -> Solution:
     mdp, floors = weighed(space.mdp, objective)
     watch.lap("build")
     task.tell("count-lp: solving", 0.1)
-    solved = count_lp(mdp, objective.sizes / objective.sizes.sum(), floors)
+    weights = objective.sizes / objective.sizes.sum()
+    solved = _within_floors(lambda: count_lp(mdp, weights, floors), mdp, objective, floors)
     # All members equal, as they are for identical arms: the bound on the mean is one on every welfare.
     bound = float(task.welfare(np.full(len(objective.sizes), solved.upper_bound), objective.sizes))
     return _of_parts(task, "count-lp", space, objective, solved.parts, bound, watch)
+
+
+def _within_floors(
+    program: Callable[[], LinearProgramSolution], mdp: TabularMDP, objective: Objective, floors: Floats
+) -> LinearProgramSolution:
+    """The solution of a program; where its floors contradict each other, the words say which could be met."""
+    try:
+        return program()
+    except Infeasible:
+        if len(floors):  # dynamic programming finds out how far they reach, and raises
+            best_mixture(TabularPricing(mdp), Utilitarian(), objective.sizes, floors=floors)
+        raise
 
 
 def by_joint_lp(task: Task) -> Solution:
@@ -162,5 +178,6 @@ def by_joint_lp(task: Task) -> Solution:
     mdp, floors = weighed(space.mdp, objective)
     watch.lap("build")
     task.tell("joint-lp: solving", 0.1)
-    solved = gini_lp(mdp, task.welfare.rank_weights(len(objective.sizes)), floors)
+    ranks = task.welfare.rank_weights(len(objective.sizes))
+    solved = _within_floors(lambda: gini_lp(mdp, ranks, floors), mdp, objective, floors)
     return _of_parts(task, "joint-lp", space, objective, solved.parts, solved.upper_bound, watch)

@@ -1,0 +1,150 @@
+"""Saved policies by steps and mixtures, and policies made for another objective."""
+
+import json
+import zipfile
+
+import numpy as np
+import pytest
+
+import evenhand as eh
+from evenhand.errors import NotApplicable, PolicyError
+from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.policy import begin
+from evenhand.planning.relaxed import fluid_policies, relax
+from evenhand.policies import never_act, random_feasible, whittle, worst_first
+from evenhand.reductions.joint import Joint
+
+from ..oracles.problems import FIXED
+
+STEPS = 3
+
+
+def typed():
+    return FIXED["typed"]()
+
+
+def actions(policy, problem, steps=2 * STEPS + 1, episodes=40):
+    """(step, episode, arm) what a policy does in states drawn at random."""
+    rng, most = np.random.default_rng(0), problem.types.num_states[problem.type_of_arm]
+    actor = begin(policy, episodes, np.random.default_rng(1))
+    return np.stack(
+        [
+            actor.act(rng.integers(0, most, (episodes, problem.num_arms)).astype(np.int32), np.random.default_rng(t))
+            for t in range(steps)
+        ]
+    )
+
+
+def trip(policy, problem, path):
+    eh.save_policy(policy, problem, path)
+    return eh.load_policy(path, problem)
+
+
+@pytest.mark.parametrize("over", ["arms", "groups"])
+@pytest.mark.parametrize("method", ["counts", "joint", "count-lp", "fluid"])
+@pytest.mark.parametrize("name", ["symmetric", "typed, groups across"])
+def test_a_plan_by_steps_comes_back(tmp_path, name, method, over):
+    problem = FIXED[name]()
+    solution = eh.solve(problem, "utilitarian", method, criterion=f"finite:{STEPS}", over=over)
+    eh.save_solution(solution, tmp_path / "plan.zip")
+    again = eh.load_policy(tmp_path / "plan.zip", problem)
+    np.testing.assert_array_equal(actions(again, problem), actions(solution.policy, problem))
+    if method != "fluid":
+        worth = eh.evaluate(again, problem, "utilitarian", criterion=f"finite:{STEPS}", over=over)
+        assert worth.exact and worth.welfare == pytest.approx(solution.welfare, rel=1e-9)
+
+
+@pytest.mark.parametrize("criterion", ["discounted", "average", f"finite:{STEPS}"])
+@pytest.mark.parametrize("name", ["occupancy-priority", "fair-index", "re-solving"])
+def test_every_policy_of_the_relaxation_comes_back(tmp_path, name, criterion):
+    problem = typed().under(criterion)
+    policy = fluid_policies(problem, relax(problem, "gini:2"))[name]
+    again = trip(policy, problem, tmp_path / "plan.zip")
+    np.testing.assert_array_equal(actions(again, problem), actions(policy, problem))
+
+
+def test_a_mixture_comes_back(tmp_path):
+    problem = typed().under(f"finite:{STEPS}")
+    parts = [eh.solve(problem, welfare).policy for welfare in ("maximin", "utilitarian")]
+    mixture = Mixture([*parts, whittle(problem)], [0.5, 0.25, 0.25])
+    again = trip(mixture, problem, tmp_path / "plan.zip")
+    assert isinstance(again, Mixture) and again.shares.tolist() == [0.5, 0.25, 0.25]
+    np.testing.assert_array_equal(actions(again, problem), actions(mixture, problem))
+
+
+def test_an_average_drawn_at_the_start_comes_back(tmp_path):
+    """Two clocks that no policy can bring into another phase are two closed classes; here each is a table."""
+    problem = typed().under("average")
+    tables = [Joint(problem).lift(_drawn(problem, seed)) for seed in range(2)]
+    mixture = Mixture(tables, [0.5, 0.5])
+    again = trip(mixture, problem, tmp_path / "plan.zip")
+    worth = [eh.evaluate(policy, problem, "maximin").welfare for policy in (mixture, again)]
+    assert worth[0] == pytest.approx(worth[1], rel=1e-12)
+
+
+def _drawn(problem, seed):
+    mdp = Joint(problem).mdp
+    weights = np.random.default_rng(seed).exponential(size=mdp.num_pairs)
+    return weights / np.repeat(np.add.reduceat(weights, mdp.offsets[:-1]), np.diff(mdp.offsets))
+
+
+def test_a_table_of_groups_plays_where_welfare_is_over_arms(tmp_path):
+    """Types are cut at groups, so the file says over whom it was made, and is read so."""
+    problem = FIXED["typed, groups across"]()
+    solution = eh.solve(problem, "maximin", "counts", over="groups")
+    assert solution.problem.num_types == 3 and problem.num_types == 2
+    eh.save_solution(solution, tmp_path / "plan.zip")
+    again = eh.load_policy(tmp_path / "plan.zip", problem)
+    np.testing.assert_array_equal(actions(again, problem), actions(solution.policy, problem))
+    assert eh.evaluate(again, problem, "maximin", over="groups").welfare == pytest.approx(solution.welfare, rel=1e-9)
+
+
+def test_steps_of_several_kinds_are_not_saved(tmp_path):
+    problem = typed()
+    mixed = BySteps([never_act(problem), eh.solve(problem).policy])
+    with pytest.raises(NotApplicable, match="several kinds"):
+        eh.save_policy(mixed, problem, tmp_path / "plan.zip")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("policy", [worst_first, random_feasible])
+def test_what_cannot_be_saved_alone_cannot_as_a_part(tmp_path, policy):
+    problem = typed()
+    saved = policy(problem)
+    try:
+        eh.save_policy(saved, problem, tmp_path / "alone.zip")
+    except NotApplicable:
+        with pytest.raises(NotApplicable):
+            eh.save_policy(Mixture([saved, never_act(problem)], [0.5, 0.5]), problem, tmp_path / "plan.zip")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"steps": 0}, "does not say what its steps are"),
+        ({"steps": 2}, "steps"),
+        ({"steps": "3"}, "does not say what its steps are"),
+        ({"steps": 10**9}, "does not say what its steps are"),
+        ({"part": "mixture"}, "does not say what its steps are"),
+        ({"part": "joint-table"}, "has the arrays"),
+        ({"kind": "mixture"}, "does not say what it is a mixture of"),
+        ({"kind": "mixture", "parts": [3]}, "does not say what its parts are"),
+        ({"kind": "mixture", "parts": [{"kind": "mixture"}]}, "not known"),
+        ({"kind": "mixture", "parts": []}, "does not say what it is a mixture of"),
+        ({"problem": {"criterion": 3}}, "does not say what it was made for"),
+    ],
+)
+def test_manifests_that_make_no_sense_are_refused(tmp_path, changes, words):
+    problem, path = FIXED["symmetric"](), tmp_path / "plan.zip"
+    eh.save_solution(eh.solve(problem, criterion=f"finite:{STEPS}"), path)
+    with zipfile.ZipFile(path) as file:
+        parts = {name: file.read(name) for name in file.namelist()}
+    manifest = json.loads(parts["manifest.json"])
+    for key, value in changes.items():
+        manifest[key] = {**manifest[key], **value} if isinstance(value, dict) else value
+    parts["manifest.json"] = json.dumps(manifest).encode()
+    with zipfile.ZipFile(path, "w") as file:
+        for name, body in parts.items():
+            file.writestr(name, body)
+    with pytest.raises(PolicyError, match=words):
+        eh.load_policy(path, problem)
