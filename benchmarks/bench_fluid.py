@@ -60,8 +60,8 @@ def time_case(kind: str, num_arms: int, num_states: int, welfare: str, criterion
     peak = peak_memory()
     name = welfare if len(welfare) < 12 else welfare[:9] + "..."
     print(
-        f"{kind:>9} {num_arms:>8} {num_states:>7} {name:>12} {criterion:>10} {solution.welfare:>10.5f} {solution.gap:>8.1e} "
-        f"{solution.rounds:>7} {seconds:>9.2f} {peak:>9.2f}",
+        f"{kind:>9} {num_arms:>8} {num_states:>7} {name:>12} {criterion:>10} {solution.welfare:>10.5f} "
+        f"{solution.gap:>8.1e} {solution.rounds:>7} {seconds:>9.2f} {peak:>9.2f}",
         flush=True,
     )
     return seconds
