@@ -39,6 +39,10 @@ from evenhand.typing import Bools, Floats, Indices, Ints
 NOTHING = 1e-12
 """A gain this small, relative to the largest of its type, is none."""
 
+EQUAL = 1e-9
+"""Action values, and logarithms of worth, this near to each other are equal: the relaxation makes whoever is at the
+margin indifferent, and rounding must not decide."""
+
 LEAST_WEIGHT = 1e-6
 """Arms of less weight than this, relative to the largest, count as if they had it."""
 
@@ -106,10 +110,19 @@ def _order(
 ) -> tuple[Floats, Bools]:
     """The scores of one step, from (type, state, action) action values and (type, state) values of the next step."""
     gain = _gains(problem, weights, ahead, floor_prices)
-    preferred = (np.arange(worth.shape[2]) == worth.argmax(axis=2)[:, :, None]) & (gain > 0)
-    ranks = rank_scores(_log_worth(problem, gain, problem.types.usage @ prices), -np.inf)
+    preferred = (np.arange(worth.shape[2]) == _best_actions(worth, gain)[:, :, None]) & (gain > 0)
+    logs = _log_worth(problem, gain, problem.types.usage @ prices)
+    ranks = rank_scores(np.where(np.isfinite(logs), np.round(logs / EQUAL) * EQUAL, logs), -np.inf)
     levels = int(ranks.max()) + 1
     return np.where(gain > 0, levels - ranks + preferred * levels, 0).astype(np.float64), preferred
+
+
+def _best_actions(worth: Floats, gain: Floats) -> Ints:
+    """(type, state) the best action at the prices; of equal ones the first that gains something over idling."""
+    best = worth.max(axis=2, keepdims=True)
+    scale = np.abs(np.where(np.isfinite(worth), worth, 0.0)).max(axis=(1, 2), keepdims=True)
+    equal = worth >= best - EQUAL * scale
+    return np.where((equal & (gain > 0)).any(axis=2), (equal & (gain > 0)).argmax(axis=2), equal.argmax(axis=2))
 
 
 def _gains(problem: CoupledMDP, weights: Floats, values: Floats, floor_prices: Floats | None) -> Floats:
