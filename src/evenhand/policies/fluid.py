@@ -122,7 +122,8 @@ def _best_actions(worth: Floats, gain: Floats) -> Ints:
     best = worth.max(axis=2, keepdims=True)
     scale = np.abs(np.where(np.isfinite(worth), worth, 0.0)).max(axis=(1, 2), keepdims=True)
     equal = worth >= best - EQUAL * scale
-    return np.where((equal & (gain > 0)).any(axis=2), (equal & (gain > 0)).argmax(axis=2), equal.argmax(axis=2))
+    useful = equal & (gain > 0)
+    return np.asarray(np.where(useful.any(axis=2), useful.argmax(axis=2), equal.argmax(axis=2)))
 
 
 def _gains(problem: CoupledMDP, weights: Floats, values: Floats, floor_prices: Floats | None) -> Floats:
