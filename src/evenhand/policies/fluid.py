@@ -274,6 +274,7 @@ class Resolving:
             floor_prices: (type,) what being served is worth in itself; nothing when absent.
         """
         check_positive_int(every, "every")
+        check_shape(weights, {"type": problem.num_types}, "weights")
         if problem.num_resources > 2:
             raise NotApplicable(f"re-solving is for one or two resources; this problem has {problem.num_resources}")
         each = points if problem.num_resources == 1 else max(9, int(points**0.5))
