@@ -88,11 +88,11 @@ def as_dict(solution: Solution, out: str | None) -> dict[str, Any]:
 
 
 def _worth_of_more(solution: Solution) -> list[tuple[str, str]]:
-    """What one unit more of each resource would be worth."""
+    """What one unit more of each resource is worth in the relaxation; no bound on what it is worth to a policy."""
     if not solution.prices:
         return []
     named = [f"{number(worth)} for {name}" for name, worth in solution.prices.items()]
-    return [("one unit more", f"worth at most {', '.join(named)} (a step, by the fluid relaxation)")]
+    return [("one unit more", f"worth {', '.join(named)} (a step, in the fluid relaxation)")]
 
 
 def _show(solution: Solution, model: str) -> None:
