@@ -237,7 +237,7 @@ def _raise_floors(problem: CoupledMDP, relaxed: FluidSolution, welfare: Welfare,
         floors = np.where(problem.type_floors > 0, np.minimum(floors + np.maximum(short, 0.0), 1.0), 0.0)
         try:
             relaxed = solve_model(replace(model, floors=floors), welfare, FLUID_TOLERANCE)
-        except NotApplicable:  # so high they cannot be; what was found so far is mixed
+        except Infeasible:  # so high they cannot be; what was found so far is mixed
             break
     return played
 
