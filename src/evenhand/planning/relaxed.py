@@ -81,6 +81,18 @@ def _is_same(first: Welfare, second: Welfare) -> bool:
     return first is second or (known and bool(first == second))
 
 
+def budget_worth(problem: CoupledMDP, relaxed: FluidSolution) -> Floats:
+    """(resource,) what one unit more of each resource at every step is worth in welfare, by the relaxation.
+
+    Args:
+        problem: the problem.
+        relaxed: a solution of its relaxation.
+    """
+    if relaxed.by_step:
+        return np.asarray(problem.criterion.time_weights(len(relaxed.prices)) @ relaxed.prices)
+    return relaxed.prices * problem.criterion.total
+
+
 def fluid_policies(problem: CoupledMDP, relaxed: FluidSolution) -> dict[str, Policy | Starting]:
     """The policies that a solution of the relaxation gives, by name.
 
