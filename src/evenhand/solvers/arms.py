@@ -45,8 +45,9 @@ MOST_SWEEPS = 100
 ROUNDING = 1e-13
 """Advantages up to this share of the largest relative value are rounding."""
 
-NOISE = 1e-9
-"""How often a pair is met at the most if that is an error of a linear program: it must not join classes of states."""
+NOISE, AVERAGE_NOISE = 1e-9, 1e-7
+"""How often a pair is met at the most if that is an error of a linear program. Under the average such a pair must not
+join two closed classes of states, so this is well above the tolerance of programs."""
 
 ENTRIES = 1 << 22
 """Entries of the tables that are worked on at once."""
@@ -154,7 +155,7 @@ class SingleArms:
 
     def laws(self, rows: Ints, raw: Floats) -> Floats:
         """The choices that raw measures show; idling where they hardly ever are."""
-        raw = np.where(raw > NOISE, raw, 0.0)
+        raw = np.where(raw > (AVERAGE_NOISE if self.criterion.is_average else NOISE), raw, 0.0)
         visits = raw.sum(axis=-1, keepdims=True)
         idle = np.arange(raw.shape[-1]) == self.types.idle[rows][..., None]
         idle = idle & self.allowed[rows]
