@@ -10,7 +10,7 @@ from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import Utilitarian
 from evenhand.planning import relaxed as module
-from evenhand.planning.relaxed import fluid_policies, fluid_policy, meet_floors, play_types, relax
+from evenhand.planning.relaxed import budget_worth, fluid_policies, fluid_policy, meet_floors, play_types, relax
 from evenhand.policies import never_act, worst_first
 from evenhand.simulation import check_policy
 
@@ -156,3 +156,12 @@ def test_playing_by_counts_records_the_same():
     values, served = recorder.sums[0]
     assert served.mean() == pytest.approx(by_counts.served[0], abs=6 * by_counts.stderr[0] + 1e-3)
     assert values.mean() == pytest.approx(by_counts.values[0], rel=0.02)
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_the_worth_of_a_budget_is_what_more_of_it_brings(criterion):
+    problem = machines(12, 1, criterion=criterion)
+    more = CoupledMDP(problem.arms, problem.budget + 1e-4, 0.9, criterion=criterion)
+    slope = (relax(more, "utilitarian", 1e-9).welfare - relax(problem, "utilitarian", 1e-9).welfare) / 1e-4
+    assert slope > 0
+    assert budget_worth(problem, relax(problem, "utilitarian", 1e-9))[0] == pytest.approx(slope, rel=1e-3)

@@ -91,13 +91,22 @@ def resource_prices(problem: CoupledMDP, welfare: str | Welfare) -> dict[str, fl
         A price for each resource under its name; None where there is no relaxation.
     """
     try:
-        prices = relax(problem, welfare).prices
+        worth = budget_worth(problem, relax(problem, welfare))
     except (NotApplicable, NotConverged, OutOfDomain, TooLarge, Infeasible):
         return None
-    criterion = problem.criterion
-    by_step = prices.ndim == 2  # the budget holds at every step
-    worth = criterion.time_weights(len(prices)) @ prices if by_step else criterion.total * prices
     return dict(zip(problem.resource_names, worth.tolist(), strict=True))
+
+
+def budget_worth(problem: CoupledMDP, relaxed: FluidSolution) -> Floats:
+    """(resource,) what one unit more of each resource at every step is worth in welfare, by the relaxation.
+
+    Args:
+        problem: the problem.
+        relaxed: a solution of its relaxation.
+    """
+    if relaxed.by_step:
+        return np.asarray(problem.criterion.time_weights(len(relaxed.prices)) @ relaxed.prices)
+    return relaxed.prices * problem.criterion.total
 
 
 def fluid_policies(problem: CoupledMDP, relaxed: FluidSolution) -> dict[str, Policy | Starting]:

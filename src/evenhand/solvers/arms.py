@@ -45,8 +45,9 @@ MOST_SWEEPS = 100
 ROUNDING = 1e-13
 """Advantages up to this share of the largest relative value are rounding."""
 
-NOISE = 1e-9
-"""How often a pair is met at the most if that is an error of a linear program: it must not join classes of states."""
+NOISE = (1e-9, 1e-8, 1e-7, 1e-6)
+"""How often a pair is met at the most if that is an error of a linear program. Under the average such a pair may join
+two closed classes of states, or part them; each of these is tried, and what comes nearest is taken."""
 
 ENTRIES = 1 << 22
 """Entries of the tables that are worked on at once."""
@@ -141,7 +142,14 @@ class SingleArms:
         return np.concatenate(parts)
 
     def _follow_part(self, rows: Ints, raw: Floats) -> Floats:
-        moves, initial, law = self.types.transitions[rows], self.initial[rows], self.laws(rows, raw)
+        if not self.criterion.is_average:
+            return self._follow_law(rows, raw, NOISE[0])
+        found = np.stack([self._follow_law(rows, raw, noise) for noise in NOISE])
+        nearest = np.abs(found - raw).sum(axis=(2, 3)).argmin(axis=0)
+        return np.asarray(found[nearest, np.arange(len(rows))])
+
+    def _follow_law(self, rows: Ints, raw: Floats, noise: float) -> Floats:
+        moves, initial, law = self.types.transitions[rows], self.initial[rows], self.laws(rows, raw, noise)
         if self.criterion.num_steps is not None:
             return _visits_in_time(moves, initial, law, self.weights)
         chain = np.einsum("tsa,tsaj->tsj", law, moves)
@@ -152,9 +160,9 @@ class SingleArms:
             visits = np.linalg.solve(system, initial[..., None])[..., 0]
         return np.asarray(np.maximum(visits, 0.0)[..., None] * law)
 
-    def laws(self, rows: Ints, raw: Floats) -> Floats:
+    def laws(self, rows: Ints, raw: Floats, noise: float = NOISE[0]) -> Floats:
         """The choices that raw measures show; idling where they hardly ever are."""
-        raw = np.where(raw > NOISE, raw, 0.0)
+        raw = np.where(raw > noise, raw, 0.0)
         visits = raw.sum(axis=-1, keepdims=True)
         idle = np.arange(raw.shape[-1]) == self.types.idle[rows][..., None]
         idle = idle & self.allowed[rows]
