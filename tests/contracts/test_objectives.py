@@ -333,16 +333,15 @@ def problem_in_turn(number):
 
 
 def is_long(number, method):
-    """Whether a combination is left to the long run: `whittle` and `fluid` play, and an average takes many steps.
+    """Whether a combination is left to the long run.
 
-    Of these methods every second combination stays, of averages every fourth; of `auto`, which takes another method,
-    every third.
+    `joint` meets all of them, the other exact methods every second one; `whittle` and `fluid`, which play, and `auto`,
+    which takes another method, every fourth, so that each welfare under each criterion is met in one of the four
+    combinations of over and floors.
     """
-    criterion, over, floors, welfare = OBJECTIVES[number]
-    turn = list(WELFARES).index(welfare) + OVER.index(over) + floors
-    if method in BY_ARMS:
-        return turn % (4 if criterion == "average" else 2) > 0
-    return method == "auto" and turn % 3 > 0
+    _, over, floors, welfare = OBJECTIVES[number]
+    turn = list(WELFARES).index(welfare) + OVER.index(over) + 2 * floors
+    return turn % (1 if method == "joint" else 2 if method in EXACT else 4) > 0
 
 
 COMBINATIONS = [(n, method) for n in range(len(OBJECTIVES)) for method in METHODS if not is_long(n, method)]
