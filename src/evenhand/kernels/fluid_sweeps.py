@@ -109,6 +109,8 @@ def trace_frontiers(
             break
         policy = np.where(better, gain.argmax(axis=-1), policy)
     _store(found, rows, np.zeros(num_types, dtype=np.int64), _ends(initial, totals), policy)
+    # Now the weight g rises from 0, and each type takes the pair that pays first, all types in step; one that has no
+    # pair left has reached its best value.
     weight = np.zeros(num_types)
     while True:
         advantages = _advantages(transitions, stages, totals, discount)
@@ -119,6 +121,7 @@ def trace_frontiers(
         moving = np.flatnonzero(np.isfinite(ratios[rows, pair]))
         if not len(moving):
             return found
+        # Ratios can fall back by rounding; slopes of a convex polygon cannot.
         weight[moving] = np.maximum(weight[moving], ratios[moving, pair[moving]])
         policy[moving, pair[moving] // num_actions] = pair[moving] % num_actions
         totals = _evaluate(transitions, stages, policy, discount)
@@ -179,11 +182,13 @@ def settle_levels(starts: Ints, values: Floats, slopes: Floats, counts: Ints, ma
     while len(active):
         pivot, empty = _middle_vertices(starts, values, active, block, low, high)
         below, above = _marginal_costs(starts, values, slopes, active, pivot[block])
+        # Who wants to be above the pivot's level, counted just below it, and who still does just above it.
         kept = _best_prefixes(below, counts[active], block, top, mass, np.ones(len(active), dtype=np.bool_))
         over = _best_prefixes(above, counts[active], block, top, mass, kept)
         tied = (kept & ~over) | empty[block]
         settled[active[tied]] = np.where(kept, pivot[block], low[block])[tied]
         arms = np.bincount(block, weights=np.where(kept, counts[active], 0), minlength=len(top)).astype(np.int64)
+        # Each block falls into an upper (2b) and a lower (2b + 1) one. The lower keeps more arms on top of it.
         label = 2 * block + ~kept
         names, label = np.unique(label[~tied], return_inverse=True)
         parent, lower = np.divmod(names, 2)
@@ -233,6 +238,7 @@ def _marginal_costs(
 
 def _best_prefixes(costs: Floats, counts: Ints, block: Ints, top: Ints, mass: Mass, among: Bools) -> Bools:
     """(active type,) whether it is in the best set of its block, the largest such, within `among`."""
+    # Block by block, candidates first, the cheapest first: then the best set is a prefix, and one cumulative sum does.
     order = np.lexsort((costs, ~among, block))
     finite = among[order] & np.isfinite(costs[order])
     spent = np.where(finite, costs[order], 0.0) * counts[order]
@@ -245,6 +251,7 @@ def _best_prefixes(costs: Floats, counts: Ints, block: Ints, top: Ints, mass: Ma
     gain = np.where(finite, mass(top[of_block] + arms) - mass(top)[of_block] - total, -np.inf)
     best = np.maximum(np.maximum.reduceat(gain, first), 0.0)
     places = np.arange(len(order))
+    # Of equally good prefixes the longest: the largest solution is the one that is nested in the level.
     last = np.maximum.reduceat(np.where(gain >= best[of_block], places, -1), first)
     inside = np.empty(len(order), dtype=np.bool_)
     inside[order] = places <= last[of_block]

@@ -92,6 +92,8 @@ def factorise(matrix: Floats) -> tuple[list[Split], Ints] | None:
     if found is None:
         return None
     left, ends, right = found
+    # Splits found from the right act on states, behind the permutation; by the slots that end in those states they can
+    # be applied before it, so that the permutation comes last.
     splits = left + [Split(_slot_of(ends, source), _slot_of(ends, target), p) for source, target, p in reversed(right)]
     return (splits, ends) if product_error(matrix, splits, ends) <= len(matrix) * _ROUNDING else None
 
@@ -120,6 +122,7 @@ def _search(matrix: Floats, nodes: Iterator[int], seen: set[bytes]) -> Found | N
     if pattern.sum(axis=0).max() <= 1 and pattern.sum(axis=1).max() <= 1:
         return [], _ends(pattern), []
     for from_left, step, smaller in _eliminations(matrix):
+        # Different orders of elimination often meet the same matrix again: what failed once is not tried twice.
         key = np.round(smaller, 12).tobytes()
         if key in seen:
             continue
@@ -176,6 +179,7 @@ def _right_step(matrix: Floats, source: int, target: int) -> tuple[Split, Floats
         return None
     smaller = matrix.copy()
     smaller[:, target] -= odds * matrix[:, source]
+    # Arms that went on to the target are those of the source again: its column regains them.
     smaller[:, source] *= 1 + odds
     smaller[smaller < _ROUNDING] = 0.0
     return Split(source, target, odds / (1 + odds)), smaller
@@ -194,6 +198,7 @@ def binomial_bands(num_arms: int, leave: float) -> Bands:
         longer[:-1] += leave * row
         longer[longer < 1e-300] = 0.0  # no slow subnormal numbers
         row = longer
+        # The whole row is kept for the next one, so that cuts do not add up; only what is stored is cut and scaled.
         low = int(np.searchsorted(np.cumsum(row), TAIL / 2))
         high = len(row) - int(np.searchsorted(np.cumsum(row[::-1]), TAIL / 2))
         first.append(low)
@@ -205,6 +210,7 @@ def binomial_bands(num_arms: int, leave: float) -> Bands:
 def lattice_lines(num_arms: int, num_states: int, source: int, target: int) -> Lines:
     """The lines between two slots of the lattice, longest first."""
     ends = lattice_points(num_arms, num_states - 1)  # arms of source and target counted together, last
+    # By length: the compiled sweep takes several neighbouring lines abreast, as far as the longest of them goes.
     ends = ends[np.argsort(-ends[:, -1], kind="stable")]
     together = ends[:, -1]
     starts = np.concatenate([[0], np.cumsum(together + 1)])
@@ -315,6 +321,7 @@ def lattice_steps(points: Array, sources: Ints, landings: Ints) -> Steps:
         sources: (cell,) the state that an arm leaves.
         landings: (cell,) the state that it enters.
     """
+    # Within a run the last but one state counts up from 0, and the last one down.
     runs = np.append(np.flatnonzero(points[:, -2] == 0), len(points))
     sizes = np.diff(runs)
     offsets, begins, ends = (np.zeros((len(sources), len(sizes)), dtype=np.int64) for _ in range(3))
@@ -348,11 +355,13 @@ def climb_budget(
     Returns:
         (point,) best values, and the (point,) codes of the choices.
     """
+    # F_k(., j) looks back by d_k units at most, so a ring of that many budgets is all that is kept.
     depth = int(units.max()) + 1
     best = np.tile(final, (depth, len(gains), 1))
     code = np.zeros(best.shape, dtype=strides.dtype)
     able, after = _spell_out(steps)
     for j in range(1, num_units + 1):
+        # From the last cell to the first: `value` is F_{k+1}(., j) when cell k is looked at, and F_k(., j) after it.
         value, choice = final, np.zeros(len(final), dtype=strides.dtype)
         for k in range(len(gains) - 1, -1, -1):
             if j >= units[k]:

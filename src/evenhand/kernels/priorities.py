@@ -72,15 +72,21 @@ def sample_by_priority(
     opened = _open_cells(priorities, counts, spend, usage, taken)
     while opened.any():
         arms_left = (counts - taken.sum(axis=2)).sum(axis=1)
+        # 1. Episodes whose block is used up draw a new one, of as many draws as there are arms left: it surely meets a
+        # limit.
         fresh = ~block.any(axis=(1, 2)) & opened.any(axis=(1, 2))
         block += _multinomial(np.where(fresh, arms_left, 0), np.where(opened, priorities, 0.0), rng)
+        # 2. Halve time. A single draw is not halved any more: it is taken, whether or not it meets the limit.
         last = (block.sum(axis=(1, 2)) == 1)[:, None, None]
         half = np.where(last, block, rng.binomial(block, 0.5))
         opened_after = _open_cells(priorities, counts, spend, usage, taken + half)
         limit = (opened_after != opened).any(axis=(1, 2), keepdims=True)
+        # 3. No limit in the first half: take it, and the second half is what is left of the block. A limit: take
+        # nothing, and the first half is the new block.
         accepted = np.where(last | ~limit, half, 0)
         block = np.where(limit, half, block) - accepted
         taken += accepted
+        # Only a single draw can close a cell, since nothing else that meets a limit is ever taken.
         opened = np.where(last, opened_after, opened)
     return taken
 
@@ -184,6 +190,7 @@ def _take_one(taken: Ints, shares: Floats, weights: Ints) -> tuple[Ints, Floats]
     """Take one more cell, with (choice, state, action) probabilities `shares`, and merge what has become equal."""
     flat, flat_shares = taken.reshape(len(taken), -1), shares.reshape(len(taken), -1)
     parents, cells = np.nonzero(flat_shares)
+    # Each allocation is a number, or a few: a sort brings equal ones together, whichever order of cells led to them.
     keys = (weights @ flat.T)[:, parents] + weights[:, cells]
     order = np.lexsort(keys)
     sorted_keys = keys[:, order]

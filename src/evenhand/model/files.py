@@ -298,6 +298,8 @@ def _read_document(document: object) -> CoupledMDP:
     tables = [block if isinstance(block, dict) else {} for block in blocks]
     counts = [block.get("count", 1) for block in tables]
     groups, floors = [block.get("group", "") for block in tables], [block.get("floor", 0.0) for block in tables]
+    # Each of these notes its faults and goes on, so that a user sees all of them; what is read here is read again, and
+    # kept, by the problem itself.
     read_counts(counts, None, faults)
     read_groups(groups, None, faults)
     read_floors(floors, None, faults)
@@ -307,6 +309,7 @@ def _read_document(document: object) -> CoupledMDP:
     resources = document.get("resources", ())
     read_names(resources, num_resources, "resources", faults)
     criterion, over = document.get("criterion", "discounted"), document.get("over", "arms")
+    # A missing discount has been told as missing: a stand-in that fits keeps it from being told twice.
     read_criterion(document.get("discount", 1.0 if criterion != "discounted" else 0.0), criterion, faults)
     read_over(over, faults)
     faults.raise_if_any()
@@ -556,6 +559,7 @@ def _load_npz(file: Path) -> CoupledMDP:
             )
         except ModelError as error:
             raise ModelError(list(_in_words_of_arrays(error.faults, by_action))) from None
+    # Something is wrong with the file already. What else can be told of its parts is told along with it.
     found = Faults()
     if tables is not None:
         found.found.extend(tables.find_faults().found)
@@ -622,6 +626,7 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, key: str, fa
         with archive.open(member) as stream:
             shape, dtype = _read_header(stream)
             message = _header_fault(key, shape, dtype)
+            # A small file can promise a huge array. The header is believed only if the archive holds as many bytes.
             promised = stream.tell() + math.prod(shape) * dtype.itemsize
             if not message and promised != member.file_size:
                 message = f"is damaged: it has {member.file_size} bytes where its header promises {promised}"
@@ -676,6 +681,7 @@ def _read_tables(arrays: Mapping[str, Array], faults: Faults) -> ArmTables | Non
     usage = arrays["usage"]
     if usage.ndim == 3:
         usage = np.where(real_states[:, :, None, None], usage[:, None], 0.0)
+    # Padding beyond the largest arm is cut, so that equal models have equal tables however they were padded.
     s, a = int(num_states.max()), int(num_actions.max())
     return ArmTables(
         transitions=_doubles(arrays["transitions"][:, :s, :a, :s]),

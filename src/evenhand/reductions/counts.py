@@ -114,6 +114,8 @@ class Counts:
         for i, (t, s, a) in enumerate(cells):
             if i and cells[i - 1, 0] != t:
                 left = np.full(len(chosen), self.problem.type_counts[t])
+            # Every partial allocation branches into all amounts that cell i may have: up to the arms left and the room
+            # in the budget. The last cell of a type takes all arms that are left, or the branch dies.
             need = types.usage[t, s, a]
             with np.errstate(divide="ignore", invalid="ignore"):
                 room = np.where(need > 0, np.floor((limit - used) / need), np.inf).min(axis=1)
@@ -205,12 +207,14 @@ class Counts:
             movers = np.zeros((len(allocations), len(distinct)), dtype=np.int64)
             for s, a in np.argwhere(self.problem.types.valid[t]):
                 movers[:, rows[s, a]] += allocations[:, t, s, a]
+            # Allocations that move equally many arms by each row have one law: it is computed and kept once.
             used, number = np.unique(movers, axis=0, return_inverse=True)
             check_memory(20.0 * len(used) * self.sizes[t], "the kernel of the count space", _INSTEAD)
             laws.append(sparse.csr_array(law_of_movers(used, distinct[:, :states])))
             numbers.append(number.reshape(-1))
         if len(laws) == 1:
             return numbers[0].astype(np.int64), laws[0]
+        # Types move independently: a law of all is the product of theirs, one for each combination that occurs.
         combinations, outcomes = np.unique(np.column_stack(numbers), axis=0, return_inverse=True)
         kernel = laws[0][combinations[:, 0]]
         for t in range(1, len(laws)):
@@ -317,6 +321,7 @@ def _predecessors(movers: Ints) -> list[tuple[Indices, Indices]]:
         first = (vectors > 0).argmax(axis=1)
         smaller = vectors.copy()
         smaller[np.arange(len(vectors)), first] -= 1
+        # From many arms down to none; vectors that become equal share their law, so levels stay small.
         vectors, parent = np.unique(smaller, axis=0, return_inverse=True)
         levels.append((first.astype(np.int32), parent.reshape(-1).astype(np.int32)))
     return levels[::-1]

@@ -99,11 +99,13 @@ class RankAnswers:
     def weights(self, frontiers: Frontiers, values: Floats) -> Floats:
         """(type,) weights in the permutahedron; see the head of this file."""
         below, above = frontiers.marginal(values)
+        # Exact equality is meant: arms of one level were given the very same number by `settle_levels`.
         _, level = np.unique(values, return_inverse=True)
         sizes = np.bincount(level, weights=self.counts).astype(np.int64)
         last = np.cumsum(sizes)
         mass = self.welfare.rank_mass(last - sizes, last, self.num_arms)
         shared = share_evenly(below, above, self.counts, level, mass)
+        # The bisection leaves a rounding error; only an exact member of the permutahedron proves W(u) <= g.u.
         return project_types(shared, self.counts, self.welfare)
 
 
@@ -118,6 +120,7 @@ def share_evenly(below: Floats, above: Floats, counts: Ints, level: Ints, mass: 
         mass: (level,) sum of the weights of its arms.
     """
     weights = mass[level] / np.bincount(level, weights=counts)[level]
+    # A type that is alone on its level has all of its mass; only shared levels are bisected, all at once.
     rows = np.flatnonzero(np.bincount(level)[level] > 1)
     if not len(rows):
         return np.asarray(weights)
@@ -127,6 +130,7 @@ def share_evenly(below: Floats, above: Floats, counts: Ints, level: Ints, mass: 
         middle = (left + right) / 2
         sums = np.bincount(of, weights=arms * np.clip(middle[of], low, high), minlength=len(mass))
         left, right = np.where(sums < mass, middle, left), np.where(sums < mass, right, middle)
+    # Where marginal costs are infinite, at the last vertex of a frontier, the mass of the level is the most there is.
     weights[rows] = np.clip(right[of], low, np.minimum(high, mass[of]))
     return np.asarray(weights)
 
@@ -141,6 +145,8 @@ def project_types(point: Floats, counts: Ints, welfare: RankWeighted) -> Floats:
         counts: (type,) how many arms have each.
         welfare: gives the rank weights.
     """
+    # What is cut off is the decreasing regression of how far the point lies above the rank weights. Equal entries stay
+    # equal, so the arms of a type are one entry, weighted by their number.
     order = np.argsort(-point, kind="stable")
     last = np.cumsum(counts[order])
     first = last - counts[order]
@@ -183,6 +189,9 @@ class AlphaAnswers:
         reference, number = self.reference, int(self.counts.sum())
         with np.errstate(divide="ignore", over="ignore"):
             stops = reference * (number * reference * frontiers.slopes) ** (-1 / self.alpha)
+        # All edges of all types in one array. An edge is followed up to where marginal utility meets its slope, at most
+        # to its end; the last vertex of a type has no edge, and the free value, the least of the type, stands in for
+        # one.
         ends = np.append(frontiers.values[1:], 0.0)
         ends[frontiers.last] = frontiers.values[frontiers.first]
         reached = np.minimum(ends, np.where(np.isinf(frontiers.slopes), np.inf, stops))
