@@ -149,9 +149,36 @@ class TestSolution:
         problem = different(2, counts=[2, 1])
         solution = solve(problem, "maximin")
         played = evaluate(solution.policy, problem, "maximin", 2000, 120, rng=0, method="monte-carlo")
-        assert abs(played.worst - solution.welfare) <= 5 * played.group_stderr.max() + played.truncation_bound
+        assert abs(played.worst - solution.welfare) <= 5 * played.member_stderr.max() + played.truncation_bound
 
     def test_gap_of_a_zero_bound(self) -> None:
         arm = Arm(np.ones((1, 2, 1)), [[0.0, 0.0]], [[0.0], [1.0]])
         solution = solve(CoupledMDP([arm], [1.0], 0.9, [2]))
         assert (solution.welfare, solution.upper_bound, solution.gap) == (0.0, 0.0, 0.0)
+
+
+def apart(rewards, floor, initial=(0.5, 0.5)):
+    """One arm in one of two states that it never leaves; to serve it uses the whole budget."""
+    moves = np.repeat(np.eye(2)[:, None], 2, axis=1)
+    arm = Arm(moves, rewards, [[0], [1]], initial=initial)
+    return CoupledMDP([arm], [1.0], 0.9, floors=[floor], criterion="average")
+
+
+@pytest.mark.parametrize("method", ["counts", "joint", "count-lp", "joint-lp"])
+def test_an_average_keeps_its_floors_wherever_the_arm_starts(method):
+    """Both states are closed, so the measure falls apart: each part must do its share in both of them."""
+    problem = apart(np.ones((2, 2)), 0.5)
+    solution = solve(problem, "gini:2", method)
+    found = evaluate(solution.policy, problem, method="exact")
+    assert found.served[0] >= 0.5 - 1e-9
+    assert solution.welfare == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("method", ["joint", "counts"])
+def test_a_best_mean_of_nothing_is_found(method):
+    """No relative gap can be closed at 0."""
+    moves = np.array([[2 / 7, 4 / 7, 1 / 7], [1 / 7, 1 / 7, 5 / 7], [0.0, 0.0, 1.0]])[:, None]
+    arm = Arm(moves, [[0.625], [0.25], [0.0]], [[0]], initial=np.array([3, 1.5, 2.5]) / 7)
+    solution = solve(CoupledMDP([arm], [4.0], 0.5, [2], criterion="average"), "maximin", method)
+    assert solution.welfare == pytest.approx(0.0, abs=1e-12)
+    assert solution.upper_bound == pytest.approx(0.0, abs=1e-12)

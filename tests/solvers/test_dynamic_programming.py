@@ -1,5 +1,6 @@
 """The weighted-sum optimum against every deterministic policy, and against SciPy's linear programs."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -8,7 +9,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from evenhand.errors import NotConverged
-from evenhand.model.criterion import Discounted
+from evenhand.model.criterion import Average, Discounted
 from evenhand.model.tabular import TabularMDP
 from evenhand.solvers.dynamic_programming import solve_weighted
 
@@ -138,3 +139,27 @@ def test_the_first_of_equal_pairs_is_taken():
         criterion=Discounted(0.5),
     )
     assert solve_weighted(mdp, WEIGHTS).choices.tolist() == [1]
+
+
+@pytest.mark.parametrize("criterion", [Discounted(0.9), Average()], ids=lambda criterion: criterion.name)
+def test_rewards_that_are_next_to_nothing(criterion):
+    """Smaller than any double that keeps its digits: the bounds cannot meet there, and need not."""
+    mdp = replace(random_mdp(3), criterion=criterion)
+    best = solve_weighted(mdp, 1e-322 * WEIGHTS)
+    assert 0 <= best.upper_bound - best.lower_bound <= 1e-300
+
+
+def test_what_rounding_leaves_open_is_told():
+    """A best mean of 0 has no relative gap, so whoever asks for one must know how close bounds can come."""
+    moves = [[2 / 7, 4 / 7, 1 / 7], [1 / 7, 1 / 7, 5 / 7], [0.0, 0.0, 1.0]]
+    mdp = TabularMDP(
+        offsets=np.arange(4),
+        rewards=np.array([[0.625], [0.25], [0.0]]),
+        outcomes=np.arange(3),
+        kernel=sparse.csr_array(np.array(moves)),
+        initial=np.array([3, 1.5, 2.5]) / 7,
+        criterion=Average(),
+    )
+    best = solve_weighted(mdp, np.ones(1), 1e-8)
+    assert best.lower_bound <= 0 <= best.upper_bound
+    assert best.upper_bound - best.lower_bound <= 4 * best.rounding <= 1e-12

@@ -340,6 +340,19 @@ def test_floors_that_cannot_be_met_say_what_can(criterion, num_resources, welfar
         solve_fluid(hopeless, welfare, 1e-6)
 
 
+@pytest.mark.parametrize("criterion", ["discounted", "average", "finite:10", "finite:30"])
+@pytest.mark.parametrize("welfare", ["utilitarian", "gini:2", "leximin", "alpha:2"])
+def test_floors_that_take_the_whole_budget(criterion, welfare):
+    """Then nothing uses less, and rounding cannot be bought off with what does."""
+    for seed in (0, 30):
+        rngs = [np.random.default_rng(seed + i) for i in range(2)]
+        arms = [Arm(rng.dirichlet(np.ones(3), (3, 2)), rng.random((3, 2)), [[0], [1]]) for rng in rngs]
+        problem = CoupledMDP(arms, [2.0], 0.9, [2, 2], floors=[0.5, 0.5], criterion=criterion)
+        solution = solve_fluid(problem, welfare, 1e-5)
+        np.testing.assert_allclose(solution.served, 0.5, rtol=1e-6)
+        assert problem.type_counts @ solution.use <= 2 * problem.criterion.total * (1 + 1e-6)
+
+
 def test_an_arm_that_can_never_be_served_cannot_have_a_floor():
     arm = Arm(np.ones((1, 2, 1)), [[1.0, 2.0]], [[0], [0]])
     with pytest.raises(Infeasible, match="at most 0 of the time"):

@@ -112,7 +112,7 @@ def check_certificate(solution: Solution, best: float) -> None:
     assert solution.upper_bound == pytest.approx(best, abs=slack)
     assert solution.welfare <= solution.upper_bound + 1e-9
     found = exact_values(solution.policy, solution.problem)
-    welfare = float(solution.objective.welfare(found.values, found.counts))
+    welfare = solution.objective(found.values)
     assert welfare == pytest.approx(solution.welfare, rel=1e-8, abs=1e-9)
     expected = max(0.0, solution.upper_bound - solution.welfare) / abs(solution.upper_bound)
     assert solution.gap == pytest.approx(expected, abs=1e-11)

@@ -111,7 +111,7 @@ def _of_parts(
     watch: Stopwatch,
 ) -> Solution:
     """A solution whose welfare is that of the returned policy, evaluated exactly."""
-    values, _ = values_of_parts(space.mdp, parts)
+    values, visits = values_of_parts(space.mdp, parts)
     policy = _drawn_at_start(space, parts)
     watch.lap("solve")
     solution = Solution(
@@ -126,9 +126,29 @@ def _of_parts(
         problem=task.problem,
         seconds=watch.seconds,
     )
-    if objective.criterion.is_average and solution.gap > max(1e-5, 10 * task.tolerance):
-        raise NotApplicable(start_matters(upper_bound - solution.welfare))
+    if objective.criterion.is_average:
+        _check_start(solution, space.mdp, visits, max(1e-5, 10 * task.tolerance))
     return solution
+
+
+def _check_start(solution: Solution, mdp: TabularMDP, visits: Floats, most_gap: float) -> None:
+    """Raise NotApplicable where the parts of an average, each from where the arms start, are not what was solved for.
+
+    Args:
+        solution: with the policy's own values.
+        mdp: the problem.
+        visits: (pair,) those of the policy.
+        most_gap: the largest gap that is left to rounding.
+    """
+    apart = solution.upper_bound - solution.welfare
+    if solution.gap > most_gap and apart > 1e-9 * np.abs(mdp.rewards).max():  # a best mean of 0 is met but for rounding
+        raise NotApplicable(start_matters(apart))
+    if mdp.served is not None and (short := float((solution.objective.floors - visits @ mdp.served).max())) > most_gap:
+        raise NotApplicable(
+            f"the floors are met from some states of the arms and not from others (of the share of time {short:.3g} is "
+            "lacking), and the criterion average is for problems where the start does not matter in the long run. Use "
+            "finite:T, or discounted with a discount near 1."
+        )
 
 
 def _drawn_at_start(space: Joint | Counts, parts: Parts) -> Policy | Starting:

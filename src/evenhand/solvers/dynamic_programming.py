@@ -35,6 +35,12 @@ PATIENCE, STALLED = 400, 0.999
 
 EPSILON = float(np.finfo(float).eps)
 
+CLOSEST = 2.5e-14
+"""A share of the largest value that counts as rounding in any case."""
+
+TINY = float(np.finfo(float).tiny)
+"""Below this numbers lose their digits: what is less apart is the same, whatever the tolerance."""
+
 
 @dataclass(frozen=True)
 class Optimum:
@@ -52,17 +58,8 @@ class Optimum:
     value_function: Floats
     """(state,) the last iterate, from which another solve may start; (step, state) where there is a number of steps."""
 
-
-def rounding_of(mdp: TabularMDP, weights: Floats) -> float:
-    """What rounding may do to each bound of a weighted sum, so that they come no closer than a few times this.
-
-    Args:
-        mdp: the problem.
-        weights: (objective,) weights.
-    """
-    total = mdp.criterion.total
-    largest = float(np.abs(mdp.rewards @ weights).max(initial=0.0)) * total
-    return 12 * EPSILON * largest * max(total, float(mdp.criterion.num_steps or 1))
+    rounding: float
+    """What rounding may do to each bound: they come no closer than a few times this, whatever the tolerance."""
 
 
 def solve_weighted(
@@ -91,17 +88,17 @@ def solve_weighted(
 def _discounted(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Floats, most_rounds: int) -> Optimum:
     total = mdp.criterion.total
     largest = float(np.abs(rewards).max(initial=0.0)) * total
-    slack = 12 * EPSILON * largest * total  # what rounding of T v and of ties may do to the bounds; `rounding_of`
-    rounding = max(1e-13 * largest, 4 * slack)
+    slack = 12 * EPSILON * largest * total  # what rounding of T v and of ties may do to the bounds
+    rounding = max(CLOSEST * largest, slack, TINY)
     for _ in range(most_rounds):
         pair_values, improved = _improve(mdp, rewards, value)
         change = improved - value
         bounds = mdp.criterion.bracket(float(mdp.initial @ improved), float(change.min()), float(change.max()))
         low, high = bounds[0] - slack, bounds[1] + slack
         choices = _first_best(mdp, pair_values, improved, EPSILON * largest)
-        if high - low <= max(tolerance * abs(high), rounding):
+        if high - low <= max(tolerance * abs(high), 4 * rounding):
             centre = improved + mdp.criterion.factor * total * change.mean()
-            return Optimum(choices, low, high, centre)
+            return Optimum(choices, low, high, centre, rounding)
         value = _sweep(mdp, rewards, choices, improved)
     raise NotConverged(f"the bounds are still {high - low:.3g} apart after {most_rounds} rounds")
 
@@ -119,8 +116,9 @@ def _average(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Floats, 
         bounds = mdp.criterion.bracket(0.0, float(change.min()), float(change.max()))
         low, high = bounds[0] - slack, bounds[1] + slack
         choices = _first_best(mdp, pair_values, improved, EPSILON * scale)
-        if high - low <= max(tolerance * abs(high), 1e-13 * largest, 4 * slack):
-            return Optimum(choices, low, high, value)
+        rounding = max(CLOSEST * largest, slack, TINY)
+        if high - low <= max(tolerance * abs(high), 4 * rounding):
+            return Optimum(choices, low, high, value, rounding)
         if number % PATIENCE == PATIENCE - 1:
             if high - low > STALLED * before:
                 raise NotApplicable(start_matters(high - low))
@@ -147,7 +145,7 @@ def _backwards(mdp: TabularMDP, rewards: Floats, num_steps: int) -> Optimum:
         choices[step] = _first_best(mdp, pair_values, values[step], EPSILON * largest)
     now = float(mdp.initial @ values[0])
     slack = 16 * EPSILON * largest * num_steps
-    return Optimum(choices, now - slack, now + slack, values[:-1])
+    return Optimum(choices, now - slack, now + slack, values[:-1], slack)
 
 
 def _improve(mdp: TabularMDP, rewards: Floats, value: Floats) -> tuple[Floats, Floats]:

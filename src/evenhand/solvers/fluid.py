@@ -50,7 +50,7 @@ from evenhand.model.welfare import PowerMean, RankWeighted, Welfare, as_welfare,
 from evenhand.solvers import fluid_programs
 from evenhand.solvers._highs import LinearProgram, solve_program
 from evenhand.solvers.arms import check_communicating
-from evenhand.solvers.fluid_programs import FluidOptimum, solve_by_program
+from evenhand.solvers.fluid_programs import FLOOR_ROUNDING, FluidOptimum, solve_by_program
 from evenhand.solvers.frontiers import Bound, FluidModel, Frontiers
 from evenhand.solvers.levels import AlphaAnswers, Answers, MeanAnswers, RankAnswers, check_table
 from evenhand.typing import ArrayLike, Floats, Indices, Ints
@@ -66,9 +66,6 @@ FEW_TYPES = 200
 
 MOST_CAP = 1e8
 """Prices, against the spread of utility, beyond which the budget is taken not to reach."""
-
-FLOOR_ROUNDING = 1e-7
-"""The share of a floor that a solution may lack: linear programs are not more precise."""
 
 Progress = Callable[[int, float], None]
 """Told the number of the round and the gap."""

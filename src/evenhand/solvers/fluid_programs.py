@@ -61,6 +61,9 @@ SMALL_WEIGHT = 1e-10
 MOST_ROUNDS = 200
 """Programs after which a search for the welfare's cuts gives up."""
 
+FLOOR_ROUNDING = 1e-7
+"""The share of a floor, or of the budget that floors take, by which a solution may be out, as programs are."""
+
 INTERIOR_FROM = 3_000
 """Columns from which the interior point is faster than the simplex method; with many steps a hundred times."""
 
@@ -368,13 +371,17 @@ class Program:
         return np.asarray((use / np.where(allowance > 0, allowance, np.inf)).reshape(-1))
 
     def within_budget(self, measure: Floats) -> Floats:
-        """The same measures, with so much of those that use least as brings them within the budget."""
-        spent = self.spent(measure)
-        if (spent <= 1.0).all():
+        """The same measures, with so much of those that use least as brings them within the budget.
+
+        Floors may take the whole budget, and then nothing uses less: so their constraints are kept as closely as a
+        linear program keeps them.
+        """
+        spent, most = self.spent(measure), 1.0 if self.model.floors is None else 1.0 + FLOOR_ROUNDING
+        if (spent <= most).all():
             return measure
         least = self.spent(self.frugal)
-        over = (spent > 1.0) & (spent > least)
-        share = min(1.0, float(((spent[over] - 1.0) / (spent[over] - least[over])).max(initial=0.0)) * (1 + 1e-12))
+        over = (spent > most) & (spent > least)
+        share = min(1.0, float(((spent[over] - most) / (spent[over] - least[over])).max(initial=0.0)) * (1 + 1e-12))
         return (1 - share) * measure + share * self.frugal
 
     @cached_property
@@ -401,7 +408,7 @@ class Program:
         if model.floors is None:
             return
         most = model.served(model.most_served) / model.criterion.total
-        if (most < model.floors * (1 - 1e-9)).any() or self._least_use[0] > 1 + 1e-7:
+        if (most < model.floors * (1 - 1e-9)).any() or self._least_use[0] > 1 + FLOOR_ROUNDING:
             raise Infeasible(out_of_floors(model))
 
 

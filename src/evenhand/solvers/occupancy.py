@@ -15,7 +15,8 @@ with probability 1/2 is pushed on until it stands still: it has the same limit, 
 
 The way back: the policy of a measure is pi(u | x) = q(x, u) / q(x). Under `average` it has this measure only if it has
 one closed class where q lives. With several, each is a policy of its own, drawn at the start by its share of q, and
-elsewhere the way to the class is taken (`parts_of`).
+elsewhere the way to the class is taken (`parts_of`). From where there is no way to it, q is followed as it is: then
+the parts need not have q together, and who needs to know must evaluate them.
 """
 
 import numpy as np
@@ -237,13 +238,16 @@ def parts_of(mdp: TabularMDP, measure: Floats, fallback: Ints) -> list[tuple[flo
         inside = visited[classes == number]
         share = float(visits[inside].sum())
         if share > 1e-9 * visits.sum():
-            found.append((share, _into_class(mdp, policy, inside, fallback)))
+            found.append((share, _into_class(mdp, policy, inside, visited, fallback)))
     total = sum(share for share, _ in found)
     return [(share / total, policy) for share, policy in found]
 
 
-def _into_class(mdp: TabularMDP, policy: Floats, inside: Ints, fallback: Ints) -> Floats:
-    """(pair,) the policy within a class of states, and outside the first pairs that lead towards it."""
+def _into_class(mdp: TabularMDP, policy: Floats, inside: Ints, visited: Ints, fallback: Ints) -> Floats:
+    """(pair,) the policy within a class of states, and outside the first pairs that lead towards it.
+
+    Where none does, the policy is followed in states that it visits, and the fallback in all others.
+    """
     choice, known = fallback.copy(), np.zeros(mdp.num_states)
     known[inside] = 1.0
     while True:
@@ -254,8 +258,9 @@ def _into_class(mdp: TabularMDP, policy: Floats, inside: Ints, fallback: Ints) -
         if not found.any():
             break
         choice[found], known[found] = hits[found], 1.0
-    outside = np.ones(mdp.num_states, dtype=np.bool_)
-    outside[inside] = False
-    probabilities = np.where(outside[mdp.state_of_pair], 0.0, policy)
-    probabilities[choice[outside]] = 1.0
+    as_it_is = np.zeros(mdp.num_states, dtype=np.bool_)
+    as_it_is[visited] = known[visited] == 0
+    as_it_is[inside] = True
+    probabilities = np.where(as_it_is[mdp.state_of_pair], policy, 0.0)
+    probabilities[choice[~as_it_is]] = 1.0
     return probabilities

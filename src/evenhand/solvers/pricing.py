@@ -14,7 +14,7 @@ import numpy as np
 
 from evenhand.model.objective import Objective
 from evenhand.model.tabular import TabularMDP
-from evenhand.solvers.dynamic_programming import rounding_of, solve_weighted
+from evenhand.solvers.dynamic_programming import solve_weighted
 from evenhand.solvers.occupancy import occupancy, parts_of, total_visits
 from evenhand.typing import Floats, Ints
 
@@ -52,7 +52,7 @@ class TabularPricing:
         """The values of a policy that is best to the tolerance, and a bound on the weighted sum of every policy."""
         best = solve_weighted(self.mdp, weights, tolerance, self._last)
         self._last = best.value_function
-        self.rounding = max(self.rounding, rounding_of(self.mdp, weights))
+        self.rounding = max(self.rounding, best.rounding)
         chosen = np.zeros((*best.choices.shape[:-1], self.mdp.num_pairs))
         np.put_along_axis(chosen, best.choices, 1.0, axis=-1)
         visits = np.take_along_axis(occupancy(self.mdp, chosen), best.choices, axis=-1)
