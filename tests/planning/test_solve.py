@@ -178,7 +178,8 @@ def test_an_average_keeps_its_floors_wherever_the_arm_starts(method):
 def test_a_best_mean_of_nothing_is_found(method):
     """No relative gap can be closed at 0."""
     moves = np.array([[2 / 7, 4 / 7, 1 / 7], [1 / 7, 1 / 7, 5 / 7], [0.0, 0.0, 1.0]])[:, None]
-    arm = Arm(moves, [[0.625], [0.25], [0.0]], [[0]], initial=np.array([3, 1.5, 2.5]) / 7)
-    solution = solve(CoupledMDP([arm], [4.0], 0.5, [2], criterion="average"), "maximin", method)
+    arm = Arm(moves, [[0.625], [0.25], [0.0]], [[0, 0]], initial=np.array([3, 1.5, 2.5]) / 7)
+    problem = CoupledMDP([arm], [4.0, 4.0], 0.5, [2], criterion="average", over="groups")
+    solution = solve(problem, "maximin", method)
     assert solution.welfare == pytest.approx(0.0, abs=1e-12)
     assert solution.upper_bound == pytest.approx(0.0, abs=1e-12)
