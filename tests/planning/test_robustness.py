@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from evenhand.evaluation import evaluate
+from evenhand.model import criterion
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
-from evenhand.planning import solve as solving
 from evenhand.planning.solve import solve
 from evenhand.problems import random_coupled
 
@@ -48,7 +48,7 @@ def test_the_unit_of_rewards_does_not_matter(unit, welfare):
 def test_what_lies_beyond_the_horizon_is_not_claimed(sign, steps, monkeypatch):
     """At a discount of 0.9999 no episode is long enough; the rest counts as the worst it can be."""
     if steps is not None:
-        monkeypatch.setattr(solving, "_horizon", lambda discount: steps)
+        monkeypatch.setattr(criterion, "MOST_JUDGED", steps)
     problem = random_coupled(num_arms=8, num_types=8, num_states=2, seed=1, discount=0.9999)
     arms = [Arm(arm.transitions, sign * np.asarray(arm.rewards), arm.usage, arm.initial) for arm in problem.arms]
     found = solve(CoupledMDP(arms, problem.budget, 0.9999), "utilitarian", "fluid")

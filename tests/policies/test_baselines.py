@@ -164,7 +164,7 @@ class TestCriteria:
                 np.testing.assert_allclose(table[step, kind, : arm.num_states], values, rtol=1e-12)
 
     def test_an_average_ranks_as_a_discount_near_one(self, small_problem):
-        near = CoupledMDP(small_problem.arms, small_problem.budget, 1 - 1e-6, small_problem.counts)
+        near = CoupledMDP(small_problem.arms, small_problem.budget, 1 - 1e-4, small_problem.counts)
         sizes = small_problem.types.num_states[small_problem.type_of_arm]
         states = np.random.default_rng(0).integers(0, sizes, (200, small_problem.num_arms)).astype(np.int32)
         found, expected = (

@@ -33,6 +33,7 @@ from evenhand.model.criterion import Criterion
 from evenhand.model.objective import Objective, read_welfare
 from evenhand.model.policy import Policy, Starting, Tabulated, is_exchangeable, plays_by_counts
 from evenhand.model.welfare import Welfare
+from evenhand.policies.network import CountNetworkPolicy
 from evenhand.simulation.counts import simulate_counts
 from evenhand.simulation.rollout import Rollout, share_of_budget, simulate
 from evenhand.typing import Floats, Indices, Ints, Progress, Rng
@@ -266,6 +267,8 @@ class _Case(NamedTuple):
     @classmethod
     def of(cls, policy: object, judged: CoupledMDP, usual: Over, welfare: str | Welfare) -> "_Case":
         made_for = _made_for(policy)
+        if made_for is not None and made_for.num_arms != judged.num_arms and not isinstance(policy, CountNetworkPolicy):
+            raise PolicyError(f"the policy was made for {made_for.num_arms} arms, and here are {judged.num_arms}")
         played = judged.under(over=usual if made_for is None else made_for.over)
         return cls(judged, played, read_welfare(judged, welfare), made_for)
 

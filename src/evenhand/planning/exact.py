@@ -112,13 +112,15 @@ def _of_parts(
 ) -> Solution:
     """A solution whose welfare is that of the returned policy, evaluated exactly."""
     values, visits = values_of_parts(space.mdp, parts)
-    policy = _drawn_at_start(space, parts)
+    policy, welfare = _drawn_at_start(space, parts), objective(values)
+    if task.problem.has_floors:  # floors are kept to rounding, and what that gains no bound knows
+        upper_bound = max(upper_bound, welfare)
     watch.lap("solve")
     solution = Solution(
         method=method,
         reason=task.reason,
         objective=objective,
-        welfare=objective(values),
+        welfare=welfare,
         upper_bound=upper_bound,
         unit_values=values,
         by_type=isinstance(space, Counts),

@@ -99,7 +99,7 @@ def _check_feasible(problem: CoupledMDP, states: Indices, actions: Indices) -> N
 
 
 def _try_playing(policy: Policy | Starting, problem: CoupledMDP, seed: int) -> None:
-    simulate(problem, policy, num_episodes=3, rng=seed, criterion=Finite(STEPS))
+    simulate(problem, policy, num_episodes=3, rng=seed, criterion=Finite(STEPS, problem.discount))
 
 
 def _try_allocating(policy: Exchangeable, problem: CoupledMDP, counts: Ints, deterministic: bool) -> None:

@@ -198,7 +198,7 @@ def _meet_floors(search: _Search) -> Floats:
     most, _, _, _ = _raise_least(search, _Rows(rows, np.full(number, -np.inf), np.zeros(number)))
     raise Infeasible(
         "the floors ask for more than the budget allows: the largest floor that all arms with a floor can have "
-        f"together is {np.floor(max(most, 0.0) * 1e6) / 1e6:.6g}"
+        f"together is {np.floor(max(most, 0.0) * 1e6 + 0.01) / 1e6:.6g}"
     )
 
 
@@ -545,11 +545,13 @@ def _level_program(matrix: Floats, rows: _Rows, slack: float) -> tuple[float, Fl
     free = np.isinf(rows.fixed)
     number, num_vectors = matrix.shape
     scale = max(float(np.abs(matrix).max()), float(np.abs(rows.base).max()), 1e-300)
+    # What is fixed is measured by its own size: shares of time stand beside values that may be far larger.
+    size = np.where(free, scale, np.maximum(np.abs(matrix).max(axis=1), 1e-9 * scale))
     program = np.zeros((number + 1, num_vectors + 1))
-    program[:number, :num_vectors] = matrix / scale
+    program[:number, :num_vectors] = matrix / size[:, None]
     program[:number, num_vectors] = np.where(free, -1.0, 0.0)
     program[number, :num_vectors] = 1.0
-    due = np.where(free, rows.base / scale, np.where(free, 0.0, rows.fixed) / scale - slack)
+    due = np.where(free, rows.base, np.where(free, 0.0, rows.fixed) - slack * size) / size
     solution = solve_program(
         LinearProgram(
             gains=np.append(np.zeros(num_vectors), 1.0),
@@ -561,6 +563,6 @@ def _level_program(matrix: Floats, rows: _Rows, slack: float) -> tuple[float, Fl
         ),
         tolerance=1e-10,
     )
-    multipliers = np.maximum(-solution.duals[:number], 0.0)
+    multipliers = np.maximum(-solution.duals[:number], 0.0) * scale / size
     shares = _on_simplex(solution.primal[:-1])
     return float(solution.primal[-1]) * scale, shares, multipliers / multipliers[free].sum()
