@@ -189,7 +189,7 @@ class TestLongRun:
         policy = worst_first(near)
         average = evaluate(policy, near, criterion="average").values
         assert 1e-6 * evaluate(policy, near).values == pytest.approx(average, abs=1e-4)
-        assert evaluate(policy, near, criterion=Finite(3000)).values / 3000 == pytest.approx(average, abs=2e-3)
+        assert evaluate(policy, near, criterion="finite:3000").values / 3000 == pytest.approx(average, abs=2e-3)
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
