@@ -126,7 +126,7 @@ class _Cut:
     prices: Floats
     values: Floats
     total: Floats
-    measure: float
+    utility: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,41 +195,41 @@ def solve_model(
     """
     if not 0 < tolerance < 1:
         raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
-    measure = as_welfare(welfare, model.num_members)
+    weighed_by = as_welfare(welfare, model.num_members)
     begin = time.perf_counter()
-    if fluid_programs.fits_by_step(model, measure):
-        return _of_program(model, measure, tolerance, progress, begin)
-    structured = is_mean(measure, model.num_members) or isinstance(measure, (RankWeighted, PowerMean))
-    if not structured or (is_lexicographic(measure) and len(model.budget) > 1):
-        return _of_program(model, measure, tolerance, progress, begin)
-    return _solve_by_prices(_Search(model, measure, tolerance, progress))
+    if fluid_programs.fits_by_step(model, weighed_by):
+        return _of_program(model, weighed_by, tolerance, progress, begin)
+    structured = is_mean(weighed_by, model.num_members) or isinstance(weighed_by, (RankWeighted, PowerMean))
+    if not structured or (is_lexicographic(weighed_by) and len(model.budget) > 1):
+        return _of_program(model, weighed_by, tolerance, progress, begin)
+    return _solve_by_prices(_Search(model, weighed_by, tolerance, progress))
 
 
 def _solve_by_prices(search: "_Search") -> FluidSolution:
-    model, measure = search.model, search.welfare
+    model, weighed_by = search.model, search.welfare
     search.check_floors()
-    if is_lexicographic(measure):
+    if is_lexicographic(weighed_by):
         return search.fill_levels()
-    if isinstance(measure, PowerMean) and not is_mean(measure, model.num_members):
-        answers = AlphaAnswers(measure, measure.aversion, model.sizes, search.reference(measure.aversion))
+    if isinstance(weighed_by, PowerMean) and not is_mean(weighed_by, model.num_members):
+        answers = AlphaAnswers(weighed_by, weighed_by.aversion, model.sizes, search.reference(weighed_by.aversion))
         return search.by_bisection(answers) if len(model.budget) == 1 else search.by_cuts(answers)
     check_table(model.num_members, len(model.sizes))
-    plain = is_mean(measure, model.num_members)
-    ranked = fluid_programs.as_ranked(measure, model.num_members)
+    plain = is_mean(weighed_by, model.num_members)
+    ranked = fluid_programs.as_ranked(weighed_by, model.num_members)
     try:
         return search.by_cuts((MeanAnswers if plain else RankAnswers)(ranked, model.sizes))
     except NotConverged:
         if len(model) > FEW_TYPES:
             raise
-        return _of_program(model, measure, search.tolerance, search.progress, search.begin)
+        return _of_program(model, weighed_by, search.tolerance, search.progress, search.begin)
 
 
 def _of_program(
-    model: FluidModel, measure: Welfare, tolerance: float, progress: Progress | None, begin: float
+    model: FluidModel, weighed_by: Welfare, tolerance: float, progress: Progress | None, begin: float
 ) -> FluidSolution:
     """The solution by linear programs, closed to the tolerance."""
-    optimum = solve_by_program(model, measure, tolerance, progress)
-    return _closed(_solution(model, measure, optimum, begin), tolerance)
+    optimum = solve_by_program(model, weighed_by, tolerance, progress)
+    return _closed(_solution(model, weighed_by, optimum, begin), tolerance)
 
 
 def fluid_lp(
@@ -247,10 +247,10 @@ def fluid_lp(
     return _of_program(model, as_welfare(welfare, model.num_members), tolerance, progress, time.perf_counter())
 
 
-def _solution(model: FluidModel, measure: Welfare, found: FluidOptimum, begin: float) -> FluidSolution:
+def _solution(model: FluidModel, weighed_by: Welfare, found: FluidOptimum, begin: float) -> FluidSolution:
     """A solution with its welfare computed anew from its occupancy measures."""
     values, use = model.totals(found.occupancy)
-    welfare = float(measure(model.members(values), model.sizes))
+    welfare = float(weighed_by(model.members(values), model.sizes))
     upper = max(found.bound.value, welfare)
     return FluidSolution(
         welfare=welfare,
@@ -381,7 +381,7 @@ class _Search:
 
     def cut(self, answers: Answers, prices: Floats, frontiers: Frontiers, values: Floats) -> _Cut:
         """The cut of some values on frontiers."""
-        return _Cut(prices, values, self.total(frontiers, values), answers.measure(values))
+        return _Cut(prices, values, self.total(frontiers, values), answers.utility(values))
 
     def dual(self, answers: Answers, cut: _Cut) -> float:
         """The bound that a cut promises, before it is certified."""
@@ -434,7 +434,7 @@ class _Search:
         if (full.total <= self.model.allowance).all():
             return self.closed(self.mixed([full], np.ones(1), self.prove(answers, full)))
         cuts = _Cuts(self.model.allowance, [full])
-        if np.isfinite(free.measure):
+        if np.isfinite(free.utility):
             cuts.add(free)
         best, best_bound, proven = full, self.dual(answers, full), np.inf
         target, smoothing = self.tolerance / 2, SMOOTHING
@@ -621,8 +621,8 @@ class _Cuts:
 
     def master(self) -> tuple[Floats, Floats, bool]:
         """The best shares of the cuts, the prices, and whether no mixture is within the allowance yet."""
-        measures = np.array([cut.measure for cut in self.cuts])
-        spread = float(np.ptp(measures)) or max(1.0, float(abs(measures[0])))
+        utilities = np.array([cut.utility for cut in self.cuts])
+        spread = float(np.ptp(utilities)) or max(1.0, float(abs(utilities[0])))
         scale = np.where(self.allowance > 0, self.allowance, 1.0)
         rows, columns = len(scale), len(self.cuts)
         matrix = np.zeros((rows + 1, columns + rows))
@@ -632,7 +632,7 @@ class _Cuts:
         feasible = (matrix[:rows, :columns] <= 1).all(axis=0).any()
         optimum = solve_program(
             LinearProgram(
-                gains=np.concatenate([(measures - measures.max()) / spread, np.full(rows, -self.cap)]),
+                gains=np.concatenate([(utilities - utilities.max()) / spread, np.full(rows, -self.cap)]),
                 matrix=sparse.csc_array(matrix),
                 row_lower=np.append(np.full(rows, -np.inf), 1.0),
                 row_upper=np.ones(rows + 1),

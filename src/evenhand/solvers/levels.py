@@ -44,7 +44,7 @@ class Answers(Protocol):
         """(type,) the values that maximise F less the cost; slopes of the frontiers are marginal costs."""
         ...
 
-    def measure(self, values: Floats) -> float:
+    def utility(self, values: Floats) -> float:
         """F; minus infinity outside the domain."""
         ...
 
@@ -88,7 +88,7 @@ class RankAnswers:
 
         return np.asarray(compiled_fluid.settle_levels(*parts, self.table))  # type: ignore[no-untyped-call]
 
-    def measure(self, values: Floats) -> float:
+    def utility(self, values: Floats) -> float:
         """The welfare."""
         return float(self.welfare(values, self.counts))
 
@@ -197,7 +197,7 @@ class AlphaAnswers:
         reached = np.minimum(ends, np.where(np.isinf(frontiers.slopes), np.inf, stops))
         return np.asarray(np.maximum.reduceat(reached, frontiers.first))
 
-    def measure(self, values: Floats) -> float:
+    def utility(self, values: Floats) -> float:
         """The mean utility."""
         if not self.inside(values).all():
             return -np.inf
