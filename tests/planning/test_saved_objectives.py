@@ -8,9 +8,13 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import NotApplicable, PolicyError
+from evenhand.model.arm import Arm
 from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import begin
 from evenhand.planning.relaxed import fluid_policies, relax
+from evenhand.planning.saved import load_policy, save_solution
+from evenhand.planning.solve import solve
 from evenhand.policies import never_act, random_feasible, whittle, worst_first
 from evenhand.reductions.joint import Joint
 
@@ -148,3 +152,17 @@ def test_manifests_that_make_no_sense_are_refused(tmp_path, changes, words):
             file.writestr(name, body)
     with pytest.raises(PolicyError, match=words):
         eh.load_policy(path, problem)
+
+
+def test_a_table_over_other_types_is_refused(tmp_path):
+    """Groups and floors cut identical arms into types: as many of them, but of other arms, are another problem."""
+    arm = Arm(np.full((2, 2, 2), 0.5), [[0.0, 0.5], [1.0, 0.9]], [[0], [1]])
+
+    def cut(*groups):
+        return CoupledMDP([arm] * 4, [1.0], 0.9, groups=groups, over="groups")
+
+    path = tmp_path / "plan.policy"
+    save_solution(solve(cut("n", "s", "n", "s"), "gini:2", "counts"), path)
+    load_policy(path, cut("n", "s", "n", "s"))
+    with pytest.raises(PolicyError, match="other groups or floors"):
+        load_policy(path, cut("n", "n", "s", "s"))

@@ -111,3 +111,12 @@ def test_an_index_that_is_rounding_is_none():
 def test_ranks_tell_small_scores_apart_but_not_rounding():
     scores = np.array([1e6, 1e6 * (1 + 1e-15), 1e-4, 2e-4, 2e-4 * (1 + 1e-12), 1e-17, 0.0])
     assert rank_scores(scores, -np.inf).tolist() == [0, 0, 2, 1, 1, 3, 3]
+
+
+@pytest.mark.parametrize("criterion", ["discounted", "average", "finite:3"])
+def test_an_index_of_nothing_but_rounding_is_none(criterion):
+    """In the second state activity gains 0.1 + 0.2 - 0.3 at every step: 6e-17, and in truth nothing."""
+    arm = Arm(np.full((2, 2, 2), 0.5), [[0.0, 1.0], [0.3, 0.1 + 0.2]], [[0], [1]])
+    policy = whittle(CoupledMDP([arm], [1.0], 0.9, [2], criterion=criterion))
+    for part in getattr(policy, "parts", [policy]):
+        np.testing.assert_array_equal(part.scores[0, :, 1] > 0, [True, False])

@@ -164,6 +164,7 @@ def _identity(problem: CoupledMDP) -> dict[str, Any]:
         "signature": problem.signature,
         "num_arms": problem.num_arms,
         "num_types": problem.num_types,
+        "types": hashlib.sha256(problem.type_of_block.astype("<i4").tobytes()).hexdigest(),
         "num_states": [int(s) for s in problem.types.num_states[:100]],
         "num_actions": [int(a) for a in problem.types.num_actions[:100]],
         "budget": [float(b) for b in problem.budget],
@@ -186,9 +187,11 @@ def _made_for(facts: dict[str, Any], problem: CoupledMDP) -> CoupledMDP:
 
 def _check_identity(made_for: dict[str, Any], problem: CoupledMDP) -> None:
     here = _identity(problem)
-    if made_for.get("signature") == here["signature"] and made_for.get("num_types") == here["num_types"]:
-        return
-    aside = ("signature", "criterion", "over")
+    if all(made_for.get(name) == here[name] for name in ("signature", "num_types")):
+        if made_for.get("types", here["types"]) == here["types"]:  # files of old do not say
+            return
+        raise PolicyError("made for another problem (other groups or floors tell its arms apart in another way)")
+    aside = ("signature", "criterion", "over", "types")
     names = [name for name in here if name not in aside and made_for.get(name) != here[name]]
     details = "; ".join(f"{name} was {made_for.get(name)}, here {here[name]}" for name in names)
     raise PolicyError(f"made for another problem ({details or 'other transitions, rewards, usage or initial states'})")

@@ -76,7 +76,8 @@ def whittle(
     bad = np.flatnonzero(~found.result.indexable)
     if len(bad) and not allow_not_indexable:
         raise NotApplicable(f"type {bad[0]} has no Whittle index: {found.result.explain(int(bad[0]))}")
-    indices = settle(np.where(np.isnan(found.result.indices), 0.0, found.result.indices), axis=1)
+    indices = np.where(np.isnan(found.result.indices), 0.0, found.result.indices)
+    indices = settle(indices, axis=tuple(range(1, indices.ndim)))  # all states, and all steps if there are any
     if paper_compat:
         indices = np.where(np.abs(indices) <= TRUNCATED_AT, indices, 0.0)
     threshold = float(np.nextafter(0.0, -1.0)) if paper_compat else 0.0
