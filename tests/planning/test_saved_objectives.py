@@ -166,3 +166,11 @@ def test_a_table_over_other_types_is_refused(tmp_path):
     load_policy(path, cut("n", "s", "n", "s"))
     with pytest.raises(PolicyError, match="other groups or floors"):
         load_policy(path, cut("n", "n", "s", "s"))
+
+
+def test_a_mixture_of_mixtures_is_not_saved(tmp_path):
+    problem = typed()
+    inner = Mixture([never_act(problem), whittle(problem)], [0.5, 0.5])
+    with pytest.raises(NotApplicable, match="mixture of mixtures"):
+        eh.save_policy(Mixture([inner, never_act(problem)], [0.5, 0.5]), problem, tmp_path / "plan.zip")
+    assert not list(tmp_path.iterdir())

@@ -1,6 +1,7 @@
 """The exact methods: a reduction, a solver on it, and the policy lifted back, with the welfare it is proved to have.
 
-The welfare that is reported is that of the returned policy, evaluated once more, never the solver's word.
+The welfare that is reported is that of the returned policy, evaluated once more, never the solver's word; on the
+lattice of counts, where that would cost as much as solving, what is proved of it.
 
 On a problem of one type the best mean is the best of every welfare, since W(v) <= W(mean, ..., mean) for a concave and
 symmetric W, and arms that are treated alike have equal values (the paper's Theorem 3.4 and its corollary). So one

@@ -25,6 +25,7 @@ import numpy as np
 from scipy import sparse
 
 from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain, TooLarge
+from evenhand.evaluation.evaluate import mean_by_type
 from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import read_welfare
@@ -182,16 +183,9 @@ def play_types(problem: CoupledMDP, policy: Policy | Starting, num_episodes: int
     rollout = (simulate_counts if by_counts else simulate)(problem, policy, num_episodes, horizon, rng)
     values, served = rollout.returns, rollout.served
     if not by_counts:
-        values, served = _by_type(problem, values), _by_type(problem, served)
+        values, served = mean_by_type(problem, values), mean_by_type(problem, served)
     error = served.std(axis=0, ddof=1) / np.sqrt(len(served)) if len(served) > 1 else np.full(served.shape[1], np.inf)
     return Played(policy, values.mean(axis=0), served.mean(axis=0), error)
-
-
-def _by_type(problem: CoupledMDP, figures: Floats) -> Floats:
-    """(episode, type) means over the arms of each type of (episode, arm) figures."""
-    order = np.argsort(problem.type_of_arm, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(problem.type_counts)[:-1]])
-    return np.asarray(np.add.reduceat(figures[:, order], starts, axis=1) / problem.type_counts)
 
 
 def meet_floors(
@@ -246,7 +240,7 @@ def _raise_floors(problem: CoupledMDP, relaxed: FluidSolution, welfare: Welfare,
         floors = np.where(problem.type_floors > 0, np.minimum(floors + np.maximum(short, 0.0), 1.0), 0.0)
         try:
             relaxed = solve_model(replace(model, floors=floors), welfare, FLUID_TOLERANCE)
-        except Infeasible:  # so high they cannot be; what was found so far is mixed
+        except (Infeasible, NotConverged):  # so high they cannot be; what was found so far is mixed
             break
     return played
 

@@ -106,6 +106,10 @@ def _take_apart(policy: Policy | Starting) -> tuple[dict[str, Any], dict[str, Ar
     if isinstance(policy, BySteps):
         return _take_steps_apart(policy)
     if isinstance(policy, Mixture):
+        if any(isinstance(part, Mixture) for part in policy.parts):
+            raise NotApplicable(
+                "a mixture of mixtures cannot be saved; mix their parts by the products of their shares"
+            )
         parts = [_take_apart(part) for part in policy.parts]
         arrays = {f"{i}.{name}": array for i, (_, own) in enumerate(parts) for name, array in own.items()}
         return {"kind": "mixture", "parts": [form for form, _ in parts]}, {"shares": policy.shares, **arrays}

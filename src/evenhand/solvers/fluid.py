@@ -35,7 +35,6 @@ Programs are in `fluid_programs`. Code names: q `occupancy`, U `use`, B `allowan
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,9 +65,6 @@ FEW_TYPES = 200
 
 MOST_CAP = 1e8
 """Prices, against the spread of utility, beyond which the budget is taken not to reach."""
-
-Progress = Callable[[int, float], None]
-"""Told the number of the round and the gap."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +139,7 @@ def solve_fluid(
     welfare: str | Welfare,
     tolerance: float = 1e-4,
     initial: Floats | None = None,
-    progress: Progress | None = None,
+    progress: Rounds | None = None,
 ) -> FluidSolution:
     """Solve the fair fluid relaxation of a problem, under its criterion, over its arms or groups, within its floors.
 
@@ -183,7 +179,7 @@ def model_of(problem: CoupledMDP, initial: Floats | None = None) -> FluidModel:
 
 
 def solve_model(
-    model: FluidModel, welfare: str | Welfare, tolerance: float = 1e-4, progress: Progress | None = None
+    model: FluidModel, welfare: str | Welfare, tolerance: float = 1e-4, progress: Rounds | None = None
 ) -> FluidSolution:
     """Solve the fair fluid relaxation of types of arms; see `solve_fluid`.
 
@@ -225,7 +221,7 @@ def _solve_by_prices(search: "_Search") -> FluidSolution:
 
 
 def _of_program(
-    model: FluidModel, weighed_by: Welfare, tolerance: float, progress: Progress | None, begin: float
+    model: FluidModel, weighed_by: Welfare, tolerance: float, progress: Rounds | None, begin: float
 ) -> FluidSolution:
     """The solution by linear programs, closed to the tolerance."""
     optimum = solve_by_program(model, weighed_by, tolerance, progress)
@@ -233,7 +229,7 @@ def _of_program(
 
 
 def fluid_lp(
-    problem: CoupledMDP, welfare: str | Welfare, tolerance: float = 1e-4, progress: Progress | None = None
+    problem: CoupledMDP, welfare: str | Welfare, tolerance: float = 1e-4, progress: Rounds | None = None
 ) -> FluidSolution:
     """The fluid relaxation by linear programs over all types, whatever the welfare: another road, for small problems.
 
@@ -334,7 +330,7 @@ def _read_counts(counts: ArrayLike | None, num_types: int, faults: Faults) -> In
 class _Search:
     """The search for prices, and what is known so far."""
 
-    def __init__(self, model: FluidModel, welfare: Welfare, tolerance: float, progress: Progress | None) -> None:
+    def __init__(self, model: FluidModel, welfare: Welfare, tolerance: float, progress: Rounds | None) -> None:
         self.begin = time.perf_counter()
         self.model, self.welfare, self.tolerance, self.progress = model, welfare, tolerance, progress
         scale = np.where(model.allowance > 0, model.allowance, 1.0)

@@ -67,7 +67,7 @@ FLOOR_ROUNDING = 1e-7
 INTERIOR_FROM = 3_000
 """Columns from which the interior point is faster than the simplex method; with many steps a hundred times."""
 
-Progress = Callable[[int, float], None]
+Rounds = Callable[[int, float], None]
 """Told the number of the round and the gap."""
 
 
@@ -140,7 +140,7 @@ def _levels(welfare: RankWeighted, model: FluidModel) -> tuple[Floats, Ints]:
 
 
 def solve_by_program(
-    model: FluidModel, welfare: Welfare, tolerance: float, progress: Progress | None = None
+    model: FluidModel, welfare: Welfare, tolerance: float, progress: Rounds | None = None
 ) -> FluidOptimum:
     """Solve the relaxation by linear programs, with the budget at every step if there are steps.
 
@@ -445,7 +445,7 @@ def out_of_floors(model: FluidModel) -> str:
 class _Search:
     """Programs for one welfare."""
 
-    def __init__(self, program: Program, welfare: Welfare, tolerance: float, progress: Progress | None) -> None:
+    def __init__(self, program: Program, welfare: Welfare, tolerance: float, progress: Rounds | None) -> None:
         self.program, self.model, self.welfare = program, program.model, welfare
         self.tolerance, self.progress = tolerance, progress
         self.rounds = 0

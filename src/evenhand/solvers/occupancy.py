@@ -82,8 +82,7 @@ def _push_forward(mdp: TabularMDP, probabilities: Floats) -> Floats:
     visits = np.zeros(probabilities.shape)
     law, forth = mdp.initial, mdp.kernel.T
     for step, chances in enumerate(probabilities):
-        if step == 0 or chances is not probabilities[step - 1]:
-            check_policy_table(mdp, chances)
+        check_policy_table(mdp, chances)
         visits[step] = np.repeat(law, np.diff(mdp.offsets)) * chances
         moved = np.bincount(mdp.outcomes, weights=visits[step], minlength=mdp.kernel.shape[0])
         law = mdp.criterion.factor * (forth @ moved)
@@ -142,7 +141,7 @@ def long_run_shares(matrix: Floats, initial: Floats) -> Floats:
         matrix: (state, next_state) probabilities.
         initial: (state,) the law of the first state.
     """
-    classes, closed = closed_classes(sparse.csr_array(matrix))
+    classes, closed = label_classes(sparse.csr_array(matrix))
     settled = np.isin(classes, closed)
     shares = np.zeros(len(initial))
     arriving = initial * settled
@@ -156,7 +155,7 @@ def long_run_shares(matrix: Floats, initial: Floats) -> Floats:
     return shares
 
 
-def closed_classes(chain: sparse.csr_array) -> tuple[Ints, Ints]:
+def label_classes(chain: sparse.csr_array) -> tuple[Ints, Ints]:
     """(state,) the communicating class of each state, and the classes that are never left."""
     number, classes = csgraph.connected_components(chain, directed=True, connection="strong")
     edges = chain.tocoo()
@@ -232,7 +231,7 @@ def parts_of(mdp: TabularMDP, measure: Floats, fallback: Ints) -> list[tuple[flo
     choose = sparse.csr_array(
         (policy[pairs], (np.searchsorted(visited, mdp.state_of_pair[pairs]), np.arange(len(pairs))))
     )
-    classes, closed = closed_classes(sparse.csr_array(choose @ rows))
+    classes, closed = label_classes(sparse.csr_array(choose @ rows))
     found = []
     for number in closed:
         inside = visited[classes == number]
