@@ -107,9 +107,7 @@ def _take_apart(policy: Policy | Starting) -> tuple[dict[str, Any], dict[str, Ar
         return _take_steps_apart(policy)
     if isinstance(policy, Mixture):
         if any(isinstance(part, Mixture) for part in policy.parts):
-            raise NotApplicable(
-                "a mixture of mixtures cannot be saved; mix their parts by the products of their shares"
-            )
+            raise NotApplicable("a mixture of mixtures cannot be saved; mix their parts themselves")
         parts = [_take_apart(part) for part in policy.parts]
         arrays = {f"{i}.{name}": array for i, (_, own) in enumerate(parts) for name, array in own.items()}
         return {"kind": "mixture", "parts": [form for form, _ in parts]}, {"shares": policy.shares, **arrays}

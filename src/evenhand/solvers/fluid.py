@@ -49,7 +49,7 @@ from evenhand.model.welfare import PowerMean, RankWeighted, Welfare, as_welfare,
 from evenhand.solvers import fluid_programs
 from evenhand.solvers._highs import LinearProgram, solve_program
 from evenhand.solvers.arms import check_communicating
-from evenhand.solvers.fluid_programs import FLOOR_ROUNDING, FluidOptimum, solve_by_program
+from evenhand.solvers.fluid_programs import FLOOR_ROUNDING, FluidOptimum, Rounds, solve_by_program
 from evenhand.solvers.frontiers import Bound, FluidModel, Frontiers
 from evenhand.solvers.levels import AlphaAnswers, Answers, MeanAnswers, RankAnswers, check_table
 from evenhand.typing import ArrayLike, Floats, Indices, Ints
