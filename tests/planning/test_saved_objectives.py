@@ -12,6 +12,7 @@ from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.policy import begin
 from evenhand.planning.relaxed import fluid_policies, relax
 from evenhand.policies import never_act, random_feasible, whittle, worst_first
+from evenhand.reductions.counts import CountChoices
 from evenhand.reductions.joint import Joint
 
 from ..oracles.problems import FIXED
@@ -147,4 +148,14 @@ def test_manifests_that_make_no_sense_are_refused(tmp_path, changes, words):
         for name, body in parts.items():
             file.writestr(name, body)
     with pytest.raises(PolicyError, match=words):
+        eh.load_policy(path, problem)
+
+
+def test_choices_of_arms_that_are_not_there_are_refused_in_a_part_too(tmp_path):
+    """Found by doctored files: an average of a mixture met negative counts deep within the evaluation."""
+    problem, path = FIXED["symmetric"](), tmp_path / "plan.zip"
+    table = eh.solve(problem, "utilitarian", "counts", criterion="average").policy
+    swapped = CountChoices(problem, table.cells, table.base, table.amounts[::-1])
+    eh.save_policy(Mixture([table, swapped], [0.5, 0.5]), problem.under("average"), path)
+    with pytest.raises(PolicyError, match="more arms in a state than there are"):
         eh.load_policy(path, problem)
