@@ -599,6 +599,8 @@ class TestTablesThatBreakTheRules:
             {"base": np.array([0, 0, 2])},
             {"base": np.array([0, 0])},
             {"base": np.array([0.0, 0.0, 0.0])},
+            {"amounts": np.ones((15, 1), dtype=np.int32)},  # also where nobody is in the state
+            {"amounts": np.full((15, 1), 2**63, dtype=np.uint64)},
         ],
         ids=lambda arrays: f"{next(iter(arrays))} {next(iter(arrays.values())).tolist()!s:.30}",
     )

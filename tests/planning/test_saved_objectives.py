@@ -16,6 +16,7 @@ from evenhand.planning.relaxed import fluid_policies, relax
 from evenhand.planning.saved import load_policy, save_solution
 from evenhand.planning.solve import solve
 from evenhand.policies import never_act, random_feasible, whittle, worst_first
+from evenhand.reductions.counts import CountChoices
 from evenhand.reductions.joint import Joint
 
 from ..oracles.problems import FIXED
@@ -174,3 +175,13 @@ def test_a_mixture_of_mixtures_is_not_saved(tmp_path):
     with pytest.raises(NotApplicable, match="mixture of mixtures"):
         eh.save_policy(Mixture([inner, never_act(problem)], [0.5, 0.5]), problem, tmp_path / "plan.zip")
     assert not list(tmp_path.iterdir())
+
+
+def test_choices_of_arms_that_are_not_there_are_refused_in_a_part_too(tmp_path):
+    """Found by doctored files: an average of a mixture met negative counts deep within the evaluation."""
+    problem, path = FIXED["symmetric"](), tmp_path / "plan.zip"
+    table = eh.solve(problem, "utilitarian", "counts", criterion="average").policy
+    swapped = CountChoices(problem, table.cells, table.base, table.amounts[::-1])
+    eh.save_policy(Mixture([table, swapped], [0.5, 0.5]), problem.under("average"), path)
+    with pytest.raises(PolicyError, match="more arms in a state than there are"):
+        eh.load_policy(path, problem)

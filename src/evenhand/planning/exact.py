@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from evenhand.errors import Infeasible, NotApplicable
+from evenhand.errors import Infeasible, NotApplicable, NotConverged
 from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
@@ -186,7 +186,7 @@ def _within_floors(
     """The solution of a program; where its floors contradict each other, the words say which could be met."""
     try:
         return program()
-    except Infeasible:
+    except (Infeasible, NotConverged):  # a solver that stalls may have met floors that are just out of reach
         if len(floors):  # dynamic programming finds out how far they reach, and raises
             best_mixture(TabularPricing(mdp), Utilitarian(), objective.sizes, floors=floors)
         raise

@@ -24,6 +24,7 @@ import numpy as np
 
 from evenhand._version import __version__
 from evenhand.errors import NotApplicable, PolicyError
+from evenhand.kernels.lattice import lattice_points
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import MOST_STEPS
@@ -301,10 +302,27 @@ def _build_choices(problem: CoupledMDP, arrays: dict[str, Array]) -> Policy:
         and (cells < (S, A)).all()
         and ((base >= 0) & (base < A)).all()
         and (amounts >= 0).all()
+        and (amounts <= problem.num_arms).all()
     )
     if not fits:
         raise PolicyError("its tables do not fit the problem")
+    amounts = amounts if np.can_cast(amounts.dtype, np.int64) else amounts.astype(np.int64)
+    _check_choices(problem, cells, amounts)
     return CountChoices(problem, cells, base, amounts)
+
+
+def _check_choices(problem: CoupledMDP, cells: Array, amounts: Array) -> None:
+    """Refuse choices of more arms than there are in a state; the budget is checked where they are played.
+
+    Args:
+        problem: a symmetric problem.
+        cells: (cell, 2) state and action.
+        amounts: (count state, cell) how many arms get each cell.
+    """
+    points = lattice_points(problem.num_arms, int(problem.types.num_states[0]))
+    for state in np.unique(cells[:, 0]):
+        if (amounts[:, cells[:, 0] == state].sum(axis=1, dtype=np.int64) > points[:, state]).any():
+            raise PolicyError("it chooses more arms in a state than there are")
 
 
 def _build_table(space: Counts | Joint, arrays: dict[str, Array]) -> Policy:

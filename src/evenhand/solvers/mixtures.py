@@ -29,6 +29,7 @@ master's avoids the swings of plain column generation. Rounds: a few times the n
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -47,7 +48,7 @@ MOST_CUTS = 500
 """Cutting planes that one master adds before it goes on with what it has."""
 
 FLOOR_SLACK = 1e-9
-"""How far below its floor a fixed value may fall, relative to the largest value, at first."""
+"""How far below its floor a fixed value may fall, relative to how large it can be, at first."""
 
 SMOOTHING = 0.3
 """The share of the best support so far in the one that is priced next."""
@@ -62,7 +63,12 @@ class Pricing(Protocol):
 
     @property
     def rounding(self) -> float:
-        """What rounding may have done to the bounds so far: no gap is closed beyond a few times this."""
+        """What rounding may have done to the last bound: no gap is closed beyond a few times this."""
+        ...
+
+    @property
+    def units(self) -> Floats:
+        """(objective,) how large each objective can be at most, in magnitude."""
         ...
 
 
@@ -125,12 +131,19 @@ class _Search:
         """The bound on welfare of a support whose weighted sum is at most `most`."""
         return most - float(support.weights[len(self.counts) :] @ self.floors) + support.constant
 
-    def gap(self, value: float, bound: float) -> float:
-        """How far the value may be from the best, relative to the bound; where that is nearly 0, to the values seen."""
-        seen = float(np.abs(self.vectors[0][: len(self.counts)]).max())
+    def gap(self, value: float, bound: float, rounding: float, rows: Ints) -> float:
+        """How far the value may be from the best, relative to the bound; where that is nearly 0, to the values seen.
+
+        Args:
+            value: what was reached.
+            bound: what cannot be exceeded.
+            rounding: what rounding may have done to the bound.
+            rows: the objectives that the value is made of: shares of time are of another size than rewards.
+        """
+        seen = float(np.abs(self.vectors[0][rows]).max())
         scale = max(abs(bound), 1e-6 * seen, 1e-12)
         difference = bound - value
-        return difference / scale if difference > 8 * self.price.rounding else 0.0
+        return difference / scale if difference > 8 * rounding else 0.0
 
     def tell(self, gap: float) -> None:
         """Pass on the gap."""
@@ -140,6 +153,12 @@ class _Search:
     def members(self, values: Floats) -> Floats:
         """(member, ...) what welfare weighs."""
         return values[: len(self.counts)]
+
+    @cached_property
+    def units(self) -> Floats:
+        """(objective,) how large each objective can be; that of the largest member where it is 0 whatever is done."""
+        units = self.price.units
+        return np.where(units > 0, units, units[: len(self.counts)].max() or 1.0)
 
     @property
     def matrix(self) -> Floats:
@@ -172,6 +191,7 @@ def best_mixture(
     search = _Search(price, tolerance, progress, counts, least)
     mean = Support(np.concatenate([counts / counts.sum(), np.zeros(len(least))]), 0.0)
     _, bound = search.add(mean.weights, tolerance)
+    rounding = price.rounding
     feasible = _meet_floors(search)
     if is_lexicographic(welfare):
         return _leximin(search, welfare)
@@ -179,7 +199,7 @@ def best_mixture(
         search.upper_bound = bound  # these are at most the mean
     if isinstance(welfare, PowerMean) and welfare.aversion > 0:
         feasible = _positive_shares(search, feasible)
-    return _generate(search, welfare, _master_of(welfare, search, feasible), mean)
+    return _generate(search, welfare, _master_of(welfare, search, feasible), mean, rounding)
 
 
 def _meet_floors(search: _Search) -> Floats:
@@ -223,18 +243,20 @@ class _Master(Protocol):
         ...
 
 
-def _generate(search: _Search, welfare: Welfare, master: _Master, best: Support) -> Mixture:
+def _generate(search: _Search, welfare: Welfare, master: _Master, best: Support, rounding: float) -> Mixture:
+    members = np.arange(len(search.counts))
     smoothing = SMOOTHING if np.isfinite(search.upper_bound) else 0.0
     while True:
         shares, support = master(search.matrix)
         values = search.matrix @ shares
         value = float(welfare(search.members(values), search.counts))
-        gap = search.gap(value, search.upper_bound)
+        gap = search.gap(value, search.upper_bound, rounding, members)
         search.tell(gap)
         if gap <= search.tolerance:
             return Mixture(shares, values, value, search.upper_bound, len(search.vectors))
         tried = support.towards(best, smoothing)
         found, most = search.add(tried.weights, max(0.1 * search.tolerance, 0.01 * min(gap, 1.0)))
+        rounding = max(rounding, search.price.rounding)
         if (bound := search.bound(tried, most)) < search.upper_bound:
             search.upper_bound, best = bound, tried
         # A vector that the master's own support does not like teaches it nothing: price that support next.
@@ -514,44 +536,52 @@ def _raise_least(search: _Search, rows: _Rows, enough: float = np.inf) -> tuple[
     free = np.isinf(rows.fixed)
     due = np.where(free, rows.base, rows.fixed)
     weights = np.zeros(len(search.vectors[0]))
-    bound = np.inf
+    bound, rounding = np.inf, 0.0
     while True:
-        level, shares, multipliers = _level_master(search.matrix[rows.rows], rows)
+        level, shares, multipliers = _level_master(search.matrix[rows.rows], rows, search.units[rows.rows])
         if level >= enough:
             return level, shares, multipliers, bound
         scale = float(multipliers.sum())
         weights[rows.rows] = multipliers / scale
         _, most = search.add(weights, 0.1 * search.tolerance)
         bound = min(bound, most * scale - float(multipliers @ due))
-        gap = search.gap(level, bound)
+        rounding = max(rounding, scale * search.price.rounding)
+        gap = search.gap(level, bound, rounding, rows.rows[free])
         search.tell(gap)
         if gap <= search.tolerance or bound < enough < np.inf:  # reached, or proved out of reach
             return level, np.append(shares, 0.0), multipliers, bound
 
 
-def _level_master(matrix: Floats, rows: _Rows) -> tuple[float, Floats, Floats]:
-    """The largest t with (V theta)_n >= base_n + t where free and >= its due elsewhere; also the rows' multipliers."""
+def _level_master(matrix: Floats, rows: _Rows, units: Floats) -> tuple[float, Floats, Floats]:
+    """The largest t with (V theta)_n >= base_n + t where free and >= its due elsewhere; also the rows' multipliers.
+
+    Args:
+        matrix: (row, policy) the objectives of the policies so far.
+        rows: what is raised and what must not fall.
+        units: (row,) how large each objective can be.
+    """
+    seen = np.maximum(np.abs(matrix).max(axis=1), np.abs(rows.base))
+    units = np.clip(seen, 1e-6 * units, units)
     slack = FLOOR_SLACK
     while True:
         try:
-            return _level_program(matrix, rows, slack)
+            return _level_program(matrix, rows, units, slack)
         except Infeasible:  # what was reached only to rounding can contradict itself
             slack *= 10
             if slack > 1e-5:
                 raise
 
 
-def _level_program(matrix: Floats, rows: _Rows, slack: float) -> tuple[float, Floats, Floats]:
+def _level_program(matrix: Floats, rows: _Rows, units: Floats, slack: float) -> tuple[float, Floats, Floats]:
+    """Each row in a unit of its own, so that neither shares of time nor small values drown in large ones."""
     free = np.isinf(rows.fixed)
     number, num_vectors = matrix.shape
-    scale = max(float(np.abs(matrix).max()), float(np.abs(rows.base).max()), 1e-300)
-    # What is fixed is measured by its own size: shares of time stand beside values that may be far larger.
-    size = np.where(free, scale, np.maximum(np.abs(matrix).max(axis=1), 1e-9 * scale))
+    unit = float(units[free].min())
     program = np.zeros((number + 1, num_vectors + 1))
-    program[:number, :num_vectors] = matrix / size[:, None]
-    program[:number, num_vectors] = np.where(free, -1.0, 0.0)
+    program[:number, :num_vectors] = matrix / units[:, None]
+    program[:number, num_vectors] = np.where(free, -unit / units, 0.0)
     program[number, :num_vectors] = 1.0
-    due = np.where(free, rows.base, np.where(free, 0.0, rows.fixed) - slack * size) / size
+    due = np.where(free, rows.base / units, np.where(free, 0.0, rows.fixed) / units - slack)
     solution = solve_program(
         LinearProgram(
             gains=np.append(np.zeros(num_vectors), 1.0),
@@ -563,6 +593,6 @@ def _level_program(matrix: Floats, rows: _Rows, slack: float) -> tuple[float, Fl
         ),
         tolerance=1e-10,
     )
-    multipliers = np.maximum(-solution.duals[:number], 0.0) * scale / size
+    multipliers = np.maximum(-solution.duals[:number], 0.0) * unit / units
     shares = _on_simplex(solution.primal[:-1])
-    return float(solution.primal[-1]) * scale, shares, multipliers / multipliers[free].sum()
+    return float(solution.primal[-1]) * unit, shares, multipliers / multipliers[free].sum()

@@ -52,7 +52,7 @@ class TabularPricing:
         """The values of a policy that is best to the tolerance, and a bound on the weighted sum of every policy."""
         best = solve_weighted(self.mdp, weights, tolerance, self._last)
         self._last = best.value_function
-        self.rounding = max(self.rounding, best.rounding)
+        self.rounding = best.rounding
         chosen = np.zeros((*best.choices.shape[:-1], self.mdp.num_pairs))
         np.put_along_axis(chosen, best.choices, 1.0, axis=-1)
         visits = np.take_along_axis(occupancy(self.mdp, chosen), best.choices, axis=-1)
@@ -60,6 +60,11 @@ class TabularPricing:
         self.visits.append(visits)
         values = visits.reshape(-1) @ self.mdp.rewards[best.choices.reshape(-1)]
         return values, best.upper_bound
+
+    @property
+    def units(self) -> Floats:
+        """(objective,) how large each objective can be at most, in magnitude."""
+        return np.asarray(np.abs(self.mdp.rewards).max(axis=0) * self.mdp.criterion.total)
 
     def mixed_parts(self, shares: Floats) -> list[tuple[float, Floats]]:
         """The policies that are to be drawn at the start, with their shares; but for `average` there is one.
