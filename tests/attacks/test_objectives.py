@@ -120,3 +120,11 @@ def test_a_program_that_stalls_on_floors_out_of_reach_is_told_as_such():
     problem = with_floors(seeded_problem(330, most_pairs=200, least_reward=1), "finite:7", "a hair above")
     with pytest.raises(Infeasible, match="largest floor"):
         eh.solve(replaced(problem, discount=0.5), "utilitarian", "joint-lp", criterion="finite:7")
+
+
+@pytest.mark.parametrize("method", ["joint", "counts"])
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e4])
+def test_a_floor_of_all_the_time_that_can_be_kept_is_kept(unit, method):
+    """The value function of large rewards was a first guess for shares of time, and their bound lost its digits."""
+    problem = replaced(seeded_problem(10769, most_pairs=200, least_reward=1), discount=0.999, floors=[1.0, 1.0])
+    check(scaled_case(problem, "discounted", "groups", unit, "gini:2"), "gini:2", method)

@@ -90,6 +90,7 @@ def _discounted(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Float
     largest = float(np.abs(rewards).max(initial=0.0)) * total
     slack = 12 * EPSILON * largest * total  # what rounding of T v and of ties may do to the bounds
     rounding = max(CLOSEST * largest, slack, TINY)
+    value = np.clip(value, -largest, largest)  # a guess from larger weights would lose more digits than the slack has
     for _ in range(most_rounds):
         pair_values, improved = _improve(mdp, rewards, value)
         change = improved - value

@@ -213,7 +213,7 @@ def _meet_floors(search: _Search) -> Floats:
     level, shares, _, bound = _raise_least(search, _Rows(rows, np.full(number, -np.inf), search.floors), enough=0.0)
     if level >= -FLOOR_SLACK:
         return shares
-    if bound >= 0:
+    if bound >= -FLOOR_SLACK:  # what rounding may do to it
         raise NotConverged("it could not be told whether the floors can be kept")
     most, _, _, _ = _raise_least(search, _Rows(rows, np.full(number, -np.inf), np.zeros(number)))
     raise Infeasible(
@@ -548,7 +548,7 @@ def _raise_least(search: _Search, rows: _Rows, enough: float = np.inf) -> tuple[
         rounding = max(rounding, scale * search.price.rounding)
         gap = search.gap(level, bound, rounding, rows.rows[free])
         search.tell(gap)
-        if gap <= search.tolerance or bound < enough < np.inf:  # reached, or proved out of reach
+        if gap <= search.tolerance or bound < enough - FLOOR_SLACK < np.inf:  # reached, or proved out of reach
             return level, np.append(shares, 0.0), multipliers, bound
 
 
