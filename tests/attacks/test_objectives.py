@@ -128,3 +128,10 @@ def test_a_floor_of_all_the_time_that_can_be_kept_is_kept(unit, method):
     """The value function of large rewards was a first guess for shares of time, and their bound lost its digits."""
     problem = replaced(seeded_problem(10769, most_pairs=200, least_reward=1), discount=0.999, floors=[1.0, 1.0])
     check(scaled_case(problem, "discounted", "groups", unit, "gini:2"), "gini:2", method)
+
+
+def test_arms_with_periods_near_discount_one():
+    """Rounding of large values, kept alive by the period, held the bounds of dynamic programming apart for ever."""
+    found = seeded_problem(102, most_pairs=64, least_reward=1, discounts=(0.0, 0.5, 0.9))
+    solution = eh.solve(replaced(found, floors=None, discount=0.9995), "gini:2", "joint")
+    assert solution.gap <= 1e-8

@@ -92,6 +92,9 @@ def _discounted(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Float
     rounding = max(CLOSEST * largest, slack, TINY)
     value = np.clip(value, -largest, largest)  # a guess from larger weights would lose more digits than the slack has
     for _ in range(most_rounds):
+        # The bounds hold for any value function, and a constant in it does nothing to them but cost digits: rounding
+        # of large values, kept alive by a period of the chain, would be multiplied by the total twice.
+        value = value - value.mean()
         pair_values, improved = _improve(mdp, rewards, value)
         change = improved - value
         bounds = mdp.criterion.bracket(float(mdp.initial @ improved), float(change.min()), float(change.max()))
