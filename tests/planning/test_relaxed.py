@@ -163,3 +163,25 @@ def test_the_worth_of_a_budget_is_what_more_of_it_brings(criterion):
     slope = (relax(more, "utilitarian", 1e-9).welfare - relax(problem, "utilitarian", 1e-9).welfare) / 1e-4
     assert slope > 0
     assert budget_worth(problem, relax(problem, "utilitarian", 1e-9))[0] == pytest.approx(slope, rel=1e-3)
+
+
+class TestNeverWorse:
+    """With floors, a policy that keeps them as it is must not be beaten by the mixture."""
+
+    def test_floors_that_do_not_bind_cost_nothing(self):
+        free = machines(12, 3)
+        floored = CoupledMDP(free.arms, free.budget, 0.9, floors=[0.01] * 12)
+        found, best = (eh.solve(problem, "gini:2", "fluid") for problem in (floored, free))
+        assert found.welfare >= best.welfare - 4 * np.hypot(found.welfare_stderr, best.welfare_stderr) - 1e-3
+
+    def test_a_candidate_that_keeps_them_competes(self):
+        problem = CoupledMDP(machines(6, 2).arms, [2.0], 0.9, floors=[0.05] * 6)
+        exact = eh.solve(problem, "maximin", "joint")
+        found = eh.solve(problem, "maximin", candidates={"best": exact.policy})
+        assert found.welfare >= exact.welfare - 4 * found.welfare_stderr - 1e-6
+
+    def test_floors_that_take_the_whole_budget_are_met_by_turns(self):
+        problem = CoupledMDP(machines(4, 1).arms, [1.0], 1.0, floors=[0.25] * 4, criterion="finite:8")
+        found = eh.solve(problem, "gini:2", "fluid")
+        turns = eh.evaluate(eh.policies.RoundRobin(problem), problem, "gini:2", rng=0)
+        assert found.welfare >= turns.welfare - 4 * np.hypot(found.welfare_stderr, turns.welfare_stderr)

@@ -2,14 +2,16 @@
 
 import numpy as np
 
-from evenhand.errors import NotApplicable
+from evenhand.errors import NotApplicable, NotConverged
 from evenhand.evaluation.evaluate import evaluate
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
-from evenhand.planning.relaxed import FLUID_TOLERANCE, fluid_policies, meet_floors, relax
+from evenhand.planning.relaxed import FLUID_TOLERANCE, fluid_policies, keeping_floors, meet_floors, relax
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import Stopwatch, Task
+from evenhand.policies.baselines import worst_first
 from evenhand.policies.index import whittle
+from evenhand.policies.round_robin import RoundRobin
 from evenhand.solvers.fluid import FluidSolution
 from evenhand.typing import Rng
 
@@ -37,11 +39,23 @@ def by_fluid(task: Task) -> Solution:
     watch = Stopwatch()
     relaxed = _relaxed(task, watch)
     tried = {**fluid_policies(task.problem, relaxed), **task.candidates}
-    if task.problem.has_floors:  # what is made of the relaxation need not keep the floors: mix until it does
-        task.tell("meeting the floors", 0.1)
-        tried = {"within-floors": meet_floors(task.problem, task.welfare, tried, _seed(task))}
+    if task.problem.has_floors:
+        tried = _within_floors(task, tried)
     watch.lap("build")
     return _by_playing(task, "fluid", tried, relaxed, watch)
+
+
+def _within_floors(task: Task, tried: dict[str, Policy | Starting]) -> dict[str, Policy | Starting]:
+    """Who keeps the floors as it is, and a mixture that does; the plainest policies join, for they spread service."""
+    task.tell("meeting the floors", 0.1)
+    plain = {"equal-resources": RoundRobin(task.problem), "oldest-first": worst_first(task.problem)}
+    kept = keeping_floors(task.problem, {**tried, **plain}, _seed(task))
+    try:
+        return {**kept, "within-floors": meet_floors(task.problem, task.welfare, tried, _seed(task))}
+    except NotConverged:
+        if not kept:
+            raise
+        return kept
 
 
 def _seed(task: Task) -> Rng:

@@ -224,6 +224,27 @@ def meet_floors(
     return _mix_within_floors(problem, relaxed, columns, play)
 
 
+def keeping_floors(
+    problem: CoupledMDP, candidates: Mapping[str, Policy | Starting], rng: Rng = 0
+) -> dict[str, Policy | Starting]:
+    """Those of the candidates that serve every arm often enough as they are, with a margin for the error.
+
+    Args:
+        problem: the problem.
+        candidates: policies under their names.
+        rng: seed or generator of the episodes on which they are judged.
+    """
+    horizon = problem.criterion.judging_steps()
+    episodes = int(np.clip(ARM_STEPS / (problem.num_arms * horizon), 50, 1000))
+    seed = int(np.random.default_rng(rng).integers(2**63))
+    kept = {}
+    for name, policy in candidates.items():
+        played = play_types(problem, policy, episodes, horizon, seed)
+        if (played.served - MARGIN * played.stderr >= problem.type_floors - 1e-9).all():
+            kept[name] = policy
+    return kept
+
+
 Play = Callable[[Policy | Starting], Played]
 """Plays a policy on the common episodes."""
 

@@ -38,7 +38,10 @@ DEFAULT_TOLERANCE = 1e-8
 """Relative gap at which exact methods stop."""
 
 MOST_COUNT_STATES, MOST_JOINT_STATES, MOST_OPERATIONS = 20_000, 70_000, 1e12
-"""Sizes up to which `auto` takes an exact method: minutes, not hours. States count once for each step of a horizon."""
+"""Sizes up to which `auto` takes an exact method: minutes, not hours."""
+
+SWEEPS = 50
+"""Steps of a finite horizon that cost as much as an endless one, which takes many sweeps to settle."""
 
 METHODS: dict[str, Callable[[Task], Solution]] = {
     "counts": exact.by_counts,
@@ -117,6 +120,9 @@ def _choose(problem: CoupledMDP) -> _Choice:
     counts, joint = num_count_states(problem), num_joint_states(problem)
     steps = problem.criterion.num_steps or 1
     sizes = f"the count space has {counts:.6g} states; the product space has {joint:.6g} states"
+    if steps > 1:
+        sizes += f"; each for {steps} steps"
+    work = max(1.0, steps / SWEEPS)
     if problem.is_symmetric and not problem.has_floors:
         alike = f"all {problem.num_arms} arms are identical"
         try:
@@ -124,13 +130,13 @@ def _choose(problem: CoupledMDP) -> _Choice:
                 return _Choice("counts", f"{alike}, and the count space has {counts:.6g} states", plan)
             return _Choice("fluid", f"{alike}, but {sizes}: too many for an exact method")
         except NotApplicable:  # the long run may depend on the start: tables can tell
-            if steps * counts > MOST_COUNT_STATES:
+            if work * counts > MOST_COUNT_STATES:
                 raise
             return _Choice("counts", f"{alike}, and {sizes}")
     kinds = f"the arms are of {problem.num_types} types" if problem.num_types > 1 else "the arms have a floor"
-    if steps * counts <= MOST_COUNT_STATES and counts <= joint and Counts.accepts(problem) is None:
+    if work * counts <= MOST_COUNT_STATES and counts <= joint and Counts.accepts(problem) is None:
         return _Choice("counts", f"{kinds}, and {sizes}")
-    if steps * joint <= MOST_JOINT_STATES and Joint.accepts(problem) is None:
+    if work * joint <= MOST_JOINT_STATES and Joint.accepts(problem) is None:
         return _Choice("joint", f"{kinds}, and the product space has {joint:.6g} states")
     return _Choice("fluid", f"{kinds}, and {sizes}: too many for an exact method in reasonable time")
 

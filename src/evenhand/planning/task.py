@@ -61,7 +61,7 @@ class Task:
         """A callback that passes on a gap, on a logarithmic scale from 1 to the tolerance."""
 
         def tell(rounds: int, gap: float) -> None:
-            share = np.log(max(min(gap, 1.0), self.tolerance)) / np.log(self.tolerance)
+            share = abs(np.log(max(min(gap, 1.0), self.tolerance)) / np.log(self.tolerance))
             self.tell(f"{what}, round {rounds}", float(share))
 
         return tell

@@ -36,7 +36,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import isotonic_regression
 
-from evenhand.errors import Infeasible, NotConverged, OutOfDomain
+from evenhand.errors import Infeasible, InvalidInput, NotConverged, OutOfDomain
 from evenhand.model.welfare import PowerMean, RankWeighted, Welfare, is_lexicographic
 from evenhand.solvers._highs import LinearProgram, solve_program
 from evenhand.typing import ArrayLike, Floats, Ints
@@ -252,6 +252,7 @@ def _generate(search: _Search, welfare: Welfare, master: _Master, best: Support,
         value = float(welfare(search.members(values), search.counts))
         gap = search.gap(value, search.upper_bound, rounding, members)
         search.tell(gap)
+        _check_support(welfare, value, search.upper_bound)
         if gap <= search.tolerance:
             return Mixture(shares, values, value, search.upper_bound, len(search.vectors))
         tried = support.towards(best, smoothing)
@@ -263,6 +264,16 @@ def _generate(search: _Search, welfare: Welfare, master: _Master, best: Support,
         promised = search.bound(support, float(support.weights @ found))
         useful = promised > value + 0.1 * search.tolerance * max(1.0, abs(value))
         smoothing = SMOOTHING if useful else 0.0
+
+
+def _check_support(welfare: Welfare, value: float, bound: float) -> None:
+    """A welfare of a user's own may contradict itself: then nothing is proved."""
+    known = isinstance(welfare, (RankWeighted, PowerMean))
+    if not known and value > bound + 1e-4 * max(abs(value), abs(bound)):
+        raise InvalidInput(
+            f"welfare {welfare.name}: a policy has {value:.6g}, and its supergradients say that none has more than "
+            f"{bound:.6g}: they do not bound it from above, or it is not concave"
+        )
 
 
 def _master_of(welfare: Welfare, search: _Search, feasible: Floats) -> _Master:
@@ -362,6 +373,11 @@ class _CutMaster:
         """Add the cut at some values, and return their welfare."""
         value = float(self.welfare(values, self.counts))
         slope = np.asarray(self.welfare.supergradient(values, self.counts), dtype=np.float64)
+        if slope.shape != values.shape or not (np.isfinite(slope).all() and np.isfinite(value)):
+            raise InvalidInput(
+                f"welfare {self.welfare.name}: expected a number, and a supergradient of {len(values)} finite weights, "
+                f"got {value} and an array of shape {slope.shape}"
+            )
         self.cuts.append((slope, value - float(slope @ values)))
         return value
 
