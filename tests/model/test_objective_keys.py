@@ -11,6 +11,7 @@ from evenhand import load, save
 from evenhand.errors import ModelError
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import Discounted, Finite
 
 IDLE_OR_NOT = Arm([[[1.0], [1.0]]], [[0.0, 1.0]], [[0.0, 0.0], [1.0, 0.5]], name="pump")
 DOCUMENT = {
@@ -137,3 +138,12 @@ def test_another_objective_is_the_same_arms():
     assert other.tables is problem.tables and other.signature == problem.signature and other != problem
     assert other.under("discounted", "arms") == problem
     np.testing.assert_array_equal(other.type_counts, [4])
+
+
+def test_a_criterion_with_a_discount_of_its_own():
+    problem = CoupledMDP([IDLE_OR_NOT], [1, 1], 0.5, [4])
+    other = problem.under(Finite(3, 0.25))
+    assert (other.discount, other.criterion.factor, problem.discount) == (0.25, 0.25, 0.5)
+    assert other.signature != problem.signature and other.under("discounted").criterion == Discounted(0.25)
+    with pytest.raises(ModelError, match=r"its discount is 0\.25, and the problem's is 0\.5"):
+        CoupledMDP([IDLE_OR_NOT], [1, 1], 0.5, [4], criterion=Finite(3, 0.25))

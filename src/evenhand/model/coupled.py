@@ -85,7 +85,8 @@ class CoupledMDP:
         """The same arms and budget under another criterion, or with welfare over something else.
 
         Args:
-            criterion: `discounted`, `average`, `finite:T`, or an object; as it is when absent.
+            criterion: `discounted`, `average`, `finite:T`, or an object, whose own discount then counts; as it is when
+                absent.
             over: `arms` or `groups`; as it is when absent.
         """
         if over is not None and over not in ("arms", "groups"):
@@ -99,6 +100,9 @@ class CoupledMDP:
                 same.__dict__.pop(known, None)
             object.__setattr__(same, "over", over)
         object.__setattr__(same, "criterion", chosen)
+        if (own := getattr(chosen, "discount", self.discount)) != self.discount:
+            same.__dict__.pop("signature", None)
+            object.__setattr__(same, "discount", own)
         return same
 
     def _read_arms(self, faults: Faults) -> ArmTables | None:
@@ -315,7 +319,10 @@ def read_criterion(discount: object, criterion: object, faults: Faults) -> tuple
     below_one = criterion == "discounted" or (isinstance(criterion, Criterion) and criterion.name == "discounted")
     number = read_discount(discount, faults, below_one=below_one)
     try:
-        return number, as_criterion(criterion, number)  # type: ignore[arg-type]  # told below
+        read = as_criterion(criterion, number)  # type: ignore[arg-type]  # told below
+        if (own := getattr(read, "discount", number)) != number and not faults:
+            faults.add("criterion", f"its discount is {plain(own)}, and the problem's is {plain(number)}")
+        return number, read
     except InvalidInput as error:
         faults.add("criterion", str(error).removeprefix("criterion: "))
         return number, None

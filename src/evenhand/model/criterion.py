@@ -319,7 +319,4 @@ def as_criterion(criterion: str | Criterion, discount: float) -> Criterion:
         return parse_criterion(criterion, discount)
     if not isinstance(criterion, Criterion):
         raise InvalidInput(f"criterion: expected text such as 'average' or 'finite:50', got {criterion!r}")
-    own = getattr(criterion, "discount", discount)
-    if own != discount:
-        raise InvalidInput(f"criterion: its discount is {plain(own)}, and the problem's is {plain(discount)}")
     return criterion

@@ -1,0 +1,100 @@
+"""Policies made of policies, and the objective that weighs members."""
+
+import numpy as np
+import pytest
+
+from evenhand.errors import InvalidInput
+from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.objective import Objective
+from evenhand.model.policy import begin, capabilities
+
+from ..oracles.problems import FIXED
+
+
+class Always:
+    """Gives every arm the same action."""
+
+    exchangeable = True
+
+    def __init__(self, action):
+        self.action = action
+
+    def act(self, states, rng):
+        return np.full_like(states, self.action)
+
+
+class Counting(Always):
+    """The same, by counts."""
+
+    def allocate(self, counts, rng):
+        allocation = np.zeros((*counts.shape, 3), dtype=np.int64)
+        allocation[..., self.action] = counts
+        return allocation
+
+
+STATES = np.zeros((6, 2), dtype=np.int32)
+RNG = np.random.default_rng(0)
+
+
+def test_steps_come_in_turn_and_begin_again():
+    actor = begin(BySteps([Always(a) for a in (2, 0, 1)]), 6, RNG)
+    assert [int(actor.act(STATES, RNG)[0, 0]) for _ in range(7)] == [2, 0, 1, 2, 0, 1, 2]
+
+
+def test_every_start_begins_at_the_first_step():
+    policy = BySteps([Always(0), Always(1)])
+    first = begin(policy, 6, RNG)
+    first.act(STATES, RNG)
+    assert begin(policy, 6, RNG).act(STATES, RNG).max() == 0 and first.act(STATES, RNG).min() == 1
+
+
+def test_a_mixture_keeps_what_it_drew():
+    policy = Mixture([Always(0), Always(1), Always(2)], [0.25, 0.0, 0.75])
+    assert len(policy.parts) == 2
+    actor = begin(policy, 4000, np.random.default_rng(1))
+    states = np.zeros((4000, 1), dtype=np.int32)
+    drawn = actor.act(states, RNG)
+    assert (actor.act(states, RNG) == drawn).all()
+    assert abs((drawn == 0).mean() - 0.25) < 0.03 and not (drawn == 1).any()
+
+
+@pytest.mark.parametrize("make", [BySteps, lambda parts: Mixture(parts, [0.5, 0.5])])
+def test_what_all_parts_can_do_the_whole_can(make):
+    whole, partly = make([Counting(0), Counting(1)]), make([Counting(0), Always(1)])
+    assert capabilities(whole).by_counts and capabilities(partly).exchangeable
+    assert not capabilities(partly).by_counts
+    counts = np.ones((6, 1, 2), dtype=np.int64)
+    allocation = begin(whole, 6, np.random.default_rng(0)).allocate(counts, RNG)
+    np.testing.assert_array_equal(allocation.sum(axis=-1), counts)
+
+
+@pytest.mark.parametrize("shares", [[0.5], [0.5, 0.6], [-0.5, 1.5], [0.0, 0.0]])
+def test_shares_that_are_none(shares):
+    with pytest.raises(InvalidInput):
+        Mixture([Always(0), Always(1)], shares)
+
+
+def test_steps_that_are_none():
+    with pytest.raises(InvalidInput, match="got none"):
+        BySteps([])
+    with pytest.raises(InvalidInput, match="remembers"):
+        BySteps([BySteps([Always(0)])])
+
+
+@pytest.mark.parametrize("over", ["arms", "groups"])
+@pytest.mark.parametrize("welfare", ["gini:2", "maximin", "alpha:2", "utilitarian"])
+def test_types_and_arms_are_weighed_alike(welfare, over):
+    problem = FIXED["typed, groups across"]().under(over=over)
+    by_types, by_arms = Objective.of_types(problem, welfare), Objective.of_arms(problem, welfare)
+    values = np.random.default_rng(3).random(problem.num_types) + 1
+    spread = values[problem.type_of_arm]
+    assert by_types(values) == pytest.approx(by_arms(spread), rel=1e-12)
+    weights = np.bincount(problem.type_of_arm, weights=by_arms.supergradient(spread))
+    assert by_types.supergradient(values) == pytest.approx(weights, rel=1e-9)
+
+
+def test_groups_count_once_whatever_their_size():
+    problem = FIXED["typed"]().under(over="groups")
+    objective = Objective.of_types(problem, "utilitarian")
+    assert objective(np.array([2.0, 4.0])) == 3.0
+    assert objective.supergradient(np.array([2.0, 4.0])).tolist() == [0.5, 0.5]
