@@ -11,6 +11,9 @@ Monte Carlo. From M independent episodes the value of arm n is estimated by the 
     pooled:   W of the means over each type     used when the policy treats arms of one type alike; on a symmetric
                                                 problem every Gini is then the overall mean, without bias
 
+Mixtures that are drawn once are played part by part, each as often as its share says (at least twice), and
+the means and errors of the parts are put together: which part was drawn by chance then adds nothing to the error.
+
 The standard error of the welfare is by the delta method: the spread over episodes of g . returns, where g are the
 weights (a supergradient) that the objective puts on the units at the estimate. Episodes are cut off at the horizon T;
 no value changes by more than the weight of the time beyond it times max|r|, the truncation bound. An average has none:
@@ -18,6 +21,7 @@ how far the arms still are from their long run cannot be told.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -35,7 +39,7 @@ from evenhand.model.policy import Policy, Starting, Tabulated, is_exchangeable, 
 from evenhand.model.welfare import Welfare
 from evenhand.policies.network import CountNetworkPolicy
 from evenhand.simulation.counts import simulate_counts
-from evenhand.simulation.rollout import Rollout, share_of_budget, simulate
+from evenhand.simulation.rollout import Rollout, part_of, share_of_budget, simulate
 from evenhand.typing import Floats, Indices, Ints, Progress, Rng
 
 Method = Literal["auto", "exact", "monte-carlo"]
@@ -128,7 +132,8 @@ class Evaluation:
     """What it was evaluated on, under the criterion and over the members that were asked for."""
 
     returns: Floats | None = None
-    """(episode, arm) raw returns; (episode, type) where counts were simulated; None when exact."""
+    """(episode, arm) raw returns; (episode, type) where counts were simulated; None when exact. The episodes of a
+    mixture are those of its parts, one part after another, in proportion to their shares."""
 
     @property
     def criterion(self) -> str:
@@ -195,6 +200,17 @@ class Evaluation:
     def gini_coefficient(self) -> float:
         """Inequality of the members' values: 0 when all are equal."""
         return float(gini_coefficient(self.members, self.objective.sizes))
+
+    @property
+    def realised_gini_coefficient(self) -> float | None:
+        """Inequality of what arms really get within an episode, on average; None when exact, or played by counts.
+
+        Equal expectations may go with unequal fortunes: this is the inequality that arms live through.
+        """
+        if self.returns is None or self.returns.shape[1] != self.problem.num_arms:
+            return None
+        one_a_member = Objective.of_arms(self.problem, self.objective.welfare)
+        return float(np.mean(gini_coefficient(one_a_member.members(self.returns), one_a_member.sizes)))
 
     @property
     def lorenz(self) -> tuple[Floats, Floats]:
@@ -349,14 +365,73 @@ def _by_simulation(
     many = num_episodes * horizon * played.num_arms > FOLLOW_ARMS_UP_TO
     by_counts = many and pooled and plays_by_counts(policy)
     play = simulate_counts if by_counts else simulate
-    rollout = play(played, policy, num_episodes, horizon, rng, progress)
-    plug_in = None if by_counts else _plug_in(case.objective(False), rollout.returns.mean(axis=0))
+    strata = _Strata.of(policy, num_episodes)
+    rollout = _play_parts(play, played, strata, horizon, rng, progress)
+    plug_in = None if by_counts else _plug_in(case.objective(False), strata.mean(rollout.returns))
     returns, served = rollout.returns, rollout.served
     if pooled and not by_counts:
         returns, served = mean_by_type(played, returns), mean_by_type(played, served)
     columns, by_type = case.units(pooled)
     units = _Played(case.objective(by_type), by_type, returns[:, columns], served[:, columns])
-    return _summary(case.judged, rollout, units, plug_in, time.perf_counter() - start)
+    return _summary(case.judged, rollout, units, strata, plug_in, time.perf_counter() - start)
+
+
+class _Strata(NamedTuple):
+    """The parts of a mixture and the episodes that each plays, one after another; any other policy is one part."""
+
+    parts: tuple[Policy | Starting, ...]
+
+    shares: Floats
+    """(part,)"""
+
+    sizes: Ints
+    """(part,) episodes."""
+
+    @classmethod
+    def of(cls, policy: Policy | Starting, num_episodes: int) -> "_Strata":
+        """Allots episodes by the shares; a mixture of more parts than there are episodes for is played as one."""
+        whole = not isinstance(policy, Mixture) or policy.rotate is not None
+        if whole or num_episodes < 2 * len(policy.parts):  # type: ignore[union-attr]
+            return cls((policy,), np.ones(1), np.array([num_episodes]))
+        assert isinstance(policy, Mixture)
+        free = num_episodes - 2 * len(policy.parts)
+        ends = np.floor(np.cumsum(policy.shares) * free + 0.5).astype(np.int64)
+        return cls(policy.parts, policy.shares, 2 + np.diff(ends, prepend=0))
+
+    @property
+    def starts(self) -> Ints:
+        """(part,) the first episode of each."""
+        return np.cumsum(self.sizes) - self.sizes
+
+    def mean(self, samples: Floats) -> Floats:
+        """(...,) the mean of (episode, ...) samples."""
+        return np.asarray(np.tensordot(self.shares / self.sizes, np.add.reduceat(samples, self.starts), axes=1))
+
+    def errors(self, samples: Floats) -> Floats:
+        """(...,) its standard errors: those of the parts, put together."""
+        own = [standard_errors(part) for part in np.split(samples, self.starts[1:])]
+        return np.asarray(np.sqrt(np.tensordot(self.shares**2, np.square(own), axes=1)))
+
+
+def _play_parts(
+    play: Callable[..., Rollout],
+    problem: CoupledMDP,
+    strata: _Strata,
+    horizon: int,
+    rng: Rng,
+    progress: Progress | None,
+) -> Rollout:
+    """Play each part in a world of its own."""
+    if len(strata.parts) == 1:
+        return play(problem, strata.parts[0], int(strata.sizes[0]), horizon, rng, progress)
+    streams, rollouts = np.random.default_rng(rng).spawn(len(strata.parts)), []
+    for number, (part, size, stream) in enumerate(zip(strata.parts, strata.sizes.tolist(), streams, strict=True)):
+        tell = None if progress is None else part_of(progress, number, len(strata.parts))
+        rollouts.append(play(problem, part, size, horizon, stream, tell))
+    returns, used, served = (
+        np.concatenate([getattr(rollout, name) for rollout in rollouts]) for name in ("returns", "used", "served")
+    )
+    return Rollout(returns, used, served, rollouts[0].horizon)
 
 
 def _plug_in(objective: Objective, means: Floats) -> float | None:
@@ -392,26 +467,26 @@ class _Played(NamedTuple):
 
 
 def _summary(
-    problem: CoupledMDP, rollout: Rollout, units: _Played, plug_in: float | None, seconds: float
+    problem: CoupledMDP, rollout: Rollout, units: _Played, strata: _Strata, plug_in: float | None, seconds: float
 ) -> Evaluation:
     objective, returns = units.objective, units.returns
-    values = returns.mean(axis=0)
+    values = strata.mean(returns)
     members = objective.members(returns)
     means = members @ objective.sizes / objective.sizes.sum()
     beyond = objective.criterion.beyond(rollout.horizon)
     return Evaluation(
         welfare=objective(values),
-        welfare_stderr=standard_error(returns @ objective.supergradient(values)),
+        welfare_stderr=float(strata.errors(returns @ objective.supergradient(values))),
         plug_in_welfare=plug_in,
-        mean=float(means.mean()),
-        mean_stderr=standard_error(means),
+        mean=float(strata.mean(means)),
+        mean_stderr=float(strata.errors(means)),
         unit_values=values,
-        unit_stderr=standard_errors(returns),
-        unit_served=units.served.mean(axis=0),
-        unit_served_stderr=standard_errors(units.served),
-        member_stderr=standard_errors(members),
+        unit_stderr=strata.errors(returns),
+        unit_served=strata.mean(units.served),
+        unit_served_stderr=strata.errors(units.served),
+        member_stderr=strata.errors(members),
         by_type=units.by_type,
-        budget_used=rollout.used.mean(axis=0),
+        budget_used=strata.mean(rollout.used),
         exact=False,
         truncation_bound=None if beyond is None else beyond * float(np.abs(problem.types.rewards).max()),
         num_episodes=len(returns),

@@ -56,6 +56,8 @@ def exact_values(policy: object, problem: CoupledMDP) -> ExactValues:
         NotApplicable: the policy's law is not known, or the count space is too large to tabulate it.
         TooLarge: the tables would not fit.
     """
+    if isinstance(policy, Mixture) and policy.rotate is not None:
+        raise NotApplicable("a mixture that is drawn anew now and then is only simulated")
     if isinstance(policy, Mixture):
         return _mixed([exact_values(part, problem) for part in policy.parts], policy.shares, problem)
     return _of_tables(_tables(policy, problem), problem.criterion)

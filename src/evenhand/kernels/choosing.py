@@ -15,8 +15,11 @@ probability (left of u[a]) / (left of x), which makes every assignment equally l
 import numpy as np
 
 from evenhand.kernels.randomness import bits_at, grid, uniforms_at
-from evenhand.kernels.threads import can_compile, threads_for
+from evenhand.kernels.threads import Tier, can_compile, threads_for
 from evenhand.typing import Floats, Indices, Ints
+
+SERVING = Tier(in_all=3e6)
+"""Arms that are served by the NumPy twin before the compiled one takes over."""
 
 
 def serve_by_rank(

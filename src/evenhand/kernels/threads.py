@@ -16,6 +16,31 @@ ALONE_BELOW = 200_000
 _POLICY = "OMP_WAIT_POLICY"
 
 
+class Tier:
+    """Chooses between twins that give the same: NumPy while there is little to do, compiled once there was enough.
+
+    Compiling costs seconds, and who calls step by step does not know how many steps will come.
+    """
+
+    def __init__(self, in_all: float) -> None:
+        """Begin with nothing done.
+
+        Args:
+            in_all: work after which the compiled twin takes over.
+        """
+        self.in_all, self.done = in_all, 0.0
+
+    def compiles(self, work: float, at_once: float) -> bool:
+        """Whether to take the compiled twin for some work.
+
+        Args:
+            work: what is to be done now.
+            at_once: work that is worth compiling for by itself.
+        """
+        self.done += work
+        return work >= at_once or self.done >= self.in_all
+
+
 @cache
 def can_compile() -> bool:
     """Whether Numba is installed; asked without loading it."""

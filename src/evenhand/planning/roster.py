@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from evenhand import policies
 from evenhand.errors import TooLarge, UnknownName
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare
+from evenhand.planning.plain import PLAIN
 from evenhand.planning.relaxed import fluid_policy
 from evenhand.planning.shipped import shipped_network
 from evenhand.planning.solve import choose_method, solve
@@ -77,7 +77,7 @@ ROSTER: tuple[RosterEntry, ...] = (
         "re-solving", "FRP", "as fair-index, at prices found anew from where the arms are", _relaxed("re-solving")
     ),
     RosterEntry(
-        "whittle", "WIP", "the highest Whittle index first, only where it is positive", _any_welfare(policies.whittle)
+        "whittle", "WIP", "the highest Whittle index first, only where it is positive", _any_welfare(PLAIN["whittle"])
     ),
     RosterEntry(
         "cp-drl",
@@ -89,16 +89,18 @@ ROSTER: tuple[RosterEntry, ...] = (
         "random",
         "RDM",
         "again and again a random choice among stopping and what fits",
-        _any_welfare(policies.random_feasible),
+        _any_welfare(PLAIN["random"]),
     ),
     RosterEntry(
-        "oldest-first", "OFT", "the arm in the worst state first, always spending", _any_welfare(policies.worst_first)
+        "oldest-first", "OFT", "the arm in the worst state first, always spending", _any_welfare(PLAIN["oldest-first"])
     ),
     RosterEntry(
-        "myopic", "MYP", "the largest gain of this step first, only where there is one", _any_welfare(policies.myopic)
+        "myopic", "MYP", "the largest gain of this step first, only where there is one", _any_welfare(PLAIN["myopic"])
     ),
-    RosterEntry("equal-resources", "EQR", "every arm in turn, whatever its state", _any_welfare(policies.RoundRobin)),
-    RosterEntry("never-act", "IDLE", "every arm idles", _any_welfare(policies.never_act)),
+    RosterEntry(
+        "equal-resources", "EQR", "every arm in turn, whatever its state", _any_welfare(PLAIN["equal-resources"])
+    ),
+    RosterEntry("never-act", "IDLE", "every arm idles", _any_welfare(PLAIN["never-act"])),
 )
 
 

@@ -33,9 +33,11 @@ from evenhand.model.simulator import Simulator
 from evenhand.planning import networks
 from evenhand.planning.archives import check_parts, guarded, read_manifest, read_part, write_archive
 from evenhand.planning.solution import Solution
+from evenhand.policies.baselines import random_feasible
 from evenhand.policies.fluid import OccupancyPriority, Resolving
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
 from evenhand.policies.priority import ExchangeablePriority
+from evenhand.policies.round_robin import RoundRobin
 from evenhand.reductions.counts import CountChoices, Counts, CountTable
 from evenhand.reductions.joint import Joint, JointTable
 from evenhand.typing import Array
@@ -111,7 +113,10 @@ def _take_apart(policy: Policy | Starting) -> tuple[dict[str, Any], dict[str, Ar
             raise NotApplicable("a mixture of mixtures cannot be saved; mix their parts themselves")
         parts = [_take_apart(part) for part in policy.parts]
         arrays = {f"{i}.{name}": array for i, (_, own) in enumerate(parts) for name, array in own.items()}
-        return {"kind": "mixture", "parts": [form for form, _ in parts]}, {"shares": policy.shares, **arrays}
+        form: dict[str, Any] = {"kind": "mixture", "parts": [form for form, _ in parts]}
+        if policy.rotate is not None:
+            form["rotate"] = policy.rotate
+        return form, {"shares": policy.shares, **arrays}
     kind, arrays = _arrays_of(policy)
     return {"kind": kind}, arrays
 
@@ -141,7 +146,11 @@ def _arrays_of(policy: Policy | Starting) -> tuple[str, dict[str, Array]]:
         pairs = np.flatnonzero(table.probabilities)
         kind = "count-table" if isinstance(table.reduction, Counts) else "joint-table"
         return kind, {"pairs": pairs, "probabilities": table.probabilities[pairs]}
-    if isinstance(policy, ExchangeablePriority) and not policy.stop:
+    if isinstance(policy, RoundRobin):
+        return "round-robin", {}
+    if isinstance(policy, ExchangeablePriority) and policy.stop:
+        return "random", {}
+    if isinstance(policy, ExchangeablePriority):
         return "priority", {"scores": policy.scores, "threshold": np.array(policy.threshold)}
     if isinstance(policy, OccupancyPriority):
         return "drawn-priority", {"laws": policy.laws, "scores": policy.scores}
@@ -236,6 +245,9 @@ def _expected(form: dict[str, Any], depth: int = 0) -> dict[str, "_Spec"]:
         if not all(isinstance(part, dict) for part in parts):
             raise PolicyError("it does not say what its parts are")
         own = {f"{i}.{name}": spec for i, part in enumerate(parts) for name, spec in _expected(part, 1).items()}
+        rotate = form.get("rotate")
+        if rotate is not None and (not isinstance(rotate, int) or isinstance(rotate, bool) or rotate < 1):
+            raise PolicyError("it does not say after how many steps it draws anew")
         return {"shares": _Spec("f", (1,)), **own}
     if kind == "by-steps":
         part, steps = form.get("part"), form.get("steps")
@@ -255,7 +267,7 @@ def _build(form: dict[str, Any], problem: CoupledMDP, arrays: dict[str, Array]) 
         for i, part in enumerate(form["parts"]):
             own = {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{i}.")}
             parts.append(_build(part, problem, own))
-        return Mixture(parts, arrays["shares"])
+        return Mixture(parts, arrays["shares"], form.get("rotate"))
     if form["kind"] == "by-steps":
         built = [_BUILDERS[form["part"]](problem, own) for own in _step_arrays(form["steps"], arrays)]
         return BySteps([part for part in built if isinstance(part, Policy)])
@@ -397,6 +409,8 @@ _ARRAYS: dict[str, dict[str, _Spec]] = {
         "every": _Spec("iu", (0,)),
         "points": _Spec("iu", (0,)),
     },
+    "round-robin": {},
+    "random": {},
 }
 """The arrays of each kind."""
 
@@ -408,4 +422,6 @@ _BUILDERS: dict[str, Callable[[CoupledMDP, dict[str, Array]], Policy | Starting]
     "drawn-priority": _build_drawn,
     "occupancy-priority": _build_from_occupancy,
     "re-solving": _build_resolving,
+    "round-robin": lambda problem, arrays: RoundRobin(problem),
+    "random": lambda problem, arrays: random_feasible(problem),
 }

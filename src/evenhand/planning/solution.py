@@ -2,15 +2,27 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from evenhand.evaluation.evaluate import CONFIDENCE
+from evenhand.evaluation.fairness import gini_coefficient
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
 from evenhand.planning.relaxed import resource_prices
 from evenhand.typing import Floats
+
+
+class Part(NamedTuple):
+    """One policy of a mixture."""
+
+    name: str
+    """What it is."""
+
+    share: float
+    """How often it is drawn."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +61,26 @@ class Solution:
 
     welfare_stderr: float = 0.0
     """Standard error of the welfare: 0 where it is exact, positive where the policy was simulated."""
+
+    parts: tuple[Part, ...] = ()
+    """The policies that are mixed, the largest share first; empty where there is one policy without parts."""
+
+    optimism: float | None = None
+    """By how much the welfare was higher on the episodes that parts and shares were chosen on; None if none was."""
+
+    kept_welfare: float | None = None
+    """The welfare of the mixture if it is drawn once and kept, where the policy draws anew every few steps."""
+
+    realised_gini: float | None = None
+    """The Gini coefficient of what arms really get within an episode, on average; None where it was not played."""
+
+    history: tuple[tuple[int, float], ...] = ()
+    """After each round of column generation, the policies so far and the welfare of the best mixture of them."""
+
+    @property
+    def gini_coefficient(self) -> float:
+        """Inequality of the members' expected values: 0 when all are equal."""
+        return float(gini_coefficient(self.objective.members(self.unit_values), self.objective.sizes))
 
     @property
     def gap(self) -> float:

@@ -7,8 +7,8 @@
     count-lp   count space        the paper's count dual LP                      symmetric: any welfare; else the mean
     joint-lp   product space      the paper's GGF-LP                             rank-weighted welfare; very few arms
     whittle    single arms        Whittle indices, simulated                     two actions, one resource, any N
-    fluid      single arms        the best of the fair fluid policies,           any welfare, any N
-                                  chosen by simulation
+    fluid      single arms        the best mixture of policies of single arms,   any welfare, any N
+                                  by column generation, chosen by simulation
 
 All of them are for every criterion, over arms or groups; the exact ones keep floors exactly. The last two are not
 exact: they come with the fair fluid bound, and their own welfare is an estimate with an error (or exact, where the
@@ -19,7 +19,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from evenhand.checks import available_memory
+import numpy as np
+
+from evenhand.checks import available_memory, check_positive_int
 from evenhand.errors import InvalidInput, NotApplicable, TooLarge, UnknownName
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
@@ -64,6 +66,8 @@ def solve(
     candidates: Mapping[str, Policy | Starting] | None = None,
     criterion: str | Criterion | None = None,
     over: str | None = None,
+    seconds: float | None = None,
+    rotate: int | None = None,
 ) -> Solution:
     """Find the best policy for a welfare, and prove how good it is.
 
@@ -79,6 +83,10 @@ def solve(
             fluid; auto then takes that method.
         criterion: `discounted`, `average` or `finite:T`; the problem's own when absent.
         over: welfare over `arms` or `groups`; as the problem says when absent.
+        seconds: for how long the method fluid may look for better plans; until nothing is gained when absent. It is
+            kept to within the policy that is just being tried.
+        rotate: steps after which a mixture is drawn anew; it is drawn once and kept when absent. What that is worth is
+            told for both.
 
     Raises:
         TooLarge: it would not fit; says how large it would be and what to use instead.
@@ -89,7 +97,14 @@ def solve(
         raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
     problem = problem.under(criterion, over)
     task = Task(
-        problem, read_welfare(problem, welfare), tolerance, progress, rng=rng, candidates=dict(candidates or {})
+        problem,
+        read_welfare(problem, welfare),
+        tolerance,
+        progress,
+        rng=_repeatable(rng),
+        candidates=dict(candidates or {}),
+        seconds=_check_seconds(seconds),
+        rotate=None if rotate is None else check_positive_int(rotate, "rotate"),
     )
     if candidates and method not in ("auto", "fluid"):
         raise InvalidInput(f"candidates compete with the policies of the method fluid, not with {method}")
@@ -101,6 +116,17 @@ def solve(
     if method not in METHODS:
         raise UnknownName("method", method, ["auto", *METHODS])
     return METHODS[method](task)
+
+
+def _repeatable(rng: Rng) -> int:
+    """A seed: the streams of a method are split from it again and again."""
+    return rng if isinstance(rng, int) else int(np.random.default_rng(rng).integers(2**63))
+
+
+def _check_seconds(seconds: float | None) -> float | None:
+    if seconds is not None and not seconds > 0:
+        raise InvalidInput(f"seconds: expected a positive number, got {seconds!r}")
+    return seconds
 
 
 class _Choice(NamedTuple):

@@ -42,6 +42,12 @@ class Task:
     candidates: dict[str, Policy | Starting] = field(default_factory=dict)
     """Policies that compete with those of the method fluid."""
 
+    seconds: float | None = None
+    """For how long to look for better plans, where a method could go on; no limit when absent."""
+
+    rotate: int | None = None
+    """Steps after which a mixture is drawn anew; once and for all when absent."""
+
     @property
     def by_types(self) -> Objective:
         """The objective with one value a type."""

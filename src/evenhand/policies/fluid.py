@@ -27,7 +27,7 @@ import numpy as np
 
 from evenhand.checks import check_memory, check_positive_int, check_shape
 from evenhand.errors import NotApplicable
-from evenhand.kernels.choosing import serve_by_rank, serve_by_rank_fast
+from evenhand.kernels.choosing import SERVING, serve_by_rank, serve_by_rank_fast
 from evenhand.kernels.randomness import draw_keys, grid, uniforms_at
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
@@ -233,7 +233,7 @@ class OccupancyPriority:
         drawn = np.zeros(states.shape, dtype=np.int32)
         for action in range(types.valid.shape[2] - 1):
             drawn += uniforms >= self._cumulative[problem.type_of_arm, states, action]
-        do = serve_by_rank_fast if states.size >= COMPILE_FROM else serve_by_rank
+        do = serve_by_rank_fast if SERVING.compiles(states.size, COMPILE_FROM) else serve_by_rank
         tables = (problem.type_of_arm, self.fill_ranks, types.usage, types.idle, problem.budget_limit)
         return do(*tables, states, order, False, True, drawn, self.drawn_ranks)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from evenhand.checks import check_shape
 from evenhand.errors import InvalidInput, TooLarge
-from evenhand.kernels.choosing import serve_by_rank, serve_by_rank_fast
+from evenhand.kernels.choosing import SERVING, serve_by_rank, serve_by_rank_fast
 from evenhand.kernels.priorities import LARGEST_LAW
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.coupled import CoupledMDP
@@ -23,7 +23,7 @@ from evenhand.model.criterion import Criterion
 from evenhand.typing import Floats, Indices, Ints
 
 COMPILE_FROM = 50_000
-"""Arms in a batch from which the compiled choice is used; both give the same actions."""
+"""Arms in one batch from which the compiled choice is used at once; both give the same actions."""
 
 MOST_DRAWS = 200_000
 """One-by-one draws of a group of equal scores and unequal usage, beyond which counts are refused."""
@@ -63,7 +63,7 @@ class PriorityPolicy:
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Serve each episode's arms by score."""
         problem, types = self.problem, self.problem.types
-        do = serve_by_rank_fast if states.size >= COMPILE_FROM else serve_by_rank
+        do = serve_by_rank_fast if SERVING.compiles(states.size, COMPILE_FROM) else serve_by_rank
         key = draw_keys(rng, 1)[0]
         kinds, limit = problem.type_of_arm, problem.budget_limit
         return do(kinds, self.ranks, types.usage, types.idle, limit, states, key, self.stop, self.shuffle)

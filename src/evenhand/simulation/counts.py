@@ -13,7 +13,7 @@ from evenhand.kernels.randomness import draw_keys
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.policy import Exchangeable, Policy, Starting, capabilities
-from evenhand.simulation.rollout import Rollout, check_budget, share_of_budget, step_weights
+from evenhand.simulation.rollout import Rollout, check_budget, share_of_budget, step_weights, summed_rewards
 from evenhand.typing import Array, Floats, Ints, Progress, Rng
 
 
@@ -25,6 +25,7 @@ def simulate_counts(
     rng: Rng = None,
     progress: Progress | None = None,
     criterion: str | Criterion | None = None,
+    rewards: Floats | None = None,
 ) -> Rollout:
     """Play an exchangeable policy on counts.
 
@@ -36,6 +37,7 @@ def simulate_counts(
         rng: seed or generator.
         progress: called now and then with what is being done and the share that is done.
         criterion: what the steps weigh, as text or object; the problem's own when absent.
+        rewards: (type, state, action) what is summed in place of the arms' own rewards.
 
     Returns:
         A Rollout whose returns and shares of time served are (episode, type) means over the arms of each type.
@@ -49,7 +51,7 @@ def simulate_counts(
     actor = capabilities(policy if starts is None else starts.start(num_episodes, policy_rng)).allocates
     if actor is None:
         raise NotApplicable("this policy does not allocate by counts; use simulate, which follows every arm")
-    keys = draw_keys(world_rng, len(weights) + 1)
+    keys, gains = draw_keys(world_rng, len(weights) + 1), summed_rewards(problem, rewards)
     counts = _first_counts(problem, num_episodes, keys[0])
     returns, served = (np.zeros((num_episodes, problem.num_types)) for _ in range(2))
     used = np.zeros((num_episodes, problem.num_resources))
@@ -58,7 +60,7 @@ def simulate_counts(
         spent = np.einsum("etsa,tsak->ek", allocation, types.usage)
         check_budget(problem, spent, t)
         used += weight * spent
-        returns += weight * _mean_over_arms(problem, allocation, types.rewards)
+        returns += weight * _mean_over_arms(problem, allocation, gains)
         served += weight * _mean_over_arms(problem, allocation, types.served)
         counts = step_crowds_fast(types.transitions, allocation, key, 0)
         if progress is not None and t % 16 == 0:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.checks import check_memory, check_positive_int, plain
+from evenhand.checks import check_memory, check_positive_int, check_shape, plain
 from evenhand.errors import PolicyError
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.stepping import COMPILE_FROM, World, first_states, step_arms, step_arms_fast
@@ -52,6 +52,7 @@ def simulate(
     rng: Rng = None,
     progress: Progress | None = None,
     criterion: str | Criterion | None = None,
+    rewards: Floats | None = None,
 ) -> Rollout:
     """Play a policy, every arm on its own.
 
@@ -64,6 +65,7 @@ def simulate(
         rng: seed or generator.
         progress: called now and then with what is being done and the share that is done.
         criterion: what the steps weigh, as text or object; the problem's own when absent.
+        rewards: (type, state, action) what is summed in place of the arms' own rewards.
 
     Raises:
         PolicyError: an action does not exist, the budget is broken, or the shape is wrong.
@@ -81,11 +83,14 @@ def simulate(
     starts = range(0, num_episodes, size)
     returns, served = (np.zeros((num_episodes, problem.num_arms)) for _ in range(2))
     used = np.zeros((num_episodes, problem.num_resources))
+    gains = summed_rewards(problem, rewards)
     fast = num_episodes * problem.num_arms * len(weights) >= COMPILE_FROM
     for batch, (start, stream) in enumerate(zip(starts, policy_rng.spawn(len(starts)), strict=True)):
         rows = slice(start, min(start + size, num_episodes))
-        tell = None if progress is None else _part_of(progress, batch, len(starts))
-        used[rows] = _play(problem, policy, weights, (returns[rows], served[rows]), keys, start, stream, fast, tell)
+        tell = None if progress is None else part_of(progress, batch, len(starts))
+        used[rows] = _play(
+            problem, policy, gains, weights, (returns[rows], served[rows]), keys, start, stream, fast, tell
+        )
     total = float(weights.sum())
     served /= total
     return Rollout(returns, share_of_budget(problem, used, total), served, len(weights))
@@ -99,13 +104,24 @@ def step_weights(problem: CoupledMDP, horizon: int | None, criterion: str | Crit
     return chosen.time_weights(steps)
 
 
-def _part_of(progress: Progress, part: int, parts: int) -> Progress:
+def summed_rewards(problem: CoupledMDP, rewards: Floats | None) -> Floats:
+    """What is summed: the arms' own rewards, or others of the same shape."""
+    if rewards is None:
+        return problem.types.rewards
+    num_types, num_states, num_actions = problem.types.rewards.shape
+    check_shape(rewards, {"type": num_types, "state": num_states, "action": num_actions}, "rewards")
+    return np.ascontiguousarray(rewards, dtype=np.float64)
+
+
+def part_of(progress: Progress, part: int, parts: int) -> Progress:
+    """A callback that tells of one part of the work as of the whole."""
     return lambda what, share: progress(what, (part + share) / parts)
 
 
 def _play(
     problem: CoupledMDP,
     policy: Policy | Starting,
+    gains: Floats,
     weights: Floats,
     sums: tuple[Floats, Floats],
     keys: Array,
@@ -117,7 +133,7 @@ def _play(
     """Play one batch of episodes; adds to the sums of rewards and of time served, and gives the weighted usage."""
     types = problem.types
     returns, served = sums
-    world = World(problem.type_of_arm, types.cumulative, types.rewards, types.usage, types.valid, types.served)
+    world = World(problem.type_of_arm, types.cumulative, gains, types.usage, types.valid, types.served)
     step = step_arms_fast if fast else step_arms
     states = first_states(problem.type_of_arm, types.cumulative_initial, keys[0], first, len(returns))
     actor = begin(policy, len(returns), rng)

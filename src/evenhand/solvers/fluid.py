@@ -35,7 +35,7 @@ Programs are in `fluid_programs`. Code names: q `occupancy`, U `use`, B `allowan
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
@@ -45,7 +45,7 @@ from evenhand.errors import Infeasible, InvalidInput, NotConverged, OutOfDomain
 from evenhand.model.arm import ArmTables
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP, read_budget, read_counts
 from evenhand.model.criterion import Criterion, as_criterion
-from evenhand.model.welfare import PowerMean, RankWeighted, Welfare, as_welfare, is_lexicographic, is_mean
+from evenhand.model.welfare import PowerMean, RankWeighted, Utilitarian, Welfare, as_welfare, is_lexicographic, is_mean
 from evenhand.solvers import fluid_programs
 from evenhand.solvers._highs import LinearProgram, solve_program
 from evenhand.solvers.arms import check_communicating
@@ -158,6 +158,34 @@ def solve_fluid(
         NotConverged: the gap did not close.
     """
     return solve_model(model_of(problem, initial), welfare, tolerance, progress)
+
+
+def solve_weighted(
+    model: FluidModel, weights: Floats, floor_prices: Floats | None = None, tolerance: float = 1e-4
+) -> FluidSolution:
+    """Maximise a weighted sum of the arms' values instead of a welfare: every weight its own, floors as pay.
+
+    maximise sum_n w_n v_n + phi_n (time in which n is served) within the budget: the mean of arms whose rewards are
+    N w_n r_n + N phi_n [served]. Its `upper_bound` is one on the weighted sum of every policy.
+
+    Args:
+        model: the types, and what they share; its groups and floors do not count.
+        weights: (type,) what a unit of value of one arm is worth.
+        floor_prices: (type,) what a unit of time in which one arm is served is worth; nothing when absent.
+        tolerance: the relative gap to stop at.
+
+    Returns:
+        The solution with its values, use and prices; its `welfare` is the weighted sum.
+    """
+    number = float(model.counts.sum())
+    rewards = number * weights[:, None, None] * model.types.rewards
+    if floor_prices is not None:
+        rewards = rewards + number * floor_prices[:, None, None] * model.types.served
+    rewards = np.where(model.types.valid, rewards, 0.0)
+    scaled = FluidModel(
+        replace(model.types, rewards=rewards), model.counts, model.budget, model.criterion, model.initial
+    )
+    return solve_model(scaled, Utilitarian(), tolerance)
 
 
 def model_of(problem: CoupledMDP, initial: Floats | None = None) -> FluidModel:

@@ -18,11 +18,13 @@ The rooms, each with its mathematics at the top:
     leximin    raising the least value over fixed or growing vectors; floors; leximin stage by stage
     engine     the loop: `best_mixture`
     shares     the best mixture of vectors that do not grow: `best_shares`
+    improving  the loop for an oracle that is not exact: `improve`
 """
 
 from evenhand.solvers.mixtures.engine import best_mixture
+from evenhand.solvers.mixtures.improving import Round, improve
 from evenhand.solvers.mixtures.oracle import Oracle, Priced
 from evenhand.solvers.mixtures.search import Mixture, Support
 from evenhand.solvers.mixtures.shares import best_shares
 
-__all__ = ["Mixture", "Oracle", "Priced", "Support", "best_mixture", "best_shares"]
+__all__ = ["Mixture", "Oracle", "Priced", "Round", "Support", "best_mixture", "best_shares", "improve"]

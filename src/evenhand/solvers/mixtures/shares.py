@@ -9,7 +9,7 @@ import numpy as np
 from evenhand.errors import Infeasible, OutOfDomain
 from evenhand.model.welfare import PowerMean, Welfare, is_lexicographic
 from evenhand.solvers.mixtures.leximin import Raised, Rows, level_master, raise_in_turn
-from evenhand.solvers.mixtures.masters import master_of
+from evenhand.solvers.mixtures.masters import Master, master_of
 from evenhand.solvers.mixtures.search import FLOOR_SLACK, Support
 from evenhand.typing import ArrayLike, Floats, Ints
 
@@ -39,10 +39,28 @@ def best_shares(
     if is_lexicographic(welfare):
         last, first = raise_in_turn(lambda levels: _raise(matrix, np.concatenate([levels, least])), number)
         return last.shares, Support(first.multipliers, 0.0)
-    feasible = _feasible(matrix[number:], least)
+    return growing_master(matrix, welfare, counts, least, precision)(matrix)
+
+
+def growing_master(matrix: Floats, welfare: Welfare, counts: Ints, floors: Floats, precision: float) -> Master:
+    """A master for vectors that grow in number, which remembers what it learned; leximin has none.
+
+    Args:
+        matrix: (objective, policy) the vectors to begin with.
+        welfare: what is maximised.
+        counts: (member,) how many members each of the first objectives stands for.
+        floors: (floor,) the least that the other objectives must reach.
+        precision: the relative gap at which to stop.
+
+    Raises:
+        Infeasible: no mixture keeps the floors.
+        OutOfDomain: no mixture is in the domain of the welfare.
+    """
+    number = len(counts)
+    feasible = _feasible(matrix[number:], floors)
     if isinstance(welfare, PowerMean) and welfare.aversion > 0:
-        feasible = _positive(matrix, number, least, feasible)
-    return master_of(welfare, counts, least, feasible, precision)(matrix)
+        feasible = _positive(matrix, number, floors, feasible)
+    return master_of(welfare, counts, floors, feasible, precision)
 
 
 def _feasible(matrix: Floats, floors: Floats) -> Floats:

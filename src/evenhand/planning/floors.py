@@ -1,0 +1,140 @@
+"""Policies whose mixtures serve every arm at least as often as its floor says, in expectation.
+
+The relaxation is within its floors in expectation, but the policies that are made of it are not the relaxation: each
+has some share of time served, s_i (type,), found by playing it. Columns are added until some theta in the simplex has
+
+    sum_i theta_i s_i >= floors,
+
+with a margin of MARGIN standard errors on the episodes that are played. First occupancy-priority of relaxations whose
+floors are raised, step by step, for whoever was served too little: its draws follow the floors smoothly, where an index
+would jump. Should no mixture of these be within the floors, fair-index policies join, paid for service by the
+multipliers of
+
+    maximise  sum_i theta_i g.v_i - penalty sum_n lack_n    subject to    sum_i theta_i s_i + lack >= floors
+
+with g the relaxation's weights, as in column generation. Drawing a policy at the start by theta has the mixed values
+and shares, under every criterion.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from scipy import sparse
+
+from evenhand.errors import Infeasible, NotConverged
+from evenhand.evaluation.evaluate import mean_by_type
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.welfare import Welfare
+from evenhand.planning.judging import Column, Judge, law_of
+from evenhand.planning.relaxed import FLUID_TOLERANCE, MOST_FOLLOWED, build_policy
+from evenhand.policies.fluid import fair_index
+from evenhand.solvers._highs import LinearProgram, solve_program
+from evenhand.solvers.fluid import FluidSolution, model_of, solve_model
+from evenhand.typing import Floats
+
+MARGIN = 2.0
+"""Standard errors by which a played share must exceed its floor."""
+
+STEPS, MOST_COLUMNS = 8, 40
+"""Policies whose floors are raised step by step, and policies after which the search for a mixture ends."""
+
+
+def floor_columns(
+    problem: CoupledMDP, relaxed: FluidSolution, welfare: Welfare, judge: Judge, columns: Sequence[Column]
+) -> list[Column]:
+    """Columns with which some mixture of all is within the floors.
+
+    Args:
+        problem: the problem.
+        relaxed: the solution of its relaxation.
+        welfare: what is maximised.
+        judge: plays policies.
+        columns: those that there are already.
+
+    Raises:
+        NotConverged: no mixture was found that meets all floors with a margin for the error.
+    """
+    added = _raise_floors(problem, relaxed, welfare, judge)
+    master = _FloorMaster(problem, relaxed, judge.by_type)
+    while True:
+        pay, lacking = master.solve([*columns, *added])
+        if not lacking:
+            return added
+        if len(added) >= MOST_COLUMNS:
+            raise NotConverged(
+                f"no mixture of {len(columns) + len(added)} policies meets the floors with a margin for the error of "
+                "simulation, though the relaxation does. Lower the floors a little, or raise the budget."
+            )
+        policy = fair_index(problem, relaxed.weights, relaxed.prices, pay)
+        added.append(judge(f"fair-index paid for service {len(added)}", policy, law_of(problem, relaxed.occupancy)))
+
+
+def _raise_floors(problem: CoupledMDP, relaxed: FluidSolution, welfare: Welfare, judge: Judge) -> list[Column]:
+    """Policies of relaxations whose floors are raised by what the last one lacked."""
+    model, name = model_of(problem), "occupancy-priority" if problem.num_arms <= MOST_FOLLOWED else "fair-index"
+    floors, played = problem.type_floors, list[Column]()
+    for step in range(STEPS):
+        policy, law = build_policy(problem, relaxed, name), law_of(problem, relaxed.occupancy)
+        played.append(judge(f"{name}, floors raised {step} times" if step else f"{name} within floors", policy, law))
+        served, error = _by_types(problem, judge.by_type, played[-1])
+        short = problem.type_floors + MARGIN * error - served
+        if (short <= 0)[problem.type_floors > 0].all():
+            break
+        floors = np.where(problem.type_floors > 0, np.minimum(floors + np.maximum(short, 0.0), 1.0), 0.0)
+        try:
+            relaxed = solve_model(replace(model, floors=floors), welfare, FLUID_TOLERANCE)
+        except (Infeasible, NotConverged):  # so high they cannot be; what was found so far is mixed
+            break
+    return played
+
+
+def _by_types(problem: CoupledMDP, by_type: bool, column: Column) -> tuple[Floats, Floats]:
+    """(type,) shares of time served, and their errors: of each type's arms the least, where they differ."""
+    if by_type:
+        return column.shares_served, column.served_error
+    return mean_by_type(problem, column.shares_served), mean_by_type(problem, column.served_error)
+
+
+class _FloorMaster:
+    """The program over shares of policies."""
+
+    def __init__(self, problem: CoupledMDP, relaxed: FluidSolution, by_type: bool) -> None:
+        self.problem, self.by_type = problem, by_type
+        self.floored = np.flatnonzero(problem.type_floors)
+        self.weights = problem.type_counts * relaxed.weights
+        rewards = np.abs(problem.types.rewards).max() * problem.criterion.total
+        self.penalty = 10.0 * float(self.weights.max() * rewards) or 1.0
+
+    def solve(self, columns: list[Column]) -> tuple[Floats, bool]:
+        """(type,) the pay for being served, and whether some floor is not met.
+
+        As long as some is not, the penalty for it, and so the pay, rises.
+        """
+        number, rows = len(columns), len(self.floored)
+        worth = np.array([self.weights @ self._values(column) for column in columns])
+        served = np.column_stack([self._surely_served(column) for column in columns])
+        matrix = np.vstack([np.hstack([served, np.eye(rows)]), np.append(np.ones(number), np.zeros(rows))])
+        optimum = solve_program(
+            LinearProgram(
+                gains=np.concatenate([worth, np.full(rows, -self.penalty)]),
+                matrix=sparse.csc_array(matrix),
+                row_lower=np.append(self.problem.type_floors[self.floored], 1.0),
+                row_upper=np.append(np.full(rows, np.inf), 1.0),
+                lower=np.zeros(number + rows),
+                upper=np.full(number + rows, np.inf),
+            )
+        )
+        pay = np.zeros(self.problem.num_types)
+        pay[self.floored] = np.maximum(-optimum.duals[:rows], 0.0)
+        lacking = bool((optimum.primal[number:] > 1e-9).any())
+        if lacking:
+            self.penalty *= 4.0
+        return pay / (self.problem.type_counts * self.problem.criterion.total), lacking
+
+    def _values(self, column: Column) -> Floats:
+        return column.values if self.by_type else mean_by_type(self.problem, column.values)
+
+    def _surely_served(self, column: Column) -> Floats:
+        served, error = _by_types(self.problem, self.by_type, column)
+        return np.asarray((served - MARGIN * error)[self.floored])

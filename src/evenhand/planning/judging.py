@@ -1,0 +1,235 @@
+"""What policies are worth, quickly and on the same random numbers: the columns from which a mixture is made.
+
+Exactly where the count space is small and the policy's law is known; else by playing, with a control variate. For any
+function h of an arm's state and A(s, a) = r(s, a) + factor sum_j p(j | s, a) h(j) - h(s), the sums telescope:
+
+    discounted   E sum_t gamma^t r(s_t, a_t)  =  mu.h + E sum_t gamma^t A(s_t, a_t)
+    average      the long-run mean of A is that of r
+
+so A may be played in place of r. With h the values of an arm that follows the law of the relaxation, the chance of the
+arm's moves is gone from A, and what is left is the noise of competing for the budget: variances fall several times. What
+lies beyond the horizon is estimated by h itself, so a horizon may leave out LEFT_OUT of all time. With a finite horizon
+values differ from step to step, and rewards are played as they are.
+
+Values are kept to DIGITS digits: what is behind them is rounding, on which no choice may hang.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from evenhand.errors import NotApplicable, TooLarge
+from evenhand.evaluation.evaluate import mean_by_type, standard_errors
+from evenhand.evaluation.exact import exact_values
+from evenhand.model.composite import Mixture
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.policy import Policy, Starting, plays_by_counts
+from evenhand.reductions.counts import num_count_states
+from evenhand.simulation import simulate, simulate_counts
+from evenhand.typing import Floats, Rng
+
+MOST_EXACT = 500
+"""Count states, over all steps, up to which policies are evaluated exactly rather than played."""
+
+LEFT_OUT = 1e-3
+"""The share of all time that need not be played, because the control variate knows it nearly."""
+
+NEARLY_ENDLESS = 0.99
+"""The discount by which relative values of an average are found: any h will do, and this one always exists."""
+
+DIGITS = 10
+"""Digits of values, relative to the largest."""
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A policy with what it is worth to each unit: the types, or the arms."""
+
+    name: str
+    """For people."""
+
+    policy: Policy | Starting
+    """What acts."""
+
+    law: Floats
+    """(type, state, action) the relaxation's choice that it follows more or less; or with a step in front."""
+
+    returns: Floats
+    """(episode, unit) unbiased estimates of the value; one row where it is exact."""
+
+    served: Floats
+    """(episode, unit) shares of time served."""
+
+    exact: bool = False
+    """Whether the values are exact."""
+
+    @cached_property
+    def values(self) -> Floats:
+        """(unit,) the value of an arm of each unit."""
+        return _settled(self.returns.mean(axis=0))
+
+    @cached_property
+    def shares_served(self) -> Floats:
+        """(unit,) the share of time in which an arm is served."""
+        return _settled(self.served.mean(axis=0))
+
+    def error(self, weights: Floats) -> float:
+        """The standard error of a weighted sum of the values.
+
+        Args:
+            weights: (unit,) weights.
+        """
+        return 0.0 if self.exact else float(standard_errors(self.returns @ weights))
+
+    @cached_property
+    def served_error(self) -> Floats:
+        """(unit,) standard errors of the shares of time."""
+        return np.zeros(self.served.shape[1]) if self.exact else standard_errors(self.served)
+
+    def pooled(self, other: "Column") -> "Column":
+        """The same policy with the episodes of both."""
+        if self.exact or other.exact:
+            return self if self.exact else other
+        returns, served = (
+            np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("returns", "served")
+        )
+        return Column(self.name, self.policy, self.law, returns, served)
+
+
+def _settled(values: Floats) -> Floats:
+    unit = float(np.abs(values).max()) or 1.0
+    return np.asarray(np.round(values / unit, DIGITS) * unit)
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Evaluates policies, all on the same episodes."""
+
+    problem: CoupledMDP
+    """The problem."""
+
+    by_type: bool
+    """Whether the units are the types, rather than the arms."""
+
+    arm_steps: float
+    """Simulated steps of arms that a policy is judged by, as far as the bounds on episodes allow."""
+
+    seed: int
+    """Of the episodes."""
+
+    least_episodes: int = 12
+    """Episodes at the least."""
+
+    most_episodes: int = 1000
+    """Episodes at the most."""
+
+    left_out: float = LEFT_OUT
+    """The share of all time that is not played."""
+
+    @cached_property
+    def horizon(self) -> int:
+        """Steps an episode."""
+        return self.problem.criterion.judging_steps(self.left_out)
+
+    def episodes(self, by_counts: bool) -> int:
+        """How many are played, of counts or arm by arm."""
+        width = self.problem.types.valid.size if by_counts else self.problem.num_arms
+        most = max(self.most_episodes, self.least_episodes)
+        return int(np.clip(self.arm_steps / (width * self.horizon), self.least_episodes, most))
+
+    def __call__(self, name: str, policy: Policy | Starting, law: Floats, rng: Rng = None) -> Column:
+        """What a policy is worth.
+
+        Args:
+            name: for people.
+            policy: what acts.
+            law: (type, state, action) what it does, more or less; or (type, step, state, action).
+            rng: seed or generator; that of all policies when absent.
+        """
+        if self._is_small and (found := self._exactly(name, policy, law)) is not None:
+            return found
+        by_counts = self.by_type and plays_by_counts(policy) and self.problem.num_arms > self.problem.types.valid.size
+        play = simulate_counts if by_counts else simulate
+        rewards, start = self._control(law)
+        seed = self.seed if rng is None else rng
+        rollout = play(self.problem, policy, self.episodes(by_counts), self.horizon, seed, rewards=rewards)
+        returns, served = rollout.returns, rollout.served
+        if self.by_type and not by_counts:
+            returns, served = mean_by_type(self.problem, returns), mean_by_type(self.problem, served)
+        return Column(name, policy, law, returns + self._of_units(start), served)
+
+    @cached_property
+    def _is_small(self) -> bool:
+        return num_count_states(self.problem) * (self.problem.criterion.num_steps or 1) <= MOST_EXACT
+
+    def _exactly(self, name: str, policy: Policy | Starting, law: Floats) -> Column | None:
+        """Exact values, where the law of the policy is known."""
+        try:
+            found = exact_values(policy, self.problem)
+        except (NotApplicable, TooLarge):
+            return None
+        if found.by_type == self.by_type:
+            return Column(name, policy, law, found.values[None], found.served[None], exact=True)
+        if self.by_type:
+            return None
+        kinds = self.problem.type_of_arm
+        return Column(name, policy, law, found.values[None, kinds], found.served[None, kinds], exact=True)
+
+    def _of_units(self, figures: Floats) -> Floats:
+        """(unit,) of (type,) figures."""
+        return figures if self.by_type else figures[self.problem.type_of_arm]
+
+    def _control(self, law: Floats) -> tuple[Floats | None, Floats]:
+        """(type, state, action) what is played in place of rewards, and (type,) what is known beforehand."""
+        problem, types = self.problem, self.problem.types
+        if problem.criterion.num_steps is not None or law.ndim == 4:
+            return None, np.zeros(problem.num_types)
+        factor = problem.criterion.factor
+        ahead = _values_of(problem, law, min(factor, NEARLY_ENDLESS) if problem.criterion.is_average else factor)
+        gains = types.rewards + factor * np.einsum("tsaj,tj->tsa", types.transitions, ahead) - ahead[:, :, None]
+        known = np.zeros(problem.num_types) if problem.criterion.is_average else (types.initial * ahead).sum(axis=1)
+        return np.where(types.valid, gains, 0.0), known
+
+
+def _values_of(problem: CoupledMDP, law: Floats, factor: float) -> Floats:
+    """(type, state) the values of arms that follow a law on their own."""
+    types = problem.types
+    rewards = (law * np.where(types.valid, types.rewards, 0.0)).sum(axis=2)
+    moves = np.einsum("tsa,tsaj->tsj", law, types.transitions)
+    systems = np.eye(moves.shape[1]) - factor * moves
+    return np.asarray(np.linalg.solve(systems, rewards[..., None])[..., 0])
+
+
+def law_of(problem: CoupledMDP, occupancy: Floats) -> Floats:
+    """The choice of an occupancy measure, idling where it never goes; (type, state, action), or with a step.
+
+    Args:
+        problem: the problem.
+        occupancy: (type, state, action), or (type, step, state, action): visits.
+    """
+    types = problem.types
+    visits = np.maximum(occupancy, 0.0)
+    sums = visits.sum(axis=-1, keepdims=True)
+    idle = np.arange(types.valid.shape[2]) == types.idle[:, :, None]
+    idle = idle if occupancy.ndim == 3 else idle[:, None]
+    seen = sums > 1e-12 * problem.criterion.total
+    return np.where(seen, visits / np.where(seen, sums, 1.0), idle)
+
+
+def mix(columns: Sequence[Column], shares: Floats) -> Policy | Starting:
+    """One policy of columns and shares; parts that are mixtures themselves are taken apart.
+
+    Args:
+        columns: the parts.
+        shares: (column,) that sum to 1.
+    """
+    parts: list[Policy | Starting] = []
+    weights: list[float] = []
+    for column, share in zip(columns, shares.tolist(), strict=True):
+        inner = column.policy
+        once = isinstance(inner, Mixture) and inner.rotate is None
+        parts += inner.parts if once else [inner]  # type: ignore[union-attr]
+        weights += (share * inner.shares).tolist() if once else [share]  # type: ignore[union-attr]
+    return parts[0] if len(parts) == 1 else Mixture(parts, weights)

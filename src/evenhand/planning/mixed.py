@@ -1,0 +1,370 @@
+"""Fair plans for many arms that differ: mixtures of weighted index policies, found by column generation.
+
+The welfare of expected values is concave, so the best plan is a mixture of policies, max_theta W(sum_i theta_i v^i),
+and a policy is worth adding where it does better than the mixture at the master's weights g (`solvers.mixtures`). The
+oracle here needs no joint table. For weights g it solves the weighted-mean relaxation, which falls apart into single
+arms at prices lambda,
+
+    min_{lambda >= 0}  sum_n max_q [ g_n q.r_n + phi_n q.[d_n > 0] - lambda.(q.d_n) ] + lambda.B,
+
+and takes the policies that its weights, prices and occupancy measures give: `fair_index` and `occupancy_priority`. Each
+is near the best for g where arms are many; what a single one cannot give (whom to favour, and when) the mixture can.
+
+    begin    policies of the relaxations of this welfare, the mean, leximin, a milder and a harsher Gini; the policies
+             that need no relaxation; those of the user
+    rounds   `improve`: shares and weights by the master, new policies by the oracle, until nothing is gained beyond
+             the error of simulation, the bound is met, or the time is over
+    polish   the parts of the mixture are played again on other episodes, and the shares chosen anew on all of them;
+             parts of hardly any share are left out
+    report   on episodes that no choice has seen. What the choice was too hopeful about is told: `optimism`
+
+Members are types or arms (`Judge`). With floors, shares of time join the vectors, less MARGIN standard errors.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+
+import numpy as np
+
+from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain, TooLarge
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import JUDGED
+from evenhand.model.objective import Objective, num_members
+from evenhand.model.policy import Policy, Starting, is_exchangeable
+from evenhand.model.welfare import Gini, Welfare, as_welfare
+from evenhand.planning.floors import MARGIN, floor_columns
+from evenhand.planning.judging import Column, Judge, law_of
+from evenhand.planning.plain import PLAIN
+from evenhand.planning.relaxed import FLUID_TOLERANCE, MOST_FOLLOWED, build_policy, relax
+from evenhand.planning.task import Task
+from evenhand.policies.fluid import LEAST_WEIGHT, OccupancyPriority, fair_index, occupancy_priority
+from evenhand.policies.priority import ExchangeablePriority
+from evenhand.solvers.fluid import FluidSolution, model_of, solve_weighted
+from evenhand.solvers.mixtures import Mixture, Priced, Round, Support, best_shares, improve
+from evenhand.typing import Floats, Indices
+
+ARM_STEPS = 4e6
+"""Simulated steps of arms by which a policy is judged while columns are looked for."""
+
+POLISHING = 3.0
+"""How many times more are spent on each part of the mixture before its shares are settled."""
+
+REPORTING = 3e7
+"""Simulated steps of arms on which the plan is reported."""
+
+MOST_ROUNDS = 30
+"""Rounds of column generation."""
+
+LEAST_GAP = 1e-4
+"""The relative gap at which no more columns are looked for: policies of single arms do not come nearer."""
+
+LEAST_SHARE = 2e-3
+"""Parts of a smaller share are left out."""
+
+AS_GOOD = 1e-8
+"""Welfare that differs by less than this share of itself is the same."""
+
+SHARE_DIGITS = 4
+"""Digits of a share."""
+
+SPREADS = (2.0, 8.0)
+"""The logarithm of how much more the worst-off weighs than the best-off, in a milder and a harsher Gini."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A mixture of policies, before it is reported."""
+
+    columns: tuple[Column, ...]
+    """Its parts."""
+
+    shares: Floats
+    """(part,)"""
+
+    welfare: float
+    """By the episodes on which parts and shares were chosen."""
+
+    tried: int
+    """Policies that were tried."""
+
+    rounds: int
+    """Rounds of column generation."""
+
+    history: tuple[tuple[int, float], ...] = ()
+    """After each round, how many policies there were, and the welfare of the best mixture of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reported:
+    """What a plan is worth, on episodes of its own."""
+
+    values: Floats
+    """(unit,)"""
+
+    welfare: float
+    stderr: float
+
+
+@dataclass
+class WeightedIndices:
+    """The oracle: policies of single arms at given weights; remembers all columns."""
+
+    problem: CoupledMDP
+    objective: Objective
+    judge: Judge
+    columns: list[Column] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.model = model_of(self.problem)
+        self.floored = np.flatnonzero(self.objective.floors > 0)
+
+    def __call__(self, weights: Floats, tolerance: float) -> Priced:
+        """New policies at these weights, and the relaxation's bound on the weighted sum."""
+        per_arm, pay = self._of_types(weights)
+        relaxed = solve_weighted(self.model, per_arm, pay, FLUID_TOLERANCE)
+        before, number = len(self.columns), len(self.columns) + 1
+        law = law_of(self.problem, relaxed.occupancy)
+        for name, policy in self._policies(relaxed, per_arm, pay):
+            self.add(f"{name} {number}", policy, law)
+        found = [self.vector(column) for column in self.columns[before:]]
+        rows = len(self.objective.sizes) + len(self.floored)
+        return Priced(np.column_stack(found) if found else np.zeros((rows, 0)), relaxed.upper_bound)
+
+    def _policies(
+        self, relaxed: FluidSolution, weights: Floats, pay: Floats | None
+    ) -> Iterator[tuple[str, Policy | Starting]]:
+        prices = relaxed.prices
+        yield "fair-index", fair_index(self.problem, weights, prices, pay)
+        if self.problem.num_arms <= MOST_FOLLOWED:
+            yield "occupancy-priority", occupancy_priority(self.problem, relaxed.occupancy, weights, prices, pay)
+
+    def _of_types(self, weights: Floats) -> tuple[Floats, Floats | None]:
+        """(type,) what a unit of one arm's value is worth, and of its time served; from weights of the objectives."""
+        number = len(self.objective.sizes)
+        units, kinds = self.objective.spread(weights[:number]), self._kinds
+        per_arm = np.bincount(kinds, weights=units) / self.problem.type_counts
+        per_arm = np.maximum(per_arm, LEAST_WEIGHT * per_arm.max())
+        if not len(self.floored):
+            return per_arm, None
+        pay = np.bincount(kinds[self.floored], weights=weights[number:], minlength=self.problem.num_types)
+        return per_arm, pay / (self.problem.type_counts * self.problem.criterion.total)
+
+    @property
+    def _kinds(self) -> Indices:
+        """(unit,) the type of each unit."""
+        every = np.arange(self.problem.num_types, dtype=np.int32)
+        return every if self.judge.by_type else self.problem.type_of_arm
+
+    def add(self, name: str, policy: Policy | Starting, law: Floats) -> bool:
+        """Judge a policy and keep it, if there is none like it; says whether it is new."""
+        if any(_same(policy, column.policy) for column in self.columns):
+            return False
+        self.columns.append(self.judge(name, policy, law))
+        return True
+
+    def vector(self, column: Column) -> Floats:
+        """(objective,) the members of welfare, then the shares of time that floors are for, with a margin."""
+        served = (column.shares_served - MARGIN * column.served_error)[self.floored]
+        return np.concatenate([self.objective.members(column.values), served])
+
+    @property
+    def units(self) -> Floats:
+        """(objective,) how large each objective can be at most, in magnitude."""
+        largest = float(np.abs(self.problem.types.rewards[self.problem.types.valid]).max())
+        values = np.full(len(self.objective.sizes), largest * self.problem.criterion.total)
+        return np.concatenate([values, np.ones(len(self.floored))])
+
+    def error(self, shares: Floats, support: Support) -> float:
+        """The standard error of a mixture's weighted sum."""
+        weights = self.objective.spread(support.weights[: len(self.objective.sizes)])
+        used = [(share, column) for share, column in zip(shares.tolist(), self.columns, strict=True) if share > 0]
+        return float(np.sqrt(sum((share * column.error(weights)) ** 2 for share, column in used)))
+
+
+def _same(one: object, other: object) -> bool:
+    """Whether two policies surely do the same."""
+    if isinstance(one, OccupancyPriority) and isinstance(other, OccupancyPriority):
+        return np.array_equal(one.fill_ranks, other.fill_ranks) and np.allclose(one.laws, other.laws, atol=1e-9)
+    alike = isinstance(one, ExchangeablePriority) and isinstance(other, ExchangeablePriority)
+    return alike and one.stop == other.stop and np.array_equal(one.ranks, other.ranks)  # type: ignore[attr-defined]
+
+
+def find_mixture(task: Task, relaxed: FluidSolution) -> Plan:
+    """The best mixture of policies of single arms, chosen on episodes of its own.
+
+    Args:
+        task: what is to be solved.
+        relaxed: its relaxation.
+
+    Raises:
+        NotConverged: no mixture was found that keeps the floors.
+    """
+    choosing, polishing = np.random.default_rng(task.rng).spawn(3)[:2]
+    by_type = all(is_exchangeable(policy) for policy in task.candidates.values())
+    objective = task.by_types if by_type else task.by_arms
+    judge = Judge(task.problem, by_type, ARM_STEPS, int(choosing.integers(2**63)))
+    oracle, clock = WeightedIndices(task.problem, objective, judge), _Clock(task)
+    for name, policy, law in _first_policies(task, relaxed):
+        clock.tell(f"trying {name}", 0.05)
+        oracle.add(name, policy, law)
+        if clock.is_over:
+            break
+    if task.problem.has_floors:
+        task.tell("meeting the floors", 0.1)
+        oracle.columns += floor_columns(task.problem, relaxed, task.welfare, judge, oracle.columns)
+    mixture, history = _improve(oracle, objective, relaxed, clock)
+    seed = int(polishing.integers(2**63))
+    return _polish(oracle, objective, mixture.shares, mixture.rounds, tuple(history), seed)
+
+
+class _Clock:
+    """Tells how it goes, and when the time is over."""
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.begin = task, perf_counter()
+        self.history: list[tuple[int, float]] = []
+
+    def tell(self, what: str, share: float) -> None:
+        self.task.tell(what, share)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether half of the time is over: the other half is for the end."""
+        return self.task.seconds is not None and perf_counter() - self.begin > 0.5 * self.task.seconds
+
+
+def _first_policies(task: Task, relaxed: FluidSolution) -> Iterator[tuple[str, Policy | Starting, Floats]]:
+    """Policies to begin with, each with a law that it follows more or less."""
+    problem = task.problem
+    own = law_of(problem, relaxed.occupancy)
+    for name in ("fair-index", "occupancy-priority", "re-solving"):
+        with contextlib.suppress(NotApplicable, TooLarge):
+            yield name, build_policy(problem, relaxed, name), own
+    for name, policy in task.candidates.items():
+        yield name, policy, own
+    for name, make in PLAIN.items():
+        with contextlib.suppress(NotApplicable, TooLarge):
+            yield name, make(problem), own
+    for welfare in other_welfares(problem):
+        with contextlib.suppress(NotApplicable, TooLarge, NotConverged, OutOfDomain, Infeasible):
+            other = relax(problem, welfare)
+            law = law_of(problem, other.occupancy)
+            for name in ("fair-index", "occupancy-priority"):
+                with contextlib.suppress(NotApplicable, TooLarge):
+                    yield f"{name} for {welfare.name}", build_policy(problem, other, name), law
+
+
+def other_welfares(problem: CoupledMDP) -> list[Welfare]:
+    """Welfares whose relaxations give good policies to begin with, from the mildest to the harshest.
+
+    Args:
+        problem: the problem.
+    """
+    number = num_members(problem)
+    ratios = [float(np.round(np.exp(spread / max(number - 1, 1)), 4)) for spread in SPREADS]
+    ginis = [Gini.geometric(number, ratio) for ratio in ratios if ratio > 1]
+    return [as_welfare("utilitarian", number), *ginis, as_welfare("leximin", number)]
+
+
+def _improve(
+    oracle: WeightedIndices, objective: Objective, relaxed: FluidSolution, clock: _Clock
+) -> tuple[Mixture, list[tuple[int, float]]]:
+    """Column generation from the columns so far."""
+    history: list[tuple[int, float]] = []
+
+    def go_on(now: Round) -> bool:
+        history.append((len(oracle.columns), now.welfare))
+        clock.tell(f"mixing {len(oracle.columns)} policies", 0.1 + 0.6 * now.number / MOST_ROUNDS)
+        return not clock.is_over
+
+    mixture = improve(
+        oracle,
+        objective.welfare,
+        objective.sizes,
+        np.column_stack([oracle.vector(column) for column in oracle.columns]),
+        objective.floors[oracle.floored],
+        upper_bound=relaxed.upper_bound,
+        tolerance=LEAST_GAP,
+        least_gain=lambda shares, support: max(0.2 * oracle.error(shares, support), 1e-6 * abs(relaxed.upper_bound)),
+        most_rounds=MOST_ROUNDS,
+        go_on=go_on,
+    )
+    return mixture, history
+
+
+def _polish(
+    oracle: WeightedIndices,
+    objective: Objective,
+    shares: Floats,
+    rounds: int,
+    history: tuple[tuple[int, float], ...],
+    seed: int,
+) -> Plan:
+    """Play the parts again on other episodes, and settle their shares on all of them."""
+    judge = replace(oracle.judge, seed=seed, arm_steps=POLISHING * oracle.judge.arm_steps)
+    kept = np.flatnonzero(shares > 0)  # in the order in which they were tried, the plainest first
+    parts = [oracle.columns[i].pooled(judge(*_asked(oracle.columns[i]))) for i in kept]
+    settled = shares[kept] / shares[kept].sum()
+    while True:
+        settled = _settle(oracle, objective, parts, settled)
+        large = settled >= min(LEAST_SHARE, settled.max())
+        if large.all():
+            break
+        parts = [part for part, keep in zip(parts, large, strict=True) if keep]
+        settled = settled[large] / settled[large].sum()
+    parts, settled = _simplest(oracle, objective, parts, settled)
+    welfare = objective(np.column_stack([part.values for part in parts]) @ settled)
+    return Plan(tuple(parts), settled, welfare, len(oracle.columns), rounds, history)
+
+
+def _simplest(
+    oracle: WeightedIndices, objective: Objective, parts: list[Column], shares: Floats
+) -> tuple[list[Column], Floats]:
+    """One part alone, the first, where it is as good as the mixture but for rounding; else the mixture."""
+    floors = objective.floors[oracle.floored]
+    reached = objective(np.column_stack([part.values for part in parts]) @ shares)
+    for part in parts:
+        within = (oracle.vector(part)[len(objective.sizes) :] >= floors).all()
+        with contextlib.suppress(OutOfDomain):
+            if within and objective(part.values) >= reached - AS_GOOD * abs(reached):
+                return [part], np.ones(1)
+    return parts, shares
+
+
+def _asked(column: Column) -> tuple[str, Policy | Starting, Floats]:
+    return column.name, column.policy, column.law
+
+
+def _settle(oracle: WeightedIndices, objective: Objective, parts: Sequence[Column], shares: Floats) -> Floats:
+    """The best shares of the parts, to a few digits; as they were if the floors are out of reach on new episodes."""
+    matrix = np.column_stack([oracle.vector(part) for part in parts])
+    floors = objective.floors[oracle.floored]
+    with contextlib.suppress(Infeasible, OutOfDomain):
+        shares, _ = best_shares(matrix, objective.welfare, objective.sizes, floors, 1e-7)
+    rounded = np.round(shares, SHARE_DIGITS)
+    return np.asarray(rounded / rounded.sum())
+
+
+def report_parts(task: Task, columns: Sequence[Column], shares: Floats, objective: Objective) -> Reported:
+    """What a mixture is worth, on episodes that no choice has seen.
+
+    Args:
+        task: what was solved.
+        columns: the parts.
+        shares: (part,) their shares.
+        objective: by types or by arms, as the columns are.
+    """
+    stream = np.random.default_rng(task.rng).spawn(3)[2]
+    by_type = objective.num_values == task.problem.num_types
+    values, found = np.zeros(objective.num_values), []
+    worlds = stream.spawn(len(columns))
+    for number, (column, share, own) in enumerate(zip(columns, shares.tolist(), worlds, strict=True)):
+        task.tell(f"playing {column.name}", 0.8 + 0.2 * number / len(columns))
+        judge = Judge(task.problem, by_type, REPORTING * share, 0, 20, 2000, left_out=JUDGED)
+        found.append(judge(*_asked(column), own))
+        values += share * found[-1].returns.mean(axis=0)
+    weights = objective.supergradient(values)
+    error = np.sqrt(sum((share * part.error(weights)) ** 2 for share, part in zip(shares.tolist(), found, strict=True)))
+    return Reported(values, objective(values), float(error))
