@@ -70,6 +70,18 @@ def problems(**options: Any) -> None:
     help="Let this policy (saved or named) compete with those of the method fluid; repeatable.",
 )
 @click.option("--tolerance", default=1e-8, show_default=True, type=float, help="Relative gap to stop at.")
+@click.option(
+    "--seconds",
+    type=float,
+    metavar="S",
+    help="How long the method fluid may look; until nothing is gained when absent.",
+)
+@click.option(
+    "--rotate",
+    type=int,
+    metavar="K",
+    help="Draw the policy of a mixture anew every K steps, not once at the start; both are reported.",
+)
 @click.option("--out", metavar="POLICY", help="Save the policy; `evenhand evaluate MODEL POLICY` plays it.")
 @common()
 def solve(**options: Any) -> None:

@@ -7,9 +7,9 @@ function h of an arm's state and A(s, a) = r(s, a) + factor sum_j p(j | s, a) h(
     average      the long-run mean of A is that of r
 
 so A may be played in place of r. With h the values of an arm that follows the law of the relaxation, the chance of the
-arm's moves is gone from A, and what is left is the noise of competing for the budget: variances fall several times. What
-lies beyond the horizon is estimated by h itself, so a horizon may leave out LEFT_OUT of all time. With a finite horizon
-values differ from step to step, and rewards are played as they are.
+arm's moves is gone from A, and what is left is the noise of competing for the budget: variances fall several times.
+What lies beyond the horizon is estimated by h itself, so a horizon may leave out LEFT_OUT of all time. With a finite
+horizon values differ from step to step, and rewards are played as they are.
 
 Values are kept to DIGITS digits: what is behind them is rounding, on which no choice may hang.
 """

@@ -59,6 +59,7 @@ def as_dict(found: Evaluation) -> dict[str, Any]:
         **figures(found),
         "welfare_interval": list(found.welfare_interval),
         "served_by_type": found.served,
+        "realised_gini_coefficient": found.realised_gini_coefficient,
         **per_arm(found.problem, found.by_type, units),
         **_group_errors(found),
     }
@@ -78,7 +79,7 @@ def _show(found: Evaluation, title: str) -> None:
         *_plug_in(found),
         ("mean", number(found.mean) + ("" if found.exact else f" ± {number(found.mean_stderr)}")),
         ("worst group" if found.groups else "worst arm", number(found.worst)),
-        ("Gini coefficient", number(found.gini_coefficient)),
+        ("Gini coefficient", number(found.gini_coefficient) + _realised(found)),
         ("budget used", ", ".join(percent(share) for share in found.budget_used)),
         *_cut_off(found),
         ("time", seconds(found.seconds)),
@@ -96,6 +97,11 @@ def _show_units(found: Evaluation) -> None:
     errors = None if found.exact else found.unit_stderr
     served = found.unit_served if problem.has_floors else None
     print_values(tables, found.by_type, found.unit_counts, found.unit_values, errors, served)
+
+
+def _realised(found: Evaluation) -> str:
+    realised = found.realised_gini_coefficient
+    return "" if realised is None else f" of expected values; {number(realised)} of what is really got in an episode"
 
 
 def _plug_in(found: Evaluation) -> list[tuple[str, str]]:

@@ -18,9 +18,13 @@ from evenhand.cli.console import (
     seconds,
 )
 from evenhand.cli.reading import check_target, read_policy, read_problem
+from evenhand.model.composite import Mixture
 from evenhand.planning.saved import save_solution
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import solve as find_best
+
+MOST_PARTS = 6
+"""Parts of a mixture that are named one by one."""
 
 
 def run(
@@ -32,6 +36,8 @@ def run(
     method: str,
     candidates: tuple[str, ...],
     tolerance: float,
+    seconds: float | None,
+    rotate: int | None,
     out: str | None,
     seed: int,
     as_json: bool,
@@ -42,7 +48,7 @@ def run(
     problem = read_problem(model, parameters).under(criterion, over)
     with progress(quiet) as tell:
         tried = {name: read_policy(name, problem, welfare) for name in candidates}
-        solution = find_best(problem, welfare, method, tolerance, tell, seed, tried)
+        solution = find_best(problem, welfare, method, tolerance, tell, seed, tried, seconds=seconds, rotate=rotate)
     if out:
         save_solution(solution, out)
     if as_json:
@@ -81,10 +87,49 @@ def as_dict(solution: Solution, out: str | None) -> dict[str, Any]:
         "over": solution.problem.over,
         "prices": solution.prices,
         **({"groups": solution.groups} if solution.groups else {}),
+        "gini_coefficient": solution.gini_coefficient,
+        **_mixture_facts(solution),
         **per_arm(solution.problem, solution.by_type, {"values": solution.unit_values}),
         "seconds": solution.seconds,
         "policy": out,
     }
+
+
+def _mixture_facts(solution: Solution) -> dict[str, Any]:
+    """What is known of a plan that was chosen by playing."""
+    if not solution.parts:
+        return {}
+    rotate = solution.policy.rotate if isinstance(solution.policy, Mixture) else None
+    return {
+        "realised_gini_coefficient": solution.realised_gini,
+        "parts": [{"policy": part.name, "share": part.share} for part in solution.parts],
+        "optimism": solution.optimism,
+        "rotate": rotate,
+        **({"kept_welfare": solution.kept_welfare} if rotate else {}),
+    }
+
+
+def _mixture_words(solution: Solution) -> list[tuple[str, str]]:
+    """The plan in words, and how equal arms fare within an episode."""
+    if not solution.parts:
+        return []
+    facts = []
+    if len(solution.parts) > 1:
+        assert isinstance(solution.policy, Mixture)
+        rotate = solution.policy.rotate
+        drawn = "drawn once at the start and kept" if rotate is None else f"drawn anew every {rotate} steps"
+        facts.append(("plan", f"one of these, {drawn}"))
+        named = solution.parts[:MOST_PARTS]
+        facts += [("", f"{100 * part.share:.3g} of 100 times: {part.name}") for part in named]
+        if rest := solution.parts[MOST_PARTS:]:
+            facts.append(("", f"{100 * sum(part.share for part in rest):.3g} of 100 times: {len(rest)} others"))
+    if solution.kept_welfare is not None:
+        facts.append(("if kept", f"welfare {number(solution.kept_welfare, 6)}, were it drawn once and kept"))
+    if solution.optimism:
+        facts.append(("optimism", f"{solution.optimism:+.4f} on the episodes it was chosen on, beside fresh ones"))
+    realised = "" if solution.realised_gini is None else f"; {number(solution.realised_gini)} of what arms really get"
+    facts.append(("inequality", f"Gini coefficient {number(solution.gini_coefficient)} of expected values{realised}"))
+    return facts
 
 
 def _worth_of_more(solution: Solution) -> list[tuple[str, str]]:
@@ -102,6 +147,7 @@ def _show(solution: Solution, model: str) -> None:
         ("welfare", number(solution.welfare, 6) + error),
         ("upper bound", number(solution.upper_bound, 6)),
         ("gap", f"{solution.gap:.2g}"),
+        *_mixture_words(solution),
         *_worth_of_more(solution),
         ("method", f"{solution.method}: {solution.reason}"),
         ("time", " + ".join(f"{seconds(value)} {stage}" for stage, value in solution.seconds.items())),
