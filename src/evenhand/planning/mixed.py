@@ -69,6 +69,10 @@ AS_GOOD = 1e-8
 SHARE_DIGITS = 4
 """Digits of a share."""
 
+PRICE_SCALES = (1.0, 1.25, 0.8, 1.6)
+"""What the relaxation's prices are multiplied with, round after round: where arms are few, what is scarce is not quite
+what the relaxation takes it for, and the master finds out which of these does best."""
+
 SPREADS = (2.0, 8.0)
 """The logarithm of how much more the worst-off weighs than the best-off, in a milder and a harsher Gini."""
 
@@ -115,6 +119,7 @@ class WeightedIndices:
     objective: Objective
     judge: Judge
     columns: list[Column] = field(default_factory=list)
+    asked: int = 0
 
     def __post_init__(self) -> None:
         self.model = model_of(self.problem)
@@ -135,8 +140,9 @@ class WeightedIndices:
     def _policies(
         self, relaxed: FluidSolution, weights: Floats, pay: Floats | None
     ) -> Iterator[tuple[str, Policy | Starting]]:
-        prices = relaxed.prices
-        yield "fair-index", fair_index(self.problem, weights, prices, pay)
+        prices, scale = relaxed.prices, PRICE_SCALES[self.asked % len(PRICE_SCALES)]
+        self.asked += 1
+        yield "fair-index", fair_index(self.problem, weights, scale * prices, pay)
         if self.problem.num_arms <= MOST_FOLLOWED:
             yield "occupancy-priority", occupancy_priority(self.problem, relaxed.occupancy, weights, prices, pay)
 

@@ -1,0 +1,207 @@
+"""What `solve` promises of a plan that was found by playing, over problems, welfares and the roster.
+
+1. No policy of the roster, and no plan for another welfare, is better in the asked welfare.
+2. A larger budget, or one resource more, gives no worse plan.
+3. Identical arms have identical values; so have groups.
+4. The upper bound is not below any value.
+
+Each within three standard errors. Policies are judged anew, on episodes of the test's own. The default run has few
+welfares and plans that are looked for on few episodes: the promises hold for them all the same.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pytest
+
+from evenhand.errors import InvalidInput, NotApplicable
+from evenhand.model.arm import Arm
+from evenhand.model.composite import Mixture
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.objective import Objective
+from evenhand.model.policy import is_exchangeable
+from evenhand.planning import mixed
+from evenhand.planning.judging import Judge, law_of
+from evenhand.planning.relaxed import relax
+from evenhand.planning.roster import ROSTER
+from evenhand.planning.solve import solve
+from evenhand.problems import health_outreach, heterogeneous_machine_replacement
+
+
+class Quadratic:
+    """A welfare of a user's own: concave, symmetric, monotone where values are below 100."""
+
+    name = "quadratic"
+
+    def __call__(self, values, counts=None):
+        share = np.ones(len(values)) if counts is None else np.asarray(counts)
+        share = share / share.sum()
+        return float((share * (values - values**2 / 200)).sum())
+
+    def supergradient(self, values, counts=None):
+        share = np.ones(len(values)) if counts is None else np.asarray(counts)
+        return share / share.sum() * (1 - values / 100)
+
+    def check_domain(self, values):
+        pass
+
+
+FEW = ("gini:2", "maximin", "leximin", "alpha:2", "utilitarian")
+MORE = ("gini:1.1", "gini:1.5", "maximin:0.5", "alpha:0.5", "alpha:1", "alpha:5", "quadratic")
+
+
+def welfare_of(name):
+    return Quadratic() if name == "quadratic" else name
+
+
+def van(wear, loss, mending):
+    """Four states; servicing takes a technician, an overhaul a bay and two technicians."""
+    moves, rewards = np.zeros((4, 3, 4)), np.zeros((4, 3))
+    for state in range(4):
+        moves[state, 0, min(state + 1, 3)] += wear
+        moves[state, 0, state] += 1 - wear
+        moves[state, 1, max(state - 1, 0)] += mending
+        moves[state, 1, state] += 1 - mending
+        moves[state, 2, 0] += 0.95
+        moves[state, 2, state] += 0.05
+        rewards[state] = 1 - loss * (0, 0.2, 0.6, 1)[state] - np.array([0, 0.1, 0.3])
+    return Arm(transitions=moves, rewards=rewards, usage=[[0, 0], [0, 1], [1, 2]], initial=[1, 0, 0, 0])
+
+
+def fleet(bays=2, technicians=3, over="arms", criterion=None):
+    arms = [van(0.25, 0.9, 0.8), van(0.35, 0.7, 0.7), van(0.15, 1.0, 0.6)]
+    groups = ["north", "south", "south"]
+    problem = CoupledMDP(arms, [bays, technicians], 0.95, counts=[6, 6, 4], groups=groups)
+    return problem.under(criterion, over)
+
+
+PROBLEMS = {
+    "health": lambda: health_outreach(num_arms=12, num_groups=3, budget=3),
+    "machines": lambda: heterogeneous_machine_replacement(num_arms=12, budget=1),
+    "fleet": fleet,
+    "fleet by groups": lambda: fleet(over="groups"),
+    "fleet on average": lambda: fleet(criterion="average"),
+    "fleet of 20 steps": lambda: fleet(criterion="finite:20"),
+}
+
+
+@pytest.fixture(autouse=True)
+def few_episodes(monkeypatch):
+    monkeypatch.setattr(mixed, "ARM_STEPS", 2e5)
+    monkeypatch.setattr(mixed, "REPORTING", 1e6)
+
+
+@dataclass
+class Judged:
+    """Parts of a policy, each played on episodes of the test's own."""
+
+    shares: np.ndarray
+    columns: list
+
+    @property
+    def values(self):
+        return sum(share * column.returns.mean(axis=0) for share, column in zip(self.shares, self.columns, strict=True))
+
+    def error(self, weights):
+        own = [share * column.error(weights) for share, column in zip(self.shares, self.columns, strict=True)]
+        return float(np.sqrt(np.square(own).sum()))
+
+
+def judge(problem, policy):
+    parts, shares = (policy.parts, policy.shares) if isinstance(policy, Mixture) else ((policy,), np.ones(1))
+    law = law_of(problem, relax(problem, "utilitarian").occupancy)
+    play = Judge(problem, True, 6e5, 987)
+    return Judged(shares, [play("part", part, law) for part in parts])
+
+
+@cache
+def plan(kind, name):
+    return solve(PROBLEMS[kind](), welfare_of(name), "fluid")
+
+
+def roster(problem):
+    for entry in ROSTER:
+        try:
+            if entry.name != "optimal":
+                yield entry.name, entry.build(problem, "gini:2")
+        except (NotApplicable, InvalidInput):
+            continue
+
+
+@cache
+def rivals(kind, names):
+    problem = PROBLEMS[kind]()
+    found = {f"plan for {name}": judge(problem, plan(kind, name).policy) for name in names}
+    return found | {name: judge(problem, policy) for name, policy in roster(problem)}
+
+
+def check_no_rival_is_better(kind, names):
+    problem = PROBLEMS[kind]()
+    for name in names:
+        objective = Objective.of_types(problem, welfare_of(name))
+        own = rivals(kind, names)[f"plan for {name}"]
+        reached, bound = objective(own.values), plan(kind, name).upper_bound
+        for rival, other in rivals(kind, names).items():
+            if objective.welfare.name.startswith("alpha") and (objective.members(other.values) <= 0).any():
+                continue
+            weights = objective.supergradient(other.values)
+            error = np.hypot(own.error(objective.supergradient(own.values)), other.error(weights))
+            assert objective(other.values) <= reached + 3 * error + 1e-6 * abs(reached), (name, rival)
+            assert objective(other.values) <= bound + 3 * other.error(weights) + 1e-6 * abs(bound), (name, rival)
+
+
+@pytest.mark.parametrize("kind", ["health", "machines", "fleet"])
+def test_nobody_is_better_and_the_bound_holds(kind):
+    check_no_rival_is_better(kind, FEW)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_nobody_is_better_by_any_welfare(kind):
+    check_no_rival_is_better(kind, FEW + MORE)
+
+
+def check_more_is_no_worse(less, more, name):
+    first, second = (solve(problem, welfare_of(name), "fluid") for problem in (less, more))
+    error = np.hypot(first.welfare_stderr, second.welfare_stderr)
+    assert second.welfare >= first.welfare - 3 * error - 1e-6 * abs(first.welfare)
+
+
+@pytest.mark.parametrize("name", ["gini:2", "utilitarian"])
+def test_a_larger_budget_gives_no_worse_plan(name):
+    check_more_is_no_worse(fleet(2, 3), fleet(2, 4), name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FEW + MORE)
+@pytest.mark.parametrize("step", [(1, 0), (0, 1), (0, 2)])
+def test_larger_budgets_give_no_worse_plans(name, step):
+    check_more_is_no_worse(fleet(2, 3), fleet(2 + step[0], 3 + step[1]), name)
+    budgets = {"health": 3, "machines": 1}
+    for kind, budget in budgets.items():
+        less = PROBLEMS[kind]()
+        check_more_is_no_worse(less, replace_budget(less, budget + sum(step)), name)
+
+
+def replace_budget(problem, budget):
+    return CoupledMDP(problem.arms, [budget], problem.discount, counts=problem.counts)
+
+
+@pytest.mark.parametrize("kind", ["health", "fleet", "fleet by groups"])
+def test_identical_arms_have_identical_values(kind):
+    found = plan(kind, "gini:2")
+    assert found.by_type
+    assert is_exchangeable(found.policy)
+    for own in range(found.problem.num_types):
+        assert len(np.unique(found.values[found.problem.type_of_arm == own])) == 1
+
+
+def test_equal_groups_have_equal_values():
+    """Two groups of the same vans: equal in expectation, whatever the plan draws."""
+    arms = [van(0.25, 0.9, 0.8), van(0.25, 0.9, 0.8)]
+    problem = CoupledMDP(arms, [1, 2], 0.95, counts=[4, 4], groups=["north", "south"]).under(over="groups")
+    found = solve(problem, "gini:2", "fluid")
+    judged = judge(problem, found.policy)
+    apart = np.array([1.0, -1.0])
+    assert abs(judged.values @ apart) <= 3 * judged.error(apart) + 1e-9
