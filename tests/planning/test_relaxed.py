@@ -5,14 +5,17 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import Infeasible
+from evenhand.evaluation.evaluate import mean_by_type, standard_errors
 from evenhand.model.arm import Arm
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import Utilitarian
+from evenhand.planning import mixed
 from evenhand.planning import relaxed as module
-from evenhand.planning.relaxed import budget_worth, fluid_policies, fluid_policy, meet_floors, play_types, relax
+from evenhand.planning.relaxed import budget_worth, fluid_policies, fluid_policy, relax
 from evenhand.policies import never_act, worst_first
-from evenhand.simulation import check_policy
+from evenhand.policies.fluid import OccupancyPriority
+from evenhand.simulation import check_policy, simulate
 
 CRITERIA = ["discounted", "average", "finite:6"]
 
@@ -67,11 +70,10 @@ class TestPolicies:
         found = relax(problem, "utilitarian")
         policies = fluid_policies(problem, found)
         assert set(policies) == {"occupancy-priority", "fair-index", "re-solving"}
-        steps = min(problem.criterion.judging_steps(), 300)
-        idle = play_types(problem, never_act(problem), 60, steps, 1).values.mean()
+        idle = play(problem, never_act(problem), 60, 1)[2].mean()
         for policy in policies.values():
             check_policy(policy, problem)
-            got = play_types(problem, policy, 60, steps, 1).values.mean()
+            got = play(problem, policy, 60, 1)[2].mean()
             assert got > idle + 0.85 * (found.upper_bound - idle)
             assert got <= found.upper_bound * 1.02
 
@@ -107,53 +109,52 @@ def two_arms(floors, criterion):
     return CoupledMDP(arms, [1.0], 0.9, floors=floors, criterion=criterion)
 
 
+@pytest.fixture
+def few_episodes(monkeypatch):
+    """Plans are looked for and reported on few episodes."""
+    monkeypatch.setattr(mixed, "ARM_STEPS", 1e5)
+    monkeypatch.setattr(mixed, "REPORTING", 4e5)
+
+
+def play(problem, policy, num_episodes, rng):
+    """(type,) shares of time served, their errors, and values."""
+    rollout = simulate(problem, policy, num_episodes, min(problem.criterion.judging_steps(), 300), rng)
+    served = mean_by_type(problem, rollout.served)
+    return served.mean(axis=0), standard_errors(served), mean_by_type(problem, rollout.returns).mean(axis=0)
+
+
 @pytest.mark.parametrize("criterion", CRITERIA)
 class TestFloors:
-    def test_a_floor_is_met_by_mixing_what_an_index_cannot(self, criterion):
+    def test_a_floor_is_met_by_mixing_what_an_index_cannot(self, criterion, few_episodes):
         problem = two_arms([0.2, 0.3], criterion)
-        assert play_types(problem, worst_first(problem), 20, 6).served[1] == 0  # by index only the first is served
-        policy = meet_floors(problem, "utilitarian", num_episodes=100)
-        played = play_types(problem, policy, 400, min(problem.criterion.judging_steps(), 200), 7)
-        assert (played.served >= np.array([0.2, 0.3]) - 4 * played.stderr).all()
+        assert play(problem, worst_first(problem), 20, 0)[0][1] == 0  # by index only the first is served
+        policy = eh.solve(problem, "utilitarian", "fluid").policy
+        served, error, values = play(problem, policy, 400, 7)
+        assert (served >= np.array([0.2, 0.3]) - 4 * error).all()
         best = (0.7 * 1.0 + 0.3 * 0.1 + 2) / 2 * problem.criterion.total
         assert relax(problem, "utilitarian").upper_bound == pytest.approx(best, rel=1e-4)
-        assert played.values.mean() == pytest.approx(best, rel=0.05)
+        assert values.mean() == pytest.approx(best, rel=0.05)
 
-    def test_many_machines(self, criterion):
+    def test_many_machines(self, criterion, few_episodes):
         floors = np.where(np.arange(6) < 3, 0.25, 0.0)
         problem = machines(6, 2, floors, criterion)
-        policy = meet_floors(problem, "gini:1.5", num_episodes=80)
+        policy = eh.solve(problem, "gini:1.5", "fluid").policy
         check_policy(policy, problem)
-        played = play_types(problem, policy, 300, min(problem.criterion.judging_steps(), 300), 3)
-        assert (played.served >= floors - 4 * played.stderr).all()
+        served, error, values = play(problem, policy, 300, 3)
+        assert (served >= floors - 4 * error).all()
         bound = relax(problem, "gini:1.5").upper_bound
-        assert 0.8 * bound < eh.Gini.geometric(6, 1.5)(played.values) < 1.03 * bound
+        assert 0.8 * bound < eh.Gini.geometric(6, 1.5)(values) < 1.03 * bound
 
     def test_floors_out_of_reach_are_refused(self, criterion):
         with pytest.raises(Infeasible, match=r"at most 0\.5 of the time"):
-            meet_floors(two_arms([0.6, 0.6], criterion), "utilitarian")
-
-    def test_without_floors_the_best_candidate_is_returned(self, criterion):
-        problem = two_arms(None, criterion)
-        tried = {"idle": never_act(problem), "index": fluid_policy(problem, "utilitarian", "fair-index")}
-        assert meet_floors(problem, "utilitarian", tried, num_episodes=20) is tried["index"]
+            eh.solve(two_arms([0.6, 0.6], criterion), "utilitarian", "fluid")
 
 
-def test_a_mixture_treats_equal_arms_alike():
+def test_a_mixture_within_floors_treats_equal_arms_alike(few_episodes):
     problem = two_arms([0.2, 0.3], "discounted")
-    policy = meet_floors(problem, "utilitarian", num_episodes=100)
-    assert not isinstance(policy, Mixture) or policy.exchangeable
-
-
-def test_playing_by_counts_records_the_same(monkeypatch):
-    """Many equal arms: served shares of a simulation by counts are those of one by arms."""
-    small = eh.problems.machine_replacement(num_arms=30, budget=6)
-    policy = fluid_policy(small, "utilitarian", "fair-index")
-    by_counts = play_types(small, policy, 200, 60, 0)
-    monkeypatch.setattr(module, "plays_by_counts", lambda policy: False)
-    by_arms = play_types(small, policy, 200, 60, 1)
-    assert by_arms.served[0] == pytest.approx(by_counts.served[0], abs=6 * by_counts.stderr[0] + 1e-3)
-    assert by_arms.values[0] == pytest.approx(by_counts.values[0], rel=0.02)
+    policy = eh.solve(problem, "utilitarian", "fluid").policy
+    assert isinstance(policy, (Mixture, OccupancyPriority))
+    assert policy.exchangeable
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)

@@ -12,6 +12,7 @@ from evenhand.model.arm import Arm
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import begin
+from evenhand.planning.plain import PLAIN
 from evenhand.planning.relaxed import fluid_policies, relax
 from evenhand.planning.saved import load_policy, save_solution
 from evenhand.planning.solve import solve
@@ -112,10 +113,37 @@ def test_steps_of_several_kinds_are_not_saved(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+class OfAUser:
+    def act(self, states, rng):
+        return np.zeros_like(states)
+
+
+@pytest.mark.parametrize("rotate", [None, 3])
+def test_every_named_part_of_a_mixture_is_saved(tmp_path, rotate):
+    problem = typed()
+    parts = [make(problem) for name, make in PLAIN.items() if name != "whittle"]
+    mixture = Mixture(parts, np.full(len(parts), 1 / len(parts)), rotate)
+    eh.save_policy(mixture, problem, tmp_path / "plan.zip")
+    again = eh.load_policy(tmp_path / "plan.zip", problem)
+    assert again.rotate == rotate
+    first, second = (eh.simulate(problem, policy, 40, 12, 0) for policy in (mixture, again))
+    np.testing.assert_array_equal(first.returns, second.returns)
+
+
+@pytest.mark.parametrize("rotate", [0, -1, 1.5, True, "2"])
+def test_a_file_that_rotates_by_nonsense_is_refused(tmp_path, rotate):
+    problem = typed()
+    mixture = Mixture([never_act(problem), RoundRobin(problem)], [0.5, 0.5], 2)
+    eh.save_policy(mixture, problem, tmp_path / "plan.zip")
+    change_manifest(tmp_path / "plan.zip", {"rotate": rotate})
+    with pytest.raises(PolicyError, match="draws anew"):
+        eh.load_policy(tmp_path / "plan.zip", problem)
+
+
 def test_what_cannot_be_saved_alone_cannot_as_a_part(tmp_path):
     problem = typed()
-    turns = RoundRobin(problem)
-    for policy in (turns, Mixture([turns, never_act(problem)], [0.5, 0.5])):
+    own = OfAUser()
+    for policy in (own, Mixture([own, never_act(problem)], [0.5, 0.5])):
         with pytest.raises(NotApplicable, match="cannot be saved"):
             eh.save_policy(policy, problem, tmp_path / "plan.zip")
     assert not list(tmp_path.iterdir())
@@ -140,6 +168,12 @@ def test_what_cannot_be_saved_alone_cannot_as_a_part(tmp_path):
 def test_manifests_that_make_no_sense_are_refused(tmp_path, changes, words):
     problem, path = FIXED["symmetric"](), tmp_path / "plan.zip"
     eh.save_solution(eh.solve(problem, criterion=f"finite:{STEPS}"), path)
+    change_manifest(path, changes)
+    with pytest.raises(PolicyError, match=words):
+        eh.load_policy(path, problem)
+
+
+def change_manifest(path, changes):
     with zipfile.ZipFile(path) as file:
         parts = {name: file.read(name) for name in file.namelist()}
     manifest = json.loads(parts["manifest.json"])
@@ -149,8 +183,6 @@ def test_manifests_that_make_no_sense_are_refused(tmp_path, changes, words):
     with zipfile.ZipFile(path, "w") as file:
         for name, body in parts.items():
             file.writestr(name, body)
-    with pytest.raises(PolicyError, match=words):
-        eh.load_policy(path, problem)
 
 
 def test_a_table_over_other_types_is_refused(tmp_path):

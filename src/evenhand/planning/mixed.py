@@ -43,7 +43,7 @@ from evenhand.policies.fluid import LEAST_WEIGHT, OccupancyPriority, fair_index,
 from evenhand.policies.priority import ExchangeablePriority
 from evenhand.solvers.fluid import FluidSolution, model_of, solve_weighted
 from evenhand.solvers.mixtures import Mixture, Priced, Round, Support, best_shares, improve
-from evenhand.typing import Floats, Indices
+from evenhand.typing import Floats, Indices, Ints
 
 ARM_STEPS = 4e6
 """Simulated steps of arms by which a policy is judged while columns are looked for."""
@@ -310,9 +310,9 @@ def _polish(
 ) -> Plan:
     """Play the parts again on other episodes, and settle their shares on all of them."""
     judge = replace(oracle.judge, seed=seed, arm_steps=POLISHING * oracle.judge.arm_steps)
-    kept = np.flatnonzero(shares > 0)  # in the order in which they were tried, the plainest first
+    kept = _worth_another_look(oracle, objective, shares)
     parts = [oracle.columns[i].pooled(judge(*_asked(oracle.columns[i]))) for i in kept]
-    settled = shares[kept] / shares[kept].sum()
+    settled = np.asarray(shares[kept] / shares[kept].sum())
     while True:
         settled = _settle(oracle, objective, parts, settled)
         large = settled >= min(LEAST_SHARE, settled.max())
@@ -333,10 +333,33 @@ def _simplest(
     reached = objective(np.column_stack([part.values for part in parts]) @ shares)
     for part in parts:
         within = (oracle.vector(part)[len(objective.sizes) :] >= floors).all()
-        with contextlib.suppress(OutOfDomain):
-            if within and objective(part.values) >= reached - AS_GOOD * abs(reached):
-                return [part], np.ones(1)
+        if within and _welfare_of(objective, part) >= reached - AS_GOOD * abs(reached):
+            return [part], np.ones(1)
     return parts, shares
+
+
+def _worth_another_look(oracle: WeightedIndices, objective: Objective, shares: Floats) -> Ints:
+    """The parts, in the order in which they were tried, the plainest first; with floors the best by itself, too.
+
+    Shares of time are known to a margin that more episodes make smaller: what just missed it may well keep the floors.
+    """
+    kept = set(np.flatnonzero(shares > 0).tolist())
+    if len(oracle.floored):
+        floors = objective.floors[oracle.floored]
+        within = [i for i, column in enumerate(oracle.columns) if _keeps(column, oracle.floored, floors)]
+        kept |= {max(within, key=lambda i: _welfare_of(objective, oracle.columns[i]))} if within else set()
+    return np.array(sorted(kept))
+
+
+def _keeps(column: Column, floored: Ints, floors: Floats) -> bool:
+    return bool((column.shares_served[floored] >= floors).all())
+
+
+def _welfare_of(objective: Objective, column: Column) -> float:
+    try:
+        return objective(column.values)
+    except OutOfDomain:
+        return -np.inf
 
 
 def _asked(column: Column) -> tuple[str, Policy | Starting, Floats]:

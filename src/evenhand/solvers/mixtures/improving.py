@@ -83,7 +83,7 @@ def improve(
         value = float(welfare(values[: len(counts)], counts))
         stalled = stalled + 1 if value - before <= least_gain(shares, support) else 0
         before = value if stalled == 0 else before
-        closed = upper_bound - value <= tolerance * max(abs(upper_bound), 1e-12)
+        closed = np.isfinite(upper_bound) and upper_bound - value <= tolerance * max(abs(upper_bound), 1e-12)
         told = go_on(Round(number, value, upper_bound))
         if closed or stalled > PATIENCE or number >= most_rounds or not told:
             return Mixture(shares, values, value, upper_bound, number)

@@ -1,0 +1,102 @@
+"""Values of columns: exact where they can be, else unbiased, with less noise than plain playing."""
+
+import numpy as np
+import pytest
+
+import evenhand as eh
+from evenhand.evaluation.evaluate import mean_by_type, standard_errors
+from evenhand.evaluation.exact import exact_values
+from evenhand.model.composite import Mixture
+from evenhand.planning import judging
+from evenhand.planning.judging import Column, Judge, law_of, mix
+from evenhand.planning.plain import PLAIN
+from evenhand.planning.relaxed import fluid_policies, relax
+from evenhand.policies import never_act, random_feasible, worst_first
+from evenhand.simulation import simulate
+
+from ..oracles.problems import FIXED
+
+CRITERIA = ["discounted", "average", "finite:6"]
+
+
+@pytest.fixture
+def played(monkeypatch):
+    """Nothing is so small that it is evaluated exactly."""
+    monkeypatch.setattr(judging, "MOST_EXACT", 0)
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize("name", ["symmetric", "typed"])
+def test_played_values_are_those_of_exact_evaluation(name, criterion, played):
+    problem = FIXED[name]().under(criterion)
+    law = law_of(problem, relax(problem, "gini:2").occupancy)
+    judge = Judge(problem, True, 4e5, 5, most_episodes=800, left_out=1e-6)
+    for make in (PLAIN["oldest-first"], PLAIN["random"], PLAIN["never-act"]):
+        column, exact = judge("it", make(problem), law), exact_values(make(problem), problem)
+        error = standard_errors(column.returns)
+        np.testing.assert_array_less(np.abs(column.values - exact.values), 4.5 * error + 2e-3 * np.abs(exact.values))
+        spread = 4.5 * column.served_error + 2e-3
+        np.testing.assert_array_less(np.abs(column.shares_served - exact.served), spread)
+
+
+@pytest.mark.parametrize("criterion", ["discounted", "average"])
+def test_the_control_variate_takes_noise_away(criterion, played):
+    problem = eh.problems.health_outreach(num_arms=12, budget=3).under(criterion)
+    found = relax(problem, "gini:2")
+    policy = fluid_policies(problem, found)["fair-index"]
+    judge = Judge(problem, True, 3e5, 5)
+    column = judge("it", policy, law_of(problem, found.occupancy))
+    plain = mean_by_type(problem, simulate(problem, policy, len(column.returns), judge.horizon, 5).returns)
+    assert (standard_errors(column.returns) ** 2).sum() < 0.6 * (standard_errors(plain) ** 2).sum()
+
+
+def test_counts_and_arms_are_judged_alike(played, monkeypatch):
+    problem = eh.problems.machine_replacement(num_arms=30, budget=6)
+    found = relax(problem, "utilitarian")
+    policy, law = fluid_policies(problem, found)["fair-index"], law_of(problem, found.occupancy)
+    judge = Judge(problem, True, 6e5, 0, most_episodes=200)
+    by_counts = judge("it", policy, law)
+    monkeypatch.setattr(judging, "plays_by_counts", lambda policy: False)
+    by_arms = judge("it", policy, law, rng=1)
+    error = np.hypot(by_counts.error(np.ones(1)), by_arms.error(np.ones(1)))
+    assert by_arms.values[0] == pytest.approx(by_counts.values[0], abs=5 * error)
+    assert by_arms.shares_served[0] == pytest.approx(
+        by_counts.shares_served[0], abs=5 * float(np.hypot(by_counts.served_error[0], by_arms.served_error[0]))
+    )
+
+
+@pytest.mark.parametrize("by_type", [True, False])
+def test_small_problems_are_judged_exactly(by_type):
+    problem = FIXED["typed"]()
+    law = law_of(problem, relax(problem, "gini:2").occupancy)
+    column = Judge(problem, by_type, 1e4, 0)("it", worst_first(problem), law)
+    exact = exact_values(worst_first(problem), problem).values
+    assert column.exact and column.error(np.ones(len(column.values))) == 0
+    np.testing.assert_allclose(column.values, exact if by_type else exact[problem.type_of_arm], rtol=1e-9)
+
+
+def test_episodes_of_two_streams_are_pooled():
+    problem, law = FIXED["typed"](), np.zeros(0)
+    one, two = (Column("it", never_act(problem), law, np.full((n, 2), float(n)), np.zeros((n, 2))) for n in (1, 3))
+    assert one.pooled(two).values.tolist() == [2.5, 2.5]
+    exact = Column("it", never_act(problem), law, np.ones((1, 2)), np.zeros((1, 2)), exact=True)
+    assert one.pooled(exact) is exact and exact.pooled(one) is exact
+
+
+def test_laws_are_choices_and_idle_where_nothing_goes():
+    problem = FIXED["typed"]()
+    law = law_of(problem, np.zeros(problem.types.valid.shape))
+    real = problem.types.valid.any(axis=2)
+    np.testing.assert_array_equal(law.argmax(axis=2)[real], problem.types.idle[real])
+    np.testing.assert_array_equal(law.sum(axis=2), 1)
+
+
+def test_mixtures_among_the_parts_are_taken_apart():
+    problem, law = FIXED["typed"](), np.zeros(0)
+    inner = Mixture([never_act(problem), random_feasible(problem)], [0.25, 0.75])
+    turning = inner.rotating(3)
+    columns = [Column("it", part, law, np.zeros((1, 2)), np.zeros((1, 2))) for part in (inner, turning)]
+    mixed = mix(columns, np.array([0.4, 0.6]))
+    assert mixed.shares.tolist() == pytest.approx([0.1, 0.3, 0.6])
+    assert mixed.parts[2] is turning
+    assert mix(columns[1:], np.ones(1)) is turning
