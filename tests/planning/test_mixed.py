@@ -179,5 +179,6 @@ class TestOracle:
         oracle = mixed.WeightedIndices(problem, task.by_types, judge)
         for _ in range(2):
             for name, policy, law in mixed._first_policies(task, relax(problem, "gini:2")):
-                oracle.add(name, policy, law)
-        assert len({column.name for column in oracle.columns}) == len(oracle.columns)
+                if name not in ("equal-resources", "re-solving"):  # these are told apart by what they are
+                    oracle.add(name, policy, law)
+        assert len({column.name for column in oracle.columns}) == len(oracle.columns) > 5
