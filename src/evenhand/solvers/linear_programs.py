@@ -56,6 +56,9 @@ BYTES_PER_ENTRY = 300.0
 VERTEX_UP_TO = 300
 """States up to which the simplex method is used; beyond, it falls behind the interior point ever more."""
 
+VERTEX_ENTRIES = 30_000
+"""Transitions up to which it is: a step costs as much as there are, and degenerate programs take thousands of steps."""
+
 
 @dataclass(frozen=True, eq=False)
 class LinearProgramSolution:
@@ -234,7 +237,8 @@ def _read_weights(mdp: TabularMDP, weights: ArrayLike, floors: ArrayLike) -> tup
 
 def _usual_algorithm(mdp: TabularMDP) -> Algorithm:
     """Primal simplex steps are policy improvements, and few; but each costs more the more states there are."""
-    return "primal-simplex" if mdp.num_states <= VERTEX_UP_TO else "interior-point"
+    few = mdp.num_states <= VERTEX_UP_TO and _num_transitions(mdp) <= VERTEX_ENTRIES
+    return "primal-simplex" if few else "interior-point"
 
 
 def _largest(numbers: Floats) -> float:

@@ -10,8 +10,9 @@
     any other W       cutting planes  max z,  z <= W(v_k) + g_k.(V theta - v_k),  g_k a supergradient at v_k;
                       with the multipliers mu of the cuts, g = sum mu_k g_k and c = sum mu_k (W(v_k) - g_k.v_k)
 
-Floors are rows with multipliers phi. With floors a power mean is treated by cuts, and so are rank-weighted welfares
-whose program would have too many rows: a cut has as many entries as there are vectors, however many members there are.
+Floors are rows with multipliers phi. With floors a power mean is treated by cuts. A rank-weighted welfare whose program
+would have too many rows is left to `proximal`. Linear programs are refined (`refinement`): a multiplier that is out by
+the tolerance of the solver would price the same policy again and again.
 """
 
 from dataclasses import dataclass, field
@@ -22,15 +23,17 @@ from scipy import sparse
 
 from evenhand.errors import InvalidInput, OutOfDomain
 from evenhand.model.welfare import PowerMean, RankWeighted, Welfare
-from evenhand.solvers._highs import LinearProgram, solve_program
+from evenhand.solvers._highs import LinearProgram
+from evenhand.solvers.mixtures.proximal import ProximalMaster
 from evenhand.solvers.mixtures.search import FLOOR_SLACK, Support
 from evenhand.solvers.permutahedron import project_types
+from evenhand.solvers.refinement import solve_precisely
 from evenhand.typing import Floats, Ints
 
 MOST_CUTS = 500
 """Cutting planes that one master adds before it goes on with what it has."""
 
-MOST_ROWS = 2000
+MOST_ROWS = 400
 """Rows up to which a rank-weighted welfare is one linear program."""
 
 MOST_RANKED = 10**6
@@ -57,8 +60,10 @@ def master_of(welfare: Welfare, counts: Ints, floors: Floats, feasible: Floats, 
     """
     if isinstance(welfare, RankWeighted) and _num_rows(welfare, counts) <= MOST_ROWS:
         return _RankMaster(welfare, counts, floors)
+    if isinstance(welfare, RankWeighted):
+        return ProximalMaster(welfare, counts, floors, feasible, precision)
     if isinstance(welfare, PowerMean) and not len(floors):
-        return _SmoothMaster(welfare, counts, feasible)
+        return _SmoothMaster(welfare, counts, feasible, precision)
     return _CutMaster(welfare, counts, floors, feasible, precision)
 
 
@@ -94,7 +99,7 @@ class _RankMaster:
         program[-1, :num_vectors] = 1.0
         free = np.array([np.full(columns - num_vectors, -np.inf), np.full(columns - num_vectors, np.inf)])
         free[:, -1] = 0.0  # lambda + c, nu - c is the same solution: one of them is pinned
-        solution = solve_program(
+        solution = solve_precisely(
             LinearProgram(
                 gains=np.concatenate([np.zeros(num_vectors), ranks, self.counts]),
                 matrix=sparse.csc_array(program),
@@ -117,10 +122,11 @@ class _SmoothMaster:
     welfare: PowerMean
     counts: Ints
     interior: Floats
+    precision: float
 
     def __call__(self, matrix: Floats) -> tuple[Floats, Support]:
         """The best shares, and the gradient there."""
-        shares = _smooth_master(self.welfare, matrix, self.counts, self.interior)
+        shares = _smooth_master(self.welfare, matrix, self.counts, self.interior, self.precision)
         return shares, Support(self.welfare.supergradient(matrix @ shares, self.counts), 0.0)
 
 
@@ -179,7 +185,7 @@ class _CutMaster:
         program[:K, :-1], program[:K, -1] = -(slopes @ matrix[:M]) / scale, 1.0
         program[K:-1, :-1] = matrix[M:]
         program[-1, :-1] = 1.0
-        solution = solve_program(
+        solution = solve_precisely(
             LinearProgram(
                 gains=np.append(np.zeros(matrix.shape[1]), 1.0),
                 matrix=sparse.csc_array(program),
@@ -187,8 +193,7 @@ class _CutMaster:
                 row_upper=np.concatenate([constants / scale, np.full(F, np.inf), [1.0]]),
                 lower=np.append(np.zeros(matrix.shape[1]), -np.inf),
                 upper=np.full(matrix.shape[1] + 1, np.inf),
-            ),
-            tolerance=1e-9,
+            )
         )
         mu = on_simplex(solution.duals[:K])
         prices = scale * np.maximum(-solution.duals[K:-1], 0.0)
@@ -209,7 +214,7 @@ def on_simplex(shares: Floats) -> Floats:
     return np.asarray(clean / clean.sum())
 
 
-def _smooth_master(welfare: PowerMean, matrix: Floats, counts: Ints, interior: Floats) -> Floats:
+def _smooth_master(welfare: PowerMean, matrix: Floats, counts: Ints, interior: Floats, precision: float) -> Floats:
     """Maximise the mean utility of V theta over the simplex, by a barrier method with Newton steps.
 
     f(theta) = sum_t (c_t / N) u(v_t / scale),  v = V theta;  at barrier mu the step solves
@@ -219,7 +224,8 @@ def _smooth_master(welfare: PowerMean, matrix: Floats, counts: Ints, interior: F
     num_vectors = matrix.shape[1]
     theta = _blend(matrix, np.pad(interior, (0, num_vectors - len(interior))))
     barrier = 1.0
-    while barrier > 1e-13:
+    # no vector is better than the shares by more than the barrier times how many there are, relative to the welfare
+    while barrier > max(0.1 * precision / num_vectors, 1e-13):
         for _ in range(50):
             values = matrix @ theta
             scale = float(welfare(values, counts))
@@ -231,7 +237,7 @@ def _smooth_master(welfare: PowerMean, matrix: Floats, counts: Ints, interior: F
             theta = on_simplex(theta + min(1.0, room, 1.0 / (1.0 + np.sqrt(decrement / barrier))) * step)
             if decrement <= 0.01 * barrier:
                 break
-        barrier *= 0.1
+        barrier *= 0.05
     return theta
 
 
