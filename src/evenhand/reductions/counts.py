@@ -4,11 +4,8 @@
     sum_{t,s,a} d_k(t, s, a) u[t, s, a] <= b_k,    reward of type t: (1 / N_t) sum_{s,a} u[t, s, a] r_t(s, a)
 
 The next counts of a type are a sum of multinomials, one for each distinct transition row, so they depend on u only
-through m[t, row], the number of arms that move by each row. Their law follows by adding one arm at a time,
-
-    law(m)(x') = sum_j row_r(j) law(m - e_r)(x' - e_j)        (any r with m_r > 0),
-
-a sum of positive terms, exact at any N. The law of the first counts is multinomial (by log-gamma, no overflow).
+through m[t, row], the number of arms that move by each row. Their law is grown by one arm at a time
+(`kernels.lattice_laws`). The law of the first counts is multinomial (by log-gamma, no overflow).
 A policy on counts is lifted by drawing uniformly who within a state gets an action: it is exchangeable.
 """
 
@@ -23,8 +20,8 @@ from scipy.special import gammaln
 from evenhand.checks import available_memory, check_memory
 from evenhand.errors import NotApplicable, TooLarge
 from evenhand.kernels.choosing import assign_uniformly, assign_uniformly_fast
-from evenhand.kernels.lattice import lattice_below, lattice_index, lattice_points, lattice_size, multinomial_law
-from evenhand.kernels.lattice_sweeps import grow_law
+from evenhand.kernels.lattice import lattice_index, lattice_points, lattice_size, multinomial_law
+from evenhand.kernels.lattice_laws import law_of_movers
 from evenhand.kernels.products import distinct_rows
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.composite import BySteps
@@ -36,9 +33,6 @@ from evenhand.typing import Array, Floats, Indices, Ints
 
 COMPILE_FROM = 20_000
 """Arms in a batch from which the compiled assignment is used."""
-
-COMPILE_LAWS_FROM = 1e8
-"""Elementary operations from which laws of the next counts are computed by compiled code."""
 
 _INSTEAD = "Use fewer arms, or the method fluid, which needs no table."
 
@@ -291,40 +285,6 @@ def assign(type_of_arm: Indices, states: Indices, allocation: Ints, rng: np.rand
     key = draw_keys(rng, 1)[0]
     do = assign_uniformly_fast if states.size >= COMPILE_FROM else assign_uniformly
     return do(type_of_arm, states, allocation, key)
-
-
-def law_of_movers(movers: Ints, rows: Floats) -> Floats:
-    """(mover, point) the law of where arms arrive.
-
-    Args:
-        movers: (mover, row) how many arms move by each row; the same number of arms in all for each mover.
-        rows: (row, next_state) the rows.
-    """
-    num_states, num_arms = rows.shape[1], int(movers[0].sum())
-    work = float(len(movers)) * lattice_size(num_arms, num_states) * num_states * num_arms / 5
-    grow = grow_law
-    if work > COMPILE_LAWS_FROM:
-        from evenhand.kernels import compiled_sweeps
-
-        grow = compiled_sweeps.grow_law
-    law = np.ones((1, 1))
-    for total, (first, parent) in enumerate(_predecessors(movers), start=1):
-        law = grow(law, rows, first, parent, lattice_below(total, num_states))
-    return law
-
-
-def _predecessors(movers: Ints) -> list[tuple[Indices, Indices]]:
-    """By number of arms, from one: the row whose arm came last, and where the vector without it stands."""
-    levels = []
-    vectors = movers
-    for _ in range(int(movers[0].sum())):
-        first = (vectors > 0).argmax(axis=1)
-        smaller = vectors.copy()
-        smaller[np.arange(len(vectors)), first] -= 1
-        # From many arms down to none; vectors that become equal share their law, so levels stay small.
-        vectors, parent = np.unique(smaller, axis=0, return_inverse=True)
-        levels.append((first.astype(np.int32), parent.reshape(-1).astype(np.int32)))
-    return levels[::-1]
 
 
 def _row_products(left: sparse.csr_array, right: sparse.csr_array) -> sparse.csr_array:

@@ -1,0 +1,143 @@
+"""The second room: what will be done and what it takes, told before anything large exists.
+
+The operations of one improvement are a sum over the uses of the budget that types can have together (see the package).
+It is linear in the number of outcomes of the types before, so beginnings that use equally much are counted together.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from evenhand.checks import check_memory
+from evenhand.errors import TooLarge
+from evenhand.kernels.lattice import lattice_size
+from evenhand.model.criterion import Criterion
+from evenhand.solvers.count_dynamics.plan import LEAP
+from evenhand.solvers.typed_counts.moves import INSTEAD, SAME_USE, Moves, TypeTables, read_moves
+from evenhand.typing import Floats
+
+MOST_OPERATIONS = 1e14
+"""Elementary operations beyond which a problem is refused."""
+
+NODE = 2e4
+"""Operations that a block of outcomes costs beside its own."""
+
+BLOCK = 2**16
+"""Values of a block on the way down; more are treated one block after the other."""
+
+POLICIES = 12
+"""Policies that column generation prices, about; each is improved IMPROVEMENTS times and swept SWEEPS times."""
+
+IMPROVEMENTS, SWEEPS = 4, 120
+
+KEPT = 25
+"""Policies that memory must hold."""
+
+
+@dataclass(frozen=True, eq=False)
+class TypedPlan:
+    """Arms of several types and their budget, read and measured."""
+
+    types: Sequence[Moves]
+    """What each can do."""
+
+    limit: Floats
+    """(resource,) the budget, with its room for rounding."""
+
+    criterion: Criterion
+    """What rewards over time are worth."""
+
+    @property
+    def sizes(self) -> list[int]:
+        """(type,) points of each lattice."""
+        return [moves.num_points for moves in self.types]
+
+    @property
+    def num_states(self) -> int:
+        """How many count states there are."""
+        return prod(self.sizes)
+
+    @cached_property
+    def improving(self) -> float:
+        """About how many operations one improvement takes."""
+        used, lanes, nodes = np.zeros((1, len(self.limit))), np.ones(1), np.ones(1)
+        work, rest = 0.0, float(self.num_states)
+        for moves in self.types:
+            rest /= moves.num_points
+            fits = (used[:, None] + moves.uses <= self.limit).all(axis=2)
+            outcomes = np.diff(moves.starts)
+            work += float((fits * lanes[:, None] * (moves.entries + moves.pairs_of_uses)).sum()) * rest
+            work += NODE * float((fits * nodes[:, None] * np.ceil(lanes[:, None] * outcomes * rest / BLOCK)).sum())
+            i, j = np.nonzero(fits)
+            used = used[i] + moves.uses[j]
+            shares = np.round(used / np.where(self.limit > 0, self.limit, 1.0), SAME_USE - 1)
+            _, first, same = np.unique(shares, axis=0, return_index=True, return_inverse=True)
+            used, same = used[first], same.reshape(-1)
+            lanes = np.bincount(same, weights=lanes[i] * outcomes[j])
+            nodes = np.bincount(same, weights=nodes[i])
+        return work
+
+    @cached_property
+    def following(self) -> float:
+        """About how many operations one sweep of a policy takes."""
+        work, nodes, rest = 0.0, 1.0, float(self.num_states)
+        for moves in self.types:
+            rest /= moves.num_points
+            nodes = min(nodes * len(moves.movers), float(self.num_states))
+            work += nodes * rest * float(moves.entries.sum()) / len(moves.movers)
+        return work
+
+    @property
+    def operations(self) -> float:
+        """About how many elementary operations column generation takes."""
+        laws = sum(float(len(moves.movers)) * moves.num_points * moves.tables.num_arms for moves in self.types)
+        if self.criterion.num_steps is not None:
+            return laws + POLICIES * self.criterion.num_steps * (self.improving + self.following)
+        return laws + POLICIES * (IMPROVEMENTS * self.improving + SWEEPS * self.following)
+
+    @property
+    def size_in_bytes(self) -> float:
+        """About how much memory it takes."""
+        steps = self.criterion.num_steps
+        laws = sum(24.0 * float(moves.entries.sum()) for moves in self.types)
+        laws += max(16.0 * float(np.diff(moves.starts).max()) * moves.num_points for moves in self.types)
+        boxes = 8.0 * self.num_states * (16 + 2 * len(self.types) + (LEAP + 4 if steps is None else 0))
+        choices = float(self.num_states) * len(self.types) * self.pick_type.itemsize * KEPT * (steps or 1)
+        return laws + boxes + choices + 8.0 * self.num_states / min(self.sizes) * 4
+
+    @property
+    def pick_type(self) -> np.dtype[np.unsignedinteger]:
+        """Integers that hold the number of any pair."""
+        return np.min_scalar_type(max(len(moves.allocations) for moves in self.types) - 1)
+
+    def check(self) -> None:
+        """Refuse, before any work, what would not fit in memory or never end."""
+        what = f"the dynamic program on {self.num_states} count states of {len(self.types)} types"
+        if self.criterion.num_steps is not None:
+            what += f" with the choices of {self.criterion.num_steps} steps"
+        check_memory(self.size_in_bytes, what, INSTEAD)
+        if self.operations > MOST_OPERATIONS:
+            raise TooLarge(f"{what} would need about {self.operations:.1g} operations. {INSTEAD}")
+        for numbers in ([len(moves.allocations) for moves in self.types], [len(moves.movers) for moves in self.types]):
+            if prod(numbers) >= 2**62:
+                raise TooLarge(f"{what} has over 2^62 decisions. {INSTEAD}")
+
+
+def plan_types(tables: Sequence[TypeTables], limit: Floats, criterion: Criterion) -> TypedPlan:
+    """Plan the dynamic program on the counts of several types.
+
+    Args:
+        tables: of each type.
+        limit: (resource,) the budget, with its room for rounding.
+        criterion: what rewards over time are worth.
+
+    Raises:
+        TooLarge: a type alone has too many allocations.
+    """
+    number = prod(lattice_size(own.num_arms, len(own.initial)) for own in tables)
+    if number * 8.0 * LEAP > 1e13:
+        raise TooLarge(f"the count space has {number:.3g} states. {INSTEAD}")
+    return TypedPlan([read_moves(own, limit) for own in tables], limit, criterion)
