@@ -17,8 +17,8 @@ from evenhand.solvers import fluid
 from evenhand.solvers import frontiers as frontiers_module
 from evenhand.solvers.fluid import FluidSolution, fluid_lp, read_model, solve_fluid, solve_model
 from evenhand.solvers.frontiers import FluidModel
-from evenhand.solvers.levels import RankAnswers, project_types
-from evenhand.solvers.mixtures import project_on_permutahedron
+from evenhand.solvers.levels import RankAnswers
+from evenhand.solvers.permutahedron import project_on_permutahedron, project_types
 
 RANK_WELFARE = ["gini:2", "gini:1.2", "utilitarian", "maximin", "maximin:0.1"]
 

@@ -19,9 +19,9 @@ from evenhand.planning.solution import Solution
 from evenhand.planning.solve import solve
 from evenhand.reductions.counts import Counts
 from evenhand.reductions.joint import Joint
-from evenhand.solvers import mixtures
-from evenhand.solvers.mixtures import best_mixture, project_on_permutahedron
+from evenhand.solvers.mixtures import best_mixture, search
 from evenhand.solvers.occupancy import occupancy, values
+from evenhand.solvers.permutahedron import project_on_permutahedron
 from evenhand.solvers.pricing import TabularPricing
 
 from ..theorems.product_space import (
@@ -248,7 +248,7 @@ def test_leximin_of_arms_that_earn_very_differently() -> None:
 
 def test_a_small_optimum_is_certified_in_few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two arms of two states: a handful of vectors is enough."""
-    monkeypatch.setattr(mixtures, "MOST_ROUNDS", 40)
+    monkeypatch.setattr(search, "MOST_ROUNDS", 40)
     problem = uneven(0, [1e-4, 1.0], 0.99)
     best = oracle(ProductSpace(problem), "maximin")
     assert solve(problem, "maximin", "joint").welfare == pytest.approx(best, rel=1e-4)
@@ -369,7 +369,7 @@ class TestBestMixture:
         rng = np.random.default_rng(seed)
         joint = Joint(mixed(seed, [(2, 2), (3, 2)]))
         pricing = TabularPricing(joint.mdp)
-        priced = np.array([pricing(rng.dirichlet(np.ones(2)), 1e-9)[0] for _ in range(4)])
+        priced = np.array([pricing(rng.dirichlet(np.ones(2)), 1e-9).vectors[:, 0] for _ in range(4)])
         shares = rng.dirichlet(np.ones(4)) * (np.arange(4) != seed % 4)
         shares /= shares.sum()
         mixed_values = values(joint.mdp, occupancy(joint.mdp, pricing.mixed_parts(shares)[0][1]))
@@ -384,7 +384,8 @@ class TestBestMixture:
         joint = Joint(space.problem)
         weights = rng.dirichlet(np.ones(2))
         for tolerance in (0.5, 1e-3, 1e-9):
-            vector, bound = TabularPricing(joint.mdp)(weights, tolerance)
+            priced = TabularPricing(joint.mdp)(weights, tolerance)
+            vector, bound = priced.vectors[:, 0], priced.bound
             best = best_weighted(space, weights)
             assert weights @ vector <= best + 1e-7
             assert best <= bound + 1e-7
@@ -412,7 +413,7 @@ class TestBestMixture:
         assert told[-1][1] <= 1e-6 < told[0][1]
 
     def test_too_many_rounds_raise(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(mixtures, "MOST_ROUNDS", 2)
+        monkeypatch.setattr(search, "MOST_ROUNDS", 2)
         with pytest.raises(NotConverged, match="no certificate after 2 policies"):
             solve(space_of("four arms").problem, "maximin", "joint")
 

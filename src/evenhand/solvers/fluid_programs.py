@@ -40,7 +40,7 @@ from evenhand.errors import Infeasible, NotConverged, OutOfDomain, TooLarge
 from evenhand.model.welfare import PowerMean, RankWeighted, Utilitarian, Welfare, is_lexicographic, is_mean
 from evenhand.solvers._highs import LinearOptimum, LinearProgram, solve_program
 from evenhand.solvers.frontiers import Bound, FluidModel
-from evenhand.solvers.levels import project_types
+from evenhand.solvers.permutahedron import project_types
 from evenhand.typing import Bools, Floats, Ints
 
 MOST_ENTRIES = 20_000_000

@@ -21,13 +21,13 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 
 from evenhand.checks import check_memory
 from evenhand.kernels import fluid_sweeps
 from evenhand.model.welfare import RankWeighted, Welfare
 from evenhand.solvers import frontiers as frontiers_module
 from evenhand.solvers.frontiers import Frontiers
+from evenhand.solvers.permutahedron import project_types
 from evenhand.typing import Bools, Floats, Ints
 
 MOST_TABULATED = 20_000_000
@@ -133,28 +133,6 @@ def share_evenly(below: Floats, above: Floats, counts: Ints, level: Ints, mass: 
     # Where marginal costs are infinite, at the last vertex of a frontier, the mass of the level is the most there is.
     weights[rows] = np.clip(right[of], low, np.minimum(high, mass[of]))
     return np.asarray(weights)
-
-
-def project_types(point: Floats, counts: Ints, welfare: RankWeighted) -> Floats:
-    """(type,) the nearest weights in the permutahedron of the rank weights, with equal weights within a type.
-
-    As `mixtures.project_on_permutahedron`, of which it is the case of many equal entries, without writing them out.
-
-    Args:
-        point: (type,) any numbers.
-        counts: (type,) how many arms have each.
-        welfare: gives the rank weights.
-    """
-    # What is cut off is the decreasing regression of how far the point lies above the rank weights. Equal entries stay
-    # equal, so the arms of a type are one entry, weighted by their number.
-    order = np.argsort(-point, kind="stable")
-    last = np.cumsum(counts[order])
-    first = last - counts[order]
-    mean = welfare.rank_mass(first, last, int(last[-1])) / counts[order]
-    fit = isotonic_regression(point[order] - mean, weights=counts[order], increasing=False).x
-    member = np.empty_like(point)
-    member[order] = point[order] - fit
-    return np.asarray(np.maximum(member, 0.0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""The pricing step on a tabular MDP, and the policy of a mixture.
+"""The exact oracle on a tabular MDP, and the policy of a mixture.
 
 Mixing policies by their shares theta mixes their occupancy measures, and the policy of the mixed measure,
 
@@ -15,6 +15,7 @@ import numpy as np
 from evenhand.model.objective import Objective
 from evenhand.model.tabular import TabularMDP
 from evenhand.solvers.dynamic_programming import solve_weighted
+from evenhand.solvers.mixtures.oracle import Priced
 from evenhand.solvers.occupancy import occupancy, parts_of, total_visits
 from evenhand.typing import Floats, Ints
 
@@ -46,20 +47,18 @@ class TabularPricing:
         self.choices: list[Ints] = []
         self.visits: list[Floats] = []
         self._last: Floats | None = None
-        self.rounding = 0.0
 
-    def __call__(self, weights: Floats, tolerance: float) -> tuple[Floats, float]:
-        """The values of a policy that is best to the tolerance, and a bound on the weighted sum of every policy."""
+    def __call__(self, weights: Floats, tolerance: float) -> Priced:
+        """A policy that is best to the tolerance, and a bound on the weighted sum of every policy."""
         best = solve_weighted(self.mdp, weights, tolerance, self._last)
         self._last = best.value_function
-        self.rounding = best.rounding
         chosen = np.zeros((*best.choices.shape[:-1], self.mdp.num_pairs))
         np.put_along_axis(chosen, best.choices, 1.0, axis=-1)
         visits = np.take_along_axis(occupancy(self.mdp, chosen), best.choices, axis=-1)
         self.choices.append(best.choices)
         self.visits.append(visits)
         values = visits.reshape(-1) @ self.mdp.rewards[best.choices.reshape(-1)]
-        return values, best.upper_bound
+        return Priced(values[:, None], best.upper_bound, best.rounding)
 
     @property
     def units(self) -> Floats:

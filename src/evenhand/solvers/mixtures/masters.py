@@ -1,0 +1,261 @@
+"""Masters: the best mixture of known vectors, and a support of the welfare there.
+
+    max W(V theta)   over theta in the simplex,   S theta >= f   where there are floors.
+
+    rank-weighted W   the linear program  max sum_i k_i lambda_i + sum_t c_t nu_t,
+                      lambda_i + nu_t <= w_i (V theta)_t   (w_i the distinct rank weights, k_i ranks have each);
+                      with the multipliers Q of its rows, g_t = sum_i w_i Q_it, made an exact member of the
+                      permutahedron of w by projection, so that the bound holds whatever the solver's rounding; c = 0
+    power mean W      a smooth concave program on the simplex, by a barrier method; g the gradient of W, c = 0
+    any other W       cutting planes  max z,  z <= W(v_k) + g_k.(V theta - v_k),  g_k a supergradient at v_k;
+                      with the multipliers mu of the cuts, g = sum mu_k g_k and c = sum mu_k (W(v_k) - g_k.v_k)
+
+Floors are rows with multipliers phi. With floors a power mean is treated by cuts, and so are rank-weighted welfares
+whose program would have too many rows: a cut has as many entries as there are vectors, however many members there are.
+"""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from scipy import sparse
+
+from evenhand.errors import InvalidInput, OutOfDomain
+from evenhand.model.welfare import PowerMean, RankWeighted, Welfare
+from evenhand.solvers._highs import LinearProgram, solve_program
+from evenhand.solvers.mixtures.search import FLOOR_SLACK, Support
+from evenhand.solvers.permutahedron import project_types
+from evenhand.typing import Floats, Ints
+
+MOST_CUTS = 500
+"""Cutting planes that one master adds before it goes on with what it has."""
+
+MOST_ROWS = 2000
+"""Rows up to which a rank-weighted welfare is one linear program."""
+
+MOST_RANKED = 10**6
+"""Members up to which rank weights are written out."""
+
+
+class Master(Protocol):
+    """Finds the best mixture of known vectors."""
+
+    def __call__(self, matrix: Floats) -> tuple[Floats, Support]:
+        """(policy,) shares of the (objective, policy) vectors, and a support of the welfare there."""
+        ...
+
+
+def master_of(welfare: Welfare, counts: Ints, floors: Floats, feasible: Floats, precision: float) -> Master:
+    """The master that knows most of the welfare.
+
+    Args:
+        welfare: what is maximised.
+        counts: (member,) how many members each of the first objectives stands for.
+        floors: (floor,) the least that the other objectives must reach.
+        feasible: (policy,) shares that keep the floors, in the domain of the welfare.
+        precision: the relative gap at which cutting planes stop.
+    """
+    if isinstance(welfare, RankWeighted) and _num_rows(welfare, counts) <= MOST_ROWS:
+        return _RankMaster(welfare, counts, floors)
+    if isinstance(welfare, PowerMean) and not len(floors):
+        return _SmoothMaster(welfare, counts, feasible)
+    return _CutMaster(welfare, counts, floors, feasible, precision)
+
+
+def _num_rows(welfare: RankWeighted, counts: Ints) -> float:
+    number = int(counts.sum())
+    if number > MOST_RANKED:
+        return np.inf
+    return len(_distinct_weights(welfare.rank_weights(number))[0]) * len(counts)
+
+
+@dataclass
+class _RankMaster:
+    """One linear program."""
+
+    welfare: RankWeighted
+    counts: Ints
+    floors: Floats
+
+    def __call__(self, matrix: Floats) -> tuple[Floats, Support]:
+        """The best shares, and a support from the multipliers of the ranks."""
+        weights = self.welfare.rank_weights(int(self.counts.sum()))
+        levels, ranks = _distinct_weights(weights)
+        M, num_vectors = len(self.counts), matrix.shape[1]
+        rows = len(levels) * M
+        level_of_row, type_of_row = np.divmod(np.arange(rows), M)
+        columns = num_vectors + len(levels) + M
+        scale = max(float(np.abs(matrix[:M]).max()), 1e-300)
+        program = np.zeros((rows + len(self.floors) + 1, columns))
+        program[:rows, :num_vectors] = -levels[level_of_row, None] * (matrix[:M] / scale)[type_of_row]
+        program[np.arange(rows), num_vectors + level_of_row] = 1.0
+        program[np.arange(rows), num_vectors + len(levels) + type_of_row] = 1.0
+        program[rows:-1, :num_vectors] = matrix[M:]
+        program[-1, :num_vectors] = 1.0
+        free = np.array([np.full(columns - num_vectors, -np.inf), np.full(columns - num_vectors, np.inf)])
+        free[:, -1] = 0.0  # lambda + c, nu - c is the same solution: one of them is pinned
+        solution = solve_program(
+            LinearProgram(
+                gains=np.concatenate([np.zeros(num_vectors), ranks, self.counts]),
+                matrix=sparse.csc_array(program),
+                row_lower=np.concatenate([np.full(rows, -np.inf), self.floors - FLOOR_SLACK, [1.0]]),
+                row_upper=np.concatenate([np.zeros(rows), np.full(len(self.floors), np.inf), [1.0]]),
+                lower=np.concatenate([np.zeros(num_vectors), free[0]]),
+                upper=np.concatenate([np.full(num_vectors, np.inf), free[1]]),
+            )
+        )
+        mass = np.maximum(solution.duals[:rows], 0.0).reshape(len(levels), M)
+        of_types = self.counts * project_types(levels @ mass / self.counts, self.counts, self.welfare)
+        prices = scale * np.maximum(-solution.duals[rows:-1], 0.0)
+        return on_simplex(solution.primal[:num_vectors]), Support(np.concatenate([of_types, prices]), 0.0)
+
+
+@dataclass
+class _SmoothMaster:
+    """A smooth concave program."""
+
+    welfare: PowerMean
+    counts: Ints
+    interior: Floats
+
+    def __call__(self, matrix: Floats) -> tuple[Floats, Support]:
+        """The best shares, and the gradient there."""
+        shares = _smooth_master(self.welfare, matrix, self.counts, self.interior)
+        return shares, Support(self.welfare.supergradient(matrix @ shares, self.counts), 0.0)
+
+
+@dataclass
+class _CutMaster:
+    """Cutting planes, which are kept from round to round: they hold for every vector."""
+
+    welfare: Welfare
+    counts: Ints
+    floors: Floats
+    best: Floats
+    precision: float
+    cuts: list[tuple[Floats, float]] = field(default_factory=list)
+
+    def __call__(self, matrix: Floats) -> tuple[Floats, Support]:
+        """The best shares, and the mean of the cuts that hold there."""
+        members = matrix[: len(self.counts)]
+        self.best = np.pad(self.best, (0, matrix.shape[1] - len(self.best)))
+        value = self._cut(members @ self.best)
+        for _ in range(MOST_CUTS):
+            level, shares, support = self._program(matrix)
+            if level - value <= self.precision * max(abs(level), 1e-12):
+                break
+            # A cut half-way keeps clear of corners where the welfare is steep or not defined at all.
+            for part in (0.5, 1.0):
+                tried = (1 - part) * self.best + part * shares
+                if (found := self._try(members @ tried)) > value:
+                    self.best, value = tried, found
+        return self.best, support
+
+    def _cut(self, values: Floats) -> float:
+        """Add the cut at some values, and return their welfare."""
+        value = float(self.welfare(values, self.counts))
+        slope = np.asarray(self.welfare.supergradient(values, self.counts), dtype=np.float64)
+        if slope.shape != values.shape or not (np.isfinite(slope).all() and np.isfinite(value)):
+            raise InvalidInput(
+                f"welfare {self.welfare.name}: expected a number, and a supergradient of {len(values)} finite weights, "
+                f"got {value} and an array of shape {slope.shape}"
+            )
+        self.cuts.append((slope, value - float(slope @ values)))
+        return value
+
+    def _try(self, values: Floats) -> float:
+        try:
+            return self._cut(values)
+        except OutOfDomain:
+            return -np.inf
+
+    def _program(self, matrix: Floats) -> tuple[float, Floats, Support]:
+        """The best shares under the cuts so far."""
+        slopes = np.array([slope for slope, _ in self.cuts])
+        constants = np.array([constant for _, constant in self.cuts])
+        M, K, F = len(self.counts), len(self.cuts), len(self.floors)
+        scale = max(float(np.abs(matrix[:M]).max()), float(np.abs(constants).max()), 1e-300)
+        program = np.zeros((K + F + 1, matrix.shape[1] + 1))
+        program[:K, :-1], program[:K, -1] = -(slopes @ matrix[:M]) / scale, 1.0
+        program[K:-1, :-1] = matrix[M:]
+        program[-1, :-1] = 1.0
+        solution = solve_program(
+            LinearProgram(
+                gains=np.append(np.zeros(matrix.shape[1]), 1.0),
+                matrix=sparse.csc_array(program),
+                row_lower=np.concatenate([np.full(K, -np.inf), self.floors - FLOOR_SLACK, [1.0]]),
+                row_upper=np.concatenate([constants / scale, np.full(F, np.inf), [1.0]]),
+                lower=np.append(np.zeros(matrix.shape[1]), -np.inf),
+                upper=np.full(matrix.shape[1] + 1, np.inf),
+            ),
+            tolerance=1e-9,
+        )
+        mu = on_simplex(solution.duals[:K])
+        prices = scale * np.maximum(-solution.duals[K:-1], 0.0)
+        support = Support(np.concatenate([mu @ slopes, prices]), float(mu @ constants))
+        return float(solution.primal[-1]) * scale, on_simplex(solution.primal[:-1]), support
+
+
+def _distinct_weights(weights: Floats) -> tuple[Floats, Floats]:
+    """The distinct rank weights, largest first, and how many ranks have each; what is lost in rounding counts as 0."""
+    clean = np.where(weights < 1e-18, 0.0, weights)
+    levels, ranks = np.unique(clean, return_counts=True)
+    return levels[::-1].copy(), ranks[::-1].astype(np.float64)
+
+
+def on_simplex(shares: Floats) -> Floats:
+    """(policy,) shares without what rounding did to them."""
+    clean = np.maximum(shares, 0.0)
+    return np.asarray(clean / clean.sum())
+
+
+def _smooth_master(welfare: PowerMean, matrix: Floats, counts: Ints, interior: Floats) -> Floats:
+    """Maximise the mean utility of V theta over the simplex, by a barrier method with Newton steps.
+
+    f(theta) = sum_t (c_t / N) u(v_t / scale),  v = V theta;  at barrier mu the step solves
+    [H - mu diag(theta^-2), 1; 1, 0] [d; y] = [-(grad + mu / theta); 0].
+    """
+    share, alpha = counts / counts.sum(), welfare.aversion
+    num_vectors = matrix.shape[1]
+    theta = _blend(matrix, np.pad(interior, (0, num_vectors - len(interior))))
+    barrier = 1.0
+    while barrier > 1e-13:
+        for _ in range(50):
+            values = matrix @ theta
+            scale = float(welfare(values, counts))
+            slope = share * (values / scale) ** -alpha / scale
+            gradient = matrix.T @ slope + barrier / theta
+            curvature = matrix.T @ ((-alpha * slope / values)[:, None] * matrix) - np.diag(barrier / theta**2)
+            step, decrement = _newton_step(curvature, gradient)
+            room = 0.99 * min(_room(theta, step), _room(values, matrix @ step))
+            theta = on_simplex(theta + min(1.0, room, 1.0 / (1.0 + np.sqrt(decrement / barrier))) * step)
+            if decrement <= 0.01 * barrier:
+                break
+        barrier *= 0.1
+    return theta
+
+
+def _blend(matrix: Floats, interior: Floats) -> Floats:
+    """As near to equal shares as keeps every value above half of what the interior shares give it."""
+    even = np.full(len(interior), 1.0 / len(interior))
+    safe, other = matrix @ interior, matrix @ even
+    if (safe <= 0).any():  # only where the welfare allows it
+        return even
+    part = min(0.5, 0.5 * _room(safe, other - safe))
+    return (1 - part) * interior + part * even
+
+
+def _room(point: Floats, step: Floats) -> float:
+    """How far along the step every entry stays positive."""
+    falling = step < 0
+    return float((-point[falling] / step[falling]).min(initial=np.inf))
+
+
+def _newton_step(curvature: Floats, gradient: Floats) -> tuple[Floats, float]:
+    """The Newton step that keeps the sum, and the squared decrement."""
+    size = len(gradient)
+    system = np.zeros((size + 1, size + 1))
+    system[:size, :size] = curvature
+    system[:size, size] = system[size, :size] = 1.0
+    step = np.linalg.solve(system, np.concatenate([-gradient, [0.0]]))[:size]
+    return step, max(float(gradient @ step), 0.0)

@@ -1,0 +1,49 @@
+"""The nearest point in the convex hull of all permutations of some weights, the permutahedron.
+
+With the point z sorted downwards, the projection is z - isotonic(z - w), where isotonic is the least-squares fit that
+does not increase (Lim and Wright, 2016). Equal entries stay equal, so the arms of a type are one entry, weighted by
+their number. O(N log N). The supergradients of a rank-weighted welfare are the points of the permutahedron of its
+weights: W(v) = min { g.v : g in it }.
+"""
+
+import numpy as np
+from scipy.optimize import isotonic_regression
+
+from evenhand.model.welfare import RankWeighted
+from evenhand.typing import Floats, Ints
+
+
+def project_on_permutahedron(point: Floats, weights: Floats) -> Floats:
+    """(arm,) the nearest point in the convex hull of all permutations of the weights.
+
+    Args:
+        point: (arm,) any numbers.
+        weights: (arm,) non-increasing.
+    """
+    order = np.argsort(-point, kind="stable")
+    ordered = point[order]
+    fit = isotonic_regression(ordered - weights, increasing=False).x
+    member = np.empty_like(point)
+    member[order] = ordered - fit
+    return member
+
+
+def project_types(point: Floats, counts: Ints, welfare: RankWeighted) -> Floats:
+    """(type,) the nearest weights in the permutahedron of the rank weights, with equal weights within a type.
+
+    As `project_on_permutahedron`, of which it is the case of many equal entries, without writing them out.
+
+    Args:
+        point: (type,) any numbers.
+        counts: (type,) how many arms have each.
+        welfare: gives the rank weights.
+    """
+    # What is cut off is the decreasing regression of how far the point lies above the rank weights.
+    order = np.argsort(-point, kind="stable")
+    last = np.cumsum(counts[order])
+    first = last - counts[order]
+    mean = welfare.rank_mass(first, last, int(last[-1])) / counts[order]
+    fit = isotonic_regression(point[order] - mean, weights=counts[order], increasing=False).x
+    member = np.empty_like(point)
+    member[order] = point[order] - fit
+    return np.asarray(np.maximum(member, 0.0))

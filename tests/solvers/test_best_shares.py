@@ -1,0 +1,120 @@
+"""The best mixture of fixed vectors, against cvxpy and against its own support."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from evenhand.errors import Infeasible, OutOfDomain
+from evenhand.model.welfare import AlphaFair, Maximin, RankWeighted, Welfare, parse_welfare
+from evenhand.solvers.mixtures import best_shares, masters
+
+WELFARES = ["gini:2", "gini:1.1", "maximin", "maximin:0.1", "utilitarian", "alpha:0.5", "alpha:1", "alpha:2", "alpha:5"]
+
+
+class Open:
+    """A welfare that shows solvers no structure."""
+
+    def __init__(self, inner: Welfare) -> None:
+        self.inner, self.name = inner, "open"
+        self.supergradient, self.check_domain = inner.supergradient, inner.check_domain
+
+    def __call__(self, values, counts=None):
+        return self.inner(values, counts)
+
+
+def expression(values: cp.Expression, text: str) -> cp.Expression:
+    """A welfare in cvxpy's words."""
+    welfare = parse_welfare(text, values.size)
+    if isinstance(welfare, AlphaFair):
+        power = 1 - welfare.alpha
+        return cp.geo_mean(values) if power == 0 else cp.pnorm(values, power) * values.size ** (-1 / power)
+    assert isinstance(welfare, RankWeighted)
+    weights = np.append(welfare.rank_weights(values.size), 0.0)
+    steps = weights[:-1] - weights[1:]
+    return sum(step * cp.sum_smallest(values, k + 1) for k, step in enumerate(steps) if step > 0)
+
+
+def by_cvxpy(matrix: np.ndarray, text: str, counts: np.ndarray, floors=()) -> float:
+    shares = cp.Variable(matrix.shape[1], nonneg=True)
+    members = np.repeat(matrix[: len(counts)], counts, axis=0) @ shares
+    constraints = [cp.sum(shares) == 1]
+    if len(floors):
+        constraints.append(matrix[len(counts) :] @ shares >= floors)
+    return float(cp.Problem(cp.Maximize(expression(members, text)), constraints).solve(solver=cp.CLARABEL))
+
+
+def check(matrix: np.ndarray, welfare: Welfare, counts: np.ndarray, best: float, floors=()) -> None:
+    """Shares on the simplex that keep the floors, the best welfare, and a support that proves it."""
+    shares, support = best_shares(matrix, welfare, counts, floors)
+    assert shares.min() >= 0
+    assert shares.sum() == pytest.approx(1.0)
+    values, M = matrix @ shares, len(counts)
+    assert (values[M:] >= np.asarray(floors) - 1e-8).all()
+    slack = 1e-6 * max(1.0, abs(best))
+    assert float(welfare(values[:M], counts)) == pytest.approx(best, abs=slack)
+    bound = (support.weights @ matrix).max() - support.weights[M:] @ np.asarray(floors) + support.constant
+    assert bound == pytest.approx(best, abs=slack)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("text", WELFARES)
+def test_against_cvxpy(text: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    matrix, counts = rng.random((6, 5 + seed)) + 0.1, rng.integers(1, 4, 6)
+    welfare = parse_welfare(text, int(counts.sum()))
+    best = by_cvxpy(matrix, text, counts)
+    check(matrix, welfare, counts, best)
+    check(matrix, Open(welfare), counts, best)
+
+
+@pytest.mark.parametrize("text", WELFARES)
+def test_floors_against_cvxpy(text: str) -> None:
+    rng = np.random.default_rng(7)
+    matrix, counts = rng.random((7, 8)), np.array([1, 2, 1, 1, 3])
+    floors = matrix[5:] @ rng.dirichlet(np.ones(8)) + 0.05
+    check(matrix, parse_welfare(text, 8), counts, by_cvxpy(matrix, text, counts, floors), floors)
+
+
+@pytest.mark.parametrize("text", ["gini:1.3", "maximin", "maximin:0.2", "utilitarian"])
+def test_cuts_and_the_linear_program_agree(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(11)
+    matrix, counts = rng.normal(size=(20, 12)), np.ones(20, dtype=np.int64)
+    welfare = parse_welfare(text, 20)
+    shares, _ = best_shares(matrix, welfare, counts)
+    monkeypatch.setattr(masters, "MOST_ROWS", 0)
+    check(matrix, welfare, counts, float(welfare(matrix @ shares)))
+
+
+def test_vectors_outside_the_domain_still_mix() -> None:
+    """No vector alone is positive; half of each is."""
+    matrix = np.array([[-1.0, 3.0], [5.0, -2.0]])
+    for text in ("alpha:0.5", "alpha:1", "alpha:2"):
+        check(matrix, parse_welfare(text, 2), np.ones(2, dtype=np.int64), by_cvxpy(matrix, text, np.array([1, 1])))
+
+
+def test_no_mixture_in_the_domain_is_refused() -> None:
+    with pytest.raises(OutOfDomain, match=r"worst-off has at most -0\.5"):
+        best_shares(np.array([[-1.0, 0.0], [0.0, -1.0]]), AlphaFair(1.0), np.ones(2, dtype=np.int64))
+
+
+def test_floors_out_of_reach_are_refused() -> None:
+    with pytest.raises(Infeasible, match=r"missed by at least 0\.25"):
+        best_shares(np.array([[1.0, 2.0], [0.25, 0.5]]), Maximin(), np.ones(1, dtype=np.int64), [0.75])
+
+
+def test_leximin_of_fixed_vectors() -> None:
+    """The first has 1 whatever is done, the second and third share, and the fourth decides among what is left."""
+    matrix = np.array([[1.0, 1.0, 1.0], [2.0, 4.0, 2.0], [4.0, 2.0, 4.0], [9.0, 9.0, 8.0]])
+    shares, support = best_shares(matrix, parse_welfare("leximin", 4), np.ones(4, dtype=np.int64))
+    np.testing.assert_allclose(matrix @ shares, [1.0, 3.0, 3.0, 9.0], atol=1e-7)
+    assert (support.weights @ matrix).max() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_leximin_against_a_steep_gini(seed: int) -> None:
+    """Leximin is the limit of the Gini welfare as the ratio grows."""
+    rng = np.random.default_rng(seed)
+    matrix, counts = rng.random((4, 5)), np.ones(4, dtype=np.int64)
+    lexi, _ = best_shares(matrix, parse_welfare("leximin", 4), counts)
+    steep, _ = best_shares(matrix, parse_welfare("gini:300", 4), counts)
+    np.testing.assert_allclose(np.sort(matrix @ lexi), np.sort(matrix @ steep), atol=1e-6)
