@@ -31,7 +31,7 @@ def _expand(starts, columns, weights, first, last, values):
 
 def expand(rows, first, last, values):
     """The expectation over the next counts of one type (type_sweeps.expand)."""
-    return _expand(*rows, first, last, values)
+    return _expand(*rows, first, last, values)  # type: ignore[call-arg]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
@@ -76,7 +76,7 @@ def _best_last(starts, columns, weights, pair_starts, points, gains, spans, stri
 
 def best_last(rows, pairs, gains, spans, stride, values, tie):
     """The best pair of the last type (type_sweeps.best_last)."""
-    return _best_last(*rows, *pairs, gains, spans, stride, values, tie)
+    return _best_last(*rows, *pairs, gains, spans, stride, values, tie)  # type: ignore[call-arg]
 
 
 @njit(cache=True, nogil=True)
@@ -96,18 +96,18 @@ def _keep_best(pair_starts, points, gains, first, last, stride, found, found_cod
 
 def keep_best(pairs, gains, first, last, stride, found, kept, tie):
     """Let the pairs that lead to some outcomes compete (type_sweeps.keep_best)."""
-    _keep_best(*pairs, gains, first, last, stride, *found, *kept, tie)
+    _keep_best(*pairs, gains, first, last, stride, *found, *kept, tie)  # type: ignore[call-arg]
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _follow(starts, columns, weights, bases, rests, places, chosen, changes, room):
+def _follow(starts, columns, weights, bases, rests, places, chosen, changes, values, room):
     num_types = len(rests)
     result = np.empty(len(chosen))
     for leaf in range(len(chosen)):
         for t in range(changes[leaf], num_types):
             o = bases[t] + chosen[leaf, t]
             begin, end, rest = starts[o], starts[o + 1], rests[t]
-            source = room[places[t] :]
+            source = values if t == 0 else room[places[t] : places[t + 1]]
             if t == num_types - 1:
                 total = 0.0
                 for k in range(begin, end):
@@ -148,19 +148,17 @@ def _push(starts, columns, weights, bases, rests, places, chosen, changes, masse
 
 
 def _places(laws):
-    """(type + 1,) where the blocks of each type stand: all values first, then what is behind each beginning."""
+    """(type + 1,) where the values before each type is treated stand: all of them first, then fewer and fewer."""
     return np.cumsum([0, int(np.prod(laws.sizes)), *laws.rests[:-1]])
 
 
 def follow(laws, leaves, values):
     """The expected value after each leaf (type_sweeps.follow)."""
-    places = _places(laws)
-    room = np.empty(places[-1])
-    room[: len(values)] = values
-    return _follow(*laws[:4], laws.rests, places, *leaves, room)
+    places = _places(laws) - len(values)
+    return _follow(*laws[:4], laws.rests, places, *leaves, values, np.empty(places[-1]))  # type: ignore[call-arg]
 
 
 def push(laws, leaves, masses):
     """Where the mass at each leaf goes (type_sweeps.push)."""
     places = _places(laws)
-    return _push(*laws[:4], laws.rests, places, *leaves, masses, np.zeros(places[-1]))[: places[1]].copy()
+    return _push(*laws[:4], laws.rests, places, *leaves, masses, np.zeros(places[-1]))[: places[1]].copy()  # type: ignore[call-arg]

@@ -219,13 +219,13 @@ def push(laws: Joined, leaves: Leaves, masses: Floats) -> Floats:
         merged = np.zeros((int(parents[-1]) + 1, laws.sizes[t], blocks.shape[1]))
         np.add.at(merged, parents, _chosen(laws, t, chosen)[:, :, None] * blocks[:, None, :])
         blocks = merged.reshape(len(merged), -1)
-    return blocks[0]
+    return np.asarray(blocks[0])
 
 
 def _chosen(laws: Joined, kind: int, chosen: Indices) -> Floats:
     """(row, point) some laws of one type, written out."""
     rows = laws.rows_of(kind)
-    return _matrix(rows, 0, len(rows.starts) - 1, int(laws.sizes[kind]))[chosen].toarray()
+    return np.asarray(_matrix(rows, 0, len(rows.starts) - 1, int(laws.sizes[kind]))[chosen].toarray())
 
 
 def _levels(leaves: Leaves) -> list[tuple[Indices, Ints]]:

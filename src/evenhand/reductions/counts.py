@@ -9,6 +9,7 @@ through m[t, row], the number of arms that move by each row. Their law is grown 
 A policy on counts is lifted by drawing uniformly who within a state gets an action: it is exchangeable.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -359,3 +360,60 @@ def count_policy(problem: CoupledMDP, cells: Ints, base: Ints, choices: Array) -
     if choices.ndim == 2:
         return CountChoices(problem, cells, base, choices)
     return BySteps([CountChoices(problem, cells, base, amounts) for amounts in choices])
+
+
+class TypedChoices:
+    """An exchangeable policy that has one allocation for each count state of arms of several types.
+
+    Allocations of one type at a time are kept once, however many states they are chosen in, so that a million count
+    states are a small table.
+    """
+
+    deterministic = True
+
+    def __init__(self, problem: CoupledMDP, allocations: Ints, picks: Array) -> None:
+        """Keep the table.
+
+        Args:
+            problem: the problem.
+            allocations: (row, state, action) allocations of the arms of one type.
+            picks: (count state, type) the row of each type.
+        """
+        self.problem, self.space = problem, Counts(problem)
+        self.allocations, self.picks = allocations, picks
+
+    def act(self, states: Indices, rng: np.random.Generator) -> Indices:
+        """Look up the allocation of each episode, and draw who within a state gets an action."""
+        allocation = self.allocate(count_states(self.problem, states), rng)
+        return assign(self.problem.type_of_arm, states, allocation, rng)
+
+    def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
+        """Look up the allocation of each episode."""
+        return self.allocations[self.picks[self.space.index(counts)]]
+
+    def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
+        """The one allocation."""
+        return self.allocations[self.picks[self.space.index(counts[None])]], np.ones(1)
+
+
+def typed_policy(problem: CoupledMDP, allocations: Sequence[Ints], picks: Array) -> TypedChoices | BySteps:
+    """The policy of choices on the counts of several types: one table, or one for each step.
+
+    Args:
+        problem: the problem.
+        allocations: of each type (pair, state, action) what its arms can do.
+        picks: (type, count state) the pair of each type, or (step, type, count state).
+    """
+    rows: list[Ints] = []
+    numbers: list[Ints] = []
+    for own, chosen in zip(allocations, np.moveaxis(picks, -2, 0), strict=True):
+        used, number = np.unique(chosen, return_inverse=True)
+        padded = np.zeros((len(used), *problem.types.valid.shape[1:]), dtype=np.int64)
+        padded[:, : own.shape[1], : own.shape[2]] = own[used]
+        numbers.append(number.reshape(chosen.shape) + sum(len(row) for row in rows))
+        rows.append(padded)
+    table = np.concatenate(rows)
+    choices = np.stack(numbers, axis=-1).astype(np.min_scalar_type(len(table) - 1))
+    if picks.ndim == 2:
+        return TypedChoices(problem, table, choices)
+    return BySteps([TypedChoices(problem, table, own) for own in choices])

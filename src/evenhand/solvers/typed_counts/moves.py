@@ -3,7 +3,7 @@
 A *pair* (x, u) has u[s, a] arms that get action a in state s, with sum_a u[s, a] = x[s], within the budget alone. Pairs
 are listed cell by cell. What a pair uses is its *use*, a vector of resources; uses that differ by rounding are one. Its
 *outcome* is its use together with how many arms move by each distinct transition row: the law of the next counts
-depends on nothing else. Outcomes are numbered use by use, the least use first, and pairs in the order of their outcomes.
+depends on nothing else. Outcomes are numbered use by use, the least use first, and pairs in the order of outcomes.
 """
 
 from collections.abc import Sequence

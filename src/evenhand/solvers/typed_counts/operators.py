@@ -1,8 +1,8 @@
-"""The third room: choosing, following and pushing, each applied type by type (`kernels.type_sweeps`).
+"""The fourth room: choosing, following and pushing, each applied type by type (`kernels.type_sweeps`).
 
-Choosing walks down the tree of uses that fit together: at a type, for each use that the budget still allows, the axis
-of its next counts becomes one of the outcomes of that use, and the types behind it are treated given these. Blocks of
-outcomes are kept so small that they stay near the processor.
+Following and pushing need the outcomes that one policy leads to, one a state; equal ones are treated once. Those that
+begin with the same outcome of the first type are one piece of work, and pieces are shared out among threads. Their
+number does not depend on that of the threads, hence neither does a sum over them.
 
 Rounding. A law is grown arm by arm, each with S + 1 roundings; an expectation adds up to as many terms as a law has
 entries. So a computed T V - V is within
@@ -12,21 +12,27 @@ entries. So a computed T V - V is within
 of the true one; ties of 4 roundings a type are within it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import cached_property
-from math import prod
+from itertools import pairwise
 from types import ModuleType
 
 import numpy as np
 
 from evenhand.kernels import type_sweeps
-from evenhand.kernels.type_sweeps import Best, Joined, Leaves, Rows, join
+from evenhand.kernels.threads import in_threads
+from evenhand.kernels.type_sweeps import Joined, Leaves, Rows, join
 from evenhand.solvers.count_dynamics.moving import UNIT
-from evenhand.solvers.typed_counts.plan import BLOCK, TypedPlan
-from evenhand.typing import Array, Floats, Ints
+from evenhand.solvers.typed_counts.choosing import Chooser, Seen, Side, narrow_side, whole_side
+from evenhand.solvers.typed_counts.plan import TypedPlan
+from evenhand.typing import Array, Floats
 
-COMPILE_FROM = 1e8
+COMPILE_FROM = 1e7
 """Elementary operations from which compiled code pays, its compilation included when it is not cached."""
+
+
+PARTS, CUT_FROM = 4, 20_000
+"""Pieces that the outcomes of a policy are cut into, and the number of outcomes from which it is worth while."""
 
 
 class Operators:
@@ -35,9 +41,7 @@ class Operators:
     def __init__(self, plan: TypedPlan) -> None:
         self.plan, self.types = plan, plan.types
         self.kernels: ModuleType = _compiled() if plan.operations >= COMPILE_FROM else type_sweeps
-        numbers = [len(moves.allocations) for moves in self.types]
-        self.strides = [prod(numbers[t + 1 :]) for t in range(len(numbers))]
-        self._spans: dict[tuple[int, bytes], Ints] = {}
+        self._narrow: Chooser
 
     @cached_property
     def laws(self) -> Joined:
@@ -65,7 +69,24 @@ class Operators:
 
     # -- the maximum ---------------------------------------------------------------------------------------------------
 
-    def improve(self, gains: list[Floats], values: Floats, tie: float) -> tuple[Floats, Array]:
+    @cached_property
+    def _sides(self) -> list[Side]:
+        return [whole_side(moves, rows) for moves, rows in zip(self.types, self._rows, strict=True)]
+
+    @cached_property
+    def _whole(self) -> Chooser:
+        return Chooser(self._sides, self.plan.limit, self.kernels)
+
+    @cached_property
+    def _seen(self) -> Seen:
+        return Seen(self._sides)
+
+    @property
+    def has_seen(self) -> bool:
+        """Whether `improve` was ever asked."""
+        return bool(self._seen.known[0].any())
+
+    def improve(self, gains: Sequence[Floats], values: Floats, tie: float) -> tuple[Floats, Array]:
         """(state,) the best of gain and value after it, and the (type, state) pairs that have it.
 
         Args:
@@ -73,57 +94,25 @@ class Operators:
             values: (state,) what the next states are worth, discounted.
             tie: what counts as equal.
         """
-        box = values.reshape(1, self.plan.sizes[0], -1)
-        best = self._descend(0, gains, box, np.zeros_like(self.plan.limit), tie)
-        return best.values.reshape(-1), self._decode(best.codes.reshape(-1))
+        best, picks = self._whole.improve(gains, values, tie)
+        packed = np.array(picks, dtype=self.plan.pick_type)
+        self._seen.add(packed)
+        return best, packed
 
-    def _descend(self, kind: int, gains: list[Floats], values: Floats, used: Floats, tie: float) -> Best:
-        """The best from one type on, where the types before it have used some of the budget.
+    def improve_among_seen(self, gains: Sequence[Floats], values: Floats, tie: float) -> tuple[Floats, Array]:
+        """The same over pairs that `improve` has chosen somewhere, ever.
 
         Args:
-            kind: the type.
-            gains: of each type (pair,).
-            values: (lane, point, rest) values: lane the outcomes of the types before, rest the points of those behind.
-            used: (resource,) what the types before use.
+            gains: of each type (pair,) what its pairs earn at once.
+            values: (state,) what the next states are worth, discounted.
             tie: what counts as equal.
         """
-        moves, rows, stride = self.types[kind], self._rows[kind], self.strides[kind]
-        if kind == len(self.types) - 1:
-            spans, flat = self._fitting(kind, used), values[:, :, 0]
-            return Best(*self.kernels.best_last(rows, moves.pairs, gains[kind], spans, stride, flat, tie))
-        kept = Best(np.full(values.shape, -np.inf), np.zeros(values.shape, dtype=np.int64))
-        for use, first, last in self._blocks(kind, used, len(values) * values.shape[2]):
-            block = self.kernels.expand(rows, first, last, values)
-            behind = block.reshape(-1, self.plan.sizes[kind + 1], values.shape[2] // self.plan.sizes[kind + 1])
-            found = self._descend(kind + 1, gains, behind, used + moves.uses[use], tie)
-            shaped = Best(found.values.reshape(block.shape), found.codes.reshape(block.shape))
-            self.kernels.keep_best(moves.pairs, gains[kind], first, last, stride, shaped, kept, tie)
-        return kept
-
-    def _blocks(self, kind: int, used: Floats, width: int) -> Iterator[tuple[int, int, int]]:
-        """Uses that the budget still allows, and their outcomes, a few at a time."""
-        moves, step = self.types[kind], max(1, BLOCK // width)
-        for use in np.flatnonzero((used + moves.uses <= self.plan.limit).all(axis=1)):
-            end = int(moves.starts[use + 1])
-            for first in range(int(moves.starts[use]), end, step):
-                yield int(use), first, min(first + step, end)
-
-    def _fitting(self, kind: int, used: Floats) -> Ints:
-        """(span, 2) ranges of outcomes that the budget still allows."""
-        key = kind, used.tobytes()
-        if key not in self._spans:
-            moves = self.types[kind]
-            fits = (used + moves.uses <= self.plan.limit).all(axis=1)
-            edges = np.flatnonzero(np.diff(np.concatenate([[False], fits, [False]]).astype(np.int64)))
-            self._spans[key] = moves.starts[edges].reshape(-1, 2)
-        return self._spans[key]
-
-    def _decode(self, codes: Ints) -> Array:
-        """(type, state) the pair of each type."""
-        picks = np.empty((len(self.types), len(codes)), dtype=self.plan.pick_type)
-        for t, stride in enumerate(self.strides):
-            picks[t], codes = np.divmod(codes, stride)
-        return picks
+        if self._seen.grown:
+            self._seen.grown = False
+            sides = [narrow_side(side, known) for side, known in zip(self._sides, self._seen.known, strict=True)]
+            self._narrow = Chooser(sides, self.plan.limit, self.kernels)
+        best, picks = self._narrow.improve(gains, values, tie)
+        return best, np.array(picks, dtype=self.plan.pick_type)
 
     # -- one policy ----------------------------------------------------------------------------------------------------
 
@@ -151,16 +140,29 @@ class Fixed:
         differs[1:] = rows[1:] != rows[:-1]
         self.leaves = Leaves(rows, differs.argmax(axis=1).astype(np.int32))
 
+        self.parts = self._cut()
+
+    def _cut(self) -> list[tuple[slice, Leaves]]:
+        """The leaves in pieces that begin with different outcomes of the first type."""
+        begins = np.flatnonzero(self.leaves.changes == 0)
+        number = PARTS if len(self.leaves.rows) >= CUT_FROM else 1
+        edges = np.unique(np.append(begins[np.arange(number) * len(begins) // number], len(self.leaves.rows)))
+        pieces = [slice(int(first), int(last)) for first, last in pairwise(edges)]
+        return [(piece, Leaves(self.leaves.rows[piece], self.leaves.changes[piece])) for piece in pieces]
+
     def follow(self, values: Floats) -> Floats:
         """(state,) the expected value after the policy's decision."""
         own = self.operators
-        return np.asarray(own.kernels.follow(own.laws, self.leaves, values)[self.leaf_of_state])
+        work = in_threads(lambda part: own.kernels.follow(own.laws, part[1], values), self.parts)
+        return np.asarray(np.concatenate(list(work))[self.leaf_of_state])
 
     def push(self, law: Floats) -> Floats:
         """(state,) where a law on the states goes."""
         own = self.operators
         masses = np.bincount(self.leaf_of_state, weights=law, minlength=len(self.leaves.rows))
-        return np.asarray(own.kernels.push(own.laws, self.leaves, masses))
+        return np.asarray(
+            sum(in_threads(lambda part: own.kernels.push(own.laws, part[1], masses[part[0]]), self.parts))
+        )
 
 
 def _compiled() -> ModuleType:

@@ -14,6 +14,7 @@ import numpy as np
 from evenhand.checks import check_memory
 from evenhand.errors import TooLarge
 from evenhand.kernels.lattice import lattice_size
+from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.solvers.count_dynamics.plan import LEAP
 from evenhand.solvers.typed_counts.moves import INSTEAD, SAME_USE, Moves, TypeTables, read_moves
@@ -63,7 +64,9 @@ class TypedPlan:
     @cached_property
     def improving(self) -> float:
         """About how many operations one improvement takes."""
-        used, lanes, nodes = np.zeros((1, len(self.limit))), np.ones(1), np.ones(1)
+        used = np.zeros((1, len(self.limit)))
+        lanes: Floats = np.ones(1)
+        nodes: Floats = np.ones(1)
         work, rest = 0.0, float(self.num_states)
         for moves in self.types:
             rest /= moves.num_points
@@ -76,8 +79,8 @@ class TypedPlan:
             shares = np.round(used / np.where(self.limit > 0, self.limit, 1.0), SAME_USE - 1)
             _, first, same = np.unique(shares, axis=0, return_index=True, return_inverse=True)
             used, same = used[first], same.reshape(-1)
-            lanes = np.bincount(same, weights=lanes[i] * outcomes[j])
-            nodes = np.bincount(same, weights=nodes[i])
+            lanes = np.asarray(np.bincount(same, weights=lanes[i] * outcomes[j]))
+            nodes = np.asarray(np.bincount(same, weights=nodes[i]))
         return work
 
     @cached_property
@@ -126,18 +129,34 @@ class TypedPlan:
                 raise TooLarge(f"{what} has over 2^62 decisions. {INSTEAD}")
 
 
-def plan_types(tables: Sequence[TypeTables], limit: Floats, criterion: Criterion) -> TypedPlan:
+def plan_types(problem: CoupledMDP) -> TypedPlan:
     """Plan the dynamic program on the counts of several types.
 
     Args:
-        tables: of each type.
-        limit: (resource,) the budget, with its room for rounding.
-        criterion: what rewards over time are worth.
+        problem: the problem, under its criterion.
 
     Raises:
-        TooLarge: a type alone has too many allocations.
+        TooLarge: there are too many states, or a type alone has too many allocations.
     """
-    number = prod(lattice_size(own.num_arms, len(own.initial)) for own in tables)
-    if number * 8.0 * LEAP > 1e13:
-        raise TooLarge(f"the count space has {number:.3g} states. {INSTEAD}")
-    return TypedPlan([read_moves(own, limit) for own in tables], limit, criterion)
+    number = prod(map(float, map(lattice_size, problem.type_counts.tolist(), problem.types.num_states.tolist())))
+    check_memory(8.0 * LEAP * number, f"values on {number:.3g} count states", INSTEAD)
+    types = [read_moves(tables, problem.budget_limit) for tables in _tables_of(problem)]
+    return TypedPlan(types, problem.budget_limit, problem.criterion)
+
+
+def _tables_of(problem: CoupledMDP) -> list[TypeTables]:
+    """The tables of each type, without padding."""
+    types, found = problem.types, []
+    for t, (S, A) in enumerate(zip(types.num_states, types.num_actions, strict=True)):
+        found.append(
+            TypeTables(
+                transitions=types.transitions[t, :S, :A, :S],
+                rewards=types.rewards[t, :S, :A],
+                usage=types.usage[t, :S, :A],
+                served=types.served[t, :S, :A].astype(np.float64),
+                valid=types.valid[t, :S, :A],
+                initial=types.initial[t, :S],
+                num_arms=int(problem.type_counts[t]),
+            )
+        )
+    return found

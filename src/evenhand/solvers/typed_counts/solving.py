@@ -1,8 +1,10 @@
-"""The fourth room: iterating to the optimum of one weighted sum, and how often its policy is where.
+"""The fifth room: iterating to the optimum of one weighted sum, and how often its policy is where.
 
-    discounted, average   policy iteration: improvements cost much and sweeps of a policy little, so each policy is
-                          evaluated until the change d is a thousandth as wide, or as narrow as is asked for
-    finite:T              backward induction: one improvement a step
+    discounted, average   modified policy iteration. A full improvement costs as much as many sweeps of one policy, one
+                          among pairs that were seen before as much as a few. So the problem is solved among these until
+                          the change d is a thousandth as wide, or as narrow as is asked for; then a full improvement
+                          proves how good that is, or finds pairs that were not seen yet.
+    finite:T              backward induction: one full improvement a step
 
 How often a policy is in each state, from the law of the first counts mu and by the criterion's weights of time, is what
 its values are sums over, all objectives at once (`solvers.occupancy` has the same for tables):
@@ -19,8 +21,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, bicgstab
 
 from evenhand.errors import NotConverged
-from evenhand.kernels.type_sweeps import Leaves
-from evenhand.solvers.count_dynamics.bounds import Certifier, law_error
+from evenhand.solvers.count_dynamics.bounds import Bounds, Certifier, law_error
 from evenhand.solvers.count_dynamics.moving import UNIT
 from evenhand.solvers.count_dynamics.sweeping import Patience, advance, apply_policy, extremes
 from evenhand.solvers.typed_counts.operators import Fixed, Operators
@@ -29,12 +30,14 @@ from evenhand.typing import Array, Floats
 Tell = Callable[[str], None]
 """Told now and then what is being done."""
 
-CLOSER = 1e-3
-"""How much narrower the change must be before a policy is improved again."""
+CLOSER, NARROWER = 1e-3, 0.1
+"""How much narrower the change must become between full improvements, and between narrow ones."""
 
-MOST_ROUNDS = 1000
-MOST_EVALUATIONS = 20
-"""Rounds of sweeps before a policy is improved again, however wide its change still is."""
+SURER = 0.3
+"""How much closer bounds are brought by narrow improvements than they must be, so that the full one proves enough."""
+
+MOST_ROUNDS, MOST_NARROW = 1000, 40
+"""Full improvements, and narrow ones between two of them."""
 
 RESIDUAL = 1e-12
 """The largest residual left in visits, as a share of all of them."""
@@ -100,23 +103,69 @@ def solve_types(
 def _iterate(
     operators: Operators, certifier: Certifier, gains: list[Floats], value: Floats, tolerance: float, tell: Tell
 ) -> TypedOptimum:
-    criterion, patience = certifier.criterion, Patience(certifier.criterion)
+    iteration = _Iteration(operators, certifier, gains, tell)
+    patience = Patience(certifier.criterion)
+    if operators.has_seen:
+        value = iteration.settle(value, tolerance, 0.0)
     for number in range(1, MOST_ROUNDS + 1):
         tell(f"improvement {number}")
-        value = value - value.mean()  # a constant does nothing to the bounds but cost digits
-        improved, picks = operators.improve(gains, criterion.factor * value, _tie(certifier, value))
-        least, most = extremes(improved - value)
-        bounds = certifier.bound(value, improved, least, most)
-        value = advance(criterion, value, improved, least, most)
+        value, width, bounds, picks = iteration.improve(value)
         if bounds.close(tolerance):
             return TypedOptimum(picks, bounds.low, bounds.high, value, bounds.slack)
-        patience.note(most - least, bounds)
-        tell(f"improvement {number}, gap {bounds.gap:.0e}, sweeping")
-        # No narrower than the bounds need: they are as wide as the change times all that is still to come.
-        enough = 0.2 * (most - least) * tolerance * bounds.scale / max(bounds.high - bounds.low, 1e-300)
-        rewards = policy_gains(gains, picks)
-        value = _evaluate(certifier, operators.fix(picks), rewards, value, max(CLOSER * (most - least), enough))
+        patience.note(width, bounds)
+        tell(f"improvement {number}, bounds {bounds.gap:.0e} apart")
+        value = iteration.settle(value, tolerance, CLOSER * width)
     raise NotConverged(f"the relative gap is still {bounds.gap:.3g} after {MOST_ROUNDS} rounds")
+
+
+@dataclass
+class _Iteration:
+    """One weighted sum, and what is done to a value function on the way to its optimum."""
+
+    operators: Operators
+    certifier: Certifier
+    gains: list[Floats]
+    tell: Tell
+
+    def improve(self, value: Floats) -> tuple[Floats, float, Bounds, Array]:
+        """The next value function, the width of the change, what it proves, and the policy that is greedy."""
+        value = value - value.mean()  # a constant does nothing to the bounds but cost digits
+        improved, picks = self.operators.improve(self.gains, self._factor * value, self._tie(value))
+        least, most = extremes(improved - value)
+        bounds = self.certifier.bound(value, improved, least, most)
+        return advance(self.certifier.criterion, value, improved, least, most), most - least, bounds, picks
+
+    def settle(self, value: Floats, tolerance: float, enough: float) -> Floats:
+        """Policy iteration among the pairs that were seen.
+
+        Args:
+            value: (state,) the value function.
+            tolerance: how far apart the bounds may be at the end, as far as these pairs are concerned.
+            enough: or how narrow the change.
+        """
+        before = np.inf
+        for number in range(MOST_NARROW):
+            value = value - value.mean()
+            improved, picks = self.operators.improve_among_seen(self.gains, self._factor * value, self._tie(value))
+            least, most = extremes(improved - value)
+            bounds, width = self.certifier.bound(value, improved, least, most), most - least
+            value = advance(self.certifier.criterion, value, improved, least, most)
+            stalls = number > 5 and width > 0.9 * before
+            if width <= enough or bounds.close(SURER * tolerance) or stalls:
+                break
+            before = width
+            # No narrower than the bounds need: they are as wide as the change times all that is still to come.
+            needed = SURER * tolerance * bounds.scale * width / max(bounds.high - bounds.low, 1e-300)
+            rewards, follow = policy_gains(self.gains, picks), self.operators.fix(picks).follow
+            value = apply_policy(self.certifier, follow, rewards, value, max(NARROWER * width, enough, 0.5 * needed))
+        return value
+
+    @property
+    def _factor(self) -> float:
+        return self.certifier.criterion.factor
+
+    def _tie(self, value: Floats) -> float:
+        return _tie(self.certifier, value)
 
 
 def policy_gains(gains: list[Floats], picks: Array) -> Floats:
@@ -131,19 +180,6 @@ def policy_gains(gains: list[Floats], picks: Array) -> Floats:
 
 def _tie(certifier: Certifier, value: Floats) -> float:
     return 8 * UNIT * (certifier.largest + float(np.abs(value).max()))
-
-
-def _evaluate(certifier: Certifier, fixed: Fixed, rewards: Floats, value: Floats, width: float) -> Floats:
-    """Sweep one policy until its change is so narrow, or for a while."""
-    factor = certifier.criterion.factor
-    before = np.inf
-    for _ in range(MOST_EVALUATIONS):
-        value = apply_policy(certifier, fixed.follow, rewards, value, width)
-        least, most = extremes(rewards + factor * fixed.follow(value) - value)
-        if most - least <= max(width, 4 * certifier.step_error(value)) or most - least > 0.5 * before:
-            break
-        before = most - least
-    return value
 
 
 def _induce_backward(
@@ -164,47 +200,49 @@ def _induce_backward(
 # -- visits ----------------------------------------------------------------------------------------------------------
 
 
-def sum_visits(operators: Operators, picks: Array, facts: list[Floats]) -> list[Floats]:
-    """For each type, what a policy has of some facts about its pairs, weighed by how often it is where.
+class Visits:
+    """How often policies are where; each search begins at what the last one found."""
 
-    Args:
-        operators: of the problem.
-        picks: (type, state) the pair of each type; (step, type, state) where there is a number of steps.
-        facts: of each type (pair, fact).
+    def __init__(self, operators: Operators) -> None:
+        self.operators, self.criterion = operators, operators.plan.criterion
+        self._last = operators.first_law * self.criterion.total
 
-    Returns:
-        Of each type (fact,) the sums.
-    """
-    totals = [np.zeros(own.shape[1]) for own in facts]
-    for visits, chosen in _visits(operators, picks):
-        for total, own, pair in zip(totals, facts, chosen, strict=True):
-            total += np.bincount(pair, weights=visits, minlength=len(own)) @ own
-    return totals
+    def sums(self, picks: Array, facts: list[Floats]) -> list[Floats]:
+        """For each type (fact,) the sum of facts about its pairs, weighed by how often a policy is where.
 
+        Args:
+            picks: (type, state) the pair of each type; (step, type, state) where there is a number of steps.
+            facts: of each type (pair, fact).
+        """
+        totals = [np.zeros(own.shape[1]) for own in facts]
+        for visits, chosen in self._of(picks):
+            for total, own, pair in zip(totals, facts, chosen, strict=True):
+                total += np.bincount(pair, weights=visits, minlength=len(own)) @ own
+        return totals
 
-def _visits(operators: Operators, picks: Array) -> Iterator[tuple[Floats, Array]]:
-    """(state,) visits by the criterion's weights, with the (type, state) pairs taken there: once, or step by step."""
-    criterion = operators.plan.criterion
-    if criterion.num_steps is None:
-        fixed = operators.fix(picks)
-        yield (_long_run if criterion.is_average else _discounted)(operators, fixed), picks
-        return
-    law = operators.first_law
-    for chosen in picks:
-        yield law, chosen
-        law = criterion.factor * operators.fix(chosen).push(law)
+    def _of(self, picks: Array) -> Iterator[tuple[Floats, Array]]:
+        """(state,) visits by the criterion's weights, with the (type, state) pairs taken there: once, or by steps."""
+        if self.criterion.num_steps is None:
+            fixed = self.operators.fix(picks)
+            self._last = _long_run(self.operators, fixed) if self.criterion.is_average else self._discounted(fixed)
+            yield self._last, picks
+            return
+        law = self.operators.first_law
+        for chosen in picks:
+            yield law, chosen
+            law = self.criterion.factor * self.operators.fix(chosen).push(law)
 
-
-def _discounted(operators: Operators, fixed: Fixed) -> Floats:
-    factor, total, first = operators.plan.criterion.factor, operators.plan.criterion.total, operators.first_law
-    size = len(first)
-    operator = LinearOperator((size, size), matvec=lambda q: q - factor * fixed.push(q), dtype=np.float64)
-    visits, _ = bicgstab(operator, first, x0=first * total, rtol=1e-13, atol=0.0, maxiter=300)
-    if not np.isfinite(visits).all():
-        visits = first * total
-    while np.abs((following := first + factor * fixed.push(visits)) - visits).sum() > RESIDUAL * total:
-        visits = following
-    return following
+    def _discounted(self, fixed: Fixed) -> Floats:
+        factor, first, size = self.criterion.factor, self.operators.first_law, len(self._last)
+        operator = LinearOperator((size, size), matvec=lambda q: q - factor * fixed.push(q), dtype=np.float64)
+        visits, _ = bicgstab(operator, first, x0=self._last, rtol=1e-13, atol=0.0, maxiter=300)
+        if not np.isfinite(visits).all():
+            visits = first * self.criterion.total
+        while (
+            np.abs((following := first + factor * fixed.push(visits)) - visits).sum() > RESIDUAL * self.criterion.total
+        ):
+            visits = following
+        return np.asarray(following)
 
 
 def _long_run(operators: Operators, fixed: Fixed) -> Floats:
