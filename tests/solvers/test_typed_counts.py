@@ -349,14 +349,20 @@ class TestPlans:
                 if (used + own <= plan.limit).all():
                     number = float(moves.starts[i + 1] - moves.starts[i])
                     total += lanes * (moves.entries[i] + moves.pairs_of_uses[i]) * rests[kind]
-                    total += plan_room.NODE * np.ceil(lanes * number * rests[kind] / plan_room.BLOCK)
+                    total += plan_room.NODE * (1 + lanes * number * rests[kind] / plan_room.BLOCK)
                     total += walk(kind + 1, used + own, lanes * number)
             return total
 
         assert plan.improving == pytest.approx(walk(0, np.zeros_like(plan.limit), 1.0), rel=1e-9)
 
+    @given(seed=SEEDS)
+    @settings(max_examples=20, deadline=None)
+    def test_as_many_pairs_as_the_table_has(self, seed):
+        problem = random_problem(seed)
+        assert plan_types(problem).num_pairs == Counts(problem).mdp.num_pairs
+
     def test_too_many_states_are_refused_before_any_work(self):
-        with pytest.raises(TooLarge, match=r"count states would need .* Use fewer arms"):
+        with pytest.raises(TooLarge, match=r"the count space has .* states\. Use fewer arms"):
             plan_types(crew_maintenance(num_arms=120))
 
     def test_too_many_allocations_are_refused(self, monkeypatch):

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evenhand.errors import NotApplicable
+from evenhand.errors import NotApplicable, PolicyError
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
 from evenhand.reductions.counts import TypedChoices
+from evenhand.simulation.rollout import check_budget
 from evenhand.solvers.typed_counts import Moves, Operators, Visits, plan_types
 from evenhand.typing import Array, Floats, Ints
 
@@ -36,6 +37,9 @@ def typed_values(steps: list[TypedChoices], problem: CoupledMDP) -> tuple[Floats
         raise NotApplicable(f"a policy by steps can only be simulated under the criterion {problem.criterion.name}")
     plan.check()
     picks = {id(step): _picks(step, plan.types) for step in steps}
+    for number_of_step, step in enumerate(steps):
+        spent = sum(moves.spent[own] for moves, own in zip(plan.types, picks[id(step)], strict=True))
+        check_budget(problem, np.asarray(spent), number_of_step)
     chosen = picks[id(steps[0])]
     if number is not None:
         chosen = np.stack([picks[id(steps[t % len(steps)])] for t in range(number)])
@@ -55,5 +59,8 @@ def _number(policy: TypedChoices, kind: int, moves: Moves) -> Ints:
     known = {own.tobytes(): number for number, own in enumerate(moves.allocations.astype(np.int64))}
     numbers = np.zeros(len(policy.allocations), dtype=np.int64)
     for row in np.unique(policy.picks[:, kind]):
-        numbers[row] = known[np.ascontiguousarray(policy.allocations[row, :S, :A], dtype=np.int64).tobytes()]
+        number = known.get(np.ascontiguousarray(policy.allocations[row, :S, :A], dtype=np.int64).tobytes())
+        if number is None:
+            raise PolicyError("the policy has an allocation that is beyond the budget, or of arms that are not there")
+        numbers[row] = number
     return numbers

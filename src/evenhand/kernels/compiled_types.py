@@ -61,7 +61,11 @@ def _best_last(starts, columns, weights, pair_starts, points, gains, spans, stri
                     for q in range(LANES):
                         row[q] += w0 * table[c0, q]
                 for pair in range(pair_starts[o], pair_starts[o + 1]):
-                    x, gain = points[pair], gains[pair]
+                    x, gain, some = points[pair], gains[pair], 0
+                    for q in range(LANES):
+                        some += gain + row[q] > top[x, q] + tie
+                    if some == 0:  # most pairs better nothing: looking is quicker than writing
+                        continue
                     for q in range(LANES):
                         candidate = gain + row[q]
                         better = candidate > top[x, q] + tie
@@ -86,7 +90,11 @@ def _keep_best(pair_starts, points, gains, first, last, stride, found, found_cod
         for o in range(first, last):
             to = o - first
             for pair in range(pair_starts[o], pair_starts[o + 1]):
-                x, gain, own = points[pair], gains[pair], pair * stride
+                x, gain, own, some = points[pair], gains[pair], pair * stride, 0
+                for q in range(rest):
+                    some += gain + found[lane, to, q] > kept[lane, x, q] + tie
+                if some == 0:
+                    continue
                 for q in range(rest):
                     candidate = gain + found[lane, to, q]
                     better = candidate > kept[lane, x, q] + tie

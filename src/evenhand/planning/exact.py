@@ -28,14 +28,14 @@ from evenhand.solvers.dynamic_programming import start_matters
 from evenhand.solvers.linear_programs import LinearProgramSolution, count_lp, gini_lp
 from evenhand.solvers.mixtures import best_mixture
 from evenhand.solvers.pricing import TabularPricing, values_of_parts, weighed
-from evenhand.solvers.typed_counts import TypedPricing, plan_types
+from evenhand.solvers.typed_counts import TypedPlan, TypedPricing, plan_types
 from evenhand.typing import Floats
 
 MOST_TABULATED = 6000
-"""Count states up to which a symmetric problem that the lattice refuses is tried by tables."""
+"""Count states up to which an average that is refused without tables is tried by them."""
 
-TABLES_UP_TO = 2500
-"""Count states of several types up to which the explicit table is quicker."""
+TABLES_UP_TO = 25_000
+"""Pairs of count states and decisions of several types, at all steps, up to which the explicit table is quicker."""
 
 Parts = list[tuple[float, Floats]]
 """Shares and tables of policies that are drawn at the start."""
@@ -49,14 +49,16 @@ def by_counts(task: Task) -> Solution:
         except NotApplicable:  # the long run may depend on the start: tables can tell, if they are small
             if num_count_states(task.problem) > MOST_TABULATED:
                 raise
-    if num_count_states(task.problem) <= TABLES_UP_TO:
-        return _by_mixture(task, "counts", Counts(task.problem), task.by_types)
-    try:
-        return _by_types(task)
-    except NotApplicable:  # the same: an average whose bounds over all states do not meet
-        if num_count_states(task.problem) > MOST_TABULATED:
-            raise
-        return _by_mixture(task, "counts", Counts(task.problem), task.by_types)
+    watch, told = Stopwatch(), _Told(task)
+    told.tell("listing the allocations")
+    plan = task.typed_plan or plan_types(task.problem)
+    if plan.num_pairs * (task.problem.criterion.num_steps or 1) > TABLES_UP_TO:
+        try:
+            return _by_types(task, plan, told, watch)
+        except NotApplicable:  # the same: an average whose bounds over all states do not meet
+            if plan.num_states > MOST_TABULATED:
+                raise
+    return _by_mixture(task, "counts", Counts(task.problem), task.by_types)
 
 
 def plan_lattice(problem: CoupledMDP) -> CountPlan:
@@ -101,12 +103,9 @@ def _by_lattice(task: Task) -> Solution:
     )
 
 
-def _by_types(task: Task) -> Solution:
+def _by_types(task: Task, plan: TypedPlan, told: "_Told", watch: Stopwatch) -> Solution:
     """Several types: column generation, where each weighted sum is solved type by type."""
-    watch, problem, objective = Stopwatch(), task.problem, task.by_types
-    told = _Told(task)
-    told.tell("listing the allocations")
-    plan = task.typed_plan or plan_types(problem)
+    problem, objective = task.problem, task.by_types
     pricing = TypedPricing(plan, objective, told.tell)
     watch.lap("build")
     sizes, floors = objective.sizes, pricing.floors

@@ -39,10 +39,8 @@ DEFAULT_TOLERANCE = 1e-8
 """Relative gap at which exact methods stop."""
 
 MOST_COUNT_STATES, MOST_JOINT_STATES, MOST_OPERATIONS = 20_000, 70_000, 1e12
-"""Sizes up to which `auto` takes an exact method: minutes, not hours."""
-
-MOST_TYPED_OPERATIONS = 4e11
-"""The same for counts of several types."""
+"""Sizes up to which `auto` takes an exact method: minutes, not hours. The first two are for tables, the last is for
+what is computed without them: the counts of identical arms, or of several types."""
 
 SWEEPS = 50
 """Steps of a finite horizon that cost as much as an endless one, which takes many sweeps to settle."""
@@ -140,11 +138,8 @@ def _choose(problem: CoupledMDP) -> _Choice:
             if work * counts > MOST_COUNT_STATES:
                 raise
             return _Choice("counts", f"{alike}, and {sizes}")
-    typed: TypedPlan | None = None
     kinds = f"the arms are of {problem.num_types} types" if problem.num_types > 1 else "the arms have a floor"
-    if counts <= joint and (
-        work * counts <= exact.TABLES_UP_TO or (typed := _fitting_types(problem, counts)) is not None
-    ):
+    if counts <= joint and (typed := _fitting_types(problem, counts)) is not None:
         return _Choice("counts", f"{kinds}, and {sizes}", typed_plan=typed)
     if work * joint <= MOST_JOINT_STATES and Joint.accepts(problem) is None:
         return _Choice("joint", f"{kinds}, and the product space has {joint:.6g} states")
@@ -169,5 +164,5 @@ def _fitting_types(problem: CoupledMDP, states: float) -> TypedPlan | None:
         plan = plan_types(problem)
     except TooLarge:
         return None
-    fits = plan.size_in_bytes < 0.5 * available_memory() and plan.operations < MOST_TYPED_OPERATIONS
+    fits = plan.size_in_bytes < 0.5 * available_memory() and plan.operations < MOST_OPERATIONS
     return plan if fits else None

@@ -84,8 +84,14 @@ def _leap(certifier: Certifier, follow: Follow, rewards: Floats, value: Floats) 
 class Patience:
     """Gives up on an average whose bounds do not close."""
 
-    def __init__(self, criterion: Criterion) -> None:
-        self.criterion = criterion
+    def __init__(self, criterion: Criterion, rounds: int = _PATIENCE) -> None:
+        """Begin to watch.
+
+        Args:
+            criterion: what rewards over time are worth.
+            rounds: after which a change that has hardly become narrower is given up.
+        """
+        self.criterion, self.rounds = criterion, rounds
         self.narrowest, self.waited = np.inf, 0
 
     def note(self, width: float, bounds: Bounds) -> None:
@@ -93,7 +99,7 @@ class Patience:
         self.waited += 1
         if width <= _HARDLY * self.narrowest:
             self.narrowest, self.waited = width, 0
-        if self.criterion.is_average and self.waited >= _PATIENCE:
+        if self.criterion.is_average and self.waited >= self.rounds:
             _refuse_average(bounds)
 
 

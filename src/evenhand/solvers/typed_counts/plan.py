@@ -10,15 +10,16 @@ from functools import cached_property
 from math import prod
 
 import numpy as np
+from scipy.special import gammaln
 
-from evenhand.checks import check_memory
+from evenhand.checks import available_memory, check_memory
 from evenhand.errors import TooLarge
-from evenhand.kernels.lattice import lattice_size
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.solvers.count_dynamics.plan import LEAP
+from evenhand.solvers.count_dynamics.slots import Arm, check_one_class
 from evenhand.solvers.typed_counts.moves import INSTEAD, SAME_USE, Moves, TypeTables, read_moves
-from evenhand.typing import Floats
+from evenhand.typing import Floats, Ints
 
 MOST_OPERATIONS = 1e14
 """Elementary operations beyond which a problem is refused."""
@@ -29,10 +30,13 @@ NODE = 2e4
 BLOCK = 2**16
 """Values of a block on the way down; more are treated one block after the other."""
 
-POLICIES = 12
+OVERHEAD, TAKEN = 40.0, 0.1
+"""Operations a state that a sweep costs beside expectations, and the share of outcomes that a policy leads to."""
+
+POLICIES = 15
 """Policies that column generation prices, about; each is improved IMPROVEMENTS times and swept SWEEPS times."""
 
-IMPROVEMENTS, SWEEPS = 4, 120
+IMPROVEMENTS, SWEEPS = 3, 80
 
 KEPT = 25
 """Policies that memory must hold."""
@@ -70,27 +74,39 @@ class TypedPlan:
         work, rest = 0.0, float(self.num_states)
         for moves in self.types:
             rest /= moves.num_points
-            fits = (used[:, None] + moves.uses <= self.limit).all(axis=2)
             outcomes = np.diff(moves.starts)
-            work += float((fits * lanes[:, None] * (moves.entries + moves.pairs_of_uses)).sum()) * rest
-            work += NODE * float((fits * nodes[:, None] * np.ceil(lanes[:, None] * outcomes * rest / BLOCK)).sum())
-            i, j = np.nonzero(fits)
-            used = used[i] + moves.uses[j]
-            shares = np.round(used / np.where(self.limit > 0, self.limit, 1.0), SAME_USE - 1)
-            _, first, same = np.unique(shares, axis=0, return_index=True, return_inverse=True)
-            used, same = used[first], same.reshape(-1)
+            i, j, same, used = self._together(used, moves)
+            work += rest * float((lanes[i] * (moves.entries + moves.pairs_of_uses)[j]).sum())
+            work += NODE * float(nodes[i].sum() + (lanes[i] * outcomes[j]).sum() * rest / BLOCK)
             lanes = np.asarray(np.bincount(same, weights=lanes[i] * outcomes[j]))
             nodes = np.asarray(np.bincount(same, weights=nodes[i]))
         return work
 
     @cached_property
+    def num_pairs(self) -> float:
+        """How many pairs of a state and a decision a table would have."""
+        used, number = np.zeros((1, len(self.limit))), np.ones(1)
+        for moves in self.types:
+            i, j, same, used = self._together(used, moves)
+            number = np.asarray(np.bincount(same, weights=number[i] * moves.pairs_of_uses[j]))
+        return float(number.sum())
+
+    def _together(self, used: Floats, moves: Moves) -> tuple[Ints, Ints, Ints, Floats]:
+        """Which beginnings and uses fit together: both, the number of what they use together, and all of these."""
+        i, j = np.nonzero((used[:, None] + moves.uses <= self.limit).all(axis=2))
+        sums = used[i] + moves.uses[j]
+        shares = np.round(sums / np.where(self.limit > 0, self.limit, 1.0), SAME_USE - 1)
+        _, first, same = np.unique(shares, axis=0, return_index=True, return_inverse=True)
+        return i, j, same.reshape(-1), sums[first]
+
+    @cached_property
     def following(self) -> float:
         """About how many operations one sweep of a policy takes."""
-        work, nodes, rest = 0.0, 1.0, float(self.num_states)
+        work, nodes, rest = OVERHEAD * self.num_states, 1.0, float(self.num_states)
         for moves in self.types:
             rest /= moves.num_points
             nodes = min(nodes * len(moves.movers), float(self.num_states))
-            work += nodes * rest * float(moves.entries.sum()) / len(moves.movers)
+            work += TAKEN * nodes * rest * float(moves.entries.sum()) / len(moves.movers)
         return work
 
     @property
@@ -128,6 +144,13 @@ class TypedPlan:
             if prod(numbers) >= 2**62:
                 raise TooLarge(f"{what} has over 2^62 decisions. {INSTEAD}")
 
+    def check_long_run(self) -> None:
+        """Refuse an average where the graph of an arm shows that the long run depends on its start."""
+        if self.criterion.is_average:
+            for own in (moves.tables for moves in self.types):
+                limit = np.where(own.valid[:, :, None], self.limit, -1.0)  # nobody affords an action that is not there
+                check_one_class(Arm(own.transitions, own.rewards, own.usage, limit))
+
 
 def plan_types(problem: CoupledMDP) -> TypedPlan:
     """Plan the dynamic program on the counts of several types.
@@ -138,10 +161,18 @@ def plan_types(problem: CoupledMDP) -> TypedPlan:
     Raises:
         TooLarge: there are too many states, or a type alone has too many allocations.
     """
-    number = prod(map(float, map(lattice_size, problem.type_counts.tolist(), problem.types.num_states.tolist())))
-    check_memory(8.0 * LEAP * number, f"values on {number:.3g} count states", INSTEAD)
-    types = [read_moves(tables, problem.budget_limit) for tables in _tables_of(problem)]
+    _check_states(problem)
+    types = [read_moves(own, problem.budget_limit) for own in _tables_of(problem)]
     return TypedPlan(types, problem.budget_limit, problem.criterion)
+
+
+def _check_states(problem: CoupledMDP) -> None:
+    """Refuse a space on which not even values fit."""
+    arms, states = problem.type_counts, problem.types.num_states
+    log = float((gammaln(arms + states) - gammaln(arms + 1.0) - gammaln(states)).sum())
+    if log > 690 or 8.0 * LEAP * np.exp(log) > 0.8 * available_memory():
+        number = f"{np.exp(log):.3g}" if log <= 690 else "over 1e299"
+        raise TooLarge(f"the count space has {number} states. {INSTEAD}")
 
 
 def _tables_of(problem: CoupledMDP) -> list[TypeTables]:

@@ -29,8 +29,13 @@ class TypedPricing:
             plan: the problem, planned.
             objective: says who the members are and which floors there are; one value a type.
             tell: told what is being done.
+
+        Raises:
+            TooLarge: it would not fit, or take for ever.
+            NotApplicable: an average whose long run depends on where the arms start.
         """
         plan.check()
+        plan.check_long_run()
         self.objective, self.tell = objective, tell
         self.operators = Operators(plan)
         self.picks: list[Array] = []

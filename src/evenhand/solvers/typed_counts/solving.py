@@ -39,6 +39,9 @@ SURER = 0.3
 MOST_ROUNDS, MOST_NARROW = 1000, 40
 """Full improvements, and narrow ones between two of them."""
 
+PATIENCE = 6
+"""Full improvements after which an average must have come closer; each follows many narrow ones."""
+
 RESIDUAL = 1e-12
 """The largest residual left in visits, as a share of all of them."""
 
@@ -104,7 +107,7 @@ def _iterate(
     operators: Operators, certifier: Certifier, gains: list[Floats], value: Floats, tolerance: float, tell: Tell
 ) -> TypedOptimum:
     iteration = _Iteration(operators, certifier, gains, tell)
-    patience = Patience(certifier.criterion)
+    patience = Patience(certifier.criterion, PATIENCE)
     if operators.has_seen:
         value = iteration.settle(value, tolerance, 0.0)
     for number in range(1, MOST_ROUNDS + 1):
