@@ -11,10 +11,11 @@ from scipy import stats
 from evenhand.errors import TooLarge
 from evenhand.evaluation.exact import exact_values
 from evenhand.kernels.lattice import lattice_index, lattice_points, lattice_size
+from evenhand.kernels.lattice_laws import law_of_movers
 from evenhand.model.coupled import CoupledMDP
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
 from evenhand.reductions import Counts
-from evenhand.reductions.counts import count_states, law_of_movers, num_count_states
+from evenhand.reductions.counts import count_states, num_count_states
 from evenhand.solvers.dynamic_programming import solve_weighted
 
 

@@ -7,6 +7,7 @@ first: at every count state its possible allocations are the pairs, and their pr
     finite:T              forwards from the initial law:  x_{t+1} = P_t^T x_t,   V = sum_{t<T} w_t x_t . r_t
 
 where the tables of a policy by steps may differ from step to step; one that is shorter than the horizon begins again.
+Choices on the counts of several types, as `solve` gives where these are many, are evaluated without one (`typed`).
 A mixture draws its part once and for all, so its values are the shares of its parts' values under every criterion.
 """
 
@@ -17,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.errors import NotApplicable
+from evenhand.evaluation.typed import typed_steps, typed_values
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
@@ -60,6 +62,10 @@ def exact_values(policy: object, problem: CoupledMDP) -> ExactValues:
         raise NotApplicable("a mixture that is drawn anew now and then is only simulated")
     if isinstance(policy, Mixture):
         return _mixed([exact_values(part, problem) for part in policy.parts], policy.shares, problem)
+    steps = typed_steps(policy, problem)
+    if steps and num_count_states(problem) * len(steps) > MOST_STATES:
+        values, used, served = typed_values(steps, problem)
+        return ExactValues(values, True, used, served)
     return _of_tables(_tables(policy, problem), problem.criterion)
 
 

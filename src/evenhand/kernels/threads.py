@@ -5,13 +5,19 @@ played by the NumPy twins: slower, and by the same law. Learning and large solve
 """
 
 import os
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
+from typing import TypeVar
 
 ALONE_BELOW = 200_000
 """Elementary operations below which one thread does the work."""
+
+Piece = TypeVar("Piece")
+Answer = TypeVar("Answer")
 
 _POLICY = "OMP_WAIT_POLICY"
 
@@ -79,3 +85,29 @@ def threads_for(work: float) -> Iterator[None]:
         yield
     finally:
         set_num_threads(before)
+
+
+def in_threads(do: Callable[[Piece], Answer], pieces: Sequence[Piece], *, alone: bool = False) -> Iterator[Answer]:
+    """The answers to pieces of work, in their order, a few of them worked on at the same time.
+
+    Args:
+        do: works on one piece; it must spend its time in compiled code that lets others work beside it.
+        pieces: of the work.
+        alone: whether one thread does all of it.
+    """
+    if alone or len(pieces) < 2 or not can_compile():
+        yield from map(do, pieces)
+        return
+    from numba import get_num_threads
+
+    number = min(get_num_threads(), len(pieces))
+    if number == 1:
+        yield from map(do, pieces)
+        return
+    with ThreadPoolExecutor(number) as pool:
+        waiting = deque(pool.submit(do, piece) for piece in pieces[: 2 * number])
+        for piece in pieces[2 * number :]:  # no more than a few answers wait to be taken
+            yield waiting.popleft().result()
+            waiting.append(pool.submit(do, piece))
+        while waiting:
+            yield waiting.popleft().result()

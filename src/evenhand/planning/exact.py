@@ -20,18 +20,22 @@ from evenhand.model.policy import Policy, Starting
 from evenhand.model.tabular import TabularMDP
 from evenhand.model.welfare import RankWeighted, Utilitarian, is_lexicographic, is_mean
 from evenhand.planning.solution import Solution
-from evenhand.planning.task import Stopwatch, Task
-from evenhand.reductions.counts import Counts, count_policy, num_count_states
+from evenhand.planning.task import Stopwatch, Task, gap_share
+from evenhand.reductions.counts import Counts, count_policy, num_count_states, typed_policy
 from evenhand.reductions.joint import Joint
 from evenhand.solvers.count_dynamics import CountPlan, plan_counts, solve_counts
 from evenhand.solvers.dynamic_programming import start_matters
 from evenhand.solvers.linear_programs import LinearProgramSolution, count_lp, gini_lp
 from evenhand.solvers.mixtures import best_mixture
 from evenhand.solvers.pricing import TabularPricing, values_of_parts, weighed
+from evenhand.solvers.typed_counts import TypedPlan, TypedPricing, plan_types
 from evenhand.typing import Floats
 
 MOST_TABULATED = 6000
-"""Count states up to which a symmetric problem that the lattice refuses is tried by tables."""
+"""Count states up to which an average that is refused without tables is tried by them."""
+
+TABLES_UP_TO = 25_000
+"""Pairs of count states and decisions of several types, at all steps, up to which the explicit table is quicker."""
 
 Parts = list[tuple[float, Floats]]
 """Shares and tables of policies that are drawn at the start."""
@@ -44,6 +48,15 @@ def by_counts(task: Task) -> Solution:
             return _by_lattice(task)
         except NotApplicable:  # the long run may depend on the start: tables can tell, if they are small
             if num_count_states(task.problem) > MOST_TABULATED:
+                raise
+    watch, told = Stopwatch(), _Told(task)
+    told.tell("listing the allocations")
+    plan = task.typed_plan or plan_types(task.problem)
+    if plan.num_pairs * (task.problem.criterion.num_steps or 1) > TABLES_UP_TO:
+        try:
+            return _by_types(task, plan, told, watch)
+        except NotApplicable:  # the same: an average whose bounds over all states do not meet
+            if plan.num_states > MOST_TABULATED:
                 raise
     return _by_mixture(task, "counts", Counts(task.problem), task.by_types)
 
@@ -88,6 +101,50 @@ def _by_lattice(task: Task) -> Solution:
         problem=problem,
         seconds=watch.seconds,
     )
+
+
+def _by_types(task: Task, plan: TypedPlan, told: "_Told", watch: Stopwatch) -> Solution:
+    """Several types: column generation, where each weighted sum is solved type by type."""
+    problem, objective = task.problem, task.by_types
+    pricing = TypedPricing(plan, objective, told.tell)
+    watch.lap("build")
+    sizes, floors = objective.sizes, pricing.floors
+    mixture = best_mixture(pricing, objective.welfare, sizes, task.tolerance, told.tell_gap, floors)
+    used = np.flatnonzero(mixture.shares > 0)
+    values = sum(mixture.shares[i] * pricing.type_values[i] for i in used)
+    allocations = [moves.allocations for moves in plan.types]
+    parts = [typed_policy(problem, allocations, pricing.picks[i]) for i in used]
+    welfare = objective(values)
+    watch.lap("solve")
+    return Solution(
+        method="counts",
+        reason=task.reason,
+        objective=objective,
+        welfare=welfare,
+        upper_bound=max(mixture.upper_bound, welfare) if problem.has_floors else mixture.upper_bound,
+        unit_values=values,
+        by_type=True,
+        policy=parts[0] if len(parts) == 1 else Mixture(parts, mixture.shares[used]),
+        problem=problem,
+        seconds=watch.seconds,
+    )
+
+
+class _Told:
+    """Tells which policy is being priced, what is being done for it, and how large the gap is."""
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.share, self.words = task, 0.0, "counts"
+
+    def tell(self, what: str) -> None:
+        """Pass on what is being done."""
+        self.task.tell(f"{self.words}: {what}", self.share)
+
+    def tell_gap(self, rounds: int, gap: float) -> None:
+        """Remember how far it is, and pass it on."""
+        self.share = gap_share(gap, self.task.tolerance)
+        self.words = f"counts, policy {rounds + 1}, gap {gap:.0e}"
+        self.task.tell(self.words, self.share)
 
 
 def _by_mixture(task: Task, method: str, space: Joint | Counts, objective: Objective) -> Solution:

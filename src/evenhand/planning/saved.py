@@ -24,7 +24,7 @@ import numpy as np
 
 from evenhand._version import __version__
 from evenhand.errors import NotApplicable, PolicyError
-from evenhand.kernels.lattice import lattice_points
+from evenhand.kernels.lattice import lattice_index, lattice_points
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import MOST_STEPS
@@ -38,7 +38,7 @@ from evenhand.policies.fluid import OccupancyPriority, Resolving
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
 from evenhand.policies.priority import ExchangeablePriority
 from evenhand.policies.round_robin import RoundRobin
-from evenhand.reductions.counts import CountChoices, Counts, CountTable
+from evenhand.reductions.counts import CountChoices, Counts, CountTable, TypedChoices
 from evenhand.reductions.joint import Joint, JointTable
 from evenhand.typing import Array
 
@@ -142,6 +142,9 @@ def _arrays_of(policy: Policy | Starting) -> tuple[str, dict[str, Array]]:
     """The kind and the arrays of a policy that is not made of others."""
     if isinstance(policy, CountChoices):
         return "count-choices", {"cells": policy.cells, "base": policy.base, "amounts": policy.amounts}
+    if isinstance(policy, TypedChoices):
+        narrow = policy.allocations.astype(np.min_scalar_type(int(policy.allocations.max())))
+        return "typed-choices", {"allocations": narrow, "picks": policy.picks}
     if (table := capabilities(policy).table) is not None:
         pairs = np.flatnonzero(table.probabilities)
         kind = "count-table" if isinstance(table.reduction, Counts) else "joint-table"
@@ -337,6 +340,28 @@ def _check_choices(problem: CoupledMDP, cells: Array, amounts: Array) -> None:
             raise PolicyError("it chooses more arms in a state than there are")
 
 
+def _build_typed(problem: CoupledMDP, arrays: dict[str, Array]) -> Policy:
+    allocations, picks, space = arrays["allocations"], arrays["picks"], Counts(problem)
+    fits = (
+        allocations.shape[1:] == problem.types.valid.shape[1:]
+        and picks.shape == (space.num_states, problem.num_types)
+        and ((allocations >= 0) & (allocations <= problem.num_arms)).all()
+        and ((picks >= 0) & (picks < len(allocations))).all()
+    )
+    if not fits:
+        raise PolicyError("its tables do not fit the problem")
+    wide = allocations.astype(np.int64)
+    for t, (arms, states) in enumerate(zip(problem.type_counts, problem.types.num_states, strict=True)):
+        used, number = np.unique(picks[:, t], return_inverse=True)
+        counts, whole = wide[used].sum(axis=2), wide[used][:, problem.types.valid[t]].sum(axis=1)
+        point = (np.arange(space.num_states) // space.strides[t]) % space.sizes[t]
+        if (whole != arms).any() or (counts.sum(axis=1) != arms).any():
+            raise PolicyError("it allocates more or fewer arms than a type has")
+        if (lattice_index(counts[:, :states])[number.reshape(-1)] != point).any():
+            raise PolicyError("it allocates arms that are not in that state")
+    return TypedChoices(problem, wide, picks)
+
+
 def _build_table(space: Counts | Joint, arrays: dict[str, Array]) -> Policy:
     pairs, chances = arrays["pairs"], arrays["probabilities"]
     probabilities = np.zeros(space.mdp.num_pairs)
@@ -397,6 +422,7 @@ _RAGGED = ("pairs", "probabilities")
 _TABLE = {"pairs": _Spec("iu", (1,)), "probabilities": _Spec("f", (1,))}
 _ARRAYS: dict[str, dict[str, _Spec]] = {
     "count-choices": {"cells": _Spec("iu", (2,)), "base": _Spec("iu", (1,)), "amounts": _Spec("iu", (2,))},
+    "typed-choices": {"allocations": _Spec("iu", (3,)), "picks": _Spec("iu", (2,))},
     "count-table": _TABLE,
     "joint-table": _TABLE,
     "priority": {"scores": _Spec("f", (3,)), "threshold": _Spec("f", (0,))},
@@ -416,6 +442,7 @@ _ARRAYS: dict[str, dict[str, _Spec]] = {
 
 _BUILDERS: dict[str, Callable[[CoupledMDP, dict[str, Array]], Policy | Starting]] = {
     "count-choices": _build_choices,
+    "typed-choices": _build_typed,
     "count-table": lambda problem, arrays: _build_table(Counts(problem), arrays),
     "joint-table": lambda problem, arrays: _build_table(Joint(problem), arrays),
     "priority": _build_priority,

@@ -31,16 +31,18 @@ from evenhand.model.welfare import Welfare
 from evenhand.planning import exact, played
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import Task
-from evenhand.reductions.counts import Counts, num_count_states
+from evenhand.reductions.counts import num_count_states
 from evenhand.reductions.joint import Joint, num_joint_states
 from evenhand.solvers.count_dynamics import CountPlan
+from evenhand.solvers.typed_counts import TypedPlan, plan_types
 from evenhand.typing import Progress, Rng
 
 DEFAULT_TOLERANCE = 1e-8
 """Relative gap at which exact methods stop."""
 
 MOST_COUNT_STATES, MOST_JOINT_STATES, MOST_OPERATIONS = 20_000, 70_000, 1e12
-"""Sizes up to which `auto` takes an exact method: minutes, not hours."""
+"""Sizes up to which `auto` takes an exact method: minutes, not hours. The first two are for tables, the last is for
+what is computed without them: the counts of identical arms, or of several types."""
 
 SWEEPS = 50
 """Steps of a finite horizon that cost as much as an endless one, which takes many sweeps to settle."""
@@ -112,7 +114,9 @@ def solve(
         return METHODS["fluid"](replace(task, reason="candidates compete"))
     if method == "auto":
         chosen = _choose(problem)
-        return METHODS[chosen.method](replace(task, reason=chosen.reason, plan=chosen.plan))
+        return METHODS[chosen.method](
+            replace(task, reason=chosen.reason, plan=chosen.plan, typed_plan=chosen.typed_plan)
+        )
     if method not in METHODS:
         raise UnknownName("method", method, ["auto", *METHODS])
     return METHODS[method](task)
@@ -135,6 +139,7 @@ class _Choice(NamedTuple):
     method: str
     reason: str
     plan: CountPlan | None = None
+    typed_plan: TypedPlan | None = None
 
 
 def choose_method(problem: CoupledMDP) -> tuple[str, str]:
@@ -160,8 +165,8 @@ def _choose(problem: CoupledMDP) -> _Choice:
                 raise
             return _Choice("counts", f"{alike}, and {sizes}")
     kinds = f"the arms are of {problem.num_types} types" if problem.num_types > 1 else "the arms have a floor"
-    if work * counts <= MOST_COUNT_STATES and counts <= joint and Counts.accepts(problem) is None:
-        return _Choice("counts", f"{kinds}, and {sizes}")
+    if counts <= joint and (typed := _fitting_types(problem, counts)) is not None:
+        return _Choice("counts", f"{kinds}, and {sizes}", typed_plan=typed)
     if work * joint <= MOST_JOINT_STATES and Joint.accepts(problem) is None:
         return _Choice("joint", f"{kinds}, and the product space has {joint:.6g} states")
     return _Choice("fluid", f"{kinds}, and {sizes}: too many for an exact method in reasonable time")
@@ -171,6 +176,18 @@ def _fitting_plan(problem: CoupledMDP) -> CountPlan | None:
     """The dynamic program of a symmetric problem, if it fits in memory and in reasonable time."""
     try:
         plan = exact.plan_lattice(problem)
+    except TooLarge:
+        return None
+    fits = plan.size_in_bytes < 0.5 * available_memory() and plan.operations < MOST_OPERATIONS
+    return plan if fits else None
+
+
+def _fitting_types(problem: CoupledMDP, states: float) -> TypedPlan | None:
+    """The dynamic program on the counts of several types, if it fits in memory and in reasonable time."""
+    if 200 * states > available_memory():  # not even worth a plan
+        return None
+    try:
+        plan = plan_types(problem)
     except TooLarge:
         return None
     fits = plan.size_in_bytes < 0.5 * available_memory() and plan.operations < MOST_OPERATIONS

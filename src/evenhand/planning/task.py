@@ -11,6 +11,7 @@ from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare
 from evenhand.solvers.count_dynamics import CountPlan
+from evenhand.solvers.typed_counts import TypedPlan
 from evenhand.typing import Progress, Rng
 
 
@@ -38,6 +39,9 @@ class Task:
 
     plan: CountPlan | None = None
     """The dynamic program of identical arms, where it was planned to choose the method."""
+
+    typed_plan: TypedPlan | None = None
+    """The same for several types."""
 
     candidates: dict[str, Policy | Starting] = field(default_factory=dict)
     """Policies that compete with those of the method fluid."""
@@ -67,10 +71,14 @@ class Task:
         """A callback that passes on a gap, on a logarithmic scale from 1 to the tolerance."""
 
         def tell(rounds: int, gap: float) -> None:
-            share = abs(np.log(max(min(gap, 1.0), self.tolerance)) / np.log(self.tolerance))
-            self.tell(f"{what}, round {rounds}", float(share))
+            self.tell(f"{what}, round {rounds}", gap_share(gap, self.tolerance))
 
         return tell
+
+
+def gap_share(gap: float, tolerance: float) -> float:
+    """How much of the way from a gap of 1 to the tolerance is done, on a logarithmic scale."""
+    return float(abs(np.log(max(min(gap, 1.0), tolerance)) / np.log(tolerance)))
 
 
 class Stopwatch:

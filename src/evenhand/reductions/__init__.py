@@ -3,8 +3,18 @@
 Reduction (the protocol), Joint (the product space), Counts (how many arms are in each state).
 """
 
-from evenhand.reductions.counts import CountChoices, Counts, CountTable, count_policy
+from evenhand.reductions.counts import CountChoices, Counts, CountTable, TypedChoices, count_policy, typed_policy
 from evenhand.reductions.joint import Joint, JointTable
 from evenhand.reductions.reduction import Reduction
 
-__all__ = ["CountChoices", "CountTable", "Counts", "Joint", "JointTable", "Reduction", "count_policy"]
+__all__ = [
+    "CountChoices",
+    "CountTable",
+    "Counts",
+    "Joint",
+    "JointTable",
+    "Reduction",
+    "TypedChoices",
+    "count_policy",
+    "typed_policy",
+]

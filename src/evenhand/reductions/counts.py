@@ -4,14 +4,12 @@
     sum_{t,s,a} d_k(t, s, a) u[t, s, a] <= b_k,    reward of type t: (1 / N_t) sum_{s,a} u[t, s, a] r_t(s, a)
 
 The next counts of a type are a sum of multinomials, one for each distinct transition row, so they depend on u only
-through m[t, row], the number of arms that move by each row. Their law follows by adding one arm at a time,
-
-    law(m)(x') = sum_j row_r(j) law(m - e_r)(x' - e_j)        (any r with m_r > 0),
-
-a sum of positive terms, exact at any N. The law of the first counts is multinomial (by log-gamma, no overflow).
+through m[t, row], the number of arms that move by each row. Their law is grown by one arm at a time
+(`kernels.lattice_laws`). The law of the first counts is multinomial (by log-gamma, no overflow).
 A policy on counts is lifted by drawing uniformly who within a state gets an action: it is exchangeable.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -23,8 +21,8 @@ from scipy.special import gammaln
 from evenhand.checks import available_memory, check_memory
 from evenhand.errors import NotApplicable, TooLarge
 from evenhand.kernels.choosing import assign_uniformly, assign_uniformly_fast
-from evenhand.kernels.lattice import lattice_below, lattice_index, lattice_points, lattice_size, multinomial_law
-from evenhand.kernels.lattice_sweeps import grow_law
+from evenhand.kernels.lattice import lattice_index, lattice_points, lattice_size, multinomial_law
+from evenhand.kernels.lattice_laws import law_of_movers
 from evenhand.kernels.products import distinct_rows
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.composite import BySteps
@@ -36,9 +34,6 @@ from evenhand.typing import Array, Floats, Indices, Ints
 
 COMPILE_FROM = 20_000
 """Arms in a batch from which the compiled assignment is used."""
-
-COMPILE_LAWS_FROM = 1e8
-"""Elementary operations from which laws of the next counts are computed by compiled code."""
 
 _INSTEAD = "Use fewer arms, or the method fluid, which needs no table."
 
@@ -293,40 +288,6 @@ def assign(type_of_arm: Indices, states: Indices, allocation: Ints, rng: np.rand
     return do(type_of_arm, states, allocation, key)
 
 
-def law_of_movers(movers: Ints, rows: Floats) -> Floats:
-    """(mover, point) the law of where arms arrive.
-
-    Args:
-        movers: (mover, row) how many arms move by each row; the same number of arms in all for each mover.
-        rows: (row, next_state) the rows.
-    """
-    num_states, num_arms = rows.shape[1], int(movers[0].sum())
-    work = float(len(movers)) * lattice_size(num_arms, num_states) * num_states * num_arms / 5
-    grow = grow_law
-    if work > COMPILE_LAWS_FROM:
-        from evenhand.kernels import compiled_sweeps
-
-        grow = compiled_sweeps.grow_law
-    law = np.ones((1, 1))
-    for total, (first, parent) in enumerate(_predecessors(movers), start=1):
-        law = grow(law, rows, first, parent, lattice_below(total, num_states))
-    return law
-
-
-def _predecessors(movers: Ints) -> list[tuple[Indices, Indices]]:
-    """By number of arms, from one: the row whose arm came last, and where the vector without it stands."""
-    levels = []
-    vectors = movers
-    for _ in range(int(movers[0].sum())):
-        first = (vectors > 0).argmax(axis=1)
-        smaller = vectors.copy()
-        smaller[np.arange(len(vectors)), first] -= 1
-        # From many arms down to none; vectors that become equal share their law, so levels stay small.
-        vectors, parent = np.unique(smaller, axis=0, return_inverse=True)
-        levels.append((first.astype(np.int32), parent.reshape(-1).astype(np.int32)))
-    return levels[::-1]
-
-
 def _row_products(left: sparse.csr_array, right: sparse.csr_array) -> sparse.csr_array:
     """(row, column) the Kronecker product of each row of `left` with the same row of `right`."""
     sizes = np.diff(left.indptr) * np.diff(right.indptr)
@@ -399,3 +360,60 @@ def count_policy(problem: CoupledMDP, cells: Ints, base: Ints, choices: Array) -
     if choices.ndim == 2:
         return CountChoices(problem, cells, base, choices)
     return BySteps([CountChoices(problem, cells, base, amounts) for amounts in choices])
+
+
+class TypedChoices:
+    """An exchangeable policy that has one allocation for each count state of arms of several types.
+
+    Allocations of one type at a time are kept once, however many states they are chosen in, so that a million count
+    states are a small table.
+    """
+
+    deterministic = True
+
+    def __init__(self, problem: CoupledMDP, allocations: Ints, picks: Array) -> None:
+        """Keep the table.
+
+        Args:
+            problem: the problem.
+            allocations: (row, state, action) allocations of the arms of one type.
+            picks: (count state, type) the row of each type.
+        """
+        self.problem, self.space = problem, Counts(problem)
+        self.allocations, self.picks = allocations, picks
+
+    def act(self, states: Indices, rng: np.random.Generator) -> Indices:
+        """Look up the allocation of each episode, and draw who within a state gets an action."""
+        allocation = self.allocate(count_states(self.problem, states), rng)
+        return assign(self.problem.type_of_arm, states, allocation, rng)
+
+    def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
+        """Look up the allocation of each episode."""
+        return self.allocations[self.picks[self.space.index(counts)]]
+
+    def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
+        """The one allocation."""
+        return self.allocations[self.picks[self.space.index(counts[None])]], np.ones(1)
+
+
+def typed_policy(problem: CoupledMDP, allocations: Sequence[Ints], picks: Array) -> TypedChoices | BySteps:
+    """The policy of choices on the counts of several types: one table, or one for each step.
+
+    Args:
+        problem: the problem.
+        allocations: of each type (pair, state, action) what its arms can do.
+        picks: (type, count state) the pair of each type, or (step, type, count state).
+    """
+    rows: list[Ints] = []
+    numbers: list[Ints] = []
+    for own, chosen in zip(allocations, np.moveaxis(picks, -2, 0), strict=True):
+        used, number = np.unique(chosen, return_inverse=True)
+        padded = np.zeros((len(used), *problem.types.valid.shape[1:]), dtype=np.int64)
+        padded[:, : own.shape[1], : own.shape[2]] = own[used]
+        numbers.append(number.reshape(chosen.shape) + sum(len(row) for row in rows))
+        rows.append(padded)
+    table = np.concatenate(rows)
+    choices = np.stack(numbers, axis=-1).astype(np.min_scalar_type(len(table) - 1))
+    if picks.ndim == 2:
+        return TypedChoices(problem, table, choices)
+    return BySteps([TypedChoices(problem, table, own) for own in choices])

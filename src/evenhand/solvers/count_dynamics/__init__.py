@@ -22,6 +22,7 @@ The rooms, in the order in which a problem goes through them, each with its math
     plan       what it takes: `plan_counts`, count states, bytes, operations
     optimum    what comes out: `CountOptimum`
     bounds     what one sweep proves, rounding included
+    sweeping   applying one policy again and again, and leaping
     iterating  `solve_counts`: policy iteration or backward induction; `evaluate_counts`: one policy, any rewards
 
 A start comes from the same problem with a quarter of the arms and of the budget, since the value depends mostly on

@@ -54,19 +54,20 @@ class Bounds(NamedTuple):
 class Certifier:
     """Turns value functions into bounds."""
 
-    def __init__(self, outcomes: Outcomes, criterion: Criterion, largest_reward: float, initial: Floats) -> None:
+    def __init__(
+        self, criterion: Criterion, largest_reward: float, error: float, first_law: Floats, law_error: float
+    ) -> None:
         """Keep what bounds need.
 
         Args:
-            outcomes: the operators.
             criterion: what rewards over time are worth.
             largest_reward: the largest mean reward of a step, up to its sign.
-            initial: (state,) law of an arm's first state.
+            error: how far a computed T V - V may be off, relative to max|V| + max|r|.
+            first_law: (count state,) the law of the first counts.
+            law_error: how far a mean over it may be off, relative to the largest entry.
         """
         self.criterion, self.largest = criterion, largest_reward
-        self.error = outcomes.error
-        self.first_law = multinomial_law(outcomes.points, initial)
-        self.law_error = 16 * UNIT * (float(gammaln(outcomes.slots.num_arms + 2)) + 4)
+        self.error, self.first_law, self.law_error = error, first_law, law_error
 
     def step_error(self, value: Floats) -> float:
         """How far one computed T V may be off."""
@@ -105,3 +106,21 @@ class Certifier:
         low, high = low - slack, high + slack
         scale = max(abs(low), abs(high), _NEXT_TO_NOTHING * self.largest * self.criterion.total)
         return Bounds(low, high, slack, scale)
+
+
+def certify_counts(outcomes: Outcomes, criterion: Criterion, largest_reward: float, initial: Floats) -> Certifier:
+    """The certifier of identical arms.
+
+    Args:
+        outcomes: the operators.
+        criterion: what rewards over time are worth.
+        largest_reward: the largest mean reward of a step, up to its sign.
+        initial: (state,) law of an arm's first state.
+    """
+    first_law = multinomial_law(outcomes.points, initial)
+    return Certifier(criterion, largest_reward, outcomes.error, first_law, law_error(outcomes.slots.num_arms))
+
+
+def law_error(num_arms: int) -> float:
+    """How far a mean over a multinomial law of so many arms may be off, relative to the largest entry."""
+    return 16 * UNIT * (float(gammaln(num_arms + 2)) + 4)

@@ -1,40 +1,27 @@
-"""The ninth room: iterating to the optimum, and evaluating one policy.
+"""The tenth room: iterating to the optimum, and evaluating one policy.
 
     discounted, average   modified policy iteration: each round improves the policy once, then applies its operator
                           until the change d is a tenth as wide
     finite:T              backward induction, V_t = T V_{t+1} from V_T = 0: one sweep a step, and nothing to iterate
 
-Between sweeps V moves on by what is surely still to come. Discounted, that is gamma/(1-gamma) times the middle of d.
-Under average nothing sums up: V <- V + tau (d - middle of d), which is value iteration on (1 - tau) I + tau P, a chain
-with the same gain, without periods (Puterman, 8.5.4), and V does not drift.
-
-Arms that forget slowly, or a discount next to 1, make sweeps shrink d slowly. Where many of them did not do, V *leaps*:
-a few steps of GMRES on (I - gamma P) c = d give a correction c, kept if it makes d narrower. Under average I - P is
-singular, so the mean of c over count states is added to every row, which leaves d constant where it succeeds. Bounds
-hold for any V, so nothing hangs on how V was found. A policy with several closed classes makes the system singular: its
-corrections are huge and only rounding makes d look narrow, so what rounding may do counts against a leap.
-
-If the best mean depends on where the arms start, d tends to a function that is not constant, and the bounds do not
-meet. Then the width of d stops shrinking, and the criterion is refused, in words.
+How a policy's operator is applied is told in `sweeping`.
 """
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NoReturn
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, gmres
 
 from evenhand.checks import check_shape
 from evenhand.errors import InvalidInput, NotApplicable, NotConverged
 from evenhand.kernels.lattice import lattice_points
 from evenhand.kernels.lattice_sweeps import interpolate
-from evenhand.model.criterion import Criterion
-from evenhand.solvers.count_dynamics.bounds import Bounds, Certifier
+from evenhand.solvers.count_dynamics.bounds import Bounds, Certifier, certify_counts
 from evenhand.solvers.count_dynamics.optimum import CountOptimum
 from evenhand.solvers.count_dynamics.outcomes import Follow
-from evenhand.solvers.count_dynamics.plan import LEAP, CountPlan
-from evenhand.solvers.count_dynamics.slots import INSTEAD_OF_AVERAGE, Pay, read_pay
+from evenhand.solvers.count_dynamics.plan import CountPlan
+from evenhand.solvers.count_dynamics.slots import Pay, read_pay
+from evenhand.solvers.count_dynamics.sweeping import Patience, advance, apply_policy, extremes
 from evenhand.typing import Array, Floats
 
 Progress = Callable[[int, float], None]
@@ -44,11 +31,8 @@ COARSE_FROM = 3000
 """Count states from which the value function of fewer arms is computed first, as a start."""
 
 _SHRINK = 0.1
-_MOST_SWEEPS = 60
 _MOST_ROUNDS = 1000
 _COARSER, _COARSE_TOLERANCE = 4, 1e-3
-_DAMPING = 0.8
-_PATIENCE, _HARDLY = 40, 0.9
 
 
 def solve_counts(
@@ -75,7 +59,7 @@ def solve_counts(
     """
     check_shape(initial, {"state": plan.slots.num_states}, "initial")
     plan.check_solving()
-    certifier = Certifier(plan.outcomes, plan.criterion, plan.pay.most, initial)
+    certifier = certify_counts(plan.outcomes, plan.criterion, plan.pay.most, initial)
     if plan.criterion.num_steps is not None:
         return _induce_backward(plan, certifier, plan.criterion.num_steps, progress)
     return _iterate(plan, certifier, _start(plan, initial), tolerance, progress, most_rounds)
@@ -105,90 +89,21 @@ def _iterate(
     """Modified policy iteration from a first guess of the value function."""
     criterion, outcomes = plan.criterion, plan.outcomes
     base_rewards = outcomes.points @ plan.pay.base
-    patience = _Patience(criterion)
+    patience = Patience(criterion)
     for number in range(1, most_rounds + 1):
         best, choice = plan.chooser.improve(criterion.factor * outcomes.expect(value))
         improved = base_rewards + best
-        least, most = _extremes(improved - value)
+        least, most = extremes(improved - value)
         bounds = certifier.bound(value, improved, least, most)
-        value = _advance(criterion, value, improved, least, most)
+        value = advance(criterion, value, improved, least, most)
         if progress is not None:
             progress(number, bounds.gap)
         if bounds.close(tolerance):
             return _found(plan, bounds, choice.amounts.astype(plan.choices_type), value, number)
         patience.note(most - least, bounds)
         follow = outcomes.follow(choice.targets)
-        value = _apply(certifier, follow, base_rewards + choice.gains, value, _SHRINK * (most - least))
+        value = apply_policy(certifier, follow, base_rewards + choice.gains, value, _SHRINK * (most - least))
     raise NotConverged(f"the relative gap is still {bounds.gap:.3g} after {most_rounds} rounds")
-
-
-def _extremes(change: Floats) -> tuple[float, float]:
-    return float(change.min()), float(change.max())
-
-
-def _advance(criterion: Criterion, value: Floats, improved: Floats, least: float, most: float) -> Floats:
-    """(count state,) the next value function: on by what is surely still to come, or damped (see the file's head)."""
-    middle = (least + most) / 2
-    if criterion.is_average:
-        return np.asarray(value + _DAMPING * (improved - value - middle))
-    still_to_come, _ = criterion.bracket(0.0, middle, middle)
-    return improved + still_to_come
-
-
-def _apply(certifier: Certifier, follow: Follow, rewards: Floats, value: Floats, width: float) -> Floats:
-    """Apply the operator of one policy until its change is so wide, or for a while and then with a leap."""
-    criterion = certifier.criterion
-    for _ in range(_MOST_SWEEPS):
-        following = rewards + criterion.factor * follow(value)
-        least, most = _extremes(following - value)
-        value = _advance(criterion, value, following, least, most)
-        if most - least <= width:
-            break
-    else:
-        value = _leap(certifier, follow, rewards, value)
-    return value - (value.min() + value.max()) / 2 if criterion.is_average else value
-
-
-def _leap(certifier: Certifier, follow: Follow, rewards: Floats, value: Floats) -> Floats:
-    """Correct a value function by a few steps of GMRES, unless that does no good."""
-    is_average, factor = certifier.criterion.is_average, certifier.criterion.factor
-
-    def residual(correction: Floats) -> Floats:
-        mean = correction.mean() if is_average else 0.0
-        return np.asarray(correction - factor * follow(correction) + mean)
-
-    change = rewards + factor * follow(value) - value
-    operator = LinearOperator((len(value), len(value)), matvec=residual, dtype=np.float64)
-    uneven = change - sum(_extremes(change)) / 2  # what is the same everywhere does not widen it
-    correction, _ = gmres(operator, uneven, rtol=_SHRINK**2, atol=0.0, restart=LEAP, maxiter=1)
-    leapt = value + correction
-    after = rewards + factor * follow(leapt) - leapt
-    width, surely = np.ptp(change), np.ptp(after) + 4 * certifier.step_error(leapt)
-    return leapt if surely < _HARDLY * width else value
-
-
-class _Patience:
-    """Gives up on an average whose bounds do not close."""
-
-    def __init__(self, criterion: Criterion) -> None:
-        self.criterion = criterion
-        self.narrowest, self.waited = np.inf, 0
-
-    def note(self, width: float, bounds: Bounds) -> None:
-        """Look at the width of another change."""
-        self.waited += 1
-        if width <= _HARDLY * self.narrowest:
-            self.narrowest, self.waited = width, 0
-        if self.criterion.is_average and self.waited >= _PATIENCE:
-            _refuse_average(bounds)
-
-
-def _refuse_average(bounds: Bounds) -> NoReturn:
-    raise NotApplicable(
-        f"the criterion average asks for one long run, and here the bounds on the mean reward stopped closing at "
-        f"{bounds.low:.6g} and {bounds.high:.6g}: it depends on where the arms start, or they take very long to forget "
-        f"where they were. {INSTEAD_OF_AVERAGE}"
-    )
 
 
 # -- finite: backward induction --------------------------------------------------------------------------------------
@@ -253,7 +168,7 @@ def evaluate_counts(
     check_shape(choices, axes if num_steps is None else {"step": num_steps, **axes}, "choices")
     plan.check_evaluating()
     pay = read_pay(rewards, slots)
-    certifier = Certifier(plan.outcomes, plan.criterion, pay.most, initial)
+    certifier = certify_counts(plan.outcomes, plan.criterion, pay.most, initial)
     if num_steps is None:
         bounds = _evaluate_endless(plan, certifier, choices, pay, tolerance)
     else:
@@ -273,16 +188,16 @@ def _operator(plan: CountPlan, amounts: Array, pay: Pay) -> tuple[Follow, Floats
 def _evaluate_endless(plan: CountPlan, certifier: Certifier, choices: Array, pay: Pay, tolerance: float) -> Bounds:
     criterion, value = plan.criterion, np.zeros(plan.num_points)
     follow, rewards = _operator(plan, choices, pay)
-    patience = _Patience(criterion)
+    patience = Patience(criterion)
     for _ in range(_MOST_ROUNDS):
         following = rewards + criterion.factor * follow(value)
-        least, most = _extremes(following - value)
+        least, most = extremes(following - value)
         bounds = certifier.bound(value, following, least, most)
         if bounds.close(tolerance):
             return bounds
         patience.note(most - least, bounds)
-        value = _advance(criterion, value, following, least, most)
-        value = _apply(certifier, follow, rewards, value, _SHRINK * (most - least))
+        value = advance(criterion, value, following, least, most)
+        value = apply_policy(certifier, follow, rewards, value, _SHRINK * (most - least))
     raise NotConverged(f"the relative gap is still {bounds.gap:.3g} after {_MOST_ROUNDS} rounds")
 
 

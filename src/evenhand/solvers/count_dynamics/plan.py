@@ -28,7 +28,7 @@ MOST_OPERATIONS = 1e14
 """Elementary operations beyond which a problem is refused."""
 
 LEAP = 30
-"""Steps of GMRES in a leap of the value function (`iterating`); each keeps a vector."""
+"""Steps of GMRES in a leap of the value function (`sweeping`); each keeps a vector."""
 
 _ROUNDS_GUESS, _SWEEPS_GUESS = 8, 80
 

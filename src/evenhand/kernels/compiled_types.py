@@ -1,0 +1,172 @@
+"""What Numba compiles for the counts of several types: the mathematics and the NumPy twins are in `type_sweeps`."""
+
+import numpy as np
+from numba import njit
+
+LANES = 64
+"""Values that are treated side by side, so that a weight, once loaded, serves them all; what they need stays near."""
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _expand(starts, columns, weights, first, last, values):
+    lanes, _, rest = values.shape
+    result = np.zeros((lanes, last - first, rest))
+    for lane in range(lanes):
+        for o in range(first, last):
+            begin, end, to = starts[o], starts[o + 1], o - first
+            fours = begin + (end - begin) // 4 * 4
+            for k in range(begin, fours, 4):
+                w0, w1, w2, w3 = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
+                c0, c1, c2, c3 = columns[k], columns[k + 1], columns[k + 2], columns[k + 3]
+                for q in range(rest):
+                    result[lane, to, q] += (w0 * values[lane, c0, q] + w1 * values[lane, c1, q]) + (
+                        w2 * values[lane, c2, q] + w3 * values[lane, c3, q]
+                    )
+            for k in range(fours, end):
+                w0, c0 = weights[k], columns[k]
+                for q in range(rest):
+                    result[lane, to, q] += w0 * values[lane, c0, q]
+    return result
+
+
+def expand(rows, first, last, values):
+    """The expectation over the next counts of one type (type_sweeps.expand)."""
+    return _expand(*rows, first, last, values)  # type: ignore[call-arg]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _best_last(starts, columns, weights, pair_starts, points, gains, spans, stride, values, tie):
+    lanes, num_points = values.shape
+    best, codes = np.empty((lanes, num_points)), np.empty((lanes, num_points), dtype=np.int64)
+    table, top = np.zeros((num_points, LANES)), np.empty((num_points, LANES))
+    code, row = np.empty((num_points, LANES), dtype=np.int64), np.empty(LANES)
+    for left in range(0, lanes, LANES):
+        width = min(LANES, lanes - left)
+        top[:] = -np.inf
+        for q in range(width):
+            for x in range(num_points):
+                table[x, q] = values[left + q, x]
+        for span in range(len(spans)):
+            for o in range(spans[span, 0], spans[span, 1]):
+                begin, end = starts[o], starts[o + 1]
+                fours = begin + (end - begin) // 4 * 4
+                row[:] = 0.0
+                for k in range(begin, fours, 4):
+                    w0, w1, w2, w3 = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
+                    c0, c1, c2, c3 = columns[k], columns[k + 1], columns[k + 2], columns[k + 3]
+                    for q in range(LANES):
+                        row[q] += (w0 * table[c0, q] + w1 * table[c1, q]) + (w2 * table[c2, q] + w3 * table[c3, q])
+                for k in range(fours, end):
+                    w0, c0 = weights[k], columns[k]
+                    for q in range(LANES):
+                        row[q] += w0 * table[c0, q]
+                for pair in range(pair_starts[o], pair_starts[o + 1]):
+                    x, gain, some = points[pair], gains[pair], 0
+                    for q in range(LANES):
+                        some += gain + row[q] > top[x, q] + tie
+                    if some == 0:  # most pairs better nothing: looking is quicker than writing
+                        continue
+                    for q in range(LANES):
+                        candidate = gain + row[q]
+                        better = candidate > top[x, q] + tie
+                        top[x, q] = candidate if better else top[x, q]
+                        code[x, q] = pair if better else code[x, q]
+        for q in range(width):
+            for x in range(num_points):
+                best[left + q, x] = top[x, q]
+                codes[left + q, x] = code[x, q] * stride
+    return best, codes
+
+
+def best_last(rows, pairs, gains, spans, stride, values, tie):
+    """The best pair of the last type (type_sweeps.best_last)."""
+    return _best_last(*rows, *pairs, gains, spans, stride, values, tie)  # type: ignore[call-arg]
+
+
+@njit(cache=True, nogil=True)
+def _keep_best(pair_starts, points, gains, first, last, stride, found, found_codes, kept, kept_codes, tie):
+    lanes, _, rest = found.shape
+    for lane in range(lanes):
+        for o in range(first, last):
+            to = o - first
+            for pair in range(pair_starts[o], pair_starts[o + 1]):
+                x, gain, own, some = points[pair], gains[pair], pair * stride, 0
+                for q in range(rest):
+                    some += gain + found[lane, to, q] > kept[lane, x, q] + tie
+                if some == 0:
+                    continue
+                for q in range(rest):
+                    candidate = gain + found[lane, to, q]
+                    better = candidate > kept[lane, x, q] + tie
+                    kept[lane, x, q] = candidate if better else kept[lane, x, q]
+                    kept_codes[lane, x, q] = own + found_codes[lane, to, q] if better else kept_codes[lane, x, q]
+
+
+def keep_best(pairs, gains, first, last, stride, found, kept, tie):
+    """Let the pairs that lead to some outcomes compete (type_sweeps.keep_best)."""
+    _keep_best(*pairs, gains, first, last, stride, *found, *kept, tie)  # type: ignore[call-arg]
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _follow(starts, columns, weights, bases, rests, places, chosen, changes, values, room):
+    num_types = len(rests)
+    result = np.empty(len(chosen))
+    for leaf in range(len(chosen)):
+        for t in range(changes[leaf], num_types):
+            o = bases[t] + chosen[leaf, t]
+            begin, end, rest = starts[o], starts[o + 1], rests[t]
+            source = values if t == 0 else room[places[t] : places[t + 1]]
+            if t == num_types - 1:
+                total = 0.0
+                for k in range(begin, end):
+                    total += weights[k] * source[columns[k]]
+                result[leaf] = total
+            else:
+                target = room[places[t + 1] : places[t + 1] + rest]
+                target[:] = 0.0
+                for k in range(begin, end):
+                    weight, block = weights[k], source[columns[k] * rest : (columns[k] + 1) * rest]
+                    for q in range(rest):
+                        target[q] += weight * block[q]
+    return result
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _push(starts, columns, weights, bases, rests, places, chosen, changes, masses, room):
+    num_types = len(rests)
+    for leaf in range(len(chosen) + 1):
+        # What has gathered behind a beginning that ends here moves on to the beginning before it.
+        change = changes[leaf] if leaf < len(chosen) else 0
+        if leaf > 0:
+            for t in range(num_types - 2, change - 1, -1):
+                o, rest = bases[t] + chosen[leaf - 1, t], rests[t]
+                source = room[places[t + 1] : places[t + 1] + rest]
+                for k in range(starts[o], starts[o + 1]):
+                    begin = places[t] + columns[k] * rest
+                    target, weight = room[begin : begin + rest], weights[k]
+                    for q in range(rest):
+                        target[q] += weight * source[q]
+                source[:] = 0.0
+        if leaf < len(chosen):
+            t = num_types - 1
+            o = bases[t] + chosen[leaf, t]
+            for k in range(starts[o], starts[o + 1]):
+                room[places[t] + columns[k]] += weights[k] * masses[leaf]
+    return room
+
+
+def _places(laws):
+    """(type + 1,) where the values before each type is treated stand: all of them first, then fewer and fewer."""
+    return np.cumsum([0, int(np.prod(laws.sizes)), *laws.rests[:-1]])
+
+
+def follow(laws, leaves, values):
+    """The expected value after each leaf (type_sweeps.follow)."""
+    places = _places(laws) - len(values)
+    return _follow(*laws[:4], laws.rests, places, *leaves, values, np.empty(places[-1]))  # type: ignore[call-arg]
+
+
+def push(laws, leaves, masses):
+    """Where the mass at each leaf goes (type_sweeps.push)."""
+    places = _places(laws)
+    return _push(*laws[:4], laws.rests, places, *leaves, masses, np.zeros(places[-1]))[: places[1]].copy()  # type: ignore[call-arg]

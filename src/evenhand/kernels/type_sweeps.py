@@ -1,0 +1,240 @@
+"""Expectations and maxima over the counts of several types, one type at a time.
+
+Values stand in a box with one axis a type, V(x_1, ..., x_M). After its decision type t is at an *outcome* o_t; row o_t
+of P_t is the law of its next counts, and types move independently. Three things are done with such a box:
+
+    choose   (T V)(x) = max over the types' pairs (x_t, u_t) that fit together of
+                 sum_t g_t(x_t, u_t) + sum_x' prod_t P_t(o_t(x_t, u_t), x'_t) V(x')
+    follow   the sum over x' for one outcome of each state
+    push     its transpose: where a law on the states goes
+
+Choosing goes down the types and up again. On the way down `expand` turns an axis of next counts into one of outcomes.
+At the last type `best_last` takes the expectation and at once the maximum over that type's own pairs. On the way up
+`keep_best` turns an axis of outcomes into one of counts, by the maximum over the pairs that lead to them. So outcomes
+(o_1, ..., o_t) are looked at once, however many decisions lead to them. A decision is coded in one number, the sum over
+types of stride times the number of the pair. Of decisions that are equal but for a `tie` the first is kept.
+
+Following and pushing take one outcome a state. Distinct ones, the *leaves*, are in lexicographic order, so that those
+which begin alike share the sums over their beginning.
+
+Each function here has a twin in `compiled_types`, which says the same faster.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from evenhand.typing import Floats, Indices, Ints
+
+
+class Rows(NamedTuple):
+    """The laws of a type, one row an outcome, in compressed form."""
+
+    starts: Ints
+    """(outcome + 1,) where the entries of each row begin."""
+
+    columns: Indices
+    """(entry,) the next point."""
+
+    weights: Floats
+    """(entry,) its probability."""
+
+
+class Joined(NamedTuple):
+    """The laws of all types in one piece; those of each type are views of it (`rows_of`)."""
+
+    starts: Ints
+    """(outcome of any type + 1 for each type,) where the entries of each row begin."""
+
+    columns: Indices
+    """(entry,) the next point."""
+
+    weights: Floats
+    """(entry,) its probability."""
+
+    bases: Ints
+    """(type + 1,) where the starts of each type begin."""
+
+    sizes: Ints
+    """(type,) how many points each type has."""
+
+    @property
+    def rests(self) -> Ints:
+        """(type,) how many values stand behind one point of each type."""
+        return np.array([int(np.prod(self.sizes[t + 1 :])) for t in range(len(self.sizes))], dtype=np.int64)
+
+    def rows_of(self, kind: int) -> Rows:
+        """The laws of one type."""
+        return Rows(self.starts[self.bases[kind] : self.bases[kind + 1]], self.columns, self.weights)
+
+
+class Pairs(NamedTuple):
+    """The pairs of a type, in the order of their outcomes."""
+
+    starts: Ints
+    """(outcome + 1,) where the pairs of each outcome begin."""
+
+    points: Indices
+    """(pair,) the point that the pair is for."""
+
+
+class Leaves(NamedTuple):
+    """The outcomes that one policy leads to."""
+
+    rows: Indices
+    """(leaf, type) the outcome of each type, in lexicographic order, none twice."""
+
+    changes: Indices
+    """(leaf,) the first type in which it differs from the leaf before; 0 for the first."""
+
+
+class Best(NamedTuple):
+    """The best that can be had, and how."""
+
+    values: Floats
+    codes: Ints
+
+
+def join(types: Sequence[Rows], sizes: Sequence[int]) -> Joined:
+    """Put the laws of all types into one piece.
+
+    Args:
+        types: the laws of each.
+        sizes: (type,) how many points each has.
+    """
+    entries = np.cumsum([0, *(len(rows.columns) for rows in types)])
+    return Joined(
+        starts=np.concatenate([rows.starts + entries[t] for t, rows in enumerate(types)]),
+        columns=np.concatenate([rows.columns for rows in types]),
+        weights=np.concatenate([rows.weights for rows in types]),
+        bases=np.cumsum([0, *(len(rows.starts) for rows in types)]),
+        sizes=np.array(sizes, dtype=np.int64),
+    )
+
+
+def _matrix(rows: Rows, first: int, last: int, num_points: int) -> sparse.csr_array:
+    """(outcome, point) some rows as a matrix."""
+    here = slice(rows.starts[first], rows.starts[last])
+    starts = rows.starts[first : last + 1] - rows.starts[first]
+    return sparse.csr_array((rows.weights[here], rows.columns[here], starts), shape=(last - first, num_points))
+
+
+def expand(rows: Rows, first: int, last: int, values: Floats) -> Floats:
+    """(lane, outcome, rest) the expectation over the next counts of one type, in NumPy.
+
+    Args:
+        rows: the laws of the type.
+        first: the first outcome that is asked for.
+        last: the first one after it that is not.
+        values: (lane, point, rest) values.
+    """
+    matrix = _matrix(rows, first, last, values.shape[1])
+    return np.stack([matrix @ lane for lane in values])
+
+
+def best_last(
+    rows: Rows, pairs: Pairs, gains: Floats, spans: Ints, stride: int, values: Floats, tie: float
+) -> tuple[Floats, Ints]:
+    """(lane, point) the best pair of the last type, and its code, in NumPy.
+
+    Args:
+        rows: the laws of the type.
+        pairs: its pairs.
+        gains: (pair,) what they earn at once.
+        spans: (span, 2) the outcomes that the budget allows, as ranges.
+        stride: of the type in codes.
+        values: (lane, point) values.
+        tie: what counts as equal.
+    """
+    kept = Best(np.full(values.shape, -np.inf)[:, :, None], np.zeros(values.shape, dtype=np.int64)[:, :, None])
+    for first, last in spans:
+        expected = expand(rows, first, last, values[:, :, None])
+        nothing = Best(expected, np.zeros(expected.shape, dtype=np.int64))
+        keep_best(pairs, gains, first, last, stride, nothing, kept, tie)
+    return kept.values[:, :, 0], kept.codes[:, :, 0]
+
+
+def keep_best(
+    pairs: Pairs, gains: Floats, first: int, last: int, stride: int, found: Best, kept: Best, tie: float
+) -> None:
+    """Let the pairs that lead to some outcomes compete with what was kept so far, in NumPy.
+
+    Args:
+        pairs: of the type.
+        gains: (pair,) what they earn at once.
+        first: the first outcome.
+        last: the first one after it that is not meant.
+        stride: of the type in codes.
+        found: (lane, outcome, rest) the best after each of these outcomes.
+        kept: (lane, point, rest) the best so far, changed in place.
+        tie: what counts as equal.
+    """
+    numbers = np.arange(pairs.starts[first], pairs.starts[last])
+    row = np.repeat(np.arange(last - first), np.diff(pairs.starts[first : last + 1]))
+    points = pairs.points[numbers]
+    for tried in _one_a_point(points):
+        at, candidates = points[tried], found.values[:, row[tried]] + gains[numbers[tried], None]
+        better = candidates > kept.values[:, at] + tie
+        codes = found.codes[:, row[tried]] + numbers[tried, None] * stride
+        kept.values[:, at] = np.where(better, candidates, kept.values[:, at])
+        kept.codes[:, at] = np.where(better, codes, kept.codes[:, at])
+
+
+def _one_a_point(points: Indices) -> Iterator[Ints]:
+    """The pairs in rounds, in each of which a point occurs at most once: its first pair, its second, and so on."""
+    order = np.argsort(points, kind="stable")
+    sizes = np.unique(points, return_counts=True)[1]
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    for number in range(int(rank.max(initial=-1)) + 1):
+        yield order[rank == number]
+
+
+def follow(laws: Joined, leaves: Leaves, values: Floats) -> Floats:
+    """(leaf,) the expected value after each leaf, in NumPy.
+
+    Args:
+        laws: of all types.
+        leaves: the outcomes.
+        values: (state,) values.
+    """
+    blocks = values.reshape(1, -1)
+    for t, (chosen, parents) in enumerate(_levels(leaves)):
+        matrix, modes = _chosen(laws, t, chosen), blocks.reshape(len(blocks), laws.sizes[t], -1)
+        blocks = np.stack([row @ modes[parent] for row, parent in zip(matrix, parents, strict=True)])
+    return blocks[:, 0]
+
+
+def push(laws: Joined, leaves: Leaves, masses: Floats) -> Floats:
+    """(state,) where the mass at each leaf goes, in NumPy.
+
+    Args:
+        laws: of all types.
+        leaves: the outcomes.
+        masses: (leaf,) how much is at each.
+    """
+    blocks = masses.reshape(-1, 1)
+    for t, (chosen, parents) in reversed(list(enumerate(_levels(leaves)))):
+        merged = np.zeros((int(parents[-1]) + 1, laws.sizes[t], blocks.shape[1]))
+        np.add.at(merged, parents, _chosen(laws, t, chosen)[:, :, None] * blocks[:, None, :])
+        blocks = merged.reshape(len(merged), -1)
+    return np.asarray(blocks[0])
+
+
+def _chosen(laws: Joined, kind: int, chosen: Indices) -> Floats:
+    """(row, point) some laws of one type, written out."""
+    rows = laws.rows_of(kind)
+    return np.asarray(_matrix(rows, 0, len(rows.starts) - 1, int(laws.sizes[kind]))[chosen].toarray())
+
+
+def _levels(leaves: Leaves) -> list[tuple[Indices, Ints]]:
+    """For each type: the outcome at each distinct beginning up to it, and the number of the beginning before."""
+    levels = []
+    parent_of_leaf = np.zeros(len(leaves.rows), dtype=np.int64)
+    for t in range(leaves.rows.shape[1]):
+        new = leaves.changes <= t
+        new[0] = True
+        levels.append((leaves.rows[new, t], parent_of_leaf[new]))
+        parent_of_leaf = np.cumsum(new) - 1
+    return levels

@@ -1,0 +1,111 @@
+"""The ninth room: sweeps of one policy, from a value function to a better one.
+
+Between sweeps V moves on by what is surely still to come. Discounted, that is gamma/(1-gamma) times the middle of d.
+Under average nothing sums up: V <- V + tau (d - middle of d), which is value iteration on (1 - tau) I + tau P, a chain
+with the same gain, without periods (Puterman, 8.5.4), and V does not drift.
+
+Arms that forget slowly, or a discount next to 1, make sweeps shrink d slowly. Where many of them did not do, V *leaps*:
+a few steps of GMRES on (I - gamma P) c = d give a correction c, kept if it makes d narrower. Under average I - P is
+singular, so the mean of c over count states is added to every row, which leaves d constant where it succeeds. Bounds
+hold for any V, so nothing hangs on how V was found. A policy with several closed classes makes the system singular: its
+corrections are huge and only rounding makes d look narrow, so what rounding may do counts against a leap.
+
+If the best mean depends on where the arms start, d tends to a function that is not constant, and the bounds do not
+meet. Then the width of d stops shrinking, and the criterion is refused, in words.
+
+Nothing here knows whether the counts are of one type or of several: `typed_counts` sweeps in the same way.
+"""
+
+from typing import NoReturn
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator, gmres
+
+from evenhand.errors import NotApplicable
+from evenhand.model.criterion import Criterion
+from evenhand.solvers.count_dynamics.bounds import Bounds, Certifier
+from evenhand.solvers.count_dynamics.outcomes import Follow
+from evenhand.solvers.count_dynamics.plan import LEAP
+from evenhand.solvers.count_dynamics.slots import INSTEAD_OF_AVERAGE
+from evenhand.typing import Floats
+
+_SHRINK = 0.1
+_MOST_SWEEPS = 60
+_DAMPING = 0.8
+_PATIENCE, _HARDLY = 40, 0.9
+
+
+def extremes(change: Floats) -> tuple[float, float]:
+    """The smallest and the largest entry."""
+    return float(change.min()), float(change.max())
+
+
+def advance(criterion: Criterion, value: Floats, improved: Floats, least: float, most: float) -> Floats:
+    """(count state,) the next value function: on by what is surely still to come, or damped (see the file's head)."""
+    middle = (least + most) / 2
+    if criterion.is_average:
+        return np.asarray(value + _DAMPING * (improved - value - middle))
+    still_to_come, _ = criterion.bracket(0.0, middle, middle)
+    return improved + still_to_come
+
+
+def apply_policy(certifier: Certifier, follow: Follow, rewards: Floats, value: Floats, width: float) -> Floats:
+    """Apply the operator of one policy until its change is so wide, or for a while and then with a leap."""
+    criterion = certifier.criterion
+    for _ in range(_MOST_SWEEPS):
+        following = rewards + criterion.factor * follow(value)
+        least, most = extremes(following - value)
+        value = advance(criterion, value, following, least, most)
+        if most - least <= width:
+            break
+    else:
+        value = _leap(certifier, follow, rewards, value)
+    return value - (value.min() + value.max()) / 2 if criterion.is_average else value
+
+
+def _leap(certifier: Certifier, follow: Follow, rewards: Floats, value: Floats) -> Floats:
+    """Correct a value function by a few steps of GMRES, unless that does no good."""
+    is_average, factor = certifier.criterion.is_average, certifier.criterion.factor
+
+    def residual(correction: Floats) -> Floats:
+        mean = correction.mean() if is_average else 0.0
+        return np.asarray(correction - factor * follow(correction) + mean)
+
+    change = rewards + factor * follow(value) - value
+    operator = LinearOperator((len(value), len(value)), matvec=residual, dtype=np.float64)
+    uneven = change - sum(extremes(change)) / 2  # what is the same everywhere does not widen it
+    correction, _ = gmres(operator, uneven, rtol=_SHRINK**2, atol=0.0, restart=LEAP, maxiter=1)
+    leapt = value + correction
+    after = rewards + factor * follow(leapt) - leapt
+    width, surely = np.ptp(change), np.ptp(after) + 4 * certifier.step_error(leapt)
+    return leapt if surely < _HARDLY * width else value
+
+
+class Patience:
+    """Gives up on an average whose bounds do not close."""
+
+    def __init__(self, criterion: Criterion, rounds: int = _PATIENCE) -> None:
+        """Begin to watch.
+
+        Args:
+            criterion: what rewards over time are worth.
+            rounds: after which a change that has hardly become narrower is given up.
+        """
+        self.criterion, self.rounds = criterion, rounds
+        self.narrowest, self.waited = np.inf, 0
+
+    def note(self, width: float, bounds: Bounds) -> None:
+        """Look at the width of another change."""
+        self.waited += 1
+        if width <= _HARDLY * self.narrowest:
+            self.narrowest, self.waited = width, 0
+        if self.criterion.is_average and self.waited >= self.rounds:
+            _refuse_average(bounds)
+
+
+def _refuse_average(bounds: Bounds) -> NoReturn:
+    raise NotApplicable(
+        f"the criterion average asks for one long run, and here the bounds on the mean reward stopped closing at "
+        f"{bounds.low:.6g} and {bounds.high:.6g}: it depends on where the arms start, or they take very long to forget "
+        f"where they were. {INSTEAD_OF_AVERAGE}"
+    )
