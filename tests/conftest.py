@@ -80,6 +80,13 @@ def one_in(number, cases):
     return [pytest.param(case, marks=pytest.mark.slow if i % number else ()) for i, case in enumerate(cases)]
 
 
+def chessboard(names, *axes, ids=None):
+    """Every combination; the default run tries the fields of one colour: half of them, and all of each axis."""
+    fields = [tuple(zip(*field, strict=True)) for field in product(*map(enumerate, axes))]
+    cases = [pytest.param(*values, marks=pytest.mark.slow if sum(place) % 2 else ()) for place, values in fields]
+    return pytest.mark.parametrize(names, cases, ids=ids)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Every property belongs to the default run, with fewer examples, and to the slow one, with all of them."""

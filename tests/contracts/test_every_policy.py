@@ -15,7 +15,7 @@ from evenhand.reductions import Counts, Joint
 from evenhand.reductions.counts import count_states
 from evenhand.simulation import check_policy
 
-from ..conftest import PROBLEMS
+from ..conftest import PROBLEMS, chessboard
 
 
 def some_scores(problem):
@@ -51,13 +51,6 @@ LARGE = [("machines", factory) for factory in FACTORIES if factory != "table of 
 LARGE += [("crew", factory) for _, factory in LARGE if factory not in NEED_A_SMALL_SPACE]
 
 
-def on_small_problems(factories):
-    """Each of them on each kind of small problem; the default run takes every second pair, as on a chessboard."""
-    places = [(i + j, factory, name) for i, factory in enumerate(factories) for j, name in enumerate(PROBLEMS)]
-    pairs = [pytest.param(*pair, marks=pytest.mark.slow if place % 2 else ()) for place, *pair in places]
-    return pytest.mark.parametrize(("factory", "name"), pairs)
-
-
 def build(factory, problem):
     try:
         return FACTORIES[factory](problem)
@@ -65,7 +58,7 @@ def build(factory, problem):
         pytest.skip(str(error))
 
 
-@on_small_problems(FACTORIES)
+@chessboard(("factory", "name"), FACTORIES, PROBLEMS)
 def test_keeps_the_rules(factory, name):
     problem = PROBLEMS[name]()
     policy = build(factory, problem)
@@ -129,7 +122,7 @@ def tallies(policy, problem, state, seed, number=3000):
     return seen
 
 
-@on_small_problems([name for name in FACTORIES if name not in BY_NAME])
+@chessboard(("factory", "name"), [name for name in FACTORIES if name not in BY_NAME], PROBLEMS)
 def test_acting_and_allocating_have_one_law(factory, name, chi_square):
     """At a few states: what act does to named arms and to renamed ones, what allocate does to crowds, and what
     allocation_law says."""

@@ -33,6 +33,8 @@ from evenhand.solvers.count_dynamics import (
 )
 from evenhand.solvers.count_dynamics import plan as plan_room
 
+from ..conftest import chessboard
+
 
 def solve(problem: CoupledMDP, tolerance: float = 1e-8) -> CountOptimum:
     return solve_counts(plan_lattice(problem), problem.types.initial[0], tolerance)
@@ -501,8 +503,12 @@ def values_by_hand(problem: CoupledMDP, optimum: CountOptimum, rewards: np.ndarr
     return float(table.initial @ value)
 
 
-@pytest.mark.parametrize("criterion", CRITERIA, ids=lambda criterion: f"{criterion.name}, {criterion.factor}")
-@pytest.mark.parametrize("name", [name for name in PROBLEMS if not name.startswith("cycles")])
+@chessboard(
+    ("name", "criterion"),
+    [name for name in PROBLEMS if not name.startswith("cycles")],
+    CRITERIA,
+    ids=lambda given: given if isinstance(given, str) else f"{given.name}, {given.factor}",
+)
 def test_one_policy_evaluated_for_any_rewards(name, criterion):
     problem = PROBLEMS[name]().under(criterion)
     plan, initial = plan_lattice(problem), problem.types.initial[0]
