@@ -37,10 +37,10 @@ reproduce: $(STAMP)-rl  ## every table and figure of the paper beside our number
 	$(BIN)/evenhand reproduce all --out reproduction
 
 test: $(STAMP)-dev  ## run the test suite
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-slow: $(STAMP)-dev  ## run the long tests, and every property on all its examples
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m slow
 
 test-portable: $(STAMP)-dev  ## run the numerically sensitive tests as on other processors and thread counts
 	$(BIN)/python tests/portable.py

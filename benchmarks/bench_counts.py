@@ -17,9 +17,10 @@ import numpy as np
 
 from benchmarks.timing import best_of, plot_growth
 from evenhand.model.coupled import CoupledMDP
+from evenhand.planning.exact import plan_lattice
 from evenhand.problems.machine_replacement import machine_replacement
 from evenhand.problems.random_arms import random_coupled
-from evenhand.solvers.count_dynamics import CountOptimum, plan, plan_counts, solve_counts
+from evenhand.solvers.count_dynamics import CountOptimum, plan, solve_counts
 
 TOLERANCE = 1e-6
 
@@ -87,17 +88,8 @@ OTHERS = [
 
 def solve(problem: CoupledMDP) -> tuple[CountOptimum, float, float]:
     """The optimum, the seconds it took, and the seconds that all cores together worked on it."""
-    types = problem.types
     started, worked = time.perf_counter(), time.process_time()
-    planned = plan_counts(
-        transitions=types.transitions[0],
-        rewards=types.rewards[0],
-        usage=types.usage[0],
-        limit=problem.budget_limit,
-        num_arms=problem.num_arms,
-        criterion=problem.criterion,
-    )
-    optimum = solve_counts(planned, types.initial[0], TOLERANCE)
+    optimum = solve_counts(plan_lattice(problem), problem.types.initial[0], TOLERANCE)
     return optimum, time.perf_counter() - started, time.process_time() - worked
 
 

@@ -10,10 +10,12 @@ Records are in paper/records. Pages have places `<!-- table: NAME -->` to `<!-- 
 import re
 import shutil
 import sys
+from functools import cache
 from pathlib import Path
 
 from evenhand.experiments.spec import read_targets
 from evenhand.report.reproduction import draw_report, read_report, read_statements
+from evenhand.report.reproduction.drawings import Drawings
 from evenhand.report.reproduction.formats import markdown_sheet
 from evenhand.report.reproduction.headline import headline_table
 from evenhand.report.reproduction.report import Report
@@ -31,10 +33,17 @@ def pages() -> list[Path]:
     return [REPO / "README.md", *sorted((REPO / "docs").rglob("*.md"))]
 
 
+@cache
 def read_results() -> Report:
     """The report on the committed records."""
     paper = REPO / "paper"
     return read_report(RECORDS, list(read_targets(paper).values()), read_statements(paper))
+
+
+@cache
+def read_drawings() -> dict[str, Drawings]:
+    """The figures of every target."""
+    return draw_report(read_results())
 
 
 def tables() -> dict[str, str]:
@@ -44,7 +53,7 @@ def tables() -> dict[str, str]:
     picture = f"![{alternative}](docs/measured/reproduction/figure-2a.svg)"
     texts = {"headline": f"{headline_table(report, COSTS)}\n{picture}\n"}
     texts["claims"] = claims_markdown((*report.claims, *report.findings))
-    drawings = draw_report(report)
+    drawings = read_drawings()
     for part in report.parts:
         name = part.target.name
         picture = f"![{part.target.title}](../measured/reproduction/{name}.svg)\n\n" if drawings[name].file else ""
@@ -57,10 +66,10 @@ def fill(page: str, texts: dict[str, str]) -> str:
     return PLACE.sub(lambda place: f"<!-- table: {place[1]} -->\n{texts[place[1]].rstrip()}\n\n<!-- end -->\n", page)
 
 
-def draw(report: Report, folder: Path) -> None:
+def draw(folder: Path) -> None:
     """Write the figure of every target that has one."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, drawings in draw_report(report).items():
+    for name, drawings in read_drawings().items():
         if drawings.file is not None:
             (folder / f"{name}.svg").write_text(drawings.file, encoding="utf-8")
 
@@ -74,7 +83,7 @@ def main(run: str | None = None) -> None:
     texts = tables()
     for page in pages():
         page.write_text(fill(page.read_text(encoding="utf-8"), texts), encoding="utf-8")
-    draw(read_results(), FIGURES)
+    draw(FIGURES)
 
 
 if __name__ == "__main__":

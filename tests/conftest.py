@@ -1,8 +1,12 @@
 """Small problems of every kind, and oracles that share no code with the library: plain enumeration and chi-square."""
 
+import fcntl
+import os
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import contextmanager
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -71,6 +75,18 @@ FEWER = 3
 """Properties are tried on one in so many of their examples by default, and on all of them with `-m slow`."""
 
 
+def one_in(number, cases):
+    """Cases of which the default run tries one in so many, and the slow one the others."""
+    return [pytest.param(case, marks=pytest.mark.slow if i % number else ()) for i, case in enumerate(cases)]
+
+
+def chessboard(names, *axes, ids=None):
+    """Every combination; the default run tries the fields of one colour: half of them, and all of each axis."""
+    fields = [tuple(zip(*field, strict=True)) for field in product(*map(enumerate, axes))]
+    cases = [pytest.param(*values, marks=pytest.mark.slow if sum(place) % 2 else ()) for place, values in fields]
+    return pytest.mark.parametrize(names, cases, ids=ids)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Every property belongs to the default run, with fewer examples, and to the slow one, with all of them."""
@@ -92,6 +108,42 @@ def _try_fewer(function):
         function.whole_settings = whole
         fewer = max(5, whole.max_examples // FEWER)
         function._hypothesis_internal_use_settings = settings(whole, max_examples=min(whole.max_examples, fewer))
+
+
+def pytest_configure(config):
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        compile_in_turn()
+
+
+def compile_in_turn():
+    """Of several workers that want the same kernel, one compiles it; the others wait, and read it from the cache.
+
+    Kernels take minutes to compile, and where there is no cache yet, every worker would compile them all.
+    """
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.dispatcher import Dispatcher
+
+    compile_now, held = Dispatcher.compile, set()
+
+    @contextmanager
+    def alone(file):
+        """One lock for each file of kernels; they import each other in one direction, so nobody waits for himself."""
+        if file in held or "evenhand" not in file:
+            yield
+            return
+        with Path(file).open() as source:
+            fcntl.flock(source, fcntl.LOCK_EX)
+            held.add(file)
+            try:
+                yield
+            finally:
+                held.remove(file)
+
+    def in_turn(dispatcher, signature):
+        with global_compiler_lock, alone(dispatcher.py_func.__code__.co_filename):
+            return compile_now(dispatcher, signature)
+
+    Dispatcher.compile = in_turn
 
 
 @pytest.fixture(params=list(PROBLEMS))

@@ -56,7 +56,19 @@ def works(environment: dict[str, str]) -> bool:
 def run(environment: dict[str, str], options: list[str]) -> tuple[int, str]:
     """The exit code and pytest's last line; failures are told as they come."""
     paths = [str(ROOT / "tests" / part) for part in SENSITIVE]
-    command = [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", *paths, *options]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n",
+        "2",
+        "--dist",
+        "loadfile",
+        "-p",
+        "no:cacheprovider",
+        *paths,
+        *options,
+    ]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     if done.returncode:
         print(done.stdout, done.stderr, sep="\n")

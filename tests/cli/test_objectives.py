@@ -71,8 +71,10 @@ def test_text_names_criterion_groups_and_what_more_is_worth(evenhand, model):
         assert part in text
 
 
-def test_a_price_is_about_what_one_more_is_worth(evenhand, model):
+def test_a_price_is_about_what_one_more_is_worth(evenhand, model, monkeypatch):
     """The bound of the relaxation is concave in the budget: its slope there is at least the gain of one unit more."""
+    for most in ("MOST_JUDGED", "USUAL_AVERAGE_HORIZON"):  # how well it plays is not asked
+        monkeypatch.setattr(f"evenhand.model.criterion.{most}", 20)
     problem = FIXED["different"]()
     for criterion in ("discounted", "average", "finite:4"):
         now = evenhand("solve", model(problem), "--criterion", criterion, "--method", "fluid", "--json").json

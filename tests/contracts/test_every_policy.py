@@ -15,6 +15,8 @@ from evenhand.reductions import Counts, Joint
 from evenhand.reductions.counts import count_states
 from evenhand.simulation import check_policy
 
+from ..conftest import PROBLEMS, chessboard
+
 
 def some_scores(problem):
     return np.random.default_rng(0).integers(0, 3, problem.types.valid.shape).astype(float)
@@ -56,10 +58,11 @@ def build(factory, problem):
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize("factory", FACTORIES)
-def test_keeps_the_rules(factory, small_problem):
-    policy = build(factory, small_problem)
-    check_policy(policy, small_problem)
+@chessboard(("factory", "name"), FACTORIES, PROBLEMS)
+def test_keeps_the_rules(factory, name):
+    problem = PROBLEMS[name]()
+    policy = build(factory, problem)
+    check_policy(policy, problem)
     assert factory not in BY_NAME or not is_exchangeable(policy)
 
 
@@ -119,16 +122,17 @@ def tallies(policy, problem, state, seed, number=3000):
     return seen
 
 
-@pytest.mark.parametrize("factory", [name for name in FACTORIES if name not in BY_NAME])
-def test_acting_and_allocating_have_one_law(factory, small_problem, chi_square):
+@chessboard(("factory", "name"), [name for name in FACTORIES if name not in BY_NAME], PROBLEMS)
+def test_acting_and_allocating_have_one_law(factory, name, chi_square):
     """At a few states: what act does to named arms and to renamed ones, what allocate does to crowds, and what
     allocation_law says."""
-    policy = build(factory, small_problem)
-    assert is_exchangeable(policy) or small_problem.num_types == small_problem.num_arms
-    for seed, state in enumerate(trial_states(small_problem)):
-        seen = tallies(policy, small_problem, state, seed)
+    problem = PROBLEMS[name]()
+    policy = build(factory, problem)
+    assert is_exchangeable(policy) or problem.num_types == problem.num_arms
+    for seed, state in enumerate(trial_states(problem)):
+        seen = tallies(policy, problem, state, seed)
         if isinstance(policy, Lawful):
-            allocations, probabilities = policy.allocation_law(count_states(small_problem, state[None])[0])
+            allocations, probabilities = policy.allocation_law(count_states(problem, state[None])[0])
             law = dict(zip(map(bytes, allocations), probabilities, strict=True))
         else:
             law = sum(seen, Counter())

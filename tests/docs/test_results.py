@@ -46,7 +46,7 @@ def test_the_records_are_of_a_full_run_without_failures(results):
 
 
 def test_figures_are_drawn_from_the_records(results, tmp_path):
-    results.draw(results.read_results(), tmp_path)
+    results.draw(tmp_path)
     fresh = {path.name: words_of(path) for path in tmp_path.glob("*.svg")}
     assert fresh
     assert fresh == {path.name: words_of(path) for path in results.FIGURES.glob("*.svg")}

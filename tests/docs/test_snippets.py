@@ -37,6 +37,9 @@ from evenhand.planning.solve import METHODS
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+LONG = {"docs/fluid.md", "docs/learning.md"}
+"""Pages that train or play for long: run by `make test-slow`. What they show is asked on small problems elsewhere."""
+
 MARKERS = ("file", "exits", "not run")
 RUN, SHOWN = ("python", "sh"), ("text", "json")
 OTHER = ("toml", "mermaid")
@@ -201,7 +204,9 @@ def check_output(block: Block, came: str) -> None:
 # The tests
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=pytest.mark.slow if name_of(page) in LONG else ()) for page in PAGES], ids=name_of
+)
 def test_snippets(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "snippet"}

@@ -20,6 +20,12 @@ from evenhand.simulation import check_policy, simulate
 CRITERIA = ["discounted", "average", "finite:6"]
 
 
+@pytest.fixture(autouse=True)
+def short_averages(monkeypatch):
+    """These arms forget their start within a few steps."""
+    monkeypatch.setattr("evenhand.model.criterion.USUAL_AVERAGE_HORIZON", 200)
+
+
 class Mean:
     """The mean under a name that another welfare has."""
 

@@ -6,8 +6,10 @@ import json
 import os
 import pickle
 import struct
+import tempfile
 import zipfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +54,20 @@ def problem(kind: str) -> CoupledMDP:
     return KINDS[kind][0]()
 
 
+@cache
+def sound(kind: str) -> bytes:
+    build, welfare, method, _ = KINDS[kind]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "best.policy"
+        save_solution(solve(build(), welfare, method), path)
+        return path.read_bytes()
+
+
 @pytest.fixture
-def saved(kind: str, problem: CoupledMDP, tmp_path: Path) -> Path:
+def saved(kind: str, tmp_path: Path) -> Path:
     """A sound file."""
     path = tmp_path / "best.policy"
-    save_solution(solve(problem, KINDS[kind][1], KINDS[kind][2]), path)
+    path.write_bytes(sound(kind))
     return path
 
 

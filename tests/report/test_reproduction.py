@@ -22,6 +22,7 @@ from evenhand.report.reproduction.formats import csv_text, latex, markdown_sheet
 from evenhand.report.reproduction.headline import headline_table
 from evenhand.report.reproduction.page import report_page, view_sheet
 from evenhand.report.reproduction.points import place_of
+from evenhand.report.reproduction.report import Report
 from evenhand.report.reproduction.sheets import Entry, Sheet
 from evenhand.report.reproduction.writing import tables_latex, tables_markdown
 
@@ -230,6 +231,12 @@ def whole(targets: dict[str, Target], tmp_path_factory: pytest.TempPathFactory) 
     folder = Lab().write(tmp_path_factory.mktemp("whole"), targets)
     assert write_reproduction(folder, list(targets.values()), STATEMENTS) == folder / "report.html"
     return folder
+
+
+@pytest.fixture(scope="module")
+def report(whole: Path, targets: dict[str, Target]) -> Report:
+    """What the page of that run is made of."""
+    return read_report(whole, list(targets.values()), STATEMENTS)
 
 
 @pytest.fixture(scope="module")
@@ -500,8 +507,7 @@ def test_sizes_are_compared_as_the_paper_counts(targets: dict[str, Target], tmp_
 # Tables and data
 
 
-def test_csv_reads_back_to_the_last_bit(whole: Path, targets: dict[str, Target]) -> None:
-    report = read_report(whole, list(targets.values()), STATEMENTS)
+def test_csv_reads_back_to_the_last_bit(whole: Path, report: Report) -> None:
     for part in report.parts:
         text = (whole / "csv" / f"{part.target.name}.csv").read_text(encoding="utf-8")
         rows = list(csv.DictReader(io.StringIO(text)))
@@ -522,8 +528,8 @@ def test_the_page_holds_the_data(whole: Path, page: str, targets: dict[str, Targ
         assert f'href="csv/{name}.csv"' in page
 
 
-def test_markdown_tables_are_well_formed(whole: Path, targets: dict[str, Target]) -> None:
-    text = tables_markdown(read_report(whole, list(targets.values()), STATEMENTS))
+def test_markdown_tables_are_well_formed(report: Report) -> None:
+    text = tables_markdown(report)
     blocks = re.findall(r"(?:^\|.*\n)+", text + "\n", flags=re.MULTILINE)
     assert len(blocks) >= 13
     for block in blocks:
@@ -532,8 +538,8 @@ def test_markdown_tables_are_well_formed(whole: Path, targets: dict[str, Target]
         assert re.fullmatch(r"\|( -+:? \|)+", lines[1])
 
 
-def test_latex_tables_are_well_formed(whole: Path, targets: dict[str, Target]) -> None:
-    text = tables_latex(read_report(whole, list(targets.values()), STATEMENTS))
+def test_latex_tables_are_well_formed(report: Report) -> None:
+    text = tables_latex(report)
     tables = re.findall(r"\\begin\{table\}.*?\\end\{table\}", text, flags=re.DOTALL)
     assert len(tables) == text.count(r"\begin{table}") >= 13
     labels = re.findall(r"\\label\{([^}]*)\}", text)
@@ -554,8 +560,7 @@ def test_figures_are_files_too(whole: Path, targets: dict[str, Target]) -> None:
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
 
 
-def test_the_headline_has_both_costs(whole: Path, targets: dict[str, Target]) -> None:
-    report = read_report(whole, list(targets.values()), STATEMENTS)
+def test_the_headline_has_both_costs(report: Report) -> None:
     lines = headline_table(report, {"table-1": "Exponential", "table-2": "Quadratic"}).splitlines()
     assert len(lines) == 2 + 8
     assert len({line.count("|") for line in lines}) == 1

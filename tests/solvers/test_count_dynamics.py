@@ -20,11 +20,12 @@ from evenhand.kernels.lattice import (
 )
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
+from evenhand.planning.exact import plan_lattice
 from evenhand.problems.crew_and_parts import crew_maintenance
 from evenhand.problems.machine_replacement import machine_replacement
 from evenhand.problems.random_arms import random_coupled
 from evenhand.reductions.counts import Counts
-from evenhand.solvers.count_dynamics import CountOptimum, CountPlan, iterating, plan_counts, roads, solve_counts
+from evenhand.solvers.count_dynamics import CountOptimum, iterating, plan_counts, roads, solve_counts
 from evenhand.solvers.count_dynamics import plan as plan_room
 from evenhand.solvers.dynamic_programming import solve_weighted
 from evenhand.solvers.occupancy import occupancy, values
@@ -43,11 +44,7 @@ def arguments(problem: CoupledMDP) -> dict:
 
 
 def solve(problem: CoupledMDP, tolerance: float = 1e-8) -> CountOptimum:
-    return solve_counts(plan_of(problem), problem.types.initial[0], tolerance)
-
-
-def plan_of(problem: CoupledMDP) -> CountPlan:
-    return plan_counts(**arguments(problem))
+    return solve_counts(plan_lattice(problem), problem.types.initial[0], tolerance)
 
 
 def value_of_choices(problem: CoupledMDP, optimum: CountOptimum) -> float:
@@ -213,7 +210,7 @@ def test_more_arms_than_any_table_allows():
     """The bounds at N = 100 bracket the value that the choices have by a long run of their own operator."""
     problem = machine_replacement(num_arms=100, budget=10)
     optimum = solve(problem, tolerance=1e-6)
-    plan = plan_of(problem)
+    plan = plan_lattice(problem)
     slots, counts = plan.slots, plan.outcomes.points.astype(np.int64)
     amounts = optimum.choices
     reached = counts.copy()
@@ -229,26 +226,26 @@ def test_more_arms_than_any_table_allows():
 
 
 def test_the_plan_takes_the_cheap_roads():
-    machines = plan_of(machine_replacement(num_arms=50, budget=5)).roads
+    machines = plan_lattice(machine_replacement(num_arms=50, budget=5)).roads
     assert machines.climb is not None
     assert machines.climb.num_units == 5
     assert machines.splits is not None
     assert len(machines.splits[0]) == 2
     assert len(machines.slots.cells) == 2  # replacing a new machine is dominated
-    failing = plan_of(machine_replacement(num_arms=20, budget=3, reset_probability=0.7)).roads
+    failing = plan_lattice(machine_replacement(num_arms=20, budget=3, reset_probability=0.7)).roads
     assert failing.mixtures is not None
-    pure = plan_of(machine_replacement(num_arms=20, budget=3, reset="pure")).roads
+    pure = plan_lattice(machine_replacement(num_arms=20, budget=3, reset="pure")).roads
     assert pure.mixtures is None
     assert len(pure.extras) == 4
 
 
 def test_work_is_told_before_it_is_done():
     problem = machine_replacement(num_arms=1000, budget=100)
-    plan = plan_of(problem)
+    plan = plan_lattice(problem)
     assert plan.num_points == comb(1002, 2)
     assert 1e7 < plan.size_in_bytes < 1e9
     assert 1e9 < plan.operations < 1e12
-    small = plan_of(machine_replacement(num_arms=100, budget=10))
+    small = plan_lattice(machine_replacement(num_arms=100, budget=10))
     assert small.num_points < plan.num_points
     assert small.size_in_bytes < plan.size_in_bytes
     assert small.operations < plan.operations
@@ -283,7 +280,7 @@ def test_progress_is_reported():
     seen: list[tuple[int, float]] = []
     problem = machine_replacement(num_arms=10, budget=1)
     optimum = solve_counts(
-        plan_of(problem), problem.types.initial[0], progress=lambda number, gap: seen.append((number, gap))
+        plan_lattice(problem), problem.types.initial[0], progress=lambda number, gap: seen.append((number, gap))
     )
     assert [number for number, _ in seen] == list(range(1, optimum.rounds + 1))
     assert seen[-1][1] <= 1e-7 < seen[-2][1]
@@ -428,7 +425,7 @@ def test_climbing_finds_the_best_allocation(name, wide):
 
 
 def test_listed_allocations_alike():
-    plan = plan_of(PROBLEMS["dense, state-dependent"]())
+    plan = plan_lattice(PROBLEMS["dense, state-dependent"]())
     worth = np.random.default_rng(4).random(plan.roads.num_outcomes)
     inputs = (plan.outcomes.points, plan.chooser.listed, plan.outcomes.tables, worth)
     best, choice = lattice_sweeps.best_listed(*inputs)

@@ -19,12 +19,12 @@ from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Average, Discounted, Finite
 from evenhand.model.policy import begin
+from evenhand.planning.exact import plan_lattice
 from evenhand.problems.machine_replacement import machine_replacement
 from evenhand.problems.random_arms import random_coupled
 from evenhand.reductions.counts import CountChoices, Counts, count_policy
 from evenhand.solvers.count_dynamics import (
     CountOptimum,
-    CountPlan,
     evaluate_counts,
     iterating,
     plan_counts,
@@ -33,21 +33,11 @@ from evenhand.solvers.count_dynamics import (
 )
 from evenhand.solvers.count_dynamics import plan as plan_room
 
-
-def plan_of(problem: CoupledMDP) -> CountPlan:
-    types = problem.types
-    return plan_counts(
-        transitions=types.transitions[0],
-        rewards=types.rewards[0],
-        usage=types.usage[0],
-        limit=problem.budget_limit,
-        num_arms=problem.num_arms,
-        criterion=problem.criterion,
-    )
+from ..conftest import chessboard
 
 
 def solve(problem: CoupledMDP, tolerance: float = 1e-8) -> CountOptimum:
-    return solve_counts(plan_of(problem), problem.types.initial[0], tolerance)
+    return solve_counts(plan_lattice(problem), problem.types.initial[0], tolerance)
 
 
 class Table:
@@ -275,14 +265,14 @@ def test_average_is_the_limit_of_discounting(name):
 
 def test_average_does_not_depend_on_the_start():
     problem = machine_replacement(num_arms=8, budget=1).under("average")
-    plan = plan_of(problem)
+    plan = plan_lattice(problem)
     found = [solve_counts(plan, law) for law in np.eye(3)]
     assert found[0].lower_bound == found[1].lower_bound == found[2].lower_bound
 
 
 def test_average_refuses_states_that_are_apart():
     with pytest.raises(NotApplicable, match=r"2 groups of states .* \[0, 1\] and \[2, 3\].*finite:T"):
-        plan_of(apart().under("average"))
+        plan_lattice(apart().under("average"))
     assert np.ptp(Table(apart()).best_means()) > 1
     solve(apart())  # discounted, there is nothing to refuse
 
@@ -411,7 +401,7 @@ def test_a_start_that_fewer_arms_cannot_give_is_done_without(monkeypatch):
     arm = Arm(transitions=rows, rewards=[[1.0, 0.0], [0.0, 0.0]], usage=[[0.0], [1.0]])
     problem = CoupledMDP(arms=[arm], budget=[1], discount=0.9, counts=[40], criterion="average")
     with pytest.raises(NotApplicable):
-        plan_of(problem).with_fewer_arms(4)
+        plan_lattice(problem).with_fewer_arms(4)
     monkeypatch.setattr(iterating, "COARSE_FROM", 0)
     assert solve(problem).lower_bound == pytest.approx(1.0, abs=1e-7)
 
@@ -447,7 +437,7 @@ def test_a_long_horizon_tends_to_the_endless_ones():
 
 def test_finite_tells_its_steps():
     seen: list[tuple[int, float]] = []
-    plan = plan_of(machine_replacement(num_arms=10, budget=1).under("finite:4"))
+    plan = plan_lattice(machine_replacement(num_arms=10, budget=1).under("finite:4"))
     optimum = solve_counts(plan, np.ones(3) / 3, progress=lambda number, gap: seen.append((number, gap)))
     assert seen == [(1, 0.75), (2, 0.5), (3, 0.25), (4, 0.0)]
     assert optimum.rounds == 4
@@ -457,7 +447,7 @@ def test_finite_tells_its_steps():
 
 
 def test_a_finite_horizon_is_refused_before_its_choices_would_not_fit():
-    plan = plan_of(machine_replacement(num_arms=1000, budget=100).under("finite:1000000"))
+    plan = plan_lattice(machine_replacement(num_arms=1000, budget=100).under("finite:1000000"))
     assert plan.size_in_bytes > 1e12
     with pytest.raises(TooLarge, match="choices of 1000000 steps would need"):
         solve_counts(plan, np.ones(3) / 3)
@@ -513,11 +503,15 @@ def values_by_hand(problem: CoupledMDP, optimum: CountOptimum, rewards: np.ndarr
     return float(table.initial @ value)
 
 
-@pytest.mark.parametrize("criterion", CRITERIA, ids=lambda criterion: f"{criterion.name}, {criterion.factor}")
-@pytest.mark.parametrize("name", [name for name in PROBLEMS if not name.startswith("cycles")])
+@chessboard(
+    ("name", "criterion"),
+    [name for name in PROBLEMS if not name.startswith("cycles")],
+    CRITERIA,
+    ids=lambda given: given if isinstance(given, str) else f"{given.name}, {given.factor}",
+)
 def test_one_policy_evaluated_for_any_rewards(name, criterion):
     problem = PROBLEMS[name]().under(criterion)
-    plan, initial = plan_of(problem), problem.types.initial[0]
+    plan, initial = plan_lattice(problem), problem.types.initial[0]
     optimum = solve_counts(plan, initial)
     served = (problem.types.usage[0] > 0).any(axis=2).astype(float)
     others = np.random.default_rng(0).normal(size=served.shape)
@@ -537,7 +531,7 @@ def test_one_policy_evaluated_on_random_problems(criterion, **drawn):
     problem = random_problem(**drawn).under(criterion)
     rewards = np.random.default_rng(drawn["seed"]).normal(size=problem.types.rewards[0].shape)
     try:
-        plan = plan_of(problem)
+        plan = plan_lattice(problem)
         optimum = solve_counts(plan, problem.types.initial[0])
         low, high = evaluate_counts(plan, optimum.choices, rewards, problem.types.initial[0])
     except NotApplicable:
@@ -554,7 +548,7 @@ def test_a_policy_whose_mean_depends_on_the_start_is_refused():
     rewards = np.array([[1.0, 0.0], [0.0, 0.0]])
     arm = Arm(transitions=rows, rewards=rewards, usage=[[0.0], [1.0]])
     problem = CoupledMDP(arms=[arm], budget=[1], discount=0.9, counts=[3], criterion="average")
-    plan = plan_of(problem)
+    plan = plan_lattice(problem)
     idle = np.zeros((plan.num_points, len(plan.slots.cells)), dtype=np.int32)
     with pytest.raises(NotApplicable, match="depends on where the arms start"):
         evaluate_counts(plan, idle, rewards, problem.types.initial[0])
@@ -562,7 +556,7 @@ def test_a_policy_whose_mean_depends_on_the_start_is_refused():
 
 def test_choices_that_cannot_be_are_refused():
     problem = machine_replacement(num_arms=5, budget=2)
-    plan, rewards, initial = plan_of(problem), problem.types.rewards[0], problem.types.initial[0]
+    plan, rewards, initial = plan_lattice(problem), problem.types.rewards[0], problem.types.initial[0]
     choices = solve(problem).choices
     with pytest.raises(InvalidInput, match="choices: expected shape"):
         evaluate_counts(plan, choices[None], rewards, initial)
@@ -583,7 +577,7 @@ def test_other_rewards_make_the_same_plan_as_from_the_beginning(name, criterion)
     """A price on being served changes which cells matter now and then: what was built is kept only where it fits."""
     problem = PROBLEMS[name]().under(criterion)
     types, initial = problem.types, problem.types.initial[0]
-    plan = plan_of(problem)
+    plan = plan_lattice(problem)
     solve_counts(plan, initial)
     kept = []
     for price in (-1.0, 0.0, 0.01, 0.3, 2.0):

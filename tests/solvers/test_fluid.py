@@ -15,10 +15,13 @@ from evenhand.model.welfare import Gini, Maximin, RegularisedMaximin, Utilitaria
 from evenhand.problems.random_arms import random_coupled
 from evenhand.solvers import fluid
 from evenhand.solvers import frontiers as frontiers_module
-from evenhand.solvers.fluid import FluidSolution, fluid_lp, read_model, solve_fluid, solve_model
+from evenhand.solvers.fluid import FluidSolution, read_model, solve_fluid, solve_model
 from evenhand.solvers.frontiers import FluidModel
 from evenhand.solvers.levels import RankAnswers
 from evenhand.solvers.permutahedron import project_on_permutahedron, project_types
+
+from ..conftest import one_in
+from ..oracles.fluid_lp import fluid_lp
 
 RANK_WELFARE = ["gini:2", "gini:1.2", "utilitarian", "maximin", "maximin:0.1"]
 
@@ -167,7 +170,7 @@ def test_no_policy_is_better_than_the_bound(seed):
     bound_holds(seed)
 
 
-@pytest.mark.parametrize("seed", range(100, 300))
+@pytest.mark.parametrize("seed", one_in(4, range(100, 300)))
 def test_no_policy_is_better_than_the_bound_on_many_problems(seed):
     bound_holds(seed)
 

@@ -16,7 +16,9 @@ from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import Gini
 from evenhand.solvers import fluid_programs
-from evenhand.solvers.fluid import fluid_lp, model_of, solve_fluid
+from evenhand.solvers.fluid import model_of, solve_fluid
+
+from ..oracles.fluid_lp import fluid_lp
 
 CRITERIA = ["discounted", "average", "finite:1", "finite:4"]
 

@@ -5,7 +5,8 @@ import pytest
 
 from evenhand.problems import random_coupled
 from evenhand.solvers.fluid import read_model
-from evenhand.solvers.whittle import value_frontiers
+
+from ..oracles.activity_frontiers import value_frontiers
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -24,6 +24,7 @@ from evenhand.solvers.occupancy import occupancy, values
 from evenhand.solvers.permutahedron import project_on_permutahedron
 from evenhand.solvers.pricing import TabularPricing
 
+from ..conftest import chessboard
 from ..theorems.product_space import (
     ProductSpace,
     best_concave,
@@ -120,9 +121,7 @@ def check_certificate(solution: Solution, best: float) -> None:
     assert float(solution.objective.welfare(solution.values)) == pytest.approx(solution.welfare, rel=1e-8, abs=1e-9)
 
 
-@pytest.mark.parametrize("method", ["joint", "counts"])
-@pytest.mark.parametrize("welfare", [*WELFARES, *ALPHAS])
-@pytest.mark.parametrize("name", PROBLEMS)
+@chessboard(("name", "welfare", "method"), PROBLEMS, [*WELFARES, *ALPHAS], ["joint", "counts"])
 def test_column_generation_finds_the_optimum(name: str, welfare: str, method: str) -> None:
     problem = space_of(name).problem
     check_certificate(solve(problem, text_of(welfare, problem.num_arms), method), optimum(name, welfare))

@@ -12,7 +12,9 @@ from evenhand.errors import InvalidInput, ModelError, NotConverged
 from evenhand.kernels import whittle_pivots
 from evenhand.problems import machine_replacement
 from evenhand.solvers import whittle
-from evenhand.solvers.whittle import value_frontiers, whittle_indices
+from evenhand.solvers.whittle import whittle_indices
+
+from ..oracles.activity_frontiers import value_frontiers
 
 
 def lines_of_all_policies(transitions, rewards, discount):

@@ -13,7 +13,9 @@ from evenhand.kernels.whittle_pivots import sweep_arms
 from evenhand.model.criterion import Average, Finite
 from evenhand.problems import machine_replacement
 from evenhand.solvers import whittle
-from evenhand.solvers.whittle import value_frontiers, whittle_indices
+from evenhand.solvers.whittle import whittle_indices
+
+from ..oracles.activity_frontiers import value_frontiers
 
 KINDS = ("dense", "sparse", "deterministic")
 

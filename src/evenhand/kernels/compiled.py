@@ -10,6 +10,12 @@ from evenhand.kernels.randomness import GOLDEN, MIX_1, MIX_2, TO_UNIT
 BLOCK = 8192
 
 
+def loops_alone():
+    """Of what Numba can do in parallel, the loops that say so; looking for more takes long to compile."""
+    rest = ("comprehension", "reduction", "inplace_binop", "setitem", "numpy", "stencil", "fusion")
+    return {"prange": True} | dict.fromkeys(rest, False)
+
+
 @njit(cache=True, inline="always")
 def bits_at(key, place):
     """Random bits at a place (randomness.bits_at)."""
@@ -25,7 +31,7 @@ def uniform_at(key, place):
     return np.float64(bits_at(key, place) >> np.uint64(11)) * TO_UNIT
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, parallel=loops_alone())
 def step_arms(
     type_of_arm, cumulative, rewards, usage, valid, serves, states, actions, weight, returns, served, key, first
 ):
@@ -43,8 +49,9 @@ def step_arms(
             a = actions[e, n]
             if a < 0 or a >= num_actions or not valid[type_of_arm[n], states[e, n], a]:
                 faults[task] = 1
-    if faults.sum() > 0:
-        return np.zeros((num_episodes, num_resources)), False
+    for fault in faults:
+        if fault:
+            return np.zeros((num_episodes, num_resources)), False
     for task in prange(num_episodes * blocks):
         e = task // blocks
         start = (task % blocks) * BLOCK
@@ -76,12 +83,12 @@ def _fits(need, left):
     return True
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, parallel=loops_alone())
 def serve_by_rank(type_of_arm, ranks, usage, idle, limit, states, key, stop, shuffle, drawn, drawn_ranks):
     """The greedy choice by rank (choosing.serve_by_rank), with a bucket for each rank."""
     num_episodes, num_arms = states.shape
     num_actions = ranks.shape[2]
-    num_ranks = max(ranks.max(), drawn_ranks.max()) + 1
+    num_ranks = max(_largest(ranks), _largest(drawn_ranks)) + 1
     has_drawn = len(drawn) > 0
     least = _least_usage(ranks, drawn_ranks, usage)
     actions = np.empty((num_episodes, num_arms), dtype=np.int32)
@@ -109,9 +116,30 @@ def serve_by_rank(type_of_arm, ranks, usage, idle, limit, states, key, stop, shu
                     members[filled[r]] = n * num_actions + a
                     filled[r] += 1
         _serve_buckets(
-            e, type_of_arm, usage, limit, least, states, key, base, shuffle, sizes, members, num_actions, actions
+            # The number of a parallel loop is unsigned, which would compile the function a second time.
+            np.int64(e),
+            type_of_arm,
+            usage,
+            limit,
+            least,
+            states,
+            key,
+            base,
+            shuffle,
+            sizes,
+            members,
+            num_actions,
+            actions,
         )
     return actions
+
+
+@njit(cache=True)
+def _largest(ranks):
+    largest = -1
+    for rank in ranks.flat:
+        largest = max(largest, rank)
+    return largest
 
 
 @njit(cache=True)
@@ -157,7 +185,7 @@ def _serve_buckets(
                 bits[i] = bits_at(key, place) if shuffle else place
             first = _equal_uses(e, bucket, type_of_arm, usage, states, left, num_actions)
             if 0 < first < len(bucket):
-                order = bucket[bits <= np.partition(bits, first - 1)[first - 1]]
+                order = _of_smallest(bucket, bits, first)
             elif first != 0:
                 order = bucket[np.argsort(bits)]
         for i in range(len(order)):
@@ -168,6 +196,44 @@ def _serve_buckets(
                 actions[e, n] = a
                 for k in range(len(left)):
                     left[k] -= need[k]
+
+
+@njit(cache=True)
+def _of_smallest(bucket, bits, number):
+    """The members with the smallest bits, as they stand in the bucket; written out, as np.partition compiles slowly."""
+    last = _select(bits.copy(), number - 1)
+    kept = np.empty(number, dtype=np.int64)
+    place = 0
+    for i in range(len(bucket)):
+        if bits[i] <= last and place < number:
+            kept[place] = bucket[i]
+            place += 1
+    return kept
+
+
+@njit(cache=True)
+def _select(values, k):
+    """The value that would stand at place k if they were sorted; they are reordered on the way."""
+    low, high = 0, len(values) - 1
+    while low < high:
+        pivot = values[(low + high) // 2]
+        i, j = low, high
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while values[j] > pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if k <= j:
+            high = j
+        elif k >= i:
+            low = i
+        else:
+            break
+    return values[k]
 
 
 @njit(cache=True)
@@ -220,7 +286,7 @@ def _equal_uses(e, bucket, type_of_arm, usage, states, left, num_actions):
     return number
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, parallel=loops_alone())
 def assign_uniformly(type_of_arm, states, allocation, key):
     """Who within a state gets which action (choosing.assign_uniformly)."""
     num_episodes, num_arms = states.shape
@@ -231,7 +297,10 @@ def assign_uniformly(type_of_arm, states, allocation, key):
         base = np.uint64(e) * np.uint64(num_arms)
         for n in range(num_arms):
             cell = left[type_of_arm[n], states[e, n]]
-            point = uniform_at(key, base + np.uint64(n)) * cell.sum()
+            total = 0
+            for a in range(num_actions):
+                total += cell[a]
+            point = uniform_at(key, base + np.uint64(n)) * total
             choice = 0
             reached = cell[0]
             while point >= reached and choice < num_actions - 1:
@@ -320,7 +389,9 @@ def move_crowds(transitions, allocation, key, number, counts):
     """
     num_types, num_states, num_actions = allocation.shape
     cells = num_types * num_states * num_actions
-    counts[:] = 0
+    for kind in range(num_types):
+        for j in range(num_states):
+            counts[kind, j] = 0
     for kind in range(num_types):
         for s in range(num_states):
             for a in range(num_actions):
@@ -345,10 +416,10 @@ def move_crowds(transitions, allocation, key, number, counts):
                     mass -= p
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, parallel=loops_alone())
 def step_crowds(transitions, allocation, key, first):
     """Move every crowd (crowds.step_crowds_fast)."""
     counts = np.zeros(allocation.shape[:3], dtype=np.int64)
     for e in prange(allocation.shape[0]):
-        move_crowds(transitions, allocation[e], key, first + e, counts[e])
+        move_crowds(transitions, allocation[e], key, np.int64(first + e), counts[e])
     return counts

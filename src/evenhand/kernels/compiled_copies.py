@@ -21,8 +21,10 @@ def _serve_one(scores, counts, budget, usage, order, left, room, out):
             order[i] = order[i - 1]
             i -= 1
         order[i] = c
-    left[:] = counts
-    room[:] = budget
+    for s in range(num_states):
+        left[s] = counts[s]
+    for k in range(len(room)):
+        room[k] = budget[k]
     for i in range(cells):
         s, a = order[i] // num_actions, order[i] % num_actions
         served = left[s]

@@ -363,7 +363,7 @@ def _cut_some(
         sizes[b, 2] = arms
 
 
-def _in_parallel(kernel, most, arguments):
+def in_parallel(kernel, most, arguments):
     """Run a kernel in as many threads as there are processors; each takes its share of up to `most` pieces."""
     tasks = min(most, os.cpu_count() or 1)
     if tasks == 1:
@@ -387,7 +387,7 @@ def settle_levels(starts, values, slopes, counts, table):
     while len(begins):
         levels, sizes = np.empty(len(begins)), np.empty((len(begins), 3), dtype=np.int64)
         given = (order, begins, ends, starts, values, slopes, counts, table, tops, lows, highs)
-        _in_parallel(_cut_some, len(begins), (*given, settled, spare, levels, sizes))
+        in_parallel(_cut_some, len(begins), (*given, settled, spare, levels, sizes))
         upper_ends, lower_begins = begins + sizes[:, 0], begins + sizes[:, 0] + sizes[:, 1]
         up, down = upper_ends > begins, ends > lower_begins
         tops = np.concatenate([tops[up], (tops + sizes[:, 2])[down]])

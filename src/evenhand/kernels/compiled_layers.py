@@ -4,8 +4,9 @@ A layer is a table over charges: the charge, and the advantage and the idle valu
 """
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
+from evenhand.kernels.compiled_fluid import in_parallel
 from evenhand.kernels.whittle_layers import BLUR, EPSILON, Layers
 from evenhand.kernels.whittle_pivots import CROWDED, DONE, TIE
 from evenhand.typing import Floats, Ints
@@ -15,12 +16,27 @@ def index_layers(
     transitions: Floats, rewards: Floats, num_states: Ints, factor: float, num_steps: int, room: int, found: Layers
 ) -> None:
     """The indices of every arm at every step (whittle_layers.index_layers) into `found`."""
-    _walk_all(transitions, rewards, num_states, float(factor), num_steps, room, *found)
+    given = (transitions, rewards, num_states, float(factor), num_steps, room)
+    in_parallel(_walk_some, len(num_states), (*given, *found))
 
 
-@njit(cache=True, parallel=True)
-def _walk_all(transitions, rewards, num_states, factor, num_steps, room, indices, regained, witnesses, errors, status):
-    for arm in prange(len(num_states)):
+@njit(cache=True, nogil=True)
+def _walk_some(
+    task,
+    tasks,
+    transitions,
+    rewards,
+    num_states,
+    factor,
+    num_steps,
+    room,
+    indices,
+    regained,
+    witnesses,
+    errors,
+    status,
+):
+    for arm in range(task, len(num_states), tasks):
         n = num_states[arm]
         errors[arm], status[arm] = _walk(
             transitions[arm, :n, :, :n],

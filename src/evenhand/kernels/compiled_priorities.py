@@ -47,11 +47,13 @@ def sample_in_blocks(priorities, counts, spend, usage, stream, out, few):
     left, need = np.empty((2, len(spend)))
     block, half = np.empty((2, cells), dtype=np.int64)
     arms = counts.copy()
-    left[:] = spend
-    taken[:] = 0
+    for k in range(len(left)):
+        left[k] = spend[k]
+    for c in range(cells):
+        taken[c] = 0
     place = np.uint64(0)
     while _open_cells(scores, uses, arms, left, weights, sums, need):
-        few_arms = arms.sum() <= few  # then a limit is within few draws, and the way to it need not be estimated
+        few_arms = _sum(arms) <= few  # then a limit is within few draws, and the way to it need not be estimated
         draws = 0.0 if few_arms else _cautious_draws(uses, arms, left, weights, sums, need)
         if draws <= few:
             place = _take_one_by_one(uses, arms, left, weights, sums, need, stream, place, taken)
@@ -61,6 +63,14 @@ def sample_in_blocks(priorities, counts, spend, usage, stream, out, few):
             place = _take_to_limit(uses, arms, left, need, stream, place, block, half, taken)
         else:
             _take(uses, arms, left, block, taken)
+
+
+@njit(cache=True, error_model="numpy")
+def _sum(numbers):
+    total = 0
+    for number in numbers:
+        total += number
+    return total
 
 
 @njit(cache=True, error_model="numpy")
@@ -183,16 +193,16 @@ def _take(uses, arms, left, block, taken):
 @njit(cache=True, error_model="numpy")
 def _take_to_limit(uses, arms, left, need, stream, place, block, half, taken):
     """Take of a block what comes up to its first limit, by halving time; the next free place of the counter."""
-    while block.sum() > 1:
+    while _sum(block) > 1:
         for c in range(len(block)):
             half[c] = 0
             if block[c] > 0:
                 half[c] = binomial(block[c], 0.5, bits_at(stream, place), np.uint64(0))
                 place += np.uint64(1)
-        if _meets_limit(uses, arms, left, need, half):
-            block[:] = half
-        else:
-            block -= half
+        whole = _meets_limit(uses, arms, left, need, half)
+        for c in range(len(block)):
+            block[c] = half[c] if whole else block[c] - half[c]
+        if not whole:
             _take(uses, arms, left, half, taken)
     _take(uses, arms, left, block, taken)
     return place

@@ -3,6 +3,7 @@
 import numpy as np
 from numba import njit, prange
 
+from evenhand.kernels.compiled import loops_alone
 from evenhand.kernels.threads import threads_for
 
 TASKS = 64
@@ -12,7 +13,7 @@ ABREAST = 32
 """Lines that are swept side by side, so that a weight, once loaded, serves them all."""
 
 
-@njit(cache=True, parallel=True, fastmath={"reassoc", "contract"})
+@njit(cache=True, parallel=loops_alone(), fastmath={"reassoc", "contract"})
 def _sweep(values, points, line_starts, first, row_starts, weights):
     batch = len(values)
     num_lines = len(line_starts) - 1
@@ -41,7 +42,8 @@ def _sweep(values, points, line_starts, first, row_starts, weights):
 @njit(cache=True, fastmath={"reassoc", "contract"}, inline="always")
 def _combine(table, first, window, row):
     """Weighted sum of neighbouring rows of a table, four at a time."""
-    row[:] = 0.0
+    for q in range(ABREAST):
+        row[q] = 0.0
     fours = len(window) // 4 * 4
     for k in range(0, fours, 4):
         w0, w1, w2, w3 = window[k], window[k + 1], window[k + 2], window[k + 3]
@@ -60,7 +62,7 @@ def sweep_lines(values, lines, bands):
         return _sweep(values, *lines, *bands)
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, parallel=loops_alone())
 def _grow(law, rows, leaving, parent, below):
     num_points, num_next = len(leaving), len(below)
     num_states = rows.shape[1]
@@ -83,7 +85,7 @@ def grow_law(law, rows, leaving, parent, below):
         return _grow(law, rows, leaving, parent, below)
 
 
-@njit(cache=True, parallel=True, fastmath={"reassoc", "contract"})
+@njit(cache=True, parallel=loops_alone(), fastmath={"reassoc", "contract"})
 def _dot(left, right, i, j):
     result = np.empty(len(i))
     for p in prange(len(i)):
@@ -101,7 +103,7 @@ def dot_rows(left, right, i, j):
         return _dot(left, right, i, j)
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, parallel=loops_alone())
 def _climb(final, gains, units, run_starts, offsets, begins, ends, strides, num_units):
     num_cells, num_points = len(gains), len(final)
     depth = units.max() + 1
@@ -121,8 +123,8 @@ def _climb(final, gains, units, run_starts, offsets, begins, ends, strides, num_
                 choice = np.zeros(stop - start, dtype=strides.dtype)
                 for k in range(num_cells - 1, -1, -1):
                     new_value, new_choice = best[j % depth, k, start:stop], code[j % depth, k, start:stop]
-                    new_value[:] = value
-                    new_choice[:] = choice
+                    for p in range(stop - start):
+                        new_value[p], new_choice[p] = value[p], choice[p]
                     value, choice = new_value, new_choice
                     if j >= units[k]:
                         low, high = begins[k, run], ends[k, run]
@@ -155,7 +157,7 @@ def climb_budget(final, gains, units, steps, strides, num_units):
         return _climb(final, gains, units, *steps, strides, num_units)  # type: ignore[call-arg]
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, parallel=loops_alone())
 def _decode(points, code, gains, sources, landings, base, tables):
     num_points, num_states = points.shape
     num_cells = len(gains)
@@ -191,7 +193,7 @@ def decode_climb(points, code, gains, sources, landings, base, tables):
         return _decode(points, code, gains, sources, landings, base, tables)
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, parallel=loops_alone())
 def _best_listed(points, takes, shifts, arms, offsets, gains, tables, values):
     num_points, num_states = points.shape
     best = np.full(num_points, -np.inf)

@@ -6,9 +6,10 @@ is best for small arms.
 """
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
-from evenhand.kernels.threads import threads_for
+from evenhand.kernels.compiled_fluid import in_parallel
+from evenhand.kernels.threads import ALONE_BELOW
 from evenhand.kernels.whittle_pivots import CROWDED, DONE, FIRM, FLAT, SPLIT, STUCK, TIE, Sweeps, probe
 from evenhand.typing import Floats, Ints
 
@@ -31,13 +32,15 @@ def sweep_arms(
 ) -> None:
     """Sweep every arm (whittle_pivots.sweep_arms) into `met`."""
     # Large arms are swept one after the other: their linear algebra has threads of its own.
-    with threads_for((num_states.astype(np.float64) ** 3).sum() if num_states.max() < LARGE else 0.0):
-        z = probe(rewards.shape[1])
-        _sweep_all(transitions, rewards, initial, num_states, float(factor), float(total), float(allowed), z, *met)
+    alone = num_states.max() >= LARGE or (num_states.astype(np.float64) ** 3).sum() < ALONE_BELOW
+    given = (transitions, rewards, initial, num_states, float(factor), float(total), float(allowed))
+    in_parallel(_sweep_some, 1 if alone else len(num_states), (*given, probe(rewards.shape[1]), *met))
 
 
-@njit(cache=True, parallel=True)
-def _sweep_all(
+@njit(cache=True, nogil=True)
+def _sweep_some(
+    task,
+    tasks,
     transitions,
     rewards,
     initial,
@@ -57,7 +60,7 @@ def _sweep_all(
     errors,
     status,
 ):
-    for arm in prange(len(num_states)):
+    for arm in range(task, len(num_states), tasks):
         n = num_states[arm]
         num_pivots[arm], regained[arm], errors[arm], status[arm] = _sweep(
             transitions[arm, :n, :, :n],

@@ -256,21 +256,6 @@ def _of_program(
     return _closed(_solution(model, weighed_by, optimum, begin), tolerance)
 
 
-def fluid_lp(
-    problem: CoupledMDP, welfare: str | Welfare, tolerance: float = 1e-4, progress: Rounds | None = None
-) -> FluidSolution:
-    """The fluid relaxation by linear programs over all types, whatever the welfare: another road, for small problems.
-
-    Args:
-        problem: the problem.
-        welfare: what is maximised, as text or object.
-        tolerance: the relative gap to stop at.
-        progress: called each round with its number and the gap.
-    """
-    model = model_of(problem)
-    return _of_program(model, as_welfare(welfare, model.num_members), tolerance, progress, time.perf_counter())
-
-
 def _solution(model: FluidModel, weighed_by: Welfare, found: FluidOptimum, begin: float) -> FluidSolution:
     """A solution with its welfare computed anew from its occupancy measures."""
     values, use = model.totals(found.occupancy)

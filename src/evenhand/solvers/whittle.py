@@ -1,4 +1,4 @@
-"""Whittle indices of two-action arms, with a verdict on indexability, and what activity is worth.
+"""Whittle indices of two-action arms, with a verdict on indexability.
 
     V_c(s) = max_{a in {0, 1}} [ r(s, a) - c a + gamma sum_s' P(s' | s, a) V_c(s') ]
 
@@ -28,11 +28,6 @@ Indexability is read off this complete list. So the verdict is proved for the nu
 them: a state that returns to active with an advantage below TIE = 1e-12, relative to the largest that rewards could
 make, counts as tied (finite horizons: and below the bound on rounding, which grows with T). If the arm is not
 indexable, a state and two charges are the witnesses. O(S^3) an indexable arm.
-
-The same list is the frontier of value against use from an initial law: the policies are its vertices, and the charge at
-which one gives way to the next is the slope between them, whether or not the arm is indexable (a linear program over
-occupancies with one price). It is concave, from all-active, whose use is the criterion's total (1/(1 - gamma), or 1 for
-an average), to all-passive, use 0. For a finite horizon it is that of the arm unrolled in time, O(T^3 S^3).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -41,10 +36,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from evenhand.checks import Faults, check_distributions, check_finite, check_memory, check_shape
-from evenhand.errors import InvalidInput, NotApplicable, NotConverged
+from evenhand.errors import InvalidInput, NotConverged
 from evenhand.kernels import whittle_layers, whittle_pivots
 from evenhand.kernels.whittle_pivots import CROWDED, DONE, SPLIT, STUCK, Sweeps
-from evenhand.model.arm import ArmTables
 from evenhand.model.criterion import Criterion, Discounted
 from evenhand.solvers.average_pieces import indices_by_pieces
 from evenhand.solvers.closed_classes import closed_classes, never_splits
@@ -103,43 +97,6 @@ class WhittleResult:
         )
 
 
-@dataclass(frozen=True)
-class ActivityFrontiers:
-    """What activity is worth to each arm: vertices of concave curves, arm after arm."""
-
-    offsets: Ints
-    """(arm + 1,) vertices of an arm are offsets[arm] to offsets[arm + 1]; use falls along them."""
-
-    uses: Floats
-    """(vertex,) active steps, weighed by the criterion: a discounted number, or a share of time."""
-
-    values: Floats
-    """(vertex,) rewards, the best with that use; charges are not counted."""
-
-    charges: Floats
-    """(vertex,) from this charge on the vertex is optimal, to the charge of the next; -inf for the first.
-
-    Equals the slope between the vertex and the one before, unless both have the same use.
-    """
-
-    switched: Indices
-    """(vertex,) the state in which its policy differs from the one before; -1 for the first, active everywhere."""
-
-    num_states: Ints
-    """(arm,) states of the policies; for a finite horizon state s at step t is number t S + s."""
-
-    def vertices(self, arm: int) -> slice:
-        """Where the vertices of an arm are."""
-        return slice(int(self.offsets[arm]), int(self.offsets[arm + 1]))
-
-    def policies(self, arm: int) -> Bools:
-        """(vertex, state) where each vertex of an arm is active."""
-        switched = self.switched[self.vertices(arm)][1:]
-        flips = np.zeros((len(switched) + 1, self.num_states[arm]), dtype=np.int64)
-        flips[np.arange(1, len(flips)), switched] = 1
-        return np.asarray(flips.cumsum(axis=0) % 2 == 0)
-
-
 def whittle_indices(
     transitions: ArrayLike, rewards: ArrayLike, criterion: Criterion | float, num_states: ArrayLike | None = None
 ) -> WhittleResult:
@@ -192,44 +149,6 @@ def _by_layers(arms: "_Arms", num_steps: int) -> WhittleResult:
     )
 
 
-def value_frontiers(
-    transitions: ArrayLike,
-    rewards: ArrayLike,
-    criterion: Criterion | float,
-    initial: ArrayLike | None = None,
-    num_states: ArrayLike | None = None,
-) -> ActivityFrontiers:
-    """The best value of every arm for each use.
-
-    Args:
-        transitions: (arm, state, action, next_state) probabilities; action 0 is passive, 1 active.
-        rewards: (arm, state, action) rewards.
-        criterion: what rewards over time are worth; a number is a discount.
-        initial: (arm, state) laws of the first states; uniform when absent.
-        num_states: (arm,) how many states are real, the first ones; all when absent.
-
-    Raises:
-        NotApplicable: the mean of an arm over the long run depends on its start.
-    """
-    arms = _Arms(transitions, rewards, criterion, initial, num_states)
-    if arms.criterion.num_steps is not None:
-        arms.unroll(arms.criterion.num_steps)
-    met, refused = _sweep(arms)
-    for arm, why in refused.items():
-        raise NotApplicable(f"arm {arm}: {why}")
-    filled = np.arange(met.uses.shape[1]) <= met.num_pivots[:, None]
-    rows = np.arange(len(met.uses))
-    met.uses[:, 0], met.uses[rows, met.num_pivots] = arms.criterion.total, 0.0
-    return ActivityFrontiers(
-        offsets=np.append(0, np.cumsum(met.num_pivots + 1)),
-        uses=met.uses[filled],
-        values=met.values[filled],
-        charges=np.insert(met.charges, 0, -np.inf, axis=1)[filled],
-        switched=np.insert(met.switched, 0, -1, axis=1)[filled],
-        num_states=arms.num_states,
-    )
-
-
 class _Arms:
     """Arguments, checked; every fault is told at once."""
 
@@ -268,15 +187,6 @@ class _Arms:
         # The tableau trusts that rows sum to 1 to the last digit, not only to the last that was written down.
         self.transitions = rows / rows.sum(axis=-1, keepdims=True)
         self.initial = self.initial / self.initial.sum(axis=-1, keepdims=True)
-
-    def unroll(self, num_steps: int) -> None:
-        """Put (step, state) in the place of the state."""
-        number, most = self.rewards.shape[:2]
-        sizes, pairs = self.num_states.astype(np.int32), np.full(number, 2, dtype=np.int32)
-        tables = ArmTables(self.transitions, self.rewards, np.zeros((number, most, 2, 0)), self.initial, sizes, pairs)
-        unrolled = tables.unrolled(num_steps)
-        self.transitions, self.rewards, self.initial = unrolled.transitions, unrolled.rewards, unrolled.initial
-        self.num_states = unrolled.num_states.astype(np.int64)
 
     def take(self, arms: Ints) -> tuple[Floats, Floats, Floats, Ints, float, float]:
         """Some of the arms, as the kernels want them."""

@@ -1,0 +1,13 @@
+"""The fluid relaxation by linear programs over all types, whatever the welfare and the size: the other road."""
+
+import time
+
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.welfare import Welfare, as_welfare
+from evenhand.solvers.fluid import FluidSolution, _of_program, model_of
+
+
+def fluid_lp(problem: CoupledMDP, welfare: str | Welfare, tolerance: float = 1e-4) -> FluidSolution:
+    """As `solve_fluid`, never by prices."""
+    model = model_of(problem)
+    return _of_program(model, as_welfare(welfare, model.num_members), tolerance, None, time.perf_counter())
