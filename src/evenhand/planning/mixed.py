@@ -48,8 +48,9 @@ from evenhand.typing import Floats, Indices, Ints
 ARM_STEPS = 4e6
 """Simulated steps of arms by which a policy is judged while columns are looked for."""
 
-POLISHING = 3.0
-"""How many times more are spent on each part of the mixture before its shares are settled."""
+POLISHING = 8.0
+"""How many times as many are spent on the parts of the mixture, by their shares, before these are settled; a part gets
+at least half of what a policy is judged by."""
 
 REPORTING = 3e7
 """Simulated steps of arms on which the plan is reported."""
@@ -309,9 +310,12 @@ def _polish(
     seed: int,
 ) -> Plan:
     """Play the parts again on other episodes, and settle their shares on all of them."""
-    judge = replace(oracle.judge, seed=seed, arm_steps=POLISHING * oracle.judge.arm_steps)
     kept = _worth_another_look(oracle, objective, shares)
-    parts = [oracle.columns[i].pooled(judge(*_asked(oracle.columns[i]))) for i in kept]
+    parts = []
+    for i in kept:
+        steps = oracle.judge.arm_steps * max(POLISHING * float(shares[i]), 0.5)
+        judge = replace(oracle.judge, seed=seed, arm_steps=steps)
+        parts.append(oracle.columns[i].pooled(judge(*_asked(oracle.columns[i]))))
     settled = np.asarray(shares[kept] / shares[kept].sum())
     while True:
         settled = _settle(oracle, objective, parts, settled)

@@ -1,0 +1,84 @@
+"""Fair plans for arms that differ: the best policy of the relaxation by itself, the mixture, and the bound.
+
+The single policy is what the method `fluid` was before there were mixtures: the best of fair-index, occupancy-priority
+and re-solving, chosen and reported by as many simulated steps as then. Gaps are to the exact optimum where it is known,
+else to the fluid bound. One problem or size is run by `python -m benchmarks mixtures`; the last takes minutes.
+"""
+
+import time
+
+import numpy as np
+
+import evenhand as eh
+from evenhand.evaluation.evaluate import evaluate
+from evenhand.planning.relaxed import fluid_policies, relax
+from evenhand.problems import health_outreach, heterogeneous_machine_replacement
+
+OUTREACH = "health-outreach, {} people, {} groups, 2 states"
+MACHINES = "machines that all differ, {}"
+
+
+def small(num_arms: int, num_groups: int) -> eh.CoupledMDP:
+    return health_outreach(num_arms=num_arms, num_states=2, num_groups=num_groups, budget=1)
+
+
+def machines(num_arms: int, budget: float | None = None) -> eh.CoupledMDP:
+    return heterogeneous_machine_replacement(num_arms=num_arms, budget=budget)
+
+
+EXACT = [
+    (OUTREACH.format(6, 3), small(6, 3), ("gini:2", "maximin")),
+    (OUTREACH.format(8, 4), small(8, 4), ("gini:2", "maximin")),
+    (MACHINES.format(6), machines(6), ("maximin", "gini:2")),
+    (MACHINES.format(8), machines(8), ("maximin", "gini:2")),
+]
+
+LARGE = [
+    ("health-outreach, 60 people, 3 groups, 3 states", health_outreach(num_arms=60), ("gini:2", "gini:1.1", "maximin")),
+    (MACHINES.format("300, 16 a step"), machines(300, 16), ("gini:1.0234",)),
+    (MACHINES.format("1000, 55 a step"), machines(1000, 55), ("gini:1.007",)),
+    (MACHINES.format("10 000, 550 a step"), machines(10_000, 550), ("gini:1.0007",)),
+]
+
+
+def single(problem: eh.CoupledMDP, welfare: str) -> tuple[float, float]:
+    """The welfare of the best policy of the relaxation by itself, and the seconds to find and report it."""
+    begin = time.perf_counter()
+    horizon = problem.criterion.judging_steps()
+    most = int(np.clip(6e5 / horizon, 20, 2000))
+    episodes = int(np.clip(3e7 / (problem.num_arms * horizon), 20, most))
+    found = fluid_policies(problem, relax(problem, welfare))
+    scores = {
+        name: evaluate(policy, problem, welfare, max(20, episodes // 4), horizon, 1, method="monte-carlo").welfare
+        for name, policy in found.items()
+    }
+    best = found[max(scores, key=lambda name: scores[name])]
+    worth = evaluate(best, problem, welfare, episodes, horizon, 2, method="monte-carlo").welfare
+    return worth, time.perf_counter() - begin
+
+
+def row(name: str, problem: eh.CoupledMDP, welfare: str, best: float | None) -> None:
+    alone, took = single(problem, welfare)
+    begin = time.perf_counter()
+    plan = eh.solve(problem, welfare, "fluid")
+    seconds = time.perf_counter() - begin
+    reference = plan.upper_bound if best is None else best
+    gaps = [f"{100 * (1 - value / reference):6.2f} %" for value in (alone, plan.welfare)]
+    print(
+        f"{name}, {welfare}: {'bound' if best is None else 'exact'} {reference:.4f}; alone {gaps[0]} below in "
+        f"{took:.1f} s; mixture {gaps[1]} below (± {100 * plan.welfare_stderr / reference:.2f} %) in {seconds:.1f} s "
+        f"({seconds / took:.1f} x), {len(plan.parts)} of {plan.history[-1][0]} policies",
+        flush=True,
+    )
+    if best is None:
+        steps = [f"{columns}: {100 * (1 - value / reference):.2f} %" for columns, value in plan.history[::4]]
+        print(f"    gap by policies, as chosen: {', '.join(steps)}", flush=True)
+
+
+def main() -> None:
+    for name, problem, welfares in EXACT:
+        for welfare in welfares:
+            row(name, problem, welfare, eh.solve(problem, welfare).welfare)
+    for name, problem, welfares in LARGE:
+        for welfare in welfares:
+            row(name, problem, welfare, None)
