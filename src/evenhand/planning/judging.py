@@ -122,7 +122,7 @@ class Judge:
     least_episodes: int = 12
     """Episodes at the least."""
 
-    most_episodes: int = 1000
+    most_episodes: int = 500
     """Episodes at the most."""
 
     left_out: float = LEFT_OUT

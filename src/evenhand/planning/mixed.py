@@ -45,14 +45,14 @@ from evenhand.solvers.fluid import FluidSolution, model_of, solve_weighted
 from evenhand.solvers.mixtures import Mixture, Priced, Round, Support, best_shares, improve
 from evenhand.typing import Floats, Indices, Ints
 
-ARM_STEPS = 4e6
+ARM_STEPS = 3e6
 """Simulated steps of arms by which a policy is judged while columns are looked for."""
 
 POLISHING = 8.0
 """How many times as many are spent on the parts of the mixture, by their shares, before these are settled; a part gets
 at least half of what a policy is judged by."""
 
-REPORTING = 3e7
+REPORTING = 1.5e7
 """Simulated steps of arms on which the plan is reported."""
 
 MOST_ROUNDS = 30
@@ -130,10 +130,10 @@ class WeightedIndices:
         """New policies at these weights, and the relaxation's bound on the weighted sum."""
         per_arm, pay = self._of_types(weights)
         relaxed = solve_weighted(self.model, per_arm, pay, FLUID_TOLERANCE)
-        before, number = len(self.columns), len(self.columns) + 1
+        before, number = len(self.columns), self.asked + 1
         law = law_of(self.problem, relaxed.occupancy)
         for name, policy in self._policies(relaxed, per_arm, pay):
-            self.add(f"{name} {number}", policy, law)
+            self.add(f"{name}, round {number}", policy, law)
         found = [self.vector(column) for column in self.columns[before:]]
         rows = len(self.objective.sizes) + len(self.floored)
         return Priced(np.column_stack(found) if found else np.zeros((rows, 0)), relaxed.upper_bound)
@@ -395,7 +395,7 @@ def report_parts(task: Task, columns: Sequence[Column], shares: Floats, objectiv
     worlds = stream.spawn(len(columns))
     for number, (column, share, own) in enumerate(zip(columns, shares.tolist(), worlds, strict=True)):
         task.tell(f"playing {column.name}", 0.8 + 0.2 * number / len(columns))
-        judge = Judge(task.problem, by_type, REPORTING * share, 0, 20, 2000, left_out=JUDGED)
+        judge = Judge(task.problem, by_type, REPORTING * share, 0, 20, 1000, left_out=JUDGED)
         found.append(judge(*_asked(column), own))
         values += share * found[-1].returns.mean(axis=0)
     weights = objective.supergradient(values)
