@@ -119,7 +119,7 @@ def test_a_finished_run_leaves_no_checkpoint(folder, evenhand, files):
 
 
 def test_an_interrupt_keeps_the_checkpoint(folder, start, evenhand, files, timeless):
-    arguments = ["train", *MODEL, "--steps", 24_000, "--out", "policy.zip"]
+    arguments = ["train", *MODEL, "--steps", 40_000, "--out", "policy.zip"]
     with start(*arguments) as process:
         for line in iter(process.stderr.readline, b""):
             if (folder / "policy.zip.checkpoint").exists() and b"welfare" in line:
@@ -128,8 +128,8 @@ def test_an_interrupt_keeps_the_checkpoint(folder, start, evenhand, files, timel
         _, told = process.communicate()  # ended by the watchdog, if the interrupt is not heard
     assert process.returncode == 130 and b"Traceback" not in told
     assert files() == ["policy.zip.checkpoint"]
-    told = evenhand("train", *MODEL, "--steps", 24_001, "--out", "policy.zip", "--resume").refusal
-    assert "steps was 24000, now 24001" in told
+    told = evenhand("train", *MODEL, "--steps", 40_001, "--out", "policy.zip", "--resume").refusal
+    assert "steps was 40000, now 40001" in told
     resumed = timeless(evenhand(*arguments, "--resume", "--json").json)
     assert files() == ["policy.zip"]
     whole = timeless(evenhand(*arguments, "--json").json)

@@ -15,6 +15,8 @@ from evenhand.kernels import compiled_priorities, priorities
 from evenhand.kernels.priorities import priority_law, sample_by_priority, sample_by_priority_fast
 from evenhand.kernels.randomness import draw_keys
 
+from ..conftest import chessboard
+
 SAMPLES = 8_000
 UNLIKELY = 1e-4
 """Below this p-value two laws are called different."""
@@ -182,8 +184,7 @@ class TestLaw:
 
 
 class TestSamples:
-    @pytest.mark.parametrize("road", ROADS)
-    @pytest.mark.parametrize("name", CASES)
+    @chessboard(("name", "road"), CASES, ROADS)
     def test_all_roads_have_the_exact_law(self, chi_square, name, road):
         allocations, chances = priority_law(*CASES[name])
         place = {allocation.tobytes(): i for i, allocation in enumerate(allocations)}

@@ -37,7 +37,7 @@ from evenhand.planning.solve import solve
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
 from evenhand.problems import machine_replacement
 
-from ..conftest import two_types
+from ..conftest import chessboard, two_types
 
 MACHINES = machine_replacement(num_arms=3, budget=1)
 PPO = PPOLearner(num_copies=8, rollout=16, batch=64)
@@ -158,8 +158,7 @@ class TestReproducible:
 
 
 class TestResume:
-    @pytest.mark.parametrize("share", [0.0, 0.6])
-    @pytest.mark.parametrize("name", RUNS)
+    @chessboard(("name", "share"), RUNS, [0.6, 0.0])
     def test_it_ends_as_if_it_had_never_stopped(self, name, share, tmp_path, monkeypatch):
         always_told(monkeypatch)
         file = tmp_path / "run.checkpoint"
