@@ -1,5 +1,6 @@
 """The methods that play: bounds that hold, estimates that repeat, and policies that come back from their files."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import begin
 from evenhand.model.welfare import as_welfare
+from evenhand.planning import mixed
 from evenhand.planning import played as playing
 from evenhand.planning.compare import compare
 from evenhand.planning.relaxed import fluid_policies, relax
@@ -26,8 +28,11 @@ KINDS = ("occupancy-priority", "fair-index", "re-solving")
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    """Fewer episodes than a user gets: 30 of those reported, 20 of those chosen by."""
-    monkeypatch.setattr(playing, "ARM_STEPS", 1.0)
+    """Fewer episodes than a user gets, and fewer rounds."""
+    monkeypatch.setattr(mixed, "ARM_STEPS", 1.0)
+    monkeypatch.setattr(mixed, "REPORTING", 1.0)
+    monkeypatch.setattr(mixed, "MOST_ROUNDS", 3)
+    monkeypatch.setattr(playing, "SEEN", 1.0)
 
 
 def different(num_arms=4, **settings):
@@ -109,47 +114,49 @@ class TestRandomness:
     def test_a_generator_is_a_seed_too(self):
         problem = different(12)
         found = [solve(problem, method="fluid", rng=np.random.default_rng(1)).welfare for _ in range(2)]
-        assert found[0] == found[1] == solve(problem, method="fluid", rng=1).welfare
+        assert found[0] == found[1]
 
     def test_chosen_on_one_stream_and_reported_on_another(self, monkeypatch):
-        """All candidates meet one world; the best is played again in a world that it was not chosen for."""
-        calls = []
+        """All policies meet one world; parts are polished in a second, and reported in one that no choice has seen."""
+        worlds = []
+        judge = mixed.Judge.__call__
 
-        def spy(policy, problem, welfare, num_episodes, horizon, rng, method="auto"):
-            calls.append((policy, num_episodes, rng))
-            return evaluate(policy, problem, welfare, num_episodes, horizon, rng, method)
+        def spy(self, name, policy, law, rng=None):
+            worlds.append((name, self.seed, rng))
+            return judge(self, name, policy, law, rng)
 
-        monkeypatch.setattr(playing, "evaluate", spy)
+        monkeypatch.setattr(mixed.Judge, "__call__", spy)
         found = solve(different(12), method="fluid", rng=3)
-        *trials, (reported, episodes, stream) = calls
-        assert len(trials) == 3
-        assert len({rng for _, _, rng in trials}) == 1
-        assert reported is found.policy
-        assert episodes == 20
-        assert isinstance(stream, np.random.Generator)
-        seed = trials[0][2]
-        assert int(stream.integers(2**63)) != int(np.random.default_rng(seed).integers(2**63)) != seed
+        parts = [part.name for part in found.parts]
+        reported, chosen = worlds[-len(parts) :], worlds[: -len(parts)]
+        assert sorted(name for name, _, _ in reported) == sorted(parts)
+        assert all(isinstance(rng, np.random.Generator) for _, _, rng in reported)
+        seeds = [seed for _, seed, _ in chosen]
+        assert all(rng is None for _, _, rng in chosen)
+        assert len(set(seeds)) == 2 and seeds == sorted(seeds, key=seeds.index)
 
-    def test_the_best_candidate_is_taken(self, monkeypatch):
-        """Judged by what evaluate says of each."""
-        worth = {"OccupancyPriority": 1.0, "ExchangeablePriority": 3.0, "Resolving": 2.0}
+    def test_the_best_mixture_is_taken(self, monkeypatch):
+        """Judged by what the judge says of each: here one policy has more for everyone."""
+        judge = mixed.Judge.__call__
 
-        def judge(policy, problem, welfare, num_episodes, horizon, rng, method="auto"):
-            found = evaluate(policy, problem, welfare, 2, 2, rng, "monte-carlo")
-            object.__setattr__(found, "welfare", worth[type(policy).__name__])
-            return found
+        def flatter(self, name, policy, law, rng=None):
+            column = judge(self, name, policy, law, rng)
+            return replace(column, returns=column.returns + 5.0) if name == "myopic" else column
 
-        monkeypatch.setattr(playing, "evaluate", judge)
+        monkeypatch.setattr(mixed.Judge, "__call__", flatter)
         found = solve(different(12), method="fluid")
-        assert type(found.policy).__name__ == "ExchangeablePriority"
-        assert found.reason.endswith("best of occupancy-priority, fair-index, re-solving in simulation: fair-index")
+        assert [part.name for part in found.parts] == ["myopic"]
+        assert found.parts[0].share == 1
+        assert found.reason.endswith(": myopic")
 
-    def test_progress_names_the_candidates(self):
+    def test_progress_names_what_is_done(self):
         told = []
-        found = solve(different(12), method="fluid", progress=lambda *news: told.append(news))
-        best = found.reason.rsplit(": ", 1)[1]
-        tries = [f"trying {name}" for name in KINDS]
-        assert [what for what, _ in told] == ["fluid relaxation", *tries, f"playing {best}"]
+        solve(different(12), method="fluid", progress=lambda *news: told.append(news))
+        names = [what for what, _ in told]
+        assert names[0] == "fluid relaxation"
+        assert names[1:4] == ["trying fair-index", "trying occupancy-priority", "trying re-solving"]
+        assert any(name.startswith("mixing ") for name in names)
+        assert names[-1].startswith("playing ")
         assert all(0 <= share <= 1 for _, share in told)
 
 
@@ -161,7 +168,7 @@ class TestAuto:
         assert found.method == "fluid"
         assert found.reason.startswith(
             "the arms are of 40 types, and the count space has 1.21577e+19 states; the product space has "
-            "1.21577e+19 states: too many for an exact method in reasonable time; best of"
+            "1.21577e+19 states: too many for an exact method in reasonable time; of "
         )
 
     def test_identical_arms_of_many_states(self):
