@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.errors import NotConverged, OutOfDomain
+from evenhand.errors import OutOfDomain
 from evenhand.evaluation.exact import exact_values
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
@@ -412,10 +412,16 @@ class TestBestMixture:
         assert [rounds for rounds, _ in told] == sorted(rounds for rounds, _ in told)
         assert told[-1][1] <= 1e-6 < told[0][1]
 
-    def test_too_many_rounds_raise(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(search, "MOST_ROUNDS", 2)
-        with pytest.raises(NotConverged, match="no certificate after 2 policies"):
-            solve(space_of("four arms").problem, "maximin", "joint")
+    @pytest.mark.parametrize("welfare", ["maximin", "gini:2", "nash", "leximin"])
+    def test_too_many_rounds_leave_a_true_gap(self, welfare: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(search, "MOST_ROUNDS", 1)
+        name = "three arms, many actions, two resources"
+        solution = solve(space_of(name).problem, welfare, "joint")
+        best = optimum(name, "maximin" if welfare == "leximin" else welfare)
+        assert solution.welfare <= best + 1e-6
+        assert solution.upper_bound >= best - 1e-6
+        assert solution.gap > (-1 if welfare == "leximin" else 1e-3)
+        assert solution.gap == pytest.approx(1 - solution.welfare / solution.upper_bound)
 
 
 class TestProjectionOnPermutahedron:
