@@ -17,6 +17,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import AlphaFair, Maximin, RankWeighted, Utilitarian, parse_welfare
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import solve
+from evenhand.problems import health_outreach
 from evenhand.reductions.counts import Counts
 from evenhand.reductions.joint import Joint
 from evenhand.solvers.mixtures import best_mixture, search
@@ -469,3 +470,12 @@ class TestProjectionOnPermutahedron:
         weights = np.array([0.5, 0.3, 0.2])
         np.testing.assert_allclose(project_on_permutahedron(np.array([-90.0, 90.0, 0.0]), weights), [0.2, 0.5, 0.3])
         np.testing.assert_allclose(project_on_permutahedron(np.zeros(3), weights), [1 / 3] * 3)
+
+
+@pytest.mark.parametrize("method", ["counts", "auto"])
+def test_imprecise_multipliers_priced_one_policy_for_ever(method: str) -> None:
+    """The master's program was out by the solver's tolerance: 2000 policies, of which 18 were different."""
+    problem = health_outreach(num_arms=8, num_states=2, num_groups=4, budget=1)
+    solution = solve(problem, "maximin", method)
+    assert solution.gap <= 1e-8
+    assert solution.welfare == pytest.approx(5.5926065, abs=1e-6)

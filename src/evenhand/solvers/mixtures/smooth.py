@@ -136,7 +136,10 @@ def _step(curvature: Floats, gradient: Floats, theta: Floats) -> tuple[Floats, f
     system = np.zeros((size + 1, size + 1))
     system[:size, :size] = -curvature
     system[:size, size] = system[size, :size] = theta
-    step = np.linalg.solve(system, np.concatenate([-gradient, [0.0]]))[:size]
+    try:
+        step = np.linalg.solve(system, np.concatenate([-gradient, [0.0]]))[:size]
+    except np.linalg.LinAlgError:  # a floor that holds to the last digit outweighs all else: here the way ends
+        return np.zeros(size), 0.0
     return step, max(float(gradient @ step), 0.0)
 
 
