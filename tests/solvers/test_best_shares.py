@@ -76,13 +76,53 @@ def test_floors_against_cvxpy(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["gini:1.3", "maximin", "maximin:0.2", "utilitarian"])
-def test_cuts_and_the_linear_program_agree(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proximal_steps_and_the_linear_program_agree(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(11)
     matrix, counts = rng.normal(size=(20, 12)), np.ones(20, dtype=np.int64)
     welfare = parse_welfare(text, 20)
     shares, _ = best_shares(matrix, welfare, counts)
     monkeypatch.setattr(masters, "MOST_ROWS", 0)
     check(matrix, welfare, counts, float(welfare(matrix @ shares)))
+
+
+@pytest.mark.parametrize("text", ["gini:1.3", "maximin", "maximin:0.2", "utilitarian"])
+def test_proximal_steps_with_floors_and_types(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(12)
+    matrix, counts = rng.random((9, 10)), np.array([3, 1, 2, 4, 1, 1, 2])
+    floors = matrix[7:] @ rng.dirichlet(np.ones(10)) + 0.05
+    monkeypatch.setattr(masters, "MOST_ROWS", 0)
+    check(matrix, parse_welfare(text, 14), counts, by_cvxpy(matrix, text, counts, floors), floors)
+
+
+@pytest.mark.parametrize("text", ["gini:1.02", "gini:2", "maximin", "leximin", "alpha:2"])
+def test_many_members_that_all_differ(text: str) -> None:
+    """The support proves the shares: it is in the permutahedron of the weights, and no vector is better by it."""
+    rng = np.random.default_rng(3)
+    matrix = 10 + 3 * rng.random((300, 1)) + rng.normal(size=(300, 4)) @ rng.normal(size=(4, 40))
+    welfare = parse_welfare(text, 300)
+    shares, support = best_shares(matrix, welfare, np.ones(300, dtype=np.int64))
+    reached = float(welfare(matrix @ shares))
+    assert support.constant == 0
+    assert (support.weights @ matrix).max() == pytest.approx(reached, rel=1e-8)
+    if isinstance(welfare, RankWeighted):
+        excess = np.cumsum(np.sort(support.weights)[::-1]) - np.cumsum(welfare.rank_weights(300))
+        assert excess.max() <= 1e-12
+        assert abs(excess[-1]) <= 1e-12
+    else:
+        np.testing.assert_allclose(support.weights, welfare.supergradient(matrix @ shares), rtol=1e-9)
+
+
+def test_leximin_of_many_members_fixes_them_one_after_another() -> None:
+    """Pairs of members that only their own two vectors tell apart, each pair better off than the one before."""
+    pairs = 12
+    matrix = np.repeat(np.arange(pairs, dtype=float), 2)[:, None] * 10 + np.zeros((2 * pairs, 2 * pairs))
+    for pair in range(pairs):
+        matrix[2 * pair, 2 * pair] += 4.0 + pair
+        matrix[2 * pair + 1, 2 * pair + 1] += 2.0
+    shares, _ = best_shares(matrix, parse_welfare("leximin", 2 * pairs), np.ones(2 * pairs, dtype=np.int64))
+    # The poorest pair takes all shares, so that both of it have 4 x = 2 (1 - x).
+    np.testing.assert_allclose((matrix @ shares)[:2], [4 / 3, 4 / 3], atol=1e-9)
+    np.testing.assert_allclose((matrix @ shares)[2:], np.repeat(np.arange(1, pairs), 2) * 10.0, atol=1e-9)
 
 
 def test_vectors_outside_the_domain_still_mix() -> None:

@@ -4,8 +4,13 @@
 
 The duals are the rates at which the optimum grows with the right-hand sides: not negative for `<=` rows, not positive
 for `>=` rows, of either sign for equations. No other module knows HiGHS, its options or its statuses.
+
+Roads. On degenerate programs a simplex method may go round for hours where an interior point needs a second, and the
+other way round. So each road but the last has a limit on its iterations, a multiple of the size of the program and not
+a time, so that the answer does not depend on the machine; where it ends without a proof, the next road begins.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Event, Thread
 from time import perf_counter
@@ -31,6 +36,22 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
 }
 """The options of HiGHS that each algorithm stands for."""
 
+ROADS: dict[str, tuple[dict[str, Any], ...]] = {
+    "simplex": ({}, ALGORITHMS["interior-point"], ALGORITHMS["primal-simplex"] | {"presolve": "off"}),
+    "primal-simplex": ({}, ALGORITHMS["interior-point"], ALGORITHMS["simplex"] | {"presolve": "off"}),
+    "interior-point": ({}, ALGORITHMS["simplex"], ALGORITHMS["interior-point"] | {"presolve": "off"}),
+}
+"""What is tried in turn where an algorithm ends without an answer: options that differ from its own."""
+
+PATIENCE = 5
+"""Simplex iterations a row after which another road is taken; usual programs need one to three."""
+
+TELL_EVERY = 0.5
+"""Seconds between two words about a program that is still being solved."""
+
+Waiting: TypeAlias = Callable[[float], None]
+"""Called now and then with the seconds that a program has taken so far."""
+
 MOST_ENTRIES = 2**31 - 1
 """Non-zeros of the largest program: HiGHS counts in 32 bits."""
 
@@ -51,6 +72,11 @@ STATUSES: dict[str, tuple[type[EvenhandError], str]] = {
     "kUnknown": (_UNFINISHED, "was left without a proof that its solution is optimal"),
 }
 """What each status means: the error and the words; whatever is not here (and not kOptimal) is NotConverged."""
+
+_TRY_AGAIN = ("kIterationLimit", "kUnknown", "kSolveError", "kUnbounded", "kUnboundedOrInfeasible", "kPostsolveError")
+"""Statuses after which another road may find the optimum; rounding can make a program look unbounded."""
+
+_NO_LIMIT = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,35 +140,83 @@ def solve_program(
     time_limit: float | None = None,
     threads: int | None = None,
     silent: bool = True,
+    waiting: Waiting | None = None,
 ) -> LinearOptimum:
     """Solve a linear program to optimality.
 
     Args:
         program: what to maximise.
-        algorithm: how.
+        algorithm: how; where it ends without an answer, others follow.
         tolerance: by how much a constraint, of the program or of its dual, may be broken; at 1e-9 the
             simplex methods may stall.
         time_limit: seconds after which to give up (NotConverged).
         threads: how many threads HiGHS may use; its own choice when absent.
         silent: whether HiGHS keeps its log to itself.
+        waiting: called now and then with the seconds taken so far.
 
     Raises:
         Infeasible: its constraints contradict each other.
         InvalidInput: the program is unbounded, or not sound.
-        NotConverged: HiGHS ended without an optimum.
+        NotConverged: HiGHS ended without an optimum on every road, or the time was over.
     """
     _check(program, algorithm, time_limit)
-    from highspy import Highs  # a heavy import, needed only here
+    options = _options(algorithm, tolerance, threads, silent)
+    return WarmProgram(program, options, ROADS[algorithm], time_limit, waiting).solve()
 
-    begin = perf_counter()
-    highs = Highs()
-    _set_options(highs, _options(algorithm, tolerance, time_limit, threads, silent))
-    if highs.passModel(_as_highs(program)).name == "kError":
-        _raise("kModelError")
-    _run(highs)
-    if (status := highs.getModelStatus().name) != "kOptimal":
-        _raise(status)
-    return _read(highs, perf_counter() - begin)
+
+class WarmProgram:
+    """A program that is solved again with other gains and sides, from the basis at which it ended."""
+
+    def __init__(
+        self,
+        program: LinearProgram,
+        options: dict[str, Any] | None = None,
+        roads: tuple[dict[str, Any], ...] = ROADS["simplex"],
+        time_limit: float | None = None,
+        waiting: Waiting | None = None,
+    ) -> None:
+        from highspy import Highs  # a heavy import, needed only here
+
+        self._highs, self._roads = Highs(), roads
+        self._options = options or _options("simplex", 1e-9, None, True)
+        self._patience = PATIENCE * program.num_rows + 1000
+        self._begin, self._limit, self._waiting = perf_counter(), time_limit, waiting
+        self._columns = np.arange(program.num_columns, dtype=np.int32)
+        self._rows = np.arange(program.num_rows, dtype=np.int32)
+        _set_options(self._highs, self._options)
+        if self._highs.passModel(_as_highs(program)).name == "kError":
+            _raise("kModelError")
+
+    def change(self, gains: Floats, rows: tuple[Floats, Floats], columns: tuple[Floats, Floats]) -> None:
+        """Give it other gains, and other lower and upper sides of its rows and columns."""
+        self._highs.changeColsCost(len(self._columns), self._columns, -gains)
+        self._highs.changeColsBounds(len(self._columns), self._columns, *columns)
+        # the stubs of highspy 1.15 lack it
+        self._highs.changeRowsBounds(len(self._rows), self._rows, *rows)  # type: ignore[attr-defined]
+
+    def solve(self, patient: bool = True) -> LinearOptimum:
+        """Take the roads in turn until one ends with an answer; without patience only the first, and not far."""
+        begin, status = perf_counter(), "kUnknown"
+        roads = self._roads if patient else self._roads[:1]
+        for number, other in enumerate(roads):
+            last = patient and number == len(roads) - 1
+            _set_options(self._highs, self._options | other | self._limits(last))
+            if number:
+                self._highs.clearSolver()  # where the last road got lost is no place to begin
+            _run(self._highs, self._waiting, self._begin)
+            status = self._highs.getModelStatus().name
+            if status == "kOptimal":
+                return _read(self._highs, perf_counter() - begin)
+            if status not in _TRY_AGAIN:
+                break
+        raise _error(status, perf_counter() - self._begin)
+
+    def _limits(self, last: bool) -> dict[str, Any]:
+        limits: dict[str, Any] = {"simplex_iteration_limit": _NO_LIMIT if last else self._patience}
+        if self._limit is not None:
+            # HiGHS counts from its first run on
+            limits["time_limit"] = max(self._limit - (perf_counter() - self._begin), 0.01) + self._highs.getRunTime()
+        return limits
 
 
 def _check(program: LinearProgram, algorithm: str, time_limit: float | None) -> None:
@@ -167,9 +241,7 @@ def _check(program: LinearProgram, algorithm: str, time_limit: float | None) -> 
         raise InvalidInput(f"time_limit: expected a positive number of seconds, got {time_limit!r}")
 
 
-def _options(
-    algorithm: Algorithm, tolerance: float, time_limit: float | None, threads: int | None, silent: bool
-) -> dict[str, Any]:
+def _options(algorithm: Algorithm, tolerance: float, threads: int | None, silent: bool) -> dict[str, Any]:
     options: dict[str, Any] = {
         "output_flag": not silent,
         "primal_feasibility_tolerance": tolerance,
@@ -177,8 +249,6 @@ def _options(
         "small_matrix_value": 1e-12,  # rare transitions are small, and must not be dropped
         **ALGORITHMS[algorithm],
     }
-    if time_limit is not None:
-        options["time_limit"] = float(time_limit)
     if threads is not None:
         options["threads"] = check_positive_int(threads, "threads")
     return options
@@ -212,15 +282,17 @@ def _int32(indices: Array) -> Array:
     return indices.astype(np.int32, copy=False)
 
 
-def _run(highs: "Highs") -> None:
+def _run(highs: "Highs", waiting: Waiting | None, begin: float) -> None:
     """Run in a thread of its own: it can be interrupted, and its number of threads binds no later run."""
     highs.HandleUserInterrupt = True
     done = Event()
     worker = Thread(target=_run_and_tell, args=(highs, done), daemon=True)
     worker.start()
     try:
-        done.wait()  # not join(): a join that was interrupted cannot be repeated
-    except KeyboardInterrupt:
+        while not done.wait(TELL_EVERY):  # not join(): a join that was interrupted cannot be repeated
+            if waiting is not None:
+                waiting(perf_counter() - begin)
+    except BaseException:  # an interrupt, or whatever `waiting` raises to end it
         highs.cancelSolve()
         done.wait()
         raise
@@ -248,5 +320,10 @@ def _read(highs: "Highs", seconds: float) -> LinearOptimum:
 
 
 def _raise(status: str) -> None:
+    raise _error(status)
+
+
+def _error(status: str, seconds: float | None = None) -> EvenhandError:
     error, words = STATUSES.get(status, (NotConverged, f"could not be solved (HiGHS says {status})"))
-    raise error(f"the linear program {words}")
+    spent = f" ({seconds:.3g} s)" if error is NotConverged and seconds is not None else ""
+    return error(f"the linear program {words}{spent}")

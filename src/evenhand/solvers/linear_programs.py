@@ -44,7 +44,7 @@ from scipy import sparse
 from evenhand.checks import check_memory, check_shape
 from evenhand.errors import InvalidInput
 from evenhand.model.tabular import TabularMDP
-from evenhand.solvers._highs import Algorithm, LinearOptimum, LinearProgram, solve_program
+from evenhand.solvers._highs import Algorithm, LinearOptimum, LinearProgram, Waiting, solve_program
 from evenhand.solvers.dynamic_programming import solve_weighted
 from evenhand.solvers.occupancy import SELDOM, parts_of, policy_of
 from evenhand.solvers.pricing import values_of_parts
@@ -55,6 +55,9 @@ BYTES_PER_ENTRY = 300.0
 
 VERTEX_UP_TO = 300
 """States up to which the simplex method is used; beyond, it falls behind the interior point ever more."""
+
+VERTEX_ENTRIES = 30_000
+"""Transitions up to which it is: a step costs as much as there are, and degenerate programs take thousands of steps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +129,7 @@ def count_lp(
     algorithm: Algorithm | None = None,
     time_limit: float | None = None,
     threads: int | None = None,
+    waiting: Waiting | None = None,
 ) -> LinearProgramSolution:
     """Maximise a weighted sum of the objectives by the count dual LP.
 
@@ -136,6 +140,7 @@ def count_lp(
         algorithm: how the solver works; by the number of states when absent.
         time_limit: seconds after which the solver gives up (NotConverged).
         threads: how many threads the solver may use; its own choice when absent.
+        waiting: called now and then with the seconds that the solver has taken.
 
     Raises:
         Infeasible: the floors cannot all be reached.
@@ -152,7 +157,7 @@ def count_lp(
     program = _count_program(flow, rewards / unit, mdp.rewards[:, M:], least)
     built = perf_counter()
     algorithm = algorithm or _usual_algorithm(mdp)
-    optimum = solve_program(program, algorithm=algorithm, time_limit=time_limit, threads=threads)
+    optimum = solve_program(program, algorithm=algorithm, time_limit=time_limit, threads=threads, waiting=waiting)
     solved = perf_counter()
     duals = unit * optimum.duals
     prices = np.maximum(-duals[: len(least)], 0.0)
@@ -177,6 +182,7 @@ def gini_lp(
     algorithm: Algorithm | None = None,
     time_limit: float | None = None,
     threads: int | None = None,
+    waiting: Waiting | None = None,
 ) -> LinearProgramSolution:
     """Maximise the generalised Gini welfare of the objectives by the GGF-LP, as it is printed.
 
@@ -187,6 +193,7 @@ def gini_lp(
         algorithm: how the solver works; by the number of states when absent.
         time_limit: seconds after which the solver gives up (NotConverged).
         threads: how many threads the solver may use; its own choice when absent.
+        waiting: called now and then with the seconds that the solver has taken.
 
     Raises:
         Infeasible: the floors cannot all be reached.
@@ -204,7 +211,7 @@ def gini_lp(
     program = _gini_program(flow, rewards / reward_unit, weights / weight_unit, mdp.rewards[:, N:], least)
     built = perf_counter()
     algorithm = algorithm or _usual_algorithm(mdp)
-    optimum = solve_program(program, algorithm=algorithm, time_limit=time_limit, threads=threads)
+    optimum = solve_program(program, algorithm=algorithm, time_limit=time_limit, threads=threads, waiting=waiting)
     solved = perf_counter()
     unit = reward_unit * weight_unit
     assignment = doubly_stochastic(optimum.duals[: N * N].reshape(N, N))
@@ -234,7 +241,8 @@ def _read_weights(mdp: TabularMDP, weights: ArrayLike, floors: ArrayLike) -> tup
 
 def _usual_algorithm(mdp: TabularMDP) -> Algorithm:
     """Primal simplex steps are policy improvements, and few; but each costs more the more states there are."""
-    return "primal-simplex" if mdp.num_states <= VERTEX_UP_TO else "interior-point"
+    few = mdp.num_states <= VERTEX_UP_TO and _num_transitions(mdp) <= VERTEX_ENTRIES
+    return "primal-simplex" if few else "interior-point"
 
 
 def _largest(numbers: Floats) -> float:

@@ -15,6 +15,7 @@ The rooms, each with its mathematics at the top:
     oracle     what is asked of whoever finds policies: `Oracle`, `Priced`
     search     vectors found so far, supports, the bound and the gap: `Mixture`, `Support`
     masters    the best mixture of known vectors, one master a structure of welfare: `master_of`
+    proximal   that of a rank-weighted welfare of many members, with Newton steps in `simplex_newton`
     leximin    raising the least value over fixed or growing vectors; floors; leximin stage by stage
     engine     the loop: `best_mixture`
     shares     the best mixture of vectors that do not grow: `best_shares`

@@ -17,10 +17,13 @@ from scipy import sparse
 
 from evenhand.errors import Infeasible, NotConverged, OutOfDomain
 from evenhand.model.welfare import Welfare
-from evenhand.solvers._highs import LinearProgram, solve_program
-from evenhand.solvers.mixtures.masters import on_simplex
-from evenhand.solvers.mixtures.search import FLOOR_SLACK, Mixture, Search
-from evenhand.typing import Floats, Ints
+from evenhand.solvers._highs import LinearProgram
+from evenhand.solvers.mixtures.search import FLOOR_SLACK, Mixture, Search, on_simplex
+from evenhand.solvers.refinement import solve_precisely
+from evenhand.typing import Bools, Floats, Ints
+
+MOST_AT_ONCE, MOST_JOINING = 200, 50
+"""Rows of the largest program that is solved as it is, and how many join a smaller one at a time."""
 
 
 class Rows(NamedTuple):
@@ -34,6 +37,10 @@ class Rows(NamedTuple):
 
     base: Floats
     """(row,) from where a free objective is measured."""
+
+    def only(self, some: Ints) -> "Rows":
+        """Some of them."""
+        return Rows(self.rows[some], self.fixed[some], self.base[some])
 
 
 class Raised(NamedTuple):
@@ -120,11 +127,16 @@ def raise_in_turn(raise_: Callable[[Floats], Raised], num_members: int) -> tuple
     while True:
         raised = raise_(levels)
         first = first or raised
-        free, multipliers = np.isinf(levels), raised.multipliers[:num_members]
-        held = free & (multipliers > 1e-6)
-        levels[held if held.any() else free & (multipliers >= multipliers[free].max())] = raised.level
+        levels[who_holds(levels, raised.multipliers[:num_members])] = raised.level
         if np.isfinite(levels).all():
             return raised, first
+
+
+def who_holds(levels: Floats, multipliers: Floats) -> Bools:
+    """(member,) the free members that hold the level down."""
+    free = np.isinf(levels)
+    held = free & (multipliers > 1e-6)
+    return held if held.any() else np.asarray(free & (multipliers >= multipliers[free].max()))
 
 
 def raise_least(search: Search, rows: Rows, enough: float = np.inf) -> Raised:
@@ -139,25 +151,32 @@ def raise_least(search: Search, rows: Rows, enough: float = np.inf) -> Raised:
     free = np.isinf(rows.fixed)
     due = np.where(free, rows.base, rows.fixed)
     weights = np.zeros(len(search.vectors[0]))
-    bound, rounding = np.inf, 0.0
+    bound, rounding, stalled = np.inf, 0.0, False
     while True:
         level, shares, multipliers = level_master(search.matrix[rows.rows], rows, search.units[rows.rows])
         if level >= enough:
             return Raised(level, shares, multipliers, bound)
         scale = float(multipliers.sum())
         weights[rows.rows] = multipliers / scale
-        _, most = search.add(weights, 0.1 * search.tolerance)
+        found, most = search.add(weights, 0.1 * search.tolerance)
         bound = min(bound, most * scale - float(multipliers @ due))
         rounding = max(rounding, scale * search.rounding)
         gap = search.gap(level, bound, rounding, rows.rows[free])
         search.tell(gap)
-        if gap <= search.tolerance or bound < enough - FLOOR_SLACK < np.inf:  # reached, or proved out of reach
+        # A vector that lifts no level shows that there are no more digits to have, if the next does not either.
+        lifts = float(weights @ found) * scale - float(multipliers @ due) > level + 1e-14 * abs(level)
+        over = search.is_over or (stalled and not lifts)
+        if gap <= search.tolerance or over or bound < enough - FLOOR_SLACK < np.inf:  # reached, or proved out of reach
             shares = np.pad(shares, (0, len(search.vectors) - len(shares)))
             return Raised(level, shares, multipliers, bound)
+        stalled = not lifts
 
 
 def level_master(matrix: Floats, rows: Rows, units: Floats) -> tuple[float, Floats, Floats]:
     """The largest t with (V theta)_n >= base_n + t where free and >= its due elsewhere; also the rows' multipliers.
+
+    Few rows hold the level down. Where there are many, a program of some is solved, those that it breaks most join, and
+    so on until none is broken.
 
     Args:
         matrix: (row, policy) the objectives of the policies so far.
@@ -166,11 +185,42 @@ def level_master(matrix: Floats, rows: Rows, units: Floats) -> tuple[float, Floa
     """
     seen = np.maximum(np.abs(matrix).max(axis=1), np.abs(rows.base))
     units = np.clip(seen, 1e-6 * units, units)
+    free = np.isinf(rows.fixed)
+    due = np.where(free, rows.base, rows.fixed)
+    inside = _first_rows(matrix, due, free, units)
+    while True:
+        some = np.flatnonzero(inside)
+        level, shares, found = _with_slack(matrix[some], rows.only(some), units[some])
+        broken = (due + np.where(free, level, 0.0) - matrix @ shares) / units
+        broken[inside] = -np.inf
+        worst = np.argsort(-broken)[:MOST_JOINING]
+        if broken[worst[0]] <= FLOOR_SLACK:
+            multipliers = np.zeros(len(matrix))
+            multipliers[some] = found
+            return level, shares, multipliers
+        inside[worst[broken[worst] > FLOOR_SLACK]] = True
+
+
+def _first_rows(matrix: Floats, due: Floats, free: Bools, units: Floats) -> Bools:
+    """(row,) those that the first program has: all of a few; of many the lowest by each policy and by their mean."""
+    if len(matrix) <= MOST_AT_ONCE:
+        return np.ones(len(matrix), dtype=np.bool_)
+    over = np.column_stack([matrix, matrix.mean(axis=1)]) - due[:, None]
+    inside = np.zeros(len(matrix), dtype=np.bool_)
+    for kind in (free, ~free):
+        which = np.flatnonzero(kind)
+        scale = 1.0 if kind is free else units[which, None]
+        inside[which[(over[which] / scale).argmin(axis=0)] if len(which) else which] = True
+    return inside
+
+
+def _with_slack(matrix: Floats, rows: Rows, units: Floats) -> tuple[float, Floats, Floats]:
+    """The level program; what was reached only to rounding can contradict itself, and is given a little more slack."""
     slack = FLOOR_SLACK
     while True:
         try:
             return _level_program(matrix, rows, units, slack)
-        except Infeasible:  # what was reached only to rounding can contradict itself
+        except Infeasible:
             slack *= 10
             if slack > 1e-5:
                 raise
@@ -186,7 +236,7 @@ def _level_program(matrix: Floats, rows: Rows, units: Floats, slack: float) -> t
     program[:number, num_vectors] = np.where(free, -unit / units, 0.0)
     program[number, :num_vectors] = 1.0
     due = np.where(free, rows.base / units, np.where(free, 0.0, rows.fixed) / units - slack)
-    solution = solve_program(
+    solution = solve_precisely(
         LinearProgram(
             gains=np.append(np.zeros(num_vectors), 1.0),
             matrix=sparse.csc_array(program),
@@ -194,8 +244,7 @@ def _level_program(matrix: Floats, rows: Rows, units: Floats, slack: float) -> t
             row_upper=np.append(np.full(number, np.inf), 1.0),
             lower=np.append(np.zeros(num_vectors), -np.inf),
             upper=np.full(num_vectors + 1, np.inf),
-        ),
-        tolerance=1e-10,
+        )
     )
     multipliers = np.maximum(-solution.duals[:number], 0.0) * unit / units
     shares = on_simplex(solution.primal[:-1])

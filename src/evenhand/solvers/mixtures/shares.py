@@ -1,17 +1,20 @@
 """The best mixture of vectors that do not grow: a master by itself, for every welfare.
 
-Nothing here costs more than members x vectors a step: a rank-weighted welfare of many members is treated by cuts in the
-shares, never as a program with a row for each member and rank.
+Many members are cheap: a rank-weighted welfare of theirs goes by proximal steps, and leximin by programs with the few
+rows that matter; never is there a row for each member and rank.
 """
 
 import numpy as np
 
 from evenhand.errors import Infeasible, OutOfDomain
 from evenhand.model.welfare import PowerMean, Welfare, is_lexicographic
-from evenhand.solvers.mixtures.leximin import Raised, Rows, level_master, raise_in_turn
+from evenhand.solvers.mixtures.leximin import Raised, Rows, level_master, who_holds
 from evenhand.solvers.mixtures.masters import master_of
 from evenhand.solvers.mixtures.search import FLOOR_SLACK, Support
-from evenhand.typing import ArrayLike, Floats, Ints
+from evenhand.typing import ArrayLike, Bools, Floats, Ints
+
+ALIKE = 1e-8
+"""What differs by no more than this share of its size is taken for equal in the stages of leximin."""
 
 
 def best_shares(
@@ -37,12 +40,49 @@ def best_shares(
     matrix, least = np.asarray(matrix, dtype=np.float64), np.asarray(floors, dtype=np.float64)
     number = len(counts)
     if is_lexicographic(welfare):
-        last, first = raise_in_turn(lambda levels: _raise(matrix, np.concatenate([levels, least])), number)
-        return last.shares, Support(first.multipliers, 0.0)
+        return _leximin(matrix, number, least)
     feasible = _feasible(matrix[number:], least)
     if isinstance(welfare, PowerMean) and welfare.aversion > 0:
         feasible = _positive(matrix, number, least, feasible)
     return master_of(welfare, counts, least, feasible, precision)(matrix)
+
+
+def _leximin(matrix: Floats, number: int, floors: Floats) -> tuple[Floats, Support]:
+    """Stage by stage, until those that are fixed tell what all the others have.
+
+    A vector that a stage has no use for has none later, so that this is soon, however many members there are.
+    """
+    levels, kept = np.full(number, -np.inf), np.arange(matrix.shape[1])
+    first: Raised | None = None
+    while True:
+        raised = _raise(matrix[:, kept], np.concatenate([levels, floors]))
+        first = first or raised
+        levels[who_holds(levels, raised.multipliers[:number])] = raised.level
+        shares = np.zeros(matrix.shape[1])
+        shares[kept] = raised.shares
+        kept = kept[_useful(matrix[:, kept], raised) | (raised.shares > 0)]
+        if _tell_all(matrix[:number, kept], np.isfinite(levels)):
+            return shares, Support(first.multipliers, 0.0)
+
+
+def _useful(matrix: Floats, raised: Raised) -> Bools:
+    """(policy,) whether a vector may have a share where the level is reached, by the multipliers."""
+    worth = raised.multipliers @ matrix
+    size = raised.multipliers @ np.abs(matrix).max(axis=1)
+    return np.asarray(worth >= worth.max() - ALIKE * size)
+
+
+def _tell_all(matrix: Floats, fixed: Bools) -> bool:
+    """Whether mixtures with the same values of the fixed members have the same values of all."""
+    if fixed.all():
+        return True
+    units = np.maximum(np.abs(matrix).max(axis=1, keepdims=True), 1e-300)
+    apart = (matrix - matrix.mean(axis=1, keepdims=True)) / units
+    return _rank(apart[fixed]) == _rank(apart)
+
+
+def _rank(rows: Floats) -> int:
+    return int(np.linalg.matrix_rank(rows, tol=ALIKE * np.sqrt(len(rows))))
 
 
 def _feasible(matrix: Floats, floors: Floats) -> Floats:
