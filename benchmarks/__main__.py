@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-NAMES = ("startup", "simulation", "exact", "counts", "whittle", "fluid", "mixtures", "policies", "sampling")
+NAMES = ("startup", "simulation", "exact", "counts", "typed", "whittle", "fluid", "mixtures", "policies", "sampling")
 
 LEARNING = ("rl_speed", "sampling", "rl_random", "rl_scores")
 """What `make bench-rl` runs."""

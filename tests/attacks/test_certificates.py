@@ -68,6 +68,11 @@ def welfare_of(name, num_arms):
     return own.get(name, name)
 
 
+def largest_value(problem):
+    """What an arm could have at most, in magnitude."""
+    return max(np.abs(problem.arms[b].rewards).max() for b in range(len(problem.counts))) * problem.criterion.total
+
+
 def bounds_of(problem, welfare, method):
     """Welfare and bound by one method, with what is promised of it; None where it refuses in words."""
     try:
@@ -81,9 +86,9 @@ def bounds_of(problem, welfare, method):
     except NotApplicable as refusal:
         assert method in ("joint-lp", "count-lp") or problem.criterion.is_average, refusal
         return None
-    size = np.abs(solution.values).max()
-    assert solution.welfare <= solution.upper_bound + 1e-9 * max(abs(solution.upper_bound), 1e-7 * size)
-    assert solution.objective.welfare(solution.values) == pytest.approx(solution.welfare, rel=1e-9, abs=1e-15 * size)
+    size = largest_value(problem)
+    assert solution.welfare <= solution.upper_bound + 1e-9 * abs(solution.upper_bound) + 1e-12 * size
+    assert solution.objective.welfare(solution.values) == pytest.approx(solution.welfare, rel=1e-9, abs=1e-12 * size)
     return solution.welfare, solution.upper_bound
 
 
@@ -93,8 +98,7 @@ def attack(seed):
     found = {method: bounds_of(problem, welfare, method) for method in METHODS}
     answers = {method: answer for method, answer in found.items() if answer is not None}
     exact = {method: answer for method, answer in answers.items() if method != "relaxation"}
-    rewards = [np.abs(problem.arms[b].rewards).max() for b in range(len(problem.counts))]
-    size = max(rewards) * problem.criterion.total
+    size = largest_value(problem)
     for low_of, (low, _) in exact.items():
         for high_of, (_, high) in answers.items():
             assert low <= high + 1e-7 * abs(high) + 1e-12 * size, (low_of, high_of)

@@ -12,8 +12,9 @@ from evenhand.planning.roster import ROSTER
 from evenhand.policies import ExchangeablePriority, PriorityPolicy, myopic, worst_first
 from evenhand.problems import crew_maintenance, machine_replacement
 from evenhand.reductions import Counts, Joint
-from evenhand.reductions.counts import count_states
+from evenhand.reductions.counts import count_states, typed_policy
 from evenhand.simulation import check_policy
+from evenhand.solvers.typed_counts import Operators, plan_types
 
 from ..conftest import PROBLEMS, chessboard
 
@@ -29,12 +30,22 @@ def uniform_over_pairs(reduction):
     return reduction.lift(np.repeat(1 / sizes, sizes))
 
 
+def by_types(problem):
+    """The best for random gains and next to no future, by choices on the counts of each type."""
+    operators = Operators(plan_types(problem))
+    rng = np.random.default_rng(0)
+    gains = [rng.normal(size=len(moves.allocations)) for moves in operators.types]
+    _, picks = operators.improve(gains, np.zeros(operators.plan.num_states), 0.0)
+    return typed_policy(problem, [moves.allocations for moves in operators.types], picks)
+
+
 FACTORIES = {entry.name: entry.build for entry in ROSTER} | {
     "oldest-first, ties to the first": lambda problem: worst_first(problem, ties="first"),
     "myopic, ties to the first": lambda problem: myopic(problem, ties="first"),
     "by score": lambda problem: ExchangeablePriority(problem, some_scores(problem)),
     "by score above a threshold": lambda problem: ExchangeablePriority(problem, some_scores(problem), threshold=0.0),
     "by score, ties to the first": lambda problem: PriorityPolicy(problem, some_scores(problem)),
+    "choices by types": by_types,
     "table of counts": lambda problem: uniform_over_pairs(Counts(problem)),
     "table of joint states": lambda problem: uniform_over_pairs(Joint(problem)),
 }
@@ -46,7 +57,7 @@ HUNDRED = {
 BY_NAME = {"table of joint states", *(name for name in FACTORIES if name.endswith("to the first"))}
 """Those that know the arms by name. All others promise to treat arms of one type alike."""
 
-NEED_A_SMALL_SPACE = {"optimal", "table of counts"}
+NEED_A_SMALL_SPACE = {"optimal", "table of counts", "choices by types"}
 LARGE = [("machines", factory) for factory in FACTORIES if factory != "table of joint states"]
 LARGE += [("crew", factory) for _, factory in LARGE if factory not in NEED_A_SMALL_SPACE]
 

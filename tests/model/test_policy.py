@@ -12,8 +12,9 @@ from evenhand.planning.roster import ROSTER
 from evenhand.planning.solve import solve
 from evenhand.policies import CountNetworkPolicy, JointNetworkPolicy, Network, PriorityPolicy
 from evenhand.problems import machine_replacement
-from evenhand.reductions.counts import Counts
+from evenhand.reductions.counts import Counts, typed_policy
 from evenhand.reductions.joint import Joint
+from evenhand.solvers.typed_counts import plan_types
 
 MACHINES = machine_replacement(num_arms=3, budget=1)
 NAMES = {each.name for each in fields(Capabilities)}
@@ -34,6 +35,12 @@ def uniform(space):
     return space.lift(np.repeat(1.0 / sizes, sizes))
 
 
+def idle_by_types(problem):
+    types = plan_types(problem).types
+    first = [np.unique(moves.pairs.points, return_index=True)[1] for moves in types]
+    return typed_policy(problem, [moves.allocations for moves in types], np.stack(np.meshgrid(*first)).reshape(1, -1))
+
+
 COUNTED = {"acts", "allocates", "exchangeable", "by_counts"}
 
 POLICIES = {
@@ -42,6 +49,7 @@ POLICIES = {
     "count-network": (lambda: CountNetworkPolicy(MACHINES, layers(4, 6)), COUNTED | {"law", "deterministic"}),
     "drawn": (lambda: CountNetworkPolicy(MACHINES, layers(4, 7), "priority-sampling"), COUNTED | {"law"}),
     "count-table": (lambda: uniform(Counts(MACHINES)), COUNTED | {"law", "table"}),
+    "typed-choices": (lambda: idle_by_types(MACHINES), COUNTED | {"law", "deterministic"}),
     "joint-table": (lambda: uniform(Joint(MACHINES)), {"acts", "table"}),
     "optimum": (lambda: solve(MACHINES, method="counts").policy, COUNTED | {"law", "deterministic"}),
 }

@@ -37,6 +37,9 @@ MOST_TABULATED = 6000
 TABLES_UP_TO = 25_000
 """Pairs of count states and decisions of several types, at all steps, up to which the explicit table is quicker."""
 
+MOST_SECONDS = 3600.0
+"""After which a linear program is given up."""
+
 Parts = list[tuple[float, Floats]]
 """Shares and tables of policies that are drawn at the start."""
 
@@ -231,7 +234,10 @@ def by_count_lp(task: Task) -> Solution:
     watch.lap("build")
     task.tell("count-lp: solving", 0.1)
     weights = objective.sizes / objective.sizes.sum()
-    solved = _within_floors(lambda: count_lp(mdp, weights, floors), mdp, objective, floors)
+    waiting = _waiting(task, "count-lp")
+    solved = _within_floors(
+        lambda: count_lp(mdp, weights, floors, time_limit=MOST_SECONDS, waiting=waiting), mdp, objective, floors
+    )
     # All members equal, as they are for identical arms: the bound on the mean is one on every welfare.
     bound = float(task.welfare(np.full(len(objective.sizes), solved.upper_bound), objective.sizes))
     return _of_parts(task, "count-lp", space, objective, solved.parts, bound, watch)
@@ -243,10 +249,17 @@ def _within_floors(
     """The solution of a program; where its floors contradict each other, the words say which could be met."""
     try:
         return program()
-    except (Infeasible, NotConverged):  # a solver that stalls may have met floors that are just out of reach
+    except (Infeasible, NotConverged) as error:  # a solver that stalls may have met floors just out of reach
         if len(floors):  # dynamic programming finds out how far they reach, and raises
             best_mixture(TabularPricing(mdp), Utilitarian(), objective.sizes, floors=floors)
+        if isinstance(error, NotConverged):
+            raise NotConverged(f"{error}. Use --method joint or counts, by dynamic programming.") from None
         raise
+
+
+def _waiting(task: Task, method: str) -> Callable[[float], None]:
+    """Says how long the solver has been at it: how far it is, nobody knows."""
+    return lambda seconds: task.tell(f"{method}: solving, {seconds:.0f} s of at most {MOST_SECONDS:.0f}", 0.1)
 
 
 def by_joint_lp(task: Task) -> Solution:
@@ -259,5 +272,8 @@ def by_joint_lp(task: Task) -> Solution:
     watch.lap("build")
     task.tell("joint-lp: solving", 0.1)
     ranks = task.welfare.rank_weights(len(objective.sizes))
-    solved = _within_floors(lambda: gini_lp(mdp, ranks, floors), mdp, objective, floors)
+    waiting = _waiting(task, "joint-lp")
+    solved = _within_floors(
+        lambda: gini_lp(mdp, ranks, floors, time_limit=MOST_SECONDS, waiting=waiting), mdp, objective, floors
+    )
     return _of_parts(task, "joint-lp", space, objective, solved.parts, solved.upper_bound, watch)

@@ -2,7 +2,9 @@
 
     (T v)(x) = max_u [ w.r(x, u) + factor sum_x' P(x' | x, u) v(x') ]
 
-discounted   Modified policy iteration: each round improves the policy once and then applies its operator a few times.
+discounted   Modified policy iteration: each round improves the policy once and then applies its operator a few times;
+             now and then, where states are few, it evaluates it exactly, for near discount 1 chains with periods
+             would take thousands of rounds.
 average      The same, with relative values and damped steps v + tau (T v - v): they are those of the chain that stays
              where it is with probability 1 - tau, which has the same gains and no periods (Puterman, 8.5.4).
 finite:T     Backward induction: v_t = T v_(t+1), v_T = 0, one sweep a step, exact but for rounding.
@@ -19,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.linalg import spsolve
 
 from evenhand.errors import NotApplicable, NotConverged
 from evenhand.model.tabular import TabularMDP
@@ -40,6 +43,12 @@ CLOSEST = 2.5e-14
 
 TINY = float(np.finfo(float).tiny)
 """Below this numbers lose their digits: what is less apart is the same, whatever the tolerance."""
+
+EVALUATE_EVERY, EVALUATE_UP_TO = 12, 2000
+"""Rounds after which a policy is evaluated by a linear system once, and states up to which it is."""
+
+EVALUATE_ENTRIES = 1_000_000
+"""Pairs times states up to which a kernel that is no matrix is written out as one for this."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +100,7 @@ def _discounted(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Float
     slack = 12 * EPSILON * largest * total  # what rounding of T v and of ties may do to the bounds
     rounding = max(CLOSEST * largest, slack, TINY)
     value = np.clip(value, -largest, largest)  # a guess from larger weights would lose more digits than the slack has
-    for _ in range(most_rounds):
+    for number in range(most_rounds):
         # The bounds hold for any value function, and a constant in it does nothing to them but cost digits: rounding
         # of large values, kept alive by a period of the chain, would be multiplied by the total twice.
         value = value - value.mean()
@@ -103,8 +112,20 @@ def _discounted(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Float
         if high - low <= max(tolerance * abs(high), 4 * rounding):
             centre = improved + mdp.criterion.factor * total * change.mean()
             return Optimum(choices, low, high, centre, rounding)
-        value = _sweep(mdp, rewards, choices, improved)
+        slow = number % EVALUATE_EVERY == EVALUATE_EVERY - 1 and mdp.num_states <= EVALUATE_UP_TO
+        value = _evaluate(mdp, rewards, choices, improved) if slow else _sweep(mdp, rewards, choices, improved)
     raise NotConverged(f"the bounds are still {high - low:.3g} apart after {most_rounds} rounds")
+
+
+def _evaluate(mdp: TabularMDP, rewards: Floats, choices: Ints, value: Floats) -> Floats:
+    """The value function of one policy, by one linear system; by sweeps where its matrix is not at hand."""
+    is_matrix = sparse.issparse(mdp.kernel)
+    if not is_matrix and mdp.num_pairs * mdp.num_states > EVALUATE_ENTRIES:
+        return _sweep(mdp, rewards, choices, value)
+    rows = mdp.kernel[mdp.outcomes[choices]] if is_matrix else mdp.transitions[choices]
+    system = sparse.eye_array(mdp.num_states, format="csc") - mdp.criterion.factor * rows
+    solved = spsolve(sparse.csc_array(system), rewards[choices])
+    return np.asarray(solved) if np.isfinite(solved).all() else _sweep(mdp, rewards, choices, value)
 
 
 def _average(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Floats, most_rounds: int) -> Optimum:

@@ -63,6 +63,9 @@ SMOOTHING = 0.3
 FEW_TYPES = 200
 """Types up to which a search over prices that does not end is replaced by one linear program."""
 
+LARGEST_GAP = 0.1
+"""The largest gap with which the last road may end, where numbers of very different size leave no digits for more."""
+
 MOST_CAP = 1e8
 """Prices, against the spread of utility, beyond which the budget is taken not to reach."""
 
@@ -230,8 +233,18 @@ def solve_model(
 
 
 def _solve_by_prices(search: "_Search") -> FluidSolution:
-    model, weighed_by = search.model, search.welfare
+    """By prices; where their search does not end, by one program if there are few types."""
     search.check_floors()
+    try:
+        return _by_structure(search)
+    except NotConverged:
+        if len(search.model) > FEW_TYPES:
+            raise
+        return _of_program(search.model, search.welfare, search.tolerance, search.progress, search.begin)
+
+
+def _by_structure(search: "_Search") -> FluidSolution:
+    model, weighed_by = search.model, search.welfare
     if is_lexicographic(weighed_by):
         return search.fill_levels()
     if isinstance(weighed_by, PowerMean) and not is_mean(weighed_by, model.num_members):
@@ -240,20 +253,18 @@ def _solve_by_prices(search: "_Search") -> FluidSolution:
     check_table(model.num_members, len(model.sizes))
     plain = is_mean(weighed_by, model.num_members)
     ranked = fluid_programs.as_ranked(weighed_by, model.num_members)
-    try:
-        return search.by_cuts((MeanAnswers if plain else RankAnswers)(ranked, model.sizes))
-    except NotConverged:
-        if len(model) > FEW_TYPES:
-            raise
-        return _of_program(model, weighed_by, search.tolerance, search.progress, search.begin)
+    return search.by_cuts((MeanAnswers if plain else RankAnswers)(ranked, model.sizes))
 
 
 def _of_program(
     model: FluidModel, weighed_by: Welfare, tolerance: float, progress: Rounds | None, begin: float
 ) -> FluidSolution:
-    """The solution by linear programs, closed to the tolerance."""
+    """The solution by linear programs, the last road: closed to the tolerance, or as far as numbers allow.
+
+    The gap that it tells is a true one. Where it is of no use, NotConverged.
+    """
     optimum = solve_by_program(model, weighed_by, tolerance, progress)
-    return _closed(_solution(model, weighed_by, optimum, begin), tolerance)
+    return _closed(_solution(model, weighed_by, optimum, begin), max(tolerance, LARGEST_GAP))
 
 
 def _solution(model: FluidModel, weighed_by: Welfare, found: FluidOptimum, begin: float) -> FluidSolution:

@@ -41,6 +41,7 @@ from evenhand.model.welfare import PowerMean, RankWeighted, Utilitarian, Welfare
 from evenhand.solvers._highs import LinearOptimum, LinearProgram, solve_program
 from evenhand.solvers.frontiers import Bound, FluidModel
 from evenhand.solvers.permutahedron import project_types
+from evenhand.solvers.refinement import solve_precisely
 from evenhand.typing import Bools, Floats, Ints
 
 MOST_ENTRIES = 20_000_000
@@ -59,7 +60,7 @@ SMALL_WEIGHT = 1e-10
 """Rank weights below this share of the largest are one in the program; the certificate does not rely on that."""
 
 MOST_ROUNDS = 200
-"""Programs after which a search for the welfare's cuts gives up."""
+"""Programs after which a search for the welfare's cuts ends with the gap that is left."""
 
 FLOOR_ROUNDING = 1e-7
 """The share of a floor, or of the budget that floors take, by which a solution may be out, as programs are."""
@@ -131,6 +132,13 @@ def fits_by_step(model: FluidModel, welfare: Welfare) -> bool:
         few = model.num_members <= MOST_RANK_ROWS
         return few and len(_levels(welfare, model)[0]) * members <= MOST_RANK_ROWS_BY_STEP
     return True
+
+
+def _solved(program: LinearProgram) -> LinearOptimum:
+    """Small programs beyond the solver's tolerance, large ones by its interior point."""
+    if program.num_columns > INTERIOR_FROM:
+        return solve_program(program, algorithm="interior-point")
+    return solve_precisely(program)
 
 
 def _levels(welfare: RankWeighted, model: FluidModel) -> tuple[Floats, Ints]:
@@ -321,20 +329,17 @@ class Program:
         zeros, open_use = np.zeros(self.num_members), np.full(self.use.shape[0], -np.inf)
         limit = np.full(self.use.shape[0], 0.0 if most_use is None else most_use)
         least = np.where(np.isnan(floors), 0.0, floors)
-        optimum = solve_program(
-            LinearProgram(
-                gains=np.concatenate([np.zeros(self.num_columns), gains]),
-                matrix=sparse.csc_array(matrix),
-                row_lower=np.concatenate([start, open_use, least, zeros, np.broadcast_to(row_lower, number)]),
-                row_upper=np.concatenate(
-                    [start, limit, np.full(len(least), np.inf), zeros, np.broadcast_to(row_upper, number)]
-                ),
-                lower=np.concatenate([np.zeros(self.num_columns), np.broadcast_to(lower, wide)]),
-                upper=np.full(self.num_columns + wide, np.inf),
+        program = LinearProgram(
+            gains=np.concatenate([np.zeros(self.num_columns), gains]),
+            matrix=sparse.csc_array(matrix),
+            row_lower=np.concatenate([start, open_use, least, zeros, np.broadcast_to(row_lower, number)]),
+            row_upper=np.concatenate(
+                [start, limit, np.full(len(least), np.inf), zeros, np.broadcast_to(row_upper, number)]
             ),
-            algorithm="interior-point" if self.num_columns > INTERIOR_FROM else "simplex",
+            lower=np.concatenate([np.zeros(self.num_columns), np.broadcast_to(lower, wide)]),
+            upper=np.full(self.num_columns + wide, np.inf),
         )
-        return self._read(optimum, number)
+        return self._read(_solved(program), number)
 
     def _read(self, optimum: LinearOptimum, number: int) -> _Solved:
         begin = self.flow[0].shape[0]
@@ -556,7 +561,7 @@ class _Search:
         tangents = _Tangents(aversion, self.sizes, max(least, 1e-9 * self.program.unit), self.program.unit)
         best, best_welfare = measure, self.welfare_of(measure)
         tangents.add(self.model.members(self.model.totals(measure)[0]))
-        while self.rounds < MOST_ROUNDS:
+        while self.rounds <= MOST_ROUNDS:
             solved = self.program.solve(*tangents.rows(), lower=tangents.lower)
             weights, constant = tangents.combine(solved.duals)
             prices = solved.prices / self.program.unit
@@ -564,7 +569,7 @@ class _Search:
             upper = tangents.welfare_at(bound.value)
             gap = self.gap(best_welfare, upper)
             self.tell(gap)
-            if gap <= self.tolerance:
+            if gap <= self.tolerance or (self.rounds >= MOST_ROUNDS and np.isfinite(upper)):
                 rate = tangents.rate_at(upper)
                 proof = Bound(upper, bound.floor_prices * rate)
                 return FluidOptimum(best, weights * rate, prices * rate, proof, self.rounds, self.program.unit)
@@ -579,15 +584,16 @@ class _Search:
         best_welfare = float(self.welfare(point, self.sizes))
         cuts = _Cuts(self.program.unit, point, best_welfare, self.welfare.supergradient(point, self.sizes))
         gap, target = np.inf, self.tolerance / 2
-        while self.rounds < MOST_ROUNDS:
+        while self.rounds <= MOST_ROUNDS:
             solved = self.program.solve(*cuts.rows())
             gap = self.gap(best_welfare, cuts.promise(solved))
             self.tell(gap)
-            if gap <= target:
+            last = self.rounds >= MOST_ROUNDS
+            if gap <= target or last:
                 weights, constant = cuts.combine(solved.duals)
                 weights, prices = weights / self.sizes, solved.prices * cuts.slope
                 bound = self.prove(weights, prices, constant)
-                if self.gap(best_welfare, bound.value) <= self.tolerance or target < 1e-13:
+                if self.gap(best_welfare, bound.value) <= self.tolerance or target < 1e-13 or last:
                     return FluidOptimum(best, weights, prices, bound, self.rounds, self.program.unit)
                 target /= 4
             far = self.program.measure(solved)

@@ -44,7 +44,7 @@ from scipy import sparse
 from evenhand.checks import check_memory, check_shape
 from evenhand.errors import InvalidInput
 from evenhand.model.tabular import TabularMDP
-from evenhand.solvers._highs import Algorithm, LinearOptimum, LinearProgram, solve_program
+from evenhand.solvers._highs import Algorithm, LinearOptimum, LinearProgram, Waiting, solve_program
 from evenhand.solvers.dynamic_programming import solve_weighted
 from evenhand.solvers.occupancy import SELDOM, parts_of, policy_of
 from evenhand.solvers.pricing import values_of_parts
@@ -129,6 +129,7 @@ def count_lp(
     algorithm: Algorithm | None = None,
     time_limit: float | None = None,
     threads: int | None = None,
+    waiting: Waiting | None = None,
 ) -> LinearProgramSolution:
     """Maximise a weighted sum of the objectives by the count dual LP.
 
@@ -139,6 +140,7 @@ def count_lp(
         algorithm: how the solver works; by the number of states when absent.
         time_limit: seconds after which the solver gives up (NotConverged).
         threads: how many threads the solver may use; its own choice when absent.
+        waiting: called now and then with the seconds that the solver has taken.
 
     Raises:
         Infeasible: the floors cannot all be reached.
@@ -155,7 +157,7 @@ def count_lp(
     program = _count_program(flow, rewards / unit, mdp.rewards[:, M:], least)
     built = perf_counter()
     algorithm = algorithm or _usual_algorithm(mdp)
-    optimum = solve_program(program, algorithm=algorithm, time_limit=time_limit, threads=threads)
+    optimum = solve_program(program, algorithm=algorithm, time_limit=time_limit, threads=threads, waiting=waiting)
     solved = perf_counter()
     duals = unit * optimum.duals
     prices = np.maximum(-duals[: len(least)], 0.0)
@@ -180,6 +182,7 @@ def gini_lp(
     algorithm: Algorithm | None = None,
     time_limit: float | None = None,
     threads: int | None = None,
+    waiting: Waiting | None = None,
 ) -> LinearProgramSolution:
     """Maximise the generalised Gini welfare of the objectives by the GGF-LP, as it is printed.
 
@@ -190,6 +193,7 @@ def gini_lp(
         algorithm: how the solver works; by the number of states when absent.
         time_limit: seconds after which the solver gives up (NotConverged).
         threads: how many threads the solver may use; its own choice when absent.
+        waiting: called now and then with the seconds that the solver has taken.
 
     Raises:
         Infeasible: the floors cannot all be reached.
@@ -207,7 +211,7 @@ def gini_lp(
     program = _gini_program(flow, rewards / reward_unit, weights / weight_unit, mdp.rewards[:, N:], least)
     built = perf_counter()
     algorithm = algorithm or _usual_algorithm(mdp)
-    optimum = solve_program(program, algorithm=algorithm, time_limit=time_limit, threads=threads)
+    optimum = solve_program(program, algorithm=algorithm, time_limit=time_limit, threads=threads, waiting=waiting)
     solved = perf_counter()
     unit = reward_unit * weight_unit
     assignment = doubly_stochastic(optimum.duals[: N * N].reshape(N, N))

@@ -4,7 +4,9 @@ Each round the master gives the best mixture of the vectors so far with a suppor
 is asked for policies at a support. Its bound is one on the welfare of every policy; the loop ends when the two meet.
 
 Supports are smoothed between rounds (Wentges, 1997): pricing at a point between the best support so far and the
-master's avoids the swings of plain column generation. Rounds: a few times the number of objectives in practice.
+master's avoids the swings of plain column generation. Rounds: a few times the number of objectives in practice. Where
+numbers of very different size leave master and oracle no digits to tell policies apart, the loop ends with what is
+proved: the gap it leaves is a true one.
 """
 
 from collections.abc import Callable
@@ -21,6 +23,9 @@ from evenhand.typing import ArrayLike, Ints
 
 SMOOTHING = 0.3
 """The share of the best support so far in the one that is priced next."""
+
+MOST_STALLED = 2
+"""Times that the master's own support brought neither a new vector nor a better bound before the gap is left."""
 
 
 def best_mixture(
@@ -63,6 +68,7 @@ def best_mixture(
 def _generate(search: Search, welfare: Welfare, master: Master, best: Support, rounding: float) -> Mixture:
     members = np.arange(len(search.counts))
     smoothing = SMOOTHING if np.isfinite(search.upper_bound) else 0.0
+    stalled = 0
     while True:
         shares, support = master(search.matrix)
         values = search.matrix @ shares
@@ -70,16 +76,21 @@ def _generate(search: Search, welfare: Welfare, master: Master, best: Support, r
         gap = search.gap(value, search.upper_bound, rounding, members)
         search.tell(gap)
         _check_support(welfare, value, search.upper_bound)
-        if gap <= search.tolerance:
+        if gap <= search.tolerance or stalled > MOST_STALLED or search.is_over:
             return Mixture(shares, values, value, search.upper_bound, search.rounds)
         tried = support.towards(best, smoothing)
-        found, most = search.add(tried.weights, max(0.1 * search.tolerance, 0.01 * min(gap, 1.0)))
+        loose = 0.01 * min(gap, 1.0) if not stalled else 0.0
+        found, most = search.add(tried.weights, max(0.1 * search.tolerance, loose))
         rounding = max(rounding, search.rounding)
-        if (bound := search.bound(tried, most)) < search.upper_bound:
+        bound = search.bound(tried, most)
+        better = search.upper_bound - bound > 0.01 * (search.upper_bound - value)
+        if bound < search.upper_bound:
             search.upper_bound, best = bound, tried
-        # A vector that the master's own support does not like teaches it nothing: price that support next.
+        # A vector that the master's own support does not like teaches it nothing: price that support next. Where that
+        # has been done, and the bound stays where it is, master and oracle have no more digits to give.
         promised = search.bound(support, float(support.weights @ found))
         useful = promised > value + 0.1 * search.tolerance * max(1.0, abs(value))
+        stalled = 0 if useful or better or smoothing else stalled + 1
         smoothing = SMOOTHING if useful else 0.0
 
 

@@ -18,8 +18,7 @@ from scipy import sparse
 from evenhand.errors import Infeasible, NotConverged, OutOfDomain
 from evenhand.model.welfare import Welfare
 from evenhand.solvers._highs import LinearProgram
-from evenhand.solvers.mixtures.masters import on_simplex
-from evenhand.solvers.mixtures.search import FLOOR_SLACK, Mixture, Search
+from evenhand.solvers.mixtures.search import FLOOR_SLACK, Mixture, Search, on_simplex
 from evenhand.solvers.refinement import solve_precisely
 from evenhand.typing import Bools, Floats, Ints
 
@@ -152,21 +151,25 @@ def raise_least(search: Search, rows: Rows, enough: float = np.inf) -> Raised:
     free = np.isinf(rows.fixed)
     due = np.where(free, rows.base, rows.fixed)
     weights = np.zeros(len(search.vectors[0]))
-    bound, rounding = np.inf, 0.0
+    bound, rounding, stalled = np.inf, 0.0, False
     while True:
         level, shares, multipliers = level_master(search.matrix[rows.rows], rows, search.units[rows.rows])
         if level >= enough:
             return Raised(level, shares, multipliers, bound)
         scale = float(multipliers.sum())
         weights[rows.rows] = multipliers / scale
-        _, most = search.add(weights, 0.1 * search.tolerance)
+        found, most = search.add(weights, 0.1 * search.tolerance)
         bound = min(bound, most * scale - float(multipliers @ due))
         rounding = max(rounding, scale * search.rounding)
         gap = search.gap(level, bound, rounding, rows.rows[free])
         search.tell(gap)
-        if gap <= search.tolerance or bound < enough - FLOOR_SLACK < np.inf:  # reached, or proved out of reach
+        # A vector that lifts no level shows that there are no more digits to have, if the next does not either.
+        lifts = float(weights @ found) * scale - float(multipliers @ due) > level + 1e-14 * abs(level)
+        over = search.is_over or (stalled and not lifts)
+        if gap <= search.tolerance or over or bound < enough - FLOOR_SLACK < np.inf:  # reached, or proved out of reach
             shares = np.pad(shares, (0, len(search.vectors) - len(shares)))
             return Raised(level, shares, multipliers, bound)
+        stalled = not lifts
 
 
 def level_master(matrix: Floats, rows: Rows, units: Floats) -> tuple[float, Floats, Floats]:

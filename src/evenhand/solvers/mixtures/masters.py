@@ -6,11 +6,11 @@
                       lambda_i + nu_t <= w_i (V theta)_t   (w_i the distinct rank weights, k_i ranks have each);
                       with the multipliers Q of its rows, g_t = sum_i w_i Q_it, made an exact member of the
                       permutahedron of w by projection, so that the bound holds whatever the solver's rounding; c = 0
-    power mean W      a smooth concave program on the simplex, by a barrier method; g the gradient of W, c = 0
+    power mean W      a smooth concave program on the simplex, by a barrier method (`smooth`); c = 0
     any other W       cutting planes  max z,  z <= W(v_k) + g_k.(V theta - v_k),  g_k a supergradient at v_k;
                       with the multipliers mu of the cuts, g = sum mu_k g_k and c = sum mu_k (W(v_k) - g_k.v_k)
 
-Floors are rows with multipliers phi. With floors a power mean is treated by cuts. A rank-weighted welfare whose program
+Floors are rows with multipliers phi. A rank-weighted welfare whose program
 would have too many rows is left to `proximal`. Linear programs are refined (`refinement`): a multiplier that is out by
 the tolerance of the solver would price the same policy again and again.
 """
@@ -25,7 +25,8 @@ from evenhand.errors import InvalidInput, OutOfDomain
 from evenhand.model.welfare import PowerMean, RankWeighted, Welfare
 from evenhand.solvers._highs import LinearProgram
 from evenhand.solvers.mixtures.proximal import ProximalMaster
-from evenhand.solvers.mixtures.search import FLOOR_SLACK, Support
+from evenhand.solvers.mixtures.search import FLOOR_SLACK, Support, on_simplex
+from evenhand.solvers.mixtures.smooth import SmoothMaster
 from evenhand.solvers.permutahedron import project_types
 from evenhand.solvers.refinement import solve_precisely
 from evenhand.typing import Floats, Ints
@@ -62,8 +63,8 @@ def master_of(welfare: Welfare, counts: Ints, floors: Floats, feasible: Floats, 
         return _RankMaster(welfare, counts, floors)
     if isinstance(welfare, RankWeighted):
         return ProximalMaster(welfare, counts, floors, feasible, precision)
-    if isinstance(welfare, PowerMean) and not len(floors):
-        return _SmoothMaster(welfare, counts, feasible, precision)
+    if isinstance(welfare, PowerMean):
+        return SmoothMaster(welfare, counts, floors, feasible, precision)
     return _CutMaster(welfare, counts, floors, feasible, precision)
 
 
@@ -113,21 +114,6 @@ class _RankMaster:
         of_types = self.counts * project_types(levels @ mass / self.counts, self.counts, self.welfare)
         prices = scale * np.maximum(-solution.duals[rows:-1], 0.0)
         return on_simplex(solution.primal[:num_vectors]), Support(np.concatenate([of_types, prices]), 0.0)
-
-
-@dataclass
-class _SmoothMaster:
-    """A smooth concave program."""
-
-    welfare: PowerMean
-    counts: Ints
-    interior: Floats
-    precision: float
-
-    def __call__(self, matrix: Floats) -> tuple[Floats, Support]:
-        """The best shares, and the gradient there."""
-        shares = _smooth_master(self.welfare, matrix, self.counts, self.interior, self.precision)
-        return shares, Support(self.welfare.supergradient(matrix @ shares, self.counts), 0.0)
 
 
 @dataclass
@@ -206,62 +192,3 @@ def _distinct_weights(weights: Floats) -> tuple[Floats, Floats]:
     clean = np.where(weights < 1e-18, 0.0, weights)
     levels, ranks = np.unique(clean, return_counts=True)
     return levels[::-1].copy(), ranks[::-1].astype(np.float64)
-
-
-def on_simplex(shares: Floats) -> Floats:
-    """(policy,) shares without what rounding did to them."""
-    clean = np.maximum(shares, 0.0)
-    return np.asarray(clean / clean.sum())
-
-
-def _smooth_master(welfare: PowerMean, matrix: Floats, counts: Ints, interior: Floats, precision: float) -> Floats:
-    """Maximise the mean utility of V theta over the simplex, by a barrier method with Newton steps.
-
-    f(theta) = sum_t (c_t / N) u(v_t / scale),  v = V theta;  at barrier mu the step solves
-    [H - mu diag(theta^-2), 1; 1, 0] [d; y] = [-(grad + mu / theta); 0].
-    """
-    share, alpha = counts / counts.sum(), welfare.aversion
-    num_vectors = matrix.shape[1]
-    theta = _blend(matrix, np.pad(interior, (0, num_vectors - len(interior))))
-    barrier = 1.0
-    # no vector is better than the shares by more than the barrier times how many there are, relative to the welfare
-    while barrier > max(0.1 * precision / num_vectors, 1e-13):
-        for _ in range(50):
-            values = matrix @ theta
-            scale = float(welfare(values, counts))
-            slope = share * (values / scale) ** -alpha / scale
-            gradient = matrix.T @ slope + barrier / theta
-            curvature = matrix.T @ ((-alpha * slope / values)[:, None] * matrix) - np.diag(barrier / theta**2)
-            step, decrement = _newton_step(curvature, gradient)
-            room = 0.99 * min(_room(theta, step), _room(values, matrix @ step))
-            theta = on_simplex(theta + min(1.0, room, 1.0 / (1.0 + np.sqrt(decrement / barrier))) * step)
-            if decrement <= 0.01 * barrier:
-                break
-        barrier *= 0.05
-    return theta
-
-
-def _blend(matrix: Floats, interior: Floats) -> Floats:
-    """As near to equal shares as keeps every value above half of what the interior shares give it."""
-    even = np.full(len(interior), 1.0 / len(interior))
-    safe, other = matrix @ interior, matrix @ even
-    if (safe <= 0).any():  # only where the welfare allows it
-        return even
-    part = min(0.5, 0.5 * _room(safe, other - safe))
-    return (1 - part) * interior + part * even
-
-
-def _room(point: Floats, step: Floats) -> float:
-    """How far along the step every entry stays positive."""
-    falling = step < 0
-    return float((-point[falling] / step[falling]).min(initial=np.inf))
-
-
-def _newton_step(curvature: Floats, gradient: Floats) -> tuple[Floats, float]:
-    """The Newton step that keeps the sum, and the squared decrement."""
-    size = len(gradient)
-    system = np.zeros((size + 1, size + 1))
-    system[:size, :size] = curvature
-    system[:size, size] = system[size, :size] = 1.0
-    step = np.linalg.solve(system, np.concatenate([-gradient, [0.0]]))[:size]
-    return step, max(float(gradient @ step), 0.0)

@@ -12,12 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.errors import NotConverged
 from evenhand.solvers.mixtures.oracle import Oracle
 from evenhand.typing import Floats, Ints
 
 MOST_ROUNDS = 2000
-"""Times the oracle is asked after which column generation gives up."""
+"""Times the oracle is asked after which column generation ends with the gap that is left."""
 
 FLOOR_SLACK = 1e-9
 """How far below its floor a fixed value may fall, relative to how large it can be, at first."""
@@ -74,13 +73,16 @@ class Search:
 
     def add(self, weights: Floats, tolerance: float) -> tuple[Floats, float]:
         """Ask the oracle, keep its vectors, and return the best of them with the bound on the weighted sum."""
-        if self.rounds >= MOST_ROUNDS:
-            raise NotConverged(f"no certificate after {MOST_ROUNDS} policies")
         priced = self.oracle(weights, tolerance)
         self.rounds += 1
         self.rounding = priced.rounding
         self.vectors.extend(priced.vectors.T)
         return priced.vectors[:, (weights @ priced.vectors).argmax()], priced.bound
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the oracle was asked as often as it may be."""
+        return self.rounds >= MOST_ROUNDS
 
     def bound(self, support: Support, most: float) -> float:
         """The bound on welfare of a support whose weighted sum is at most `most`."""
@@ -119,3 +121,9 @@ class Search:
     def matrix(self) -> Floats:
         """(objective, policy) the vectors side by side."""
         return np.column_stack(self.vectors)
+
+
+def on_simplex(shares: Floats) -> Floats:
+    """(policy,) shares without what rounding did to them."""
+    clean = np.maximum(shares, 0.0)
+    return np.asarray(clean / clean.sum())

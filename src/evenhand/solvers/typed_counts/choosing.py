@@ -23,6 +23,9 @@ from evenhand.solvers.typed_counts.moves import Moves
 from evenhand.solvers.typed_counts.plan import BLOCK
 from evenhand.typing import Array, Bools, Floats, Ints
 
+ALONE_BELOW = 5000
+"""States below which one thread takes the maximum."""
+
 
 class Side(NamedTuple):
     """What the maximum has to know of one type."""
@@ -133,7 +136,8 @@ class Chooser:
 
         kept = Best(np.full(values.shape, -np.inf), np.zeros(values.shape, dtype=np.int64))
         blocks = list(self._blocks(side, used, len(values) * values.shape[2]))
-        for (_, first, last), found in zip(blocks, in_threads(look_behind, blocks, alone=kind > 0), strict=True):
+        alone = kind > 0 or values.size < ALONE_BELOW
+        for (_, first, last), found in zip(blocks, in_threads(look_behind, blocks, alone=alone), strict=True):
             self.kernels.keep_best(side.pairs, gains[kind], first, last, stride, found, kept, tie)
         return kept
 

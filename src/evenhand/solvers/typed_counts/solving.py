@@ -10,7 +10,8 @@ How often a policy is in each state, from the law of the first counts mu and by 
 its values are sums over, all objectives at once (`solvers.occupancy` has the same for tables):
 
     discounted   q = mu + gamma P^T q, by BiCGSTAB, and from wherever it stops by the plain iteration, which contracts
-    average      the limit of q <- q + tau (P^T q - q) from mu: that of a chain with the same long run and no periods
+    average      the limit of q <- q + tau (P^T q - q) from mu: that of a chain with the same long run and no periods;
+                 class by class where there are few states
     finite:T     q_0 = mu, q_t = gamma P_t^T q_(t-1)
 """
 
@@ -24,6 +25,7 @@ from evenhand.errors import NotConverged
 from evenhand.solvers.count_dynamics.bounds import Bounds, Certifier, law_error
 from evenhand.solvers.count_dynamics.moving import UNIT
 from evenhand.solvers.count_dynamics.sweeping import Patience, advance, apply_policy, extremes
+from evenhand.solvers.occupancy import CLASSES_UP_TO, long_run_shares
 from evenhand.solvers.typed_counts.operators import Fixed, Operators
 from evenhand.typing import Array, Floats
 
@@ -39,11 +41,17 @@ SURER = 0.3
 MOST_ROUNDS, MOST_NARROW = 1000, 40
 """Full improvements, and narrow ones between two of them."""
 
+STRANGE = 1e4
+"""A guess that is so many times as large as what can be gained at once is of no use."""
+
 PATIENCE = 6
 """Full improvements after which an average must have come closer; each follows many narrow ones."""
 
 RESIDUAL = 1e-12
 """The largest residual left in visits, as a share of all of them."""
+
+AT_REST = 3e-14
+"""A law that moves less than this in a step is moved by rounding."""
 
 MOST_PUSHES = 100_000
 """Steps after which a chain that does not come to rest is given up."""
@@ -100,6 +108,8 @@ def solve_types(
     if criterion.num_steps is not None:
         return _induce_backward(operators, certifier, gains, criterion.num_steps, tell)
     value = np.zeros(operators.plan.num_states) if start is None else start
+    if float(np.abs(value).max()) > STRANGE * largest:  # a guess from larger gains, whose rounding would drown these
+        value = np.zeros_like(value)
     return _iterate(operators, certifier, gains, value, tolerance, tell)
 
 
@@ -249,13 +259,17 @@ class Visits:
 
 
 def _long_run(operators: Operators, fixed: Fixed) -> Floats:
+    if operators.plan.num_states <= CLASSES_UP_TO:
+        matrix = np.stack([fixed.push(row) for row in np.eye(operators.plan.num_states)])
+        return long_run_shares(matrix, operators.first_law)
     law, before = operators.first_law, np.inf
     for _ in range(MOST_PUSHES):
         change = DAMPING * (fixed.push(law) - law)
         law = law + change
         moved = float(np.abs(change).sum())
         rate = min(moved / before, 1 - 1e-9) if before > 0 else 0.0
-        if moved <= RESIDUAL * max(1 - rate, 1e-3):  # what is still to come is a geometric series, if it goes on so
+        # What is still to come is a geometric series, if it goes on so; below that all is rounding.
+        if moved <= max(RESIDUAL * max(1 - rate, 1e-3), AT_REST):
             return np.asarray(law / law.sum())
         before = moved
     raise NotConverged(f"the long-run shares still move by {moved:.2g} a step after {MOST_PUSHES} steps")
