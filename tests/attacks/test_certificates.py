@@ -4,9 +4,8 @@ Degenerate (moves without chance, absorbing states, arms that are alike, budgets
 scaled: rewards of 1e8 beside 1e-8, arm by arm and state by state. Of every answer is asked what can be asked without
 knowing the optimum:
 
-    welfare <= upper bound, and the gap is what these two say
+    welfare <= upper bound
     the values have the welfare that is reported
-    the policy, evaluated anew by another road, is worth it
     methods agree: no policy's welfare is above another method's bound
     where numbers are of one size, the gap is closed
 
