@@ -7,7 +7,7 @@ rows that matter; never is there a row for each member and rank.
 import numpy as np
 
 from evenhand.errors import Infeasible, OutOfDomain
-from evenhand.model.welfare import PowerMean, Welfare, is_lexicographic
+from evenhand.model.welfare import PowerMean, RankWeighted, Welfare, is_lexicographic
 from evenhand.solvers.mixtures.leximin import Raised, Rows, level_master, who_holds
 from evenhand.solvers.mixtures.masters import Master, master_of
 from evenhand.solvers.mixtures.search import FLOOR_SLACK, Support
@@ -62,6 +62,8 @@ def growing_master(matrix: Floats, welfare: Welfare, counts: Ints, floors: Float
     feasible = _feasible(matrix[number:], floors)
     if isinstance(welfare, PowerMean) and welfare.aversion > 0:
         feasible = _positive(matrix, number, floors, feasible)
+    elif not isinstance(welfare, RankWeighted) and not _is_defined(welfare, matrix[:number] @ feasible):
+        feasible = _highest(matrix, number, floors).shares
     return master_of(welfare, counts, floors, feasible, precision)
 
 
@@ -120,10 +122,23 @@ def _positive(matrix: Floats, number: int, floors: Floats, feasible: Floats) -> 
     """(policy,) shares that keep the floors and leave every member with something."""
     if (matrix[:number] @ feasible > 0).all():
         return feasible
-    raised = _raise(matrix, np.concatenate([np.full(number, -np.inf), floors]))
+    raised = _highest(matrix, number, floors)
     if raised.level <= 0:
         raise OutOfDomain(f"no mixture gives every arm a positive value: the worst-off has at most {raised.level:.6g}")
     return raised.shares
+
+
+def _is_defined(welfare: Welfare, values: Floats) -> bool:
+    try:
+        welfare.check_domain(values)
+    except OutOfDomain:
+        return False
+    return True
+
+
+def _highest(matrix: Floats, number: int, floors: Floats) -> Raised:
+    """Where the worst-off has most, within the floors."""
+    return _raise(matrix, np.concatenate([np.full(number, -np.inf), floors]))
 
 
 def _raise(matrix: Floats, fixed: Floats, base: Floats | None = None) -> Raised:
