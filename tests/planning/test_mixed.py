@@ -212,6 +212,15 @@ def test_a_candidate_by_arms_goes_with_floors(few_episodes, monkeypatch):
     assert not eh.evaluate(found.policy, floored, "gini:2", 200, rng=1).floors_missed
 
 
+def test_leximin_goes_on_where_the_worst_off_cannot_be_helped(few_episodes):
+    dull = eh.Arm(np.ones((1, 2, 1)), [[0.01, 0.01]], [[0], [1]])
+    problem = outreach(num_arms=8, num_groups=4)
+    hopeless = eh.CoupledMDP([*problem.arms, dull], problem.budget, problem.discount, counts=[*problem.counts, 1])
+    found, best = (eh.solve(hopeless, "leximin", method) for method in ("fluid", "counts"))
+    np.testing.assert_allclose(np.sort(found.unit_values)[:2], np.sort(best.unit_values)[:2], rtol=0.01)
+    assert len(found.parts) > 1
+
+
 def test_a_candidate_that_is_optimal_is_taken(few_episodes):
     problem = outreach()
     best = eh.solve(problem, "gini:2")

@@ -35,7 +35,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import JUDGED
 from evenhand.model.objective import Objective, num_members
 from evenhand.model.policy import Policy, Starting
-from evenhand.model.welfare import Gini, Welfare, as_welfare
+from evenhand.model.welfare import Gini, Welfare, as_welfare, is_lexicographic
 from evenhand.planning.floors import MARGIN, floor_columns
 from evenhand.planning.judging import Column, Judge, law_of
 from evenhand.planning.plain import PLAIN
@@ -355,12 +355,21 @@ def _simplest(
 ) -> tuple[list[Column], Floats]:
     """One part alone, the first, where it is as good as the mixture but for rounding; else the mixture."""
     floors = objective.floors[oracle.floored]
-    reached = objective(np.column_stack([part.values for part in parts]) @ shares)
+    reached = np.column_stack([part.values for part in parts]) @ shares
     for part in parts:
         within = (oracle.vector(part)[len(objective.sizes) :] >= floors).all()
-        if within and _welfare_of(objective, part) >= reached - AS_GOOD * abs(reached):
+        if within and _is_as_good(objective, part, reached):
             return [part], np.ones(1)
     return parts, shares
+
+
+def _is_as_good(objective: Objective, part: Column, reached: Floats) -> bool:
+    """Whether a part alone has the welfare of some values; by leximin, whose number is the least, those themselves."""
+    if is_lexicographic(objective.welfare):
+        short = objective.members(reached) - objective.members(part.values)
+        return bool((short <= AS_GOOD * np.abs(reached).max()).all())
+    most = objective(reached)
+    return _welfare_of(objective, part) >= most - AS_GOOD * abs(most)
 
 
 def _worth_another_look(oracle: WeightedIndices, objective: Objective, shares: Floats) -> Ints:

@@ -17,6 +17,10 @@ ALIKE = 1e-8
 """What differs by no more than this share of its size is taken for equal in the stages of leximin."""
 
 
+ROUNDED = 1e-9
+"""What values may be rounded by, as a share of the largest of all."""
+
+
 def best_shares(
     matrix: Floats, welfare: Welfare, counts: Ints, floors: ArrayLike = (), precision: float = 1e-9
 ) -> tuple[Floats, Support]:
@@ -40,7 +44,8 @@ def best_shares(
     matrix, least = np.asarray(matrix, dtype=np.float64), np.asarray(floors, dtype=np.float64)
     number = len(counts)
     if is_lexicographic(welfare):
-        return _leximin(matrix, number, least)
+        shares, stages = leximin_stages(matrix, number, least, precision)
+        return shares, Support(stages[0].multipliers, 0.0)
     return growing_master(matrix, welfare, counts, least, precision)(matrix)
 
 
@@ -67,29 +72,42 @@ def growing_master(matrix: Floats, welfare: Welfare, counts: Ints, floors: Float
     return master_of(welfare, counts, floors, feasible, precision)
 
 
-def _leximin(matrix: Floats, number: int, floors: Floats) -> tuple[Floats, Support]:
+def leximin_stages(matrix: Floats, number: int, floors: Floats, precision: float = 1e-9) -> tuple[Floats, list[Raised]]:
     """Stage by stage, until those that are fixed tell what all the others have.
 
-    A vector that a stage has no use for has none later, so that this is soon, however many members there are.
+    A vector that a stage has no use for has none later, so that this is soon, however many members there are. What
+    was reached is held to the precision, or rounding in the values of the worst-off would decide for all others.
+
+    Args:
+        matrix: (objective, policy) the members of welfare, then the objectives with floors.
+        number: how many members there are.
+        floors: (floor,) the least that the other objectives must reach.
+        precision: how far a level may fall in later stages, relative to the size of its objective.
+
+    Returns:
+        The (policy,) shares, and how far each stage raised the least of those that no stage before it has fixed.
     """
     levels, kept = np.full(number, -np.inf), np.arange(matrix.shape[1])
-    first: Raised | None = None
+    stages: list[Raised] = []
+    units = _units(matrix)[:number]
+    slack = precision * units + ROUNDED * units.max()
     while True:
         raised = _raise(matrix[:, kept], np.concatenate([levels, floors]))
-        first = first or raised
-        levels[who_holds(levels, raised.multipliers[:number])] = raised.level
+        stages.append(raised)
+        held = who_holds(levels, raised.multipliers[:number])
+        levels[held] = raised.level - slack[held]
         shares = np.zeros(matrix.shape[1])
         shares[kept] = raised.shares
-        kept = kept[_useful(matrix[:, kept], raised) | (raised.shares > 0)]
+        kept = kept[_useful(matrix[:, kept], raised, max(ALIKE, precision)) | (raised.shares > 0)]
         if _tell_all(matrix[:number, kept], np.isfinite(levels)):
-            return shares, Support(first.multipliers, 0.0)
+            return shares, stages
 
 
-def _useful(matrix: Floats, raised: Raised) -> Bools:
+def _useful(matrix: Floats, raised: Raised, alike: float) -> Bools:
     """(policy,) whether a vector may have a share where the level is reached, by the multipliers."""
     worth = raised.multipliers @ matrix
     size = raised.multipliers @ np.abs(matrix).max(axis=1)
-    return np.asarray(worth >= worth.max() - ALIKE * size)
+    return np.asarray(worth >= worth.max() - alike * size)
 
 
 def _tell_all(matrix: Floats, fixed: Bools) -> bool:
