@@ -6,13 +6,14 @@ import pytest
 import evenhand as eh
 from evenhand.errors import InvalidInput, NotConverged, OutOfDomain
 from evenhand.evaluation.exact import exact_values
-from evenhand.model.composite import Mixture
+from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.objective import Objective
 from evenhand.model.policy import is_exchangeable
 from evenhand.model.welfare import Utilitarian, as_welfare
 from evenhand.planning import mixed
-from evenhand.planning.relaxed import relax
+from evenhand.planning.relaxed import fluid_policy, relax
 from evenhand.planning.task import Task
+from evenhand.policies import never_act
 from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
 from evenhand.solvers.fluid import model_of, solve_fluid, solve_weighted
 
@@ -111,6 +112,23 @@ class TestRotating:
         assert first.realised_gini_coefficient == pytest.approx(0.5, abs=1e-9)
         assert second.realised_gini_coefficient < 0.2
         assert second.welfare == pytest.approx(first.welfare, abs=4 * second.welfare_stderr)
+
+    def test_parts_by_steps_go_on_at_the_present_step(self):
+        """A mixture of one policy with itself is that policy, however often it is drawn: also where steps differ."""
+        arm = eh.Arm(np.ones((1, 2, 1)), [[0.0, 1.0]], [[0], [1]])
+        problem = eh.CoupledMDP([arm, arm], [1], 1.0, criterion="finite:6")
+        serve, wait = PriorityPolicy(problem, np.ones(problem.types.valid.shape)), never_act(problem)
+        policy = BySteps([wait, wait, wait, wait, serve, serve])
+        twice = Mixture([policy, policy], [0.5, 0.5], rotate=2)
+        for drawn in (twice, Mixture([twice, twice], [0.5, 0.5], rotate=3)):
+            assert eh.evaluate(drawn, problem, "utilitarian", 20, rng=0).mean == pytest.approx(1.0)
+
+    def test_resolving_looks_at_its_prices_when_it_is_drawn(self):
+        problem = outreach(num_arms=9, num_states=3).under("finite:12")
+        policy = fluid_policy(problem, "gini:2", "re-solving")
+        drawn = Mixture([policy, policy], [0.5, 0.5], rotate=3)
+        alone, anew = (eh.evaluate(it, problem, "utilitarian", 400, rng=0) for it in (policy, drawn))
+        assert anew.mean >= alone.mean - 4 * np.hypot(alone.mean_stderr, anew.mean_stderr)
 
     def test_nonsense_is_refused(self):
         with pytest.raises(InvalidInput, match="rotate"):

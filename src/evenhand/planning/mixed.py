@@ -253,7 +253,6 @@ class _Clock:
 
     def __init__(self, task: Task) -> None:
         self.task, self.begin = task, perf_counter()
-        self.history: list[tuple[int, float]] = []
 
     def tell(self, what: str, share: float) -> None:
         self.task.tell(what, share)
