@@ -10,6 +10,7 @@ from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, PolicyErro
 from evenhand.evaluation import evaluate
 from evenhand.evaluation.evaluate import standard_error, standard_errors
 from evenhand.model.arm import Arm
+from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import Gini, Maximin
 from evenhand.policies import PriorityPolicy, RoundRobin, myopic, never_act, random_feasible, worst_first
@@ -252,3 +253,16 @@ class TestFigures:
         shares, held = fair.lorenz
         assert shares[-1] == held[-1] == 1.0
         assert fair.price_of_fairness(idle) == pytest.approx((idle.mean - fair.mean) / idle.mean)
+
+
+def test_parts_of_a_mixture_count_by_their_shares_however_often_they_are_played():
+    """Two episodes at the least: five are 3 and 2 of the parts, and not 4.9 and 0.1."""
+    arm = Arm(np.ones((1, 2, 1)), [[1.0, 3.0]], [[0], [1]])
+    problem = CoupledMDP([arm, arm], [1], 0.95)
+    unfair = first_come(problem)
+    found = evaluate(Mixture([unfair, never_act(problem)], [0.98, 0.02]), problem, "utilitarian", 5, 60, rng=0)
+    alone = evaluate(unfair, problem, "utilitarian", 2, 60, rng=0, method="monte-carlo")
+    assert found.num_episodes == 5 and alone.realised_gini_coefficient == pytest.approx(0.25)
+    assert found.realised_gini_coefficient == pytest.approx(0.98 * 0.25)
+    assert found.mean == pytest.approx(0.98 * alone.mean + 0.02 * alone.mean / 2)
+    assert found.episode_weights.sum() == pytest.approx(1)

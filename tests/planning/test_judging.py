@@ -75,6 +75,14 @@ def test_small_problems_are_judged_exactly(by_type):
     np.testing.assert_allclose(column.values, exact if by_type else exact[problem.type_of_arm], rtol=1e-9)
 
 
+def test_equal_arms_that_are_treated_alike_have_equal_values(played):
+    problem = FIXED["typed"]()
+    law = law_of(problem, relax(problem, "gini:2").occupancy)
+    one, types = (Judge(problem, by_type, 1e4, 0)("it", worst_first(problem), law) for by_type in (False, True))
+    np.testing.assert_allclose(one.values, types.values[problem.type_of_arm], rtol=1e-9)
+    np.testing.assert_allclose(one.shares_served, types.shares_served[problem.type_of_arm], rtol=1e-9)
+
+
 def test_episodes_of_two_streams_are_pooled():
     problem, law = FIXED["typed"](), np.zeros(0)
     one, two = (Column("it", never_act(problem), law, np.full((n, 2), float(n)), np.zeros((n, 2))) for n in (1, 3))

@@ -4,16 +4,17 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInput, NotConverged, OutOfDomain
 from evenhand.evaluation.exact import exact_values
-from evenhand.model.composite import Mixture
+from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.objective import Objective
 from evenhand.model.policy import is_exchangeable
 from evenhand.model.welfare import Utilitarian, as_welfare
 from evenhand.planning import mixed
-from evenhand.planning.relaxed import relax
+from evenhand.planning.relaxed import fluid_policy, relax
 from evenhand.planning.task import Task
-from evenhand.policies.priority import PriorityPolicy
+from evenhand.policies import never_act
+from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
 from evenhand.solvers.fluid import model_of, solve_fluid, solve_weighted
 
 
@@ -112,6 +113,23 @@ class TestRotating:
         assert second.realised_gini_coefficient < 0.2
         assert second.welfare == pytest.approx(first.welfare, abs=4 * second.welfare_stderr)
 
+    def test_parts_by_steps_go_on_at_the_present_step(self):
+        """A mixture of one policy with itself is that policy, however often it is drawn: also where steps differ."""
+        arm = eh.Arm(np.ones((1, 2, 1)), [[0.0, 1.0]], [[0], [1]])
+        problem = eh.CoupledMDP([arm, arm], [1], 1.0, criterion="finite:6")
+        serve, wait = PriorityPolicy(problem, np.ones(problem.types.valid.shape)), never_act(problem)
+        policy = BySteps([wait, wait, wait, wait, serve, serve])
+        twice = Mixture([policy, policy], [0.5, 0.5], rotate=2)
+        for drawn in (twice, Mixture([twice, twice], [0.5, 0.5], rotate=3)):
+            assert eh.evaluate(drawn, problem, "utilitarian", 20, rng=0).mean == pytest.approx(1.0)
+
+    def test_resolving_looks_at_its_prices_when_it_is_drawn(self):
+        problem = outreach(num_arms=9, num_states=3).under("finite:12")
+        policy = fluid_policy(problem, "gini:2", "re-solving")
+        drawn = Mixture([policy, policy], [0.5, 0.5], rotate=3)
+        alone, anew = (eh.evaluate(it, problem, "utilitarian", 400, rng=0) for it in (policy, drawn))
+        assert anew.mean >= alone.mean - 4 * np.hypot(alone.mean_stderr, anew.mean_stderr)
+
     def test_nonsense_is_refused(self):
         with pytest.raises(InvalidInput, match="rotate"):
             eh.solve(outreach(), rotate=0)
@@ -125,6 +143,100 @@ def test_candidates_that_tell_equal_arms_apart_are_judged_by_arms(few_episodes):
     assert not found.by_type and found.unit_values.shape == (6,)
     exact = eh.solve(problem, "gini:2").welfare
     assert found.welfare <= exact + 4 * found.welfare_stderr
+
+
+def test_a_candidate_that_tells_more_types_apart_is_judged_by_arms(few_episodes):
+    """Made for groups, it favours one of two groups of equal arms: their mean would hide that."""
+    problem = eh.CoupledMDP(outreach().arms[:1] * 2, [2], 0.95, counts=[8, 8], groups=["north", "south"])
+    by_groups = problem.under(over="groups")
+    scores = np.zeros(by_groups.types.valid.shape)
+    scores[0, :, 1], scores[1, :, 1] = 2, 1
+    partial = ExchangeablePriority(by_groups, scores)
+    found = eh.solve(problem, "maximin", candidates={"partial": partial})
+    assert not found.by_type
+    apart = eh.evaluate(partial, problem, "maximin", 100, rng=0)
+    judged = mixed.Judge(problem, False, 2e5, 0)("partial", partial, mixed.law_of(problem, relaxed_visits(problem)))
+    assert judged.values.min() == pytest.approx(apart.worst, abs=0.2)
+    assert judged.values[8:].mean() < judged.values[:8].mean() - 0.5
+    told = eh.evaluate(Mixture([partial, found.policy], [0.5, 0.5]), problem, "maximin", 100, rng=0)
+    assert not told.by_type and not told.exact
+
+
+def relaxed_visits(problem):
+    return relax(problem, "utilitarian").occupancy
+
+
+def test_a_candidate_is_tried_however_little_time_there_is(few_episodes):
+    problem = outreach()
+    best = eh.solve(problem, "gini:2")
+    found = eh.solve(problem, "gini:2", candidates={"best": best.policy}, seconds=1e-9)
+    assert found.welfare >= best.welfare - 1e-6 - 3 * found.welfare_stderr
+
+
+class Nash:
+    """A welfare of a user's own that is defined for positive values only."""
+
+    name = "nash"
+
+    def __call__(self, values, counts=None):
+        self.check_domain(values)
+        return float(self._shares(values, counts) @ np.log(values))
+
+    def supergradient(self, values, counts=None):
+        return self._shares(values, counts) / values
+
+    def check_domain(self, values):
+        if (np.asarray(values) <= 0).any():
+            raise OutOfDomain("needs positive values")
+
+    @staticmethod
+    def _shares(values, counts):
+        counts = np.ones(len(values)) if counts is None else np.asarray(counts)
+        return counts / counts.sum()
+
+
+@pytest.mark.parametrize(("seconds", "within"), [(None, 1e-2), (1e-9, 0.2)])
+def test_a_welfare_that_single_policies_are_no_domain_of(seconds, within, few_episodes):
+    """Who is never served has nothing: the policies that serve one arm alone are of use in a mixture only."""
+    arms = [eh.Arm(np.ones((1, 2, 1)), [[0.0, reward]], [[0], [1]]) for reward in (1.0, 1.1)]
+    found = eh.solve(eh.CoupledMDP(arms, [1], 0.95), Nash(), "fluid", seconds=seconds)
+    assert found.welfare == pytest.approx(np.log([10, 11]).mean(), abs=within)
+
+
+def test_a_relaxation_that_does_not_converge_ends_no_search(few_episodes, monkeypatch):
+    def fail(*given):
+        raise NotConverged("not today")
+
+    monkeypatch.setattr(mixed, "solve_weighted", fail)
+    found = eh.solve(outreach(num_arms=9), "gini:2", "fluid")
+    assert found.policy is not None and len(found.history) > 1
+
+
+def test_floors_that_are_known_exactly_are_kept_exactly(few_episodes):
+    problem = outreach()
+    floors = [0.13, 0.17, 0.11]
+    floored = eh.CoupledMDP(problem.arms, problem.budget, problem.discount, counts=problem.counts, floors=floors)
+    found = eh.evaluate(eh.solve(floored, "gini:2", "fluid").policy, floored, "gini:2")
+    assert found.exact and not found.floors_missed
+
+
+def test_a_candidate_by_arms_goes_with_floors(few_episodes, monkeypatch):
+    """Policies that treat equal arms alike are judged by the means of types, or some arm would seem to miss a floor."""
+    monkeypatch.setattr(mixed, "MOST_ROUNDS", 1)
+    problem = outreach(num_arms=60, num_states=3, budget=12)
+    floored = eh.CoupledMDP(problem.arms, problem.budget, problem.discount, counts=problem.counts, floors=[0.1] * 3)
+    first = PriorityPolicy(floored, np.ones(floored.types.valid.shape))
+    found = eh.solve(floored, "gini:2", candidates={"the first": first})
+    assert not eh.evaluate(found.policy, floored, "gini:2", 200, rng=1).floors_missed
+
+
+def test_leximin_goes_on_where_the_worst_off_cannot_be_helped(few_episodes):
+    dull = eh.Arm(np.ones((1, 2, 1)), [[0.01, 0.01]], [[0], [1]])
+    problem = outreach(num_arms=8, num_groups=4)
+    hopeless = eh.CoupledMDP([*problem.arms, dull], problem.budget, problem.discount, counts=[*problem.counts, 1])
+    found, best = (eh.solve(hopeless, "leximin", method) for method in ("fluid", "counts"))
+    np.testing.assert_allclose(np.sort(found.unit_values)[:2], np.sort(best.unit_values)[:2], rtol=0.01)
+    assert len(found.parts) > 1
 
 
 def test_a_candidate_that_is_optimal_is_taken(few_episodes):
@@ -172,8 +284,9 @@ class TestOracle:
         assert (priced.vectors[3:] <= 1).all()
         assert oracle.units.shape == (6,)
 
-    def test_the_same_policy_is_not_tried_twice(self, few_episodes):
-        problem = outreach()
+    @pytest.mark.parametrize("criterion", ["discounted", "finite:4"])
+    def test_the_same_policy_is_not_tried_twice(self, criterion, few_episodes):
+        problem = outreach().under(criterion)
         task = Task(problem, as_welfare("gini:2", 6), 1e-5, None)
         judge = mixed.Judge(problem, True, 1e5, 0)
         oracle = mixed.WeightedIndices(problem, task.by_types, judge)

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from evenhand.model.arm import Arm
+from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.reductions.counts import Counts
 from evenhand.solvers.mixtures import best_mixture, improve
@@ -34,6 +36,23 @@ def test_an_exact_oracle_leads_to_the_optimum(welfare):
     found = improve(oracle, *given, tolerance=1e-7, upper_bound=best.upper_bound, most_rounds=100)
     assert found.welfare == pytest.approx(best.welfare, rel=1e-6)
     assert len(found.shares) == oracle_size(oracle)
+
+
+def test_leximin_goes_on_where_the_worst_off_cannot_be_helped():
+    """The first stage is met by whatever is done: what is left to gain is in the others."""
+    problem = FIXED["typed"]()
+    arms = list(problem.arms)
+    shape = arms[0].transitions.shape
+    dull = Arm(np.tile(np.eye(shape[0])[:, None], (1, shape[1], 1)), np.zeros(shape[:2]), arms[0].usage)
+    hopeless = CoupledMDP([*arms, dull], problem.budget, problem.discount, counts=[*problem.type_counts, 1])
+    objective = Objective.of_types(hopeless, "leximin")
+    mdp, floors = weighed(Counts(hopeless).mdp, objective)
+    best = best_mixture(TabularPricing(mdp), objective.welfare, objective.sizes, 1e-8, floors=floors)
+    oracle = TabularPricing(mdp)
+    given = objective.welfare, objective.sizes, first(oracle, objective, floors), floors
+    found = improve(oracle, *given, tolerance=1e-7, upper_bound=best.upper_bound, most_rounds=100)
+    assert found.rounds > 0
+    np.testing.assert_allclose(np.sort(found.values), np.sort(best.values), rtol=1e-5, atol=1e-9)
 
 
 def oracle_size(oracle):

@@ -133,7 +133,11 @@ class Evaluation:
 
     returns: Floats | None = None
     """(episode, arm) raw returns; (episode, type) where counts were simulated; None when exact. The episodes of a
-    mixture are those of its parts, one part after another, in proportion to their shares."""
+    mixture are those of its parts, one part after another."""
+
+    episode_weights: Floats | None = None
+    """(episode,) what each counts for in a mean; they sum to 1. They differ only where small parts of a mixture are
+    played more often than their shares say. None when exact."""
 
     @property
     def criterion(self) -> str:
@@ -210,7 +214,8 @@ class Evaluation:
         if self.returns is None or self.returns.shape[1] != self.problem.num_arms:
             return None
         one_a_member = Objective.of_arms(self.problem, self.objective.welfare)
-        return float(np.mean(gini_coefficient(one_a_member.members(self.returns), one_a_member.sizes)))
+        coefficients = gini_coefficient(one_a_member.members(self.returns), one_a_member.sizes)
+        return float(np.average(coefficients, weights=self.episode_weights))
 
     @property
     def lorenz(self) -> tuple[Floats, Floats]:
@@ -288,13 +293,14 @@ class _Case(NamedTuple):
         played = judged.under(over=usual if made_for is None else made_for.over)
         return cls(judged, played, read_welfare(judged, welfare), made_for)
 
-    def check_types(self) -> None:
-        """Raise NotApplicable if the law of the policy is over other types than are played."""
+    def check_types(self, policy: object) -> None:
+        """Raise NotApplicable if the law of the policy, or of a part of it, is over other types than are played."""
         ours = self.played.types.valid.shape
-        theirs = ours if self.made_for is None else self.made_for.types.valid.shape
-        if theirs != ours:
-            names = "(types, states, actions)"
-            raise NotApplicable(f"the policy was made for {names} = {theirs}, not {ours}, so it can only be simulated")
+        for made_for in _all_made_for(policy):
+            if (theirs := made_for.types.valid.shape) != ours:
+                names = "(types, states, actions)"
+                told = f"the policy was made for {names} = {theirs}, not {ours}, so it can only be simulated"
+                raise NotApplicable(told)
 
     def pools(self, policy: object) -> bool:
         """Whether arms of one played type have one value; not if the policy was made to tell more types apart."""
@@ -316,16 +322,52 @@ class _Case(NamedTuple):
 
 
 def _made_for(policy: object) -> CoupledMDP | None:
-    """The problem a policy was made for, if it knows."""
+    """The problem a policy was made for, if it knows; of a policy with parts, the one with most types."""
+    return max(_all_made_for(policy), key=lambda problem: problem.num_types, default=None)
+
+
+def _all_made_for(policy: object) -> list[CoupledMDP]:
+    """The problem a policy was made for, if it knows; of a policy with parts, those of them all."""
     if isinstance(policy, (BySteps, Mixture)):
-        return _made_for(policy.parts[0])
+        return [problem for part in policy.parts for problem in _all_made_for(part)]
     found = policy.reduction.problem if isinstance(policy, Tabulated) else getattr(policy, "problem", None)
-    return found if isinstance(found, CoupledMDP) else None
+    return [found] if isinstance(found, CoupledMDP) else []
+
+
+def treats_alike(policy: object, problem: CoupledMDP) -> bool:
+    """Whether arms of one type have equal values; not if the policy was made to tell some of them apart.
+
+    Args:
+        policy: what acts.
+        problem: where it acts, whose types need not be those that the policy was made for.
+    """
+    return is_exchangeable(policy) and all(
+        _num_both(made_for, problem) == problem.num_types for made_for in _all_made_for(policy)
+    )
+
+
+def knows_types(policy: object, problem: CoupledMDP) -> bool:
+    """Whether the types of the problem are those that the policy was made for, as far as it says.
+
+    Args:
+        policy: what acts.
+        problem: where it acts.
+    """
+    return all(
+        _num_both(made_for, problem) == made_for.num_types == problem.num_types for made_for in _all_made_for(policy)
+    )
+
+
+def _num_both(one: CoupledMDP, other: CoupledMDP) -> int:
+    """How many types there are if arms are told apart by both; by the second alone where arms are not the same."""
+    if one is other or one.num_arms != other.num_arms:
+        return other.num_types
+    return len(np.unique(one.type_of_arm.astype(np.int64) * other.num_types + other.type_of_arm))
 
 
 def _exactly(policy: object, case: _Case) -> Evaluation:
     start = time.perf_counter()
-    case.check_types()
+    case.check_types(policy)
     found = exact_values(policy, case.played)
     columns, by_type = case.units(found.by_type)
     objective, values, served = case.objective(by_type), found.values[columns], found.served[columns]
@@ -402,6 +444,11 @@ class _Strata(NamedTuple):
     def starts(self) -> Ints:
         """(part,) the first episode of each."""
         return np.cumsum(self.sizes) - self.sizes
+
+    @property
+    def weights(self) -> Floats:
+        """(episode,) what each counts for."""
+        return np.repeat(self.shares / self.sizes, self.sizes)
 
     def mean(self, samples: Floats) -> Floats:
         """(...,) the mean of (episode, ...) samples."""
@@ -495,6 +542,7 @@ def _summary(
         objective=objective,
         problem=problem,
         returns=rollout.returns,
+        episode_weights=strata.weights,
     )
 
 

@@ -50,6 +50,10 @@ class _Steps:
         """The actions of this step's part."""
         return self._next().act(states, rng)
 
+    def skip_to(self, step: int) -> None:
+        """Go on at this step."""
+        self.step = step
+
     def _next(self) -> Policy:
         part = self.parts[self.step % len(self.parts)]
         self.step += 1
@@ -126,11 +130,19 @@ class _Mixed:
             actions[rows] = actor.act(states[rows], rng)
         return actions
 
+    def skip_to(self, step: int) -> None:
+        """Go on at this step, with all parts."""
+        self.step = step
+        for _, actor in self.actors:
+            if (skip := getattr(actor, "skip_to", None)) is not None:
+                skip(step)
+
     def _now(self, num_episodes: int, rng: np.random.Generator) -> list[tuple[Ints, Policy]]:
         """Whose turn it is at this step."""
         rotate = self.mixture.rotate
         if rotate is not None and self.step and self.step % rotate == 0:
             self.actors = self.mixture.draw(num_episodes, rng)
+            self.skip_to(self.step)  # a part that plays by the step must know which it is
         self.step += 1
         return self.actors
 

@@ -90,10 +90,13 @@ def _raise_floors(problem: CoupledMDP, relaxed: FluidSolution, welfare: Welfare,
 
 
 def _by_types(problem: CoupledMDP, by_type: bool, column: Column) -> tuple[Floats, Floats]:
-    """(type,) shares of time served, and their errors: of each type's arms the least, where they differ."""
+    """(type,) shares of time served, and their errors: the least and the largest of a type's arms, if they differ."""
     if by_type:
         return column.shares_served, column.served_error
-    return mean_by_type(problem, column.shares_served), mean_by_type(problem, column.served_error)
+    order = np.argsort(problem.type_of_arm, kind="stable")
+    starts = np.cumsum(problem.type_counts) - problem.type_counts
+    least = np.minimum.reduceat(column.shares_served[order], starts)
+    return least, np.maximum.reduceat(column.served_error[order], starts)
 
 
 class _FloorMaster:

@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 
 from evenhand.errors import NotApplicable, TooLarge
-from evenhand.evaluation.evaluate import mean_by_type, standard_errors
+from evenhand.evaluation.evaluate import knows_types, mean_by_type, standard_errors, treats_alike
 from evenhand.evaluation.exact import exact_values
 from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
@@ -148,16 +148,18 @@ class Judge:
             law: (type, state, action) what it does, more or less; or (type, step, state, action).
             rng: seed or generator; that of all policies when absent.
         """
-        if self._is_small and (found := self._exactly(name, policy, law)) is not None:
+        native, alike = knows_types(policy, self.problem), treats_alike(policy, self.problem)
+        if native and self._is_small and (found := self._exactly(name, policy, law)) is not None:
             return found
-        by_counts = self.by_type and plays_by_counts(policy) and self.problem.num_arms > self.problem.types.valid.size
+        many = self.problem.num_arms > self.problem.types.valid.size
+        by_counts = native and self.by_type and many and plays_by_counts(policy)
         play = simulate_counts if by_counts else simulate
         rewards, start = self._control(law)
         seed = self.seed if rng is None else rng
         rollout = play(self.problem, policy, self.episodes(by_counts), self.horizon, seed, rewards=rewards)
         returns, served = rollout.returns, rollout.served
-        if self.by_type and not by_counts:
-            returns, served = mean_by_type(self.problem, returns), mean_by_type(self.problem, served)
+        if (self.by_type or alike) and not by_counts:  # equal arms have equal values: their mean is known better
+            returns, served = (self._of_units(mean_by_type(self.problem, figures)) for figures in (returns, served))
         return Column(name, policy, law, returns + self._of_units(start), served)
 
     @cached_property
@@ -178,8 +180,8 @@ class Judge:
         return Column(name, policy, law, found.values[None, kinds], found.served[None, kinds], exact=True)
 
     def _of_units(self, figures: Floats) -> Floats:
-        """(unit,) of (type,) figures."""
-        return figures if self.by_type else figures[self.problem.type_of_arm]
+        """(..., unit) of (..., type) figures."""
+        return figures if self.by_type else figures[..., self.problem.type_of_arm]
 
     def _control(self, law: Floats) -> tuple[Floats | None, Floats]:
         """(type, state, action) what is played in place of rewards, and (type,) what is known beforehand."""

@@ -29,11 +29,13 @@ from time import perf_counter
 import numpy as np
 
 from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain, TooLarge
+from evenhand.evaluation.evaluate import treats_alike
+from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import JUDGED
 from evenhand.model.objective import Objective, num_members
-from evenhand.model.policy import Policy, Starting, is_exchangeable
-from evenhand.model.welfare import Gini, Welfare, as_welfare
+from evenhand.model.policy import Policy, Starting
+from evenhand.model.welfare import Gini, Welfare, as_welfare, is_lexicographic
 from evenhand.planning.floors import MARGIN, floor_columns
 from evenhand.planning.judging import Column, Judge, law_of
 from evenhand.planning.plain import PLAIN
@@ -61,14 +63,14 @@ MOST_ROUNDS = 30
 LEAST_GAP = 1e-4
 """The relative gap at which no more columns are looked for: policies of single arms do not come nearer."""
 
-LEAST_SHARE = 2e-3
-"""Parts of a smaller share are left out."""
+LEAST_SHARE, LEAST_FLOORED = 2e-3, 1e-6
+"""Parts of a smaller share are left out, without and with floors, which a small part may be needed to keep."""
 
 AS_GOOD = 1e-8
 """Welfare that differs by less than this share of itself is the same."""
 
-SHARE_DIGITS = 4
-"""Digits of a share."""
+SHARE_DIGITS, FLOORED_DIGITS = 4, 8
+"""Digits of a share, without and with floors."""
 
 PRICE_SCALES = (1.0, 1.25, 0.8, 1.6)
 """What the relaxation's prices are multiplied with, round after round: where arms are few, what is scarce is not quite
@@ -127,15 +129,21 @@ class WeightedIndices:
         self.floored = np.flatnonzero(self.objective.floors > 0)
 
     def __call__(self, weights: Floats, tolerance: float) -> Priced:
-        """New policies at these weights, and the relaxation's bound on the weighted sum."""
+        """New policies at these weights, and the relaxation's bound on the weighted sum.
+
+        Where the relaxation does not close its gap there is nothing new: the mixture so far is a plan all the same.
+        """
         per_arm, pay = self._of_types(weights)
-        relaxed = solve_weighted(self.model, per_arm, pay, FLUID_TOLERANCE)
+        rows = len(self.objective.sizes) + len(self.floored)
+        try:
+            relaxed = solve_weighted(self.model, per_arm, pay, FLUID_TOLERANCE)
+        except NotConverged:
+            return Priced(np.zeros((rows, 0)), np.inf)
         before, number = len(self.columns), self.asked + 1
         law = law_of(self.problem, relaxed.occupancy)
         for name, policy in self._policies(relaxed, per_arm, pay):
             self.add(f"{name}, round {number}", policy, law)
         found = [self.vector(column) for column in self.columns[before:]]
-        rows = len(self.objective.sizes) + len(self.floored)
         return Priced(np.column_stack(found) if found else np.zeros((rows, 0)), relaxed.upper_bound)
 
     def _policies(
@@ -192,6 +200,8 @@ class WeightedIndices:
 
 def _same(one: object, other: object) -> bool:
     """Whether two policies surely do the same."""
+    if isinstance(one, BySteps) and isinstance(other, BySteps):
+        return len(one.parts) == len(other.parts) and all(map(_same, one.parts, other.parts))
     if isinstance(one, OccupancyPriority) and isinstance(other, OccupancyPriority):
         return np.array_equal(one.fill_ranks, other.fill_ranks) and np.allclose(one.laws, other.laws, atol=1e-9)
     alike = isinstance(one, ExchangeablePriority) and isinstance(other, ExchangeablePriority)
@@ -209,14 +219,17 @@ def find_mixture(task: Task, relaxed: FluidSolution) -> Plan:
         NotConverged: no mixture was found that keeps the floors.
     """
     choosing, polishing = np.random.default_rng(task.rng).spawn(3)[:2]
-    by_type = all(is_exchangeable(policy) for policy in task.candidates.values())
+    by_type = all(treats_alike(policy, task.problem) for policy in task.candidates.values())
     objective = task.by_types if by_type else task.by_arms
     judge = Judge(task.problem, by_type, ARM_STEPS, int(choosing.integers(2**63)))
     oracle, clock = WeightedIndices(task.problem, objective, judge), _Clock(task)
+    for name, policy in task.candidates.items():  # whatever the time: they were asked for
+        clock.tell(f"trying {name}", 0.05)
+        oracle.add(name, policy, law_of(task.problem, relaxed.occupancy))
     for name, policy, law in _first_policies(task, relaxed):
         clock.tell(f"trying {name}", 0.05)
         oracle.add(name, policy, law)
-        if clock.is_over:
+        if clock.is_over and _is_defined(objective, oracle.columns):
             break
     if task.problem.has_floors:
         task.tell("meeting the floors", 0.1)
@@ -226,12 +239,20 @@ def find_mixture(task: Task, relaxed: FluidSolution) -> Plan:
     return _polish(oracle, objective, mixture.shares, mixture.rounds, tuple(history), seed)
 
 
+def _is_defined(objective: Objective, columns: Sequence[Column]) -> bool:
+    """Whether the welfare of equal shares of all columns is defined: else it may be that no mixture's is."""
+    try:
+        objective.check_domain(np.mean([column.values for column in columns], axis=0))
+    except OutOfDomain:
+        return False
+    return True
+
+
 class _Clock:
     """Tells how it goes, and when the time is over."""
 
     def __init__(self, task: Task) -> None:
         self.task, self.begin = task, perf_counter()
-        self.history: list[tuple[int, float]] = []
 
     def tell(self, what: str, share: float) -> None:
         self.task.tell(what, share)
@@ -249,8 +270,6 @@ def _first_policies(task: Task, relaxed: FluidSolution) -> Iterator[tuple[str, P
     for name in ("fair-index", "occupancy-priority", "re-solving"):
         with contextlib.suppress(NotApplicable, TooLarge):
             yield name, build_policy(problem, relaxed, name), own
-    for name, policy in task.candidates.items():
-        yield name, policy, own
     for name, make in PLAIN.items():
         with contextlib.suppress(NotApplicable, TooLarge):
             yield name, make(problem), own
@@ -319,7 +338,8 @@ def _polish(
     settled = np.asarray(shares[kept] / shares[kept].sum())
     while True:
         settled = _settle(oracle, objective, parts, settled)
-        large = settled >= min(LEAST_SHARE, settled.max())
+        least = LEAST_FLOORED if len(oracle.floored) else LEAST_SHARE
+        large = settled >= min(least, settled.max())
         if large.all():
             break
         parts = [part for part, keep in zip(parts, large, strict=True) if keep]
@@ -334,12 +354,21 @@ def _simplest(
 ) -> tuple[list[Column], Floats]:
     """One part alone, the first, where it is as good as the mixture but for rounding; else the mixture."""
     floors = objective.floors[oracle.floored]
-    reached = objective(np.column_stack([part.values for part in parts]) @ shares)
+    reached = np.column_stack([part.values for part in parts]) @ shares
     for part in parts:
         within = (oracle.vector(part)[len(objective.sizes) :] >= floors).all()
-        if within and _welfare_of(objective, part) >= reached - AS_GOOD * abs(reached):
+        if within and _is_as_good(objective, part, reached):
             return [part], np.ones(1)
     return parts, shares
+
+
+def _is_as_good(objective: Objective, part: Column, reached: Floats) -> bool:
+    """Whether a part alone has the welfare of some values; by leximin, whose number is the least, those themselves."""
+    if is_lexicographic(objective.welfare):
+        short = objective.members(reached) - objective.members(part.values)
+        return bool((short <= AS_GOOD * np.abs(reached).max()).all())
+    most = objective(reached)
+    return _welfare_of(objective, part) >= most - AS_GOOD * abs(most)
 
 
 def _worth_another_look(oracle: WeightedIndices, objective: Objective, shares: Floats) -> Ints:
@@ -371,12 +400,15 @@ def _asked(column: Column) -> tuple[str, Policy | Starting, Floats]:
 
 
 def _settle(oracle: WeightedIndices, objective: Objective, parts: Sequence[Column], shares: Floats) -> Floats:
-    """The best shares of the parts, to a few digits; as they were if the floors are out of reach on new episodes."""
+    """The best shares of the parts, to a few digits; as they were if the floors are out of reach on new episodes.
+
+    With floors the digits are more: those that are known exactly must not be missed by rounding.
+    """
     matrix = np.column_stack([oracle.vector(part) for part in parts])
     floors = objective.floors[oracle.floored]
     with contextlib.suppress(Infeasible, OutOfDomain):
         shares, _ = best_shares(matrix, objective.welfare, objective.sizes, floors, 1e-7)
-    rounded = np.round(shares, SHARE_DIGITS)
+    rounded = np.round(shares, FLOORED_DIGITS if len(floors) else SHARE_DIGITS)
     return np.asarray(rounded / rounded.sum())
 
 

@@ -370,7 +370,7 @@ class ResolvingActor:
 
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Look at the prices now and then; serve by score at them."""
-        if self.step % self.policy.every == 0:
+        if self.step % self.policy.every == 0 or not len(self.place):
             self._look(count_states(self.policy.problem, states))
         step, self.step = self.step, self.step + 1
         actions = np.empty_like(states)
@@ -381,7 +381,7 @@ class ResolvingActor:
 
     def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
         """The same for crowds."""
-        if self.step % self.policy.every == 0:
+        if self.step % self.policy.every == 0 or not len(self.place):
             self._look(counts)
         step, self.step = self.step, self.step + 1
         allocation = np.empty((*counts.shape, self.policy.problem.types.valid.shape[2]), dtype=np.int64)
@@ -389,6 +389,10 @@ class ResolvingActor:
             rows = np.flatnonzero(self.place == place)
             allocation[rows] = self.policy.policy_at(int(place), step).allocate(counts[rows], rng)
         return allocation
+
+    def skip_to(self, step: int) -> None:
+        """Go on at this step."""
+        self.step = step
 
     def _look(self, counts: Ints) -> None:
         self.place = self.policy.best_prices(counts, self.step)

@@ -7,12 +7,16 @@ less than counts (the error of simulation, say), or when the time is over.
     round    theta = argmax W(V theta) over the vectors so far, with a support g
              smoothed g <- (g + smoothed g) / 2          half old, half new: the master's own weights swing
              the oracle's policies at the smoothed g join the vectors
-    stop     PATIENCE rounds without a gain, or the gap, or the number of rounds, or the clock
+    stop     more than PATIENCE rounds without a gain, or the gap, or the number of rounds, or the clock
+
+Leximin has a support a stage: they take turns, and a gain is one of the first stage that is reached at another level.
+Its first stage may be met by whatever is done (an arm that nobody can help), so no gap ends it.
 
 Cost: members x vectors a step of the master, and whatever the oracle takes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -21,11 +25,11 @@ from evenhand.model.welfare import Welfare, is_lexicographic
 from evenhand.solvers.mixtures.masters import Master
 from evenhand.solvers.mixtures.oracle import Oracle
 from evenhand.solvers.mixtures.search import Mixture, Support
-from evenhand.solvers.mixtures.shares import best_shares, growing_master
+from evenhand.solvers.mixtures.shares import growing_master, leximin_stages
 from evenhand.typing import ArrayLike, Floats, Ints
 
 PATIENCE = 3
-"""Rounds without a gain after which the search ends."""
+"""Rounds without a gain that are borne; the next ends the search."""
 
 DIGITS = 10
 """Digits of the weights that are asked for: what is behind them is rounding, and must not decide."""
@@ -76,14 +80,16 @@ def improve(
     """
     least = np.asarray(floors, dtype=np.float64)
     master = _master(matrix, welfare, counts, least, 0.1 * tolerance)
-    smoothed, before, stalled, number = None, -np.inf, 0, 0
+    smoothed, before, stalled, number = None, [-np.inf], 0, 0
     while True:
         shares, support = master(matrix)
         values = matrix @ shares
         value = float(welfare(values[: len(counts)], counts))
-        stalled = stalled + 1 if value - before <= least_gain(shares, support) else 0
-        before = value if stalled == 0 else before
+        reached = master.levels if isinstance(master, _Stages) else [value]
+        stalled = 0 if _gains(reached, before, least_gain(shares, support)) else stalled + 1
+        before = reached if stalled == 0 else before
         closed = np.isfinite(upper_bound) and upper_bound - value <= tolerance * max(abs(upper_bound), 1e-12)
+        closed &= not is_lexicographic(welfare)
         told = go_on(Round(number, value, upper_bound))
         if closed or stalled > PATIENCE or number >= most_rounds or not told:
             return Mixture(shares, values, value, upper_bound, number)
@@ -95,6 +101,11 @@ def improve(
         number += 1
 
 
+def _gains(reached: Sequence[float], before: Sequence[float], least: float) -> bool:
+    """Whether the first level that differs by more than counts is higher."""
+    return next((now > then for now, then in zip(reached, before, strict=False) if abs(now - then) > least), False)
+
+
 def _settled(weights: Floats) -> Floats:
     """Weights to so many digits of the largest, none negative."""
     unit = float(np.abs(weights).max()) or 1.0
@@ -104,5 +115,24 @@ def _settled(weights: Floats) -> Floats:
 def _master(matrix: Floats, welfare: Welfare, counts: Ints, floors: Floats, precision: float) -> Master:
     """The master that keeps what it learned from round to round."""
     if is_lexicographic(welfare):
-        return lambda vectors: best_shares(vectors, welfare, counts, floors, precision)
+        return _Stages(len(counts), floors, precision)
     return growing_master(matrix, welfare, counts, floors, precision)
+
+
+@dataclass
+class _Stages:
+    """The master of leximin: the supports of its stages take turns."""
+
+    number: int
+    floors: Floats
+    precision: float
+    turn: int = 0
+    levels: list[float] = field(default_factory=list)
+
+    def __call__(self, matrix: Floats) -> tuple[Floats, Support]:
+        """The best shares, and the support of the stage whose turn it is; its weights of members sum to 1."""
+        shares, stages = leximin_stages(matrix, self.number, self.floors, self.precision)
+        self.levels = [stage.level for stage in stages]
+        weights = stages[self.turn % len(stages)].multipliers
+        self.turn += 1
+        return shares, Support(weights / weights[: self.number].sum(), 0.0)

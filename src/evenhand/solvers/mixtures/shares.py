@@ -7,7 +7,7 @@ rows that matter; never is there a row for each member and rank.
 import numpy as np
 
 from evenhand.errors import Infeasible, OutOfDomain
-from evenhand.model.welfare import PowerMean, Welfare, is_lexicographic
+from evenhand.model.welfare import PowerMean, RankWeighted, Welfare, is_lexicographic
 from evenhand.solvers.mixtures.leximin import Raised, Rows, level_master, who_holds
 from evenhand.solvers.mixtures.masters import Master, master_of
 from evenhand.solvers.mixtures.search import FLOOR_SLACK, Support
@@ -15,6 +15,10 @@ from evenhand.typing import ArrayLike, Bools, Floats, Ints
 
 ALIKE = 1e-8
 """What differs by no more than this share of its size is taken for equal in the stages of leximin."""
+
+
+ROUNDED = 1e-9
+"""What values may be rounded by, as a share of the largest of all."""
 
 
 def best_shares(
@@ -40,7 +44,8 @@ def best_shares(
     matrix, least = np.asarray(matrix, dtype=np.float64), np.asarray(floors, dtype=np.float64)
     number = len(counts)
     if is_lexicographic(welfare):
-        return _leximin(matrix, number, least)
+        shares, stages = leximin_stages(matrix, number, least, precision)
+        return shares, Support(stages[0].multipliers, 0.0)
     return growing_master(matrix, welfare, counts, least, precision)(matrix)
 
 
@@ -62,32 +67,47 @@ def growing_master(matrix: Floats, welfare: Welfare, counts: Ints, floors: Float
     feasible = _feasible(matrix[number:], floors)
     if isinstance(welfare, PowerMean) and welfare.aversion > 0:
         feasible = _positive(matrix, number, floors, feasible)
+    elif not isinstance(welfare, RankWeighted) and not _is_defined(welfare, matrix[:number] @ feasible):
+        feasible = _highest(matrix, number, floors).shares
     return master_of(welfare, counts, floors, feasible, precision)
 
 
-def _leximin(matrix: Floats, number: int, floors: Floats) -> tuple[Floats, Support]:
+def leximin_stages(matrix: Floats, number: int, floors: Floats, precision: float = 1e-9) -> tuple[Floats, list[Raised]]:
     """Stage by stage, until those that are fixed tell what all the others have.
 
-    A vector that a stage has no use for has none later, so that this is soon, however many members there are.
+    A vector that a stage has no use for has none later, so that this is soon, however many members there are. What
+    was reached is held to the precision, or rounding in the values of the worst-off would decide for all others.
+
+    Args:
+        matrix: (objective, policy) the members of welfare, then the objectives with floors.
+        number: how many members there are.
+        floors: (floor,) the least that the other objectives must reach.
+        precision: how far a level may fall in later stages, relative to the size of its objective.
+
+    Returns:
+        The (policy,) shares, and how far each stage raised the least of those that no stage before it has fixed.
     """
     levels, kept = np.full(number, -np.inf), np.arange(matrix.shape[1])
-    first: Raised | None = None
+    stages: list[Raised] = []
+    units = _units(matrix)[:number]
+    slack = precision * units + ROUNDED * units.max()
     while True:
         raised = _raise(matrix[:, kept], np.concatenate([levels, floors]))
-        first = first or raised
-        levels[who_holds(levels, raised.multipliers[:number])] = raised.level
+        stages.append(raised)
+        held = who_holds(levels, raised.multipliers[:number])
+        levels[held] = raised.level - slack[held]
         shares = np.zeros(matrix.shape[1])
         shares[kept] = raised.shares
-        kept = kept[_useful(matrix[:, kept], raised) | (raised.shares > 0)]
+        kept = kept[_useful(matrix[:, kept], raised, max(ALIKE, precision)) | (raised.shares > 0)]
         if _tell_all(matrix[:number, kept], np.isfinite(levels)):
-            return shares, Support(first.multipliers, 0.0)
+            return shares, stages
 
 
-def _useful(matrix: Floats, raised: Raised) -> Bools:
+def _useful(matrix: Floats, raised: Raised, alike: float) -> Bools:
     """(policy,) whether a vector may have a share where the level is reached, by the multipliers."""
     worth = raised.multipliers @ matrix
     size = raised.multipliers @ np.abs(matrix).max(axis=1)
-    return np.asarray(worth >= worth.max() - ALIKE * size)
+    return np.asarray(worth >= worth.max() - alike * size)
 
 
 def _tell_all(matrix: Floats, fixed: Bools) -> bool:
@@ -120,10 +140,23 @@ def _positive(matrix: Floats, number: int, floors: Floats, feasible: Floats) -> 
     """(policy,) shares that keep the floors and leave every member with something."""
     if (matrix[:number] @ feasible > 0).all():
         return feasible
-    raised = _raise(matrix, np.concatenate([np.full(number, -np.inf), floors]))
+    raised = _highest(matrix, number, floors)
     if raised.level <= 0:
         raise OutOfDomain(f"no mixture gives every arm a positive value: the worst-off has at most {raised.level:.6g}")
     return raised.shares
+
+
+def _is_defined(welfare: Welfare, values: Floats) -> bool:
+    try:
+        welfare.check_domain(values)
+    except OutOfDomain:
+        return False
+    return True
+
+
+def _highest(matrix: Floats, number: int, floors: Floats) -> Raised:
+    """Where the worst-off has most, within the floors."""
+    return _raise(matrix, np.concatenate([np.full(number, -np.inf), floors]))
 
 
 def _raise(matrix: Floats, fixed: Floats, base: Floats | None = None) -> Raised:
