@@ -6,10 +6,14 @@ else to the fluid bound. One problem or size is run by `python -m benchmarks mix
 """
 
 import time
+from pathlib import Path
 
 import numpy as np
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
 
 import evenhand as eh
+from benchmarks.timing import RESULTS
 from evenhand.evaluation.evaluate import evaluate
 from evenhand.planning.relaxed import fluid_policies, relax
 from evenhand.problems import health_outreach, heterogeneous_machine_replacement
@@ -57,7 +61,8 @@ def single(problem: eh.CoupledMDP, welfare: str) -> tuple[float, float]:
     return worth, time.perf_counter() - begin
 
 
-def row(name: str, problem: eh.CoupledMDP, welfare: str, best: float | None) -> None:
+def row(name: str, problem: eh.CoupledMDP, welfare: str, best: float | None) -> list[tuple[int, float]]:
+    """Print a line; the gaps to the bound, in percent, after so many policies."""
     alone, took = single(problem, welfare)
     begin = time.perf_counter()
     plan = eh.solve(problem, welfare, "fluid")
@@ -70,15 +75,34 @@ def row(name: str, problem: eh.CoupledMDP, welfare: str, best: float | None) -> 
         f"({seconds / took:.1f} x), {len(plan.parts)} of {plan.history[-1][0]} policies",
         flush=True,
     )
+    gaps_by_policies = [(columns, 100 * (1 - value / reference)) for columns, value in plan.history]
     if best is None:
-        steps = [f"{columns}: {100 * (1 - value / reference):.2f} %" for columns, value in plan.history[::4]]
+        steps = [f"{columns}: {gap:.2f} %" for columns, gap in gaps_by_policies[::4]]
         print(f"    gap by policies, as chosen: {', '.join(steps)}", flush=True)
+    return gaps_by_policies
 
 
 def main() -> None:
     for name, problem, welfares in EXACT:
         for welfare in welfares:
             row(name, problem, welfare, eh.solve(problem, welfare).welfare)
+    curves = {}
     for name, problem, welfares in LARGE:
         for welfare in welfares:
-            row(name, problem, welfare, None)
+            curves[f"{name}, {welfare}"] = row(name, problem, welfare, None)
+    print(f"picture: {plot_gaps(curves)}")
+
+
+def plot_gaps(curves: dict[str, list[tuple[int, float]]]) -> Path:
+    """Draw gaps against the number of policies."""
+    figure = Figure(figsize=(6.5, 4), layout="constrained")
+    axes = figure.add_subplot()
+    for label, points in curves.items():
+        axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=label)
+    axes.set(xlabel="policies tried", ylabel="below the bound, %", title="The best mixture, as it is chosen")
+    axes.axhline(0, color="black", linewidth=0.5)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=7)
+    RESULTS.mkdir(exist_ok=True)
+    FigureCanvasSVG(figure).print_svg(RESULTS / "mixtures-gap.svg", metadata={"Date": None})
+    return RESULTS / "mixtures-gap.svg"

@@ -138,7 +138,7 @@ def test_out_of_domain_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_interrupted_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupt(*args: object) -> None:
+    def interrupt(*args: object, **settings: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(command, "find_best", interrupt)

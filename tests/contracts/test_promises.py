@@ -23,6 +23,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import is_exchangeable
 from evenhand.planning import mixed
+from evenhand.planning import played as playing
 from evenhand.planning.judging import Judge, law_of
 from evenhand.planning.relaxed import relax
 from evenhand.planning.roster import ROSTER
@@ -90,8 +91,9 @@ PROBLEMS = {
 
 @pytest.fixture(autouse=True)
 def few_episodes(monkeypatch):
-    monkeypatch.setattr(mixed, "ARM_STEPS", 2e5)
-    monkeypatch.setattr(mixed, "REPORTING", 1e6)
+    monkeypatch.setattr(mixed, "ARM_STEPS", 1e5)
+    monkeypatch.setattr(mixed, "REPORTING", 5e5)
+    monkeypatch.setattr(playing, "SEEN", 1e4)
 
 
 @dataclass
@@ -113,7 +115,7 @@ class Judged:
 def judge(problem, policy):
     parts, shares = (policy.parts, policy.shares) if isinstance(policy, Mixture) else ((policy,), np.ones(1))
     law = law_of(problem, relax(problem, "utilitarian").occupancy)
-    play = Judge(problem, True, 6e5, 987)
+    play = Judge(problem, True, 3e5, 987)
     return Judged(shares, [play("part", part, law) for part in parts])
 
 
@@ -153,9 +155,9 @@ def check_no_rival_is_better(kind, names):
             assert objective(other.values) <= bound + 3 * other.error(weights) + 1e-6 * abs(bound), (name, rival)
 
 
-@pytest.mark.parametrize("kind", ["health", "machines", "fleet"])
+@pytest.mark.parametrize("kind", ["machines", "fleet"])
 def test_nobody_is_better_and_the_bound_holds(kind):
-    check_no_rival_is_better(kind, FEW)
+    check_no_rival_is_better(kind, FEW[:3])
 
 
 @pytest.mark.slow
@@ -170,7 +172,7 @@ def check_more_is_no_worse(less, more, name):
     assert second.welfare >= first.welfare - 3 * error - 1e-6 * abs(first.welfare)
 
 
-@pytest.mark.parametrize("name", ["gini:2", "utilitarian"])
+@pytest.mark.parametrize("name", ["gini:2"])
 def test_a_larger_budget_gives_no_worse_plan(name):
     check_more_is_no_worse(fleet(2, 3), fleet(2, 4), name)
 
@@ -190,7 +192,7 @@ def replace_budget(problem, budget):
     return CoupledMDP(problem.arms, [budget], problem.discount, counts=problem.counts)
 
 
-@pytest.mark.parametrize("kind", ["health", "fleet", "fleet by groups"])
+@pytest.mark.parametrize("kind", ["fleet", pytest.param("fleet by groups", marks=pytest.mark.slow)])
 def test_identical_arms_have_identical_values(kind):
     found = plan(kind, "gini:2")
     assert found.by_type

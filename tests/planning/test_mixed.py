@@ -11,6 +11,7 @@ from evenhand.model.objective import Objective
 from evenhand.model.policy import is_exchangeable
 from evenhand.model.welfare import Utilitarian, as_welfare
 from evenhand.planning import mixed
+from evenhand.planning import played as playing
 from evenhand.planning.relaxed import fluid_policy, relax
 from evenhand.planning.task import Task
 from evenhand.policies import never_act
@@ -24,8 +25,9 @@ def outreach(**changes):
 
 @pytest.fixture
 def few_episodes(monkeypatch):
-    monkeypatch.setattr(mixed, "ARM_STEPS", 3e5)
-    monkeypatch.setattr(mixed, "REPORTING", 2e6)
+    monkeypatch.setattr(mixed, "ARM_STEPS", 1e5)
+    monkeypatch.setattr(mixed, "REPORTING", 1e6)
+    monkeypatch.setattr(playing, "SEEN", 1e4)
 
 
 @pytest.mark.parametrize("welfare", ["gini:2", "maximin"])

@@ -11,6 +11,7 @@ from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import Utilitarian
 from evenhand.planning import mixed
+from evenhand.planning import played as playing
 from evenhand.planning import relaxed as module
 from evenhand.planning.relaxed import budget_worth, fluid_policies, fluid_policy, relax
 from evenhand.policies import never_act, worst_first
@@ -120,6 +121,7 @@ def few_episodes(monkeypatch):
     """Plans are looked for and reported on few episodes."""
     monkeypatch.setattr(mixed, "ARM_STEPS", 1e5)
     monkeypatch.setattr(mixed, "REPORTING", 4e5)
+    monkeypatch.setattr(playing, "SEEN", 1e4)
 
 
 def play(problem, policy, num_episodes, rng):

@@ -18,6 +18,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,6 +85,10 @@ def save_solution(solution: Solution, path: str | Path) -> None:
         "value": solution.welfare,
         "upper_bound": solution.upper_bound,
         "gap": solution.gap,
+        "stderr": solution.welfare_stderr,
+        "parts": [{"policy": part.name, "share": part.share} for part in solution.parts],
+        "optimism": solution.optimism,
+        "kept_welfare": solution.kept_welfare,
     }
     save_policy(solution.policy, solution.problem, path, about)
 
@@ -149,6 +154,8 @@ def _arrays_of(policy: Policy | Starting) -> tuple[str, dict[str, Array]]:
         pairs = np.flatnonzero(table.probabilities)
         kind = "count-table" if isinstance(table.reduction, Counts) else "joint-table"
         return kind, {"pairs": pairs, "probabilities": table.probabilities[pairs]}
+    if isinstance(policy, (CountNetworkPolicy, JointNetworkPolicy)):
+        return "network", {"archive": _archive_of(policy)}
     if isinstance(policy, RoundRobin):
         return "round-robin", {}
     if isinstance(policy, ExchangeablePriority) and policy.stop:
@@ -162,6 +169,23 @@ def _arrays_of(policy: Policy | Starting) -> tuple[str, dict[str, Array]]:
         steps = {"every": np.array(policy.every), "points": np.array(policy.points)}
         return "re-solving", {"weights": policy.weights, "prices": policy.prices, **pay, **steps}
     raise NotApplicable(f"a policy of type {type(policy).__name__} is not a table and cannot be saved; use its name")
+
+
+def _archive_of(network: CountNetworkPolicy | JointNetworkPolicy) -> Array:
+    """A network's own file, byte by byte: as part of a mixture."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "network.zip"
+        networks.save_network(network, path, None)
+        return np.frombuffer(path.read_bytes(), dtype=np.uint8)
+
+
+def _build_network(problem: CoupledMDP, arrays: dict[str, Array]) -> Policy:
+    try:
+        file = zipfile.ZipFile(io.BytesIO(arrays["archive"].astype(np.uint8).tobytes()))
+    except zipfile.BadZipFile as error:
+        raise PolicyError("one of its parts is said to be a network and is not") from error
+    with file:
+        return networks.read_network(file, read_manifest(file, (networks.FORMAT,), SCHEMA), problem)
 
 
 def _npy(array: Array) -> bytes:
@@ -437,6 +461,7 @@ _ARRAYS: dict[str, dict[str, _Spec]] = {
     },
     "round-robin": {},
     "random": {},
+    "network": {"archive": _Spec("u", (1,))},
 }
 """The arrays of each kind."""
 
@@ -449,6 +474,7 @@ _BUILDERS: dict[str, Callable[[CoupledMDP, dict[str, Array]], Policy | Starting]
     "drawn-priority": _build_drawn,
     "occupancy-priority": _build_from_occupancy,
     "re-solving": _build_resolving,
+    "network": _build_network,
     "round-robin": lambda problem, arrays: RoundRobin(problem),
     "random": lambda problem, arrays: random_feasible(problem),
 }

@@ -63,7 +63,7 @@ class Solution:
     """Standard error of the welfare: 0 where it is exact, positive where the policy was simulated."""
 
     parts: tuple[Part, ...] = ()
-    """The policies that are mixed, the largest share first; empty where there is one policy without parts."""
+    """The policies that were chosen by playing, the largest share first; empty for exact methods."""
 
     optimism: float | None = None
     """By how much the welfare was higher on the episodes that parts and shares were chosen on; None if none was."""

@@ -110,16 +110,25 @@ def solve(
     )
     if candidates and method not in ("auto", "fluid"):
         raise InvalidInput(f"candidates compete with the policies of the method fluid, not with {method}")
-    if candidates:
+    return _told_of_rotation(task, _solve(task, method))
+
+
+def _solve(task: Task, method: str) -> Solution:
+    if task.candidates:
         return METHODS["fluid"](replace(task, reason="candidates compete"))
     if method == "auto":
-        chosen = _choose(problem)
-        return METHODS[chosen.method](
-            replace(task, reason=chosen.reason, plan=chosen.plan, typed_plan=chosen.typed_plan)
-        )
+        chosen = _choose(task.problem)
+        return METHODS[chosen.method](replace(task, reason=chosen.reason, plan=chosen.plan))
     if method not in METHODS:
         raise UnknownName("method", method, ["auto", *METHODS])
     return METHODS[method](task)
+
+
+def _told_of_rotation(task: Task, solution: Solution) -> Solution:
+    """Say so where rotation was asked for and there is nothing to rotate."""
+    if task.rotate is None or solution.kept_welfare is not None:
+        return solution
+    return replace(solution, reason=f"{solution.reason}; nothing to rotate, for it is not a mixture of fluid policies")
 
 
 def _repeatable(rng: Rng) -> int:

@@ -125,8 +125,8 @@ def _mixture_words(solution: Solution) -> list[tuple[str, str]]:
             facts.append(("", f"{100 * sum(part.share for part in rest):.3g} of 100 times: {len(rest)} others"))
     if solution.kept_welfare is not None:
         facts.append(("if kept", f"welfare {number(solution.kept_welfare, 6)}, were it drawn once and kept"))
-    if solution.optimism:
-        facts.append(("optimism", f"{solution.optimism:+.4f} on the episodes it was chosen on, beside fresh ones"))
+    if solution.optimism is not None and solution.welfare_stderr > 0:
+        facts.append(("optimism", f"{solution.optimism:+.2g} on the episodes it was chosen on, beside fresh ones"))
     realised = "" if solution.realised_gini is None else f"; {number(solution.realised_gini)} of what arms really get"
     facts.append(("inequality", f"Gini coefficient {number(solution.gini_coefficient)} of expected values{realised}"))
     return facts
