@@ -2,14 +2,17 @@
 
     python docs/make_results.py                 fill in tables and figures from the committed records
     python docs/make_results.py reproduction    first take the records of that run
+    python docs/make_results.py RUN TARGET...   only those of these targets, beside the other targets' records
 
 Records are in paper/records. Pages have places `<!-- table: NAME -->` to `<!-- end -->`, where NAME is a target,
 `headline` or `claims`; figures go to docs/measured/reproduction. A test does the same and compares.
 """
 
+import json
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -74,12 +77,30 @@ def draw(folder: Path) -> None:
             (folder / f"{name}.svg").write_text(drawings.file, encoding="utf-8")
 
 
-def main(run: str | None = None) -> None:
+def take_over(run: Path, targets: Sequence[str]) -> None:
+    """Take the records of a run: all of them, or those of some targets in place of what there was of these.
+
+    A record has the digest of the code it was made by, so records of several commits can stand side by side.
+    """
+    RECORDS.mkdir(exist_ok=True)
+    if not targets:
+        for name in ("records.jsonl", "manifest.json"):
+            shutil.copyfile(run / name, RECORDS / name)
+        return
+    manifest, made = (json.loads((folder / "manifest.json").read_bytes()) for folder in (RECORDS, run))
+    manifest["targets"].update({name: made["targets"][name] for name in targets})
+    (RECORDS / "manifest.json").write_text(json.dumps(manifest, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    named = {label["id"] for labels in manifest["targets"].values() for label in labels}
+    lines = [line for folder in (RECORDS, run) for line in (folder / "records.jsonl").read_text("utf-8").splitlines()]
+    records = {json.loads(line)["id"]: line for line in lines}
+    kept = "".join(f"{line}\n" for key, line in records.items() if key in named)
+    (RECORDS / "records.jsonl").write_text(kept, encoding="utf-8")
+
+
+def main(run: str | None = None, *targets: str) -> None:
     """Take the records of a run, if one is named, and fill everything in."""
     if run is not None:
-        RECORDS.mkdir(exist_ok=True)
-        for name in ("records.jsonl", "manifest.json"):
-            shutil.copyfile(Path(run) / name, RECORDS / name)
+        take_over(Path(run), targets)
     texts = tables()
     for page in pages():
         page.write_text(fill(page.read_text(encoding="utf-8"), texts), encoding="utf-8")
@@ -87,4 +108,4 @@ def main(run: str | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    main(*sys.argv[1:])

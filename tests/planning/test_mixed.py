@@ -92,6 +92,12 @@ def test_the_time_ends_the_search(few_episodes, monkeypatch):
         eh.solve(outreach(), seconds=0)
 
 
+def test_the_memory_ends_the_search(few_episodes, monkeypatch):
+    monkeypatch.setattr(mixed, "MEMORY", 0.0)
+    found = eh.solve(outreach(num_arms=9), "gini:2", "fluid")
+    assert found.history[-1][0] == 1 and found.welfare > 0
+
+
 class TestRotating:
     def test_both_are_reported(self, few_episodes):
         problem = outreach()

@@ -23,14 +23,17 @@ from safetensors.numpy import save as save_tensors
 from evenhand.errors import NotApplicable, PolicyError
 from evenhand.evaluation import evaluate
 from evenhand.model.arm import Arm
+from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.simulator import Simulator
 from evenhand.planning.networks import MOST_BYTES, OtherDynamics, save_network
 from evenhand.planning.saved import load_policy, save_policy, save_solution
 from evenhand.planning.shipped import manifests, shipped_network
 from evenhand.planning.solve import solve
+from evenhand.policies import whittle
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
 from evenhand.problems import machine_replacement
+from evenhand.simulation import simulate
 
 TENSORS = "network.safetensors"
 MACHINES = machine_replacement(num_arms=4, budget=1)
@@ -519,6 +522,13 @@ class TestShipped:
 
 
 class TestCandidates:
+    def test_a_network_is_saved_as_part_of_a_mixture(self, saved, tmp_path):
+        mixture = Mixture([load_policy(saved, MACHINES), whittle(MACHINES)], [0.25, 0.75])
+        save_policy(mixture, MACHINES, tmp_path / "mixture.zip")
+        again = load_policy(tmp_path / "mixture.zip", MACHINES)
+        first, second = (simulate(MACHINES, policy, 30, 20, 0).returns for policy in (mixture, again))
+        np.testing.assert_array_equal(first, second)
+
     def test_a_loaded_network_competes(self, saved):
         policy = load_policy(saved, MACHINES)
         solution = solve(MACHINES, candidates={"mine": policy})

@@ -28,6 +28,7 @@ from time import perf_counter
 
 import numpy as np
 
+from evenhand.checks import available_memory
 from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.evaluation.evaluate import treats_alike
 from evenhand.model.composite import BySteps
@@ -47,7 +48,7 @@ from evenhand.solvers.fluid import FluidSolution, model_of, solve_weighted
 from evenhand.solvers.mixtures import Mixture, Priced, Round, Support, best_shares, improve
 from evenhand.typing import Floats, Indices, Ints
 
-ARM_STEPS = 3e6
+ARM_STEPS = 2e6
 """Simulated steps of arms by which a policy is judged while columns are looked for."""
 
 POLISHING = 8.0
@@ -63,7 +64,13 @@ MOST_ROUNDS = 30
 LEAST_GAP = 1e-4
 """The relative gap at which no more columns are looked for: policies of single arms do not come nearer."""
 
-LEAST_SHARE, LEAST_FLOORED = 2e-3, 1e-6
+LEAST_GAIN = 2e-4
+"""What a few rounds together must gain, as a share of the bound, for the search to go on."""
+
+MEMORY = 0.25
+"""The share of the free memory that policies and what they are worth may take."""
+
+LEAST_SHARE, LEAST_FLOORED = 1e-2, 1e-6
 """Parts of a smaller share are left out, without and with floors, which a small part may be needed to keep."""
 
 AS_GOOD = 1e-8
@@ -179,6 +186,13 @@ class WeightedIndices:
         self.columns.append(self.judge(name, policy, law))
         return True
 
+    @property
+    def is_full(self) -> bool:
+        """Whether one more column would take more than its share of the memory."""
+        rows = 2 * self.judge.episodes(by_counts=False) * self.objective.num_values
+        size = 8.0 * (rows + 4 * self.problem.types.valid.size * (self.problem.criterion.num_steps or 1))
+        return (len(self.columns) + 2) * size > MEMORY * available_memory()
+
     def vector(self, column: Column) -> Floats:
         """(objective,) the members of welfare, then the shares of time that floors are for, with a margin."""
         served = (column.shares_served - MARGIN * column.served_error)[self.floored]
@@ -229,7 +243,7 @@ def find_mixture(task: Task, relaxed: FluidSolution) -> Plan:
     for name, policy, law in _first_policies(task, relaxed):
         clock.tell(f"trying {name}", 0.05)
         oracle.add(name, policy, law)
-        if clock.is_over and _is_defined(objective, oracle.columns):
+        if (clock.is_over or oracle.is_full) and _is_defined(objective, oracle.columns):
             break
     if task.problem.has_floors:
         task.tell("meeting the floors", 0.1)
@@ -303,7 +317,7 @@ def _improve(
     def go_on(now: Round) -> bool:
         history.append((len(oracle.columns), now.welfare))
         clock.tell(f"mixing {len(oracle.columns)} policies", 0.1 + 0.6 * now.number / MOST_ROUNDS)
-        return not clock.is_over
+        return not (clock.is_over or oracle.is_full)
 
     mixture = improve(
         oracle,
@@ -313,7 +327,9 @@ def _improve(
         objective.floors[oracle.floored],
         upper_bound=relaxed.upper_bound,
         tolerance=LEAST_GAP,
-        least_gain=lambda shares, support: max(0.2 * oracle.error(shares, support), 1e-6 * abs(relaxed.upper_bound)),
+        least_gain=lambda shares, support: max(
+            0.2 * oracle.error(shares, support), LEAST_GAIN * abs(relaxed.upper_bound)
+        ),
         most_rounds=MOST_ROUNDS,
         go_on=go_on,
     )
@@ -427,7 +443,7 @@ def report_parts(task: Task, columns: Sequence[Column], shares: Floats, objectiv
     worlds = stream.spawn(len(columns))
     for number, (column, share, own) in enumerate(zip(columns, shares.tolist(), worlds, strict=True)):
         task.tell(f"playing {column.name}", 0.8 + 0.2 * number / len(columns))
-        judge = Judge(task.problem, by_type, REPORTING * share, 0, 20, 1000, left_out=JUDGED)
+        judge = Judge(task.problem, by_type, REPORTING * share, 0, 6, 4000, left_out=JUDGED)
         found.append(judge(*_asked(column), own))
         values += share * found[-1].returns.mean(axis=0)
     weights = objective.supergradient(values)
