@@ -15,6 +15,7 @@ from scipy import stats
 
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
+from evenhand.planning import mixed, played
 from evenhand.problems import machine_replacement
 
 JointLaw = Callable[[tuple[int, ...]], dict[tuple[int, ...], float]]
@@ -71,7 +72,7 @@ PROBLEMS = {
 }
 
 
-FEWER = 3
+FEWER = 5
 """Properties are tried on one in so many of their examples by default, and on all of them with `-m slow`."""
 
 
@@ -144,6 +145,17 @@ def compile_in_turn():
             return compile_now(dispatcher, signature)
 
     Dispatcher.compile = in_turn
+
+
+@pytest.fixture(autouse=True)
+def plans_are_looked_for_briefly(request, monkeypatch):
+    """Plans of the method fluid are sought and reported on few episodes, but for pages and the slow run."""
+    if "docs" in request.path.parts or request.config.option.markexpr == "slow":
+        return
+    monkeypatch.setattr(mixed, "ARM_STEPS", 1e5)
+    monkeypatch.setattr(mixed, "REPORTING", 1e6)
+    monkeypatch.setattr(mixed, "MOST_ROUNDS", 6)
+    monkeypatch.setattr(played, "SEEN", 1e4)
 
 
 @pytest.fixture(params=list(PROBLEMS))

@@ -282,7 +282,7 @@ def _expected(form: dict[str, Any], depth: int = 0) -> dict[str, "_Spec"]:
             raise PolicyError("it does not say what its steps are")
         own = {name: spec if name in _RAGGED else spec.stacked for name, spec in _ARRAYS[part].items()}
         return own | ({"lengths": _Spec("iu", (1,))} if set(own) & set(_RAGGED) else {})
-    if kind not in _ARRAYS:
+    if kind not in _ARRAYS or (kind == "network" and depth == 0):  # by itself it has a file of its own kind
         raise PolicyError(f"its kind {kind!r} is not known to this version")
     return dict(_ARRAYS[kind])
 
