@@ -254,6 +254,12 @@ def test_a_candidate_that_is_optimal_is_taken(few_episodes):
     assert found.welfare >= best.welfare - 1e-6 - 3 * found.welfare_stderr
 
 
+@pytest.mark.parametrize("candidates", [{"m": 3}, ["fair-index"]])
+def test_candidates_that_are_no_policies_are_refused(candidates):
+    with pytest.raises(InvalidInput, match="candidates: "):
+        eh.solve(outreach(), candidates=candidates)
+
+
 class TestOracle:
     def test_a_weighted_relaxation_of_equal_weights_is_the_mean(self):
         problem = outreach()

@@ -1,15 +1,16 @@
 """What policies are worth, quickly and on the same random numbers: the columns from which a mixture is made.
 
 Exactly where the count space is small and the policy's law is known; else by playing, with a control variate. For any
-function h of an arm's state and A(s, a) = r(s, a) + factor sum_j p(j | s, a) h(j) - h(s), the sums telescope:
+function h of an arm's state and A(s, a) = r(s, a) + gamma sum_j p(j | s, a) h(j) - h(s), discounted sums telescope:
 
-    discounted   E sum_t gamma^t r(s_t, a_t)  =  mu.h + E sum_t gamma^t A(s_t, a_t)
-    average      the long-run mean of A is that of r
+    E sum_t gamma^t r(s_t, a_t)  =  mu.h + E sum_t gamma^t A(s_t, a_t)
 
 so A may be played in place of r. With h the values of an arm that follows the law of the relaxation, the chance of the
 arm's moves is gone from A, and what is left is the noise of competing for the budget: variances fall several times.
-What lies beyond the horizon is estimated by h itself, so a horizon may leave out LEFT_OUT of all time. With a finite
-horizon values differ from step to step, and rewards are played as they are.
+What lies beyond the horizon is estimated by h itself, so a horizon may leave out LEFT_OUT of all time.
+
+Under other criteria rewards are played as they are: with a finite horizon values differ from step to step, and under
+`average` relative values can be far larger than the rewards of the whole horizon, and so can their noise.
 
 Values are kept to DIGITS digits: what is behind them is rounding, on which no choice may hang.
 """
@@ -35,9 +36,6 @@ MOST_EXACT = 500
 
 LEFT_OUT = 1e-3
 """The share of all time that need not be played, because the control variate knows it nearly."""
-
-NEARLY_ENDLESS = 0.99
-"""The discount by which relative values of an average are found: any h will do, and this one always exists."""
 
 DIGITS = 10
 """Digits of values, relative to the largest."""
@@ -186,13 +184,12 @@ class Judge:
     def _control(self, law: Floats) -> tuple[Floats | None, Floats]:
         """(type, state, action) what is played in place of rewards, and (type,) what is known beforehand."""
         problem, types = self.problem, self.problem.types
-        if problem.criterion.num_steps is not None or law.ndim == 4:
+        if problem.criterion.num_steps is not None or problem.criterion.is_average:
             return None, np.zeros(problem.num_types)
         factor = problem.criterion.factor
-        ahead = _values_of(problem, law, min(factor, NEARLY_ENDLESS) if problem.criterion.is_average else factor)
+        ahead = _values_of(problem, law, factor)
         gains = types.rewards + factor * np.einsum("tsaj,tj->tsa", types.transitions, ahead) - ahead[:, :, None]
-        known = np.zeros(problem.num_types) if problem.criterion.is_average else (types.initial * ahead).sum(axis=1)
-        return np.where(types.valid, gains, 0.0), known
+        return np.where(types.valid, gains, 0.0), (types.initial * ahead).sum(axis=1)
 
 
 def _values_of(problem: CoupledMDP, law: Floats, factor: float) -> Floats:

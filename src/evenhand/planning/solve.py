@@ -98,6 +98,7 @@ def solve(
     if not 0 < tolerance < 1:
         raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
     problem = problem.under(criterion, over)
+    _check_candidates(candidates)
     task = Task(
         problem,
         read_welfare(problem, welfare),
@@ -129,6 +130,14 @@ def _told_of_rotation(task: Task, solution: Solution) -> Solution:
     if task.rotate is None or solution.kept_welfare is not None:
         return solution
     return replace(solution, reason=f"{solution.reason}; nothing to rotate, for it is not a mixture of fluid policies")
+
+
+def _check_candidates(candidates: Mapping[str, Policy | Starting] | None) -> None:
+    if candidates is not None and not isinstance(candidates, Mapping):
+        raise InvalidInput(f"candidates: expected policies under names, as in {{'mine': policy}}, got {candidates!r}")
+    for name, policy in (candidates or {}).items():
+        if not isinstance(policy, (Policy, Starting)):
+            raise InvalidInput(f"candidates: {name!r} is no policy, for it has no method act(states, rng): {policy!r}")
 
 
 def _repeatable(rng: Rng) -> int:
