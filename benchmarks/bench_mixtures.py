@@ -30,6 +30,26 @@ def machines(num_arms: int, budget: float | None = None) -> eh.CoupledMDP:
     return heterogeneous_machine_replacement(num_arms=num_arms, budget=budget)
 
 
+def van(wear: float, loss: float, mending: float) -> eh.Arm:
+    """Four conditions; servicing takes a technician, an overhaul a bay and two technicians."""
+    moves, rewards = np.zeros((4, 3, 4)), np.zeros((4, 3))
+    for state in range(4):
+        moves[state, 0, min(state + 1, 3)] += wear
+        moves[state, 0, state] += 1 - wear
+        moves[state, 1, max(state - 1, 0)] += mending
+        moves[state, 1, state] += 1 - mending
+        moves[state, 2, 0] += 0.95
+        moves[state, 2, state] += 0.05
+        rewards[state] = 1 - loss * (0, 0.2, 0.6, 1)[state] - np.array([0, 0.1, 0.3])
+    return eh.Arm(moves, rewards, [[0, 0], [0, 1], [1, 2]], [1, 0, 0, 0])
+
+
+def fleet(bays: int, technicians: int) -> eh.CoupledMDP:
+    """Forty vans of three makes."""
+    makes = [van(0.25, 0.9, 0.8), van(0.35, 0.7, 0.7), van(0.15, 1.0, 0.6)]
+    return eh.CoupledMDP(makes, [bays, technicians], 0.97, counts=[15, 15, 10])
+
+
 EXACT = [
     (OUTREACH.format(6, 3), small(6, 3), ("gini:2", "maximin")),
     (OUTREACH.format(8, 4), small(8, 4), ("gini:2", "maximin")),
@@ -39,6 +59,8 @@ EXACT = [
 
 LARGE = [
     ("health-outreach, 60 people, 3 groups, 3 states", health_outreach(num_arms=60), ("gini:2", "gini:1.1", "maximin")),
+    ("40 vans of three makes, 3 bays, 5 technicians", fleet(3, 5), ("gini:2", "utilitarian")),
+    ("40 vans of three makes, 4 bays, 12 technicians", fleet(4, 12), ("gini:2",)),
     (MACHINES.format("300, 16 a step"), machines(300, 16), ("gini:1.0234",)),
     (MACHINES.format("1000, 55 a step"), machines(1000, 55), ("gini:1.007",)),
     (MACHINES.format("10 000, 550 a step"), machines(10_000, 550), ("gini:1.0007",)),

@@ -373,7 +373,7 @@ class TestPlans:
     def test_too_much_memory_or_work_is_refused_in_words(self, monkeypatch):
         plan = plan_types(crew_maintenance(num_arms=10).under("finite:5"))
         plan.check()
-        monkeypatch.setattr(plan_room, "MOST_OPERATIONS", 1e3)
+        monkeypatch.setattr("evenhand.solvers.count_dynamics.plan.MOST_OPERATIONS", 1e3)
         with pytest.raises(
             TooLarge, match="14000 count states of 3 types with the choices of 5 steps would need about"
         ):

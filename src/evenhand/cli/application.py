@@ -74,7 +74,7 @@ def problems(**options: Any) -> None:
     "--seconds",
     type=float,
     metavar="S",
-    help="How long the method fluid may look; until nothing is gained when absent.",
+    help="How long the method fluid may take, about; until nothing is gained when absent.",
 )
 @click.option(
     "--rotate",

@@ -432,10 +432,9 @@ class _Strata(NamedTuple):
     @classmethod
     def of(cls, policy: Policy | Starting, num_episodes: int) -> "_Strata":
         """Allots episodes by the shares; a mixture of more parts than there are episodes for is played as one."""
-        whole = not isinstance(policy, Mixture) or policy.rotate is not None
-        if whole or num_episodes < 2 * len(policy.parts):  # type: ignore[union-attr]
+        drawn_once = isinstance(policy, Mixture) and policy.rotate is None
+        if not isinstance(policy, Mixture) or not drawn_once or num_episodes < 2 * len(policy.parts):
             return cls((policy,), np.ones(1), np.array([num_episodes]))
-        assert isinstance(policy, Mixture)
         free = num_episodes - 2 * len(policy.parts)
         ends = np.floor(np.cumsum(policy.shares) * free + 0.5).astype(np.int64)
         return cls(policy.parts, policy.shares, 2 + np.diff(ends, prepend=0))

@@ -37,6 +37,36 @@ def lattice_points(num_arms: int, num_states: int) -> Ints:
     return np.column_stack([points, num_arms - points.sum(axis=1)])
 
 
+def fitting_amounts(left: Ints, used: Floats, need: Floats, limit: Floats, takes_rest: bool) -> tuple[Ints, Ints]:
+    """(branch,) the least that a cell may have, and how many amounts it may have from there on, in each beginning.
+
+    Args:
+        left: (branch,) arms that have no cell yet.
+        used: (branch, resource) what the others use.
+        need: (resource,) what one arm in the cell uses.
+        limit: (resource,) the budget.
+        takes_rest: whether all that are left must take this cell, for it is the last; where they do not fit, no
+            amount is possible.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        room = np.where(need > 0, np.floor((limit - used) / need), np.inf).min(axis=1)
+    most = np.minimum(left, room).astype(np.int64)
+    least = left if takes_rest else np.zeros_like(left)
+    return least, np.maximum(most - least + 1, 0)
+
+
+def branches(least: Ints, number: Ints) -> tuple[Ints, Ints]:
+    """(branch,) from which beginning each branch comes, and its amount.
+
+    Args:
+        least: (beginning,) the first amount of each.
+        number: (beginning,) how many amounts there are.
+    """
+    parent = np.repeat(np.arange(len(number)), number)
+    amount = np.arange(len(parent)) - np.repeat(np.cumsum(number) - number, number) + least[parent]
+    return parent, amount
+
+
 def lattice_index(points: Array) -> Ints:
     """(...,) the number of each (..., state) point in its lattice."""
     num_states = points.shape[-1]

@@ -228,7 +228,10 @@ def mix(columns: Sequence[Column], shares: Floats) -> Policy | Starting:
     weights: list[float] = []
     for column, share in zip(columns, shares.tolist(), strict=True):
         inner = column.policy
-        once = isinstance(inner, Mixture) and inner.rotate is None
-        parts += inner.parts if once else [inner]  # type: ignore[union-attr]
-        weights += (share * inner.shares).tolist() if once else [share]  # type: ignore[union-attr]
+        if isinstance(inner, Mixture) and inner.rotate is None:
+            parts += inner.parts
+            weights += (share * inner.shares).tolist()
+        else:
+            parts.append(inner)
+            weights.append(share)
     return parts[0] if len(parts) == 1 else Mixture(parts, weights)

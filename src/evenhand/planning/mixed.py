@@ -118,7 +118,10 @@ class Reported:
     """(unit,)"""
 
     welfare: float
+    """Of these values."""
+
     stderr: float
+    """Its standard error; 0 where all parts are evaluated exactly."""
 
 
 @dataclass
@@ -138,7 +141,8 @@ class WeightedIndices:
     def __call__(self, weights: Floats, tolerance: float) -> Priced:
         """New policies at these weights, and the relaxation's bound on the weighted sum.
 
-        Where the relaxation does not close its gap there is nothing new: the mixture so far is a plan all the same.
+        Where the relaxation does not close its gap there is nothing new: the mixture so far is a plan all the same. The
+        tolerance is for exact oracles; this one comes as near as policies of single arms do.
         """
         per_arm, pay = self._of_types(weights)
         rows = len(self.objective.sizes) + len(self.floored)
@@ -179,12 +183,10 @@ class WeightedIndices:
         every = np.arange(self.problem.num_types, dtype=np.int32)
         return every if self.judge.by_type else self.problem.type_of_arm
 
-    def add(self, name: str, policy: Policy | Starting, law: Floats) -> bool:
-        """Judge a policy and keep it, if there is none like it; says whether it is new."""
-        if any(_same(policy, column.policy) for column in self.columns):
-            return False
-        self.columns.append(self.judge(name, policy, law))
-        return True
+    def add(self, name: str, policy: Policy | Starting, law: Floats) -> None:
+        """Judge a policy and keep it, if there is none like it."""
+        if not any(_same(policy, column.policy) for column in self.columns):
+            self.columns.append(self.judge(name, policy, law))
 
     @property
     def is_full(self) -> bool:
@@ -218,8 +220,9 @@ def _same(one: object, other: object) -> bool:
         return len(one.parts) == len(other.parts) and all(map(_same, one.parts, other.parts))
     if isinstance(one, OccupancyPriority) and isinstance(other, OccupancyPriority):
         return np.array_equal(one.fill_ranks, other.fill_ranks) and np.allclose(one.laws, other.laws, atol=1e-9)
-    alike = isinstance(one, ExchangeablePriority) and isinstance(other, ExchangeablePriority)
-    return alike and one.stop == other.stop and np.array_equal(one.ranks, other.ranks)  # type: ignore[attr-defined]
+    if isinstance(one, ExchangeablePriority) and isinstance(other, ExchangeablePriority):
+        return one.stop == other.stop and np.array_equal(one.ranks, other.ranks)
+    return False
 
 
 def find_mixture(task: Task, relaxed: FluidSolution) -> Plan:

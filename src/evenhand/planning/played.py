@@ -6,8 +6,8 @@ from evenhand.errors import NotApplicable
 from evenhand.evaluation.evaluate import Evaluation, evaluate
 from evenhand.model.composite import Mixture
 from evenhand.model.policy import Policy, Starting
-from evenhand.planning.judging import Judge, law_of, mix
-from evenhand.planning.mixed import ARM_STEPS, REPORTING, Plan, find_mixture, report_parts
+from evenhand.planning.judging import Column, law_of, mix
+from evenhand.planning.mixed import REPORTING, Plan, find_mixture, report_parts
 from evenhand.planning.relaxed import FLUID_TOLERANCE, relax
 from evenhand.planning.solution import Part, Solution
 from evenhand.planning.task import Stopwatch, Task
@@ -27,8 +27,8 @@ def by_whittle(task: Task) -> Solution:
     policy = whittle(task.problem)
     watch.lap("build")
     relaxed = _relaxed(task, watch)
-    judge = Judge(task.problem, True, ARM_STEPS, 0, 2, 2)
-    column = judge("whittle", policy, law_of(task.problem, relaxed.occupancy))
+    nothing = np.zeros((0, task.problem.num_types))  # there was no choice to play it for
+    column = Column("whittle", policy, law_of(task.problem, relaxed.occupancy), nothing, nothing)
     plan = Plan((column,), np.ones(1), np.nan, 1, 0)
     return _solution(task, "whittle", task.reason, plan, relaxed, watch)
 

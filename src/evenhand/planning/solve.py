@@ -85,8 +85,9 @@ def solve(
             fluid; auto then takes that method.
         criterion: `discounted`, `average` or `finite:T`; the problem's own when absent.
         over: welfare over `arms` or `groups`; as the problem says when absent.
-        seconds: for how long the method fluid may look for better plans; until nothing is gained when absent. It is
-            kept to within the policy that is just being tried.
+        seconds: how long the method fluid may take, more or less; until nothing is gained when absent. Half of it is
+            for the search, which ends with the policy just being tried; playing what was found again may take more or
+            less than the other half. Exact methods do not look at it.
         rotate: steps after which a mixture is drawn anew; it is drawn once and kept when absent. What that is worth is
             told for both.
 

@@ -21,7 +21,14 @@ from scipy.special import gammaln
 from evenhand.checks import available_memory, check_memory
 from evenhand.errors import NotApplicable, TooLarge
 from evenhand.kernels.choosing import assign_uniformly, assign_uniformly_fast
-from evenhand.kernels.lattice import lattice_index, lattice_points, lattice_size, multinomial_law
+from evenhand.kernels.lattice import (
+    branches,
+    fitting_amounts,
+    lattice_index,
+    lattice_points,
+    lattice_size,
+    multinomial_law,
+)
 from evenhand.kernels.lattice_laws import law_of_movers
 from evenhand.kernels.products import distinct_rows
 from evenhand.kernels.randomness import draw_keys
@@ -112,14 +119,9 @@ class Counts:
             # Every partial allocation branches into all amounts that cell i may have: up to the arms left and the room
             # in the budget. The last cell of a type takes all arms that are left, or the branch dies.
             need = types.usage[t, s, a]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                room = np.where(need > 0, np.floor((limit - used) / need), np.inf).min(axis=1)
-            most = np.minimum(left, room).astype(np.int64)
-            least = left if i == last[t] else np.zeros_like(left)
-            number = np.maximum(most - least + 1, 0)
+            least, number = fitting_amounts(left, used, need, limit, takes_rest=i == last[t])
             self._check_growth(int(number.sum()), len(cells))
-            parent = np.repeat(np.arange(len(chosen)), number)
-            amount = np.arange(len(parent)) - np.repeat(np.cumsum(number) - number, number) + least[parent]
+            parent, amount = branches(least, number)
             chosen = chosen[parent]
             chosen[:, i] = amount
             used = used[parent] + amount[:, None] * need

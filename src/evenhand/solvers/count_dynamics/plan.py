@@ -33,6 +33,25 @@ LEAP = 30
 _ROUNDS_GUESS, _SWEEPS_GUESS = 8, 80
 
 
+def check_program(states: str, criterion: Criterion, size_in_bytes: float, operations: float, instead: str) -> str:
+    """Refuse a dynamic program that would not fit in memory or never end; else its name, for people.
+
+    Args:
+        states: on what it is.
+        criterion: with a finite horizon, the choices of every step are stored.
+        size_in_bytes: what it takes.
+        operations: what it would do.
+        instead: what to use if it is too large.
+    """
+    what = f"the dynamic program on {states}"
+    if criterion.num_steps is not None:
+        what += f" with the choices of {criterion.num_steps} steps"
+    check_memory(size_in_bytes, what, instead)
+    if operations > MOST_OPERATIONS:
+        raise TooLarge(f"{what} would need about {operations:.1g} operations. {instead}")
+    return what
+
+
 @dataclass(frozen=True, eq=False)
 class CountPlan:
     """What will be done, and what it takes."""
@@ -127,12 +146,7 @@ class CountPlan:
 
     def check_solving(self) -> None:
         """Refuse, before any work, what would not fit in memory or never end."""
-        what = f"the dynamic program on {self.num_points} count states"
-        if self.criterion.num_steps is not None:
-            what += f" with the choices of {self.criterion.num_steps} steps"
-        check_memory(self.size_in_bytes, what, INSTEAD)
-        if self.operations > MOST_OPERATIONS:
-            raise TooLarge(f"{what} would need about {self.operations:.1g} operations. {INSTEAD}")
+        check_program(f"{self.num_points} count states", self.criterion, self.size_in_bytes, self.operations, INSTEAD)
 
     def check_evaluating(self) -> None:
         """The same for one policy, whose choices are there already."""

@@ -16,7 +16,14 @@ from scipy import sparse
 
 from evenhand.checks import available_memory, check_memory
 from evenhand.errors import TooLarge
-from evenhand.kernels.lattice import lattice_index, lattice_points, lattice_size, multinomial_law
+from evenhand.kernels.lattice import (
+    branches,
+    fitting_amounts,
+    lattice_index,
+    lattice_points,
+    lattice_size,
+    multinomial_law,
+)
 from evenhand.kernels.lattice_laws import law_of_movers, support_of_movers
 from evenhand.kernels.products import distinct_rows
 from evenhand.kernels.type_sweeps import Pairs, Rows
@@ -177,14 +184,9 @@ def _list_allocations(tables: TypeTables, limit: Floats) -> tuple[Ints, Floats]:
     for i, (s, a) in enumerate(cells):
         # Every beginning branches into all amounts that this cell may have; the last cell takes all arms that are left.
         need = tables.usage[s, a]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            room = np.where(need > 0, np.floor((limit - used) / need), np.inf).min(axis=1)
-        most = np.minimum(left, room).astype(np.int64)
-        least = left if i == len(cells) - 1 else np.zeros_like(left)
-        number = np.maximum(most - least + 1, 0)
+        least, number = fitting_amounts(left, used, need, limit, takes_rest=i == len(cells) - 1)
         _check_growth(float(number.sum()), len(cells))
-        parent = np.repeat(np.arange(len(chosen)), number)
-        amount = np.arange(len(parent)) - np.repeat(np.cumsum(number) - number, number) + least[parent]
+        parent, amount = branches(least, number)
         chosen = chosen[parent]
         chosen[:, i] = amount
         used = used[parent] + amount[:, None] * need

@@ -12,17 +12,14 @@ from math import prod
 import numpy as np
 from scipy.special import gammaln
 
-from evenhand.checks import available_memory, check_memory
+from evenhand.checks import available_memory
 from evenhand.errors import TooLarge
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.solvers.count_dynamics.plan import LEAP
+from evenhand.solvers.count_dynamics.plan import LEAP, check_program
 from evenhand.solvers.count_dynamics.slots import Arm, check_one_class
 from evenhand.solvers.typed_counts.moves import INSTEAD, SAME_USE, Moves, TypeTables, read_moves
 from evenhand.typing import Floats, Ints
-
-MOST_OPERATIONS = 1e14
-"""Elementary operations beyond which a problem is refused."""
 
 NODE = 2e4
 """Operations that a block of outcomes costs beside its own."""
@@ -134,12 +131,8 @@ class TypedPlan:
 
     def check(self) -> None:
         """Refuse, before any work, what would not fit in memory or never end."""
-        what = f"the dynamic program on {self.num_states} count states of {len(self.types)} types"
-        if self.criterion.num_steps is not None:
-            what += f" with the choices of {self.criterion.num_steps} steps"
-        check_memory(self.size_in_bytes, what, INSTEAD)
-        if self.operations > MOST_OPERATIONS:
-            raise TooLarge(f"{what} would need about {self.operations:.1g} operations. {INSTEAD}")
+        states = f"{self.num_states} count states of {len(self.types)} types"
+        what = check_program(states, self.criterion, self.size_in_bytes, self.operations, INSTEAD)
         for numbers in ([len(moves.allocations) for moves in self.types], [len(moves.movers) for moves in self.types]):
             if prod(numbers) >= 2**62:
                 raise TooLarge(f"{what} has over 2^62 decisions. {INSTEAD}")
