@@ -49,6 +49,30 @@ def test_the_control_variate_takes_noise_away(played):
     assert (standard_errors(column.returns) ** 2).sum() < 0.6 * (standard_errors(plain) ** 2).sum()
 
 
+@pytest.mark.parametrize("by_counts", [True, False])
+def test_arms_that_get_what_the_others_leave_are_known_as_well(by_counts, played, monkeypatch):
+    """The relaxation serves them not at all, for they weigh nothing; with its values alone they would be all noise."""
+    problem = eh.problems.health_outreach(num_arms=30, budget=12)
+    found, weightless = relax(problem, "gini:2"), np.zeros(problem.types.valid.shape)
+    policy, law = fluid_policies(problem, found)["fair-index"], law_of(problem, weightless)
+    monkeypatch.setattr(judging, "plays_by_counts", lambda policy: by_counts)
+    judge = Judge(problem, True, 6e5, 5)
+    column = judge("it", policy, law)
+    monkeypatch.setattr(judging, "PILOT_SHARE", np.inf)
+    alone = judge("it", policy, law)
+    errors, without = standard_errors(column.returns), standard_errors(alone.returns)
+    assert (errors < 0.85 * without).all() and errors.min() < 0.2 * without.min()
+    np.testing.assert_array_less(np.abs(column.values - alone.values), 4.5 * np.hypot(errors, without))
+
+
+def test_slopes_leave_the_least_noise_in_tenths():
+    rng = np.random.default_rng(3)
+    noise, other = rng.normal(size=(2, 400))
+    usual = np.column_stack([noise, noise, other, np.zeros(400)])
+    free = np.column_stack([0.1 * other, noise, 9 * noise, np.zeros(400)])
+    np.testing.assert_allclose(judging._slopes(usual, free), [1.0, 0.0, 0.0, 0.0], atol=0.1)
+
+
 def test_counts_and_arms_are_judged_alike(played, monkeypatch):
     problem = eh.problems.machine_replacement(num_arms=30, budget=6)
     found = relax(problem, "utilitarian")

@@ -5,9 +5,12 @@ function h of an arm's state and A(s, a) = r(s, a) + gamma sum_j p(j | s, a) h(j
 
     E sum_t gamma^t r(s_t, a_t)  =  mu.h + E sum_t gamma^t A(s_t, a_t)
 
-so A may be played in place of r. With h the values of an arm that follows the law of the relaxation, the chance of the
+so A may be played in place of r. With h the values of an arm that does what the policy does to it, the chance of the
 arm's moves is gone from A, and what is left is the noise of competing for the budget: variances fall several times.
-What lies beyond the horizon is estimated by h itself, so a horizon may leave out LEFT_OUT of all time.
+What lies beyond the horizon is estimated by h itself, so a horizon may leave out LEFT_OUT of all time. What a policy
+does to an arm lies between two laws: that of the relaxation, and that of an arm which gets all it wants (arms without
+weight are served by neither, or by what the others leave). A few episodes, played beforehand, tell for each type which
+h = (1 - b) h_relaxed + b h_free leaves the least noise; b is the slope of one return against their difference.
 
 Under other criteria rewards are played as they are: with a finite horizon values differ from step to step, and under
 `average` relative values can be far larger than the rewards of the whole horizon, and so can their noise.
@@ -15,7 +18,7 @@ Under other criteria rewards are played as they are: with a finite horizon value
 Values are kept to DIGITS digits: what is behind them is rounding, on which no choice may hang.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -28,14 +31,25 @@ from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting, plays_by_counts
 from evenhand.reductions.counts import num_count_states
-from evenhand.simulation import simulate, simulate_counts
+from evenhand.simulation import Rollout, simulate, simulate_counts
+from evenhand.solvers.arms import action_values
 from evenhand.typing import Floats, Rng
+
+Pilot = Callable[[Floats, Floats], Floats]
+"""Plays a few episodes with something in place of rewards, and something known beforehand: (episode, type) returns."""
 
 MOST_EXACT = 500
 """Count states, over all steps, up to which policies are evaluated exactly rather than played."""
 
 LEFT_OUT = 1e-3
 """The share of all time that need not be played, because the control variate knows it nearly."""
+
+PILOT = 16
+"""Episodes played beforehand to choose what is played in place of rewards, where at least so many times as many follow:
+"""
+
+PILOT_SHARE = 4
+"""that the pilot costs little beside them."""
 
 DIGITS = 10
 """Digits of values, relative to the largest."""
@@ -151,10 +165,20 @@ class Judge:
             return found
         many = self.problem.num_arms > self.problem.types.valid.size
         by_counts = native and self.by_type and many and plays_by_counts(policy)
-        play = simulate_counts if by_counts else simulate
-        rewards, start = self._control(law)
-        seed = self.seed if rng is None else rng
-        rollout = play(self.problem, policy, self.episodes(by_counts), self.horizon, seed, rewards=rewards)
+        simulation = simulate_counts if by_counts else simulate
+
+        def play(episodes: int, seed: Rng, rewards: Floats | None) -> Rollout:
+            return simulation(self.problem, policy, episodes, self.horizon, seed, rewards=rewards)
+
+        def by_types(rewards: Floats, start: Floats) -> Floats:
+            returns = play(PILOT, self.seed, rewards).returns + (
+                start if by_counts else start[self.problem.type_of_arm]
+            )
+            return returns if by_counts else mean_by_type(self.problem, returns)
+
+        episodes = self.episodes(by_counts)
+        rewards, start = self._control(law, by_types if episodes >= PILOT_SHARE * PILOT else None)
+        rollout = play(episodes, self.seed if rng is None else rng, rewards)
         returns, served = rollout.returns, rollout.served
         if (self.by_type or alike) and not by_counts:  # equal arms have equal values: their mean is known better
             returns, served = (self._of_units(mean_by_type(self.problem, figures)) for figures in (returns, served))
@@ -181,15 +205,42 @@ class Judge:
         """(..., unit) of (..., type) figures."""
         return figures if self.by_type else figures[..., self.problem.type_of_arm]
 
-    def _control(self, law: Floats) -> tuple[Floats | None, Floats]:
+    def _control(self, law: Floats, pilot: Pilot | None) -> tuple[Floats | None, Floats]:
         """(type, state, action) what is played in place of rewards, and (type,) what is known beforehand."""
-        problem, types = self.problem, self.problem.types
-        if problem.criterion.num_steps is not None or problem.criterion.is_average:
+        problem, criterion = self.problem, self.problem.criterion
+        if criterion.num_steps is not None or criterion.is_average:
             return None, np.zeros(problem.num_types)
-        factor = problem.criterion.factor
-        ahead = _values_of(problem, law, factor)
-        gains = types.rewards + factor * np.einsum("tsaj,tj->tsa", types.transitions, ahead) - ahead[:, :, None]
-        return np.where(types.valid, gains, 0.0), (types.initial * ahead).sum(axis=1)
+        ahead = _values_of(problem, law, criterion.factor)
+        if pilot is not None:
+            slopes = _slopes(pilot(*_telescoped(problem, ahead)), pilot(*_telescoped(problem, self._free)))
+            ahead = ahead + slopes[:, None] * (self._free - ahead)
+        return _telescoped(problem, ahead)
+
+    @cached_property
+    def _free(self) -> Floats:
+        """(type, state) the values of arms that get all they want."""
+        types = self.problem.types
+        ones, nothing = np.ones(self.problem.num_types), np.zeros(self.problem.num_resources)
+        worth = action_values(types, ones, nothing, self.problem.criterion)
+        best = np.where(types.valid, worth, -np.inf).max(axis=2)
+        return np.asarray(np.where(types.valid.any(axis=2), best, 0.0))
+
+
+def _telescoped(problem: CoupledMDP, ahead: Floats) -> tuple[Floats, Floats]:
+    """(type, state, action) the A of an h, and (type,) mu.h."""
+    types = problem.types
+    moved = problem.criterion.factor * np.einsum("tsaj,tj->tsa", types.transitions, ahead)
+    gains = np.where(types.valid, types.rewards + moved - ahead[:, :, None], 0.0)
+    return gains, (types.initial * ahead).sum(axis=1)
+
+
+def _slopes(usual: Floats, free: Floats) -> Floats:
+    """(type,) b in [0, 1], in tenths, such that (1 - b) usual + b free varies least from episode to episode."""
+    difference = free - usual
+    difference = difference - difference.mean(axis=0)
+    spread = (difference**2).sum(axis=0)
+    along = -((usual - usual.mean(axis=0)) * difference).sum(axis=0)
+    return np.asarray(np.round(np.clip(along / np.where(spread > 0, spread, np.inf), 0.0, 1.0), 1))
 
 
 def _values_of(problem: CoupledMDP, law: Floats, factor: float) -> Floats:
