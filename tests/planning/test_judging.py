@@ -58,7 +58,7 @@ def test_arms_that_get_what_the_others_leave_are_known_as_well(by_counts, played
     monkeypatch.setattr(judging, "plays_by_counts", lambda policy: by_counts)
     judge = Judge(problem, True, 6e5, 5)
     column = judge("it", policy, law)
-    monkeypatch.setattr(judging, "PILOT_SHARE", np.inf)
+    monkeypatch.setattr(judging, "FEWEST", np.inf)
     alone = judge("it", policy, law)
     errors, without = standard_errors(column.returns), standard_errors(alone.returns)
     assert (errors < 0.85 * without).all() and errors.min() < 0.2 * without.min()

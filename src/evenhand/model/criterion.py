@@ -17,6 +17,10 @@ of use; a floor f on the share of time served asks for f total of visits. What s
 
                          and that of the policy that is greedy in v is at least the same with min in place of max
 
+An *opening* tells the first T steps of discounted time apart: steps 0 to T - 1 weigh gamma^t, and all that comes after
+them is one more step, which lasts and weighs gamma^T / (1-gamma). It is worth the same; but a budget may then hold in
+each of the first steps, and not only over all time (`solvers.fluid`).
+
 Under `finite:T` the best action depends on the step, so models are *unrolled*: (step, state) becomes the state, and
 nothing comes after the last step.
 """
@@ -69,6 +73,11 @@ class Criterion(ABC):
     def num_steps(self) -> int | None:
         """Steps after which all ends; None if it never does."""
         return None
+
+    @property
+    def lasts(self) -> bool:
+        """Whether the last of the steps lasts for ever, discounted as before."""
+        return False
 
     @property
     def is_average(self) -> bool:
@@ -165,6 +174,28 @@ class Discounted(Criterion):
         if self.discount == 0:
             return 1
         return int(np.clip(np.ceil(np.log(share) / np.log(self.discount)), 1, MOST_JUDGED))
+
+
+@dataclass(frozen=True)
+class Opening(Discounted):
+    """Discounted time whose first steps are told apart; what comes after them is one more step, which lasts."""
+
+    steps: int
+    """How many are told apart."""
+
+    @property
+    def num_steps(self) -> int:
+        """Those, and the one that lasts."""
+        return self.steps + 1
+
+    @property
+    def lasts(self) -> bool:
+        """The last one does."""
+        return True
+
+    def time_weights(self, horizon: int) -> Floats:
+        """gamma^t, and for the step that lasts all that is left."""
+        return np.append(_powers(self.discount, horizon - 1), self.beyond(horizon - 1))
 
 
 @dataclass(frozen=True)

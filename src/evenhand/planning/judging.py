@@ -9,8 +9,9 @@ so A may be played in place of r. With h the values of an arm that does what the
 arm's moves is gone from A, and what is left is the noise of competing for the budget: variances fall several times.
 What lies beyond the horizon is estimated by h itself, so a horizon may leave out LEFT_OUT of all time. What a policy
 does to an arm lies between two laws: that of the relaxation, and that of an arm which gets all it wants (arms without
-weight are served by neither, or by what the others leave). A few episodes, played beforehand, tell for each type which
-h = (1 - b) h_relaxed + b h_free leaves the least noise; b is the slope of one return against their difference.
+weight are served by neither, or by what the others leave). Both are played at once, on the same moves, and for each
+type that h = (1 - b) h_relaxed + b h_free is taken which leaves the least noise; b is the slope of one return against
+their difference, in tenths, so that what it owes to chance is nothing beside the error.
 
 Under other criteria rewards are played as they are: with a finite horizon values differ from step to step, and under
 `average` relative values can be far larger than the rewards of the whole horizon, and so can their noise.
@@ -18,7 +19,7 @@ Under other criteria rewards are played as they are: with a finite horizon value
 Values are kept to DIGITS digits: what is behind them is rounding, on which no choice may hang.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -31,12 +32,9 @@ from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting, plays_by_counts
 from evenhand.reductions.counts import num_count_states
-from evenhand.simulation import Rollout, simulate, simulate_counts
+from evenhand.simulation import simulate, simulate_counts
 from evenhand.solvers.arms import action_values
 from evenhand.typing import Floats, Rng
-
-Pilot = Callable[[Floats, Floats], Floats]
-"""Plays a few episodes with something in place of rewards, and something known beforehand: (episode, type) returns."""
 
 MOST_EXACT = 500
 """Count states, over all steps, up to which policies are evaluated exactly rather than played."""
@@ -44,12 +42,8 @@ MOST_EXACT = 500
 LEFT_OUT = 1e-3
 """The share of all time that need not be played, because the control variate knows it nearly."""
 
-PILOT = 16
-"""Episodes played beforehand to choose what is played in place of rewards, where at least so many times as many follow:
-"""
-
-PILOT_SHARE = 4
-"""that the pilot costs little beside them."""
+FEWEST = 60
+"""Episodes from which a slope can be told; with fewer it is 0."""
 
 DIGITS = 10
 """Digits of values, relative to the largest."""
@@ -165,24 +159,16 @@ class Judge:
             return found
         many = self.problem.num_arms > self.problem.types.valid.size
         by_counts = native and self.by_type and many and plays_by_counts(policy)
-        simulation = simulate_counts if by_counts else simulate
-
-        def play(episodes: int, seed: Rng, rewards: Floats | None) -> Rollout:
-            return simulation(self.problem, policy, episodes, self.horizon, seed, rewards=rewards)
-
-        def by_types(rewards: Floats, start: Floats) -> Floats:
-            returns = play(PILOT, self.seed, rewards).returns + (
-                start if by_counts else start[self.problem.type_of_arm]
-            )
-            return returns if by_counts else mean_by_type(self.problem, returns)
-
+        play = simulate_counts if by_counts else simulate
         episodes = self.episodes(by_counts)
-        rewards, start = self._control(law, by_types if episodes >= PILOT_SHARE * PILOT else None)
-        rollout = play(episodes, self.seed if rng is None else rng, rewards)
-        returns, served = rollout.returns, rollout.served
+        rewards, start = self._controls(law, episodes)
+        seed = self.seed if rng is None else rng
+        rollout = play(self.problem, policy, episodes, self.horizon, seed, rewards=rewards)
+        returns = rollout.returns + (start if by_counts else start[:, self.problem.type_of_arm])[:, None]
+        served = rollout.served
         if (self.by_type or alike) and not by_counts:  # equal arms have equal values: their mean is known better
             returns, served = (self._of_units(mean_by_type(self.problem, figures)) for figures in (returns, served))
-        return Column(name, policy, law, returns + self._of_units(start), served)
+        return Column(name, policy, law, _least_noisy(returns), served)
 
     @cached_property
     def _is_small(self) -> bool:
@@ -205,16 +191,14 @@ class Judge:
         """(..., unit) of (..., type) figures."""
         return figures if self.by_type else figures[..., self.problem.type_of_arm]
 
-    def _control(self, law: Floats, pilot: Pilot | None) -> tuple[Floats | None, Floats]:
-        """(type, state, action) what is played in place of rewards, and (type,) what is known beforehand."""
+    def _controls(self, law: Floats, episodes: int) -> tuple[Floats, Floats]:
+        """(table, type, state, action) what is played in place of rewards, and (table, type) what is known before."""
         problem, criterion = self.problem, self.problem.criterion
         if criterion.num_steps is not None or criterion.is_average:
-            return None, np.zeros(problem.num_types)
-        ahead = _values_of(problem, law, criterion.factor)
-        if pilot is not None:
-            slopes = _slopes(pilot(*_telescoped(problem, ahead)), pilot(*_telescoped(problem, self._free)))
-            ahead = ahead + slopes[:, None] * (self._free - ahead)
-        return _telescoped(problem, ahead)
+            return problem.types.rewards[None], np.zeros((1, problem.num_types))
+        usual = _values_of(problem, law, criterion.factor)
+        found = [_telescoped(problem, ahead) for ahead in ([usual, self._free] if episodes >= FEWEST else [usual])]
+        return np.stack([gains for gains, _ in found]), np.stack([start for _, start in found])
 
     @cached_property
     def _free(self) -> Floats:
@@ -234,8 +218,16 @@ def _telescoped(problem: CoupledMDP, ahead: Floats) -> tuple[Floats, Floats]:
     return gains, (types.initial * ahead).sum(axis=1)
 
 
+def _least_noisy(returns: Floats) -> Floats:
+    """(episode, unit) the returns of the first table; with a second, the mixture of both that varies least."""
+    if len(returns) == 1:
+        return np.asarray(returns[0])
+    usual, free = returns
+    return np.asarray(usual + _slopes(usual, free) * (free - usual))
+
+
 def _slopes(usual: Floats, free: Floats) -> Floats:
-    """(type,) b in [0, 1], in tenths, such that (1 - b) usual + b free varies least from episode to episode."""
+    """(unit,) b in [0, 1], in tenths, such that (1 - b) usual + b free varies least from episode to episode."""
     difference = free - usual
     difference = difference - difference.mean(axis=0)
     spread = (difference**2).sum(axis=0)

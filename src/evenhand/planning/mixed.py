@@ -40,7 +40,7 @@ from evenhand.model.welfare import Gini, Welfare, as_welfare, is_lexicographic
 from evenhand.planning.floors import MARGIN, floor_columns
 from evenhand.planning.judging import Column, Judge, law_of
 from evenhand.planning.plain import PLAIN
-from evenhand.planning.relaxed import FLUID_TOLERANCE, MOST_FOLLOWED, build_policy, relax
+from evenhand.planning.relaxed import FLUID_TOLERANCE, MOST_FOLLOWED, build_policy, relax, tightest_bound
 from evenhand.planning.task import Task
 from evenhand.policies.fluid import LEAST_WEIGHT, OccupancyPriority, fair_index, occupancy_priority
 from evenhand.policies.priority import ExchangeablePriority
@@ -316,6 +316,7 @@ def _improve(
 ) -> tuple[Mixture, list[tuple[int, float]]]:
     """Column generation from the columns so far."""
     history: list[tuple[int, float]] = []
+    upper = tightest_bound(oracle.problem, objective.welfare, relaxed)
 
     def go_on(now: Round) -> bool:
         history.append((len(oracle.columns), now.welfare))
@@ -328,11 +329,9 @@ def _improve(
         objective.sizes,
         np.column_stack([oracle.vector(column) for column in oracle.columns]),
         objective.floors[oracle.floored],
-        upper_bound=relaxed.upper_bound,
+        upper_bound=upper,
         tolerance=LEAST_GAP,
-        least_gain=lambda shares, support: max(
-            0.2 * oracle.error(shares, support), LEAST_GAIN * abs(relaxed.upper_bound)
-        ),
+        least_gain=lambda shares, support: max(0.2 * oracle.error(shares, support), LEAST_GAIN * abs(upper)),
         most_rounds=MOST_ROUNDS,
         go_on=go_on,
     )

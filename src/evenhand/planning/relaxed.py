@@ -15,7 +15,7 @@ from evenhand.model.objective import read_welfare
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import PowerMean, RankWeighted, Welfare
 from evenhand.policies.fluid import Resolving, fair_index, occupancy_priority
-from evenhand.solvers.fluid import FluidSolution, solve_fluid
+from evenhand.solvers.fluid import FluidSolution, solve_fluid, solve_opening
 from evenhand.typing import Floats
 
 FLUID_TOLERANCE = 1e-5
@@ -28,6 +28,7 @@ REMEMBERED = 8
 """Relaxations that are remembered."""
 
 _memory: deque[tuple[CoupledMDP, Welfare, float, FluidSolution]] = deque(maxlen=REMEMBERED)
+_bounds: deque[tuple[FluidSolution, float]] = deque(maxlen=REMEMBERED)
 
 
 def relax(problem: CoupledMDP, welfare: str | Welfare, tolerance: float = FLUID_TOLERANCE) -> FluidSolution:
@@ -51,6 +52,26 @@ def _is_same(first: Welfare, second: Welfare) -> bool:
     """Whether two welfares are one: the same object, or equal ones of a structure that knows equality."""
     known = isinstance(first, (RankWeighted, PowerMean)) and type(first) is type(second)
     return first is second or (known and bool(first == second))
+
+
+def tightest_bound(problem: CoupledMDP, welfare: str | Welfare, relaxed: FluidSolution | None = None) -> float:
+    """The least bound at hand: that of the relaxation, or of the one whose budget holds in each of the first steps.
+
+    Args:
+        problem: the problem.
+        welfare: what is maximised.
+        relaxed: a solution of the plain relaxation; solved when absent.
+    """
+    found = relax(problem, welfare) if relaxed is None else relaxed
+    for known, bound in tuple(_bounds):
+        if known is found:
+            return bound
+    bound = found.upper_bound
+    with contextlib.suppress(NotApplicable, NotConverged, OutOfDomain, TooLarge, Infeasible):
+        opening = solve_opening(problem, read_welfare(problem, welfare), found, FLUID_TOLERANCE)
+        bound = bound if opening is None else min(bound, opening.upper_bound)
+    _bounds.append((found, bound))
+    return bound
 
 
 def resource_prices(problem: CoupledMDP, welfare: str | Welfare) -> dict[str, float] | None:

@@ -11,6 +11,8 @@ drawn with probability proportional to the arms left in each cell whose usage st
 The law of the allocation follows by unrolling these draws; allocations reached by several orders are merged.
 """
 
+from functools import cached_property
+
 import numpy as np
 
 from evenhand.checks import check_shape
@@ -94,8 +96,9 @@ class ExchangeablePriority(PriorityPolicy):
         left = counts.copy()
         budget = np.repeat(self.problem.budget_limit[None], len(counts), axis=0)
         allocation = np.zeros((*counts.shape, types.valid.shape[2]), dtype=np.int64)
-        for group in self._groups():
-            self._serve_group(group, left, budget, allocation, rng)
+        for group, usage, equal in self._groups_to_serve:
+            serve = self._serve_equal if equal else self._serve_one_by_one
+            serve(group, usage, left, budget, allocation, rng)
         kinds, states = np.indices(types.idle.shape)
         allocation[:, kinds, states, types.idle] += left
         return allocation
@@ -104,19 +107,24 @@ class ExchangeablePriority(PriorityPolicy):
         """For each rank the (cell, 3) cells that have it."""
         return [np.argwhere(self.ranks == rank) for rank in range(self.ranks.max() + 1)]
 
-    def _serve_group(self, group: Ints, left: Ints, budget: Floats, allocation: Ints, rng: np.random.Generator) -> None:
-        """Serve the cells of one rank; changes `left`, `budget` and `allocation` in place."""
-        usage = self.problem.types.usage[tuple(group.T)]
-        one_action = len(np.unique(group[:, :2], axis=0)) == len(group)
-        if one_action and (usage == usage[0]).all():
-            self._serve_equal(group, usage[0], left, budget, allocation, rng)
-        else:
-            self._serve_one_by_one(group, usage, left, budget, allocation, rng)
+    @cached_property
+    def _groups_to_serve(self) -> list[tuple[Ints, Floats, bool]]:
+        """The cells of each rank, what they use, and whether it is the same, by one action a state."""
+        found = []
+        for group in self._groups():
+            usage = self.problem.types.usage[tuple(group.T)]
+            one_action = len(np.unique(group[:, :2], axis=0)) == len(group)
+            found.append((group, usage, one_action and bool((usage == usage[0]).all())))
+        return found
 
     def _serve_equal(
-        self, group: Ints, need: Floats, left: Ints, budget: Floats, allocation: Ints, rng: np.random.Generator
+        self, group: Ints, usage: Floats, left: Ints, budget: Floats, allocation: Ints, rng: np.random.Generator
     ) -> None:
-        """Equal usage: how many are served is known at once, and who they are is hypergeometric."""
+        """Equal usage: how many are served is known at once, and who they are is hypergeometric.
+
+        This and the next change `left`, `budget` and `allocation` in place.
+        """
+        need = usage[0]
         crowd = left[:, group[:, 0], group[:, 1]]
         total = crowd.sum(axis=1)
         served = np.minimum(total, _room(need, budget))

@@ -13,7 +13,7 @@ from evenhand.kernels.randomness import draw_keys
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.policy import Exchangeable, Policy, Starting, capabilities
-from evenhand.simulation.rollout import Rollout, check_budget, share_of_budget, step_weights, summed_rewards
+from evenhand.simulation.rollout import Rollout, as_asked, check_budget, share_of_budget, step_weights, summed_rewards
 from evenhand.typing import Array, Floats, Ints, Progress, Rng
 
 
@@ -37,7 +37,8 @@ def simulate_counts(
         rng: seed or generator.
         progress: called now and then with what is being done and the share that is done.
         criterion: what the steps weigh, as text or object; the problem's own when absent.
-        rewards: (type, state, action) what is summed in place of the arms' own rewards.
+        rewards: (type, state, action) what is summed in place of the arms' own rewards; or several such tables (see
+            `simulate`).
 
     Returns:
         A Rollout whose returns and shares of time served are (episode, type) means over the arms of each type.
@@ -53,20 +54,24 @@ def simulate_counts(
         raise NotApplicable("this policy does not allocate by counts; use simulate, which follows every arm")
     keys, gains = draw_keys(world_rng, len(weights) + 1), summed_rewards(problem, rewards)
     counts = _first_counts(problem, num_episodes, keys[0])
-    returns, served = (np.zeros((num_episodes, problem.num_types)) for _ in range(2))
+    returns, served = (
+        np.zeros((len(gains), num_episodes, problem.num_types)),
+        np.zeros((num_episodes, problem.num_types)),
+    )
     used = np.zeros((num_episodes, problem.num_resources))
     for t, (key, weight) in enumerate(zip(keys[1:], weights.tolist(), strict=True)):
         allocation = checked_allocation(problem, actor.allocate(counts, policy_rng), counts)
         spent = np.einsum("etsa,tsak->ek", allocation, types.usage)
         check_budget(problem, spent, t)
         used += weight * spent
-        returns += weight * _mean_over_arms(problem, allocation, gains)
+        for table, sums in zip(gains, returns, strict=True):
+            sums += weight * _mean_over_arms(problem, allocation, table)
         served += weight * _mean_over_arms(problem, allocation, types.served)
         counts = step_crowds_fast(types.transitions, allocation, key, 0)
         if progress is not None and t % 16 == 0:
             progress("playing", t / len(weights))
     total = float(weights.sum())
-    return Rollout(returns, share_of_budget(problem, used, total), served / total, len(weights))
+    return Rollout(as_asked(returns, rewards), share_of_budget(problem, used, total), served / total, len(weights))
 
 
 def _mean_over_arms(problem: CoupledMDP, allocation: Ints, table: Array) -> Floats:

@@ -65,15 +65,16 @@ def simulate(
         rng: seed or generator.
         progress: called now and then with what is being done and the share that is done.
         criterion: what the steps weigh, as text or object; the problem's own when absent.
-        rewards: (type, state, action) what is summed in place of the arms' own rewards.
+        rewards: (type, state, action) what is summed in place of the arms' own rewards; or (table, type, state,
+            action) several such, and then returns are (table, episode, arm).
 
     Raises:
         PolicyError: an action does not exist, the budget is broken, or the shape is wrong.
     """
     check_positive_int(num_episodes, "num_episodes")
-    weights = step_weights(problem, horizon, criterion)
+    weights, gains = step_weights(problem, horizon, criterion), summed_rewards(problem, rewards)
     check_memory(
-        16.0 * num_episodes * problem.num_arms + 40.0 * min(BATCH, num_episodes * problem.num_arms),
+        8.0 * (len(gains) + 1) * num_episodes * problem.num_arms + 40.0 * min(BATCH, num_episodes * problem.num_arms),
         f"the returns of {num_episodes} episodes of {problem.num_arms} arms",
         "Use fewer episodes; a policy that treats equal arms alike can also be simulated by counts.",
     )
@@ -81,19 +82,18 @@ def simulate(
     keys = draw_keys(world_rng, len(weights) + 1)
     size = max(1, min(num_episodes, BATCH // problem.num_arms))
     starts = range(0, num_episodes, size)
-    returns, served = (np.zeros((num_episodes, problem.num_arms)) for _ in range(2))
-    used = np.zeros((num_episodes, problem.num_resources))
-    gains = summed_rewards(problem, rewards)
+    returns = np.zeros((len(gains), num_episodes, problem.num_arms))
+    served, used = np.zeros(returns.shape[1:]), np.zeros((num_episodes, problem.num_resources))
     fast = num_episodes * problem.num_arms * len(weights) >= COMPILE_FROM
     for batch, (start, stream) in enumerate(zip(starts, policy_rng.spawn(len(starts)), strict=True)):
         rows = slice(start, min(start + size, num_episodes))
         tell = None if progress is None else part_of(progress, batch, len(starts))
         used[rows] = _play(
-            problem, policy, gains, weights, (returns[rows], served[rows]), keys, start, stream, fast, tell
+            problem, policy, gains, weights, (returns[:, rows], served[rows]), keys, start, stream, fast, tell
         )
     total = float(weights.sum())
     served /= total
-    return Rollout(returns, share_of_budget(problem, used, total), served, len(weights))
+    return Rollout(as_asked(returns, rewards), share_of_budget(problem, used, total), served, len(weights))
 
 
 def step_weights(problem: CoupledMDP, horizon: int | None, criterion: str | Criterion | None) -> Floats:
@@ -105,12 +105,19 @@ def step_weights(problem: CoupledMDP, horizon: int | None, criterion: str | Crit
 
 
 def summed_rewards(problem: CoupledMDP, rewards: Floats | None) -> Floats:
-    """What is summed: the arms' own rewards, or others of the same shape."""
+    """(table, type, state, action) what is summed: the arms' own rewards, or others of the same shape."""
     if rewards is None:
-        return problem.types.rewards
+        return problem.types.rewards[None]
     num_types, num_states, num_actions = problem.types.rewards.shape
-    check_shape(rewards, {"type": num_types, "state": num_states, "action": num_actions}, "rewards")
-    return np.ascontiguousarray(rewards, dtype=np.float64)
+    tables = rewards[None] if rewards.ndim == 3 else rewards
+    shape = {"table": None, "type": num_types, "state": num_states, "action": num_actions}
+    check_shape(tables, shape, "rewards")
+    return np.ascontiguousarray(tables, dtype=np.float64)
+
+
+def as_asked(returns: Floats, rewards: Floats | None) -> Floats:
+    """(table, episode, unit) returns, without the first axis unless several tables were asked for."""
+    return returns if rewards is not None and rewards.ndim == 4 else returns[0]
 
 
 def part_of(progress: Progress, part: int, parts: int) -> Progress:
@@ -132,8 +139,8 @@ def _play(
 ) -> Floats:
     """Play one batch of episodes; adds to the sums of rewards and of time served, and gives the weighted usage."""
     types = problem.types
-    returns, served = sums
-    world = World(problem.type_of_arm, types.cumulative, gains, types.usage, types.valid, types.served)
+    (returns, *others), served = sums
+    world = World(problem.type_of_arm, types.cumulative, gains[0], types.usage, types.valid, types.served)
     step = step_arms_fast if fast else step_arms
     states = first_states(problem.type_of_arm, types.cumulative_initial, keys[0], first, len(returns))
     actor = begin(policy, len(returns), rng)
@@ -141,9 +148,12 @@ def _play(
     for t, (key, weight) in enumerate(zip(keys[1:], weights.tolist(), strict=True)):
         # The policy sees a copy: what it does with it does not change the world.
         actions = checked_shape(actor.act(states.copy(), rng), states, t)
+        before = states.copy() if others else states
         spent, exist = step(world, states, actions, weight, returns, served, key, first)
         if not exist:
             raise PolicyError(_missing_action(problem, states, actions, t, first))
+        for table, sums_of_table in zip(gains[1:], others, strict=True):
+            sums_of_table += weight * table[problem.type_of_arm, before, actions]
         check_budget(problem, spent, t, first)
         used += weight * spent
         if progress is not None and t % 16 == 0:

@@ -6,6 +6,7 @@ served. The best way of a single arm satisfies
     discounted   V(s)       = max_a gain(s, a) + gamma sum_s' p(s' | s, a) V(s')                policy iteration
     average      rho + h(s) = max_a gain(s, a) + sum_s' p(s' | s, a) h(s')                      policy iteration
     finite       V_t(s)     = max_a gain_t(s, a) + gamma sum_s' p(s' | s, a) V_{t+1}(s')        backwards in time
+    opening      the same, from the V of the step that lasts on, which is a discounted one
 
 for all types at once: one batch of S x S systems a round, few rounds, O(T S^3) a round; or O(T S^2 A) a step.
 
@@ -22,6 +23,7 @@ Bounds. For any V and h, every occupancy measure q has
     discounted   q.gain <= mu.V + max(0, max A) total,    A = gain + gamma P V - V
     average      q.gain <= rho + max A,                   A = gain + P h - h - rho
     finite       q.gain <= mu.V_0                         since V_t is at least what Bellman's equation asks for
+    opening      q.gain <= mu.V_0, with max(0, max A) total added to the V of the step that lasts
 
 so a bound does not depend on whether policy iteration ended, nor on rounding in the solution of linear systems.
 """
@@ -121,11 +123,42 @@ class SingleArms:
     def _best_part(self, rows: Ints, gains: Floats, start: Indices | None) -> Responses:
         moves, allowed, initial = self.types.transitions[rows], self.allowed[rows], self.initial[rows]
         if self.criterion.num_steps is not None:
-            return _best_in_time(moves, allowed, initial, gains, self.criterion.factor, self.weights)
+            return self._best_in_time(rows, gains)
         policy = (self.types.idle[rows] if start is None else start).astype(np.int64)
         if self.criterion.is_average:
             return _best_average(moves, allowed, gains, policy)
         return _best_discounted(moves, allowed, initial, gains, policy, self.criterion)
+
+    def _best_in_time(self, rows: Ints, gains: Floats) -> Responses:
+        """Backwards from the end, or from the step that lasts."""
+        moves, allowed = self.types.transitions[rows], self.allowed[rows]
+        factor, real = self.criterion.factor, allowed.any(axis=-1)
+        values = np.zeros((len(gains), gains.shape[1] + 1, gains.shape[2]))
+        policy = np.zeros(gains.shape[:3], dtype=np.int64)
+        steps = gains.shape[1]
+        if self.criterion.lasts:
+            idle, steps = self.types.idle[rows].astype(np.int64), steps - 1
+            policy[:, steps], ahead, slack = _iterate(moves, allowed, gains[:, steps], idle, self.criterion)
+            values[:, steps] = np.where(real, ahead + slack[:, None], 0.0)
+        for step in reversed(range(steps)):
+            worth = gains[:, step] + factor * np.einsum("tsaj,tj->tsa", moves, values[:, step + 1])
+            worth = np.where(allowed, worth, -np.inf)
+            policy[:, step] = worth.argmax(axis=-1)
+            values[:, step] = np.where(real, worth.max(axis=-1), 0.0)
+        law = np.arange(gains.shape[3]) == policy[..., None]
+        measure = self._visits_in_time(rows, law.astype(np.float64))
+        return Responses(measure, values[:, :-1], np.asarray((self.initial[rows] * values[:, 0]).sum(axis=-1)))
+
+    def _visits_in_time(self, rows: Ints, law: Floats) -> Floats:
+        """(row, step, state, action) weighted visits of a policy by steps."""
+        moves, now, visits = self.types.transitions[rows], self.initial[rows], np.empty(law.shape)
+        for step in range(law.shape[1]):
+            if self.criterion.lasts and step == law.shape[1] - 1:
+                chain = np.einsum("tsa,tsaj->tsj", law[:, step], moves)
+                now = _discounted_visits(chain, now, self.criterion.factor) / self.criterion.total
+            visits[:, step] = now[..., None] * law[:, step]
+            now = np.einsum("tsa,tsaj->tj", visits[:, step], moves)
+        return np.asarray(visits * self.weights)
 
     def follow(self, rows: Ints, raw: Floats) -> Floats:
         """The occupancy measures of the choices that raw ones show, without their errors of rounding.
@@ -151,13 +184,12 @@ class SingleArms:
     def _follow_law(self, rows: Ints, raw: Floats, noise: float) -> Floats:
         moves, initial, law = self.types.transitions[rows], self.initial[rows], self.laws(rows, raw, noise)
         if self.criterion.num_steps is not None:
-            return _visits_in_time(moves, initial, law, self.weights)
+            return self._visits_in_time(rows, law)
         chain = np.einsum("tsa,tsaj->tsj", law, moves)
         if self.criterion.is_average:
             visits = _stationary(chain, raw.sum(axis=-1), np.asarray(self.allowed[rows].any(axis=-1)))
         else:
-            system = np.eye(chain.shape[1]) - self.criterion.factor * np.swapaxes(chain, 1, 2)
-            visits = np.linalg.solve(system, initial[..., None])[..., 0]
+            visits = _discounted_visits(chain, initial, self.criterion.factor)
         return np.asarray(np.maximum(visits, 0.0)[..., None] * law)
 
     def laws(self, rows: Ints, raw: Floats, noise: float = NOISE[0]) -> Floats:
@@ -184,6 +216,23 @@ def _as_measure(visits: Floats, policy: Array, num_actions: int) -> Floats:
 def _best_discounted(
     moves: Floats, allowed: Bools, initial: Floats, gains: Floats, policy: Ints, criterion: Criterion
 ) -> Responses:
+    policy, ahead, slack = _iterate(moves, allowed, gains, policy, criterion)
+    visits = _discounted_visits(_pick(moves, policy), initial, criterion.factor)
+    bound = (initial * ahead).sum(axis=-1) + slack
+    return Responses(_as_measure(visits, policy, gains.shape[2]), ahead, np.asarray(bound))
+
+
+def _discounted_visits(chain: Floats, initial: Floats, factor: float) -> Floats:
+    """(row, state) discounted visits of the states of Markov chains."""
+    system = np.eye(chain.shape[1]) - factor * np.swapaxes(chain, 1, 2)
+    visits = np.linalg.solve(system, initial[..., None])[..., 0]
+    return np.maximum(np.asarray(visits, dtype=np.float64), 0.0)
+
+
+def _iterate(
+    moves: Floats, allowed: Bools, gains: Floats, policy: Ints, criterion: Criterion
+) -> tuple[Ints, Floats, Floats]:
+    """Policy iteration: (row, state) policies and their values, and (row,) what any others have more at the most."""
     factor, total = criterion.factor, criterion.total
     rounding = 1e-14 * np.abs(gains).max(axis=(1, 2), initial=0.0) * total
     eye = np.eye(policy.shape[1])
@@ -197,36 +246,7 @@ def _best_discounted(
         if not better.any():
             break
         policy = np.where(better, advantages.argmax(axis=-1), policy)
-    visits = np.linalg.solve(np.swapaxes(eye - factor * _pick(moves, policy), 1, 2), initial[..., None])[..., 0]
-    bound = (initial * ahead).sum(axis=-1) + np.maximum(best.max(axis=-1), 0.0) * total
-    measure = _as_measure(np.asarray(visits, dtype=np.float64), policy, gains.shape[2])
-    return Responses(measure, ahead, np.asarray(bound))
-
-
-def _best_in_time(
-    moves: Floats, allowed: Bools, initial: Floats, gains: Floats, factor: float, weights: Floats
-) -> Responses:
-    values = np.zeros((len(gains), gains.shape[1] + 1, gains.shape[2]))
-    policy = np.zeros(gains.shape[:3], dtype=np.int64)
-    real = allowed.any(axis=-1)
-    for step in reversed(range(gains.shape[1])):
-        worth = gains[:, step] + factor * np.einsum("tsaj,tj->tsa", moves, values[:, step + 1])
-        worth = np.where(allowed, worth, -np.inf)
-        policy[:, step] = worth.argmax(axis=-1)
-        values[:, step] = np.where(real, worth.max(axis=-1), 0.0)
-    law = np.arange(gains.shape[3]) == policy[..., None]
-    measure = _visits_in_time(moves, initial, law.astype(np.float64), weights)
-    return Responses(measure, values[:, :-1], np.asarray((initial * values[:, 0]).sum(axis=-1)))
-
-
-def _visits_in_time(moves: Floats, initial: Floats, law: Floats, weights: Floats) -> Floats:
-    """(row, step, state, action) weighted visits of a policy by steps."""
-    visits = np.empty(law.shape)
-    now = initial
-    for step in range(law.shape[1]):
-        visits[:, step] = now[..., None] * law[:, step]
-        now = np.einsum("tsa,tsaj->tj", visits[:, step], moves)
-    return np.asarray(visits * weights)
+    return policy, ahead, np.maximum(best.max(axis=-1), 0.0) * total
 
 
 def _best_average(moves: Floats, allowed: Bools, gains: Floats, policy: Ints) -> Responses:
@@ -378,7 +398,7 @@ def action_values(
     ahead = arms.best(np.arange(len(types)), gains).ahead
     if criterion.is_average:
         return np.where(types.valid, gains + np.einsum("tsaj,tj->tsa", types.transitions, ahead), missing)
-    later = np.concatenate([ahead[:, 1:], np.zeros_like(ahead[:, :1])], axis=1)
+    later = np.concatenate([ahead[:, 1:], ahead[:, -1:] if criterion.lasts else np.zeros_like(ahead[:, :1])], axis=1)
     worth = gains + criterion.factor * np.einsum("tsaj,tuj->tusa", types.transitions, later)
     return np.where(types.valid[:, None], worth, missing[:, None])
 

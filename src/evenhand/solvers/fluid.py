@@ -11,6 +11,15 @@ concave and symmetric), so there is one q for each type. With a finite horizon t
 sum_n q_{n,t}.d_n <= gamma^t b: a tighter bound, taken where it is affordable (Brown and Smith, "Index policies and
 performance bounds for dynamic selection problems", 2020).
 
+Opening. Discounted time never ends, but where all arms begin alike (a new fleet, everyone lost at once) it is the first
+steps in which they compete hardest, and a budget over all time does not see that. `solve_opening` holds the budget in
+each of the first T steps, and over all time only afterwards; the row of what comes after is
+
+    sum_a q_T(s, a) = gamma p.(q_{T-1} + q_T)(s),    sum_n q_{n,T}.d_n <= gamma^T b / (1-gamma)
+
+one program of O(N T S A) columns, or, where the rows of ranks are too many for it, of the mean at the weights g of the
+plain relaxation, as W(v) <= g.v. Every policy satisfies these rows, too: the bound is one on them all, and tighter.
+
 Prices. For lambda >= 0 let D(lambda) = max_v [F(v) - sum_n c_n(v_n)] + lambda.B, with c_n(v) the least cost lambda.U
 of value v and F the welfare, or its utility. D is convex, and by strong duality its least value is the optimum. How
 members answer to prices is in `levels`. Each answer v^i with total use U^i is a cut F(v^i) + lambda.(B - U^i) <= D; the
@@ -44,7 +53,7 @@ from evenhand.checks import Faults, check_memory, check_shape
 from evenhand.errors import Infeasible, InvalidInput, NotConverged, OutOfDomain
 from evenhand.model.arm import ArmTables
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP, read_budget, read_counts
-from evenhand.model.criterion import Criterion, as_criterion
+from evenhand.model.criterion import Criterion, Opening, as_criterion
 from evenhand.model.welfare import PowerMean, RankWeighted, Utilitarian, Welfare, as_welfare, is_lexicographic, is_mean
 from evenhand.solvers import fluid_programs
 from evenhand.solvers._highs import LinearProgram, solve_program
@@ -65,6 +74,12 @@ FEW_TYPES = 200
 
 LARGEST_GAP = 0.1
 """The largest gap with which the last road may end, where numbers of very different size leave no digits for more."""
+
+FEW_COLUMNS = 2_000
+"""Columns of the largest program of an opening, where it is solved again and again with more cuts of the welfare."""
+
+OPENINGS = (16, 8, 4, 2, 1)
+"""How many of the first steps have a budget of their own; the most that is affordable."""
 
 MOST_CAP = 1e8
 """Prices, against the spread of utility, beyond which the budget is taken not to reach."""
@@ -161,6 +176,51 @@ def solve_fluid(
         NotConverged: the gap did not close.
     """
     return solve_model(model_of(problem, initial), welfare, tolerance, progress)
+
+
+def solve_opening(
+    problem: CoupledMDP, welfare: str | Welfare, relaxed: FluidSolution, tolerance: float = 1e-4
+) -> FluidSolution | None:
+    """The relaxation of a discounted problem whose budget holds in each of the first steps: a tighter bound.
+
+    Args:
+        problem: the problem.
+        welfare: what is maximised, as text or object.
+        relaxed: a solution of its plain relaxation.
+        tolerance: the relative gap to stop at.
+
+    Returns:
+        A solution by steps, the last of which lasts; None where the criterion is another, or no program is affordable.
+        Where only the mean at the weights of the plain relaxation is, `welfare` is the weighted sum, as the bound is.
+    """
+    if problem.criterion.num_steps is not None or problem.criterion.is_average:
+        return None
+    plain = model_of(problem)
+    weighed_by = as_welfare(welfare, plain.num_members)
+    one_program = isinstance(weighed_by, RankWeighted) or is_mean(weighed_by, plain.num_members)
+    for steps in OPENINGS:
+        model = replace(plain, criterion=Opening(problem.discount, steps))
+        columns = (steps + 1) * int(model.allowed.sum())
+        if fluid_programs.fits_by_step(model, weighed_by) and (one_program or columns <= FEW_COLUMNS):
+            return solve_model(model, weighed_by, tolerance)
+        if plain.floors is None and fluid_programs.fits_by_step(model, Utilitarian()):
+            weights = _homogeneous_weights(plain, weighed_by, relaxed)
+            return None if weights is None else solve_weighted(model, weights, tolerance=tolerance)
+    return None
+
+
+def _homogeneous_weights(model: FluidModel, welfare: Welfare, relaxed: FluidSolution) -> Floats | None:
+    """(type,) weights g of single arms such that W(v) <= g.v for all v, near the relaxation's optimum; None if unknown.
+
+    Rank-weighted welfare is the least of such sums, and the relaxation's proof is by one of them. A power mean is
+    concave and homogeneous, so its gradient anywhere is one.
+    """
+    if isinstance(welfare, RankWeighted):
+        return relaxed.weights
+    if not isinstance(welfare, PowerMean):
+        return None
+    slopes = welfare.supergradient(model.members(relaxed.values), model.sizes)
+    return model.weights_of_types(slopes / model.sizes)
 
 
 def solve_weighted(

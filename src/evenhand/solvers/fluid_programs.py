@@ -5,6 +5,7 @@ Columns are the shares of time x that arms spend in their pairs, and the values 
     flow      stationary   sum_a x(s, a) - factor sum_{s', a} p(s | s', a) x(s', a) = mu(s) / total    (discounted)
                                                                                    = 0, sum x = 1      (average)
               finite       sum_a x_{t+1}(s, a) = sum_{s', a} p(s | s', a) x_t(s', a),   sum_a x_0(s, a) = mu(s)
+              opening      the same, but for the step that lasts: what arrives is p.(gamma x_T + (1-gamma) x_{T-1})
     budget    sum_n x_n.d_n <= b,  at every step if there are steps
     floors    x_n.[d_n > 0] >= floor_n, weighted over the steps
     members   m = the values total x_n.r_n of the arms, or the means of their groups
@@ -242,14 +243,21 @@ class Program:
         )
         start = model.initial[real]
         if model.criterion.num_steps is not None:
-            later = sparse.eye_array(self.num_steps, k=-1)
-            rows = sparse.kron(sparse.eye_array(self.num_steps), leave) - sparse.kron(later, arrive)
+            rows = sparse.kron(sparse.eye_array(self.num_steps), leave) - sparse.kron(self._came_from, arrive)
             return sparse.csr_array(rows), np.concatenate([start, np.zeros(len(start) * (self.num_steps - 1))])
         if model.criterion.is_average:
             whole = sparse.csr_array((np.ones(len(pairs)), (self.type, pairs)))
             rows = sparse.vstack([leave - arrive, whole])
             return sparse.csr_array(rows), np.concatenate([np.zeros(len(start)), np.ones(len(model))])
         return sparse.csr_array(leave - model.criterion.factor * arrive), start / model.criterion.total
+
+    @property
+    def _came_from(self) -> sparse.csr_array:
+        """(step, step) how much of what arrives in a step was in which: all in the step before, unless it lasts."""
+        shares = sparse.lil_array(sparse.eye_array(self.num_steps, k=-1))
+        if self.model.criterion.lasts:
+            shares[-1, -2:] = 1 / self.model.criterion.total, self.model.criterion.factor
+        return sparse.csr_array(shares)
 
     @cached_property
     def bought(self) -> Ints:
