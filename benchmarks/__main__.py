@@ -3,7 +3,19 @@
 import importlib
 import sys
 
-NAMES = ("startup", "simulation", "exact", "counts", "typed", "whittle", "fluid", "mixtures", "policies", "sampling")
+NAMES = (
+    "startup",
+    "simulation",
+    "exact",
+    "counts",
+    "typed",
+    "whittle",
+    "fluid",
+    "bounds",
+    "mixtures",
+    "policies",
+    "sampling",
+)
 
 LEARNING = ("rl_speed", "sampling", "rl_random", "rl_scores")
 """What `make bench-rl` runs."""

@@ -1,0 +1,192 @@
+"""Budgets in each of the first steps: the program written down once more, and the optimum as its judge."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+import evenhand as eh
+from evenhand.errors import NotConverged
+from evenhand.model.arm import Arm
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import Discounted, Opening
+from evenhand.planning.relaxed import relax, tightest_bound
+from evenhand.solvers import fluid, fluid_programs
+from evenhand.solvers.arms import action_values
+from evenhand.solvers.fluid import solve_opening
+
+from ..conftest import random_arm
+from .test_fluid_objective import SoftMinimum
+
+
+def fleet(budget=(1, 2), counts=(3, 2), discount=0.9):
+    """Everything is new at the start, wears, and then wants the same few resources at once."""
+    arms = []
+    for wear, mending in ((0.6, 0.9), (0.8, 0.7)):
+        rows = np.zeros((3, 3, 3))
+        for state in range(3):
+            rows[state, 0, state] = 1 - wear
+            rows[state, 0, min(state + 1, 2)] += wear
+            rows[state, 1, state] = 1 - mending
+            rows[state, 1, max(state - 1, 0)] += mending
+            rows[state, 2, 0] = 1
+        arms.append(Arm(rows, [[3, 2, 1], [2, 1, 0], [0, -1, -1]], [[0, 0], [0, 1], [1, 1]], [1, 0, 0]))
+    return CoupledMDP(arms, list(budget), discount, counts=list(counts))
+
+
+def positive(problem, **more):
+    """The same with rewards of which power means are defined."""
+    arms = [Arm(arm.transitions, arm.rewards + 4, arm.usage, arm.initial) for arm in problem.arms]
+    return CoupledMDP(arms, problem.budget, problem.discount, counts=problem.counts, **more)
+
+
+def whole_program(problem, steps, horizon=600):
+    """Maximin of the types' values; the flow of every step of a long time is written out, then cut off.
+
+    The budget holds in each of the first steps, and over all others together; nothing of the library is used.
+    """
+    types, factor = problem.types, problem.discount
+    T, S, A, K = types.usage.shape
+    pairs = T * S * A
+    leave, arrive = np.zeros((T * S, pairs)), np.zeros((T * S, pairs))
+    for pair, (t, s, a) in enumerate(np.ndindex(T, S, A)):
+        leave[t * S + s, pair] = 1
+        arrive[t * S : (t + 1) * S, pair] = types.transitions[t, s, a]
+    counts = np.asarray(problem.type_counts, dtype=float)
+    columns = pairs * horizon + 1
+    flow, start = np.zeros((T * S * horizon, columns)), np.zeros(T * S * horizon)
+    start[: T * S] = types.initial.reshape(-1)
+    use = np.zeros((K * (steps + 1), columns))
+    limit = np.zeros(K * (steps + 1))
+    values = np.zeros((T, columns))
+    values[:, -1] = 1
+    spend = (counts[:, None, None, None] * types.usage).reshape(pairs, K).T
+    for step in range(horizon):
+        at = slice(step * pairs, (step + 1) * pairs)
+        flow[step * T * S : (step + 1) * T * S, at] = leave
+        if step + 1 < horizon:
+            flow[(step + 1) * T * S : (step + 2) * T * S, at] = -arrive
+        row = slice(K * min(step, steps), K * (min(step, steps) + 1))
+        use[row, at] += factor**step * spend
+        limit[row] += factor**step * problem.budget
+        for t in range(T):
+            own = np.zeros((T, S, A))
+            own[t] = types.rewards[t]
+            values[t, at] -= factor**step * own.reshape(-1)
+    gains = np.zeros(columns)
+    gains[-1] = -1
+    bounds = [(0, None)] * (columns - 1) + [(None, None)]
+    found = linprog(gains, np.vstack([use, values]), np.append(limit, np.zeros(T)), flow, start, bounds=bounds)
+    return -found.fun
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4])
+def test_a_program_written_out_step_by_step_has_the_same_optimum(steps, monkeypatch):
+    monkeypatch.setattr(fluid, "OPENINGS", (steps,))
+    problem = fleet(discount=0.6)
+    found = solve_opening(problem, "maximin", relax(problem, "maximin"), 1e-9)
+    assert found.upper_bound == pytest.approx(whole_program(problem, steps, 40), rel=1e-6)
+    assert found.welfare == pytest.approx(found.upper_bound, rel=1e-6)
+    assert found.prices.shape == (steps + 1, 2) and found.by_step
+
+
+WELFARES = ["utilitarian", "gini:2", "maximin", "leximin", "alpha:1", "alpha:2", SoftMinimum(0.5)]
+
+
+@pytest.mark.parametrize("welfare", WELFARES, ids=lambda welfare: getattr(welfare, "name", welfare))
+@pytest.mark.parametrize("over", ["arms", "groups"])
+def test_the_bound_lies_between_the_optimum_and_that_of_the_plain_relaxation(welfare, over):
+    problem = positive(fleet((1, 1), (3, 3)), groups=["a", "b"], over=over)
+    best, plain = eh.solve(problem, welfare).welfare, relax(problem, welfare).upper_bound
+    bound = tightest_bound(problem, welfare)
+    assert best <= bound * (1 + 1e-7)
+    assert bound < plain - 0.2 * (plain - best)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_no_policy_is_better_than_the_bound(seed):
+    rng = np.random.default_rng(seed)
+    usage = [[0, 0], [1, 0], [1, 2]]
+    arms = [random_arm(int(rng.integers(2**31)), int(rng.integers(2, 4)), usage, sparse=True) for _ in range(2)]
+    problem = CoupledMDP(arms, [1, int(rng.integers(1, 3))], float(rng.uniform(0, 0.95)), counts=[2, 1])
+    welfare = ["utilitarian", "gini:1.5", "maximin", "alpha:2"][int(rng.integers(4))]
+    best, plain = eh.solve(problem, welfare, "joint"), relax(problem, welfare)
+    opening = solve_opening(problem, welfare, plain, 1e-7)
+    size = abs(plain.upper_bound)
+    assert best.welfare - 1e-6 * size <= opening.upper_bound <= plain.upper_bound + 1e-4 * size
+
+
+@pytest.mark.parametrize("welfare", ["gini:2", "maximin", "leximin", "alpha:2"])
+def test_many_members_are_bounded_at_the_weights_of_the_plain_relaxation(welfare, monkeypatch):
+    """As if the rows of ranks, or the programs one after the other, were too large."""
+    problem = positive(fleet((2, 2)))
+    plain = relax(problem, welfare)
+    whole = solve_opening(problem, welfare, plain).upper_bound
+    monkeypatch.setattr(fluid_programs, "MOST_RANK_ROWS_BY_STEP", 0)
+    monkeypatch.setattr(fluid_programs, "MOST_STAGES", 0)
+    monkeypatch.setattr(fluid, "FEW_COLUMNS", 0)
+    weighted = solve_opening(problem, welfare, plain).upper_bound
+    assert whole * (1 - 1e-6) <= weighted <= plain.upper_bound * (1 + 1e-6)
+    assert eh.solve(problem, welfare).welfare <= weighted * (1 + 1e-7)
+
+
+def test_floors_hold_in_the_opening_too():
+    problem = fleet((1, 2))
+    floored = CoupledMDP(problem.arms, problem.budget, 0.9, counts=problem.counts, floors=[0.3, 0.0])
+    plain = relax(floored, "maximin")
+    found = solve_opening(floored, "maximin", plain)
+    assert found.served[0] >= 0.3 - 1e-6
+    assert found.upper_bound <= plain.upper_bound * (1 + 1e-6)
+
+
+def test_it_is_for_discounted_problems_of_a_size_that_fits(monkeypatch):
+    problem = fleet()
+    plain = relax(problem, "maximin")
+    for criterion in ("average", "finite:5"):
+        other = problem.under(criterion)
+        assert solve_opening(other, "maximin", relax(other, "maximin")) is None
+    monkeypatch.setattr(fluid_programs, "MOST_COLUMNS_BY_STEP", 30)
+    assert solve_opening(problem, "maximin", plain) is None
+    assert tightest_bound(problem, "maximin", plain) == plain.upper_bound
+
+
+def test_what_does_not_end_leaves_the_plain_bound(monkeypatch):
+    from evenhand.planning import relaxed
+
+    def fail(*_):
+        raise NotConverged("not today")
+
+    problem = fleet()
+    plain = relax(problem, "gini:3")
+    monkeypatch.setattr(relaxed, "solve_opening", fail)
+    assert tightest_bound(problem, "gini:3", plain) == plain.upper_bound
+
+
+def test_plans_and_comparisons_show_the_tighter_bound():
+    problem = fleet((1, 3), (9, 8))
+    plain = relax(problem, "gini:2").upper_bound
+    assert eh.solve(problem, "gini:2", "fluid", rng=0).upper_bound < plain * (1 - 1e-3)
+    shown = eh.compare(problem, ["never-act"], "gini:2", num_episodes=10, solve_up_to=0)
+    assert shown.bound_name == "fluid bound" and shown.upper_bound < plain * (1 - 1e-3)
+
+
+def test_an_opening_weighs_time_as_the_discount_does():
+    opening, plain = Opening(0.9, 5), Discounted(0.9)
+    assert opening.num_steps == 6 and opening.lasts and not plain.lasts
+    weights = opening.time_weights(6)
+    np.testing.assert_allclose(weights[:5], plain.time_weights(5))
+    assert weights.sum() == pytest.approx(plain.total) == opening.total
+
+
+def test_action_values_by_steps_are_those_of_the_discounted_arm_where_prices_do_not_change():
+    problem = fleet()
+    ones, prices = np.ones(2), np.array([0.3, 0.2])
+    plain = action_values(problem.types, ones, prices, problem.criterion)
+    by_step = action_values(problem.types, ones, np.tile(prices, (4, 1)), Opening(0.9, 3))
+    np.testing.assert_allclose(by_step, np.repeat(plain[:, None], 4, axis=1), rtol=1e-9)
+    dear = np.vstack([prices, 50 + prices, prices, prices])  # nobody acts at the second step, and all know it before
+    changed = action_values(problem.types, ones, dear, Opening(0.9, 3))
+    np.testing.assert_allclose(changed[:, 2:], by_step[:, 2:], rtol=1e-9)
+    assert (changed[:, 0] < by_step[:, 0] - 1e-3).any() and (changed[:, 1].argmax(axis=-1) == 0).all()
