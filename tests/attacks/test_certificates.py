@@ -17,7 +17,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import NotApplicable, OutOfDomain
-from evenhand.planning.relaxed import relax
+from evenhand.planning.relaxed import relax, tightest_bound
 
 from ..contracts.test_objectives import Halfway, Kolm
 from ..oracles.problems import replaced, seeded_problem
@@ -29,7 +29,8 @@ WELFARES = (
 METHODS = ("counts", "joint", "joint-lp", "count-lp", "auto", "relaxation")
 CRITERIA = ("discounted", "discounted", "discounted", "average", "finite:3")
 SCALES = ("plain", "plain", "units", "arms", "states", "negative")
-SEEDS, MANY_SEEDS = range(40), range(40, 1800)
+SEEDS, MANY_SEEDS = (*range(40), 1770), range(40, 1800)
+"""The last once had a program without a solution, to the solver: values from 1e-9 to 1e8 under alpha:5."""
 
 
 def rescaled(problem, kind, rng):
@@ -76,8 +77,9 @@ def bounds_of(problem, welfare, method):
     """Welfare and bound by one method, with what is promised of it; None where it refuses in words."""
     try:
         if method == "relaxation":
-            found = relax(problem, welfare)
-            return -np.inf, found.upper_bound
+            plain, tightest = relax(problem, welfare).upper_bound, tightest_bound(problem, welfare)
+            assert tightest <= plain
+            return -np.inf, tightest
         solution = eh.solve(problem, welfare, method)
     except OutOfDomain as refusal:
         assert "alpha" in str(refusal)

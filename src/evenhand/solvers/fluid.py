@@ -284,10 +284,15 @@ def solve_model(
         raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
     weighed_by = as_welfare(welfare, model.num_members)
     begin = time.perf_counter()
-    if fluid_programs.fits_by_step(model, weighed_by):
-        return _of_program(model, weighed_by, tolerance, progress, begin)
     structured = is_mean(weighed_by, model.num_members) or isinstance(weighed_by, (RankWeighted, PowerMean))
-    if not structured or (is_lexicographic(weighed_by) and len(model.budget) > 1):
+    by_prices = structured and not (is_lexicographic(weighed_by) and len(model.budget) > 1)
+    if fluid_programs.fits_by_step(model, weighed_by):
+        try:
+            return _of_program(model, weighed_by, tolerance, progress, begin)
+        except NotConverged:
+            if not by_prices or model.criterion.lasts:
+                raise
+    elif not by_prices:
         return _of_program(model, weighed_by, tolerance, progress, begin)
     return _solve_by_prices(_Search(model, weighed_by, tolerance, progress))
 

@@ -347,7 +347,15 @@ class Program:
             lower=np.concatenate([np.zeros(self.num_columns), np.broadcast_to(lower, wide)]),
             upper=np.full(self.num_columns + wide, np.inf),
         )
-        return self._read(_solved(program), number)
+        try:
+            return self._read(_solved(program), number)
+        except Infeasible:
+            if self.model.floors is not None:
+                raise
+            raise NotConverged(
+                "the linear program of the relaxation always has a solution, but its numbers are of too different a "
+                "size for the solver to find one"
+            ) from None
 
     def _read(self, optimum: LinearOptimum, number: int) -> _Solved:
         begin = self.flow[0].shape[0]
