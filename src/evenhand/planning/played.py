@@ -38,7 +38,7 @@ def by_fluid(task: Task) -> Solution:
     watch = Stopwatch()
     relaxed = _relaxed(task, watch)
     plan = find_mixture(task, relaxed)
-    watch.lap("build")
+    watch.lap("solve")
     made = f"a mixture of {len(plan.columns)}" if len(plan.columns) > 1 else plan.columns[0].name
     reason = f"{task.reason}; of {plan.tried} policies, {plan.rounds} rounds: {made}"
     return _solution(task, "fluid", reason, plan, relaxed, watch)
