@@ -24,7 +24,7 @@ CRITERIA = ["discounted", "average", "finite:6"]
 @pytest.fixture(autouse=True)
 def short_averages(monkeypatch):
     """These arms forget their start within a few steps."""
-    monkeypatch.setattr("evenhand.model.criterion.USUAL_AVERAGE_HORIZON", 200)
+    monkeypatch.setattr("evenhand.model.criterion.USUAL_AVERAGE_HORIZON", 100)
 
 
 class Mean:
@@ -143,7 +143,8 @@ class TestFloors:
         assert relax(problem, "utilitarian").upper_bound == pytest.approx(best, rel=1e-4)
         assert values.mean() == pytest.approx(best, rel=0.05)
 
-    def test_many_machines(self, criterion, few_episodes):
+    def test_many_machines(self, criterion, few_episodes, monkeypatch):
+        monkeypatch.setattr(mixed, "MOST_ROUNDS", 3)  # floors are kept after any number of rounds
         floors = np.where(np.arange(6) < 3, 0.25, 0.0)
         problem = machines(6, 2, floors, criterion)
         policy = eh.solve(problem, "gini:1.5", "fluid").policy
@@ -178,8 +179,8 @@ class TestNeverWorse:
     """With floors, a policy that keeps them as it is must not be beaten by the mixture."""
 
     def test_small_floors_cost_little(self):
-        free = machines(12, 3)
-        floored = CoupledMDP(free.arms, free.budget, 0.9, floors=[0.01] * 12)
+        free = machines(8, 2)
+        floored = CoupledMDP(free.arms, free.budget, 0.9, floors=[0.01] * 8)
         found, best = (eh.solve(problem, "gini:2", "fluid") for problem in (floored, free))
         cost = best.upper_bound - found.upper_bound  # what they cost at the least
         error = 4 * np.hypot(found.welfare_stderr, best.welfare_stderr)
