@@ -11,6 +11,8 @@ drawn with probability proportional to the arms left in each cell whose usage st
 The law of the allocation follows by unrolling these draws; allocations reached by several orders are merged.
 """
 
+from functools import cached_property
+
 import numpy as np
 
 from evenhand.checks import check_shape
@@ -94,12 +96,13 @@ class ExchangeablePriority(PriorityPolicy):
         left = counts.copy()
         budget = np.repeat(self.problem.budget_limit[None], len(counts), axis=0)
         allocation = np.zeros((*counts.shape, types.valid.shape[2]), dtype=np.int64)
-        for group in self._groups():
+        for group in self._groups:
             self._serve_group(group, left, budget, allocation, rng)
         kinds, states = np.indices(types.idle.shape)
         allocation[:, kinds, states, types.idle] += left
         return allocation
 
+    @cached_property
     def _groups(self) -> list[Ints]:
         """For each rank the (cell, 3) cells that have it."""
         return [np.argwhere(self.ranks == rank) for rank in range(self.ranks.max() + 1)]
@@ -160,7 +163,7 @@ class ExchangeablePriority(PriorityPolicy):
         """The law of the allocation at (type, state) counts."""
         types = self.problem.types
         law: dict[bytes, float] = {np.zeros(types.valid.shape, dtype=np.int64).tobytes(): 1.0}
-        for group in self._groups():
+        for group in self._groups:
             law = self._law_of_group(group, counts, law)
         allocations = np.stack([np.frombuffer(key, dtype=np.int64).reshape(types.valid.shape) for key in law])
         kinds, states = np.indices(types.idle.shape)
@@ -170,6 +173,8 @@ class ExchangeablePriority(PriorityPolicy):
 
     def _law_of_group(self, group: Ints, counts: Ints, law: dict[bytes, float]) -> dict[bytes, float]:
         """Unroll the draws within one rank, from every allocation reached so far."""
+        if not counts[group[:, 0], group[:, 1]].any():
+            return law  # nobody is there to be drawn
         types, limit = self.problem.types, self.problem.budget_limit
         usage = types.usage[tuple(group.T)]
         done: dict[bytes, float] = {}
