@@ -171,7 +171,7 @@ def plans_are_looked_for_briefly(request, monkeypatch):
         return
     monkeypatch.setattr(mixed, "ARM_STEPS", 1e5)
     monkeypatch.setattr(mixed, "REPORTING", 1e6)
-    monkeypatch.setattr(mixed, "MOST_ROUNDS", 6)
+    monkeypatch.setattr(mixed, "MOST_ROUNDS", 3)
     monkeypatch.setattr(played, "SEEN", 1e4)
 
 

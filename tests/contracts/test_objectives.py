@@ -11,7 +11,7 @@ library. Every combination is met on one problem of the fixed list, in turn; the
 
 import re
 from functools import cache
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -338,17 +338,23 @@ def problem_in_turn(number):
 def is_long(number, method):
     """Whether a combination is left to the long run.
 
-    Exact methods meet every fourth one, so that each welfare under each criterion is met in one of the four
-    combinations of over and floors; `whittle` and `fluid`, which play, and `auto`, which takes another method, meet
-    every twelfth: each welfare under one criterion.
+    Each method meets every twelfth one: each welfare once, all criteria, and all four combinations of over and floors;
+    the next method meets the welfare under the next criterion, so that all pairs of these are met by some method.
     """
     criterion, over, floors, welfare = OBJECTIVES[number]
-    place = list(WELFARES).index(welfare)
-    turn, other = place + OVER.index(over) + 2 * floors, place // 4 + CRITERIA.index(criterion)
-    return turn % 4 > 0 or (method not in EXACT and other % len(CRITERIA) > 0)
+    place = list(WELFARES).index(welfare) + METHODS.index(method)
+    turn, other = place + OVER.index(over) + 2 * floors, place + CRITERIA.index(criterion)
+    return turn % 4 > 0 or other % len(CRITERIA) > 0
 
 
 COMBINATIONS = [(n, method) for n in range(len(OBJECTIVES)) for method in METHODS if not is_long(n, method)]
+
+
+def test_the_default_run_meets_every_pair():
+    found = [(method, *OBJECTIVES[number]) for number, method in COMBINATIONS]
+    axes = [METHODS, CRITERIA, OVER, (False, True), WELFARES]
+    for first, second in combinations(range(5), 2):
+        assert len({(case[first], case[second]) for case in found}) == len(axes[first]) * len(axes[second])
 
 
 def told(combination):

@@ -200,8 +200,7 @@ def test_finite_against_dynamic_programming(seed, steps):
         assert oracle.best_linear(weights).welfare == pytest.approx(backwards(oracle, weights, steps), abs=1e-9)
 
 
-@pytest.mark.parametrize("welfare", [*WELFARES, Kolm()], ids=lambda welfare: getattr(welfare, "name", welfare))
-@pytest.mark.parametrize("seed", [5, 7])
+@chessboard(("welfare", "seed"), [*WELFARES, Kolm()], [5, 7], ids=lambda given: str(getattr(given, "name", given)))
 def test_criteria_meet_at_their_ends(seed, welfare):
     problem = seeded_problem(seed, least_reward=1, floors=True, most_pairs=40)
 

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -249,7 +250,10 @@ def page(whole: Path) -> str:
 def judged(lab: Lab, folder: Path, targets: Mapping[str, Target], part: str, *names: str) -> Claim:
     """The claim whose title has these words, of a run of some targets."""
     own = {name: targets[name] for name in names}
-    report = read_report(lab.write(folder, own), list(own.values()), STATEMENTS)
+    return claim_of(read_report(lab.write(folder, own), list(own.values()), STATEMENTS), part)
+
+
+def claim_of(report: Report, part: str) -> Claim:
     found = [claim for claim in (*report.claims, *report.findings) if part in claim.title]
     assert len(found) == 1
     return found[0]
@@ -463,6 +467,19 @@ def lab_with(changes: Mapping[str, Any]) -> Lab:
     return lab
 
 
+@pytest.fixture(scope="module")
+def good_report(targets: dict[str, Target], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Report]:
+    """The report on a run of some targets, made once for all claims that look at it."""
+
+    @cache
+    def made(names: tuple[str, ...], **changes: Any) -> Report:
+        own = {name: targets[name] for name in names}
+        folder = lab_with(changes).write(tmp_path_factory.mktemp("good"), own)
+        return read_report(folder, list(own.values()), STATEMENTS)
+
+    return made
+
+
 @pytest.mark.parametrize(("part", "names", "good", "bad", "verdict"), FLIPS, ids=[flip[0] for flip in FLIPS])
 def test_verdicts_follow_the_numbers(
     part: str,
@@ -472,8 +489,9 @@ def test_verdicts_follow_the_numbers(
     verdict: str,
     targets: dict[str, Target],
     tmp_path: Path,
+    good_report: Callable[..., Report],
 ) -> None:
-    held = judged(lab_with(good), tmp_path / "good", targets, part, *names)
+    held = claim_of(good_report(names, **good), part)
     assert held.verdict == "holds", held.evidence
     fell = judged(lab_with(bad), tmp_path / "bad", targets, part, *names)
     assert fell.verdict == verdict, fell.evidence

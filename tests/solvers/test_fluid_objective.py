@@ -329,10 +329,13 @@ def test_a_machine_with_several_classes_of_states():
         agrees(problem, "average", welfare, known="utilitarian")
 
 
-@pytest.mark.parametrize("criterion", ["discounted", "average", "finite:5"])
-@pytest.mark.parametrize("num_resources", [1, 2])
-@pytest.mark.parametrize(
-    "welfare", ["gini:2", SoftMinimum(1.0), "leximin", "alpha:2"], ids=["gini", "own", "leximin", "alpha"]
+@chessboard(
+    ("criterion", "num_resources", "welfare"),
+    ["discounted", "average", "finite:5"],
+    [1, 2],
+    ["gini:2", SoftMinimum(1.0), "leximin", "alpha:2"],
+    ids=lambda given: "own" if isinstance(given, SoftMinimum) else str(given),
+    colours=3,
 )
 def test_floors_that_cannot_be_met_say_what_can(criterion, num_resources, welfare):
     arm = Arm(np.ones((1, 2, 1)), [[1.0, 2.0]], [[0] * num_resources, [1] * num_resources])
