@@ -11,8 +11,6 @@ pytest.importorskip("stable_baselines3")
 
 from evenhand.cli.main import run
 
-from ..conftest import one_in
-
 MODEL = ["machine-replacement", "-p", "num_arms=3"]
 QUICK = ["--steps", 8000, "--horizon", 50]
 
@@ -120,9 +118,9 @@ def test_a_finished_run_leaves_no_checkpoint(folder, evenhand, files):
     assert again["welfare"] == first["welfare"] and files() == ["policy.zip"]
 
 
-@pytest.mark.parametrize("to_the_end", one_in(2, [False, True]))
-def test_an_interrupt_keeps_the_checkpoint(to_the_end, folder, start, evenhand, files, timeless):
-    """That it goes on as if it had never stopped, `tests/learning` asks of shorter runs."""
+@pytest.mark.slow
+def test_an_interrupt_keeps_the_checkpoint(folder, start, evenhand, files, timeless):
+    """The default run asks it of shorter runs within one process, in `tests/learning`."""
     arguments = ["train", *MODEL, "--steps", 40_000, "--out", "policy.zip"]
     with start(*arguments) as process:
         for line in iter(process.stderr.readline, b""):
@@ -134,8 +132,6 @@ def test_an_interrupt_keeps_the_checkpoint(to_the_end, folder, start, evenhand, 
     assert files() == ["policy.zip.checkpoint"]
     told = evenhand("train", *MODEL, "--steps", 40_001, "--out", "policy.zip", "--resume").refusal
     assert "steps was 40000, now 40001" in told
-    if not to_the_end:
-        return
     resumed = timeless(evenhand(*arguments, "--resume", "--json").json)
     assert files() == ["policy.zip"]
     whole = timeless(evenhand(*arguments, "--json").json)

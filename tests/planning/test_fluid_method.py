@@ -255,7 +255,7 @@ class TestSaved:
         np.testing.assert_array_equal(load_policy(tmp_path / "policy.zip", problem).grid, policy.grid)
 
     def test_a_solution_with_its_certificate(self, tmp_path: Path):
-        problem = different(12)
+        problem = brief()
         solution = solve(problem, method="fluid")
         save_solution(solution, tmp_path / "policy.zip")
         again = load_policy(tmp_path / "policy.zip", problem)
