@@ -12,7 +12,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -49,17 +49,16 @@ def read_drawings() -> dict[str, Drawings]:
     return draw_report(read_results())
 
 
-def tables() -> dict[str, str]:
-    """The text of every place."""
+def tables(figures: Collection[str]) -> dict[str, str]:
+    """The text of every place; `figures` names the targets that have one."""
     report = read_results()
     alternative = "Welfare for 10 to 100 machines: CP-DRL, Whittle, optimum and bound"
     picture = f"![{alternative}](docs/measured/reproduction/figure-2a.svg)"
     texts = {"headline": f"{headline_table(report, COSTS)}\n{picture}\n"}
     texts["claims"] = claims_markdown((*report.claims, *report.findings))
-    drawings = read_drawings()
     for part in report.parts:
         name = part.target.name
-        picture = f"![{part.target.title}](../measured/reproduction/{name}.svg)\n\n" if drawings[name].file else ""
+        picture = f"![{part.target.title}](../measured/reproduction/{name}.svg)\n\n" if name in figures else ""
         texts[name] = picture + "\n".join(markdown_sheet(sheet) for sheet in part.sheets if sheet.visible)
     return texts
 
@@ -101,7 +100,7 @@ def main(run: str | None = None, *targets: str) -> None:
     """Take the records of a run, if one is named, and fill everything in."""
     if run is not None:
         take_over(Path(run), targets)
-    texts = tables()
+    texts = tables([name for name, drawings in read_drawings().items() if drawings.file])
     for page in pages():
         page.write_text(fill(page.read_text(encoding="utf-8"), texts), encoding="utf-8")
     draw(FIGURES)

@@ -81,11 +81,28 @@ def one_in(number, cases):
     return [pytest.param(case, marks=pytest.mark.slow if i % number else ()) for i, case in enumerate(cases)]
 
 
-def chessboard(names, *axes, ids=None):
-    """Every combination; the default run tries the fields of one colour: half of them, and all of each axis."""
+def try_each(check, cases):
+    """All of many cases within one test, which costs less than a test for each; those that fail are named."""
+    failed = {}
+    for case in cases:
+        try:
+            check(case)
+        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  # raised below, with all others
+            failed[case] = error
+    if failed:
+        raise BaseExceptionGroup(f"failed: {list(failed)}", list(failed.values()))
+
+
+def chessboard(names, *axes, ids=None, colours=2):
+    """Every combination; the default run tries the fields of one colour, with all of each axis; the slow one others."""
+    axes = [list(axis) for axis in axes]
     fields = [tuple(zip(*field, strict=True)) for field in product(*map(enumerate, axes))]
-    cases = [pytest.param(*values, marks=pytest.mark.slow if sum(place) % 2 else ()) for place, values in fields]
-    return pytest.mark.parametrize(names, cases, ids=ids)
+    chosen = [place for place, _ in fields if sum(place) % colours == 0]
+    for number, axis in enumerate(axes):
+        assert len({place[number] for place in chosen}) == len(axis), f"fewer colours: axis {number} is not met whole"
+    cases = [pytest.param(*values, marks=() if place in chosen else pytest.mark.slow) for place, values in fields]
+    fixtures = [name for name in names if name == "small_problem"]
+    return pytest.mark.parametrize(names, cases, ids=ids, indirect=fixtures)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -154,7 +171,7 @@ def plans_are_looked_for_briefly(request, monkeypatch):
         return
     monkeypatch.setattr(mixed, "ARM_STEPS", 1e5)
     monkeypatch.setattr(mixed, "REPORTING", 1e6)
-    monkeypatch.setattr(mixed, "MOST_ROUNDS", 6)
+    monkeypatch.setattr(mixed, "MOST_ROUNDS", 3)
     monkeypatch.setattr(played, "SEEN", 1e4)
 
 

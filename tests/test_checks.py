@@ -105,6 +105,14 @@ class TestAvailable:
         with pytest.raises(TooLarge, match=r"the table would need 1\.7 GB, and 2 GB are free\. Use another method\."):
             check_memory(1.7e9, "the table", "Use another method.")
 
+    def test_for_a_little_nobody_looks(self, machine, monkeypatch):
+        machine("proc/self/cgroup", "0::/job")
+        second(machine, "job", 1_000, 5_000)
+        with pytest.raises(TooLarge, match="and 0 bytes are free"):
+            check_memory(1.1e6, "the table", "Use another method.")
+        monkeypatch.setattr("evenhand.checks.available_memory", lambda: pytest.fail("looked"))
+        check_memory(0.9e6, "the table", "Use another method.")
+
 
 def test_this_machine_has_some_and_not_more_than_it_has():
     assert 0 < available_memory() <= psutil.virtual_memory().total

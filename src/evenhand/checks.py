@@ -310,8 +310,19 @@ def _read(path: Path) -> str:
         return ""
 
 
+LITTLE = 1e6
+"""Bytes that are always there: to ask how many are free takes a millisecond, and small problems ask many times."""
+
+
+def fits_in_memory(size: float, share: float = 0.8) -> bool:
+    """Whether so many bytes are no more than a share of what is free."""
+    return size <= LITTLE or size <= share * available_memory()
+
+
 def check_memory(size: float, what: str, instead: str) -> None:
     """Refuse, before any work, what would not fit in memory."""
+    if size <= LITTLE:
+        return
     free = available_memory()
     if size > 0.8 * free:
         raise TooLarge(f"{what} would need {human_bytes(size)}, and {human_bytes(free)} are free. {instead}")

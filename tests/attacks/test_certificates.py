@@ -19,6 +19,7 @@ import evenhand as eh
 from evenhand.errors import NotApplicable, OutOfDomain
 from evenhand.planning.relaxed import relax, tightest_bound
 
+from ..conftest import one_in, try_each
 from ..contracts.test_objectives import Halfway, Kolm
 from ..oracles.problems import replaced, seeded_problem
 
@@ -108,12 +109,12 @@ def attack(seed):
             assert high - low <= 2e-6 * max(abs(high), 1e-3 * size), method
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", one_in(3, SEEDS))
 def test_every_method_ends_with_a_certificate(seed):
     attack(seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", MANY_SEEDS)
-def test_every_method_ends_with_a_certificate_on_many_problems(seed):
-    attack(seed)
+@pytest.mark.parametrize("first", MANY_SEEDS[::40])
+def test_every_method_ends_with_a_certificate_on_many_problems(first):
+    try_each(attack, range(first, min(first + 40, MANY_SEEDS.stop)))

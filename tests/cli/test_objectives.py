@@ -8,6 +8,7 @@ import pytest
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import save
 
+from ..conftest import chessboard, one_in
 from ..oracles.problems import FIXED, replaced, seeded_problem
 from ..oracles.product_space_lp import read_problem
 
@@ -23,9 +24,13 @@ def model(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("over", OVER)
-@pytest.mark.parametrize("criterion", ["discounted", "average", "finite:4"])
-@pytest.mark.parametrize("name", ["symmetric", "typed", "different", "two resources"])
+@chessboard(
+    ("over", "criterion", "name"),
+    OVER,
+    ["discounted", "average", "finite:4"],
+    ["symmetric", "typed", "different", "two resources"],
+    colours=3,
+)
 def test_solve_equals_brute_force(evenhand, model, name, criterion, over):
     problem = FIXED[name]()
     best = read_problem(problem, criterion, over).best("gini:2").welfare
@@ -71,17 +76,17 @@ def test_text_names_criterion_groups_and_what_more_is_worth(evenhand, model):
         assert part in text
 
 
-def test_a_price_is_about_what_one_more_is_worth(evenhand, model, monkeypatch):
+@pytest.mark.parametrize("criterion", one_in(3, ["discounted", "average", "finite:4"]))
+def test_a_price_is_about_what_one_more_is_worth(criterion, evenhand, model, monkeypatch):
     """The bound of the relaxation is concave in the budget: its slope there is at least the gain of one unit more."""
     for most in ("MOST_JUDGED", "USUAL_AVERAGE_HORIZON"):  # how well it plays is not asked
         monkeypatch.setattr(f"evenhand.model.criterion.{most}", 20)
     problem = FIXED["different"]()
-    for criterion in ("discounted", "average", "finite:4"):
-        now = evenhand("solve", model(problem), "--criterion", criterion, "--method", "fluid", "--json").json
-        more = CoupledMDP(problem.arms, problem.budget + 1e-3, problem.discount, problem.counts)
-        then = evenhand("solve", model(more), "--criterion", criterion, "--method", "fluid", "--json").json
-        gain = (then["welfare"]["upper_bound"] - now["welfare"]["upper_bound"]) / 1e-3
-        assert gain == pytest.approx(now["prices"]["resource 0"], rel=0.02, abs=1e-3 * now["welfare"]["upper_bound"])
+    now = evenhand("solve", model(problem), "--criterion", criterion, "--method", "fluid", "--json").json
+    more = CoupledMDP(problem.arms, problem.budget + 1e-3, problem.discount, problem.counts)
+    then = evenhand("solve", model(more), "--criterion", criterion, "--method", "fluid", "--json").json
+    gain = (then["welfare"]["upper_bound"] - now["welfare"]["upper_bound"]) / 1e-3
+    assert gain == pytest.approx(now["prices"]["resource 0"], rel=0.02, abs=1e-3 * now["welfare"]["upper_bound"])
 
 
 def test_floors_that_cannot_be_met_are_refused_with_the_largest(evenhand, model):

@@ -111,7 +111,7 @@ def test_folders_that_cannot_be_are_refused_before_any_work(arguments, paper, ev
     assert files() == ["paper"]
 
 
-def test_it_runs_tells_and_writes_everything(paper, folder, launch):
+def test_it_runs_tells_and_writes_everything(paper, folder, launch, evenhand):
     arguments = ("reproduce", "table-1", "--paper", "paper", "--out", "out", "--jobs", 1)
     shown = launch(*arguments)
     assert shown.code == 0, shown.err
@@ -127,23 +127,23 @@ def test_it_runs_tells_and_writes_everything(paper, folder, launch):
     optima = [record["values"]["welfare"] for record in records(folder / "out").values()]
     assert sorted(optima) == pytest.approx([14.0793, 14.1859], abs=5e-5)
     before = stamps(folder / "out")
-    again = launch(*arguments, "--json", "--quiet")
+    again = evenhand(*arguments, "--json", "--quiet")
     assert again.err == ""
     assert again.json["cells"] == {"ran": 0, "skipped": 2, "failed": 0}
     assert stamps(folder / "out") == before
 
 
-def test_quick_is_smaller(paper, folder, launch):
-    told = launch("reproduce", "all", "--quick", "--paper", "paper", "--json").json
+def test_quick_is_smaller(paper, folder, evenhand):
+    told = evenhand("reproduce", "all", "--quick", "--paper", "paper", "--json").json
     assert (told["cells"]["ran"], told["quick"], told["report"]) == (1, True, "reproduction/report.html")
     assert json.loads((folder / "reproduction" / "manifest.json").read_text())["quick"] is True
 
 
-def test_a_failing_cell_is_told_at_the_end_and_the_rest_is_there(paper, folder, launch):
+def test_a_failing_cell_is_told_at_the_end_and_the_rest_is_there(paper, folder, evenhand):
     block = TARGET[TARGET.index("[[cells]]") :]
     broken = block.replace('"OPT"', '"WIP"') + 'method = "joint-lp"\nwelfare = "nash"\n'
     (paper / "table-1.toml").write_text(TARGET + broken)
-    shown = launch("reproduce", "table-1", "--paper", "paper", "--out", "out", "--jobs", 1)
+    shown = evenhand("reproduce", "table-1", "--paper", "paper", "--out", "out", "--jobs", 1)
     assert shown.code == 1
     assert "Traceback" not in shown.err
     assert "failed: table-1 WIP N=2: joint-lp is for Gini-like welfare" in shown.err

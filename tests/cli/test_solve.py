@@ -15,6 +15,7 @@ from evenhand.model.files import save
 from evenhand.planning.saved import load_policy
 from evenhand.problems.machine_replacement import machine_replacement
 
+from ..conftest import chessboard
 from ..theorems.product_space import ProductSpace, best_concave, best_gini, best_leximin, random_arm
 
 MACHINES = ["machine-replacement", "-p", "num_arms=3", "-p", "operating_cost=exponential", "-p", "budget=1"]
@@ -171,8 +172,7 @@ FLEETS = {
 }
 
 
-@pytest.mark.parametrize("suffix", [".toml", ".json", ".npz"])
-@pytest.mark.parametrize("fleet", FLEETS)
+@chessboard(("suffix", "fleet"), [".toml", ".json", ".npz"], FLEETS, colours=3)
 def test_a_model_file_is_solved_to_the_brute_force_optimum(
     fleet: str, suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -118,7 +118,9 @@ def test_a_finished_run_leaves_no_checkpoint(folder, evenhand, files):
     assert again["welfare"] == first["welfare"] and files() == ["policy.zip"]
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_the_checkpoint(folder, start, evenhand, files, timeless):
+    """The default run asks it of shorter runs within one process, in `tests/learning`."""
     arguments = ["train", *MODEL, "--steps", 40_000, "--out", "policy.zip"]
     with start(*arguments) as process:
         for line in iter(process.stderr.readline, b""):

@@ -11,7 +11,7 @@ library. Every combination is met on one problem of the fixed list, in turn; the
 
 import re
 from functools import cache
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -26,6 +26,7 @@ from evenhand.model.policy import begin
 from evenhand.planning.relaxed import relax
 from evenhand.reductions.joint import Joint, JointTable
 
+from ..conftest import chessboard
 from ..oracles.problems import FIXED, problems, replaced
 from ..oracles.product_space_lp import ProductSpace, plain_arms, read_problem, welfare_of
 
@@ -337,15 +338,23 @@ def problem_in_turn(number):
 def is_long(number, method):
     """Whether a combination is left to the long run.
 
-    Exact methods meet every second one; `whittle` and `fluid`, which play, and `auto`, which takes another method,
-    every fourth, so that each welfare under each criterion is met in one of the four combinations of over and floors.
+    Each method meets every twelfth one: each welfare once, all criteria, and all four combinations of over and floors;
+    the next method meets the welfare under the next criterion, so that all pairs of these are met by some method.
     """
-    _, over, floors, welfare = OBJECTIVES[number]
-    turn = list(WELFARES).index(welfare) + OVER.index(over) + 2 * floors
-    return turn % (2 if method in EXACT else 4) > 0
+    criterion, over, floors, welfare = OBJECTIVES[number]
+    place = list(WELFARES).index(welfare) + METHODS.index(method)
+    turn, other = place + OVER.index(over) + 2 * floors, place + CRITERIA.index(criterion)
+    return turn % 4 > 0 or other % len(CRITERIA) > 0
 
 
 COMBINATIONS = [(n, method) for n in range(len(OBJECTIVES)) for method in METHODS if not is_long(n, method)]
+
+
+def test_the_default_run_meets_every_pair():
+    found = [(method, *OBJECTIVES[number]) for number, method in COMBINATIONS]
+    axes = [METHODS, CRITERIA, OVER, (False, True), WELFARES]
+    for first, second in combinations(range(5), 2):
+        assert len({(case[first], case[second]) for case in found}) == len(axes[first]) * len(axes[second])
 
 
 def told(combination):
@@ -434,9 +443,7 @@ def test_joint_lp_refuses_what_is_not_rank_weighted(welfare, criterion):
         case.solve(welfare, "joint-lp")
 
 
-@pytest.mark.parametrize("method", EXACT)
-@pytest.mark.parametrize("welfare", ["utilitarian", "gini:2"])
-@pytest.mark.parametrize("name", ["dying", "clocks", "forks"])
+@chessboard(("name", "welfare", "method"), ["dying", "clocks", "forks"], ["utilitarian", "gini:2"], EXACT)
 def test_a_long_run_that_depends_on_the_start_is_treated_rightly_or_refused(name, welfare, method):
     case = fixed_case(name, "average", "arms", False)
     assert case.oracle.space.num_end_components > 1
@@ -450,9 +457,10 @@ def test_the_start_does_matter_there():
         assert np.ptp(case.oracle.best_means(np.ones(case.problem.num_arms))) > 0.1
 
 
-@pytest.mark.parametrize("method", [*EXACT, "fluid", "auto"])
-@pytest.mark.parametrize(
-    "name", ["symmetric", "one arm", "four alike", "typed", "different", "two resources", "fading", "turning"]
+@chessboard(
+    ("name", "method"),
+    ["symmetric", "one arm", "four alike", "typed", "different", "two resources", "fading", "turning"],
+    [*EXACT, "fluid", "auto"],
 )
 def test_a_long_run_that_forgets_its_start_is_never_refused(name, method):
     if method == "fluid":  # whether it refuses is seen without playing
@@ -463,9 +471,13 @@ def test_a_long_run_that_forgets_its_start_is_never_refused(name, method):
     assert check(case, "utilitarian", method) == ""
 
 
-@pytest.mark.parametrize("method", [*EXACT, "fluid", "auto"])
-@pytest.mark.parametrize("criterion", CRITERIA)
-@pytest.mark.parametrize("name", ["symmetric", "typed", "two resources"])
+@chessboard(
+    ("name", "criterion", "method"),
+    ["symmetric", "typed", "two resources"],
+    CRITERIA,
+    [*EXACT, "fluid", "auto"],
+    colours=3,
+)
 def test_floors_that_cannot_be_kept_are_refused_with_the_largest_that_can(name, criterion, method):
     free = fixed_case(name, criterion, "arms", False)
     largest = free.oracle.largest_common_floor(range(free.problem.num_arms))
@@ -506,8 +518,7 @@ def test_values_that_nearly_cancel(method):
 # What criteria and groups mean, without the oracle.
 
 
-@pytest.mark.parametrize("method", EXACT)
-@pytest.mark.parametrize("name", ["symmetric", "typed", "two resources"])
+@chessboard(("name", "method"), ["symmetric", "typed", "two resources"], EXACT)
 def test_criteria_meet_at_their_ends(name, method):
     problem = FIXED[name]()
 
@@ -544,17 +555,20 @@ def test_the_objective_of_the_problem_is_the_default(where):
     assert found.welfare == pytest.approx(best.welfare, rel=CLOSE)
 
 
-@pytest.mark.parametrize("method", ["joint", "counts", "joint-lp", "fluid"])
-@pytest.mark.parametrize("floors", [False, True])
-@pytest.mark.parametrize("name", ["symmetric", "typed", "different"])
+@chessboard(
+    ("name", "floors", "method"),
+    ["symmetric", "typed", "different"],
+    [False, True],
+    ["joint", "counts", "joint-lp", "fluid"],
+    colours=3,
+)
 def test_a_plan_of_three_steps_played_by_hand(name, floors, method):
     case = fixed_case(name, "finite:3", "arms", floors)
     solution = case.solve("gini:2", method)
     check_by_playing(case, solution, 20_000)
 
 
-@pytest.mark.parametrize("method", ["joint", "fluid"])
-@pytest.mark.parametrize("criterion", CRITERIA)
+@chessboard(("criterion", "method"), CRITERIA, ["joint", "fluid"])
 def test_a_welfare_of_ones_own_is_compared_too(criterion, method):
     case = fixed_case("typed", criterion, "arms", False)
     welfare = Kolm()

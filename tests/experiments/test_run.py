@@ -2,14 +2,19 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+
+import pytest
 
 from evenhand.experiments import run as running
 from evenhand.experiments.records import read_run
 from evenhand.experiments.run import Work, _run_batch, expected_seconds, run_cell
 from evenhand.experiments.spec import Cell, read_targets
+
+from .conftest import SMALL
 
 
 def work_of(paper, folder, **options):
@@ -22,6 +27,22 @@ def values_of(folder):
 
 def stamps(folder):
     return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in (folder / "cells").iterdir()}
+
+
+@pytest.fixture(scope="module")
+def ran_once(tmp_path_factory):
+    """The folder of a whole run by one job."""
+    folder = tmp_path_factory.mktemp("ran")
+    (folder / "paper").mkdir()
+    (folder / "paper" / "table-1.toml").write_text(SMALL)
+    work_of(folder / "paper", folder / "out").run(1)
+    return folder / "out"
+
+
+@pytest.fixture
+def ran(ran_once, tmp_path):
+    """A copy of it, to be changed."""
+    return shutil.copytree(ran_once, tmp_path / "ran")
 
 
 def test_results_do_not_depend_on_the_number_of_jobs(paper, tmp_path):
@@ -43,9 +64,8 @@ def test_results_do_not_depend_on_the_number_of_jobs(paper, tmp_path):
     assert first == {"target": "table-1", "instance": "N=2", "method": "OPT", "seed": None}
 
 
-def test_finished_cells_are_not_done_again_and_failed_ones_are(paper, tmp_path):
-    folder = tmp_path / "out"
-    work_of(paper, folder).run(1)
+def test_finished_cells_are_not_done_again_and_failed_ones_are(paper, ran):
+    folder = ran
     before, values = stamps(folder), values_of(folder)
     again = work_of(paper, folder)
     assert (again.num_done, again.to_do) == (6, [])
@@ -61,15 +81,12 @@ def test_finished_cells_are_not_done_again_and_failed_ones_are(paper, tmp_path):
 
 
 def test_quick_has_fewer_cells_and_full_takes_over_what_it_shares(paper, tmp_path):
-    done = work_of(paper, tmp_path / "out", quick=True).run(1)
-    assert done.ran == 2
-    assert read_run(tmp_path / "out").manifest["quick"] is True
-    assert work_of(paper, tmp_path / "out").num_done == 2
-
-
-def test_other_code_does_everything_anew(paper, tmp_path):
+    """And other code does everything anew."""
     folder = tmp_path / "out"
-    work_of(paper, folder, quick=True, code="before").run(1)
+    done = work_of(paper, folder, quick=True, code="before").run(1)
+    assert done.ran == 2
+    assert read_run(folder).manifest["quick"] is True
+    assert work_of(paper, folder, code="before").num_done == 2
     assert work_of(paper, folder, quick=True, code="before").to_do == []
     assert len(work_of(paper, folder, quick=True, code="after").to_do) == 2
 
@@ -78,7 +95,7 @@ def test_a_cell_of_two_targets_runs_once(paper, tmp_path, small_text):
     (paper / "table-3.toml").write_text(small_text)
     work = work_of(paper, tmp_path / "out")
     assert len(work.cells) == 6
-    work.run(2)
+    work.run(1)
     assert len(stamps(tmp_path / "out")) == 6
     targets = read_run(tmp_path / "out").manifest["targets"]
     assert [row["id"] for row in targets["table-1"]] == [row["id"] for row in targets["table-3"]]
@@ -89,7 +106,7 @@ def test_a_failing_cell_does_not_stop_the_rest(paper, tmp_path, small_text):
     machines = 'parameters = { num_arms = "$num_arms" }'
     text = small_text.replace(machines, f'{machines}\nmethod = "joint-lp"\nwelfare = "nash"', 1)
     (paper / "table-1.toml").write_text(text)
-    done = work_of(paper, tmp_path / "out").run(2)
+    done = work_of(paper, tmp_path / "out").run(1)
     assert done.ran == 6
     assert sorted(str(failure.planned) for failure in done.failures) == ["table-1 OPT N=2", "table-1 OPT N=3"]
     assert all("joint-lp is for Gini-like welfare" in failure.error for failure in done.failures)

@@ -307,6 +307,7 @@ class TestKilled:
         # what may be left of a file that was being written is asked for below
         assert [path.name for path in tmp_path.iterdir() if path.suffix != ".tmp"] == ["policy.zip"]
 
+    @pytest.mark.slow
     def test_in_the_middle_of_writing_a_checkpoint(self, tmp_path, monkeypatch):
         """The one before stays whole, and what was half written is gone when the run has ended."""
         script = """

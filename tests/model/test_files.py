@@ -513,6 +513,7 @@ def test_a_file_with_many_faults_tells_all_of_them(tmp_path):
 
 def test_text_too_large_for_this_machine(tmp_path, monkeypatch):
     monkeypatch.setattr("evenhand.checks.available_memory", lambda: 1000.0)
+    monkeypatch.setattr("evenhand.checks.LITTLE", 0.0)
     (fault,) = toml_faults(tmp_path, SOUND)
     assert "would need" in fault
 

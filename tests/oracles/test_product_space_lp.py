@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ..conftest import chessboard
 from .problems import problems, replaced, seeded_problem
 from .product_space_lp import Attainable, Infeasible, PlainArm, rank_weights, read_problem, welfare_of
 
@@ -199,8 +200,7 @@ def test_finite_against_dynamic_programming(seed, steps):
         assert oracle.best_linear(weights).welfare == pytest.approx(backwards(oracle, weights, steps), abs=1e-9)
 
 
-@pytest.mark.parametrize("welfare", [*WELFARES, Kolm()], ids=lambda welfare: getattr(welfare, "name", welfare))
-@pytest.mark.parametrize("seed", [5, 7])
+@chessboard(("welfare", "seed"), [*WELFARES, Kolm()], [5, 7], ids=lambda given: str(getattr(given, "name", given)))
 def test_criteria_meet_at_their_ends(seed, welfare):
     problem = seeded_problem(seed, least_reward=1, floors=True, most_pairs=40)
 
@@ -212,8 +212,7 @@ def test_criteria_meet_at_their_ends(seed, welfare):
         assert ending.welfare == pytest.approx(endless.welfare, rel=1e-8)
 
 
-@pytest.mark.parametrize("welfare", WELFARES)  # all of them are homogeneous: W(c v) = c W(v)
-@pytest.mark.parametrize("seed", [5, 7, 24])
+@chessboard(("welfare", "seed"), WELFARES, [5, 7, 24], colours=3)
 def test_average_is_the_limit_of_the_others(seed, welfare):
     problem = seeded_problem(seed, least_reward=1, floors=seed % 2 == 1, most_pairs=40)
     best = read_problem(problem, "average").best(welfare).welfare

@@ -9,6 +9,8 @@ import pytest
 from evenhand.model.criterion import Average
 from evenhand.solvers.whittle import whittle_indices
 
+from ..conftest import chessboard
+
 
 @pytest.fixture(scope="module")
 def oracle():
@@ -53,8 +55,7 @@ def test_random_arms(oracle, num_states, density, discount):
     assert compare(oracle, num_states, 5, num_states, density, discount) > 0
 
 
-@pytest.mark.parametrize("num_states", [2, 3, 5, 10, 20, 50])
-@pytest.mark.parametrize("density", [1.0, 0.4, 0.2])
+@chessboard(("num_states", "density"), [2, 3, 5, 10, 20, 50], [1.0, 0.4, 0.2], colours=3)
 def test_averages(oracle, num_states, density):
     """For that package discount 1 is the average. It does not look whether a policy has several closed classes."""
     transitions, rewards = arms_of(num_states, 10, num_states, density)

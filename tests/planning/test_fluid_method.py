@@ -23,6 +23,8 @@ from evenhand.planning.solve import choose_method, solve
 from evenhand.policies import Resolving, fair_index, whittle
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
 
+from ..conftest import chessboard
+
 KINDS = ("occupancy-priority", "fair-index", "re-solving")
 
 
@@ -39,6 +41,11 @@ def different(num_arms=4, **settings):
     return heterogeneous_machine_replacement(num_arms=num_arms, **settings)
 
 
+def brief(num_arms=12):
+    """Discounted so that few steps matter: for what does not hang on how long is played."""
+    return different(num_arms, discount=0.8)
+
+
 SMALL = {
     "machines": lambda: different(4, budget=1),
     "two types": lambda: CoupledMDP(list(different(2).arms), [1.0], 0.95, [2, 2]),
@@ -47,9 +54,7 @@ SMALL = {
 
 
 class TestCertificate:
-    @pytest.mark.parametrize("method", ["fluid", "whittle"])
-    @pytest.mark.parametrize("name", SMALL)
-    @pytest.mark.parametrize("welfare", ["gini:2", "nash", "utilitarian"])
+    @chessboard(("method", "name", "welfare"), ["fluid", "whittle"], SMALL, ["gini:2", "nash", "utilitarian"])
     def test_the_bound_holds_and_the_estimate_is_no_better_than_the_optimum(self, method, name, welfare):
         problem = SMALL[name]()
         best = solve(problem, welfare, tolerance=1e-7)
@@ -72,7 +77,7 @@ class TestCertificate:
         assert found.welfare == pytest.approx(13.9430, abs=5e-5)
 
     def test_an_estimate_has_an_error(self):
-        found = solve(different(40), method="fluid")
+        found = solve(brief(40), method="fluid")
         assert found.welfare_stderr > 0
         assert found.values.shape == (40,)
         assert as_welfare("gini:2", 40)(found.values) == pytest.approx(found.welfare)
@@ -104,7 +109,7 @@ class TestCertificate:
 
 class TestRandomness:
     def test_seeds_repeat(self):
-        problem = different(12)
+        problem = brief()
         first, again, other = (solve(problem, method="fluid", rng=seed) for seed in (1, 1, 2))
         assert first.welfare == again.welfare
         np.testing.assert_array_equal(first.values, again.values)
@@ -112,7 +117,7 @@ class TestRandomness:
         assert first.upper_bound == other.upper_bound
 
     def test_a_generator_is_a_seed_too(self):
-        problem = different(12)
+        problem = brief()
         found = [solve(problem, method="fluid", rng=np.random.default_rng(1)).welfare for _ in range(2)]
         assert found[0] == found[1]
 
@@ -126,7 +131,7 @@ class TestRandomness:
             return judge(self, name, policy, law, rng)
 
         monkeypatch.setattr(mixed.Judge, "__call__", spy)
-        found = solve(different(12), method="fluid", rng=3)
+        found = solve(brief(), method="fluid", rng=3)
         parts = [part.name for part in found.parts]
         reported, chosen = worlds[-len(parts) :], worlds[: -len(parts)]
         assert sorted(name for name, _, _ in reported) == sorted(parts)
@@ -144,14 +149,14 @@ class TestRandomness:
             return replace(column, returns=column.returns + 5.0) if name == "myopic" else column
 
         monkeypatch.setattr(mixed.Judge, "__call__", flatter)
-        found = solve(different(12), method="fluid")
+        found = solve(brief(), method="fluid")
         assert [part.name for part in found.parts] == ["myopic"]
         assert found.parts[0].share == 1
         assert found.reason.endswith(": myopic")
 
     def test_progress_names_what_is_done(self):
         told = []
-        solve(different(12), method="fluid", progress=lambda *news: told.append(news))
+        solve(brief(), method="fluid", progress=lambda *news: told.append(news))
         names = [what for what, _ in told]
         assert names[0] == "fluid relaxation"
         assert names[1:4] == ["trying fair-index", "trying occupancy-priority", "trying re-solving"]
@@ -162,7 +167,7 @@ class TestRandomness:
 
 class TestAuto:
     def test_forty_different_arms(self):
-        problem = different(40)
+        problem = brief(40)
         assert choose_method(problem)[0] == "fluid"
         found = solve(problem)
         assert found.method == "fluid"
@@ -250,7 +255,7 @@ class TestSaved:
         np.testing.assert_array_equal(load_policy(tmp_path / "policy.zip", problem).grid, policy.grid)
 
     def test_a_solution_with_its_certificate(self, tmp_path: Path):
-        problem = different(12)
+        problem = brief()
         solution = solve(problem, method="fluid")
         save_solution(solution, tmp_path / "policy.zip")
         again = load_policy(tmp_path / "policy.zip", problem)

@@ -14,6 +14,7 @@ from evenhand.planning.relaxed import fluid_policies, relax
 from evenhand.policies import never_act, random_feasible, worst_first
 from evenhand.simulation import simulate
 
+from ..conftest import chessboard
 from ..oracles.problems import FIXED
 
 CRITERIA = ["discounted", "average", "finite:6"]
@@ -25,8 +26,7 @@ def played(monkeypatch):
     monkeypatch.setattr(judging, "MOST_EXACT", 0)
 
 
-@pytest.mark.parametrize("criterion", CRITERIA)
-@pytest.mark.parametrize("name", ["symmetric", "typed"])
+@chessboard(("criterion", "name"), CRITERIA, ["symmetric", "typed"])
 def test_played_values_are_those_of_exact_evaluation(name, criterion, played):
     problem = FIXED[name]().under(criterion)
     law = law_of(problem, relax(problem, "gini:2").occupancy)

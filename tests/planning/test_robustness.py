@@ -10,9 +10,10 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.solve import solve
 from evenhand.problems import random_coupled
 
+from ..conftest import chessboard
 
-@pytest.mark.parametrize("method", ["joint", "counts", "count-lp", "joint-lp"])
-@pytest.mark.parametrize("third", [0.333333336, 0.333333331])
+
+@chessboard(("method", "third"), ["joint", "counts", "count-lp", "joint-lp"], [0.333333336, 0.333333331])
 def test_rows_that_sum_to_almost_one(method, third):
     """Taken as the distributions they are meant to be, by every method alike."""
     rewards = [[0.5, 1.0], [0.2, 0.9], [0.0, 0.7]]
@@ -32,8 +33,9 @@ def test_an_optimum_of_nothing(count):
     assert found.upper_bound == pytest.approx(0.0, abs=1e-6)
 
 
-@pytest.mark.parametrize("unit", [1e-9, 1e-3, 1e6, 1e10])
-@pytest.mark.parametrize("welfare", ["gini:1.1", "gini:2", "maximin", "leximin", "alpha:2"])
+@chessboard(
+    ("unit", "welfare"), [1e-9, 1e-3, 1e6, 1e10], ["gini:1.1", "gini:2", "maximin", "leximin", "alpha:2"], colours=4
+)
 def test_the_unit_of_rewards_does_not_matter(unit, welfare):
     problem = random_coupled(num_arms=3, num_types=3, num_states=2, seed=5)
     arms = [Arm(arm.transitions, np.asarray(arm.rewards) * unit, arm.usage, arm.initial) for arm in problem.arms]
@@ -49,7 +51,7 @@ def test_what_lies_beyond_the_horizon_is_not_claimed(sign, steps, monkeypatch):
     """At a discount of 0.9999 no episode is long enough; the rest counts as the worst it can be."""
     if steps is not None:
         monkeypatch.setattr(criterion, "MOST_JUDGED", steps)
-    problem = random_coupled(num_arms=8, num_types=8, num_states=2, seed=1, discount=0.9999)
+    problem = random_coupled(num_arms=14, num_types=14, num_states=2, seed=1, discount=0.9999)
     arms = [Arm(arm.transitions, sign * np.asarray(arm.rewards), arm.usage, arm.initial) for arm in problem.arms]
     found = solve(CoupledMDP(arms, problem.budget, 0.9999), "utilitarian", "fluid")
     assert found.welfare <= found.upper_bound + 4 * found.welfare_stderr

@@ -20,6 +20,7 @@ from evenhand.policies import RoundRobin, never_act, whittle
 from evenhand.reductions.counts import CountChoices
 from evenhand.reductions.joint import Joint
 
+from ..conftest import chessboard
 from ..oracles.problems import FIXED
 
 STEPS = 3
@@ -46,9 +47,12 @@ def trip(policy, problem, path):
     return eh.load_policy(path, problem)
 
 
-@pytest.mark.parametrize("over", ["arms", "groups"])
-@pytest.mark.parametrize("method", ["counts", "joint", "count-lp", "fluid"])
-@pytest.mark.parametrize("name", ["symmetric", "typed, groups across"])
+@chessboard(
+    ("over", "method", "name"),
+    ["arms", "groups"],
+    ["counts", "joint", "count-lp", "fluid"],
+    ["symmetric", "typed, groups across"],
+)
 def test_a_plan_by_steps_comes_back(tmp_path, name, method, over):
     problem = FIXED[name]()
     solution = eh.solve(problem, "utilitarian", method, criterion=f"finite:{STEPS}", over=over)

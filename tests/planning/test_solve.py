@@ -49,7 +49,7 @@ class TestMethods:
 
     @pytest.mark.parametrize("method", METHODS)
     def test_a_looser_tolerance_still_brackets(self, method: str) -> None:
-        problem = machine_replacement(num_arms=3, budget=1)
+        problem = machine_replacement(num_arms=3, budget=1, discount=0.8)
         loose, tight = solve(problem, method=method, tolerance=1e-2), solve(problem, method=method)
         assert loose.welfare <= tight.upper_bound + 1e-9
         assert loose.upper_bound >= tight.welfare - 1e-9
@@ -120,7 +120,10 @@ class TestSolution:
     def test_progress_and_times(self, method: str) -> None:
         told: list[tuple[str, float]] = []
         solution = solve(
-            machine_replacement(num_arms=3, budget=1), "gini:2", method, progress=lambda *news: told.append(news)
+            machine_replacement(num_arms=3, budget=1, discount=0.8),
+            "gini:2",
+            method,
+            progress=lambda *news: told.append(news),
         )
         played = {"play"} if method in ("whittle", "fluid") else set()
         assert set(solution.seconds) == {"build", "solve"} | played

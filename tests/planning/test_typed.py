@@ -22,6 +22,8 @@ from evenhand.planning.solve import choose_method, solve
 from evenhand.problems import crew_maintenance
 from evenhand.reductions.counts import Counts, TypedChoices
 
+from ..conftest import chessboard, one_in
+
 WELFARES = ["utilitarian", "gini:2", "gini:1.2", "maximin", "maximin:0.3", "leximin"]
 CRITERIA = ["discounted", "average", "finite:3"]
 
@@ -71,24 +73,21 @@ def check_roads(typed: Solution, table: Solution) -> None:
     assert found.values == pytest.approx(typed.unit_values, abs=1e-9)
 
 
-@pytest.mark.parametrize("criterion", CRITERIA)
-@pytest.mark.parametrize("welfare", WELFARES)
-def test_welfares_and_criteria(welfare, criterion, roads):
-    for seed in range(3):
-        check_roads(*roads(random_types(seed), welfare, criterion=criterion))
+@chessboard(("welfare", "criterion", "seed"), WELFARES, CRITERIA, range(3), colours=3)
+def test_welfares_and_criteria(welfare, criterion, seed, roads):
+    check_roads(*roads(random_types(seed), welfare, criterion=criterion))
 
 
-@pytest.mark.parametrize("welfare", ["alpha:0.5", "nash", "alpha:2"])
-def test_power_means(welfare, roads):
-    for seed in range(3):
-        check_roads(*roads(random_types(seed, positive=True), welfare))
+@chessboard(("welfare", "seed"), ["alpha:0.5", "nash", "alpha:2"], range(3), colours=3)
+def test_power_means(welfare, seed, roads):
+    check_roads(*roads(random_types(seed, positive=True), welfare))
 
 
-@pytest.mark.parametrize("criterion", CRITERIA)
-@pytest.mark.parametrize("over", ["arms", "groups"])
-def test_floors_and_groups(over, criterion, roads):
+@pytest.mark.parametrize("number", one_in(2, [3, 6]))
+@chessboard(("over", "criterion"), ["arms", "groups"], CRITERIA)
+def test_floors_and_groups(over, criterion, number, roads):
     met = 0
-    for seed in range(6):
+    for seed in range(number):
         problem = random_types(seed, floors=True)
         try:
             typed, table = roads(problem, "gini:2", criterion=criterion, over=over)
@@ -100,7 +99,7 @@ def test_floors_and_groups(over, criterion, roads):
         served = exact_values(typed.policy, typed.problem).served
         assert (served >= typed.problem.type_floors - 1e-8).all()
         met += problem.has_floors
-    assert met >= 2
+    assert met >= number // 3
 
 
 @given(seed=st.integers(0, 10**6), criterion=st.sampled_from(CRITERIA), welfare=st.sampled_from(WELFARES))

@@ -11,6 +11,8 @@ from evenhand.policies import PriorityPolicy, myopic, never_act, random_feasible
 from evenhand.policies.baselines import means_when_idle, values_when_idle
 from evenhand.problems import crew_maintenance, machine_replacement
 
+from ..conftest import PROBLEMS, chessboard
+
 EXACT_WELFARE = {random_feasible: 9.4272, worst_first: 13.4292, myopic: 13.1113, never_act: 2.7739}
 """Five machines of Exponential-RCCC, one replacement a step."""
 
@@ -54,7 +56,7 @@ LAWS = {
 }
 
 
-@pytest.mark.parametrize("baseline", LAWS)
+@chessboard(("small_problem", "baseline"), PROBLEMS, LAWS)
 def test_values_are_those_of_the_stated_reading(small_problem, brute_force, baseline):
     oracle = brute_force(small_problem)
     values, used = oracle.evaluate(LAWS[baseline](oracle))

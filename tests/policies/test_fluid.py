@@ -17,6 +17,8 @@ from evenhand.problems import crew_maintenance, heterogeneous_machine_replacemen
 from evenhand.reductions.counts import count_states
 from evenhand.simulation import check_policy, simulate, simulate_counts
 
+from ..conftest import PROBLEMS, chessboard
+
 
 def still(rewards, usage):
     """An arm of one state: what an action earns is all there is to it."""
@@ -46,7 +48,7 @@ def sparse_large():
 
 
 class TestRules:
-    @pytest.mark.parametrize("welfare", ["gini:2", "maximin"])
+    @chessboard(("small_problem", "welfare"), PROBLEMS, ["gini:2", "maximin"])
     def test_feasible_on_small_problems_of_every_kind(self, welfare, small_problem):
         policies = fluid_policies(small_problem, relaxed(small_problem, welfare))
         assert set(policies) == {"occupancy-priority", "fair-index", "re-solving"}
@@ -297,8 +299,7 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("name", SMALL)
-@pytest.mark.parametrize("welfare", ["gini:2", "maximin", "nash", "leximin"])
+@chessboard(("name", "welfare"), SMALL, ["gini:2", "maximin", "nash", "leximin"], colours=3)
 def test_bound_above_the_optimum_above_every_policy(name, welfare):
     problem = SMALL[name]
     found = relaxed(problem, welfare)

@@ -10,6 +10,8 @@ from evenhand.model.policy import Exchangeable, Lawful, Policy, is_exchangeable
 from evenhand.policies import ExchangeablePriority, PriorityPolicy, priority
 from evenhand.problems import machine_replacement
 
+from ..conftest import PROBLEMS, chessboard
+
 
 def tied_scores(problem, seed=0):
     """Scores with many ties, within and between states, types and actions."""
@@ -25,8 +27,7 @@ def score_of(problem, scores, threshold=-np.inf):
 
 
 class TestLaw:
-    @pytest.mark.parametrize("seed", [0, 1])
-    @pytest.mark.parametrize("threshold", [-np.inf, 0.0])
+    @chessboard(("small_problem", "seed", "threshold"), PROBLEMS, [0, 1], [-np.inf, 0.0])
     def test_values_are_those_of_the_greedy_choice(self, small_problem, brute_force, seed, threshold):
         scores = tied_scores(small_problem, seed)
         oracle = brute_force(small_problem)

@@ -119,6 +119,11 @@ def crew() -> tuple[CoupledMDP, Comparison]:
 
 
 @pytest.fixture(scope="module")
+def crew_page(crew: tuple[CoupledMDP, Comparison]) -> str:
+    return comparison_page(crew[1], crew[0])
+
+
+@pytest.fixture(scope="module")
 def machines() -> tuple[CoupledMDP, Comparison]:
     problem = machine_replacement(num_arms=3)
     return problem, replace(compare(problem, num_episodes=20, horizon=20, rng=0), upper_bound=20.0)
@@ -138,8 +143,8 @@ def test_the_page_stands_alone(crew: tuple[CoupledMDP, Comparison]) -> None:
     assert not [name for _, name, _ in reader.attributes if name.startswith("on")]
 
 
-def test_the_page_is_accessible(crew: tuple[CoupledMDP, Comparison]) -> None:
-    reader = read(comparison_page(crew[1], crew[0]))
+def test_the_page_is_accessible(crew: tuple[CoupledMDP, Comparison], crew_page: str) -> None:
+    reader = read(crew_page)
     assert ("html", "lang", "en") in reader.attributes
     assert reader.tags.count("title") == reader.tags.count("h1") == 1
     assert reader.tags.count("svg") == reader.tags.count("figcaption") >= 2
@@ -151,30 +156,28 @@ def test_the_page_is_accessible(crew: tuple[CoupledMDP, Comparison]) -> None:
     assert set(scopes) == {"row", "col"}
 
 
-def test_ids_are_used_once_and_links_find_them(crew: tuple[CoupledMDP, Comparison]) -> None:
-    page = comparison_page(crew[1], crew[0])
-    ids = read(page).values_of("id")
+def test_ids_are_used_once_and_links_find_them(crew_page: str) -> None:
+    ids = read(crew_page).values_of("id")
     assert len(set(ids)) == len(ids) > 0
-    targets = re.findall(r'href="#([^"]*)"', page) + re.findall(r"url\(#([^)]*)\)", page)
+    targets = re.findall(r'href="#([^"]*)"', crew_page) + re.findall(r"url\(#([^)]*)\)", crew_page)
     assert targets
     assert set(targets) <= set(ids)
 
 
-def test_every_policy_is_told_with_its_summary(crew: tuple[CoupledMDP, Comparison]) -> None:
-    text = plain(comparison_page(crew[1], crew[0]))
+def test_every_policy_is_told_with_its_summary(crew: tuple[CoupledMDP, Comparison], crew_page: str) -> None:
+    text = plain(crew_page)
     for row in crew[1].rows:
         abbreviation, summary = words.abbreviation_and_summary(row.policy)
         assert f"{row.policy} {abbreviation}{summary}" in text
     assert "simulated: 20 episodes of 20 steps each" in text
 
 
-def test_the_same_data_give_the_same_bytes(crew: tuple[CoupledMDP, Comparison]) -> None:
+def test_the_same_data_give_the_same_bytes(crew: tuple[CoupledMDP, Comparison], crew_page: str) -> None:
     import matplotlib as mpl
 
     pyplot_before = "matplotlib.pyplot" in sys.modules
-    first = comparison_page(crew[1], crew[0])
     with mpl.rc_context({"font.size": 20, "svg.fonttype": "path", "svg.hashsalt": None}):
-        assert comparison_page(crew[1], crew[0]) == first
+        assert comparison_page(crew[1], crew[0]) == crew_page
         assert mpl.rcParams["font.size"] == 20
     assert ("matplotlib.pyplot" in sys.modules) == pyplot_before
 

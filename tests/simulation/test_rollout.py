@@ -11,6 +11,8 @@ from evenhand.policies import ExchangeablePriority, PriorityPolicy, RoundRobin, 
 from evenhand.problems import machine_replacement
 from evenhand.simulation import rollout, simulate
 
+from ..conftest import PROBLEMS, chessboard
+
 
 class Scripted:
     """Gives the same actions at every step, and notes what it saw."""
@@ -160,7 +162,7 @@ class TestWorld:
         few, many = (simulate(problem, first_come(problem), size, 10, rng=2) for size in (5, 50))
         assert np.array_equal(few.returns, many.returns[:5])
 
-    @pytest.mark.parametrize("batch", [1, 3, 10, 64])
+    @chessboard(("small_problem", "batch"), PROBLEMS, [1, 3, 10, 64], colours=4)
     def test_batches_change_nothing_for_a_policy_that_draws_nothing(self, small_problem, monkeypatch, batch):
         whole = simulate(small_problem, first_come(small_problem), 21, 8, rng=5)
         monkeypatch.setattr(rollout, "BATCH", batch)

@@ -8,6 +8,8 @@ from evenhand.errors import Infeasible, OutOfDomain
 from evenhand.model.welfare import AlphaFair, Maximin, RankWeighted, Welfare, parse_welfare
 from evenhand.solvers.mixtures import best_shares, masters
 
+from ..conftest import chessboard
+
 WELFARES = ["gini:2", "gini:1.1", "maximin", "maximin:0.1", "utilitarian", "alpha:0.5", "alpha:1", "alpha:2", "alpha:5"]
 
 
@@ -56,8 +58,7 @@ def check(matrix: np.ndarray, welfare: Welfare, counts: np.ndarray, best: float,
     assert bound == pytest.approx(best, abs=slack)
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("text", WELFARES)
+@chessboard(("seed", "text"), range(3), WELFARES, colours=3)
 def test_against_cvxpy(text: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     matrix, counts = rng.random((6, 5 + seed)) + 0.1, rng.integers(1, 4, 6)

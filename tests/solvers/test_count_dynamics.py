@@ -30,6 +30,8 @@ from evenhand.solvers.count_dynamics import plan as plan_room
 from evenhand.solvers.dynamic_programming import solve_weighted
 from evenhand.solvers.occupancy import occupancy, values
 
+from ..conftest import one_in
+
 
 def arguments(problem: CoupledMDP) -> dict:
     types = problem.types
@@ -389,9 +391,10 @@ CELLS = {
 }
 
 
+@pytest.mark.parametrize("wide", one_in(2, [np.int32, np.int64]))
 @pytest.mark.parametrize("name", CELLS)
-@pytest.mark.parametrize("wide", [np.int32, np.int64])
 def test_climbing_finds_the_best_allocation(name, wide):
+    """The wide codes are those of very large budgets; their kernels take seconds to compile, for the slow run alone."""
     num_states, sources, landings, units, num_units = CELLS[name]
     sources, landings, units = (np.array(part, dtype=np.int64) for part in (sources, landings, units))
     assert all(landing not in sources[k:] for k, landing in enumerate(landings))

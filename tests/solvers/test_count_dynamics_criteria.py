@@ -409,8 +409,7 @@ def test_a_start_that_fewer_arms_cannot_give_is_done_without(monkeypatch):
 # -- finite ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("num_steps", [1, 2, 9])
-@pytest.mark.parametrize("name", PROBLEMS)
+@chessboard(("name", "num_steps"), PROBLEMS, [1, 2, 9], colours=3)
 def test_finite_agrees_with_backward_induction(name, num_steps):
     check_finite(PROBLEMS[name](), num_steps)
 
@@ -508,6 +507,7 @@ def values_by_hand(problem: CoupledMDP, optimum: CountOptimum, rewards: np.ndarr
     [name for name in PROBLEMS if not name.startswith("cycles")],
     CRITERIA,
     ids=lambda given: given if isinstance(given, str) else f"{given.name}, {given.factor}",
+    colours=4,
 )
 def test_one_policy_evaluated_for_any_rewards(name, criterion):
     problem = PROBLEMS[name]().under(criterion)
@@ -571,8 +571,13 @@ def test_choices_that_cannot_be_are_refused():
         evaluate_counts(plan, greedy, rewards, initial)
 
 
-@pytest.mark.parametrize("criterion", CRITERIA, ids=lambda criterion: f"{criterion.name}, {criterion.factor}")
-@pytest.mark.parametrize("name", ["machines", "machines, pure reset", "dense, state-dependent"])
+@chessboard(
+    ("name", "criterion"),
+    ["machines", "machines, pure reset", "dense, state-dependent"],
+    CRITERIA,
+    ids=lambda given: given if isinstance(given, str) else f"{given.name}, {given.factor}",
+    colours=3,
+)
 def test_other_rewards_make_the_same_plan_as_from_the_beginning(name, criterion):
     """A price on being served changes which cells matter now and then: what was built is kept only where it fits."""
     problem = PROBLEMS[name]().under(criterion)

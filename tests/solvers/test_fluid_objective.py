@@ -18,6 +18,7 @@ from evenhand.model.welfare import Gini
 from evenhand.solvers import fluid_programs
 from evenhand.solvers.fluid import model_of, solve_fluid
 
+from ..conftest import chessboard
 from ..oracles.fluid_lp import fluid_lp
 
 CRITERIA = ["discounted", "average", "finite:1", "finite:4"]
@@ -267,8 +268,7 @@ def test_programs_and_prices_agree(welfare):
                 assert np.allclose(mine, theirs, rtol=1e-4)
 
 
-@pytest.mark.parametrize("welfare", ["gini:2", "maximin", "alpha:2", "leximin"])
-@pytest.mark.parametrize("over", ["arms", "groups"])
+@chessboard(("welfare", "over"), ["gini:2", "maximin", "alpha:2", "leximin"], ["arms", "groups"])
 def test_one_budget_for_all_steps_is_a_looser_bound(welfare, over, monkeypatch):
     problem = random_problem(3, "finite:4", over=over)
     tight = solve_fluid(problem, welfare, 1e-7)
@@ -329,10 +329,13 @@ def test_a_machine_with_several_classes_of_states():
         agrees(problem, "average", welfare, known="utilitarian")
 
 
-@pytest.mark.parametrize("criterion", ["discounted", "average", "finite:5"])
-@pytest.mark.parametrize("num_resources", [1, 2])
-@pytest.mark.parametrize(
-    "welfare", ["gini:2", SoftMinimum(1.0), "leximin", "alpha:2"], ids=["gini", "own", "leximin", "alpha"]
+@chessboard(
+    ("criterion", "num_resources", "welfare"),
+    ["discounted", "average", "finite:5"],
+    [1, 2],
+    ["gini:2", SoftMinimum(1.0), "leximin", "alpha:2"],
+    ids=lambda given: "own" if isinstance(given, SoftMinimum) else str(given),
+    colours=3,
 )
 def test_floors_that_cannot_be_met_say_what_can(criterion, num_resources, welfare):
     arm = Arm(np.ones((1, 2, 1)), [[1.0, 2.0]], [[0] * num_resources, [1] * num_resources])
@@ -344,8 +347,12 @@ def test_floors_that_cannot_be_met_say_what_can(criterion, num_resources, welfar
         solve_fluid(hopeless, welfare, 1e-6)
 
 
-@pytest.mark.parametrize("criterion", ["discounted", "average", "finite:10", "finite:30"])
-@pytest.mark.parametrize("welfare", ["utilitarian", "gini:2", "leximin", "alpha:2"])
+@chessboard(
+    ("criterion", "welfare"),
+    ["discounted", "average", "finite:10", "finite:30"],
+    ["utilitarian", "gini:2", "leximin", "alpha:2"],
+    colours=4,
+)
 def test_floors_that_take_the_whole_budget(criterion, welfare):
     """Then nothing uses less, and rounding cannot be bought off with what does."""
     for seed in (0, 30):

@@ -122,14 +122,13 @@ def check_certificate(solution: Solution, best: float) -> None:
     assert float(solution.objective.welfare(solution.values)) == pytest.approx(solution.welfare, rel=1e-8, abs=1e-9)
 
 
-@chessboard(("name", "welfare", "method"), PROBLEMS, [*WELFARES, *ALPHAS], ["joint", "counts"])
+@chessboard(("name", "welfare", "method"), PROBLEMS, [*WELFARES, *ALPHAS], ["joint", "counts"], colours=4)
 def test_column_generation_finds_the_optimum(name: str, welfare: str, method: str) -> None:
     problem = space_of(name).problem
     check_certificate(solve(problem, text_of(welfare, problem.num_arms), method), optimum(name, welfare))
 
 
-@pytest.mark.parametrize("welfare", WELFARES)
-@pytest.mark.parametrize("name", PROBLEMS)
+@chessboard(("welfare", "name"), WELFARES, PROBLEMS)
 def test_joint_lp_finds_the_optimum(name: str, welfare: str) -> None:
     problem = space_of(name).problem
     check_certificate(solve(problem, text_of(welfare, problem.num_arms), "joint-lp"), optimum(name, welfare))
@@ -147,8 +146,7 @@ def test_count_lp_serves_every_welfare_of_identical_arms(welfare: str) -> None:
     check_certificate(solution, optimum("identical", "utilitarian"))
 
 
-@pytest.mark.parametrize("method", ["joint", "counts"])
-@pytest.mark.parametrize("name", PROBLEMS)
+@chessboard(("method", "name"), ["joint", "counts"], PROBLEMS)
 def test_leximin_raises_each_arm_in_turn(name: str, method: str) -> None:
     space = space_of(name)
     solution = solve(space.problem, "leximin", method)
@@ -159,8 +157,8 @@ def test_leximin_raises_each_arm_in_turn(name: str, method: str) -> None:
 @pytest.mark.parametrize(
     ("seed", "num_arms"),
     [
-        *product(range(8), (2, 3, 4)),
-        *(pytest.param(seed, 4) for seed in (44, 79, 94, 171)),
+        *(pytest.param(*case, marks=pytest.mark.slow if case[0] > 2 else ()) for case in product(range(8), (2, 3, 4))),
+        *((seed, 4) for seed in (44, 79, 94, 171)),
     ],
 )
 def test_leximin_of_random_arms(seed: int, num_arms: int) -> None:
@@ -200,8 +198,7 @@ def test_random_weights_on_random_arms(seed: int) -> None:
         assert solution.welfare - 1e-7 <= best <= solution.upper_bound + 1e-7
 
 
-@pytest.mark.parametrize("welfare", ["gini:2", "maximin", "leximin", "nash", "alpha:10"])
-@pytest.mark.parametrize("discount", [0.0, 0.999])
+@chessboard(("welfare", "discount"), ["gini:2", "maximin", "leximin", "nash", "alpha:10"], [0.0, 0.999])
 def test_extreme_discounts(discount: float, welfare: str) -> None:
     problem = mixed(6, [(2, 2), (3, 2), (2, 2)], discount=discount)
     best = oracle(ProductSpace(problem), "maximin" if welfare == "leximin" else welfare)
@@ -226,8 +223,7 @@ def uneven(seed: int, levels: list[float], discount: float) -> CoupledMDP:
     return CoupledMDP(arms, [1.0], discount)
 
 
-@pytest.mark.parametrize("welfare", ["gini:2", "maximin", "leximin", "nash"])
-@pytest.mark.parametrize("seed", range(3))
+@chessboard(("welfare", "seed"), ["gini:2", "maximin", "leximin", "nash"], range(3), colours=3)
 def test_arms_that_earn_very_differently(seed: int, welfare: str) -> None:
     problem = uneven(seed, [1.0, 0.1, 0.01], 0.9)
     best = oracle(ProductSpace(problem), "maximin" if welfare == "leximin" else welfare)

@@ -82,6 +82,7 @@ def test_another_road_follows_where_one_stalls(monkeypatch: pytest.MonkeyPatch) 
         solve_program(level_program(values), algorithm="primal-simplex")
 
 
+@pytest.mark.slow
 def test_a_degenerate_program_of_many_transitions_ends() -> None:
     """The simplex methods stalled on it for more than twenty minutes."""
     problem = eh.problems.random_coupled(num_arms=4, num_states=4)

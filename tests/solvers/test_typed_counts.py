@@ -23,6 +23,8 @@ from evenhand.solvers.typed_counts import Operators, Visits, choosing, operators
 from evenhand.solvers.typed_counts import plan as plan_room
 from evenhand.typing import Floats
 
+from ..conftest import chessboard
+
 CRITERIA = ["discounted", "average", "finite:4"]
 
 
@@ -161,8 +163,7 @@ def test_of_equal_decisions_the_first_is_kept():
         assert not space.usage_of(allocations).any()
 
 
-@pytest.mark.parametrize("block", [1, 7, 10**6])
-@pytest.mark.parametrize("parts", [1, 3])
+@chessboard(("block", "parts"), [1, 7, 10**6], [1, 3])
 def test_blocks_and_pieces_change_nothing(block, parts, monkeypatch):
     problem = crew_maintenance(num_arms=6)
     usual = use("compiled", problem)

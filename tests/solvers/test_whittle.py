@@ -14,6 +14,7 @@ from evenhand.problems import machine_replacement
 from evenhand.solvers import whittle
 from evenhand.solvers.whittle import whittle_indices
 
+from ..conftest import chessboard
 from ..oracles.activity_frontiers import value_frontiers
 
 
@@ -117,8 +118,7 @@ def test_machine_replacement(either_kernel, cost, published):
     np.testing.assert_allclose(result.indices[0], published, atol=5e-5)
 
 
-@pytest.mark.parametrize("kind", ["dense", "sparse", "deterministic", "multichain"])
-@pytest.mark.parametrize("discount", [0.3, 0.95])
+@chessboard(("kind", "discount"), ["dense", "sparse", "deterministic", "multichain"], [0.3, 0.95])
 def test_enumeration_of_all_policies(either_kernel, kind, discount):
     verdicts = []
     for num_states in (1, 2, 3, 4):

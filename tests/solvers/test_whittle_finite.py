@@ -15,6 +15,7 @@ from evenhand.problems import machine_replacement
 from evenhand.solvers import whittle
 from evenhand.solvers.whittle import whittle_indices
 
+from ..conftest import one_in
 from ..oracles.activity_frontiers import value_frontiers
 
 KINDS = ("dense", "sparse", "deterministic")
@@ -153,7 +154,7 @@ def test_the_frontier_is_the_optimum_at_every_charge(seed, num_states, num_steps
         assert (frontier.values - charge * frontier.uses).max() == pytest.approx(initial @ values, abs=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", one_in(2, range(4)))
 def test_many_steps_lead_to_the_endless_criteria(either_kernel, seed):
     transitions, rewards = random_arm(seed, 4, "dense")
     for finite, endless in ((Finite(200, 0.9), 0.9), (Finite(400), Average())):

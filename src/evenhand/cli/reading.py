@@ -10,9 +10,6 @@ from evenhand.errors import InvalidInput, UnknownName
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import load
 from evenhand.model.policy import Policy, Starting
-from evenhand.planning.networks import OtherDynamics
-from evenhand.planning.roster import find_policy
-from evenhand.planning.saved import load_policy
 from evenhand.problems import catalog
 
 SUFFIXES = (".toml", ".json", ".npz")
@@ -33,6 +30,8 @@ def read_problem(model: str, parameters: Sequence[str]) -> CoupledMDP:
 
 def read_names(policies: str) -> list[str]:
     """Names of policies, separated by commas; every unknown one is told."""
+    from evenhand.planning.roster import find_policy  # here, for commands that read no policy start in half the time
+
     names = [name.strip() for name in policies.split(",") if name.strip()]
     if not names:
         raise InvalidInput("--policies: expected names separated by commas, got none")
@@ -77,6 +76,10 @@ def read_parameters(parameters: Sequence[str]) -> dict[str, str]:
 
 def read_policy(policy: str, problem: CoupledMDP, welfare: str) -> Policy | Starting:
     """A saved policy, or one that has a name."""
+    from evenhand.planning.networks import OtherDynamics
+    from evenhand.planning.roster import find_policy
+    from evenhand.planning.saved import load_policy
+
     if is_file(policy):
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always", OtherDynamics)

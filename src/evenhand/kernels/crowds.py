@@ -52,6 +52,8 @@ def step_crowds_fast(transitions: Floats, allocation: Ints, key: np.uint64, firs
         return step_crowds(transitions, allocation, np.random.default_rng([int(key), first]))
     from evenhand.kernels import compiled
 
+    rows = transitions.view()
+    rows.flags.writeable = False  # as tables of arms are, and laws made on the way are not: one of the two is compiled
     with threads_for(100.0 * allocation.size):
-        counts = compiled.step_crowds(transitions, np.ascontiguousarray(allocation), key, first)
+        counts = compiled.step_crowds(rows, np.ascontiguousarray(allocation), key, first)
     return np.asarray(counts, dtype=np.int64)

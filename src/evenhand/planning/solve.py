@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.checks import available_memory, check_positive_int
+from evenhand.checks import check_positive_int, fits_in_memory
 from evenhand.errors import InvalidInput, NotApplicable, TooLarge, UnknownName
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
@@ -197,17 +197,17 @@ def _fitting_plan(problem: CoupledMDP) -> CountPlan | None:
         plan = exact.plan_lattice(problem)
     except TooLarge:
         return None
-    fits = plan.size_in_bytes < 0.5 * available_memory() and plan.operations < MOST_OPERATIONS
+    fits = fits_in_memory(plan.size_in_bytes, 0.5) and plan.operations < MOST_OPERATIONS
     return plan if fits else None
 
 
 def _fitting_types(problem: CoupledMDP, states: float) -> TypedPlan | None:
     """The dynamic program on the counts of several types, if it fits in memory and in reasonable time."""
-    if 200 * states > available_memory():  # not even worth a plan
+    if not fits_in_memory(200.0 * states, 1.0):  # not even worth a plan
         return None
     try:
         plan = plan_types(problem)
     except TooLarge:
         return None
-    fits = plan.size_in_bytes < 0.5 * available_memory() and plan.operations < MOST_OPERATIONS
+    fits = fits_in_memory(plan.size_in_bytes, 0.5) and plan.operations < MOST_OPERATIONS
     return plan if fits else None

@@ -103,6 +103,7 @@ class ExchangeablePriority(PriorityPolicy):
         allocation[:, kinds, states, types.idle] += left
         return allocation
 
+    @cached_property
     def _groups(self) -> list[Ints]:
         """For each rank the (cell, 3) cells that have it."""
         return [np.argwhere(self.ranks == rank) for rank in range(self.ranks.max() + 1)]
@@ -111,7 +112,7 @@ class ExchangeablePriority(PriorityPolicy):
     def _groups_to_serve(self) -> list[tuple[Ints, Floats, bool]]:
         """The cells of each rank, what they use, and whether it is the same, by one action a state."""
         found = []
-        for group in self._groups():
+        for group in self._groups:
             usage = self.problem.types.usage[tuple(group.T)]
             one_action = len(np.unique(group[:, :2], axis=0)) == len(group)
             found.append((group, usage, one_action and bool((usage == usage[0]).all())))
@@ -168,7 +169,7 @@ class ExchangeablePriority(PriorityPolicy):
         """The law of the allocation at (type, state) counts."""
         types = self.problem.types
         law: dict[bytes, float] = {np.zeros(types.valid.shape, dtype=np.int64).tobytes(): 1.0}
-        for group in self._groups():
+        for group in self._groups:
             law = self._law_of_group(group, counts, law)
         allocations = np.stack([np.frombuffer(key, dtype=np.int64).reshape(types.valid.shape) for key in law])
         kinds, states = np.indices(types.idle.shape)
@@ -178,6 +179,8 @@ class ExchangeablePriority(PriorityPolicy):
 
     def _law_of_group(self, group: Ints, counts: Ints, law: dict[bytes, float]) -> dict[bytes, float]:
         """Unroll the draws within one rank, from every allocation reached so far."""
+        if not counts[group[:, 0], group[:, 1]].any():
+            return law  # nobody is there to be drawn
         types, limit = self.problem.types, self.problem.budget_limit
         usage = types.usage[tuple(group.T)]
         done: dict[bytes, float] = {}

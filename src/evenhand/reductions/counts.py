@@ -18,7 +18,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammaln
 
-from evenhand.checks import available_memory, check_memory
+from evenhand.checks import check_memory, fits_in_memory
 from evenhand.errors import NotApplicable, TooLarge
 from evenhand.kernels.choosing import assign_uniformly, assign_uniformly_fast
 from evenhand.kernels.lattice import (
@@ -55,7 +55,7 @@ class Counts:
     def accepts(cls, problem: CoupledMDP) -> str | None:
         """None if the count space fits, else its size in words."""
         number = num_count_states(problem)
-        if number * 64.0 > available_memory():
+        if not fits_in_memory(number * 64.0, 1.0):
             size = f"{number:.3g}" if np.isfinite(number) else "over 1e300"
             return f"the count space has {size} states"
         return None
@@ -131,7 +131,7 @@ class Counts:
         return allocations
 
     def _check_growth(self, number: int, width: int) -> None:
-        if number > MOST_PAIRS or number * 20.0 * width > 0.8 * available_memory():
+        if number > MOST_PAIRS or not fits_in_memory(number * 20.0 * width):
             raise TooLarge(
                 f"the count space has {self.num_states} states and over {number:.3g} feasible allocations. {_INSTEAD}"
             )

@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from evenhand.checks import available_memory, check_memory, human_bytes
+from evenhand.checks import check_memory, fits_in_memory, human_bytes
 from evenhand.errors import TooLarge
 from evenhand.kernels.products import ActionKernel, ProductKernel, distinct_rows
 from evenhand.model.composite import BySteps
@@ -34,7 +34,7 @@ class Joint:
     def accepts(cls, problem: CoupledMDP) -> str | None:
         """None if the product space fits, else its size in words."""
         sizes = _sizes_in_words(problem)
-        if problem.num_arms > 64 or num_joint_states(problem) * 8.0 * 16 > available_memory():
+        if problem.num_arms > 64 or not fits_in_memory(num_joint_states(problem) * 8.0 * 16, 1.0):
             return f"the joint space has {sizes}"
         return None
 
@@ -94,7 +94,7 @@ class Joint:
 
     def _check_growth(self, number: int, arm: int) -> None:
         width = 8.0 * (2 + 2 * self.problem.num_resources) + 2.0 * arm
-        if number > 10 * MOST_PAIRS or number * width > 0.8 * available_memory():
+        if number > 10 * MOST_PAIRS or not fits_in_memory(number * width):
             raise TooLarge(
                 f"the joint space has {_sizes_in_words(self.problem)}, and its feasible pairs alone would need over "
                 f"{human_bytes(number * width)}. {_INSTEAD}"

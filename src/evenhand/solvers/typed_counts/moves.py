@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from evenhand.checks import available_memory, check_memory
+from evenhand.checks import check_memory, fits_in_memory
 from evenhand.errors import TooLarge
 from evenhand.kernels.lattice import (
     branches,
@@ -197,7 +197,7 @@ def _list_allocations(tables: TypeTables, limit: Floats) -> tuple[Ints, Floats]:
 
 
 def _check_growth(number: float, width: int) -> None:
-    if number > MOST_PAIRS or number * 40.0 * width > 0.5 * available_memory():
+    if number > MOST_PAIRS or not fits_in_memory(number * 40.0 * width, 0.5):
         raise TooLarge(f"the arms of one type have over {number:.3g} allocations within the budget. {INSTEAD}")
 
 

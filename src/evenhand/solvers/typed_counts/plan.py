@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 from scipy.special import gammaln
 
-from evenhand.checks import available_memory
+from evenhand.checks import fits_in_memory
 from evenhand.errors import TooLarge
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
@@ -163,7 +163,7 @@ def _check_states(problem: CoupledMDP) -> None:
     """Refuse a space on which not even values fit."""
     arms, states = problem.type_counts, problem.types.num_states
     log = float((gammaln(arms + states) - gammaln(arms + 1.0) - gammaln(states)).sum())
-    if log > 690 or 8.0 * LEAP * np.exp(log) > 0.8 * available_memory():
+    if log > 690 or not fits_in_memory(8.0 * LEAP * np.exp(log)):
         number = f"{np.exp(log):.3g}" if log <= 690 else "over 1e299"
         raise TooLarge(f"the count space has {number} states. {INSTEAD}")
 
