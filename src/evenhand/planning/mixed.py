@@ -31,6 +31,7 @@ import numpy as np
 from evenhand.checks import available_memory
 from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.evaluation.evaluate import treats_alike
+from evenhand.evaluation.kinks import welfare_error
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import JUDGED
@@ -462,6 +463,6 @@ def report_parts(task: Task, columns: Sequence[Column], shares: Floats, objectiv
         judge = Judge(task.problem, by_type, REPORTING * share, 0, 6, 4000, left_out=JUDGED)
         found.append(judge(*_asked(column), own))
         values += share * found[-1].returns.mean(axis=0)
-    weights = objective.supergradient(values)
-    error = np.sqrt(sum((share * part.error(weights)) ** 2 for share, part in zip(shares.tolist(), found, strict=True)))
-    return Reported(values, objective(values), float(error))
+    noisy = [number for number, part in enumerate(found) if not part.exact]
+    error = welfare_error(objective, values, shares[noisy], [found[number].returns for number in noisy])
+    return Reported(values, objective(values), error)
