@@ -32,6 +32,9 @@ from evenhand.typing import ArrayLike, Floats, Ints
 PATIENCE = 3
 """Rounds without a gain that are borne; the next ends the search. Leximin bears one more for each stage but one."""
 
+MOST_TURNS = 6
+"""Stages of leximin that take turns, the first ones: a round for each of many members would be too many."""
+
 DIGITS = 10
 """Digits of the weights that are asked for: what is behind them is rounding, and must not decide."""
 
@@ -150,6 +153,7 @@ class _Stages:
         """The best shares, and the support of the stage whose turn it is; its weights of members sum to 1."""
         shares, stages = leximin_stages(matrix, self.number, self.floors, self.precision, self.doubt)
         levels = [raised.level for raised, held in stages for _ in range(int(held.sum()))]
-        self.turn = _Turn((self.turn.stage + 1) % len(stages), len(stages), levels)
+        turns = min(len(stages), MOST_TURNS)
+        self.turn = _Turn((self.turn.stage + 1) % turns, turns, levels)
         weights = stages[self.turn.stage].raised.multipliers
         return shares, Support(weights / weights[: self.number].sum(), 0.0)

@@ -37,8 +37,8 @@ ROUNDED = 1e-9
 LEAST_USE = 1e-3
 """Vectors that can have no larger share than this, where there is doubt, are left out of the later stages."""
 
-MOST_STAGES = 40
-"""Stages after which those that are fixed need only tell nearly what the others have, where there is doubt."""
+MOST_STAGES = 20
+"""Stages after which the others are left as they are, where there is doubt: those that are fixed do not tell them."""
 
 MUCH = 0.2
 """Where there is doubt, a stage fixes those whose multiplier is no smaller than this share of the largest."""
@@ -145,6 +145,7 @@ def leximin_stages(
     """
     levels, kept = np.full(number, -np.inf), np.arange(matrix.shape[1])
     stages: list[Stage] = []
+    doubted = False
     units = _units(matrix)[:number]
     slack = precision * units + ROUNDED * units.max()
     while True:
@@ -153,13 +154,15 @@ def leximin_stages(
         shares[kept] = raised.shares
         holding = np.where(np.isinf(levels), raised.multipliers[:number], 0.0)
         unsure = doubt(shares, holding)
-        held = holding >= MUCH * holding.max() if unsure else who_holds(levels, holding)
+        held = holding >= MUCH * holding.max() if unsure > 0 else who_holds(levels, holding)
         stages.append(Stage(raised, held))
         levels[held] = raised.level - slack[held] - unsure
         useful = _useful(matrix[:, kept], raised, max(ALIKE, precision), unsure / LEAST_USE)
         kept = kept[useful | (raised.shares > 0)]
+        doubted |= unsure > 0
         fixed = np.isfinite(levels)
-        if fixed.all() or ((not unsure or len(stages) >= MOST_STAGES) and _tell_all(matrix[:number, kept], fixed)):
+        told = len(stages) >= MOST_STAGES if doubted else _tell_all(matrix[:number, kept], fixed)
+        if told or fixed.all():
             return shares, stages
 
 
