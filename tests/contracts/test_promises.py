@@ -4,6 +4,7 @@
 2. A larger budget, or one resource more, gives no worse plan.
 3. Identical arms have identical values; so have groups.
 4. The upper bound is not below any value.
+5. By leximin a plan is compared level by level: at the first that differs by more, it is the better one.
 
 Each within three standard errors. Policies are judged anew, on episodes of the test's own. The default run has few
 welfares, a fleet of which few steps matter, and plans that are looked for on few episodes: the promises hold for them
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInput, NotApplicable
-from evenhand.evaluation.evaluate import mean_by_type, standard_errors
+from evenhand.evaluation.evaluate import evaluate, mean_by_type, standard_errors
 from evenhand.model.arm import Arm
 from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
@@ -213,3 +214,67 @@ def test_equal_groups_have_equal_values():
     judged = judge(problem, found.policy)
     apart = np.array([1.0, -1.0])
     assert abs(judged.values @ apart) <= 3 * judged.error(apart) + 1e-9
+
+
+def with_poor(budget):
+    """Nobody can help the poor, three of twelve, but by whom they are visited their luck is another."""
+    others = health_outreach(num_arms=9, num_groups=3, budget=budget)
+    moves = np.stack([np.tile(law, (3, 1)) for law in ([0.5, 0, 0.5], [0.25, 0.5, 0.25])], axis=1)
+    poor = Arm(moves, np.repeat([[0.0], [0.05], [0.1]], 2, axis=1), [[0], [1]], [0.5, 0, 0.5])
+    arms, counts = [*others.arms, poor], [*others.counts, 3]
+    return CoupledMDP(arms, others.budget, others.discount, counts=counts, criterion="finite:20")
+
+
+def forty_vans(bays, technicians):
+    makes = [van(0.25, 0.9, 0.8), van(0.35, 0.7, 0.7), van(0.15, 1.0, 0.6)]
+    return CoupledMDP(makes, [bays, technicians], 0.97, counts=[15, 15, 10])
+
+
+def members(problem, policy, num_episodes=600):
+    """The members' values from the worst to the best, with their errors, on episodes of the test's own."""
+    horizon = problem.criterion.judging_steps(1e-4)
+    found = evaluate(policy, problem, "leximin", num_episodes, horizon, 77, method="monte-carlo")
+    order = np.argsort(found.members)
+    return found.members[order], found.member_stderr[order]
+
+
+def is_worse(one, other):
+    """Whether the first level that differs by more than three standard errors is lower."""
+    apart, errors = one[0] - other[0], np.hypot(one[1], other[1])
+    return next((bool(gain < 0) for gain, error in zip(apart, errors, strict=True) if abs(gain) > 3 * error), False)
+
+
+def check_levels(less, more):
+    """More of a resource, and leximin rather than another welfare, give no plan that is worse by leximin."""
+    before = members(less, solve(less, "leximin", "fluid").policy)
+    found = members(more, solve(more, "leximin", "fluid").policy)
+    assert not is_worse(found, before)
+    for name in ("gini:2", "maximin"):
+        assert not is_worse(found, members(more, solve(more, name, "fluid").policy)), name
+
+
+def test_levels_are_told_apart():
+    first = np.array([1.0, 5.0, 9.0]), np.full(3, 0.1)
+    assert is_worse(first, (np.array([1.3, 6.0, 8.0]), np.full(3, 0.1)))
+    assert not is_worse(first, (np.array([1.3, 4.0, 12.0]), np.full(3, 0.1)))
+
+
+def test_the_luck_of_the_worst_off_decides_for_nobody():
+    """By the luck of the poor alone, `oldest-first` is the best policy: and costs the second-worst a fifth."""
+    problem = with_poor(2)
+    found, other = (members(problem, solve(problem, name, "fluid").policy) for name in ("leximin", "gini:2"))
+    assert not is_worse(found, other)
+    assert found[0][1] > 1.15 * 5.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("budget", [1, 2, 3])
+def test_nobody_is_better_level_by_level(budget):
+    check_levels(with_poor(budget), with_poor(budget + 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("budget", [(3, 5), (3, 6), (4, 8), (4, 10)])
+def test_forty_vans_level_by_level(budget, monkeypatch):
+    monkeypatch.undo()  # as many episodes as a user has
+    check_levels(forty_vans(*budget), forty_vans(budget[0], budget[1] + 1))

@@ -6,8 +6,9 @@ import pytest
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
+from evenhand.model.welfare import Leximin
 from evenhand.reductions.counts import Counts
-from evenhand.solvers.mixtures import best_mixture, improve
+from evenhand.solvers.mixtures import Priced, best_mixture, improve
 from evenhand.solvers.pricing import TabularPricing, weighed
 
 from ..oracles.problems import FIXED
@@ -85,3 +86,30 @@ def test_it_ends_when_it_is_told():
 
     found = improve(oracle, *given, tolerance=1e-16, go_on=go_on)
     assert found.rounds == 1 and [now.number for now in rounds] == [0, 1]
+
+
+class OneStageAtATime:
+    """Policies for the third of three members, found only at weights of the stage that is about it."""
+
+    units = np.ones(3)
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, weights, tolerance):
+        self.asked.append(weights)
+        best = 3.0 + len(self.asked) / 10 if weights[2] > 0.4 else 2.0
+        return Priced(np.array([[1.0], [2.0], [best]]), np.inf)
+
+
+def test_the_stages_of_leximin_take_turns_until_none_gains():
+    oracle = OneStageAtATime()
+    start = np.array([[1.0, 1.0], [2.0, 2.0], [2.5, 2.0]])
+    given = Leximin(), np.ones(3, dtype=np.int64), start
+    found = improve(oracle, *given, most_rounds=9)
+    assert found.rounds == 9
+    assert found.values[2] > 3.5
+    asked = np.argmax(oracle.asked, axis=1)
+    assert set(asked.tolist()) == {0, 1, 2}
+    gave_up = improve(OneStageAtATime(), *given, least_gain=lambda shares, support: 9.0)
+    assert gave_up.rounds == 6  # PATIENCE, and one for each stage

@@ -15,9 +15,9 @@ Mixtures that are drawn once are played part by part, each as often as its share
 the means and errors of the parts are put together: which part was drawn by chance then adds nothing to the error.
 
 The standard error of the welfare is by the delta method: the spread over episodes of g . returns, where g are the
-weights (a supergradient) that the objective puts on the units at the estimate. Episodes are cut off at the horizon T;
-no value changes by more than the weight of the time beyond it times max|r|, the truncation bound. An average has none:
-how far the arms still are from their long run cannot be told.
+weights (a supergradient) that the objective puts on the units at the estimate; near a kink it is larger (`kinks`).
+Episodes are cut off at the horizon T; no value changes by more than the weight of the time beyond it times max|r|, the
+truncation bound. An average has none: how far the arms still are from their long run cannot be told.
 """
 
 import time
@@ -31,6 +31,7 @@ from evenhand.checks import check_positive_int
 from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, PolicyError, TooLarge
 from evenhand.evaluation.exact import exact_values
 from evenhand.evaluation.fairness import gini_coefficient, lorenz_curve, price_of_fairness
+from evenhand.evaluation.kinks import CONFIDENCE, welfare_error
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP, Over
 from evenhand.model.criterion import Criterion
@@ -46,9 +47,6 @@ Method = Literal["auto", "exact", "monte-carlo"]
 
 FOLLOW_ARMS_UP_TO = 3e9
 """Arm-steps beyond which an exchangeable policy is simulated by counts instead of arm by arm."""
-
-CONFIDENCE = 1.959963984540054
-"""Standard errors on either side of a 95 % confidence interval."""
 
 MISSED_BY = 3.0
 """Standard errors by which a share of time must lie below its floor to be told."""
@@ -78,7 +76,7 @@ class Evaluation:
     """The welfare of the members' values."""
 
     welfare_stderr: float
-    """Its standard error; 0 when exact."""
+    """Its standard error, such that 1.96 of them cover it with 95 % on either side, near a kink too; 0 when exact."""
 
     plug_in_welfare: float | None
     """The paper's figure: the welfare of the arms' estimated means. None if arms were not followed one by one."""
@@ -453,9 +451,13 @@ class _Strata(NamedTuple):
         """(...,) the mean of (episode, ...) samples."""
         return np.asarray(np.tensordot(self.shares / self.sizes, np.add.reduceat(samples, self.starts), axes=1))
 
+    def split(self, samples: Floats) -> list[Floats]:
+        """The samples of each part."""
+        return np.split(samples, self.starts[1:])
+
     def errors(self, samples: Floats) -> Floats:
         """(...,) its standard errors: those of the parts, put together."""
-        own = [standard_errors(part) for part in np.split(samples, self.starts[1:])]
+        own = [standard_errors(part) for part in self.split(samples)]
         return np.asarray(np.sqrt(np.tensordot(self.shares**2, np.square(own), axes=1)))
 
 
@@ -522,7 +524,7 @@ def _summary(
     beyond = objective.criterion.beyond(rollout.horizon)
     return Evaluation(
         welfare=objective(values),
-        welfare_stderr=float(strata.errors(returns @ objective.supergradient(values))),
+        welfare_stderr=welfare_error(objective, values, strata.shares, strata.split(returns)),
         plug_in_welfare=plug_in,
         mean=float(strata.mean(means)),
         mean_stderr=float(strata.errors(means)),

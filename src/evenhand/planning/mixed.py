@@ -31,6 +31,7 @@ import numpy as np
 from evenhand.checks import available_memory
 from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.evaluation.evaluate import treats_alike
+from evenhand.evaluation.kinks import welfare_error
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import JUDGED
@@ -45,7 +46,7 @@ from evenhand.planning.task import Task
 from evenhand.policies.fluid import LEAST_WEIGHT, OccupancyPriority, fair_index, occupancy_priority
 from evenhand.policies.priority import ExchangeablePriority
 from evenhand.solvers.fluid import FluidSolution, model_of, solve_weighted
-from evenhand.solvers.mixtures import Mixture, Priced, Round, Support, best_shares, improve
+from evenhand.solvers.mixtures import Mixture, Priced, Round, best_shares, improve
 from evenhand.typing import Floats, Indices, Ints
 
 ARM_STEPS = 2e6
@@ -72,6 +73,9 @@ MEMORY = 0.25
 
 LEAST_SHARE, LEAST_FLOORED = 1e-2, 1e-6
 """Parts of a smaller share are left out, without and with floors, which a small part may be needed to keep."""
+
+DOUBT = 1.0
+"""Standard errors of a level that the stages of leximin give up, if need be, for the levels after it."""
 
 AS_GOOD = 1e-8
 """Welfare that differs by less than this share of itself is the same."""
@@ -207,11 +211,15 @@ class WeightedIndices:
         values = np.full(len(self.objective.sizes), largest * self.problem.criterion.total)
         return np.concatenate([values, np.ones(len(self.floored))])
 
-    def error(self, shares: Floats, support: Support) -> float:
-        """The standard error of a mixture's weighted sum."""
-        weights = self.objective.spread(support.weights[: len(self.objective.sizes)])
-        used = [(share, column) for share, column in zip(shares.tolist(), self.columns, strict=True) if share > 0]
-        return float(np.sqrt(sum((share * column.error(weights)) ** 2 for share, column in used)))
+    def error(self, shares: Floats, weights: Floats) -> float:
+        """The standard error of a mixture's weighted sum: (policy,) shares of the columns, (member,) weights."""
+        return _error(self.objective, self.columns, shares, weights)
+
+
+def _error(objective: Objective, columns: Sequence[Column], shares: Floats, weights: Floats) -> float:
+    spread = objective.spread(weights)
+    used = [(share, column) for share, column in zip(shares.tolist(), columns, strict=True) if share > 0]
+    return float(np.sqrt(sum((share * column.error(spread)) ** 2 for share, column in used)))
 
 
 def _same(one: object, other: object) -> bool:
@@ -331,9 +339,12 @@ def _improve(
         objective.floors[oracle.floored],
         upper_bound=upper,
         tolerance=LEAST_GAP,
-        least_gain=lambda shares, support: max(0.2 * oracle.error(shares, support), LEAST_GAIN * abs(upper)),
+        least_gain=lambda shares, support: max(
+            0.2 * oracle.error(shares, support.weights[: len(objective.sizes)]), LEAST_GAIN * abs(upper)
+        ),
         most_rounds=MOST_ROUNDS,
         go_on=go_on,
+        doubt=lambda shares, weights: DOUBT * oracle.error(shares, weights),
     )
     return mixture, history
 
@@ -424,8 +435,12 @@ def _settle(oracle: WeightedIndices, objective: Objective, parts: Sequence[Colum
     """
     matrix = np.column_stack([oracle.vector(part) for part in parts])
     floors = objective.floors[oracle.floored]
+
+    def doubt(mixed: Floats, weights: Floats) -> float:
+        return DOUBT * _error(objective, parts, mixed, weights)
+
     with contextlib.suppress(Infeasible, OutOfDomain):
-        shares, _ = best_shares(matrix, objective.welfare, objective.sizes, floors, 1e-7)
+        shares, _ = best_shares(matrix, objective.welfare, objective.sizes, floors, 1e-7, doubt)
     rounded = np.round(shares, FLOORED_DIGITS if len(floors) else SHARE_DIGITS)
     return np.asarray(rounded / rounded.sum())
 
@@ -448,6 +463,6 @@ def report_parts(task: Task, columns: Sequence[Column], shares: Floats, objectiv
         judge = Judge(task.problem, by_type, REPORTING * share, 0, 6, 4000, left_out=JUDGED)
         found.append(judge(*_asked(column), own))
         values += share * found[-1].returns.mean(axis=0)
-    weights = objective.supergradient(values)
-    error = np.sqrt(sum((share * part.error(weights)) ** 2 for share, part in zip(shares.tolist(), found, strict=True)))
-    return Reported(values, objective(values), float(error))
+    noisy = [number for number, part in enumerate(found) if not part.exact]
+    error = welfare_error(objective, values, shares[noisy], [found[number].returns for number in noisy])
+    return Reported(values, objective(values), error)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.evaluation.evaluate import CONFIDENCE
 from evenhand.evaluation.fairness import gini_coefficient
+from evenhand.evaluation.kinks import CONFIDENCE
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting

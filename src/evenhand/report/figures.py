@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenhand.evaluation.evaluate import CONFIDENCE, Evaluation
+from evenhand.evaluation.evaluate import Evaluation
+from evenhand.evaluation.kinks import CONFIDENCE
 from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.compare import Comparison, Row
 from evenhand.report.svg import BLUE, FAINT, GREEN, INK, ORANGE, PINK, RED, SKY, drawn

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evenhand.evaluation.evaluate import CONFIDENCE, Evaluation
+from evenhand.evaluation.evaluate import Evaluation
+from evenhand.evaluation.kinks import CONFIDENCE
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import Welfare
 from evenhand.planning.compare import Comparison, Row

@@ -9,8 +9,9 @@ less than counts (the error of simulation, say), or when the time is over.
              the oracle's policies at the smoothed g join the vectors
     stop     more than PATIENCE rounds without a gain, or the gap, or the number of rounds, or the clock
 
-Leximin has a support a stage: they take turns, and a gain is one of the first stage that is reached at another level.
-Its first stage may be met by whatever is done (an arm that nobody can help), so no gap ends it.
+Leximin has a support a stage: they take turns, each smoothed by itself, and a gain is one at the first rank whose level
+is another. The search goes on until every stage had its turns without one. The first stage may be met by whatever is
+done (an arm that nobody can help), so no gap ends it.
 
 Cost: members x vectors a step of the master, and whatever the oracle takes.
 """
@@ -25,11 +26,14 @@ from evenhand.model.welfare import Welfare, is_lexicographic
 from evenhand.solvers.mixtures.masters import Master
 from evenhand.solvers.mixtures.oracle import Oracle
 from evenhand.solvers.mixtures.search import Mixture, Support
-from evenhand.solvers.mixtures.shares import growing_master, leximin_stages
+from evenhand.solvers.mixtures.shares import Doubt, growing_master, leximin_stages, no_doubt
 from evenhand.typing import ArrayLike, Floats, Ints
 
 PATIENCE = 3
-"""Rounds without a gain that are borne; the next ends the search."""
+"""Rounds without a gain that are borne; the next ends the search. Leximin bears one more for each stage but one."""
+
+MOST_TURNS = 6
+"""Stages of leximin that take turns, the first ones: a round for each of many members would be too many."""
 
 DIGITS = 10
 """Digits of the weights that are asked for: what is behind them is rounding, and must not decide."""
@@ -60,6 +64,7 @@ def improve(
     least_gain: Callable[[Floats, Support], float] = lambda shares, support: 0.0,
     most_rounds: int = 40,
     go_on: Callable[[Round], bool] = lambda round: True,
+    doubt: Doubt = no_doubt,
 ) -> Mixture:
     """Improve a mixture of known policies by an oracle that need not be exact.
 
@@ -74,28 +79,30 @@ def improve(
         least_gain: what a round must gain, at some shares and support, to count.
         most_rounds: how often the oracle is asked at the most.
         go_on: told of every round; whether there is time for another.
+        doubt: about the vectors, which the stages of leximin allow for.
 
     Returns:
         The best mixture of all vectors, those to begin with first, then the oracle's in the order they came.
     """
     least = np.asarray(floors, dtype=np.float64)
-    master = _master(matrix, welfare, counts, least, 0.1 * tolerance)
-    smoothed, before, stalled, number = None, [-np.inf], 0, 0
+    master = _master(matrix, welfare, counts, least, 0.1 * tolerance, doubt)
+    smoothed: dict[int, Support] = {}
+    before, stalled, number = [-np.inf], 0, 0
     while True:
         shares, support = master(matrix)
         values = matrix @ shares
         value = float(welfare(values[: len(counts)], counts))
-        reached = master.levels if isinstance(master, _Stages) else [value]
-        stalled = 0 if _gains(reached, before, least_gain(shares, support)) else stalled + 1
-        before = reached if stalled == 0 else before
+        turn = master.turn if isinstance(master, _Stages) else _Turn(0, 1, [value])
+        stalled = 0 if _gains(turn.levels, before, least_gain(shares, support)) else stalled + 1
+        before = turn.levels if stalled == 0 else before
         closed = np.isfinite(upper_bound) and upper_bound - value <= tolerance * max(abs(upper_bound), 1e-12)
         closed &= not is_lexicographic(welfare)
         told = go_on(Round(number, value, upper_bound))
-        if closed or stalled > PATIENCE or number >= most_rounds or not told:
+        if closed or stalled >= PATIENCE + turn.stages or number >= most_rounds or not told:
             return Mixture(shares, values, value, upper_bound, number)
-        smoothed = support if smoothed is None else support.towards(smoothed, 0.5)
-        priced = oracle(_settled(smoothed.weights), tolerance)
-        bound = priced.bound - float(smoothed.weights[len(counts) :] @ least) + smoothed.constant
+        asked = smoothed[turn.stage] = support.towards(smoothed.get(turn.stage, support), 0.5)
+        priced = oracle(_settled(asked.weights), tolerance)
+        bound = priced.bound - float(asked.weights[len(counts) :] @ least) + asked.constant
         upper_bound = min(upper_bound, bound) if not is_lexicographic(welfare) else upper_bound
         matrix = np.hstack([matrix, priced.vectors])
         number += 1
@@ -112,11 +119,24 @@ def _settled(weights: Floats) -> Floats:
     return np.asarray(np.round(np.maximum(weights, 0.0) / unit, DIGITS) * unit)
 
 
-def _master(matrix: Floats, welfare: Welfare, counts: Ints, floors: Floats, precision: float) -> Master:
+def _master(matrix: Floats, welfare: Welfare, counts: Ints, floors: Floats, precision: float, doubt: Doubt) -> Master:
     """The master that keeps what it learned from round to round."""
     if is_lexicographic(welfare):
-        return _Stages(len(counts), floors, precision)
+        return _Stages(len(counts), floors, precision, doubt)
     return growing_master(matrix, welfare, counts, floors, precision)
+
+
+class _Turn(NamedTuple):
+    """A round of the master."""
+
+    stage: int
+    """Whose support it gave."""
+
+    stages: int
+    """How many take turns."""
+
+    levels: list[float]
+    """What was reached: the welfare, or the level of each member that a stage of leximin has fixed, the least first."""
 
 
 @dataclass
@@ -126,13 +146,14 @@ class _Stages:
     number: int
     floors: Floats
     precision: float
-    turn: int = 0
-    levels: list[float] = field(default_factory=list)
+    doubt: Doubt
+    turn: _Turn = field(default_factory=lambda: _Turn(-1, 1, []))
 
     def __call__(self, matrix: Floats) -> tuple[Floats, Support]:
         """The best shares, and the support of the stage whose turn it is; its weights of members sum to 1."""
-        shares, stages = leximin_stages(matrix, self.number, self.floors, self.precision)
-        self.levels = [stage.level for stage in stages]
-        weights = stages[self.turn % len(stages)].multipliers
-        self.turn += 1
+        shares, stages = leximin_stages(matrix, self.number, self.floors, self.precision, self.doubt)
+        levels = [raised.level for raised, held in stages for _ in range(int(held.sum()))]
+        turns = min(len(stages), MOST_TURNS)
+        self.turn = _Turn((self.turn.stage + 1) % turns, turns, levels)
+        weights = stages[self.turn.stage].raised.multipliers
         return shares, Support(weights / weights[: self.number].sum(), 0.0)

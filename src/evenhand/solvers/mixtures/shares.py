@@ -2,7 +2,21 @@
 
 Many members are cheap: a rank-weighted welfare of theirs goes by proximal steps, and leximin by programs with the few
 rows that matter; never is there a row for each member and rank.
+
+Vectors that were estimated, V + noise, have a say in leximin that chance must not have: a first level that is higher by
+next to nothing would decide for all others. So a level t with multipliers y (of the free rows, sum 1) is held to within
+the doubt d about y.V theta, some standard errors of it:
+
+    stage    max t   with   (V theta)_n >= t  for free n,   (V theta)_n >= t_n - d_n  for n fixed at an earlier t_n
+
+and a stage fixes only those with much of y: to raise n by x costs the level y_n x, so that giving up d buys d / y_n.
+
+A later mixture has y.V theta >= max_i y.v^i - d, so that no vector has a larger share than d / (max_j y.v^j - y.v^i).
+Without doubt these are the stages of leximin, and no vector but the best at y has any share later on.
 """
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,9 +34,36 @@ ALIKE = 1e-8
 ROUNDED = 1e-9
 """What values may be rounded by, as a share of the largest of all."""
 
+LEAST_USE = 1e-3
+"""Vectors that can have no larger share than this, where there is doubt, are left out of the later stages."""
+
+MOST_STAGES = 20
+"""Stages after which the others are left as they are, where there is doubt: those that are fixed do not tell them."""
+
+MUCH = 0.2
+"""Where there is doubt, a stage fixes those whose multiplier is no smaller than this share of the largest."""
+
+Doubt = Callable[[Floats, Floats], float]
+"""How far a sum of a mixture's values may be from the truth: of (policy,) shares and (member,) weights."""
+
+
+def no_doubt(shares: Floats, weights: Floats) -> float:
+    """None: of vectors that are exact.
+
+    Args:
+        shares: (policy,) of a mixture.
+        weights: (member,) of a sum of its values.
+    """
+    return 0.0
+
 
 def best_shares(
-    matrix: Floats, welfare: Welfare, counts: Ints, floors: ArrayLike = (), precision: float = 1e-9
+    matrix: Floats,
+    welfare: Welfare,
+    counts: Ints,
+    floors: ArrayLike = (),
+    precision: float = 1e-9,
+    doubt: Doubt = no_doubt,
 ) -> tuple[Floats, Support]:
     """Maximise a concave welfare over mixtures of some vectors.
 
@@ -32,6 +73,7 @@ def best_shares(
         counts: (member,) how many members each of the first objectives stands for.
         floors: (floor,) the least that the other objectives must reach.
         precision: the relative gap at which to stop.
+        doubt: about the vectors, which the stages of leximin allow for.
 
     Returns:
         The (policy,) shares, and a support of the welfare: no mixture has more than the best weighted sum of a vector
@@ -44,8 +86,8 @@ def best_shares(
     matrix, least = np.asarray(matrix, dtype=np.float64), np.asarray(floors, dtype=np.float64)
     number = len(counts)
     if is_lexicographic(welfare):
-        shares, stages = leximin_stages(matrix, number, least, precision)
-        return shares, Support(stages[0].multipliers, 0.0)
+        shares, stages = leximin_stages(matrix, number, least, precision, doubt)
+        return shares, Support(stages[0].raised.multipliers, 0.0)
     return growing_master(matrix, welfare, counts, least, precision)(matrix)
 
 
@@ -72,48 +114,67 @@ def growing_master(matrix: Floats, welfare: Welfare, counts: Ints, floors: Float
     return master_of(welfare, counts, floors, feasible, precision)
 
 
-def leximin_stages(matrix: Floats, number: int, floors: Floats, precision: float = 1e-9) -> tuple[Floats, list[Raised]]:
+class Stage(NamedTuple):
+    """A stage of leximin."""
+
+    raised: Raised
+    """How far the least of those that no stage before it has fixed was raised."""
+
+    held: Bools
+    """(member,) whom it fixed."""
+
+
+def leximin_stages(
+    matrix: Floats, number: int, floors: Floats, precision: float = 1e-9, doubt: Doubt = no_doubt
+) -> tuple[Floats, list[Stage]]:
     """Stage by stage, until those that are fixed tell what all the others have.
 
     A vector that a stage has no use for has none later, so that this is soon, however many members there are. What
-    was reached is held to the precision, or rounding in the values of the worst-off would decide for all others.
+    was reached is held to the precision, or rounding in the values of the worst-off would decide for all others; and
+    to the doubt, or chance would.
 
     Args:
         matrix: (objective, policy) the members of welfare, then the objectives with floors.
         number: how many members there are.
         floors: (floor,) the least that the other objectives must reach.
         precision: how far a level may fall in later stages, relative to the size of its objective.
+        doubt: about a weighted sum of the members.
 
     Returns:
-        The (policy,) shares, and how far each stage raised the least of those that no stage before it has fixed.
+        The (policy,) shares, and the stages.
     """
     levels, kept = np.full(number, -np.inf), np.arange(matrix.shape[1])
-    stages: list[Raised] = []
+    stages: list[Stage] = []
+    doubted = False
     units = _units(matrix)[:number]
     slack = precision * units + ROUNDED * units.max()
     while True:
         raised = _raise(matrix[:, kept], np.concatenate([levels, floors]))
-        stages.append(raised)
-        held = who_holds(levels, raised.multipliers[:number])
-        levels[held] = raised.level - slack[held]
         shares = np.zeros(matrix.shape[1])
         shares[kept] = raised.shares
-        kept = kept[_useful(matrix[:, kept], raised, max(ALIKE, precision)) | (raised.shares > 0)]
-        if _tell_all(matrix[:number, kept], np.isfinite(levels)):
+        holding = np.where(np.isinf(levels), raised.multipliers[:number], 0.0)
+        unsure = doubt(shares, holding)
+        held = holding >= MUCH * holding.max() if unsure > 0 else who_holds(levels, holding)
+        stages.append(Stage(raised, held))
+        levels[held] = raised.level - slack[held] - unsure
+        useful = _useful(matrix[:, kept], raised, max(ALIKE, precision), unsure / LEAST_USE)
+        kept = kept[useful | (raised.shares > 0)]
+        doubted |= unsure > 0
+        fixed = np.isfinite(levels)
+        told = len(stages) >= MOST_STAGES if doubted else _tell_all(matrix[:number, kept], fixed)
+        if told or fixed.all():
             return shares, stages
 
 
-def _useful(matrix: Floats, raised: Raised, alike: float) -> Bools:
+def _useful(matrix: Floats, raised: Raised, alike: float, doubt: float) -> Bools:
     """(policy,) whether a vector may have a share where the level is reached, by the multipliers."""
     worth = raised.multipliers @ matrix
     size = raised.multipliers @ np.abs(matrix).max(axis=1)
-    return np.asarray(worth >= worth.max() - alike * size)
+    return np.asarray(worth >= worth.max() - alike * size - doubt)
 
 
 def _tell_all(matrix: Floats, fixed: Bools) -> bool:
     """Whether mixtures with the same values of the fixed members have the same values of all."""
-    if fixed.all():
-        return True
     units = np.maximum(np.abs(matrix).max(axis=1, keepdims=True), 1e-300)
     apart = (matrix - matrix.mean(axis=1, keepdims=True)) / units
     return _rank(apart[fixed]) == _rank(apart)
