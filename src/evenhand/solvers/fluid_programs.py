@@ -349,12 +349,10 @@ class Program:
         )
         try:
             return self._read(_solved(program), number)
-        except Infeasible:
-            if self.model.floors is not None:
-                raise
+        except Infeasible:  # floors that cannot be met are refused before (`check_floors`)
             raise NotConverged(
-                "the linear program of the relaxation always has a solution, but its numbers are of too different a "
-                "size for the solver to find one"
+                "the linear program of the relaxation has a solution, but its numbers are of too different a size for "
+                "the solver to find one"
             ) from None
 
     def _read(self, optimum: LinearOptimum, number: int) -> _Solved:
@@ -453,7 +451,7 @@ def out_of_floors(model: FluidModel) -> str:
         gains = np.append(np.zeros(program.num_members), 1.0)
         lower = np.append(np.full(program.num_members, -np.inf), 0.0)
         largest = float(program.solve(gains, lower=lower, floors=np.full(len(floored), np.nan)).more[0])
-    except TooLarge:
+    except (TooLarge, NotConverged):
         return "the floors cannot be met within the budget, even in expectation. Lower them, or raise the budget."
     whose = "every arm" if len(floored) == len(model) else "every arm that has a floor"
     shown = np.floor(max(largest, 0.0) * 1e4 + 1e-3) / 1e4  # rounded down, but not for the sake of a last bit
