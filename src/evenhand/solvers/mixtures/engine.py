@@ -89,7 +89,7 @@ def _generate(search: Search, welfare: Welfare, master: Master, best: Support, r
         # A vector that the master's own support does not like teaches it nothing: price that support next. Where that
         # has been done, and the bound stays where it is, master and oracle have no more digits to give.
         promised = search.bound(support, float(support.weights @ found))
-        useful = promised > value + 0.1 * search.tolerance * max(1.0, abs(value))
+        useful = promised > value + 0.1 * search.tolerance * search.scale(value, members)
         stalled = 0 if useful or better or smoothing else stalled + 1
         smoothing = SMOOTHING if useful else 0.0
 

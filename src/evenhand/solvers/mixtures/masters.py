@@ -134,7 +134,7 @@ class _CutMaster:
         value = self._cut(members @ self.best)
         for _ in range(MOST_CUTS):
             level, shares, support = self._program(matrix)
-            if level - value <= self.precision * max(abs(level), 1e-12):
+            if level - value <= self.precision * max(abs(level), 1e-6 * float(np.abs(members).max())):
                 break
             # A cut half-way keeps clear of corners where the welfare is steep or not defined at all.
             for part in (0.5, 1.0):

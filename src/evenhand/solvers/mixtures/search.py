@@ -97,10 +97,12 @@ class Search:
             rounding: what rounding may have done to the bound.
             rows: the objectives that the value is made of: shares of time are of another size than rewards.
         """
-        seen = float(np.abs(self.vectors[0][rows]).max())
-        scale = max(abs(bound), 1e-6 * seen, 1e-12)
         difference = bound - value
-        return difference / scale if difference > 8 * rounding else 0.0
+        return difference / self.scale(bound, rows) if difference > 8 * rounding else 0.0
+
+    def scale(self, value: float, rows: Ints) -> float:
+        """What differences from a value are measured by: itself, or where it is nearly 0, the values seen."""
+        return max(abs(value), 1e-6 * float(np.abs(self.vectors[0][rows]).max()), 1e-300)
 
     def tell(self, gap: float) -> None:
         """Pass on the gap."""
