@@ -11,7 +11,7 @@ from evenhand.errors import NotConverged
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Discounted, Opening
-from evenhand.planning.relaxed import relax, tightest_bound
+from evenhand.planning.relaxed import relax, tightest
 from evenhand.solvers import fluid, fluid_programs
 from evenhand.solvers.arms import action_values
 from evenhand.solvers.fluid import solve_opening
@@ -99,7 +99,7 @@ WELFARES = ["utilitarian", "gini:2", "maximin", "leximin", "alpha:1", "alpha:2",
 def test_the_bound_lies_between_the_optimum_and_that_of_the_plain_relaxation(welfare, over):
     problem = positive(fleet((1, 1), (3, 3)), groups=["a", "b"], over=over)
     best, plain = eh.solve(problem, welfare).welfare, relax(problem, welfare).upper_bound
-    bound = tightest_bound(problem, welfare)
+    bound = tightest(problem, welfare).upper_bound
     assert best <= bound * (1 + 1e-7)
     assert bound < plain - 0.2 * (plain - best)
 
@@ -149,7 +149,7 @@ def test_it_is_for_discounted_problems_of_a_size_that_fits(monkeypatch):
         assert solve_opening(other, "maximin", relax(other, "maximin")) is None
     monkeypatch.setattr(fluid_programs, "MOST_COLUMNS_BY_STEP", 30)
     assert solve_opening(problem, "maximin", plain) is None
-    assert tightest_bound(problem, "maximin", plain) == plain.upper_bound
+    assert tightest(problem, "maximin", plain).upper_bound == plain.upper_bound
 
 
 def test_what_does_not_end_leaves_the_plain_bound(monkeypatch):
@@ -161,7 +161,7 @@ def test_what_does_not_end_leaves_the_plain_bound(monkeypatch):
     problem = fleet()
     plain = relax(problem, "gini:3")
     monkeypatch.setattr(relaxed, "solve_opening", fail)
-    assert tightest_bound(problem, "gini:3", plain) == plain.upper_bound
+    assert tightest(problem, "gini:3", plain).upper_bound == plain.upper_bound
 
 
 def test_plans_and_comparisons_show_the_tighter_bound():

@@ -12,7 +12,7 @@ from evenhand.model.criterion import Criterion
 from evenhand.model.objective import read_welfare
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare
-from evenhand.planning.relaxed import tightest_bound
+from evenhand.planning.relaxed import tightest
 from evenhand.planning.roster import ROSTER, find_policy
 from evenhand.planning.solve import solve
 from evenhand.reductions.counts import num_count_states
@@ -116,7 +116,7 @@ def _bound(
             best = solve(problem, welfare, "auto", 1e-6, progress)
             if best.method != "fluid":
                 return best.upper_bound, "optimum" if best.gap <= 1e-5 else "upper bound", best.policy
-        return tightest_bound(problem, welfare), "fluid bound", None
+        return tightest(problem, welfare).upper_bound, "fluid bound", None
     except (NotApplicable, Infeasible, TooLarge, OutOfDomain, NotConverged) as error:
         left_out["upper bound"] = str(error)
         return None, "", None

@@ -197,7 +197,10 @@ class Judge:
         if criterion.num_steps is not None or criterion.is_average:
             return problem.types.rewards[None], np.zeros((1, problem.num_types))
         usual = _values_of(problem, law, criterion.factor)
-        found = [_telescoped(problem, ahead) for ahead in ([usual, self._free] if episodes >= FEWEST else [usual])]
+        # Beyond a horizon that is cut short, arms that get all they want would be a claim, not an estimate.
+        whole = (criterion.beyond(self.horizon) or 0.0) <= self.left_out * criterion.total
+        both = episodes >= FEWEST and whole
+        found = [_telescoped(problem, ahead) for ahead in ([usual, self._free] if both else [usual])]
         return np.stack([gains for gains, _ in found]), np.stack([start for _, start in found])
 
     @cached_property

@@ -41,7 +41,7 @@ from evenhand.model.welfare import Gini, Welfare, as_welfare, is_lexicographic
 from evenhand.planning.floors import MARGIN, floor_columns
 from evenhand.planning.judging import Column, Judge, law_of
 from evenhand.planning.plain import PLAIN
-from evenhand.planning.relaxed import FLUID_TOLERANCE, MOST_FOLLOWED, build_policy, relax, tightest_bound
+from evenhand.planning.relaxed import FLUID_TOLERANCE, MOST_FOLLOWED, build_policy, relax, tightest
 from evenhand.planning.task import Task
 from evenhand.policies.fluid import LEAST_WEIGHT, OccupancyPriority, fair_index, occupancy_priority
 from evenhand.policies.priority import ExchangeablePriority
@@ -324,7 +324,7 @@ def _improve(
 ) -> tuple[Mixture, list[tuple[int, float]]]:
     """Column generation from the columns so far."""
     history: list[tuple[int, float]] = []
-    upper = tightest_bound(oracle.problem, objective.welfare, relaxed)
+    upper = tightest(oracle.problem, objective.welfare, relaxed).upper_bound
 
     def go_on(now: Round) -> bool:
         history.append((len(oracle.columns), now.welfare))

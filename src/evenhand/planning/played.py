@@ -8,7 +8,7 @@ from evenhand.model.composite import Mixture
 from evenhand.model.policy import Policy, Starting
 from evenhand.planning.judging import Column, law_of, mix
 from evenhand.planning.mixed import REPORTING, Plan, find_mixture, report_parts
-from evenhand.planning.relaxed import FLUID_TOLERANCE, relax, tightest_bound
+from evenhand.planning.relaxed import FLUID_TOLERANCE, relax, tightest
 from evenhand.planning.solution import Part, Solution
 from evenhand.planning.task import Stopwatch, Task
 from evenhand.policies.index import whittle
@@ -71,7 +71,7 @@ def _solution(task: Task, method: str, reason: str, plan: Plan, relaxed: FluidSo
         reason=reason,
         objective=objective,
         welfare=welfare,
-        upper_bound=tightest_bound(task.problem, task.welfare, relaxed),
+        upper_bound=tightest(task.problem, task.welfare, relaxed).upper_bound,
         welfare_stderr=error,
         unit_values=values,
         by_type=by_type,

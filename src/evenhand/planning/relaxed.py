@@ -11,6 +11,7 @@ import numpy as np
 
 from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import Opening
 from evenhand.model.objective import read_welfare
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import PowerMean, RankWeighted, Welfare
@@ -28,7 +29,7 @@ REMEMBERED = 8
 """Relaxations that are remembered."""
 
 _memory: deque[tuple[CoupledMDP, Welfare, float, FluidSolution]] = deque(maxlen=REMEMBERED)
-_bounds: deque[tuple[FluidSolution, float]] = deque(maxlen=REMEMBERED)
+_tightest: deque[tuple[FluidSolution, FluidSolution]] = deque(maxlen=REMEMBERED)
 
 
 def relax(problem: CoupledMDP, welfare: str | Welfare, tolerance: float = FLUID_TOLERANCE) -> FluidSolution:
@@ -54,28 +55,28 @@ def _is_same(first: Welfare, second: Welfare) -> bool:
     return first is second or (known and bool(first == second))
 
 
-def tightest_bound(problem: CoupledMDP, welfare: str | Welfare, relaxed: FluidSolution | None = None) -> float:
-    """The least bound at hand: that of the relaxation, or of the one whose budget holds in each of the first steps.
+def tightest(problem: CoupledMDP, welfare: str | Welfare, relaxed: FluidSolution | None = None) -> FluidSolution:
+    """The solution with the least bound: of the relaxation, or of that whose budget holds in each of the first steps.
 
     Args:
         problem: the problem.
         welfare: what is maximised.
         relaxed: a solution of the plain relaxation; solved when absent.
     """
-    found = relax(problem, welfare) if relaxed is None else relaxed
-    for known, bound in tuple(_bounds):
-        if known is found:
-            return bound
-    bound = found.upper_bound
+    plain = relax(problem, welfare) if relaxed is None else relaxed
+    for known, found in tuple(_tightest):
+        if known is plain:
+            return found
+    found = plain
     with contextlib.suppress(NotApplicable, NotConverged, OutOfDomain, TooLarge, Infeasible):
-        opening = solve_opening(problem, read_welfare(problem, welfare), found, FLUID_TOLERANCE)
-        bound = bound if opening is None else min(bound, opening.upper_bound)
-    _bounds.append((found, bound))
-    return bound
+        opening = solve_opening(problem, read_welfare(problem, welfare), plain, FLUID_TOLERANCE)
+        found = opening if opening is not None and opening.upper_bound < plain.upper_bound else plain
+    _tightest.append((plain, found))
+    return found
 
 
 def resource_prices(problem: CoupledMDP, welfare: str | Welfare) -> dict[str, float] | None:
-    """What one unit more of each resource at every step is worth in welfare, by the relaxation.
+    """What one unit more of each resource at every step is worth in welfare, by the tightest relaxation.
 
     Args:
         problem: the problem.
@@ -85,7 +86,7 @@ def resource_prices(problem: CoupledMDP, welfare: str | Welfare) -> dict[str, fl
         A price for each resource under its name; None where there is no relaxation.
     """
     try:
-        worth = budget_worth(problem, relax(problem, welfare))
+        worth = budget_worth(problem, tightest(problem, welfare))
     except (NotApplicable, NotConverged, OutOfDomain, TooLarge, Infeasible):
         return None
     return dict(zip(problem.resource_names, worth.tolist(), strict=True))
@@ -96,11 +97,13 @@ def budget_worth(problem: CoupledMDP, relaxed: FluidSolution) -> Floats:
 
     Args:
         problem: the problem.
-        relaxed: a solution of its relaxation.
+        relaxed: a solution of its relaxation, perhaps by steps.
     """
-    if relaxed.by_step:
-        return np.asarray(problem.criterion.time_weights(len(relaxed.prices)) @ relaxed.prices)
-    return relaxed.prices * problem.criterion.total
+    if not relaxed.by_step:
+        return relaxed.prices * problem.criterion.total
+    criterion, steps = problem.criterion, len(relaxed.prices)
+    weights = criterion if criterion.num_steps is not None else Opening(problem.discount, steps - 1)
+    return np.asarray(weights.time_weights(steps) @ relaxed.prices)
 
 
 def fluid_policies(problem: CoupledMDP, relaxed: FluidSolution) -> dict[str, Policy | Starting]:
