@@ -12,7 +12,7 @@ all the same.
 """
 
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pytest
@@ -100,13 +100,11 @@ PROBLEMS = {
 }
 
 LARGER = {
-    f"{name}, {criterion}": partial(make, criterion)
-    for criterion in ("average", "finite:20")
-    for name, make in {
-        "42 vans by groups": lambda criterion: many_vans(criterion),
-        "12 people": lambda criterion: health_outreach(num_arms=12).under(criterion),
-        "30 people": lambda criterion: health_outreach(num_arms=30).under(criterion),
-    }.items()
+    "42 vans by groups on average": lambda: many_vans("average"),
+    "42 vans by groups, 20 steps": lambda: many_vans("finite:20"),
+    "12 people on average": lambda: health_outreach(num_arms=12).under("average"),
+    "12 people, 20 steps": lambda: health_outreach(num_arms=12).under("finite:20"),
+    "30 people, 20 steps": lambda: health_outreach(num_arms=30).under("finite:20"),
 }
 
 
@@ -194,7 +192,7 @@ def test_nobody_is_better_by_any_welfare(kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", LARGER)
 def test_nobody_is_better_where_no_control_variate_helps(kind):
-    check_no_rival_is_better(kind, ("gini:2", "maximin", "utilitarian"))
+    check_no_rival_is_better(kind, ("gini:2", "maximin"))
 
 
 def check_more_is_no_worse(kind, more, name):
