@@ -105,6 +105,14 @@ def test_the_memory_ends_the_search(few_episodes, monkeypatch):
     assert found.history[-1][0] == 1 and found.welfare > 0
 
 
+def test_short_episodes_are_many(few_episodes):
+    """With a finite horizon nothing stands for chance but more episodes: all steps that there are for a policy."""
+    problem = outreach(num_arms=9, num_states=3, budget=2).under("finite:5")
+    task = Task(problem, as_welfare("gini:2", 9), 1e-5, None, seconds=1e-9)
+    plan = mixed.find_mixture(task, relax(problem, "gini:2"))
+    assert len(plan.columns[0].returns) > 1e5 // (9 * 5) > mixed.MOST_EPISODES
+
+
 class TestRotating:
     def test_both_are_reported(self, few_episodes):
         problem = brief(num_arms=6)

@@ -1,6 +1,6 @@
 """Measure: what a policy is worth, to whom, and how sure we are.
 
-evaluate -> Evaluation; exact (by a linear solve) and Monte Carlo; fairness measures.
+evaluate -> Evaluation; exact (by a linear solve) and Monte Carlo; errors near kinks; fairness measures.
 """
 
 from evenhand.evaluation.evaluate import Evaluation, evaluate

@@ -52,6 +52,9 @@ from evenhand.typing import Floats, Indices, Ints
 ARM_STEPS = 2e6
 """Simulated steps of arms by which a policy is judged while columns are looked for."""
 
+MOST_EPISODES, MOST_SHORT = 500, 4000
+"""Episodes at the most in which they are spent; with a finite horizon, where rewards are played as they are, more."""
+
 POLISHING = 8.0
 """How many times as many are spent on the parts of the mixture, by their shares, before these are settled; a part gets
 at least half of what a policy is judged by."""
@@ -246,7 +249,8 @@ def find_mixture(task: Task, relaxed: FluidSolution) -> Plan:
     choosing, polishing = np.random.default_rng(task.rng).spawn(3)[:2]
     by_type = all(treats_alike(policy, task.problem) for policy in task.candidates.values())
     objective = task.by_types if by_type else task.by_arms
-    judge = Judge(task.problem, by_type, ARM_STEPS, int(choosing.integers(2**63)))
+    most = MOST_EPISODES if task.problem.criterion.num_steps is None else MOST_SHORT
+    judge = Judge(task.problem, by_type, ARM_STEPS, int(choosing.integers(2**63)), most_episodes=most)
     oracle, clock = WeightedIndices(task.problem, objective, judge), _Clock(task)
     for name, policy in task.candidates.items():  # whatever the time: they were asked for
         clock.tell(f"trying {name}", 0.05)
