@@ -44,13 +44,19 @@ FEW = [
     ("maximin", [0, 0, 0], [1, 1, 1]),
     ("maximin", [0, 0.5], [1, 0.1]),
     ("leximin", [0, 0.5, 1], [1, 0.5, 0.2]),
+    ("maximin", [0] * 10, [1] * 10),
+    ("gini:1.3", [0] * 20 + [100], [1] * 21),
 ]
 
 MORE = [
     ("maximin", [0, 1.5], [1, 0.01]),
     ("maximin", [0, 2.5], [0.1, 1]),
     ("maximin", [0, 10], [1, 1]),
-    ("maximin", [0] * 10, [1] * 10),
+    ("maximin", [0] * 50 + [1000], [1] * 51),
+    ("maximin", [0] * 30 + [100] * 30, [1] * 60),
+    ("gini:2", [0] * 5 + [3] * 5 + [6] * 5 + [100], [1] * 16),
+    ("alpha:20", [1] * 10, [0.05] * 10),
+    ("alpha:100", [1] * 10, [0.05] * 10),
     ("maximin", [0, 0, 0, 5, 5, 5, 5, 5], [1] * 8),
     ("gini:2", [0] * 10, [1] * 10),
     ("gini:2", [0, 2, 4, 6, 8], [1] * 5),
@@ -70,6 +76,17 @@ def test_intervals_cover(welfare, truth, errors):
 def test_intervals_cover_by_many_repetitions(welfare, truth, errors):
     """With 50 episodes the normal law itself misses 5.6 %; three errors of 1500 repetitions are 1.8 %."""
     assert misses(welfare, truth, errors, our_error, 1500) <= 0.074
+
+
+@pytest.mark.parametrize(
+    ("truth", "errors", "most"), [([0, 3], [0.05, 1], 0.4), ([0, 2.5], [0.1, 1], 0.6), ([0, 6, 6], [1, 1, 1], 1.5)]
+)
+def test_intervals_are_not_much_too_wide(truth, errors, most):
+    """Whoever is nearly surely the worst does not count with the whole noise of another."""
+    rng, objective = np.random.default_rng(2), weighed("maximin", len(truth))
+    spread = np.array(errors) * np.sqrt(50)
+    told = [our_error(objective, truth + spread * rng.standard_normal((50, len(truth)))) for _ in range(60)]
+    assert np.median(told) < most
 
 
 def test_the_delta_method_does_not():

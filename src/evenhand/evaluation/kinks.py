@@ -2,19 +2,12 @@
 
 Values v are estimated by means over episodes, V = v + D with D nearly normal. Where W is smooth the delta method does:
 W(V) - W(v) is nearly g.D, with g the gradient. A maximin, a leximin or a Gini welfare has kinks, where members are
-equal or nearly so, and there it goes wrong in two ways. W is concave: with supergradients g of v and G of V
-
-    W(V) - W(v)  <=   g.D      too high: the error is that of g, and G may be of a member with less noise than the worst
-    W(v) - W(V)  <=  -G.D      too low: noise chose G, so that this is the larger the more members are nearly equal
-
-Too high. The true g is a supergradient somewhere within reach of V. Truths V + D' are drawn, and the largest error of
-all their supergradients is taken: a member that may well be the worst counts with its own noise.
-
-Too low. At a kink W(V) - W(v) is distributed like the directional derivative W'(v; D), which is not linear in D.
+equal or nearly so; there W(V) - W(v) is distributed like the directional derivative W'(v; D), which is not linear in D.
 Neither the jackknife nor the plain bootstrap finds it, since noise has torn apart in V what is equal in v. So values
-are first drawn together again, by as much as noise explains (empirical Bayes, with s_n the error of V_n),
+are first drawn together again, by as much as noise explains (empirical Bayes, with s_n the error of V_n): towards the
+mean of those within REACH errors, since others, however far, tell nothing of them,
 
-    U_n = V_n - s_n^2 / (t^2 + s_n^2) (V_n - mean V),       t^2 = max(0, var V - mean s^2)
+    U_n = V_n - s_n^2 / (t_n^2 + s_n^2) (V_n - mean V),       t_n^2 = max(0, var V - mean s^2)
 
 and the derivative is taken with a step of k times the noise, which takes nearly equal for equal (Hong and Li, 2018):
 
@@ -23,11 +16,12 @@ and the derivative is taken with a step of k times the noise, which takes nearly
 The low quantile q of S lies below that of H.D'. Both from the same draws, their difference is what the kink adds to the
 delta method, and exactly 0 where there is none within reach:
 
-    error  =  max( se(G),  max_g se(g),  se(H) + (q(H.D') - q(S)) / z )       z: of a 95 % interval, q: its lower end
+    error  =  max( se(G),  se(H) + (q(H.D') - q(S)) / z )       G of V, z of a 95 % interval, q its lower end
 
+A power mean of great aversion bends as sharply as a kink; it is smooth where aversion times relative noise is small.
 The bias E W(V) <= W(v), which grows with the number of members that are nearly worst, is part of S. D' is drawn by
 multipliers (D' = sum_e xi_e (x_e - mean) / M, xi normal), the same for all, so that the error is a function of the
-episodes. Cost: NUM_DRAWS x members x the fewer of episodes and members.
+episodes. Cost: NUM_DRAWS x members x r for r the fewer of episodes and members, and episodes x members x r before.
 
 References: Z. Fang and A. Santos, "Inference on directionally differentiable functions", Review of Economic Studies 86,
 2019; H. Hong and J. Li, "The numerical delta method", Journal of Econometrics 206, 2018.
@@ -56,6 +50,12 @@ NUM_DRAWS = 400
 STEP = 2.0
 """k."""
 
+REACH = 3 * 2**0.5
+"""Errors of a member within which others are those that it may be equal to: three of a difference."""
+
+BENT = 0.1
+"""Aversion times relative noise up to which a power mean is smooth."""
+
 MOST_NUMBERS = 4_000_000
 """Numbers of draws that are held at a time."""
 
@@ -76,13 +76,18 @@ def welfare_error(objective: Objective, values: Floats, shares: Floats, samples:
         return np.inf
     noise = np.concatenate([_noise(part, share) for part, share in zip(members, shares.tolist(), strict=True)])
     case = _Estimate(objective.welfare, objective.sizes, objective.members(values), noise)
-    return case.smooth_error if case.is_smooth else max(case.smooth_error, *case.errors_at_kinks())
+    return case.smooth_error if case.is_smooth else max(case.smooth_error, case.error_at_kinks())
 
 
 def _noise(part: Floats, share: float) -> Floats:
     """(episode, member) rows whose sum with independent normal factors is distributed like the error of the mean."""
     number = len(part)
     return np.asarray((part - part.mean(axis=0)) * (share / np.sqrt(number * (number - 1))))
+
+
+def _figures(apart: Floats, squares: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """(member,) figures whose sums over some members give their number, mean, variance and mean noise."""
+    return np.ones_like(apart), apart, np.square(apart), squares
 
 
 def _lengths(rows: Floats) -> Floats:
@@ -105,8 +110,10 @@ class _Estimate:
 
     @property
     def is_smooth(self) -> bool:
-        """Whether the welfare is known to have no kinks."""
-        return isinstance(self.welfare, PowerMean) or is_mean(self.welfare, int(self.sizes.sum()))
+        """Whether the welfare is known to have no kinks, nor to bend as sharply, within reach."""
+        if not isinstance(self.welfare, PowerMean):
+            return is_mean(self.welfare, int(self.sizes.sum()))
+        return bool((self.welfare.aversion * _lengths(self.noise) <= BENT * np.abs(self.members)).all())
 
     @cached_property
     def smooth_error(self) -> float:
@@ -120,26 +127,34 @@ class _Estimate:
     @cached_property
     def together(self) -> Floats:
         """(member,) U."""
-        shares, squares = self.sizes / self.sizes.sum(), np.square(self.noise).sum(axis=0)
-        apart = self.members - shares @ self.members
-        true = max(0.0, float(shares @ (np.square(apart) - squares)))
+        squares = np.square(self.noise).sum(axis=0)
+        order = np.argsort(self.members, kind="stable")
+        values, reach = self.members[order], REACH * np.sqrt(squares)
+        first = np.searchsorted(values, self.members - reach, side="left")
+        end = np.searchsorted(values, self.members + reach, side="right")
+        middle = float(np.median(values))
+        apart = values - middle
+        sums = [
+            np.concatenate([[0.0], np.cumsum(self.sizes[order] * figures)])
+            for figures in _figures(apart, squares[order])
+        ]
+        number, mean, square, noise = (total[end] - total[first] for total in sums)
+        mean, own = mean / number, self.members - middle
+        true = np.maximum(0.0, (square - noise) / number - mean**2)
         known = np.divide(true, true + squares, out=np.ones_like(squares), where=squares > 0)
-        return np.asarray(self.members - (1 - known) * apart)
+        return np.asarray(self.members - (1 - known) * (own - mean))
 
-    def errors_at_kinks(self) -> tuple[float, float]:
-        """By how much the estimate may be too high, and too low; each as a standard error."""
+    def error_at_kinks(self) -> float:
+        """se(H) and what the kink adds."""
         draws = self._draws()
         if not len(draws):
-            return 0.0, 0.0
-        largest, steps = 0.0, []
-        for some in np.array_split(draws, -(-draws.size // MOST_NUMBERS)):
-            near = self._each(self.welfare.supergradient, self.members + some)
-            largest = max(largest, float(_lengths(self.noise @ near.T).max()))
-            steps.append(self._each(self.welfare, self.together + STEP * some))
+            return 0.0
+        parts = np.array_split(draws, -(-draws.size // MOST_NUMBERS))
+        steps = [self._each(self.welfare, self.together + STEP * some) for some in parts]
         rises = (np.concatenate(steps) - float(self.welfare(self.together, self.sizes))) / STEP
         slope = self.welfare.supergradient(self.together, self.sizes)
         kink = float(np.quantile(draws @ slope, LOWER_END) - np.quantile(rises, LOWER_END))
-        return largest, self._error(self.together) + max(0.0, kink) / CONFIDENCE
+        return self._error(self.together) + max(0.0, kink) / CONFIDENCE
 
     def _draws(self) -> Floats:
         """(draw, member) D', as far as the welfare is defined there."""
@@ -147,8 +162,7 @@ class _Estimate:
         draws = factors @ (self._root() if len(self.noise) > len(self.members) else self.noise)
         if isinstance(self.welfare, RankWeighted):
             return draws
-        points = ((self.members + draw, self.together + STEP * draw) for draw in draws)
-        return np.asarray(draws[[self._is_defined(near) and self._is_defined(far) for near, far in points]])
+        return np.asarray(draws[[self._is_defined(self.together + STEP * draw) for draw in draws]])
 
     def _root(self) -> Floats:
         """(member, member) the root of the covariance, which has fewer rows than there are episodes."""
