@@ -87,19 +87,25 @@ def try_each(check, cases):
     for case in cases:
         try:
             check(case)
+        except pytest.skip.Exception:
+            continue
         except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  # raised below, with all others
             failed[case] = error
     if failed:
         raise BaseExceptionGroup(f"failed: {list(failed)}", list(failed.values()))
 
 
-def chessboard(names, *axes, ids=None, colours=2):
-    """Every combination; the default run tries the fields of one colour, with all of each axis; the slow one others."""
+def chessboard(names, *axes, ids=None, colours=2, also=()):
+    """Every combination; the default run tries the fields of one colour, with all of each axis; the slow one others.
+
+    Some fields may be asked for by name: they are tried by default, too.
+    """
     axes = [list(axis) for axis in axes]
     fields = [tuple(zip(*field, strict=True)) for field in product(*map(enumerate, axes))]
     chosen = [place for place, _ in fields if sum(place) % colours == 0]
     for number, axis in enumerate(axes):
         assert len({place[number] for place in chosen}) == len(axis), f"fewer colours: axis {number} is not met whole"
+    chosen += [place for place, values in fields if values in also]
     cases = [pytest.param(*values, marks=() if place in chosen else pytest.mark.slow) for place, values in fields]
     fixtures = [name for name in names if name == "small_problem"]
     return pytest.mark.parametrize(names, cases, ids=ids, indirect=fixtures)

@@ -76,7 +76,7 @@ def build(factory, problem):
         pytest.skip(str(error))
 
 
-@chessboard(("factory", "name"), FACTORIES, PROBLEMS, colours=4)
+@chessboard(("factory", "name"), FACTORIES, PROBLEMS, colours=4, also=[("cp-drl", "machines")])
 def test_keeps_the_rules(factory, name):
     problem = PROBLEMS[name]()
     policy = build(factory, problem)
@@ -140,7 +140,13 @@ def tallies(policy, problem, state, seed, number=3000):
     return seen
 
 
-@chessboard(("factory", "name"), [name for name in FACTORIES if name not in BY_NAME], PROBLEMS, colours=4)
+@chessboard(
+    ("factory", "name"),
+    [name for name in FACTORIES if name not in BY_NAME],
+    PROBLEMS,
+    colours=4,
+    also=[("cp-drl", "machines")],
+)
 def test_acting_and_allocating_have_one_law(factory, name, chi_square):
     """At a few states: what act does to named arms and to renamed ones, what allocate does to crowds, and what
     allocation_law says."""

@@ -106,7 +106,7 @@ def test_a_failing_cell_does_not_stop_the_rest(paper, tmp_path, small_text):
     machines = 'parameters = { num_arms = "$num_arms" }'
     text = small_text.replace(machines, f'{machines}\nmethod = "joint-lp"\nwelfare = "nash"', 1)
     (paper / "table-1.toml").write_text(text)
-    done = work_of(paper, tmp_path / "out").run(1)
+    done = work_of(paper, tmp_path / "out").run(2)
     assert done.ran == 6
     assert sorted(str(failure.planned) for failure in done.failures) == ["table-1 OPT N=2", "table-1 OPT N=3"]
     assert all("joint-lp is for Gini-like welfare" in failure.error for failure in done.failures)

@@ -127,9 +127,18 @@ def test_many_members_are_bounded_at_the_weights_of_the_plain_relaxation(welfare
     monkeypatch.setattr(fluid_programs, "MOST_RANK_ROWS_BY_STEP", 0)
     monkeypatch.setattr(fluid_programs, "MOST_STAGES", 0)
     monkeypatch.setattr(fluid, "FEW_COLUMNS", 0)
+    monkeypatch.setattr(fluid, "FEW_RANK_ROWS", 0)
     weighted = solve_opening(problem, welfare, plain).upper_bound
-    assert whole * (1 - 1e-6) <= weighted <= plain.upper_bound * (1 + 1e-6)
+    assert whole * (1 - 1e-6) <= weighted <= plain.upper_bound - 0.2 * (plain.upper_bound - whole)
     assert eh.solve(problem, welfare).welfare <= weighted * (1 + 1e-7)
+
+
+def test_a_welfare_of_a_users_own_takes_the_steps_that_fit(monkeypatch):
+    problem, welfare = positive(fleet((1, 1), (3, 3))), SoftMinimum(0.5)
+    plain = relax(problem, welfare)
+    monkeypatch.setattr(fluid_programs, "MOST_COLUMNS_BY_STEP", 5 * 18)
+    found = solve_opening(problem, welfare, plain)
+    assert len(found.prices) == 5 and found.upper_bound < plain.upper_bound
 
 
 def test_floors_hold_in_the_opening_too():
@@ -138,6 +147,7 @@ def test_floors_hold_in_the_opening_too():
     plain = relax(floored, "maximin")
     found = solve_opening(floored, "maximin", plain)
     assert found.served[0] >= 0.3 - 1e-6
+    assert eh.solve(floored, "maximin").welfare <= found.upper_bound * (1 + 1e-7)
     assert found.upper_bound <= plain.upper_bound * (1 + 1e-6)
 
 

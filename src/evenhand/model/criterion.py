@@ -71,7 +71,7 @@ class Criterion(ABC):
 
     @property
     def num_steps(self) -> int | None:
-        """Steps after which all ends; None if it never does."""
+        """Steps that are told apart, after which all ends unless the last one `lasts`; None if all steps are alike."""
         return None
 
     @property
@@ -195,7 +195,8 @@ class Opening(Discounted):
 
     def time_weights(self, horizon: int) -> Floats:
         """gamma^t, and for the step that lasts all that is left."""
-        return np.append(_powers(self.discount, horizon - 1), self.beyond(horizon - 1))
+        first = _powers(self.discount, min(horizon, self.steps))
+        return first if horizon <= self.steps else np.append(first, self.beyond(self.steps))
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,8 @@ def _relaxed(task: Task, watch: Stopwatch) -> FluidSolution:
 
 def _solution(task: Task, method: str, reason: str, plan: Plan, relaxed: FluidSolution, watch: Stopwatch) -> Solution:
     """A plan as it is reported: on episodes that no choice has seen."""
+    upper_bound = tightest(task.problem, task.welfare, relaxed).upper_bound
+    watch.lap("solve")
     by_type = plan.columns[0].returns.shape[1] == task.problem.num_types
     objective = task.by_types if by_type else task.by_arms
     found = report_parts(task, plan.columns, plan.shares, objective)
@@ -71,7 +73,7 @@ def _solution(task: Task, method: str, reason: str, plan: Plan, relaxed: FluidSo
         reason=reason,
         objective=objective,
         welfare=welfare,
-        upper_bound=tightest(task.problem, task.welfare, relaxed).upper_bound,
+        upper_bound=upper_bound,
         welfare_stderr=error,
         unit_values=values,
         by_type=by_type,

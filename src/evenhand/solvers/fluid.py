@@ -75,8 +75,9 @@ FEW_TYPES = 200
 LARGEST_GAP = 0.1
 """The largest gap with which the last road may end, where numbers of very different size leave no digits for more."""
 
-FEW_COLUMNS = 2_000
-"""Columns of the largest program of an opening, where it is solved again and again with more cuts of the welfare."""
+FEW_COLUMNS, FEW_RANK_ROWS = 2_000, 500
+"""Columns, where programs are solved again and again with more cuts of the welfare, and rows of ranks, up to which an
+opening is solved for the welfare itself rather than for the weights of the plain relaxation."""
 
 OPENINGS = (16, 8, 4, 2, 1)
 """How many of the first steps have a budget of their own; the most that is affordable."""
@@ -197,15 +198,16 @@ def solve_opening(
         return None
     plain = model_of(problem)
     weighed_by = as_welfare(welfare, plain.num_members)
-    one_program = isinstance(weighed_by, RankWeighted) or is_mean(weighed_by, plain.num_members)
+    weights = _homogeneous_weights(plain, weighed_by, relaxed) if plain.floors is None else None
+    few = fluid_programs.num_rank_rows(plain, weighed_by) <= FEW_RANK_ROWS
+    several = not isinstance(weighed_by, RankWeighted) and not is_mean(weighed_by, plain.num_members)
     for steps in OPENINGS:
         model = replace(plain, criterion=Opening(problem.discount, steps))
-        columns = (steps + 1) * int(model.allowed.sum())
-        if fluid_programs.fits_by_step(model, weighed_by) and (one_program or columns <= FEW_COLUMNS):
+        small = few and not (several and (steps + 1) * int(model.allowed.sum()) > FEW_COLUMNS)
+        if (small or weights is None) and fluid_programs.fits_by_step(model, weighed_by):
             return solve_model(model, weighed_by, tolerance)
-        if plain.floors is None and fluid_programs.fits_by_step(model, Utilitarian()):
-            weights = _homogeneous_weights(plain, weighed_by, relaxed)
-            return None if weights is None else solve_weighted(model, weights, tolerance=tolerance)
+        if weights is not None and fluid_programs.fits_by_step(model, Utilitarian()):
+            return solve_weighted(model, weights, tolerance=tolerance)
     return None
 
 

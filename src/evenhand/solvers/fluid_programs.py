@@ -129,10 +129,21 @@ def fits_by_step(model: FluidModel, welfare: Welfare) -> bool:
         return False
     if is_lexicographic(welfare):
         return members <= MOST_STAGES
-    if isinstance(welfare, RankWeighted) and not is_mean(welfare, model.num_members):
-        few = model.num_members <= MOST_RANK_ROWS
-        return few and len(_levels(welfare, model)[0]) * members <= MOST_RANK_ROWS_BY_STEP
-    return True
+    return num_rank_rows(model, welfare) <= MOST_RANK_ROWS_BY_STEP
+
+
+def num_rank_rows(model: FluidModel, welfare: Welfare) -> float:
+    """How many rows of ranks the program of a welfare has.
+
+    Args:
+        model: the types.
+        welfare: what is maximised.
+    """
+    if not isinstance(welfare, RankWeighted) or is_mean(welfare, model.num_members) or is_lexicographic(welfare):
+        return 0
+    if model.num_members > MOST_RANK_ROWS:
+        return np.inf
+    return len(_levels(welfare, model)[0]) * len(model.sizes)
 
 
 def _solved(program: LinearProgram) -> LinearOptimum:
