@@ -148,6 +148,11 @@ class TestReproducible:
         run("ppo")
         assert random.getstate() == before
 
+    def test_nothing_is_left_in_the_temporary_folder(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        run("ppo")
+        assert not list(tmp_path.glob("SB3*"))  # torch has a cache of its own there
+
     def test_also_after_a_failure(self, monkeypatch):
         always_told(monkeypatch)
         before = torch.get_rng_state(), np.random.get_state()  # noqa: NPY002

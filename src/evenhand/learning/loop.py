@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 
 from evenhand.checks import check_positive_int
@@ -166,6 +167,8 @@ def run(problem: CoupledMDP | Simulator, asked: TrainingRun) -> Training:
         env, judge, exact = _prepare(problem, learner, asked, tasks)
         centre, scale = _scaling(env, problem.discount)
         model = learner.build(Scaled(env, centre, scale), problem.discount, asked.hidden, asked.seed, log)
+        if log is None:
+            model.set_logger(Logger(None, []))  # its own would leave a folder in the system's temporary one
         settings = as_record(asked, learner, tasks)
         run = _Run(model, env, total, settings, _signature(problem), checkpoint, time.perf_counter())
         watch = _Watch(run, judge, asked.evaluations, asked.progress)
