@@ -131,3 +131,16 @@ def test_mixtures_among_the_parts_are_taken_apart():
     assert mixed.shares.tolist() == pytest.approx([0.1, 0.3, 0.6])
     assert mixed.parts[2] is turning
     assert mix(columns[1:], np.ones(1)) is turning
+
+
+def test_what_lies_beyond_a_horizon_that_is_cut_short_goes_on_as_before(played, monkeypatch):
+    """13 % of all time are not played; the law of the relaxation is not what the policy does."""
+    problem = eh.problems.heterogeneous_machine_replacement(num_arms=4, discount=0.999)
+    monkeypatch.setattr("evenhand.model.criterion.MOST_JUDGED", 2000)
+    policy = PLAIN["oldest-first"](problem)
+    column = Judge(problem, True, 4e6, 3, left_out=1e-5)(
+        "it", policy, law_of(problem, relax(problem, "gini:2").occupancy)
+    )
+    exact, error = exact_values(policy, problem).values, standard_errors(column.returns)
+    np.testing.assert_array_less(np.abs(column.values - exact), 4.5 * error + 0.02 * column.beyond + 1e-6)
+    assert column.beyond.max() > 10 * error.max()

@@ -93,8 +93,8 @@ def test_the_time_ends_the_search(few_episodes, monkeypatch):
     ticks = iter(range(10**6))
     monkeypatch.setattr(mixed, "perf_counter", lambda: float(next(ticks)))
     hurried = eh.solve(brief(), "gini:2", "fluid", seconds=4.0)
-    assert "of 3 policies, 0 rounds" in hurried.reason
-    assert eh.solve(brief(), "gini:2", "fluid").history[-1][0] > 3
+    assert "of 8 policies, 0 rounds, stopped by the time given" in hurried.reason
+    assert eh.solve(brief(), "gini:2", "fluid").history[-1][0] > 8
     with pytest.raises(InvalidInput, match="seconds: expected a positive number"):
         eh.solve(outreach(), seconds=0)
 
@@ -321,7 +321,19 @@ class TestOracle:
         judge = mixed.Judge(problem, True, 1e5, 0)
         oracle = mixed.WeightedIndices(problem, task.by_types, judge)
         for _ in range(2):
-            for name, policy, law in mixed._first_policies(task, relax(problem, "gini:2")):
+            named = mixed._named_policies(task, relax(problem, "gini:2"))
+            for name, policy, law in (*named, *mixed._policies_for_others(task)):
                 if name not in ("equal-resources", "re-solving"):  # these are told apart by what they are
                     oracle.add(name, policy, law)
         assert len({column.name for column in oracle.columns}) == len(oracle.columns) > 5
+
+
+def test_named_policies_are_tried_however_short_the_time(few_episodes):
+    problem = eh.problems.health_outreach(num_arms=12, budget=2)
+    plan = eh.solve(problem, "gini:2", "fluid", seconds=1e-3)
+    task = Task(problem, as_welfare("gini:2", 12), 1e-5, None)
+    named = list(mixed._named_policies(task, relax(problem, "gini:2")))
+    assert len(named) - 1 <= plan.history[-1][0] <= len(named)  # two of them may be the same
+    assert "stopped by the time given" in plan.reason
+    whole = eh.solve(problem, "gini:2", "fluid", seconds=1e3)
+    assert "stopped" not in whole.reason and whole.history[-1][0] > plan.history[-1][0]

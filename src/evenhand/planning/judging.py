@@ -7,7 +7,9 @@ function h of an arm's state and A(s, a) = r(s, a) + gamma sum_j p(j | s, a) h(j
 
 so A may be played in place of r. With h the values of an arm that does what the policy does to it, the chance of the
 arm's moves is gone from A, and what is left is the noise of competing for the budget: variances fall several times.
-What lies beyond the horizon is estimated by h itself, so a horizon may leave out LEFT_OUT of all time. What a policy
+What lies beyond the horizon is estimated by h, and by as much A a step as there was before it: A is not 0 in the long
+run, but does not grow. So a horizon may leave out LEFT_OUT of all time; discounts very near 1 leave out more. What a
+policy
 does to an arm lies between two laws: that of the relaxation, and that of an arm which gets all it wants (arms without
 weight are served by neither, or by what the others leave). Both are played at once, on the same moves, and for each
 type that h = (1 - b) h_relaxed + b h_free is taken which leaves the least noise; b is the slope of one return against
@@ -70,6 +72,9 @@ class Column:
 
     exact: bool = False
     """Whether the values are exact."""
+
+    beyond: Floats | None = None
+    """(unit,) how much of the values is not played, but taken to go on as before; None where nothing is."""
 
     @cached_property
     def values(self) -> Floats:
@@ -164,11 +169,14 @@ class Judge:
         rewards, start = self._controls(law, episodes)
         seed = self.seed if rng is None else rng
         rollout = play(self.problem, policy, episodes, self.horizon, seed, rewards=rewards)
-        returns = rollout.returns + (start if by_counts else start[:, self.problem.type_of_arm])[:, None]
-        served = rollout.served
+        more = self.problem.criterion.total / float(self.problem.criterion.time_weights(self.horizon).sum())
+        known = (start if by_counts else start[:, self.problem.type_of_arm])[:, None]
+        returns, served = more * rollout.returns + known, rollout.served
         if (self.by_type or alike) and not by_counts:  # equal arms have equal values: their mean is known better
             returns, served = (self._of_units(mean_by_type(self.problem, figures)) for figures in (returns, served))
-        return Column(name, policy, law, _least_noisy(returns), served)
+        quiet = _least_noisy(returns)
+        beyond = (1 - 1 / more) * np.abs(quiet.mean(axis=0) - self._of_units(start[0]))
+        return Column(name, policy, law, quiet, served, beyond=beyond)
 
     @cached_property
     def _is_small(self) -> bool:

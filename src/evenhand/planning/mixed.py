@@ -37,7 +37,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import JUDGED
 from evenhand.model.objective import Objective, num_members
 from evenhand.model.policy import Policy, Starting
-from evenhand.model.welfare import Gini, Welfare, as_welfare, is_lexicographic
+from evenhand.model.welfare import Gini, PowerMean, Welfare, as_welfare, is_lexicographic
 from evenhand.planning.floors import MARGIN, floor_columns
 from evenhand.planning.judging import Column, Judge, law_of
 from evenhand.planning.plain import PLAIN
@@ -71,6 +71,9 @@ LEAST_GAP = 1e-4
 LEAST_GAIN = 2e-4
 """What a few rounds together must gain, as a share of the bound, for the search to go on."""
 
+LEAST_HASTE = 0.05
+"""The least share of its steps that a policy is judged by where time is short."""
+
 MEMORY = 0.25
 """The share of the free memory that policies and what they are worth may take."""
 
@@ -78,7 +81,8 @@ LEAST_SHARE, LEAST_FLOORED = 1e-2, 1e-6
 """Parts of a smaller share are left out, without and with floors, which a small part may be needed to keep."""
 
 DOUBT = 1.0
-"""Standard errors of a level that the stages of leximin give up, if need be, for the levels after it."""
+"""Standard errors of a level that the stages of leximin give up, if need be, for the levels after it; twice as many of
+the first, for where all policies do the same for the worst-off, the luckiest of many looks better by more than one."""
 
 AS_GOOD = 1e-8
 """Welfare that differs by less than this share of itself is the same."""
@@ -115,6 +119,12 @@ class Plan:
 
     history: tuple[tuple[int, float], ...] = ()
     """After each round, how many policies there were, and the welfare of the best mixture of them."""
+
+    stopped: bool = False
+    """Whether the time that was given ended the search."""
+
+    haste: float = 1.0
+    """The share of the usual steps by which it was judged, as time was short."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,17 +265,26 @@ def find_mixture(task: Task, relaxed: FluidSolution) -> Plan:
     for name, policy in task.candidates.items():  # whatever the time: they were asked for
         clock.tell(f"trying {name}", 0.05)
         oracle.add(name, policy, law_of(task.problem, relaxed.occupancy))
-    for name, policy, law in _first_policies(task, relaxed):
+    named = list(_named_policies(task, relaxed))
+    for number, (name, policy, law) in enumerate(named):  # whatever the time: none of them may be better than the plan
         clock.tell(f"trying {name}", 0.05)
         oracle.add(name, policy, law)
-        if (clock.is_over or oracle.is_full) and _is_defined(objective, oracle.columns):
+        if number == 0:
+            oracle.judge = clock.hurried(oracle.judge, len(named))
+        if oracle.is_full and _is_defined(objective, oracle.columns):
             break
+    for name, policy, law in _policies_for_others(task):
+        if clock.is_over or oracle.is_full:
+            break
+        clock.tell(f"trying {name}", 0.05)
+        oracle.add(name, policy, law)
     if task.problem.has_floors:
         task.tell("meeting the floors", 0.1)
         oracle.columns += floor_columns(task.problem, relaxed, task.welfare, judge, oracle.columns)
     mixture, history = _improve(oracle, objective, relaxed, clock)
     seed = int(polishing.integers(2**63))
-    return _polish(oracle, objective, mixture.shares, mixture.rounds, tuple(history), seed)
+    plan = _polish(oracle, objective, mixture.shares, mixture.rounds, tuple(history), seed)
+    return replace(plan, stopped=clock.is_over, haste=oracle.judge.arm_steps / judge.arm_steps)
 
 
 def _is_defined(objective: Objective, columns: Sequence[Column]) -> bool:
@@ -291,9 +310,16 @@ class _Clock:
         """Whether half of the time is over: the other half is for the end."""
         return self.task.seconds is not None and perf_counter() - self.begin > 0.5 * self.task.seconds
 
+    def hurried(self, judge: Judge, number: int) -> Judge:
+        """A judge of so few steps that this many policies take a quarter of the time; asked after the first of them."""
+        if self.task.seconds is None:
+            return judge
+        share = 0.25 * self.task.seconds / max(number * (perf_counter() - self.begin), 1e-9)
+        return replace(judge, arm_steps=judge.arm_steps * float(np.clip(share, LEAST_HASTE, 1.0)))
 
-def _first_policies(task: Task, relaxed: FluidSolution) -> Iterator[tuple[str, Policy | Starting, Floats]]:
-    """Policies to begin with, each with a law that it follows more or less."""
+
+def _named_policies(task: Task, relaxed: FluidSolution) -> Iterator[tuple[str, Policy | Starting, Floats]]:
+    """The policies that have names, each with a law that it follows more or less."""
     problem = task.problem
     own = law_of(problem, relaxed.occupancy)
     for name in ("fair-index", "occupancy-priority", "re-solving"):
@@ -302,6 +328,11 @@ def _first_policies(task: Task, relaxed: FluidSolution) -> Iterator[tuple[str, P
     for name, make in PLAIN.items():
         with contextlib.suppress(NotApplicable, TooLarge):
             yield name, make(problem), own
+
+
+def _policies_for_others(task: Task) -> Iterator[tuple[str, Policy | Starting, Floats]]:
+    """Policies of the relaxations of other welfares, and their laws."""
+    problem = task.problem
     for welfare in other_welfares(problem):
         with contextlib.suppress(NotApplicable, TooLarge, NotConverged, OutOfDomain, Infeasible):
             other = relax(problem, welfare)
@@ -449,14 +480,19 @@ def _settle(oracle: WeightedIndices, objective: Objective, parts: Sequence[Colum
     return np.asarray(rounded / rounded.sum())
 
 
-def report_parts(task: Task, columns: Sequence[Column], shares: Floats, objective: Objective) -> Reported:
+def report_parts(
+    task: Task, columns: Sequence[Column], shares: Floats, objective: Objective, haste: float = 1.0
+) -> Reported:
     """What a mixture is worth, on episodes that no choice has seen.
+
+    What lies beyond the horizon of a discount very near 1 is in the value, and the whole of it in the error.
 
     Args:
         task: what was solved.
         columns: the parts.
         shares: (part,) their shares.
         objective: by types or by arms, as the columns are.
+        haste: the share of the usual steps that are played.
     """
     stream = np.random.default_rng(task.rng).spawn(3)[2]
     by_type = objective.num_values == task.problem.num_types
@@ -464,9 +500,14 @@ def report_parts(task: Task, columns: Sequence[Column], shares: Floats, objectiv
     worlds = stream.spawn(len(columns))
     for number, (column, share, own) in enumerate(zip(columns, shares.tolist(), worlds, strict=True)):
         task.tell(f"playing {column.name}", 0.8 + 0.2 * number / len(columns))
-        judge = Judge(task.problem, by_type, REPORTING * share, 0, 6, 4000, left_out=JUDGED)
+        judge = Judge(task.problem, by_type, haste * REPORTING * share, 0, 6, 4000, left_out=JUDGED)
         found.append(judge(*_asked(column), own))
         values += share * found[-1].returns.mean(axis=0)
     noisy = [number for number, part in enumerate(found) if not part.exact]
     error = welfare_error(objective, values, shares[noisy], [found[number].returns for number in noisy])
-    return Reported(values, objective(values), error)
+    parts = zip(shares.tolist(), found, strict=True)
+    beyond = sum((share * part.beyond for share, part in parts if part.beyond is not None), np.zeros(len(values)))
+    # Whoever looks worst may be another than who is: at a kink the largest counts for all.
+    weights, smooth = objective.supergradient(values), isinstance(objective.welfare, PowerMean)
+    unplayed = float(weights @ (beyond if smooth else np.full_like(beyond, beyond.max())))
+    return Reported(values, objective(values), float(np.hypot(error, unplayed)))

@@ -40,7 +40,8 @@ def by_fluid(task: Task) -> Solution:
     plan = find_mixture(task, relaxed)
     watch.lap("solve")
     made = f"a mixture of {len(plan.columns)}" if len(plan.columns) > 1 else plan.columns[0].name
-    reason = f"{task.reason}; of {plan.tried} policies, {plan.rounds} rounds: {made}"
+    looked = f"of {plan.tried} policies, {plan.rounds} rounds{', stopped by the time given' if plan.stopped else ''}"
+    reason = f"{task.reason}; {looked}: {made}"
     return _solution(task, "fluid", reason, plan, relaxed, watch)
 
 
@@ -57,7 +58,7 @@ def _solution(task: Task, method: str, reason: str, plan: Plan, relaxed: FluidSo
     watch.lap("solve")
     by_type = plan.columns[0].returns.shape[1] == task.problem.num_types
     objective = task.by_types if by_type else task.by_arms
-    found = report_parts(task, plan.columns, plan.shares, objective)
+    found = report_parts(task, plan.columns, plan.shares, objective, plan.haste)
     policy = mix(plan.columns, plan.shares)
     values, welfare, error, kept = found.values, found.welfare, found.stderr, None
     if rotates := task.rotate is not None and isinstance(policy, Mixture):

@@ -19,6 +19,7 @@ from evenhand.cli.console import (
 )
 from evenhand.cli.reading import check_target, read_policy, read_problem
 from evenhand.model.composite import Mixture
+from evenhand.model.welfare import is_lexicographic
 from evenhand.planning.saved import save_solution
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import solve as find_best
@@ -133,11 +134,12 @@ def _mixture_words(solution: Solution) -> list[tuple[str, str]]:
 
 
 def _worth_of_more(solution: Solution) -> list[tuple[str, str]]:
-    """What one unit more of each resource is worth in the relaxation; no bound on what it is worth to a policy."""
+    """What one unit more of each resource raises the bound by at the most, since that is concave in the budget."""
     if not solution.prices:
         return []
     named = [f"{number(worth)} for {name}" for name, worth in solution.prices.items()]
-    return [("one unit more", f"worth {', '.join(named)} (a step, in the fluid relaxation)")]
+    whose = ", to the worst-off" if is_lexicographic(solution.objective.welfare) else ""
+    return [("one unit more", f"worth at most {', '.join(named)} (a step, in the fluid relaxation{whose})")]
 
 
 def _show(solution: Solution, model: str) -> None:

@@ -31,6 +31,9 @@ ALIKE = 1e-8
 """What differs by no more than this share of its size is taken for equal in the stages of leximin."""
 
 
+FIRST = 2.0
+"""How many times the doubt the first level may fall: it is chosen among all policies, each level after it among few."""
+
 ROUNDED = 1e-9
 """What values may be rounded by, as a share of the largest of all."""
 
@@ -153,7 +156,7 @@ def leximin_stages(
         shares = np.zeros(matrix.shape[1])
         shares[kept] = raised.shares
         holding = np.where(np.isinf(levels), raised.multipliers[:number], 0.0)
-        unsure = doubt(shares, holding)
+        unsure = (1 if stages else FIRST) * doubt(shares, holding)
         held = holding >= MUCH * holding.max() if unsure > 0 else who_holds(levels, holding)
         stages.append(Stage(raised, held))
         levels[held] = raised.level - slack[held] - unsure
