@@ -72,7 +72,7 @@ PROBLEMS = {
 }
 
 
-FEWER = 5
+FEWER = 8
 """Properties are tried on one in so many of their examples by default, and on all of them with `-m slow`."""
 
 

@@ -18,6 +18,8 @@ from evenhand.problems import machine_replacement
 from evenhand.reductions import Counts, Joint
 from evenhand.simulation import simulate
 
+from ..conftest import chessboard
+
 CRITERIA = ["discounted", "average", "finite:1", "finite:7"]
 LONG = 4000
 """Steps after which the chains of these tests stand still, or turn in circles of two."""
@@ -194,8 +196,7 @@ class TestLongRun:
 
 @pytest.mark.parametrize("criterion", CRITERIA)
 class TestMonteCarlo:
-    @pytest.mark.parametrize("by_counts", [False, True])
-    @pytest.mark.parametrize("name", ["two types", "machines"])
+    @chessboard(("by_counts", "name"), [False, True], ["two types", "machines"])
     def test_agrees_with_exact_values(self, criterion, name, by_counts, problems, monkeypatch):
         if by_counts:
             monkeypatch.setattr(import_module("evenhand.evaluation.evaluate"), "FOLLOW_ARMS_UP_TO", 0)

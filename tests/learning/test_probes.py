@@ -80,7 +80,8 @@ def ask(probe, *learner, always=False):
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "probe"), [ask(probe, name, always=name == "ppo") for name in LEARNERS for probe in PROBES]
+    ("algorithm", "probe"),
+    [ask(probe, name, always=name == "ppo" and i % 2 == 0) for name in LEARNERS for i, probe in enumerate(PROBES)],
 )
 def test_it_learns_the_answer(algorithm, probe):
     problem = PROBES[probe]()

@@ -71,6 +71,7 @@ def found():
     }
 
 
+@pytest.mark.slow
 def test_the_network_that_ships_plays_the_same(found):
     assert found[True]["exact"] == pytest.approx(found[False]["exact"], rel=1e-12)
     assert found[True]["actions"] == found[False]["actions"]
