@@ -59,6 +59,7 @@ def test_the_page_tells_what_the_table_tells(page, small, evenhand):
         assert name in page
 
 
+@pytest.mark.slow
 def test_the_page_tells_how_it_was_made(small, launch):
     assert launch("compare", small.name, *QUICK, "--seed", 5, "--report", "page.html").code == 0
     assert "evenhand compare small.toml --episodes 20" in (small.parent / "page.html").read_text(encoding="utf-8")

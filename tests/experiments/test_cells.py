@@ -51,6 +51,7 @@ def test_a_policy_that_is_not_for_the_problem_says_why():
     assert "resource" in found.reason
 
 
+@pytest.mark.slow
 def test_training_is_evaluated_on_other_sizes():
     pytest.importorskip("stable_baselines3")
     sizes = [{"num_arms": 3, "budget": 1}, {"num_arms": 5, "budget": 2}]

@@ -243,6 +243,7 @@ def test_floors_that_are_known_exactly_are_kept_exactly(few_episodes):
     assert found.exact and not found.floors_missed
 
 
+@pytest.mark.slow
 def test_a_candidate_by_arms_goes_with_floors(few_episodes, monkeypatch):
     """Policies that treat equal arms alike are judged by the means of types, or some arm would seem to miss a floor."""
     monkeypatch.setattr(mixed, "MOST_ROUNDS", 1)

@@ -180,6 +180,7 @@ def test_the_worth_of_a_budget_is_what_more_of_it_brings(criterion):
 class TestNeverWorse:
     """With floors, a policy that keeps them as it is must not be beaten by the mixture."""
 
+    @pytest.mark.slow
     def test_small_floors_cost_little(self):
         free = machines(12, 3, discount=0.8)
         floored = CoupledMDP(free.arms, free.budget, 0.8, floors=[0.01] * 12)
@@ -194,6 +195,7 @@ class TestNeverWorse:
         found = eh.solve(problem, "maximin", candidates={"best": exact.policy})
         assert found.welfare >= exact.welfare - 4 * found.welfare_stderr - 1e-6
 
+    @pytest.mark.slow
     def test_floors_that_take_the_whole_budget_are_met_by_turns(self):
         problem = CoupledMDP(machines(4, 1).arms, [1.0], 1.0, floors=[0.25] * 4, criterion="finite:8")
         found = eh.solve(problem, "gini:2", "fluid")
