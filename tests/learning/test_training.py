@@ -423,6 +423,7 @@ class TestOtherWorlds:
         assert asked <= {(s, a) for s in range(2) for a in range(3)} and len(asked) == 6
         assert isinstance(training.policy, CountNetworkPolicy) and np.isfinite(training.score)
 
+    @pytest.mark.slow
     def test_a_simulator_resumes_too(self, tmp_path, monkeypatch):
         always_told(monkeypatch)
         own, file = sampled(MACHINES), tmp_path / "x"
@@ -465,6 +466,7 @@ class TestOtherWorlds:
         assert other.signature == machine_replacement(num_arms=7, budget=2).signature
 
     @pytest.mark.parametrize("architecture", ["joint", pytest.param("joint-idle", marks=pytest.mark.slow)])
+    @pytest.mark.slow
     def test_joint_networks_learn(self, architecture, brute_force):
         """Of all that serve one arm always, or one at most: the best is found by value iteration."""
         problem = machine_replacement(num_arms=2, budget=1, discount=0.9)

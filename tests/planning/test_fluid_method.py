@@ -82,6 +82,7 @@ class TestCertificate:
         assert found.values.shape == (40,)
         assert as_welfare("gini:2", 40)(found.values) == pytest.approx(found.welfare)
 
+    @pytest.mark.slow
     def test_agrees_with_a_long_simulation(self):
         problem = different(12)
         found = solve(problem, "utilitarian", "fluid", rng=1)

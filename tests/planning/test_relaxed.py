@@ -146,6 +146,7 @@ class TestFloors:
         assert values.mean() == pytest.approx(best, rel=0.05)
 
     @pytest.mark.parametrize("num_arms", one_in(2, [4, 6]))
+    @pytest.mark.slow
     def test_many_machines(self, num_arms, criterion, few_episodes):
         floors = np.where(np.arange(num_arms) < num_arms // 2, 0.25, 0.0)
         problem = machines(num_arms, 2, floors, criterion)
@@ -189,6 +190,7 @@ class TestNeverWorse:
         error = 4 * np.hypot(found.welfare_stderr, best.welfare_stderr)
         assert found.welfare >= best.welfare - cost - error - 1e-3
 
+    @pytest.mark.slow
     def test_a_candidate_that_keeps_them_competes(self):
         problem = CoupledMDP(machines(5, 2).arms, [2.0], 0.9, floors=[0.05] * 5)
         exact = eh.solve(problem, "maximin", "joint")

@@ -241,6 +241,7 @@ class TestDefaults:
         found = evaluate(solution.policy, problem, "gini:2", method="exact")
         assert found.welfare == pytest.approx(solution.welfare, abs=1e-9)
 
+    @pytest.mark.slow
     def test_auto_takes_counts_as_long_as_it_takes_minutes(self):
         assert choose_method(crew_maintenance(num_arms=14))[0] == "counts"
         method, reason = choose_method(crew_maintenance(num_arms=30))

@@ -402,6 +402,7 @@ def test_a_run_without_results_still_has_a_report(targets: dict[str, Target], tm
 @pytest.mark.parametrize(
     "names", one_in(2, [("figure", "table-1", "table-5", "beyond-exact"), ("",)]), ids=["some", "all"]
 )
+@pytest.mark.slow
 def test_a_sweep_with_one_size_left(names: tuple[str, ...], targets: dict[str, Target], tmp_path: Path) -> None:
     keep = ("N=10", "N=10 b=1", "N=10 b=5", "N=2")
     lab = Lab(change=lambda planned, record: record if planned.instance in keep else None)
