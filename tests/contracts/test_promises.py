@@ -76,17 +76,15 @@ def van(wear, loss, mending):
     return Arm(transitions=moves, rewards=rewards, usage=[[0, 0], [0, 1], [1, 2]], initial=[1, 0, 0, 0])
 
 
-def fleet(bays=2, technicians=3, over="arms", criterion=None, discount=0.95):
+def fleet(bays=2, technicians=3, over="arms", criterion=None, discount=0.95, counts=(6, 6, 4)):
     arms = [van(0.25, 0.9, 0.8), van(0.35, 0.7, 0.7), van(0.15, 1.0, 0.6)]
     groups = ["north", "south", "south"]
-    problem = CoupledMDP(arms, [bays, technicians], discount, counts=[6, 6, 4], groups=groups)
+    problem = CoupledMDP(arms, [bays, technicians], discount, counts=list(counts), groups=groups)
     return problem.under(criterion, over)
 
 
 def many_vans(criterion):
-    makes = [van(0.25, 0.9, 0.8), van(0.35, 0.7, 0.7), van(0.15, 1.0, 0.6)]
-    problem = CoupledMDP(makes, [8, 11], 0.95, counts=[16, 16, 10], groups=["north", "south", "south"])
-    return problem.under(criterion, "groups")
+    return fleet(8, 11, "groups", criterion, counts=(16, 16, 10))
 
 
 PROBLEMS = {

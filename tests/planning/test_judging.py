@@ -70,7 +70,7 @@ def test_slopes_leave_the_least_noise_in_tenths():
     noise, other = rng.normal(size=(2, 400))
     usual = np.column_stack([noise, noise, other, np.zeros(400)])
     free = np.column_stack([0.1 * other, noise, 9 * noise, np.zeros(400)])
-    np.testing.assert_allclose(judging._slopes(usual, free), [1.0, 0.0, 0.0, 0.0], atol=0.1)
+    np.testing.assert_allclose(judging._slopes(np.stack([usual, free])), [1.0, 0.0, 0.0, 0.0], atol=0.1)
 
 
 def test_counts_and_arms_are_judged_alike(played, monkeypatch):

@@ -27,7 +27,7 @@ References: Z. Fang and A. Santos, "Inference on directionally differentiable fu
 2019; H. Hong and J. Li, "The numerical delta method", Journal of Econometrics 206, 2018.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -150,7 +150,7 @@ class _Estimate:
         if not len(draws):
             return 0.0
         parts = np.array_split(draws, -(-draws.size // MOST_NUMBERS))
-        steps = [self._each(self.welfare, self.together + STEP * some) for some in parts]
+        steps = [self._welfares(self.together + STEP * some) for some in parts]
         rises = (np.concatenate(steps) - float(self.welfare(self.together, self.sizes))) / STEP
         slope = self.welfare.supergradient(self.together, self.sizes)
         kink = float(np.quantile(draws @ slope, LOWER_END) - np.quantile(rises, LOWER_END))
@@ -176,8 +176,8 @@ class _Estimate:
             return False
         return True
 
-    def _each(self, function: Callable[..., Floats | float], points: Floats) -> Floats:
-        """(point, ...) a function of the welfare at each point: a user's own need not take several at once."""
+    def _welfares(self, points: Floats) -> Floats:
+        """(point,) the welfare of each: a user's own need not take several at once."""
         if isinstance(self.welfare, RankWeighted):
-            return np.asarray(function(points, self.sizes))
-        return np.stack([np.asarray(function(point, self.sizes)) for point in points])
+            return np.asarray(self.welfare(points, self.sizes))
+        return np.array([float(self.welfare(point, self.sizes)) for point in points])

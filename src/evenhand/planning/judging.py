@@ -8,12 +8,12 @@ function h of an arm's state and A(s, a) = r(s, a) + gamma sum_j p(j | s, a) h(j
 so A may be played in place of r. With h the values of an arm that does what the policy does to it, the chance of the
 arm's moves is gone from A, and what is left is the noise of competing for the budget: variances fall several times.
 What lies beyond the horizon is estimated by h, and by as much A a step as there was before it: A is not 0 in the long
-run, but does not grow. So a horizon may leave out LEFT_OUT of all time; discounts very near 1 leave out more. What a
-policy
-does to an arm lies between two laws: that of the relaxation, and that of an arm which gets all it wants (arms without
-weight are served by neither, or by what the others leave). Both are played at once, on the same moves, and for each
-type that h = (1 - b) h_relaxed + b h_free is taken which leaves the least noise; b is the slope of one return against
-their difference, in tenths, so that what it owes to chance is nothing beside the error.
+run, but does not grow. So a horizon may leave out LEFT_OUT of all time; discounts very near 1 leave out more.
+
+What a policy does to an arm lies between two laws: that of the relaxation, and that of an arm which gets all it wants
+(arms without weight are not served by the relaxation, but by what the others leave). Both are played at once, on the
+same moves, and for each type that h = (1 - b) h_relaxed + b h_free is taken which leaves the least noise; b is the
+slope of one return against their difference, in tenths, so that what it owes to chance is nothing beside the error.
 
 Under other criteria rewards are played as they are: with a finite horizon values differ from step to step, and under
 `average` relative values can be far larger than the rewards of the whole horizon, and so can their noise.
@@ -170,13 +170,14 @@ class Judge:
         seed = self.seed if rng is None else rng
         rollout = play(self.problem, policy, episodes, self.horizon, seed, rewards=rewards)
         more = self.problem.criterion.total / float(self.problem.criterion.time_weights(self.horizon).sum())
-        known = (start if by_counts else start[:, self.problem.type_of_arm])[:, None]
-        returns, served = more * rollout.returns + known, rollout.served
+        played, served = more * rollout.returns, rollout.served
         if (self.by_type or alike) and not by_counts:  # equal arms have equal values: their mean is known better
-            returns, served = (self._of_units(mean_by_type(self.problem, figures)) for figures in (returns, served))
-        quiet = _least_noisy(returns)
-        beyond = (1 - 1 / more) * np.abs(quiet.mean(axis=0) - self._of_units(start[0]))
-        return Column(name, policy, law, quiet, served, beyond=beyond)
+            played, served = (self._of_units(mean_by_type(self.problem, figures)) for figures in (played, served))
+        known = self._of_units(start)
+        slopes = _slopes(played)
+        played, known = _mixed(played, slopes), _mixed(known, slopes)
+        beyond = (1 - 1 / more) * np.abs(played.mean(axis=0))
+        return Column(name, policy, law, played + known, served, beyond=beyond)
 
     @cached_property
     def _is_small(self) -> bool:
@@ -229,16 +230,14 @@ def _telescoped(problem: CoupledMDP, ahead: Floats) -> tuple[Floats, Floats]:
     return gains, (types.initial * ahead).sum(axis=1)
 
 
-def _least_noisy(returns: Floats) -> Floats:
-    """(episode, unit) the returns of the first table; with a second, the mixture of both that varies least."""
-    if len(returns) == 1:
-        return np.asarray(returns[0])
-    usual, free = returns
-    return np.asarray(usual + _slopes(usual, free) * (free - usual))
+def _mixed(tables: Floats, slopes: Floats) -> Floats:
+    """(..., unit) the figures of the first table; with a second, as much of it as the slopes say."""
+    return np.asarray(tables[0] + slopes * (tables[-1] - tables[0]))
 
 
-def _slopes(usual: Floats, free: Floats) -> Floats:
-    """(unit,) b in [0, 1], in tenths, such that (1 - b) usual + b free varies least from episode to episode."""
+def _slopes(returns: Floats) -> Floats:
+    """(unit,) b in [0, 1], in tenths, such that (1 - b) usual + b free varies least; 0 where there is one table."""
+    usual, free = returns[0], returns[-1]
     difference = free - usual
     difference = difference - difference.mean(axis=0)
     spread = (difference**2).sum(axis=0)

@@ -280,7 +280,7 @@ def find_mixture(task: Task, relaxed: FluidSolution) -> Plan:
         oracle.add(name, policy, law)
     if task.problem.has_floors:
         task.tell("meeting the floors", 0.1)
-        oracle.columns += floor_columns(task.problem, relaxed, task.welfare, judge, oracle.columns)
+        oracle.columns += floor_columns(task.problem, relaxed, task.welfare, oracle.judge, oracle.columns)
     mixture, history = _improve(oracle, objective, relaxed, clock)
     seed = int(polishing.integers(2**63))
     plan = _polish(oracle, objective, mixture.shares, mixture.rounds, tuple(history), seed)

@@ -54,10 +54,8 @@ def simulate_counts(
         raise NotApplicable("this policy does not allocate by counts; use simulate, which follows every arm")
     keys, gains = draw_keys(world_rng, len(weights) + 1), summed_rewards(problem, rewards)
     counts = _first_counts(problem, num_episodes, keys[0])
-    returns, served = (
-        np.zeros((len(gains), num_episodes, problem.num_types)),
-        np.zeros((num_episodes, problem.num_types)),
-    )
+    returns = np.zeros((len(gains), num_episodes, problem.num_types))
+    served = np.zeros(returns.shape[1:])
     used = np.zeros((num_episodes, problem.num_resources))
     for t, (key, weight) in enumerate(zip(keys[1:], weights.tolist(), strict=True)):
         allocation = checked_allocation(problem, actor.allocate(counts, policy_rng), counts)

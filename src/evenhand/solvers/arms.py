@@ -121,9 +121,9 @@ class SingleArms:
         return Responses(*(np.concatenate([getattr(part, field) for part in parts]) for field in fields))
 
     def _best_part(self, rows: Ints, gains: Floats, start: Indices | None) -> Responses:
-        moves, allowed, initial = self.types.transitions[rows], self.allowed[rows], self.initial[rows]
         if self.criterion.num_steps is not None:
             return self._best_in_time(rows, gains)
+        moves, allowed, initial = self.types.transitions[rows], self.allowed[rows], self.initial[rows]
         policy = (self.types.idle[rows] if start is None else start).astype(np.int64)
         if self.criterion.is_average:
             return _best_average(moves, allowed, gains, policy)
@@ -182,14 +182,14 @@ class SingleArms:
         return np.asarray(found[nearest, np.arange(len(rows))])
 
     def _follow_law(self, rows: Ints, raw: Floats, noise: float) -> Floats:
-        moves, initial, law = self.types.transitions[rows], self.initial[rows], self.laws(rows, raw, noise)
+        law = self.laws(rows, raw, noise)
         if self.criterion.num_steps is not None:
             return self._visits_in_time(rows, law)
-        chain = np.einsum("tsa,tsaj->tsj", law, moves)
+        chain = np.einsum("tsa,tsaj->tsj", law, self.types.transitions[rows])
         if self.criterion.is_average:
             visits = _stationary(chain, raw.sum(axis=-1), np.asarray(self.allowed[rows].any(axis=-1)))
         else:
-            visits = _discounted_visits(chain, initial, self.criterion.factor)
+            visits = _discounted_visits(chain, self.initial[rows], self.criterion.factor)
         return np.asarray(np.maximum(visits, 0.0)[..., None] * law)
 
     def laws(self, rows: Ints, raw: Floats, noise: float = NOISE[0]) -> Floats:
