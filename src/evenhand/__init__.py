@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         parse_welfare,
     )
     from evenhand.planning.compare import Comparison, compare
+    from evenhand.planning.plans import Decisions, Plan, load_plan
     from evenhand.planning.saved import load_policy, save_policy, save_solution
     from evenhand.planning.solution import Solution
     from evenhand.planning.solve import solve
@@ -60,6 +61,9 @@ _HOMES = {
     "parse_welfare": "model.welfare",
     "Comparison": "planning.compare",
     "compare": "planning.compare",
+    "Decisions": "planning.plans",
+    "Plan": "planning.plans",
+    "load_plan": "planning.plans",
     "load_policy": "planning.saved",
     "save_policy": "planning.saved",
     "save_solution": "planning.saved",
@@ -77,10 +81,12 @@ __all__ = [
     "Arm",
     "Comparison",
     "CoupledMDP",
+    "Decisions",
     "Evaluation",
     "Gini",
     "Leximin",
     "Maximin",
+    "Plan",
     "Policy",
     "RegularisedMaximin",
     "Rollout",
@@ -96,6 +102,7 @@ __all__ = [
     "evaluate",
     "gini_coefficient",
     "load",
+    "load_plan",
     "load_policy",
     "lorenz_curve",
     "parse_welfare",

@@ -168,6 +168,28 @@ def evaluate(**options: Any) -> None:
 
 
 @application.command()
+@click.argument("plan")
+@click.argument("states")
+@click.option("--format", type=click.Choice(["csv", "parquet", "json"]), help="What STATES is; needed for -.")
+@click.option("--budget", metavar="B,B,...", help="What there is of each resource today; as in the plan when absent.")
+@click.option(
+    "--step", default=0, show_default=True, type=click.IntRange(min=0), help="The step, of a plan made for T steps."
+)
+@click.option("--part", type=click.IntRange(min=1), help="Of a mixture, this part; drawn by the seed when absent.")
+@click.option("--out", metavar="FILE.csv", help="Also write the actions as a table.")
+@common()
+def act(**options: Any) -> None:
+    """Say what to do now, arm by arm, with a reason for each.
+
+    PLAN is a file saved by `evenhand solve --out` or `evenhand train --out`. STATES is a table with the columns arm,
+    type and state, in any order: CSV, Parquet, JSON, or - for standard input.
+    """
+    from evenhand.cli.commands.act import run
+
+    run(**options)
+
+
+@application.command()
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--quick", is_flag=True, help="Everything at reduced size: all targets in a few minutes.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Cells at a time; as many as there are cores when absent.")

@@ -88,3 +88,11 @@ def read_policy(policy: str, problem: CoupledMDP, welfare: str) -> Policy | Star
             click.echo(f"warning: {policy}: {warning.message}", err=True)
         return found
     return find_policy(policy).build(problem, welfare)
+
+
+def read_amounts(text: str, option: str) -> list[float]:
+    """Numbers that are separated by commas."""
+    try:
+        return [float(piece) for piece in text.split(",")]
+    except ValueError:
+        raise InvalidInput(f"{option}: expected a number for each resource, as in 4,4; got {text!r}") from None
