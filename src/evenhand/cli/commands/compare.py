@@ -18,8 +18,9 @@ from evenhand.cli.console import (
     progress,
     seconds,
 )
-from evenhand.cli.reading import check_target, is_file, read_names, read_policy, read_problem
+from evenhand.cli.reading import called, check_target, is_file, read_names, read_policy, read_problem
 from evenhand.evaluation.evaluate import Method
+from evenhand.model.files import Format
 from evenhand.model.policy import Policy, Starting
 from evenhand.planning.compare import Comparison
 from evenhand.planning.compare import compare as compare_policies
@@ -28,6 +29,7 @@ from evenhand.planning.compare import compare as compare_policies
 def run(
     model: str,
     parameters: tuple[str, ...],
+    format: Format | None,
     policies: str | None,
     welfare: str,
     criterion: str | None,
@@ -43,7 +45,7 @@ def run(
     """Compare policies and print them, best first."""
     check_target(report, "--report")
     names = None if policies is None else read_names(policies)
-    problem = read_problem(model, parameters).under(criterion, over)
+    problem = read_problem(model, parameters, format).under(criterion, over)
     chosen: Sequence[str] | Mapping[str, Policy | Starting] | None = names
     if names is not None and any(is_file(name) for name in names):
         chosen = {name: read_policy(name, problem, welfare) for name in names}
@@ -57,7 +59,10 @@ def run(
     if as_json:
         print_json(as_dict(comparison))
         return
-    _show(comparison, f"{model}: {problem.num_arms} arms, welfare {comparison.welfare.name}{objective_words(problem)}")
+    _show(
+        comparison,
+        f"{called(model)}: {problem.num_arms} arms, welfare {comparison.welfare.name}{objective_words(problem)}",
+    )
     if report and not quiet:
         click.echo(f"report: {report}")
 

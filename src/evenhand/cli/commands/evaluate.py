@@ -16,15 +16,17 @@ from evenhand.cli.console import (
     progress,
     seconds,
 )
-from evenhand.cli.reading import read_policy, read_problem
+from evenhand.cli.reading import called, read_policy, read_problem
 from evenhand.evaluation.evaluate import Evaluation, Method
 from evenhand.evaluation.evaluate import evaluate as evaluate_policy
+from evenhand.model.files import Format
 from evenhand.model.objective import read_welfare
 
 
 def run(
     model: str,
     parameters: tuple[str, ...],
+    format: Format | None,
     policy: str,
     welfare: str,
     criterion: str | None,
@@ -37,7 +39,7 @@ def run(
     quiet: bool,
 ) -> None:
     """Evaluate one policy and print what it is worth."""
-    problem = read_problem(model, parameters).under(criterion, over)
+    problem = read_problem(model, parameters, format).under(criterion, over)
     actor = read_policy(policy, problem, welfare)
     weighed_by = read_welfare(problem, welfare)
     method: Method = "monte-carlo" if monte_carlo else "auto"
@@ -47,7 +49,7 @@ def run(
     if as_json:
         print_json(as_dict(found))
     else:
-        _show(found, f"{policy} on {model}, welfare {weighed_by.name}{objective_words(problem)}")
+        _show(found, f"{policy} on {called(model)}, welfare {weighed_by.name}{objective_words(problem)}")
 
 
 def as_dict(found: Evaluation) -> dict[str, Any]:

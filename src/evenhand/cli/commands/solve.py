@@ -17,8 +17,9 @@ from evenhand.cli.console import (
     progress,
     seconds,
 )
-from evenhand.cli.reading import check_target, read_policy, read_problem
+from evenhand.cli.reading import called, check_target, read_policy, read_problem
 from evenhand.model.composite import Mixture
+from evenhand.model.files import Format
 from evenhand.model.welfare import is_lexicographic
 from evenhand.planning.saved import save_solution
 from evenhand.planning.solution import Solution
@@ -31,6 +32,7 @@ MOST_PARTS = 6
 def run(
     model: str,
     parameters: tuple[str, ...],
+    format: Format | None,
     welfare: str,
     criterion: str | None,
     over: str | None,
@@ -46,7 +48,7 @@ def run(
 ) -> None:
     """Solve and print the certificate."""
     check_target(out, "--out")
-    problem = read_problem(model, parameters).under(criterion, over)
+    problem = read_problem(model, parameters, format).under(criterion, over)
     with progress(quiet) as tell:
         tried = {name: read_policy(name, problem, welfare) for name in candidates}
         solution = find_best(problem, welfare, method, tolerance, tell, seed, tried, seconds=seconds, rotate=rotate)
@@ -55,18 +57,24 @@ def run(
     if as_json:
         print_json(as_dict(solution, out))
         return
-    _show(solution, model)
+    _show(solution, called(model))
     if out and not quiet:
-        click.echo(f"policy: {out}   (play it: {_play_it(model, parameters, welfare, criterion, over, out)})")
+        click.echo(f"policy: {out}   (play it: {_play_it(model, parameters, format, welfare, criterion, over, out)})")
 
 
 def _play_it(
-    model: str, parameters: tuple[str, ...], welfare: str, criterion: str | None, over: str | None, out: str
+    model: str,
+    parameters: tuple[str, ...],
+    format: str | None,
+    welfare: str,
+    criterion: str | None,
+    over: str | None,
+    out: str,
 ) -> str:
     """The command that plays the saved policy."""
     settings = [word for parameter in parameters for word in ("-p", parameter)]
     settings += ["--welfare", welfare]
-    for option, value in (("--criterion", criterion), ("--over", over)):
+    for option, value in (("--format", format), ("--criterion", criterion), ("--over", over)):
         settings += [option, value] if value is not None else []
     return shlex.join(["evenhand", "evaluate", model, out, *settings])
 
