@@ -7,6 +7,7 @@ Both stand in the manifest under `carries`, with their SHA-256. Files without th
 """
 
 import hashlib
+import io
 import json
 import zipfile
 from dataclasses import replace
@@ -41,6 +42,12 @@ def parts_of(manifest: dict[str, Any]) -> list[str]:
     return list(carried)
 
 
+def check(file: zipfile.ZipFile, manifest: dict[str, Any]) -> None:
+    """Refuse a file whose carried parts are not those of its manifest, also where only the policy is read."""
+    for name in parts_of(manifest):
+        read_part(file, name, manifest["carries"][name], "model" if name == MODEL else "list of arms")
+
+
 def unpack(file: zipfile.ZipFile, manifest: dict[str, Any]) -> CoupledMDP:
     """The problem that a file carries.
 
@@ -54,10 +61,7 @@ def unpack(file: zipfile.ZipFile, manifest: dict[str, Any]) -> CoupledMDP:
             "Solve again, `evenhand solve MODEL --out PLAN`; in Python, load_policy(path, problem) reads it as it is"
         )
     body = read_part(file, MODEL, manifest["carries"][MODEL], "model")
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / MODEL
-        path.write_bytes(body)
-        problem = load(path)
+    problem = load(io.BytesIO(body), "npz")
     if NAMES not in parts:
         return problem
     names = json.loads(read_part(file, NAMES, manifest["carries"][NAMES], "list of arms"))

@@ -87,6 +87,7 @@ def read_network(
 ) -> CountNetworkPolicy | JointNetworkPolicy:
     """The policy of an archive whose manifest has been read, for a problem that it fits; see `other_dynamics`."""
     check_parts(file, [TENSORS, *carried.parts_of(manifest)], MOST_BYTES)
+    carried.check(file, manifest)
     network = _read_layers(read_part(file, TENSORS, manifest["sha256"], "network"), manifest["network"])
     _check_fits(manifest["problem"], problem)
     if manifest["kind"] == "count-network":

@@ -291,6 +291,7 @@ def _read_arrays(file: zipfile.ZipFile, manifest: dict[str, Any]) -> dict[str, A
     if not isinstance(described, dict) or not needed <= set(described) <= set(expected):
         raise PolicyError(f"a policy of kind {manifest['kind']} has the arrays {', '.join(expected)}")
     check_parts(file, [*(f"{name}.npy" for name in described), *carried.parts_of(manifest)])
+    carried.check(file, manifest)
     arrays = {name: _read_array(file, name, facts) for name, facts in described.items()}
     for name, array in arrays.items():
         if array.dtype.kind not in expected[name].letters or array.ndim not in expected[name].axes:

@@ -2,16 +2,14 @@
 
 import csv
 import io
-import sys
-from typing import IO
 
 import click
 
 from evenhand.cli.console import print_json, print_table
-from evenhand.cli.reading import check_target, read_amounts
-from evenhand.errors import InvalidInput
+from evenhand.cli.reading import called, check_target, read_amounts
+from evenhand.cli.standard_input import DASH, standard_input
 from evenhand.model.files import write_atomically
-from evenhand.model.whereabouts import TableFormat, read_table
+from evenhand.model.whereabouts import FORMATS, TableFormat, read_table
 from evenhand.planning.plans import Decisions, load_plan
 
 SHOWN_ARMS = 200
@@ -35,7 +33,7 @@ def run(
     """Say what to do now, arm by arm."""
     check_target(out, "--out")
     read = load_plan(plan)
-    table = read_table(_source(states, format), format)
+    table = read_table(standard_input("STATES", format, FORMATS) if states == DASH else states, format)
     amounts = None if budget is None else read_amounts(budget, "--budget")
     decisions = read.act(table, seed, budget=amounts, step=step, part=part)
     if out:
@@ -43,17 +41,9 @@ def run(
     if as_json:
         print_json(decisions.as_dict())
         return
-    _show(decisions, f"{plan}, for {len(decisions.rows)} arms of {'standard input' if states == '-' else states}")
+    _show(decisions, f"{plan}, for {len(decisions.rows)} arms of {called(states)}")
     if out and not quiet:
         click.echo(f"written to {out}")
-
-
-def _source(states: str, format: TableFormat | None) -> str | IO[bytes]:
-    if states != "-":
-        return states
-    if format is None:
-        raise InvalidInput("STATES: for standard input say what it is, with --format csv, parquet or json")
-    return sys.stdin.buffer
 
 
 def _as_csv(decisions: Decisions) -> str:

@@ -53,30 +53,25 @@ def run(
         tried = {name: read_policy(name, problem, welfare) for name in candidates}
         solution = find_best(problem, welfare, method, tolerance, tell, seed, tried, seconds=seconds, rotate=rotate)
     if out:
-        save_solution(solution, out)
+        save_solution(solution, out, [model, *_settings(parameters, format, welfare, criterion, over)])
     if as_json:
         print_json(as_dict(solution, out))
         return
     _show(solution, called(model))
     if out and not quiet:
-        click.echo(f"policy: {out}   (play it: {_play_it(model, parameters, format, welfare, criterion, over, out)})")
+        settings = _settings(parameters, format, welfare, criterion, over)
+        click.echo(f"policy: {out}   (play it: {shlex.join(['evenhand', 'evaluate', model, out, *settings])})")
 
 
-def _play_it(
-    model: str,
-    parameters: tuple[str, ...],
-    format: str | None,
-    welfare: str,
-    criterion: str | None,
-    over: str | None,
-    out: str,
-) -> str:
-    """The command that plays the saved policy."""
+def _settings(
+    parameters: tuple[str, ...], format: str | None, welfare: str, criterion: str | None, over: str | None
+) -> list[str]:
+    """The options that say what was asked, as words of a command line."""
     settings = [word for parameter in parameters for word in ("-p", parameter)]
     settings += ["--welfare", welfare]
     for option, value in (("--format", format), ("--criterion", criterion), ("--over", over)):
         settings += [option, value] if value is not None else []
-    return shlex.join(["evenhand", "evaluate", model, out, *settings])
+    return settings
 
 
 def as_dict(solution: Solution, out: str | None) -> dict[str, Any]:
