@@ -211,7 +211,7 @@ class TestReasonsOfRanks:
             if action and policy.ranks[kinds[other], states[other], action] < ranks[best]:
                 before -= problem.types.usage[0, 0, action]
         short = problem.types.usage[0, 0, best] > before
-        assert ("went to arms of higher priority" in row.reason) == short.any()
+        assert ("arms of higher priority left too few" in row.reason) == short.any()
         for name, lacking in zip(("bays", "technicians"), short, strict=True):
             assert not short.any() or (name in row.reason) == lacking
         assert ("by lot" in row.reason or "the lot among" in row.reason) or short.any()

@@ -8,6 +8,7 @@ from evenhand._version import __version__
 from evenhand.cli.options import (
     common,
     criterion_option,
+    initial_option,
     model_argument,
     over_option,
     playing,
@@ -52,6 +53,7 @@ def problems(**options: Any) -> None:
 
 @application.command()
 @model_argument
+@initial_option
 @welfare_option
 @criterion_option
 @over_option
@@ -111,6 +113,7 @@ def indices(**options: Any) -> None:
 
 @application.command()
 @model_argument
+@initial_option
 @click.option("--policies", metavar="A,B,...", help="Only these, by name or saved file; all that apply when absent.")
 @welfare_option
 @criterion_option
@@ -150,6 +153,7 @@ def train(**options: Any) -> None:
 
 @application.command()
 @model_argument
+@initial_option
 @click.argument("policy")
 @welfare_option
 @criterion_option

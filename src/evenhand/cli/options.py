@@ -24,6 +24,15 @@ def model_argument(command: Command) -> Command:
     return click.argument("model")(parameters(form(command)))
 
 
+def initial_option(command: Command) -> Command:
+    """Where the arms are now."""
+    return click.option(
+        "--initial",
+        metavar="STATES",
+        help="A table with the columns arm, type and state, as for act: start from where these arms are.",
+    )(command)
+
+
 def welfare_option(command: Command) -> Command:
     """How values are weighed."""
     return click.option(

@@ -1,6 +1,7 @@
 """From what a user typed to a problem."""
 
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,6 +39,29 @@ def read_problem(model: str, parameters: Sequence[str], format: Format | None = 
     if parameters:
         raise InvalidInput("-p sets parameters of built-in problems; edit the model file instead")
     return load(standard_input("MODEL", format, FORMATS) if model == DASH else model, format)
+
+
+def start_at(problem: CoupledMDP, initial: str | None) -> CoupledMDP:
+    """The problem from where the arms of a table are, if there is one; other numbers than the model's are told."""
+    if initial is None:
+        return problem
+    from evenhand.model.whereabouts import FORMATS, read_table  # here, for most commands read no table
+
+    table = read_table(standard_input("STATES", "csv", FORMATS) if initial == DASH else initial)
+    started = problem.starting_at(table)
+    before, after = _arms_by_name(problem), _arms_by_name(started)
+    told = [f"{after[name]} {name}, {count} in the model" for name, count in before.items() if after[name] != count]
+    if told:
+        click.echo(f"note: {called(initial)} has {'; '.join(told)}", err=True)
+    return started
+
+
+def _arms_by_name(problem: CoupledMDP) -> Counter[str]:
+    numbers: Counter[str] = Counter()
+    for block, count in enumerate(problem.counts.tolist()):
+        name = problem.tables.labels[block][0] if problem.tables.labels else ""
+        numbers[name or "arms"] += count
+    return numbers
 
 
 def called(model: str) -> str:

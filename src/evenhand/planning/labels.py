@@ -15,19 +15,8 @@ class Labels:
         self.problem = problem
         types = problem.types
         self._labels = types.labels or (("", (), ()),) * len(types)
-        names = [label[0] for label in self._labels]
-        self._types = [self._type(kind, name, names.count(name) > 1) for kind, name in enumerate(names)]
-
-    def _type(self, kind: int, name: str, shared: bool) -> str:
-        """A name that no other type has: where several types are called alike, by where they start."""
-        if not name:
-            return f"type {kind}"
-        if not shared:
-            return name
-        start = self.problem.types.initial[kind]
-        if start.max() == 1:
-            return f"{name} from {self.state(kind, int(start.argmax()))}"
-        return f"{name} (type {kind})"
+        names = types.distinct_names
+        self._types = [name or f"type {kind}" for kind, name in enumerate(names)]
 
     def type(self, kind: int) -> str:
         """`Ford`, or `type 2`."""

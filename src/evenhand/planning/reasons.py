@@ -167,7 +167,7 @@ class _Ranked:
         if short and not (self.left[level] < self.moment.problem.budget_limit)[short].any():
             return f"it needs more {self.words.resources(short)} than there are"
         if short:
-            return f"the {self.words.resources(short)} went to arms of higher priority"
+            return f"arms of higher priority left too few {self.words.resources(short)}"
         return f"the lot among {self.competing[level]} arms of that priority went to others"
 
 

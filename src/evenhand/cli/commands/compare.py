@@ -18,7 +18,7 @@ from evenhand.cli.console import (
     progress,
     seconds,
 )
-from evenhand.cli.reading import called, check_target, is_file, read_names, read_policy, read_problem
+from evenhand.cli.reading import called, check_target, is_file, read_names, read_policy, read_problem, start_at
 from evenhand.evaluation.evaluate import Method
 from evenhand.model.files import Format
 from evenhand.model.policy import Policy, Starting
@@ -30,6 +30,7 @@ def run(
     model: str,
     parameters: tuple[str, ...],
     format: Format | None,
+    initial: str | None,
     policies: str | None,
     welfare: str,
     criterion: str | None,
@@ -45,7 +46,7 @@ def run(
     """Compare policies and print them, best first."""
     check_target(report, "--report")
     names = None if policies is None else read_names(policies)
-    problem = read_problem(model, parameters, format).under(criterion, over)
+    problem = start_at(read_problem(model, parameters, format), initial).under(criterion, over)
     chosen: Sequence[str] | Mapping[str, Policy | Starting] | None = names
     if names is not None and any(is_file(name) for name in names):
         chosen = {name: read_policy(name, problem, welfare) for name in names}

@@ -16,7 +16,7 @@ from evenhand.cli.console import (
     progress,
     seconds,
 )
-from evenhand.cli.reading import called, read_policy, read_problem
+from evenhand.cli.reading import called, read_policy, read_problem, start_at
 from evenhand.evaluation.evaluate import Evaluation, Method
 from evenhand.evaluation.evaluate import evaluate as evaluate_policy
 from evenhand.model.files import Format
@@ -27,6 +27,7 @@ def run(
     model: str,
     parameters: tuple[str, ...],
     format: Format | None,
+    initial: str | None,
     policy: str,
     welfare: str,
     criterion: str | None,
@@ -39,7 +40,7 @@ def run(
     quiet: bool,
 ) -> None:
     """Evaluate one policy and print what it is worth."""
-    problem = read_problem(model, parameters, format).under(criterion, over)
+    problem = start_at(read_problem(model, parameters, format), initial).under(criterion, over)
     actor = read_policy(policy, problem, welfare)
     weighed_by = read_welfare(problem, welfare)
     method: Method = "monte-carlo" if monte_carlo else "auto"

@@ -17,7 +17,7 @@ from evenhand.cli.console import (
     progress,
     seconds,
 )
-from evenhand.cli.reading import called, check_target, read_policy, read_problem
+from evenhand.cli.reading import called, check_target, read_policy, read_problem, start_at
 from evenhand.model.composite import Mixture
 from evenhand.model.files import Format
 from evenhand.model.welfare import is_lexicographic
@@ -33,6 +33,7 @@ def run(
     model: str,
     parameters: tuple[str, ...],
     format: Format | None,
+    initial: str | None,
     welfare: str,
     criterion: str | None,
     over: str | None,
@@ -48,7 +49,7 @@ def run(
 ) -> None:
     """Solve and print the certificate."""
     check_target(out, "--out")
-    problem = read_problem(model, parameters, format).under(criterion, over)
+    problem = start_at(read_problem(model, parameters, format), initial).under(criterion, over)
     with progress(quiet) as tell:
         tried = {name: read_policy(name, problem, welfare) for name in candidates}
         solution = find_best(problem, welfare, method, tolerance, tell, seed, tried, seconds=seconds, rotate=rotate)
