@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from evenhand.cli.commands.budgets import budget_words, comparisons_as_dict, refuse_with_several, show_comparisons
 from evenhand.cli.console import (
     figures,
     floors_in_words,
@@ -18,16 +19,18 @@ from evenhand.cli.console import (
     progress,
     seconds,
 )
-from evenhand.cli.reading import check_target, is_file, read_names, read_policy, read_problem
+from evenhand.cli.reading import check_target, is_file, read_names, read_policy, read_problems
 from evenhand.evaluation.evaluate import Method
 from evenhand.model.policy import Policy, Starting
 from evenhand.planning.compare import Comparison
 from evenhand.planning.compare import compare as compare_policies
+from evenhand.planning.what_if import budget_of, compare_budgets
 
 
 def run(
     model: str,
     parameters: tuple[str, ...],
+    budgets: tuple[str, ...],
     policies: str | None,
     welfare: str,
     criterion: str | None,
@@ -43,11 +46,18 @@ def run(
     """Compare policies and print them, best first."""
     check_target(report, "--report")
     names = None if policies is None else read_names(policies)
-    problem = read_problem(model, parameters).under(criterion, over)
+    refuse_with_several(budgets, {"--report": report})
+    problem, *others = (problem.under(criterion, over) for problem in read_problems(model, parameters, budgets))
     chosen: Sequence[str] | Mapping[str, Policy | Starting] | None = names
     if names is not None and any(is_file(name) for name in names):
         chosen = {name: read_policy(name, problem, welfare) for name in names}
     method: Method = "monte-carlo" if monte_carlo else "auto"
+    if others:
+        every = [one.budget for one in (problem, *others)]
+        with progress(quiet) as tell:
+            table = compare_budgets(problem, every, chosen, welfare, episodes, horizon, seed, method, tell)
+        print_json(comparisons_as_dict(table, as_dict)) if as_json else show_comparisons(table, model)
+        return
     with progress(quiet) as tell:
         comparison = compare_policies(problem, chosen, welfare, episodes, horizon, seed, method, tell)
     if report:
@@ -57,7 +67,8 @@ def run(
     if as_json:
         print_json(as_dict(comparison))
         return
-    _show(comparison, f"{model}: {problem.num_arms} arms, welfare {comparison.welfare.name}{objective_words(problem)}")
+    about = f"welfare {comparison.welfare.name}{objective_words(problem)}{budget_words(problem, budgets)}"
+    _show(comparison, f"{model}: {problem.num_arms} arms, {about}")
     if report and not quiet:
         click.echo(f"report: {report}")
 
@@ -68,6 +79,7 @@ def as_dict(comparison: Comparison) -> dict[str, Any]:
         "welfare": comparison.welfare.name,
         "criterion": comparison.problem.criterion.name,
         "over": comparison.problem.over,
+        "budget": budget_of(comparison.problem),
         "upper_bound": comparison.upper_bound,
         "bound": comparison.bound_name or None,
         "rows": [{"policy": row.policy, **figures(row.evaluation)} for row in comparison.rows],

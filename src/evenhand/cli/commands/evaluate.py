@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from evenhand.cli.commands.budgets import budget_words
 from evenhand.cli.console import (
     figures,
     floors_in_words,
@@ -25,6 +26,7 @@ from evenhand.model.objective import read_welfare
 def run(
     model: str,
     parameters: tuple[str, ...],
+    budgets: tuple[str, ...],
     policy: str,
     welfare: str,
     criterion: str | None,
@@ -37,7 +39,7 @@ def run(
     quiet: bool,
 ) -> None:
     """Evaluate one policy and print what it is worth."""
-    problem = read_problem(model, parameters).under(criterion, over)
+    problem = read_problem(model, parameters, budgets).under(criterion, over)
     actor = read_policy(policy, problem, welfare)
     weighed_by = read_welfare(problem, welfare)
     method: Method = "monte-carlo" if monte_carlo else "auto"
@@ -47,7 +49,8 @@ def run(
     if as_json:
         print_json(as_dict(found))
     else:
-        _show(found, f"{policy} on {model}, welfare {weighed_by.name}{objective_words(problem)}")
+        about = f"{objective_words(problem)}{budget_words(problem, budgets)}"
+        _show(found, f"{policy} on {model}, welfare {weighed_by.name}{about}")
 
 
 def as_dict(found: Evaluation) -> dict[str, Any]:

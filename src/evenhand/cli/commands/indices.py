@@ -17,9 +17,16 @@ SHOWN_STEPS = 7
 """Steps of a finite horizon up to which all are shown; of more the first two, the middle and the last three."""
 
 
-def run(model: str, parameters: tuple[str, ...], criterion: str | None, as_json: bool, quiet: bool) -> None:
+def run(
+    model: str,
+    parameters: tuple[str, ...],
+    budgets: tuple[str, ...],
+    criterion: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
     """Compute and print Whittle indices."""
-    problem = read_problem(model, parameters).under(criterion)
+    problem = read_problem(model, parameters, budgets).under(criterion)
     found = indices_of(problem)
     name = problem.criterion.name
     if as_json:

@@ -29,8 +29,9 @@ def run(
     check_target(out, "--out")
     if resume and not out:
         raise InvalidInput("--resume: name the policy that was being trained, with --out")
-    problem = read_problem(model, parameters)
-    settings = read_settings(options)
+    replaced = read_fixed_budget(options)
+    problem = read_problem(model, parameters, replaced)
+    settings = read_settings(options | {"budget": ()} if replaced else options)
     checkpoint = Path(f"{out}.checkpoint") if out else None
     if resume and checkpoint is not None and not checkpoint.exists():
         click.echo(f"there is no {checkpoint} to go on from; starting at the beginning", err=True)
@@ -44,7 +45,13 @@ def run(
     if as_json:
         print_json(as_dict(training, out))
     else:
-        _show(training, model, parameters, out, quiet)
+        _show(training, model, parameters, replaced, out, quiet)
+
+
+def read_fixed_budget(options: dict[str, Any]) -> tuple[str, ...]:
+    """The budget that replaces the model's, where no range is given; one text, or none."""
+    typed = options["budget"]
+    return (",".join(typed),) if typed and not any(":" in text for text in typed) else ()
 
 
 def read_settings(options: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +113,14 @@ def as_dict(training: Training, out: str | None) -> dict[str, Any]:
     }
 
 
-def _show(training: Training, model: str, parameters: tuple[str, ...], out: str | None, quiet: bool) -> None:
+def _show(
+    training: Training,
+    model: str,
+    parameters: tuple[str, ...],
+    budgets: tuple[str, ...],
+    out: str | None,
+    quiet: bool,
+) -> None:
     how = "exact" if training.exact else "played on a held-out stream"
     word = "welfare" if training.settings["architecture"] == "counts" else "mean"  # joint networks favour some arms
     facts = [
@@ -122,5 +136,6 @@ def _show(training: Training, model: str, parameters: tuple[str, ...], out: str 
         click.echo("not saved; use --out POLICY to keep it")
         return
     settings = [word for parameter in parameters for word in ("-p", parameter)]
+    settings += [word for budget in budgets for word in ("--budget", budget)]
     click.echo(f"policy: {out}   (compare it: " + shlex.join(["evenhand", "compare", model, *settings]), nl=False)
     click.echo(f" --policies optimal,whittle,{shlex.quote(out)})")
