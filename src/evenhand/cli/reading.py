@@ -1,16 +1,20 @@
-"""From what a user typed to a problem."""
+"""From what a user typed to a problem. What is heavy is loaded where it is used: a refusal should be quick."""
 
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from evenhand.errors import InvalidInput, UnknownName
+from evenhand.errors import Fault, InvalidInput, ModelError, UnknownName
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import load
-from evenhand.model.policy import Policy, Starting
+from evenhand.planning.names import find_name
 from evenhand.problems import catalog
+
+if TYPE_CHECKING:
+    from evenhand.model.policy import Policy, Starting
 
 SUFFIXES = (".toml", ".json", ".npz")
 
@@ -30,8 +34,6 @@ def read_problem(model: str, parameters: Sequence[str]) -> CoupledMDP:
 
 def read_names(policies: str) -> list[str]:
     """Names of policies, separated by commas; every unknown one is told."""
-    from evenhand.planning.roster import find_policy  # here, for commands that read no policy start in half the time
-
     names = [name.strip() for name in policies.split(",") if name.strip()]
     if not names:
         raise InvalidInput("--policies: expected names separated by commas, got none")
@@ -39,11 +41,11 @@ def read_names(policies: str) -> list[str]:
     for name in names:
         try:
             if not is_file(name):
-                find_policy(name)
+                find_name(name)
         except UnknownName as error:
-            faults.append(str(error))
+            faults.append(Fault("", str(error)))
     if faults:
-        raise InvalidInput("--policies: " + "\n  ".join(faults))
+        raise ModelError(faults, "--policies")
     return names
 
 
@@ -74,7 +76,7 @@ def read_parameters(parameters: Sequence[str]) -> dict[str, str]:
     return {key.strip(): value.strip() for key, value in pairs}
 
 
-def read_policy(policy: str, problem: CoupledMDP, welfare: str) -> Policy | Starting:
+def read_policy(policy: str, problem: CoupledMDP, welfare: str) -> "Policy | Starting":
     """A saved policy, or one that has a name."""
     from evenhand.planning.networks import OtherDynamics
     from evenhand.planning.roster import find_policy

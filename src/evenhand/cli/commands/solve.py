@@ -1,7 +1,7 @@
 """`evenhand solve`."""
 
 import shlex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -18,11 +18,10 @@ from evenhand.cli.console import (
     seconds,
 )
 from evenhand.cli.reading import check_target, read_policy, read_problem
-from evenhand.model.composite import Mixture
 from evenhand.model.welfare import is_lexicographic
-from evenhand.planning.saved import save_solution
-from evenhand.planning.solution import Solution
-from evenhand.planning.solve import solve as find_best
+
+if TYPE_CHECKING:
+    from evenhand.planning.solution import Solution
 
 MOST_PARTS = 6
 """Parts of a mixture that are named one by one."""
@@ -47,6 +46,9 @@ def run(
     """Solve and print the certificate."""
     check_target(out, "--out")
     problem = read_problem(model, parameters).under(criterion, over)
+    from evenhand.planning.saved import save_solution  # after what may be refused at once
+    from evenhand.planning.solve import solve as find_best
+
     with progress(quiet) as tell:
         tried = {name: read_policy(name, problem, welfare) for name in candidates}
         solution = find_best(problem, welfare, method, tolerance, tell, seed, tried, seconds=seconds, rotate=rotate)
@@ -71,7 +73,7 @@ def _play_it(
     return shlex.join(["evenhand", "evaluate", model, out, *settings])
 
 
-def as_dict(solution: Solution, out: str | None) -> dict[str, Any]:
+def as_dict(solution: "Solution", out: str | None) -> dict[str, Any]:
     """The JSON form."""
     return {
         "method": solution.method,
@@ -96,8 +98,10 @@ def as_dict(solution: Solution, out: str | None) -> dict[str, Any]:
     }
 
 
-def _mixture_facts(solution: Solution) -> dict[str, Any]:
+def _mixture_facts(solution: "Solution") -> dict[str, Any]:
     """What is known of a plan that was chosen by playing."""
+    from evenhand.model.composite import Mixture
+
     if not solution.parts:
         return {}
     rotate = solution.policy.rotate if isinstance(solution.policy, Mixture) else None
@@ -110,8 +114,10 @@ def _mixture_facts(solution: Solution) -> dict[str, Any]:
     }
 
 
-def _mixture_words(solution: Solution) -> list[tuple[str, str]]:
+def _mixture_words(solution: "Solution") -> list[tuple[str, str]]:
     """The plan in words, and how equal arms fare within an episode."""
+    from evenhand.model.composite import Mixture
+
     if not solution.parts:
         return []
     facts = []
@@ -133,7 +139,7 @@ def _mixture_words(solution: Solution) -> list[tuple[str, str]]:
     return facts
 
 
-def _worth_of_more(solution: Solution) -> list[tuple[str, str]]:
+def _worth_of_more(solution: "Solution") -> list[tuple[str, str]]:
     """What one unit more of each resource raises the bound by at the most, since that is concave in the budget."""
     if not solution.prices:
         return []
@@ -142,7 +148,7 @@ def _worth_of_more(solution: Solution) -> list[tuple[str, str]]:
     return [("one unit more", f"worth at most {', '.join(named)} (a step, in the fluid relaxation{whose})")]
 
 
-def _show(solution: Solution, model: str) -> None:
+def _show(solution: "Solution", model: str) -> None:
     low, high = solution.welfare_interval
     error = f"  (simulated; 95 % interval {number(low)} to {number(high)})" if solution.welfare_stderr else ""
     facts = [

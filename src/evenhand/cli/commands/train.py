@@ -5,14 +5,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from evenhand.cli.console import number, print_facts, print_json, progress, seconds
 from evenhand.cli.reading import check_target, read_problem
 from evenhand.errors import InvalidInput
-from evenhand.learning import Training, train
+
+if TYPE_CHECKING:
+    from evenhand.learning import Training
 
 
 def run(
@@ -31,6 +33,8 @@ def run(
         raise InvalidInput("--resume: name the policy that was being trained, with --out")
     problem = read_problem(model, parameters)
     settings = read_settings(options)
+    from evenhand.learning import train  # after what may be refused at once
+
     checkpoint = Path(f"{out}.checkpoint") if out else None
     if resume and checkpoint is not None and not checkpoint.exists():
         click.echo(f"there is no {checkpoint} to go on from; starting at the beginning", err=True)
@@ -91,7 +95,7 @@ def _units(text: str) -> tuple[int, ...]:
         raise InvalidInput(f"--hidden: expected whole numbers separated by commas, got {text!r}") from None
 
 
-def as_dict(training: Training, out: str | None) -> dict[str, Any]:
+def as_dict(training: "Training", out: str | None) -> dict[str, Any]:
     """The JSON form."""
     return {
         "algorithm": training.settings["algorithm"],
@@ -106,7 +110,7 @@ def as_dict(training: Training, out: str | None) -> dict[str, Any]:
     }
 
 
-def _show(training: Training, model: str, parameters: tuple[str, ...], out: str | None, quiet: bool) -> None:
+def _show(training: "Training", model: str, parameters: tuple[str, ...], out: str | None, quiet: bool) -> None:
     how = "exact" if training.exact else "played on a held-out stream"
     word = "welfare" if training.settings["architecture"] == "counts" else "mean"  # joint networks favour some arms
     facts = [
