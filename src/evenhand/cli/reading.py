@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from evenhand.cli.standard_input import DASH, standard_input
 from evenhand.errors import Fault, InvalidInput, ModelError, UnknownName
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import load
+from evenhand.model.files import FORMATS, Format, load
 from evenhand.planning.names import find_name
 from evenhand.problems import catalog
 
@@ -19,17 +20,33 @@ if TYPE_CHECKING:
 SUFFIXES = (".toml", ".json", ".npz")
 
 
-def read_problem(model: str, parameters: Sequence[str]) -> CoupledMDP:
-    """A model file, or a built-in problem with its parameters."""
+def read_problem(model: str, parameters: Sequence[str], format: Format | None = None) -> CoupledMDP:
+    """A model file, standard input, or a built-in problem with its parameters.
+
+    Args:
+        model: the name of a file or of a problem, or `-`.
+        parameters: KEY=VALUE texts, of a built-in problem.
+        format: what kind of file it is; by its name when absent.
+    """
     if not model:
         raise InvalidInput("MODEL: expected a model file or the name of a problem, got nothing")
     if model in catalog.names():
+        if format is not None:
+            raise InvalidInput(f"--format says what kind of file MODEL is; {model} is a built-in problem")
         return catalog.build(model, read_parameters(parameters))
-    if not model.endswith(SUFFIXES) and not Path(model).exists():
-        raise InvalidInput(f"{UnknownName('problem', model, catalog.names())} Or give a file ({', '.join(SUFFIXES)}).")
+    known = format is not None or model.endswith(SUFFIXES) or model == DASH
+    if not known and not Path(model).exists():
+        there = [model + suffix for suffix in SUFFIXES if Path(model + suffix).is_file()]
+        files = f"There is a file {there[0]}." if there else f"Or give a file ({', '.join(SUFFIXES)})."
+        raise InvalidInput(f"{UnknownName('problem', model, catalog.names())} {files}")
     if parameters:
         raise InvalidInput("-p sets parameters of built-in problems; edit the model file instead")
-    return load(model)
+    return load(standard_input("MODEL", format, FORMATS) if model == DASH else model, format)
+
+
+def called(model: str) -> str:
+    """What titles call MODEL."""
+    return "standard input" if model == DASH else model
 
 
 def read_names(policies: str) -> list[str]:

@@ -18,7 +18,8 @@ from evenhand.cli.console import (
     progress,
     seconds,
 )
-from evenhand.cli.reading import check_target, is_file, read_names, read_policy, read_problem
+from evenhand.cli.reading import called, check_target, is_file, read_names, read_policy, read_problem
+from evenhand.model.files import Format
 
 if TYPE_CHECKING:
     from evenhand.evaluation.evaluate import Method
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 def run(
     model: str,
     parameters: tuple[str, ...],
+    format: Format | None,
     policies: str | None,
     welfare: str,
     criterion: str | None,
@@ -44,7 +46,7 @@ def run(
     """Compare policies and print them, best first."""
     check_target(report, "--report")
     names = None if policies is None else read_names(policies)
-    problem = read_problem(model, parameters).under(criterion, over)
+    problem = read_problem(model, parameters, format).under(criterion, over)
     from evenhand.planning.compare import compare as compare_policies  # after what may be refused at once
 
     chosen: Sequence[str] | Mapping[str, Policy | Starting] | None = names
@@ -60,7 +62,10 @@ def run(
     if as_json:
         print_json(as_dict(comparison))
         return
-    _show(comparison, f"{model}: {problem.num_arms} arms, welfare {comparison.welfare.name}{objective_words(problem)}")
+    _show(
+        comparison,
+        f"{called(model)}: {problem.num_arms} arms, welfare {comparison.welfare.name}{objective_words(problem)}",
+    )
     if report and not quiet:
         click.echo(f"report: {report}")
 

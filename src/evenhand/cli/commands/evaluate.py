@@ -16,7 +16,8 @@ from evenhand.cli.console import (
     progress,
     seconds,
 )
-from evenhand.cli.reading import read_policy, read_problem
+from evenhand.cli.reading import called, read_policy, read_problem
+from evenhand.model.files import Format
 from evenhand.model.objective import read_welfare
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 def run(
     model: str,
     parameters: tuple[str, ...],
+    format: Format | None,
     policy: str,
     welfare: str,
     criterion: str | None,
@@ -38,7 +40,7 @@ def run(
     quiet: bool,
 ) -> None:
     """Evaluate one policy and print what it is worth."""
-    problem = read_problem(model, parameters).under(criterion, over)
+    problem = read_problem(model, parameters, format).under(criterion, over)
     from evenhand.evaluation.evaluate import evaluate as evaluate_policy  # after what may be refused at once
 
     actor = read_policy(policy, problem, welfare)
@@ -50,7 +52,7 @@ def run(
     if as_json:
         print_json(as_dict(found))
     else:
-        _show(found, f"{policy} on {model}, welfare {weighed_by.name}{objective_words(problem)}")
+        _show(found, f"{policy} on {called(model)}, welfare {weighed_by.name}{objective_words(problem)}")
 
 
 def as_dict(found: "Evaluation") -> dict[str, Any]:

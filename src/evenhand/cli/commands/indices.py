@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenhand.cli.console import number, print_json, print_table
-from evenhand.cli.reading import read_problem
+from evenhand.cli.reading import called, read_problem
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.files import Format
 
 if TYPE_CHECKING:
     from evenhand.policies.index import TypeIndices
@@ -19,9 +20,16 @@ SHOWN_STEPS = 7
 """Steps of a finite horizon up to which all are shown; of more the first two, the middle and the last three."""
 
 
-def run(model: str, parameters: tuple[str, ...], criterion: str | None, as_json: bool, quiet: bool) -> None:
+def run(
+    model: str,
+    parameters: tuple[str, ...],
+    format: Format | None,
+    criterion: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
     """Compute and print Whittle indices."""
-    problem = read_problem(model, parameters).under(criterion)
+    problem = read_problem(model, parameters, format).under(criterion)
     from evenhand.policies.index import indices_of  # after what may be refused at once
 
     found = indices_of(problem)
@@ -31,7 +39,11 @@ def run(model: str, parameters: tuple[str, ...], criterion: str | None, as_json:
         print_json({"criterion": name, "arms": arms})
         return
     under = "" if name == "discounted" else f", {name}"
-    _show(problem, found, f"Whittle indices of {model}{under}: the charge per active step at which idling is as good")
+    _show(
+        problem,
+        found,
+        f"Whittle indices of {called(model)}{under}: the charge per active step at which idling is as good",
+    )
     if not quiet and not found.result.indexable.all():
         for t in [t for t in range(problem.num_types) if not found.result.indexable[t]][:SHOWN_TYPES]:
             click.echo(f"type {t}: {found.result.explain(t)}")

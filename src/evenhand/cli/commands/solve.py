@@ -17,7 +17,8 @@ from evenhand.cli.console import (
     progress,
     seconds,
 )
-from evenhand.cli.reading import check_target, read_policy, read_problem
+from evenhand.cli.reading import called, check_target, read_policy, read_problem
+from evenhand.model.files import Format
 from evenhand.model.welfare import is_lexicographic
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ MOST_PARTS = 6
 def run(
     model: str,
     parameters: tuple[str, ...],
+    format: Format | None,
     welfare: str,
     criterion: str | None,
     over: str | None,
@@ -45,7 +47,7 @@ def run(
 ) -> None:
     """Solve and print the certificate."""
     check_target(out, "--out")
-    problem = read_problem(model, parameters).under(criterion, over)
+    problem = read_problem(model, parameters, format).under(criterion, over)
     from evenhand.planning.saved import save_solution  # after what may be refused at once
     from evenhand.planning.solve import solve as find_best
 
@@ -57,18 +59,24 @@ def run(
     if as_json:
         print_json(as_dict(solution, out))
         return
-    _show(solution, model)
+    _show(solution, called(model))
     if out and not quiet:
-        click.echo(f"policy: {out}   (play it: {_play_it(model, parameters, welfare, criterion, over, out)})")
+        click.echo(f"policy: {out}   (play it: {_play_it(model, parameters, format, welfare, criterion, over, out)})")
 
 
 def _play_it(
-    model: str, parameters: tuple[str, ...], welfare: str, criterion: str | None, over: str | None, out: str
+    model: str,
+    parameters: tuple[str, ...],
+    format: str | None,
+    welfare: str,
+    criterion: str | None,
+    over: str | None,
+    out: str,
 ) -> str:
     """The command that plays the saved policy."""
     settings = [word for parameter in parameters for word in ("-p", parameter)]
     settings += ["--welfare", welfare]
-    for option, value in (("--criterion", criterion), ("--over", over)):
+    for option, value in (("--format", format), ("--criterion", criterion), ("--over", over)):
         settings += [option, value] if value is not None else []
     return shlex.join(["evenhand", "evaluate", model, out, *settings])
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenhand.cli.console import number, print_facts, print_json, progress, seconds
-from evenhand.cli.reading import check_target, read_problem
+from evenhand.cli.reading import called, check_target, read_problem
 from evenhand.errors import InvalidInput
+from evenhand.model.files import Format
 
 if TYPE_CHECKING:
     from evenhand.learning import Training
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 def run(
     model: str,
     parameters: tuple[str, ...],
+    format: Format | None,
     out: str | None,
     resume: bool,
     tensorboard: str | None,
@@ -31,7 +33,7 @@ def run(
     check_target(out, "--out")
     if resume and not out:
         raise InvalidInput("--resume: name the policy that was being trained, with --out")
-    problem = read_problem(model, parameters)
+    problem = read_problem(model, parameters, format)
     settings = read_settings(options)
     from evenhand.learning import train  # after what may be refused at once
 
@@ -48,7 +50,7 @@ def run(
     if as_json:
         print_json(as_dict(training, out))
     else:
-        _show(training, model, parameters, out, quiet)
+        _show(training, model, parameters, format, out, quiet)
 
 
 def read_settings(options: dict[str, Any]) -> dict[str, Any]:
@@ -110,7 +112,9 @@ def as_dict(training: "Training", out: str | None) -> dict[str, Any]:
     }
 
 
-def _show(training: "Training", model: str, parameters: tuple[str, ...], out: str | None, quiet: bool) -> None:
+def _show(
+    training: "Training", model: str, parameters: tuple[str, ...], format: str | None, out: str | None, quiet: bool
+) -> None:
     how = "exact" if training.exact else "played on a held-out stream"
     word = "welfare" if training.settings["architecture"] == "counts" else "mean"  # joint networks favour some arms
     facts = [
@@ -119,12 +123,13 @@ def _show(training: "Training", model: str, parameters: tuple[str, ...], out: st
         ("steps", f"{training.steps} in {seconds(training.seconds)}"),
         ("algorithm", f"{training.settings['algorithm']}, seed {training.settings['seed']}"),
     ]
-    print_facts(f"{model}, trained", facts)
+    print_facts(f"{called(model)}, trained", facts)
     if quiet:
         return
     if out is None:
         click.echo("not saved; use --out POLICY to keep it")
         return
     settings = [word for parameter in parameters for word in ("-p", parameter)]
+    settings += ["--format", format] if format is not None else []
     click.echo(f"policy: {out}   (compare it: " + shlex.join(["evenhand", "compare", model, *settings]), nl=False)
     click.echo(f" --policies optimal,whittle,{shlex.quote(out)})")
