@@ -225,6 +225,11 @@ class CoupledMDP:
         """The name of each resource; `resource 0` and so on where none was given."""
         return tuple(self.resources) or tuple(f"resource {k}" for k in range(self.num_resources))
 
+    @property
+    def named_budget(self) -> dict[str, float]:
+        """What is available of each resource at every step, under its name."""
+        return dict(zip(self.resource_names, self.budget.tolist(), strict=True))
+
     @cached_property
     def types(self) -> ArmTables:
         """The distinct arms."""

@@ -133,7 +133,7 @@ def what_if(
         step = _step_between(found[number - 1] if number else None, found[number])
         at = kept_from[number]
         rows.append(
-            BudgetRow(budget_of(budgeted), found[number], step, None if at is None else budget_of(problems[at]))
+            BudgetRow(budgeted.named_budget, found[number], step, None if at is None else problems[at].named_budget)
         )
     return tuple(rows)
 
@@ -188,18 +188,13 @@ def compare_budgets(
                 best[number] = best[i][0] + made, best[i][1]
     return tuple(
         BudgetComparison(
-            budget_of(budgeted),
+            budgeted.named_budget,
             found[number],
             *best[number],
             _step_between(best[number - 1][1] if number else None, best[number][1]),
         )
         for number, budgeted in enumerate(problems)
     )
-
-
-def budget_of(problem: CoupledMDP) -> dict[str, float]:
-    """The amount of each resource, under its name."""
-    return dict(zip(problem.resource_names, problem.budget.tolist(), strict=True))
 
 
 def budget_in_words(problem: CoupledMDP) -> str:

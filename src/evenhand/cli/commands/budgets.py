@@ -1,16 +1,18 @@
 """Several budgets at once: the tables of `evenhand solve` and `evenhand compare` with more than one --budget."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from evenhand.cli.console import number, objective_words, print_table
 from evenhand.errors import InvalidInput
 from evenhand.model.coupled import CoupledMDP
-from evenhand.planning.compare import Comparison
-from evenhand.planning.solution import Solution
-from evenhand.planning.what_if import BudgetComparison, BudgetRow, Step
+
+if TYPE_CHECKING:
+    from evenhand.planning.compare import Comparison
+    from evenhand.planning.solution import Solution
+    from evenhand.planning.what_if import BudgetComparison, BudgetRow, Step
 
 
 def refuse_with_several(budgets: Sequence[str], options: Mapping[str, object]) -> None:
@@ -27,7 +29,7 @@ def refuse_with_several(budgets: Sequence[str], options: Mapping[str, object]) -
 
 def budget_words(problem: CoupledMDP, budgets: Sequence[str]) -> str:
     """How a title goes on where the budget is not the model's own; else nothing."""
-    return "" if not budgets else f", budget {_amounts(dict(zip(problem.resource_names, problem.budget, strict=True)))}"
+    return "" if not budgets else f", budget {_amounts(problem.named_budget)}"
 
 
 def _amounts(budget: Mapping[str, float]) -> str:
@@ -38,15 +40,18 @@ def _amounts(budget: Mapping[str, float]) -> str:
 
 
 def solutions_as_dict(
-    rows: Sequence[BudgetRow], solution_as_dict: Callable[[Solution, str | None], dict[str, Any]]
+    rows: "Sequence[BudgetRow]", solution_as_dict: "Callable[[Solution, str | None], dict[str, Any]]"
 ) -> dict[str, Any]:
     """The JSON form of several solutions: each as `solve` tells it, with its budget and its step."""
-    told = [{"budget": row.budget, **_step_as_dict(row.step), **solution_as_dict(row.solution, None)} for row in rows]
+    told = []
+    for row in rows:
+        step = {**_step_as_dict(row.step), "kept_from": row.kept_from}
+        told.append({"budget": row.budget, **step, **solution_as_dict(row.solution, None)})
     return {"welfare": rows[0].solution.objective.welfare.name, "budgets": told}
 
 
 def comparisons_as_dict(
-    rows: Sequence[BudgetComparison], comparison_as_dict: Callable[[Comparison], dict[str, Any]]
+    rows: "Sequence[BudgetComparison]", comparison_as_dict: "Callable[[Comparison], dict[str, Any]]"
 ) -> dict[str, Any]:
     """The JSON form of several comparisons: each as `compare` tells it, with its budget, its best and its step."""
     told = []
@@ -62,14 +67,14 @@ def comparisons_as_dict(
     return {"welfare": rows[0].comparison.welfare.name, "budgets": told}
 
 
-def _step_as_dict(step: Step | None) -> dict[str, float | None]:
+def _step_as_dict(step: "Step | None") -> dict[str, float | None]:
     return {
         "step": None if step is None else step.welfare,
         "step_stderr": None if step is None else step.stderr,
     }
 
 
-def show_solutions(rows: Sequence[BudgetRow], model: str) -> None:
+def show_solutions(rows: "Sequence[BudgetRow]", model: str) -> None:
     """The table of `solve`."""
     first = rows[0].solution
     resources, amounts = _resource_columns([row.budget for row in rows])
@@ -84,7 +89,7 @@ def show_solutions(rows: Sequence[BudgetRow], model: str) -> None:
     print_table(title, columns, cells)
 
 
-def _plan_words(row: BudgetRow) -> str:
+def _plan_words(row: "BudgetRow") -> str:
     """Where the plan is from, shortly; --json has the whole reason."""
     if row.kept_from is not None:
         return f"that for {_amounts(row.kept_from)}"
@@ -94,7 +99,7 @@ def _plan_words(row: BudgetRow) -> str:
     return parts[0].name if parts else f"by {row.solution.method}"
 
 
-def show_comparisons(rows: Sequence[BudgetComparison], model: str) -> None:
+def show_comparisons(rows: "Sequence[BudgetComparison]", model: str) -> None:
     """The tables of `compare`: the best under each budget, and every policy under each."""
     first = rows[0].comparison
     resources, amounts = _resource_columns([row.budget for row in rows])
@@ -110,7 +115,7 @@ def show_comparisons(rows: Sequence[BudgetComparison], model: str) -> None:
     _show_every_policy(rows)
 
 
-def _show_every_policy(rows: Sequence[BudgetComparison]) -> None:
+def _show_every_policy(rows: "Sequence[BudgetComparison]") -> None:
     found = [{row.policy: row.evaluation.welfare for row in budget.comparison.rows} for budget in rows]
     names = list(dict.fromkeys(name for one in found for name in one))
     columns = [("policy", "left"), *((f"at {_amounts(row.budget)}", "right") for row in rows)]
@@ -133,7 +138,7 @@ def _right(*names: str) -> list[tuple[str, str]]:
     return [(name, "right") for name in names]
 
 
-def _step_cells(step: Step | None) -> tuple[str, str]:
+def _step_cells(step: "Step | None") -> tuple[str, str]:
     if step is None:
         return "", ""
     return f"{step.welfare:+.4f}", number(step.stderr) if step.stderr else "exact"
