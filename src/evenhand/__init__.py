@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from evenhand.evaluation import Evaluation, evaluate, gini_coefficient, lorenz_curve, price_of_fairness
     from evenhand.learning import Training, train
     from evenhand.model.arm import Arm
+    from evenhand.model.composite import BySteps, Mixture
     from evenhand.model.coupled import CoupledMDP
     from evenhand.model.files import load, save
     from evenhand.model.policy import Policy
@@ -46,6 +47,8 @@ _HOMES = {
     "Training": "learning",
     "train": "learning",
     "Arm": "model.arm",
+    "BySteps": "model.composite",
+    "Mixture": "model.composite",
     "CoupledMDP": "model.coupled",
     "load": "model.files",
     "save": "model.files",
@@ -78,12 +81,14 @@ _HOMES = {
 __all__ = [
     "AlphaFair",
     "Arm",
+    "BySteps",
     "Comparison",
     "CoupledMDP",
     "Evaluation",
     "Gini",
     "Leximin",
     "Maximin",
+    "Mixture",
     "Policy",
     "RegularisedMaximin",
     "Rollout",
