@@ -1,7 +1,7 @@
 """Tables of arms: what is found in them, and every fault with its row."""
 
-import builtins
 import io
+import sys
 
 import numpy as np
 import pandas
@@ -78,7 +78,11 @@ class TestKindsOfTables:
         (tmp_path / "x.csv").write_text(text, encoding="utf-8")
         for table in (read_table(tmp_path / "x.csv"), read_table(io.BytesIO(text.encode()), "csv")):
             found = find_arms(fleet(), table)
-            assert (found.names, found.blocks.tolist(), found.states.tolist()) == (("b", "a", "c"), [1, 0, 0], [1, 0, 1])
+            assert (found.names, found.blocks.tolist(), found.states.tolist()) == (
+                ("b", "a", "c"),
+                [1, 0, 0],
+                [1, 0, 1],
+            )
 
     def test_parquet_and_json(self, tmp_path):
         frame = polars.DataFrame(ROWS, strict=False)
@@ -88,10 +92,7 @@ class TestKindsOfTables:
         assert find_arms(fleet(), str(tmp_path / "x.json")).blocks.tolist() == [1]
 
     def test_parquet_without_its_package(self, monkeypatch):
-        real = builtins.__import__
-        monkeypatch.setattr(
-            builtins, "__import__", lambda name, *rest: (_ for _ in ()).throw(ImportError(name)) if name == "polars" else real(name, *rest)
-        )  # fmt: skip
+        monkeypatch.setitem(sys.modules, "polars", None)
         with pytest.raises(MissingExtra, match=r"pip install 'evenhand\[data\]'"):
             read_table(io.BytesIO(b"PAR1"), "parquet")
 

@@ -1,30 +1,96 @@
-"""From what a user typed to a problem."""
+"""From what a user typed to a problem. What is heavy is loaded where it is used: a refusal should be quick."""
 
 import warnings
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from evenhand.cli.standard_input import DASH, standard_input
-from evenhand.errors import InvalidInput, UnknownName
+from evenhand.errors import Fault, InvalidInput, ModelError, PolicyError, UnknownName
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import FORMATS, Format, load
-from evenhand.model.policy import Policy, Starting
+from evenhand.planning.names import find_name
 from evenhand.problems import catalog
+
+if TYPE_CHECKING:
+    from evenhand.model.policy import Policy, Starting
 
 SUFFIXES = (".toml", ".json", ".npz")
 
 
-def read_problem(model: str, parameters: Sequence[str], format: Format | None = None) -> CoupledMDP:
-    """A model file, standard input, or a built-in problem with its parameters.
+def read_problem(
+    model: str,
+    parameters: Sequence[str],
+    format: Format | None = None,
+    budgets: Sequence[str] = (),
+    initial: str | None = None,
+) -> CoupledMDP:
+    """A model file, standard input, or a built-in problem with its parameters; with another budget, where one is given.
 
     Args:
         model: the name of a file or of a problem, or `-`.
         parameters: KEY=VALUE texts, of a built-in problem.
         format: what kind of file it is; by its name when absent.
+        budgets: a budget as text, or none.
+        initial: a table of where the arms are, or none.
     """
+    if len(budgets) > 1:
+        raise InvalidInput("--budget: this command takes one; `evenhand solve` and `evenhand compare` take several")
+    return read_problems(model, parameters, format, budgets, initial)[0]
+
+
+def read_problems(
+    model: str,
+    parameters: Sequence[str],
+    format: Format | None,
+    budgets: Sequence[str],
+    initial: str | None = None,
+) -> list[CoupledMDP]:
+    """The same model with each of some budgets; with its own where none is given."""
+    problem = _start_at(_read_model(model, parameters, format), initial)
+    if not budgets:
+        return [problem]
+    own = ("budget", *map(_as_key, problem.resource_names))
+    told = [key for key in read_parameters(parameters) if _as_key(key) in own]
+    if told:
+        raise InvalidInput(f"--budget: the budget is also given by -p {told[0]}=...; give it once")
+    found = []
+    for text in budgets:
+        try:
+            found.append(problem.with_budget(read_amounts(text)))
+        except ModelError as error:
+            raise ModelError(error.faults, f"--budget {text}") from None
+    return found
+
+
+def _as_key(name: str) -> str:
+    """The name of a resource as parameters are written."""
+    return name.lower().replace(" ", "_").replace("-", "_")
+
+
+def read_amounts(text: str) -> Any:
+    """`4,4`, or `bays=4`; what is no number stays text, for the problem to tell."""
+    parts = [part.strip() for part in text.split(",")]
+    if not any("=" in part for part in parts):
+        return [_number(part) for part in parts]
+    pairs = [part.rpartition("=") for part in parts]
+    keys = [key.strip() for key, _, _ in pairs]
+    if not all(keys) or len(set(keys)) < len(keys):
+        raise InvalidInput(f"--budget: expected NUMBER,NUMBER or NAME=NUMBER,NAME=NUMBER, each name once, got {text!r}")
+    return {key: _number(value.strip()) for key, (_, _, value) in zip(keys, pairs, strict=True)}
+
+
+def _number(text: str) -> object:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _read_model(model: str, parameters: Sequence[str], format: Format | None) -> CoupledMDP:
     if not model:
         raise InvalidInput("MODEL: expected a model file or the name of a problem, got nothing")
     if model in catalog.names():
@@ -41,7 +107,7 @@ def read_problem(model: str, parameters: Sequence[str], format: Format | None = 
     return load(standard_input("MODEL", format, FORMATS) if model == DASH else model, format)
 
 
-def start_at(problem: CoupledMDP, initial: str | None) -> CoupledMDP:
+def _start_at(problem: CoupledMDP, initial: str | None) -> CoupledMDP:
     """The problem from where the arms of a table are, if there is one; other numbers than the model's are told."""
     if initial is None:
         return problem
@@ -71,8 +137,6 @@ def called(model: str) -> str:
 
 def read_names(policies: str) -> list[str]:
     """Names of policies, separated by commas; every unknown one is told."""
-    from evenhand.planning.roster import find_policy  # here, for commands that read no policy start in half the time
-
     names = [name.strip() for name in policies.split(",") if name.strip()]
     if not names:
         raise InvalidInput("--policies: expected names separated by commas, got none")
@@ -80,11 +144,11 @@ def read_names(policies: str) -> list[str]:
     for name in names:
         try:
             if not is_file(name):
-                find_policy(name)
+                find_name(name)
         except UnknownName as error:
-            faults.append(str(error))
+            faults.append(Fault("", str(error)))
     if faults:
-        raise InvalidInput("--policies: " + "\n  ".join(faults))
+        raise ModelError(faults, "--policies")
     return names
 
 
@@ -115,7 +179,7 @@ def read_parameters(parameters: Sequence[str]) -> dict[str, str]:
     return {key.strip(): value.strip() for key, value in pairs}
 
 
-def read_policy(policy: str, problem: CoupledMDP, welfare: str) -> Policy | Starting:
+def read_policy(policy: str, problem: CoupledMDP, welfare: str) -> "Policy | Starting":
     """A saved policy, or one that has a name."""
     from evenhand.planning.networks import OtherDynamics
     from evenhand.planning.roster import find_policy
@@ -124,16 +188,19 @@ def read_policy(policy: str, problem: CoupledMDP, welfare: str) -> Policy | Star
     if is_file(policy):
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always", OtherDynamics)
-            found = load_policy(Path(policy), problem)
+            found = _load_fitting(policy, problem) if problem.arm_names else load_policy(Path(policy), problem)
         for warning in told:
             click.echo(f"warning: {policy}: {warning.message}", err=True)
         return found
     return find_policy(policy).build(problem, welfare)
 
 
-def read_amounts(text: str, option: str) -> list[float]:
-    """Numbers that are separated by commas."""
+def _load_fitting(policy: str, problem: CoupledMDP) -> "Policy | Starting":
+    """A saved policy on the arms of a table: made for just these, or for the same kinds of arms elsewhere."""
+    from evenhand.planning.plans import load_plan
+    from evenhand.planning.saved import load_policy
+
     try:
-        return [float(piece) for piece in text.split(",")]
-    except ValueError:
-        raise InvalidInput(f"{option}: expected a number for each resource, as in 4,4; got {text!r}") from None
+        return load_policy(Path(policy), problem)
+    except PolicyError:
+        return load_plan(policy).fitted(problem)

@@ -58,6 +58,9 @@ class Table:
     source: str = "states"
     """What a person calls it."""
 
+    file: str = ""
+    """Its name, where it is a file."""
+
 
 @dataclass(frozen=True, eq=False)
 class Whereabouts:
@@ -71,6 +74,9 @@ class Whereabouts:
 
     states: Indices
     """(row,) where each is."""
+
+    source: str = ""
+    """The file that says so, if it is one."""
 
 
 # From files and frames to columns
@@ -95,7 +101,7 @@ def read_table(source: str | Path | IO[bytes], format: TableFormat | None = None
     if not data.strip():
         raise TableError([Fault("", "the table is empty")], name)
     read = {"csv": _read_csv, "parquet": _read_parquet, "json": _read_json}[chosen]
-    return read(data, name)
+    return replace(read(data, name), file=name if isinstance(source, (str, Path)) else "")
 
 
 def as_table(given: Any) -> Table:
@@ -190,7 +196,9 @@ def _of_columns(columns: Mapping[str, list[Any]], name: str) -> Table:
 
 def _named_columns(head: Sequence[str], columns: dict[str, list[str]], rows: list[str], name: str) -> Table:
     small = [column.strip().lower() for column in head]
-    twice = sorted({column for column in small if column in ("arm", "type", "state", "group") and small.count(column) > 1})
+    twice = sorted(
+        {column for column in small if column in ("arm", "type", "state", "group") and small.count(column) > 1}
+    )
     _raise([Fault("", f"there are several columns {column}") for column in twice], name)
     return Table({column: columns[given] for column, given in zip(small, head, strict=True)}, rows, name)
 
@@ -200,7 +208,7 @@ def _text(entry: Any) -> str:
     if entry is None or (isinstance(entry, float) and math.isnan(entry)):
         return ""
     if isinstance(entry, numbers.Real) and not isinstance(entry, (bool, np.bool_)) and float(entry).is_integer():
-        return str(int(entry))
+        return str(int(float(entry)))
     return str(entry).strip()
 
 
@@ -231,7 +239,7 @@ def find_arms(problem: CoupledMDP, given: Any) -> Whereabouts:
     found = [reader.read(place) for place in range(len(table.rows))] if reader.is_complete else []
     _raise(reader.faults, table.source)
     names, blocks, states = zip(*found, strict=True)
-    return Whereabouts(names, np.array(blocks, dtype=np.int64), np.array(states, dtype=np.int32))
+    return Whereabouts(names, np.array(blocks, dtype=np.int64), np.array(states, dtype=np.int32), table.file)
 
 
 def _plain_states(given: Any) -> Ints | None:
@@ -294,7 +302,7 @@ class _Reader:
 
     @cached_property
     def block_names(self) -> list[str]:
-        """(block,)"""
+        """(block,) what blocks are called."""
         return [label[0] for label in self.problem.tables.labels] or [""] * len(self.problem.counts)
 
     @cached_property
@@ -309,7 +317,9 @@ class _Reader:
 
     @property
     def _known_types(self) -> str:
-        names = list(dict.fromkeys(name or str(t) for t, name in zip(self._type_numbers, self.block_names, strict=True)))
+        names = list(
+            dict.fromkeys(name or str(t) for t, name in zip(self._type_numbers, self.block_names, strict=True))
+        )
         more = len(names) - KNOWN_SHOWN
         return ", ".join(names[:KNOWN_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
@@ -449,4 +459,3 @@ def starting_at(problem: CoupledMDP, given: Any) -> CoupledMDP:
         over=problem.over,
         arm_names=[found.names[row] for row in order],
     )
-

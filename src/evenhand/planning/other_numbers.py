@@ -12,6 +12,7 @@ from evenhand.errors import NotApplicable
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
+from evenhand.planning.labels import Labels
 from evenhand.policies.fluid import OccupancyPriority, Resolving
 from evenhand.policies.network import CountNetworkPolicy
 from evenhand.policies.priority import ExchangeablePriority
@@ -42,6 +43,30 @@ def other_numbers(problem: CoupledMDP, kinds: Sequence[int], counts: Ints, budge
     )
 
 
+def same_moves(made_for: CoupledMDP, problem: CoupledMDP) -> list[int]:
+    """(type,) the type that each of a problem's types is in another problem, wherever it starts.
+
+    Args:
+        made_for: the problem that a plan was made for.
+        problem: another, such as the same from where its arms are now.
+
+    Raises:
+        NotApplicable: some arm of the problem is not in the other.
+    """
+    known = {_moves(made_for, kind): kind for kind in reversed(range(made_for.num_types))}
+    found = [known.get(_moves(problem, kind)) for kind in range(problem.num_types)]
+    if None in found:
+        missing = Labels(problem).type(found.index(None))
+        raise NotApplicable(f"the plan was made for other arms: it does not know {missing}")
+    return [kind for kind in found if kind is not None]
+
+
+def _moves(problem: CoupledMDP, kind: int) -> bytes:
+    """All numbers of an arm but where it starts."""
+    arm = problem.types[kind]
+    return repr((arm.transitions.tolist(), arm.rewards.tolist(), arm.usage.tolist())).encode()
+
+
 def fit_policy(policy: Policy | Starting, problem: CoupledMDP, kinds: Sequence[int]) -> Policy | Starting:
     """The same policy for other numbers of arms.
 
@@ -54,7 +79,7 @@ def fit_policy(policy: Policy | Starting, problem: CoupledMDP, kinds: Sequence[i
         NotApplicable: it is a table that has no entry for them.
     """
     _, S, A = problem.types.valid.shape
-    cells = np.ix_(np.asarray(kinds), range(S), range(A))  # kept types may have fewer states and actions
+    cells = np.ix_(np.asarray(kinds), np.arange(S), np.arange(A))  # kept types may have fewer states and actions
     rows = np.asarray(kinds)
     if isinstance(policy, Mixture):
         return Mixture([fit_policy(part, problem, kinds) for part in policy.parts], policy.shares, policy.rotate)

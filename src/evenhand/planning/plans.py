@@ -1,28 +1,30 @@
-"""A plan: a policy with the problem it was made for, that says what to do now, arm by arm, and why.
+"""A plan: a policy with the problem it was made for. It says what to do now, arm by arm, and why, in two steps.
 
     draw    a mixture draws one of its parts, by the seed alone: the same seed is the same part, whatever the day. A
             mixture that rotates draws anew every so many steps
     act     the part acts on where the arms are. Lots among equal arms are drawn from the seed, the step and the table,
             so that the same table has the same answer, and no arm is unlucky every week
+
+Arms that the plan knows by name have their places in it; the others take what is left, in the order of their names.
 """
 
 import copy
 import hashlib
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenhand.checks import Faults
 from evenhand.errors import InvalidInput, NotApplicable
 from evenhand.model.composite import BySteps, Mixture
-from evenhand.model.coupled import CoupledMDP, read_budget
+from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting, begin
 from evenhand.model.whereabouts import Whereabouts, find_arms, in_order
 from evenhand.planning.labels import Labels, quantity
-from evenhand.planning.other_numbers import fit_policy, other_numbers
+from evenhand.planning.other_numbers import fit_policy, other_numbers, same_moves
 from evenhand.planning.reasons import Moment, reasons
 from evenhand.planning.saved import facts_of, load_carried
 from evenhand.planning.solution import Solution
@@ -113,12 +115,15 @@ class Plan:
     about: dict[str, Any] = field(default_factory=dict, repr=False)
     """Facts: method, welfare, value, upper bound, parts, prices, values, what was asked."""
 
+    source: str = field(default="PLAN", repr=False)
+    """The name of its file."""
+
     def act(
         self,
         states: Any,
         rng: Rng = 0,
         *,
-        budget: Sequence[float] | None = None,
+        budget: float | Sequence[float] | Mapping[str, float] | None = None,
         step: int = 0,
         part: int | None = None,
     ) -> Decisions:
@@ -128,7 +133,7 @@ class Plan:
             states: a table with the columns arm, type and state (see `CoupledMDP.starting_at`), with any number of
                 arms where the policy can serve them.
             rng: seed of the draws, or a generator.
-            budget: (resource,) what there is today; as in the plan when absent.
+            budget: what there is today, as `CoupledMDP.with_budget` takes it; as in the plan when absent.
             step: of a plan by steps, from 0.
             part: of a mixture, from 1, the largest share first; drawn when absent.
 
@@ -139,7 +144,7 @@ class Plan:
         if isinstance(step, bool) or not isinstance(step, (int, np.integer)) or step < 0:
             raise InvalidInput(f"step: expected a whole number from 0, got {step!r}")
         found = find_arms(self.problem, states)
-        given = self.problem.budget if budget is None else _read_budget(budget, self.problem)
+        given = self.problem.budget if budget is None else self.problem.with_budget(budget).budget
         crowd = _Crowd(self, found, given)
         drawing, acting = _streams(rng, found, int(step))
         number = self._number(part, drawing, int(step))
@@ -155,6 +160,21 @@ class Plan:
             note=crowd.note,
         )
 
+    def fitted(self, problem: CoupledMDP) -> Policy | Starting:
+        """The policy for the same kinds of arms in other numbers, from other states, with another budget.
+
+        Args:
+            problem: such as `plan.problem.starting_at(states)`.
+
+        Raises:
+            NotApplicable: the policy is a table for just what it was made for, or there are arms that it does not know.
+        """
+        kinds = same_moves(self.problem, problem)
+        try:
+            return fit_policy(self.policy, problem, kinds)
+        except NotApplicable as error:
+            raise NotApplicable(f"{error}. Give the name of a policy, or a plan made with the same --initial") from None
+
     @property
     def is_mixture(self) -> bool:
         """Whether one of several policies is drawn."""
@@ -164,7 +184,7 @@ class Plan:
     def by_size(self) -> list[int]:
         """The numbers of a mixture's parts, the largest share first."""
         assert isinstance(self.policy, Mixture)
-        return np.argsort(-self.policy.shares, kind="stable").tolist()
+        return [int(number) for number in np.argsort(-self.policy.shares, kind="stable")]
 
     @property
     def name(self) -> str:
@@ -215,19 +235,12 @@ def load_plan(path: str | Path) -> Plan:
     Raises:
         PolicyError: the file is not sound, or carries no problem.
     """
-    return Plan(*load_carried(path))
+    return Plan(*load_carried(path), source=str(path))
 
 
 def plan_of(solution: Solution) -> Plan:
     """The plan of a solution, as it would be read from its file."""
     return Plan(solution.policy, solution.problem, facts_of(solution))
-
-
-def _read_budget(budget: Any, problem: CoupledMDP) -> Floats:
-    faults = Faults()
-    read = read_budget(budget, problem.num_resources, faults)
-    faults.raise_if_any()
-    return read
 
 
 def _streams(rng: Rng, found: Whereabouts, step: int) -> tuple[np.random.Generator, np.random.Generator]:
@@ -259,7 +272,7 @@ class _Crowd:
             try:
                 self.policy = fit_policy(plan.policy, self.problem, self.kinds)
             except NotApplicable as error:
-                raise NotApplicable(f"{error} ({self.note}). {_plan_again(plan, same_budget, budget)}") from None
+                raise NotApplicable(f"{error} ({self.note}). {self._plan_again(same_budget, budget)}") from None
         self.places = self._seats(kinds)
 
     def _seats(self, kinds: Indices) -> Ints:
@@ -276,6 +289,14 @@ class _Crowd:
             for row in rows:
                 seats[row] = at_home[row] if row in at_home else next(left)
         return seats
+
+    def _plan_again(self, same_budget: bool, budget: Floats) -> str:
+        """The command that makes a plan for the arms and the budget that there are."""
+        asked = self.plan.about.get("asked")
+        words = [str(word) for word in asked] if isinstance(asked, list) and asked else ["MODEL"]
+        amounts = [] if same_budget else ["--budget", ",".join(f"{quantity(amount)}" for amount in budget.tolist())]
+        files = ["--initial", self.found.source or "STATES", "--out", self.plan.source]
+        return "Plan again: " + shlex.join(["evenhand", "solve", *words, *amounts, *files])
 
     @property
     def states(self) -> Indices:
@@ -296,16 +317,6 @@ def _told_numbers(plan: Plan, counts: Ints) -> list[str]:
 def _told_budget(plan: Plan, budget: Floats) -> list[str]:
     rows = zip(plan.problem.resource_names, budget.tolist(), plan.problem.budget.tolist(), strict=True)
     return [f"{quantity(now)} {name}, planned for {quantity(then)}" for name, now, then in rows if now != then]
-
-
-def _plan_again(plan: Plan, same_budget: bool, budget: Floats) -> str:
-    """The command that makes a plan for the arms and the budget that there are."""
-    import shlex
-
-    asked = plan.about.get("asked")
-    words = [str(word) for word in asked] if isinstance(asked, list) and asked else ["MODEL"]
-    amounts = [] if same_budget else ["--budget", ",".join(f"{quantity(amount)}" for amount in budget.tolist())]
-    return "Plan again: " + shlex.join(["evenhand", "solve", *words, *amounts, "--initial", "STATES", "--out", "PLAN"])
 
 
 def _leaf(policy: Policy | Starting, number: int | None, step: int) -> tuple[Policy | Starting, bool]:
@@ -344,7 +355,7 @@ def _decide(
 
 def _use(moment: Moment) -> Floats:
     """(resource,) what is used, without the dust of sums."""
-    return np.round(moment.problem.types.usage[moment.kinds, moment.states, moment.actions].sum(axis=0), 9)
+    return np.asarray(np.round(moment.problem.types.usage[moment.kinds, moment.states, moment.actions].sum(axis=0), 9))
 
 
 def _rows(crowd: _Crowd, moment: Moment, why: Sequence[str]) -> tuple[Decision, ...]:

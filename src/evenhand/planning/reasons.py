@@ -34,6 +34,9 @@ GAINS_NOTHING = {
 }
 """Why a condition has no rank, by the name of the policy."""
 
+SHOWN_CELLS = 3
+"""Conditions that are named where others are served."""
+
 
 @dataclass(frozen=True, eq=False)
 class Moment:
@@ -210,16 +213,34 @@ def _by_table(policy: CountChoices | TypedChoices | CountTable, moment: Moment) 
     cells = list(zip(moment.kinds.tolist(), moment.states.tolist(), strict=True))
     crowd = Counter(cells)
     same = Counter(zip(cells, moment.actions.tolist(), strict=True))
-    also = _chance(policy, moment)
+    also, spent = _chance(policy, moment), _served_cells(moment, words)
     told = []
     for arm, (kind, state) in enumerate(cells):
         number, alike = crowd[kind, state], same[(kind, state), int(moment.actions[arm])]
         whom = f"{number} {words.type(kind)} {words.being(kind, state)}"
+        if alike == number and not moment.served[arm]:
+            told.append(f"with the arms as they are, the plan serves {spent}{also}")
+            continue
         gets = words.doing(kind, int(moment.actions[arm]))
         lot = "" if alike == number else "; who, was drawn by lot"
-        portion = f"the only {whom[2:]}" if number == 1 else f"all {whom}" if alike == number else f"{alike} of the {whom}"
+        portion = (
+            f"the only {whom[2:]}" if number == 1 else f"all {whom}" if alike == number else f"{alike} of the {whom}"
+        )
         told.append(f"with the arms as they are, the plan gives {gets} to {portion}{lot}{also}")
     return told
+
+
+def _served_cells(moment: Moment, words: Labels) -> str:
+    """Who is served by what, in words."""
+    rows = np.flatnonzero(moment.served)
+    cells = zip(moment.kinds[rows].tolist(), moment.states[rows].tolist(), moment.actions[rows].tolist(), strict=True)
+    times = Counter(cells)
+    told = [
+        f"{number} {words.type(kind)} {words.being(kind, state)} ({words.doing(kind, action)})"
+        for (kind, state, action), number in times.most_common(SHOWN_CELLS)
+    ]
+    more = [f"{len(times) - SHOWN_CELLS} more conditions"] if len(times) > SHOWN_CELLS else []
+    return ", ".join([*told, *more]) or "nobody"
 
 
 def _chance(policy: CountChoices | TypedChoices | CountTable, moment: Moment) -> str:

@@ -107,7 +107,8 @@ def facts_of(solution: Solution, asked: Sequence[str] = ()) -> dict[str, Any]:
         "optimism": solution.optimism,
         "kept_welfare": solution.kept_welfare,
         "prices": solution.prices,
-        "values": {"by": "type" if solution.by_type else "arm", "values": solution.unit_values.tolist() if few else None},
+        "by": "type" if solution.by_type else "arm",
+        "values": solution.unit_values.tolist() if few else None,
         "asked": list(asked),
     }
 

@@ -34,7 +34,7 @@ def run(
     check_target(out, "--out")
     read = load_plan(plan)
     table = read_table(standard_input("STATES", format, FORMATS) if states == DASH else states, format)
-    amounts = None if budget is None else read_amounts(budget, "--budget")
+    amounts = None if budget is None else read_amounts(budget)
     decisions = read.act(table, seed, budget=amounts, step=step, part=part)
     if out:
         write_atomically(out, _as_csv(decisions).encode())
