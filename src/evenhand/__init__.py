@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from evenhand.planning.saved import load_policy, save_policy, save_solution
     from evenhand.planning.solution import Solution
     from evenhand.planning.solve import solve
+    from evenhand.policies.index import TypeIndices, indices
     from evenhand.simulation import Rollout, check_policy, simulate, simulate_counts
 
 _HOMES = {
@@ -65,6 +66,8 @@ _HOMES = {
     "save_solution": "planning.saved",
     "Solution": "planning.solution",
     "solve": "planning.solve",
+    "TypeIndices": "policies.index",
+    "indices": "policies.index",
     "Rollout": "simulation",
     "check_policy": "simulation",
     "simulate": "simulation",
@@ -87,6 +90,7 @@ __all__ = [
     "Simulator",
     "Solution",
     "Training",
+    "TypeIndices",
     "Utilitarian",
     "Welfare",
     "__version__",
@@ -95,6 +99,7 @@ __all__ = [
     "errors",
     "evaluate",
     "gini_coefficient",
+    "indices",
     "load",
     "load_policy",
     "lorenz_curve",

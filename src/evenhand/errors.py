@@ -99,5 +99,6 @@ class NotConverged(EvenhandError):
 class MissingExtra(EvenhandError, ImportError):
     """An optional package is needed here."""
 
-    def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs an optional package: pip install 'evenhand[{extra}]'")
+    def __init__(self, feature: str, extra: str = "", package: str = "") -> None:
+        command = f"pip install 'evenhand[{extra}]'" if extra else f"pip install {package}"
+        super().__init__(f"{feature} needs an optional package: {command}")

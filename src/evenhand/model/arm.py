@@ -23,6 +23,7 @@ from evenhand.checks import (
     check_memory,
     read_numbers,
 )
+from evenhand.display import Shown, counted
 from evenhand.errors import InvalidInput
 from evenhand.typing import Array, Bools, Floats, Indices
 
@@ -37,7 +38,7 @@ def frozen(array: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Arm:
+class Arm(Shown):
     """One arm: a Markov decision process that uses shared resources.
 
     Lists are accepted and turned into arrays; everything wrong with them is reported at once (ModelError).
@@ -99,6 +100,11 @@ class Arm:
         )
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        sizes = (self.num_states, "state"), (self.num_actions, "action"), (self.usage.shape[2], "resource")
+        name = f"{self.name!r}, " if self.name else ""
+        return f"Arm({name}{', '.join(counted(*size) for size in sizes)})"
 
 
 def normalised(rows: Floats) -> Floats:
@@ -245,6 +251,10 @@ class ArmTables(Sequence[Arm]):
 
     def __len__(self) -> int:
         return len(self.rewards)
+
+    def __repr__(self) -> str:
+        num_states, num_actions = self.rewards.shape[1:]
+        return f"ArmTables({counted(len(self), 'arm')}, up to {num_states} states and {num_actions} actions)"
 
     def __getitem__(self, index):  # type: ignore[no-untyped-def]
         """The arm at a position, without padding."""

@@ -13,12 +13,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from evenhand.checks import check_positive_int, check_shape
+from evenhand.display import ShownPolicy, counted
 from evenhand.errors import InvalidInput
 from evenhand.model.policy import Exchangeable, Policy, Starting, begin, is_exchangeable, plays_by_counts
 from evenhand.typing import ArrayLike, Floats, Indices, Ints
 
 
-class BySteps:
+class BySteps(ShownPolicy):
     """One policy for each step; after the last it begins again."""
 
     def __init__(self, parts: Sequence[Policy]) -> None:
@@ -34,6 +35,9 @@ class BySteps:
         self.parts = tuple(parts)
         self.exchangeable = all(is_exchangeable(part) for part in parts)
         self.plays_by_counts = all(plays_by_counts(part) for part in parts)
+
+    def _in_short(self) -> str:
+        return f"{counted(len(self.parts), 'step')}, the first {self.parts[0]!r}"
 
     def start(self, num_episodes: int, rng: np.random.Generator) -> Policy:
         """An actor at the first step."""
@@ -70,7 +74,7 @@ class _CountSteps(_Steps):
         return part.allocate(counts, rng)
 
 
-class Mixture:
+class Mixture(ShownPolicy):
     """Draws one policy at the start of an episode, by its share, and keeps it; or draws again every few steps."""
 
     def __init__(self, parts: Sequence[Policy | Starting], shares: ArrayLike, rotate: int | None = None) -> None:
@@ -91,6 +95,12 @@ class Mixture:
         self.rotate = None if rotate is None else check_positive_int(rotate, "rotate")
         self.exchangeable = all(is_exchangeable(part) for part in self.parts)
         self.plays_by_counts = all(plays_by_counts(part) for part in self.parts)
+
+    def _in_short(self) -> str:
+        shares = ", ".join(f"{share:.3g}" for share in self.shares[:5])
+        more = ", ..." if len(self.shares) > 5 else ""
+        every = "" if self.rotate is None else f", drawn anew every {counted(self.rotate, 'step')}"
+        return f"{counted(len(self.parts), 'part')} with shares {shares}{more}{every}"
 
     def rotating(self, every: int | None) -> "Mixture":
         """The same parts and shares, drawn anew every so many steps; once and for all where that is None.

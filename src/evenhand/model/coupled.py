@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from evenhand.checks import Faults, check_amounts, check_memory, plain, read_numbers
+from evenhand.display import Shown, counted
 from evenhand.errors import InvalidInput, UnknownName
 from evenhand.model.arm import Arm, ArmTables, frozen
 from evenhand.model.criterion import Criterion, as_criterion
@@ -25,7 +26,7 @@ Over = Literal["arms", "groups"]
 
 
 @dataclass(frozen=True, eq=False)
-class CoupledMDP:
+class CoupledMDP(Shown):
     """Arms, how many there are of each, and what they share at every step.
 
     At every step the chosen actions may use at most `budget` of each resource, summed over all arms.
@@ -256,7 +257,8 @@ class CoupledMDP:
         kinds = "identical" if self.is_symmetric else f"{self.num_types} types"
         worth = f"discount {self.discount}" if self.criterion.name == "discounted" else self.criterion.name
         groups = f", over {len(self.group_names)} groups" if self.over == "groups" else ""
-        return f"CoupledMDP({self.num_arms} arms, {kinds}, {self.num_resources} resources, {worth}{groups})"
+        arms, resources = counted(self.num_arms, "arm"), counted(self.num_resources, "resource")
+        return f"CoupledMDP({arms}, {kinds}, {resources}, {worth}{groups})"
 
 
 def read_counts(value: object, num_blocks: int | None, faults: Faults) -> Ints:

@@ -26,6 +26,7 @@ from itertools import product
 import numpy as np
 
 from evenhand.checks import check_memory, check_positive_int, check_shape
+from evenhand.display import ShownPolicy
 from evenhand.errors import NotApplicable
 from evenhand.kernels.choosing import SERVING, serve_by_rank, serve_by_rank_fast
 from evenhand.kernels.randomness import draw_keys, grid, uniforms_at
@@ -172,7 +173,7 @@ def occupancy_priority(
     return BySteps(parts)
 
 
-class OccupancyPriority:
+class OccupancyPriority(ShownPolicy):
     """Draws what the relaxation would do, then repairs and fills."""
 
     exchangeable = True
@@ -248,7 +249,7 @@ def _laws(problem: CoupledMDP, occupancy: Floats, preferred: Bools) -> Floats:
     return np.where(seen, np.maximum(occupancy, 0.0) / np.where(seen, visits, 1.0), otherwise)
 
 
-class Resolving:
+class Resolving(ShownPolicy):
     """Serves by worth per price, at prices that fit where the arms are now. Plays by counts too."""
 
     plays_by_counts = True

@@ -2,11 +2,12 @@
 
 import numpy as np
 
+from evenhand.display import ShownPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.typing import Floats, Indices, Ints
 
 
-class RoundRobin:
+class RoundRobin(ShownPolicy):
     """Serves the arms in turn; with unit usage and budget b, each arm once every N / b steps (the paper's EQR).
 
     The reading taken: each episode has its own random order of the arms, kept for all its rounds. A step serves the
