@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evenhand.errors import Fault, InvalidInput, ModelError, TooLarge
+from evenhand.errors import Fault, InvalidInput, ModelError, TooLarge, nearest
 from evenhand.typing import Array, Bools, Floats
 
 LARGEST = 1e12
@@ -211,6 +211,35 @@ def check_distributions(values: Floats, place: str, faults: Faults) -> None:
     sums = values.sum(axis=-1)
     wrong = (np.abs(sums - 1) > SUM_TOLERANCE) & ~negative.any(axis=-1)
     faults.flag(place, wrong, Describe("probabilities sum to {value}, not 1", sums))
+
+
+def why_unreadable(file: Path, error: OSError) -> str:
+    """Why a file cannot be read, in words: what is not there, and what was probably meant.
+
+    Args:
+        file: what was asked for.
+        error: what the system said.
+    """
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        folder = file.parent
+        if not folder.is_dir():
+            return f"there is no folder {folder}"
+        where = "here" if folder == Path() else f"in {folder}"
+        near = nearest(file.name, [entry.name for entry in _listed(folder)])
+        return f"there is no such file {where}" + (f"; did you mean {near}?" if near else "")
+    if isinstance(error, IsADirectoryError):
+        return "it is a folder, not a file"
+    if isinstance(error, PermissionError):
+        return "permission denied"
+    return error.strerror or str(error)
+
+
+def _listed(folder: Path) -> list[Path]:
+    """The files of a folder; none where it may not be listed."""
+    try:
+        return [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
+    except OSError:
+        return []
 
 
 def check_positive_int(value: object, name: str, largest: int | None = None) -> int:

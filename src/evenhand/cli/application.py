@@ -32,7 +32,22 @@ Try:
 """
 
 
-@click.group(help=WHAT_IT_IS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class Commands(click.Group):
+    """A group whose list of commands says whole sentences, on as many lines as they take."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [
+            (name, command.get_short_help_str(1000)) for name, command in commands if command and not command.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+@click.group(
+    cls=Commands, help=WHAT_IT_IS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="evenhand")
 def application() -> None:
     """The commands."""

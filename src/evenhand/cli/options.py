@@ -12,11 +12,16 @@ Command = Callable[..., Any]
 
 
 def model_argument(command: Command) -> Command:
-    """MODEL and the parameters of a built-in problem."""
+    """MODEL, which may be `-`, and the parameters of a built-in problem."""
     parameters = click.option(
         "-p", "parameters", multiple=True, metavar="KEY=VALUE", help="A parameter of a built-in problem; repeatable."
     )
-    return click.argument("model")(parameters(command))
+    form = click.option(
+        "--format",
+        type=click.Choice(["toml", "json", "npz"]),
+        help="What MODEL is, whatever its name; needed where it is -, standard input.",
+    )
+    return click.argument("model")(parameters(form(command)))
 
 
 def welfare_option(command: Command) -> Command:

@@ -1,37 +1,56 @@
-"""From what a user typed to a problem."""
+"""From what a user typed to a problem. What is heavy is loaded where it is used: a refusal should be quick."""
 
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from evenhand.errors import InvalidInput, UnknownName
+from evenhand.cli.standard_input import DASH, standard_input
+from evenhand.errors import Fault, InvalidInput, ModelError, UnknownName
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import load
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.files import FORMATS, Format, load
+from evenhand.planning.names import find_name
 from evenhand.problems import catalog
+
+if TYPE_CHECKING:
+    from evenhand.model.policy import Policy, Starting
 
 SUFFIXES = (".toml", ".json", ".npz")
 
 
-def read_problem(model: str, parameters: Sequence[str]) -> CoupledMDP:
-    """A model file, or a built-in problem with its parameters."""
+def read_problem(model: str, parameters: Sequence[str], format: Format | None = None) -> CoupledMDP:
+    """A model file, standard input, or a built-in problem with its parameters.
+
+    Args:
+        model: the name of a file or of a problem, or `-`.
+        parameters: KEY=VALUE texts, of a built-in problem.
+        format: what kind of file it is; by its name when absent.
+    """
     if not model:
         raise InvalidInput("MODEL: expected a model file or the name of a problem, got nothing")
     if model in catalog.names():
+        if format is not None:
+            raise InvalidInput(f"--format says what kind of file MODEL is; {model} is a built-in problem")
         return catalog.build(model, read_parameters(parameters))
-    if not model.endswith(SUFFIXES) and not Path(model).exists():
-        raise InvalidInput(f"{UnknownName('problem', model, catalog.names())} Or give a file ({', '.join(SUFFIXES)}).")
+    known = format is not None or model.endswith(SUFFIXES) or model == DASH
+    if not known and not Path(model).exists():
+        there = [model + suffix for suffix in SUFFIXES if Path(model + suffix).is_file()]
+        files = f"There is a file {there[0]}." if there else f"Or give a file ({', '.join(SUFFIXES)})."
+        raise InvalidInput(f"{UnknownName('problem', model, catalog.names())} {files}")
     if parameters:
         raise InvalidInput("-p sets parameters of built-in problems; edit the model file instead")
-    return load(model)
+    return load(standard_input("MODEL", format, FORMATS) if model == DASH else model, format)
+
+
+def called(model: str) -> str:
+    """What titles call MODEL."""
+    return "standard input" if model == DASH else model
 
 
 def read_names(policies: str) -> list[str]:
     """Names of policies, separated by commas; every unknown one is told."""
-    from evenhand.planning.roster import find_policy  # here, for commands that read no policy start in half the time
-
     names = [name.strip() for name in policies.split(",") if name.strip()]
     if not names:
         raise InvalidInput("--policies: expected names separated by commas, got none")
@@ -39,11 +58,11 @@ def read_names(policies: str) -> list[str]:
     for name in names:
         try:
             if not is_file(name):
-                find_policy(name)
+                find_name(name)
         except UnknownName as error:
-            faults.append(str(error))
+            faults.append(Fault("", str(error)))
     if faults:
-        raise InvalidInput("--policies: " + "\n  ".join(faults))
+        raise ModelError(faults, "--policies")
     return names
 
 
@@ -74,7 +93,7 @@ def read_parameters(parameters: Sequence[str]) -> dict[str, str]:
     return {key.strip(): value.strip() for key, value in pairs}
 
 
-def read_policy(policy: str, problem: CoupledMDP, welfare: str) -> Policy | Starting:
+def read_policy(policy: str, problem: CoupledMDP, welfare: str) -> "Policy | Starting":
     """A saved policy, or one that has a name."""
     from evenhand.planning.networks import OtherDynamics
     from evenhand.planning.roster import find_policy

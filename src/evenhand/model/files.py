@@ -25,6 +25,7 @@ interrupted write leaves what was there before.
 
 import contextlib
 import glob
+import io
 import json
 import lzma
 import math
@@ -40,11 +41,11 @@ import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, BinaryIO, NoReturn, TypeAlias, TypeVar
+from typing import IO, Any, BinaryIO, Literal, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 
-from evenhand.checks import Describe, Faults, check_finite, check_memory
+from evenhand.checks import Describe, Faults, check_finite, check_memory, why_unreadable
 from evenhand.errors import EvenhandError, Fault, InvalidInput, ModelError, TooLarge, nearest
 from evenhand.model.arm import Arm, ArmTables
 from evenhand.model.coupled import (
@@ -64,6 +65,9 @@ __all__ = ["load", "save", "write_atomically"]
 Location: TypeAlias = str | os.PathLike[str]
 Labels: TypeAlias = tuple[str, tuple[str, ...], tuple[str, ...]]
 Choice = TypeVar("Choice")
+Format: TypeAlias = Literal["toml", "json", "npz"]
+
+FORMATS: tuple[Format, ...] = ("toml", "json", "npz")
 
 TOP_KEYS = ("discount", "budget", "resources", "criterion", "over", "arms")
 NEEDED_KEYS = ("discount", "budget", "arms")
@@ -81,26 +85,51 @@ ARRAY_OVERHEAD = 4
 """Bytes of memory for a byte of an array, while it is read and checked."""
 
 
-def load(path: Location) -> CoupledMDP:
+def load(path: Location | BinaryIO, format: Format | None = None) -> CoupledMDP:
     """Read a model file.
 
     Args:
-        path: a `.toml`, `.json` or `.npz` file.
+        path: a `.toml`, `.json` or `.npz` file; or a binary stream, such as `sys.stdin.buffer`.
+        format: `toml`, `json` or `npz`, which a stream needs; the suffix of the file's name when absent.
 
     Raises:
         ModelError: with every fault of the file.
         InvalidInput: no such file, or not a kind of file that is known.
     """
-    file = _named(path)
-    read = _by_suffix(file, {".toml": _load_toml, ".json": _load_json, ".npz": _load_npz})
+    file = _named(path) if isinstance(path, (str, os.PathLike)) else None
+    name = str(file) if file is not None else _name_of_stream(path)
+    read = {"toml": _load_toml, "json": _load_json, "npz": _load_npz}[_format_of(file, format, name)]
     try:
-        return read(file)
+        with file.open("rb") if file is not None else contextlib.nullcontext(path) as stream:
+            return read(_seekable(stream))  # type: ignore[arg-type]  # told apart above
     except ModelError as error:
-        raise ModelError(error.faults, str(file)) from None
+        raise ModelError(error.faults, name) from None
     except TooLarge as error:
-        raise ModelError([Fault("", str(error))], str(file)) from None
+        raise ModelError([Fault("", str(error))], name) from None
     except OSError as error:
-        raise InvalidInput(f"{file}: cannot be read: {error.strerror or error}") from None
+        reason = why_unreadable(file, error) if file is not None else error.strerror or error
+        raise InvalidInput(f"{name}: cannot be read: {reason}") from None
+
+
+def _format_of(file: Path | None, format: str | None, name: str) -> str:
+    """What is asked for, or what the file's name says."""
+    if format is None and file is not None:
+        return _by_suffix(file, {f".{known}": known for known in FORMATS})
+    if format not in FORMATS:
+        wanted = "which format it has" if format is None else f"a format that is known, not {format!r}"
+        raise InvalidInput(f"{name}: say {wanted}: {', '.join(FORMATS)}")
+    return format
+
+
+def _name_of_stream(stream: object) -> str:
+    """What a person calls it."""
+    name = getattr(stream, "name", None)
+    return "standard input" if name == "<stdin>" else name if isinstance(name, str) else "the stream"
+
+
+def _seekable(stream: BinaryIO) -> BinaryIO:
+    """The same bytes; those of a pipe are fetched first."""
+    return stream if stream.seekable() else io.BytesIO(stream.read())
 
 
 def save(problem: CoupledMDP, path: Location) -> None:
@@ -238,8 +267,8 @@ def _inside(place: str, key: str) -> str:
 # TOML and JSON, in
 
 
-def _load_toml(file: Path) -> CoupledMDP:
-    text = _read_text(file)
+def _load_toml(stream: BinaryIO) -> CoupledMDP:
+    text = _read_text(stream)
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -251,8 +280,8 @@ def _load_toml(file: Path) -> CoupledMDP:
     return _read_document(document)
 
 
-def _load_json(file: Path) -> CoupledMDP:
-    text = _read_text(file)
+def _load_json(stream: BinaryIO) -> CoupledMDP:
+    text = _read_text(stream)
     try:
         document = json.loads(text, object_pairs_hook=_Table, parse_int=_whole_number)
     except json.JSONDecodeError as error:
@@ -275,9 +304,11 @@ def _whole_number(text: str) -> int | float:
     return int(text) if len(text) < 300 else float(text)
 
 
-def _read_text(file: Path) -> str:
-    check_memory(TEXT_OVERHEAD * file.stat().st_size, "to read this text", "Write it as an .npz file.")
-    data = file.read_bytes()
+def _read_text(stream: BinaryIO) -> str:
+    size = stream.seek(0, os.SEEK_END)
+    check_memory(TEXT_OVERHEAD * size, "to read this text", "Write it as an .npz file.")
+    stream.seek(0)
+    data = stream.read()
     if not data.strip():
         _refuse("the file is empty")
     try:
@@ -534,10 +565,9 @@ DAMAGE = (
 """What zipfile and NumPy are known to raise at an archive that is damaged, encrypted or oddly packed."""
 
 
-def _load_npz(file: Path) -> CoupledMDP:
+def _load_npz(stream: BinaryIO) -> CoupledMDP:
     faults = Faults()
-    with file.open("rb") as stream:
-        arrays = _read_archive(stream, faults)
+    arrays = _read_archive(stream, faults)
     tables = _read_tables(arrays, faults)
     counts, budget, floors = (arrays.get(key) for key in ("count", "budget", "floor"))
     criterion, over = _plain_text(arrays.get("criterion"), "discounted"), _plain_text(arrays.get("over"), "arms")

@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from evenhand.checks import check_memory, human_bytes
+from evenhand.checks import check_memory, human_bytes, why_unreadable
 from evenhand.errors import PolicyError
 from evenhand.model.files import write_atomically
 
 MOST_MANIFEST = 1_000_000
 """Bytes of the largest manifest that is read."""
+
+HOW_TO_SAVE = "Policies are saved by `evenhand solve MODEL --out POLICY` and `evenhand train MODEL --out POLICY`."
+"""What to do without a policy."""
 
 
 def write_archive(path: Path, manifest: dict[str, Any], bodies: dict[str, bytes]) -> None:
@@ -80,5 +83,10 @@ def guarded(path: Path, read: Callable[[zipfile.ZipFile], Any]) -> Any:
         raise PolicyError(f"{path}: {error}") from None
     except Warning:  # where a user made them errors
         raise
+    except (OSError, zipfile.BadZipFile) as error:
+        reason = (
+            why_unreadable(path, error) if isinstance(error, OSError) else "it is not a policy file, or a damaged one"
+        )
+        raise PolicyError(f"{path}: cannot be read: {reason}. {HOW_TO_SAVE}") from None
     except Exception as error:  # noqa: BLE001  # the file is a stranger's
         raise PolicyError(f"{path}: not a policy file that can be read ({type(error).__name__}: {error})") from None

@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,16 +18,19 @@ from evenhand.cli.console import (
     progress,
     seconds,
 )
-from evenhand.cli.reading import check_target, is_file, read_names, read_policy, read_problem
-from evenhand.evaluation.evaluate import Method
-from evenhand.model.policy import Policy, Starting
-from evenhand.planning.compare import Comparison
-from evenhand.planning.compare import compare as compare_policies
+from evenhand.cli.reading import called, check_target, is_file, read_names, read_policy, read_problem
+from evenhand.model.files import Format
+
+if TYPE_CHECKING:
+    from evenhand.evaluation.evaluate import Method
+    from evenhand.model.policy import Policy, Starting
+    from evenhand.planning.compare import Comparison
 
 
 def run(
     model: str,
     parameters: tuple[str, ...],
+    format: Format | None,
     policies: str | None,
     welfare: str,
     criterion: str | None,
@@ -43,7 +46,9 @@ def run(
     """Compare policies and print them, best first."""
     check_target(report, "--report")
     names = None if policies is None else read_names(policies)
-    problem = read_problem(model, parameters).under(criterion, over)
+    problem = read_problem(model, parameters, format).under(criterion, over)
+    from evenhand.planning.compare import compare as compare_policies  # after what may be refused at once
+
     chosen: Sequence[str] | Mapping[str, Policy | Starting] | None = names
     if names is not None and any(is_file(name) for name in names):
         chosen = {name: read_policy(name, problem, welfare) for name in names}
@@ -57,12 +62,15 @@ def run(
     if as_json:
         print_json(as_dict(comparison))
         return
-    _show(comparison, f"{model}: {problem.num_arms} arms, welfare {comparison.welfare.name}{objective_words(problem)}")
+    _show(
+        comparison,
+        f"{called(model)}: {problem.num_arms} arms, welfare {comparison.welfare.name}{objective_words(problem)}",
+    )
     if report and not quiet:
         click.echo(f"report: {report}")
 
 
-def as_dict(comparison: Comparison) -> dict[str, Any]:
+def as_dict(comparison: "Comparison") -> dict[str, Any]:
     """The JSON form."""
     return {
         "welfare": comparison.welfare.name,
@@ -75,7 +83,7 @@ def as_dict(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _show(comparison: Comparison, title: str) -> None:
+def _show(comparison: "Comparison", title: str) -> None:
     bound = comparison.upper_bound
     names = ("policy", "welfare", "±", "of bound", "mean", "worst", "Gini", "budget used", "time")
     columns = [(name, "left" if name == "policy" else "right") for name in names]
@@ -102,7 +110,7 @@ def _show(comparison: Comparison, title: str) -> None:
         click.echo(f"left out: {name}: {reason}")
 
 
-def _warn(comparison: Comparison) -> None:
+def _warn(comparison: "Comparison") -> None:
     """What a reader of the table should not miss: values cut off too early, and arms served too seldom."""
     cuts = [
         (row.evaluation.truncation_bound, row.evaluation.welfare_stderr)

@@ -1,14 +1,17 @@
 """`evenhand indices`."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from evenhand.cli.console import number, print_json, print_table
-from evenhand.cli.reading import read_problem
+from evenhand.cli.reading import called, read_problem
 from evenhand.model.coupled import CoupledMDP
-from evenhand.policies.index import TypeIndices, indices_of
-from evenhand.typing import Floats
+from evenhand.model.files import Format
+
+if TYPE_CHECKING:
+    from evenhand.policies.index import TypeIndices
+    from evenhand.typing import Floats
 
 SHOWN_TYPES = 50
 """Types shown in the table; --json has all of them."""
@@ -17,9 +20,18 @@ SHOWN_STEPS = 7
 """Steps of a finite horizon up to which all are shown; of more the first two, the middle and the last three."""
 
 
-def run(model: str, parameters: tuple[str, ...], criterion: str | None, as_json: bool, quiet: bool) -> None:
+def run(
+    model: str,
+    parameters: tuple[str, ...],
+    format: Format | None,
+    criterion: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
     """Compute and print Whittle indices."""
-    problem = read_problem(model, parameters).under(criterion)
+    problem = read_problem(model, parameters, format).under(criterion)
+    from evenhand.policies.index import indices_of  # after what may be refused at once
+
     found = indices_of(problem)
     name = problem.criterion.name
     if as_json:
@@ -27,13 +39,17 @@ def run(model: str, parameters: tuple[str, ...], criterion: str | None, as_json:
         print_json({"criterion": name, "arms": arms})
         return
     under = "" if name == "discounted" else f", {name}"
-    _show(problem, found, f"Whittle indices of {model}{under}: the charge per active step at which idling is as good")
+    _show(
+        problem,
+        found,
+        f"Whittle indices of {called(model)}{under}: the charge per active step at which idling is as good",
+    )
     if not quiet and not found.result.indexable.all():
         for t in [t for t in range(problem.num_types) if not found.result.indexable[t]][:SHOWN_TYPES]:
             click.echo(f"type {t}: {found.result.explain(t)}")
 
 
-def _as_dict(problem: CoupledMDP, found: TypeIndices, t: int) -> dict[str, Any]:
+def _as_dict(problem: CoupledMDP, found: "TypeIndices", t: int) -> dict[str, Any]:
     indexable, refused = bool(found.result.indexable[t]), t in found.result.refused
     size = problem.types.num_states[t]
     return {
@@ -45,14 +61,14 @@ def _as_dict(problem: CoupledMDP, found: TypeIndices, t: int) -> dict[str, Any]:
     }
 
 
-def _about(problem: CoupledMDP, found: TypeIndices, t: int) -> tuple[str, str, str]:
+def _about(problem: CoupledMDP, found: "TypeIndices", t: int) -> tuple[str, str, str]:
     """Its name, how many there are, and the verdict."""
     name = problem.types.labels[t][0] if problem.types.labels else ""
     verdict = "yes" if found.result.indexable[t] else "undefined" if t in found.result.refused else "no"
     return f"{t} {name}".strip(), str(problem.type_counts[t]), verdict
 
 
-def _in_words(problem: CoupledMDP, indices: Floats, t: int) -> str:
+def _in_words(problem: CoupledMDP, indices: "Floats", t: int) -> str:
     """The index of each state of a type."""
     states = problem.types.labels[t][1] if problem.types.labels else ()
     size = int(problem.types.num_states[t])
@@ -66,7 +82,7 @@ def _steps_shown(num_steps: int) -> list[int]:
     return [0, 1, num_steps // 2, num_steps - 3, num_steps - 2, num_steps - 1]
 
 
-def _show(problem: CoupledMDP, found: TypeIndices, title: str) -> None:
+def _show(problem: CoupledMDP, found: "TypeIndices", title: str) -> None:
     num_steps = problem.criterion.num_steps
     rows: list[tuple[str, ...]] = []
     for t in range(min(problem.num_types, SHOWN_TYPES)):

@@ -1,7 +1,7 @@
 """`evenhand solve`."""
 
 import shlex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -17,12 +17,12 @@ from evenhand.cli.console import (
     progress,
     seconds,
 )
-from evenhand.cli.reading import check_target, read_policy, read_problem
-from evenhand.model.composite import Mixture
+from evenhand.cli.reading import called, check_target, read_policy, read_problem
+from evenhand.model.files import Format
 from evenhand.model.welfare import is_lexicographic
-from evenhand.planning.saved import save_solution
-from evenhand.planning.solution import Solution
-from evenhand.planning.solve import solve as find_best
+
+if TYPE_CHECKING:
+    from evenhand.planning.solution import Solution
 
 MOST_PARTS = 6
 """Parts of a mixture that are named one by one."""
@@ -31,6 +31,7 @@ MOST_PARTS = 6
 def run(
     model: str,
     parameters: tuple[str, ...],
+    format: Format | None,
     welfare: str,
     criterion: str | None,
     over: str | None,
@@ -46,7 +47,10 @@ def run(
 ) -> None:
     """Solve and print the certificate."""
     check_target(out, "--out")
-    problem = read_problem(model, parameters).under(criterion, over)
+    problem = read_problem(model, parameters, format).under(criterion, over)
+    from evenhand.planning.saved import save_solution  # after what may be refused at once
+    from evenhand.planning.solve import solve as find_best
+
     with progress(quiet) as tell:
         tried = {name: read_policy(name, problem, welfare) for name in candidates}
         solution = find_best(problem, welfare, method, tolerance, tell, seed, tried, seconds=seconds, rotate=rotate)
@@ -55,23 +59,29 @@ def run(
     if as_json:
         print_json(as_dict(solution, out))
         return
-    _show(solution, model)
+    _show(solution, called(model))
     if out and not quiet:
-        click.echo(f"policy: {out}   (play it: {_play_it(model, parameters, welfare, criterion, over, out)})")
+        click.echo(f"policy: {out}   (play it: {_play_it(model, parameters, format, welfare, criterion, over, out)})")
 
 
 def _play_it(
-    model: str, parameters: tuple[str, ...], welfare: str, criterion: str | None, over: str | None, out: str
+    model: str,
+    parameters: tuple[str, ...],
+    format: str | None,
+    welfare: str,
+    criterion: str | None,
+    over: str | None,
+    out: str,
 ) -> str:
     """The command that plays the saved policy."""
     settings = [word for parameter in parameters for word in ("-p", parameter)]
     settings += ["--welfare", welfare]
-    for option, value in (("--criterion", criterion), ("--over", over)):
+    for option, value in (("--format", format), ("--criterion", criterion), ("--over", over)):
         settings += [option, value] if value is not None else []
     return shlex.join(["evenhand", "evaluate", model, out, *settings])
 
 
-def as_dict(solution: Solution, out: str | None) -> dict[str, Any]:
+def as_dict(solution: "Solution", out: str | None) -> dict[str, Any]:
     """The JSON form."""
     return {
         "method": solution.method,
@@ -96,8 +106,10 @@ def as_dict(solution: Solution, out: str | None) -> dict[str, Any]:
     }
 
 
-def _mixture_facts(solution: Solution) -> dict[str, Any]:
+def _mixture_facts(solution: "Solution") -> dict[str, Any]:
     """What is known of a plan that was chosen by playing."""
+    from evenhand.model.composite import Mixture
+
     if not solution.parts:
         return {}
     rotate = solution.policy.rotate if isinstance(solution.policy, Mixture) else None
@@ -110,8 +122,10 @@ def _mixture_facts(solution: Solution) -> dict[str, Any]:
     }
 
 
-def _mixture_words(solution: Solution) -> list[tuple[str, str]]:
+def _mixture_words(solution: "Solution") -> list[tuple[str, str]]:
     """The plan in words, and how equal arms fare within an episode."""
+    from evenhand.model.composite import Mixture
+
     if not solution.parts:
         return []
     facts = []
@@ -133,7 +147,7 @@ def _mixture_words(solution: Solution) -> list[tuple[str, str]]:
     return facts
 
 
-def _worth_of_more(solution: Solution) -> list[tuple[str, str]]:
+def _worth_of_more(solution: "Solution") -> list[tuple[str, str]]:
     """What one unit more of each resource raises the bound by at the most, since that is concave in the budget."""
     if not solution.prices:
         return []
@@ -142,7 +156,7 @@ def _worth_of_more(solution: Solution) -> list[tuple[str, str]]:
     return [("one unit more", f"worth at most {', '.join(named)} (a step, in the fluid relaxation{whose})")]
 
 
-def _show(solution: Solution, model: str) -> None:
+def _show(solution: "Solution", model: str) -> None:
     low, high = solution.welfare_interval
     error = f"  (simulated; 95 % interval {number(low)} to {number(high)})" if solution.welfare_stderr else ""
     facts = [

@@ -5,19 +5,23 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from evenhand.cli.console import number, print_facts, print_json, progress, seconds
-from evenhand.cli.reading import check_target, read_problem
+from evenhand.cli.reading import called, check_target, read_problem
 from evenhand.errors import InvalidInput
-from evenhand.learning import Training, train
+from evenhand.model.files import Format
+
+if TYPE_CHECKING:
+    from evenhand.learning import Training
 
 
 def run(
     model: str,
     parameters: tuple[str, ...],
+    format: Format | None,
     out: str | None,
     resume: bool,
     tensorboard: str | None,
@@ -29,8 +33,10 @@ def run(
     check_target(out, "--out")
     if resume and not out:
         raise InvalidInput("--resume: name the policy that was being trained, with --out")
-    problem = read_problem(model, parameters)
+    problem = read_problem(model, parameters, format)
     settings = read_settings(options)
+    from evenhand.learning import train  # after what may be refused at once
+
     checkpoint = Path(f"{out}.checkpoint") if out else None
     if resume and checkpoint is not None and not checkpoint.exists():
         click.echo(f"there is no {checkpoint} to go on from; starting at the beginning", err=True)
@@ -44,7 +50,7 @@ def run(
     if as_json:
         print_json(as_dict(training, out))
     else:
-        _show(training, model, parameters, out, quiet)
+        _show(training, model, parameters, format, out, quiet)
 
 
 def read_settings(options: dict[str, Any]) -> dict[str, Any]:
@@ -91,7 +97,7 @@ def _units(text: str) -> tuple[int, ...]:
         raise InvalidInput(f"--hidden: expected whole numbers separated by commas, got {text!r}") from None
 
 
-def as_dict(training: Training, out: str | None) -> dict[str, Any]:
+def as_dict(training: "Training", out: str | None) -> dict[str, Any]:
     """The JSON form."""
     return {
         "algorithm": training.settings["algorithm"],
@@ -106,7 +112,9 @@ def as_dict(training: Training, out: str | None) -> dict[str, Any]:
     }
 
 
-def _show(training: Training, model: str, parameters: tuple[str, ...], out: str | None, quiet: bool) -> None:
+def _show(
+    training: "Training", model: str, parameters: tuple[str, ...], format: str | None, out: str | None, quiet: bool
+) -> None:
     how = "exact" if training.exact else "played on a held-out stream"
     word = "welfare" if training.settings["architecture"] == "counts" else "mean"  # joint networks favour some arms
     facts = [
@@ -115,12 +123,13 @@ def _show(training: Training, model: str, parameters: tuple[str, ...], out: str 
         ("steps", f"{training.steps} in {seconds(training.seconds)}"),
         ("algorithm", f"{training.settings['algorithm']}, seed {training.settings['seed']}"),
     ]
-    print_facts(f"{model}, trained", facts)
+    print_facts(f"{called(model)}, trained", facts)
     if quiet:
         return
     if out is None:
         click.echo("not saved; use --out POLICY to keep it")
         return
     settings = [word for parameter in parameters for word in ("-p", parameter)]
+    settings += ["--format", format] if format is not None else []
     click.echo(f"policy: {out}   (compare it: " + shlex.join(["evenhand", "compare", model, *settings]), nl=False)
     click.echo(f" --policies optimal,whittle,{shlex.quote(out)})")
