@@ -34,6 +34,7 @@ from evenhand.errors import InvalidInput, NotApplicable, PolicyError
 from evenhand.kernels.copies import serve_greedily_fast
 from evenhand.kernels.priorities import priority_law, sample_by_priority_fast
 from evenhand.kernels.randomness import draw_keys
+from evenhand.model.acting import on_batches
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.rules import ALLOCATION_RULES, AllocationRule
 from evenhand.model.simulator import Simulator
@@ -192,6 +193,7 @@ class CountNetworkPolicy(ShownPolicy):
     def _in_short(self) -> str:
         return f"{super()._in_short()}, {self.rule}, {self.network!r}"
 
+    @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Allocate by counts, and draw who within a state gets an action."""
         num_states = len(self.usage)
@@ -256,6 +258,7 @@ class JointNetworkPolicy(ShownPolicy):
         self.problem, self.network = problem, network
         self.idle = problem.types.idle[0]
 
+    @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Serve the arms whose logits are largest."""
         logits = self.network(observe_arms(states, len(self.idle)))

@@ -17,6 +17,7 @@ from evenhand.checks import check_memory, fits_in_memory, human_bytes
 from evenhand.display import ShownPolicy
 from evenhand.errors import TooLarge
 from evenhand.kernels.products import ActionKernel, ProductKernel, distinct_rows
+from evenhand.model.acting import on_batches
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.tabular import TabularMDP
@@ -187,6 +188,7 @@ class JointTable(ShownPolicy):
         self.probabilities = probabilities
         self._sampler = PairSampler(reduction.mdp.offsets, probabilities)
 
+    @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Draw a joint action for each (episode, arm) joint state."""
         return self.reduction.actions[self._sampler.draw(states @ self.reduction.strides, rng)]
