@@ -7,29 +7,48 @@ from pathlib import Path
 import click
 
 from evenhand.cli.standard_input import DASH, standard_input
-from evenhand.errors import InvalidInput, UnknownName
+from evenhand.errors import Fault, InvalidInput, Normalised, UnknownName
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import FORMATS, Format, load
+from evenhand.model.files import FORMATS, Format, load_noting
 from evenhand.model.policy import Policy, Starting
 from evenhand.problems import catalog
 
 SUFFIXES = (".toml", ".json", ".npz")
 
 
-def read_problem(model: str, parameters: Sequence[str], format: Format | None = None) -> CoupledMDP:
-    """A model file, standard input, or a built-in problem with its parameters.
+def read_problem(
+    model: str,
+    parameters: Sequence[str],
+    format: Format | None = None,
+    criterion: str | None = None,
+    over: str | None = None,
+) -> CoupledMDP:
+    """A model file, standard input, or a built-in problem with its parameters; what was normalised is told.
 
     Args:
         model: the name of a file or of a problem, or `-`.
         parameters: KEY=VALUE texts, of a built-in problem.
         format: what kind of file it is; by its name when absent.
+        criterion: in the place of the model's own.
+        over: in the place of the model's own.
     """
+    problem, rows = read_noting(model, parameters, format, criterion)
+    if rows:
+        told = Normalised(rows, called(model))
+        click.echo(f"note: {told}{'; evenhand check lists them' if len(rows) > 1 else ''}", err=True)
+    return problem.under(criterion, over)
+
+
+def read_noting(
+    model: str, parameters: Sequence[str], format: Format | None, criterion: str | None
+) -> tuple[CoupledMDP, list[Fault]]:
+    """A problem, and the rows of its file that were normalised."""
     if not model:
         raise InvalidInput("MODEL: expected a model file or the name of a problem, got nothing")
     if model in catalog.names():
         if format is not None:
             raise InvalidInput(f"--format says what kind of file MODEL is; {model} is a built-in problem")
-        return catalog.build(model, read_parameters(parameters))
+        return catalog.build(model, read_parameters(parameters)), []
     known = format is not None or model.endswith(SUFFIXES) or model == DASH
     if not known and not Path(model).exists():
         there = [model + suffix for suffix in SUFFIXES if Path(model + suffix).is_file()]
@@ -37,7 +56,8 @@ def read_problem(model: str, parameters: Sequence[str], format: Format | None = 
         raise InvalidInput(f"{UnknownName('problem', model, catalog.names())} {files}")
     if parameters:
         raise InvalidInput("-p sets parameters of built-in problems; edit the model file instead")
-    return load(standard_input("MODEL", format, FORMATS) if model == DASH else model, format)
+    source = standard_input("MODEL", format, FORMATS) if model == DASH else model
+    return load_noting(source, format, criterion)
 
 
 def called(model: str) -> str:

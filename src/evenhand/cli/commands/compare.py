@@ -45,7 +45,7 @@ def run(
     """Compare policies and print them, best first."""
     check_target(report, "--report")
     names = None if policies is None else read_names(policies)
-    problem = read_problem(model, parameters, format).under(criterion, over)
+    problem = read_problem(model, parameters, format, criterion, over)
     chosen: Sequence[str] | Mapping[str, Policy | Starting] | None = names
     if names is not None and any(is_file(name) for name in names):
         chosen = {name: read_policy(name, problem, welfare) for name in names}

@@ -39,7 +39,7 @@ def run(
     quiet: bool,
 ) -> None:
     """Evaluate one policy and print what it is worth."""
-    problem = read_problem(model, parameters, format).under(criterion, over)
+    problem = read_problem(model, parameters, format, criterion, over)
     actor = read_policy(policy, problem, welfare)
     weighed_by = read_welfare(problem, welfare)
     method: Method = "monte-carlo" if monte_carlo else "auto"

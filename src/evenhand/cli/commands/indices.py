@@ -27,7 +27,7 @@ def run(
     quiet: bool,
 ) -> None:
     """Compute and print Whittle indices."""
-    problem = read_problem(model, parameters, format).under(criterion)
+    problem = read_problem(model, parameters, format, criterion)
     found = indices_of(problem)
     name = problem.criterion.name
     if as_json:

@@ -48,7 +48,7 @@ def run(
 ) -> None:
     """Solve and print the certificate."""
     check_target(out, "--out")
-    problem = read_problem(model, parameters, format).under(criterion, over)
+    problem = read_problem(model, parameters, format, criterion, over)
     with progress(quiet) as tell:
         tried = {name: read_policy(name, problem, welfare) for name in candidates}
         solution = find_best(problem, welfare, method, tolerance, tell, seed, tried, seconds=seconds, rotate=rotate)
