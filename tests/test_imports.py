@@ -49,3 +49,25 @@ def test_help_loads_no_numerics(arguments):
 def test_a_refusal_loads_nothing_heavy():
     packages, _ = loaded_by("from evenhand.cli.main import run\nassert run(['problems', 'nonsense', '--json']) == 2")
     assert not packages & HEAVY
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *([name, "nonsense"] for name in ("solve", "compare", "indices", "train")),
+        ["evaluate", "machine-replacment", "random"],
+        ["compare", "machine-replacement", "--policies", "oldst-first"],
+        ["solve", "machine-replacement", "-p", "num_arm=3", "--json"],
+    ],
+    ids=" ".join,
+)
+def test_a_refused_model_or_name_does_not_wait_for_what_solves(arguments):
+    packages, modules = loaded_by(f"from evenhand.cli.main import run\nassert run({arguments!r}) == 2")
+    assert not packages & (HEAVY | {"scipy"})
+    assert not {"evenhand.planning.solve", "evenhand.evaluation.evaluate", "evenhand.learning.training"} & modules
+
+
+@pytest.mark.parametrize("arguments", [["compare", "--json"], ["solve", "x", "--jsn"]], ids=" ".join)
+def test_wrong_usage_loads_no_numerics(arguments):
+    packages, _ = loaded_by(f"from evenhand.cli.main import run\nassert run({arguments!r}) == 2")
+    assert not packages & (HEAVY | NUMERIC | {"rich"})

@@ -42,11 +42,25 @@ class Outcome:
 
     @property
     def refusal(self):
-        """What a user is told whose input was refused: exit code 2, nothing on standard output, no traceback."""
+        """What a user is told whose input was refused: exit code 2, no traceback, and no result on standard output.
+
+        With --json there is one object that says the same.
+        """
         assert self.code == 2, self.err
-        assert self.out == ""
+        assert self.out == "" or self.failure["exit_code"] == 2
         assert "Traceback" not in self.err
         return self.err
+
+    @property
+    def failure(self):
+        """The one JSON object of standard output that tells what went wrong."""
+        assert self.code != 0
+        assert self.out.count("\n") == 1
+        told = json.loads(self.out, parse_constant=_refuse)
+        assert told["exit_code"] == self.code
+        assert told["faults"]
+        assert f"error: {told['error']}" in self.err
+        return told
 
 
 def _refuse(constant):

@@ -1,5 +1,6 @@
 """How the commands introduce themselves, and the ways to call them."""
 
+import re
 from importlib.metadata import entry_points
 
 import click
@@ -45,10 +46,16 @@ def test_every_command_has_the_common_options(name):
     assert {"--json", "--quiet"} <= options
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_is_told_in_one_line_that_is_not_cut(name):
-    (line,) = (line for line in help_of().splitlines() if line.startswith(f"  {name} "))
-    assert not line.endswith("...")
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_the_list_of_commands_says_whole_sentences(width):
+    """At any width: the first sentence of each, on as many lines as it takes."""
+    result = CliRunner().invoke(application, ["--help"], prog_name="evenhand", terminal_width=width)
+    listed = words(result.output[result.output.index("Commands:") :])
+    for name in COMMANDS:
+        first = words(application.commands[name].help.split("\n\n")[0])
+        said = first.split(". ")[0].rstrip(".")
+        assert re.sub(r"\s|-", "", f"{name} {said}.") in re.sub(r"\s|-", "", listed)
+    assert "..." not in listed
 
 
 @pytest.mark.parametrize("name", COMMANDS)

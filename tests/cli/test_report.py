@@ -86,7 +86,7 @@ def test_a_page_that_cannot_be_written_is_told_before_the_work(report, small, ev
     def work(*_):
         raise AssertionError("the work should not have begun")
 
-    monkeypatch.setattr("evenhand.cli.commands.compare.compare_policies", work)
+    monkeypatch.setattr("evenhand.planning.compare.compare", work)
     assert report in evenhand("compare", small, *QUICK, "--report", report).refusal
     assert files() == ["small.toml", "taken"]
     assert not any((small.parent / "taken").iterdir())

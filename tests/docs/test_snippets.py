@@ -6,7 +6,7 @@ A page's snippets run in order, in one namespace and one empty folder:
     ```sh                        each line is a command: `evenhand ...` or `python examples/...`; nothing else
     ```text, ```json             straight after a snippet: its output; a line `...` stands for any lines
     <!-- file: NAME -->          the next block is written to NAME first
-    <!-- exits: 2 -->            the next commands end with this code, and the output shown is what they complain
+    <!-- exits: 2 -->            the next commands end with this code, and the text shown is what they complain
     <!-- not run: REASON -->     the next block is not run; the targets of its `make` commands must exist
 
 In outputs, times do not count, and a number may differ by one in the last digit shown. Gaps below a millionth are
@@ -121,7 +121,8 @@ def execute(block: Block, namespace: dict[str, object]) -> str:
                 assert code == expected, (
                     f"{block.place}: {shlex.join(words)} ended with {code}: {complaints.getvalue()}"
                 )
-    return (complaints if expected else out).getvalue()
+    as_json = block.output is not None and block.output.language == "json"  # complaints have that form, too
+    return (complaints if expected and not as_json else out).getvalue()
 
 
 def command(words: list[str], block: Block) -> int:

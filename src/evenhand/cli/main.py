@@ -60,22 +60,22 @@ def run(arguments: Sequence[str] | None = None) -> int:
     from evenhand.cli.application import application
     from evenhand.errors import EvenhandError, InvalidInput
 
+    as_json = "--json" in (sys.argv[1:] if arguments is None else arguments)
     try:
         application.main(args=arguments, prog_name="evenhand", standalone_mode=False)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except InvalidInput as error:
-        click.echo(f"error: {error}", err=True)
-        return 2
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (EvenhandError, OSError, MemoryError) as error:
-        click.echo(f"error: {str(error) or type(error).__name__}", err=True)
-        return 1
+    except (click.ClickException, EvenhandError, OSError, MemoryError) as error:
+        from evenhand.cli.refusals import tell
+
+        code = (
+            error.exit_code if isinstance(error, click.ClickException) else 2 if isinstance(error, InvalidInput) else 1
+        )
+        tell(error, code, as_json)
+        return code
     return 0

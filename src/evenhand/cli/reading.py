@@ -1,17 +1,21 @@
-"""From what a user typed to a problem."""
+"""From what a user typed to a problem. What is heavy is loaded where it is used: a refusal should be quick."""
 
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from evenhand.cli.standard_input import DASH, standard_input
-from evenhand.errors import Fault, InvalidInput, Normalised, UnknownName
+from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, UnknownName
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import FORMATS, Format, load_noting
-from evenhand.model.policy import Policy, Starting
+from evenhand.planning.names import find_name
 from evenhand.problems import catalog
+
+if TYPE_CHECKING:
+    from evenhand.model.policy import Policy, Starting
 
 SUFFIXES = (".toml", ".json", ".npz")
 
@@ -20,23 +24,77 @@ def read_problem(
     model: str,
     parameters: Sequence[str],
     format: Format | None = None,
+    budgets: Sequence[str] = (),
     criterion: str | None = None,
-    over: str | None = None,
 ) -> CoupledMDP:
-    """A model file, standard input, or a built-in problem with its parameters; what was normalised is told.
+    """A model file, standard input, or a built-in problem with its parameters; with another budget, where one is given.
 
     Args:
         model: the name of a file or of a problem, or `-`.
         parameters: KEY=VALUE texts, of a built-in problem.
         format: what kind of file it is; by its name when absent.
-        criterion: in the place of the model's own.
-        over: in the place of the model's own.
+        budgets: a budget as text, or none.
+        criterion: what the model will be solved under, if not its own; it need not have a discount then.
     """
+    if len(budgets) > 1:
+        raise InvalidInput("--budget: this command takes one; `evenhand solve` and `evenhand compare` take several")
+    return read_problems(model, parameters, format, budgets, criterion)[0]
+
+
+def read_problems(
+    model: str,
+    parameters: Sequence[str],
+    format: Format | None,
+    budgets: Sequence[str],
+    criterion: str | None = None,
+) -> list[CoupledMDP]:
+    """The same model with each of some budgets; with its own where none is given. What was normalised is told."""
     problem, rows = read_noting(model, parameters, format, criterion)
     if rows:
         told = Normalised(rows, called(model))
         click.echo(f"note: {told}{'; evenhand check lists them' if len(rows) > 1 else ''}", err=True)
-    return problem.under(criterion, over)
+    return with_budgets(problem, parameters, budgets)
+
+
+def with_budgets(problem: CoupledMDP, parameters: Sequence[str], budgets: Sequence[str]) -> list[CoupledMDP]:
+    """The same problem with each of some budgets, given as text; with its own where none is given."""
+    if not budgets:
+        return [problem]
+    own = ("budget", *map(_as_key, problem.resource_names))
+    told = [key for key in read_parameters(parameters) if _as_key(key) in own]
+    if told:
+        raise InvalidInput(f"--budget: the budget is also given by -p {told[0]}=...; give it once")
+    found = []
+    for text in budgets:
+        try:
+            found.append(problem.with_budget(_amounts(text)))
+        except ModelError as error:
+            raise ModelError(error.faults, f"--budget {text}") from None
+    return found
+
+
+def _as_key(name: str) -> str:
+    """The name of a resource as parameters are written."""
+    return name.lower().replace(" ", "_").replace("-", "_")
+
+
+def _amounts(text: str) -> Any:
+    """`4,4`, or `bays=4`; what is no number stays text, for the problem to tell."""
+    parts = [part.strip() for part in text.split(",")]
+    if not any("=" in part for part in parts):
+        return [_number(part) for part in parts]
+    pairs = [part.rpartition("=") for part in parts]
+    keys = [key.strip() for key, _, _ in pairs]
+    if not all(keys) or len(set(keys)) < len(keys):
+        raise InvalidInput(f"--budget: expected NUMBER,NUMBER or NAME=NUMBER,NAME=NUMBER, each name once, got {text!r}")
+    return {key: _number(value.strip()) for key, (_, _, value) in zip(keys, pairs, strict=True)}
+
+
+def _number(text: str) -> object:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def read_noting(
@@ -67,8 +125,6 @@ def called(model: str) -> str:
 
 def read_names(policies: str) -> list[str]:
     """Names of policies, separated by commas; every unknown one is told."""
-    from evenhand.planning.roster import find_policy  # here, for commands that read no policy start in half the time
-
     names = [name.strip() for name in policies.split(",") if name.strip()]
     if not names:
         raise InvalidInput("--policies: expected names separated by commas, got none")
@@ -76,11 +132,11 @@ def read_names(policies: str) -> list[str]:
     for name in names:
         try:
             if not is_file(name):
-                find_policy(name)
+                find_name(name)
         except UnknownName as error:
-            faults.append(str(error))
+            faults.append(Fault("", str(error)))
     if faults:
-        raise InvalidInput("--policies: " + "\n  ".join(faults))
+        raise ModelError(faults, "--policies")
     return names
 
 
@@ -111,7 +167,7 @@ def read_parameters(parameters: Sequence[str]) -> dict[str, str]:
     return {key.strip(): value.strip() for key, value in pairs}
 
 
-def read_policy(policy: str, problem: CoupledMDP, welfare: str) -> Policy | Starting:
+def read_policy(policy: str, problem: CoupledMDP, welfare: str) -> "Policy | Starting":
     """A saved policy, or one that has a name."""
     from evenhand.planning.networks import OtherDynamics
     from evenhand.planning.roster import find_policy

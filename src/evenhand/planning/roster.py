@@ -1,13 +1,14 @@
-"""Every policy that has a name, in one list. A new capability adds its entry here, and compare and evaluate know it."""
+"""Every policy that has a name, and how it is made: add to `NAMES` and `_MAKERS`, and compare and evaluate know it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from evenhand.errors import TooLarge, UnknownName
+from evenhand.errors import TooLarge
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare
+from evenhand.planning.names import NAMES, find_name
 from evenhand.planning.plain import PLAIN
 from evenhand.planning.relaxed import fluid_policy
 from evenhand.planning.shipped import shipped_network
@@ -64,49 +65,24 @@ def _any_welfare(make: Callable[[CoupledMDP], Policy | Starting]) -> Build:
     return build
 
 
-ROSTER: tuple[RosterEntry, ...] = (
-    RosterEntry("optimal", "OPT", "the best policy for this welfare, found by an exact method", _optimal),
-    RosterEntry("fair-index", "FIP", "the highest worth per price first, by the welfare", _relaxed("fair-index")),
-    RosterEntry(
-        "occupancy-priority",
-        "FOP",
-        "draws what the fluid relaxation would do, repairs it to the budget and fills up",
-        _relaxed("occupancy-priority"),
-    ),
-    RosterEntry(
-        "re-solving", "FRP", "as fair-index, at prices found anew from where the arms are", _relaxed("re-solving")
-    ),
-    RosterEntry(
-        "whittle", "WIP", "the highest Whittle index first, only where it is positive", _any_welfare(PLAIN["whittle"])
-    ),
-    RosterEntry(
-        "cp-drl",
-        "CPD",
-        "a network on count proportions that ships with the package, for the problems it was trained on",
-        _any_welfare(shipped_network),
-    ),
-    RosterEntry(
-        "random",
-        "RDM",
-        "again and again a random choice among stopping and what fits",
-        _any_welfare(PLAIN["random"]),
-    ),
-    RosterEntry(
-        "oldest-first", "OFT", "the arm in the worst state first, always spending", _any_welfare(PLAIN["oldest-first"])
-    ),
-    RosterEntry(
-        "myopic", "MYP", "the largest gain of this step first, only where there is one", _any_welfare(PLAIN["myopic"])
-    ),
-    RosterEntry(
-        "equal-resources", "EQR", "every arm in turn, whatever its state", _any_welfare(PLAIN["equal-resources"])
-    ),
-    RosterEntry("never-act", "IDLE", "every arm idles", _any_welfare(PLAIN["never-act"])),
-)
+_MAKERS: dict[str, Build] = {
+    "optimal": _optimal,
+    "fair-index": _relaxed("fair-index"),
+    "occupancy-priority": _relaxed("occupancy-priority"),
+    "re-solving": _relaxed("re-solving"),
+    "whittle": _any_welfare(PLAIN["whittle"]),
+    "cp-drl": _any_welfare(shipped_network),
+    "random": _any_welfare(PLAIN["random"]),
+    "oldest-first": _any_welfare(PLAIN["oldest-first"]),
+    "myopic": _any_welfare(PLAIN["myopic"]),
+    "equal-resources": _any_welfare(PLAIN["equal-resources"]),
+    "never-act": _any_welfare(PLAIN["never-act"]),
+}
+
+ROSTER: tuple[RosterEntry, ...] = tuple(RosterEntry(*known, _MAKERS[known.name]) for known in NAMES)
 
 
 def find_policy(name: str) -> RosterEntry:
     """The entry of a name or abbreviation."""
-    for entry in ROSTER:
-        if name.lower() in (entry.name, entry.abbreviation.lower()):
-            return entry
-    raise UnknownName("policy", name, [entry.name for entry in ROSTER])
+    found = find_name(name)
+    return next(entry for entry in ROSTER if entry.name == found.name)

@@ -1,7 +1,8 @@
 """`evenhand evaluate`."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from evenhand.cli.commands.budgets import budget_words
 from evenhand.cli.console import (
     figures,
     floors_in_words,
@@ -17,15 +18,17 @@ from evenhand.cli.console import (
     seconds,
 )
 from evenhand.cli.reading import called, read_policy, read_problem
-from evenhand.evaluation.evaluate import Evaluation, Method
-from evenhand.evaluation.evaluate import evaluate as evaluate_policy
 from evenhand.model.files import Format
 from evenhand.model.objective import read_welfare
+
+if TYPE_CHECKING:
+    from evenhand.evaluation.evaluate import Evaluation, Method
 
 
 def run(
     model: str,
     parameters: tuple[str, ...],
+    budgets: tuple[str, ...],
     format: Format | None,
     policy: str,
     welfare: str,
@@ -39,7 +42,9 @@ def run(
     quiet: bool,
 ) -> None:
     """Evaluate one policy and print what it is worth."""
-    problem = read_problem(model, parameters, format, criterion, over)
+    problem = read_problem(model, parameters, format, budgets, criterion).under(criterion, over)
+    from evenhand.evaluation.evaluate import evaluate as evaluate_policy  # after what may be refused at once
+
     actor = read_policy(policy, problem, welfare)
     weighed_by = read_welfare(problem, welfare)
     method: Method = "monte-carlo" if monte_carlo else "auto"
@@ -49,10 +54,11 @@ def run(
     if as_json:
         print_json(as_dict(found))
     else:
-        _show(found, f"{policy} on {called(model)}, welfare {weighed_by.name}{objective_words(problem)}")
+        about = f"{objective_words(problem)}{budget_words(problem, budgets)}"
+        _show(found, f"{policy} on {called(model)}, welfare {weighed_by.name}{about}")
 
 
-def as_dict(found: Evaluation) -> dict[str, Any]:
+def as_dict(found: "Evaluation") -> dict[str, Any]:
     """The JSON form."""
     units = {"values": found.unit_values, "values_stderr": found.unit_stderr}
     return {
@@ -67,13 +73,13 @@ def as_dict(found: Evaluation) -> dict[str, Any]:
     }
 
 
-def _group_errors(found: Evaluation) -> dict[str, Any]:
+def _group_errors(found: "Evaluation") -> dict[str, Any]:
     if not found.groups:
         return {}
     return {"groups_stderr": dict(zip(found.groups, found.member_stderr.tolist(), strict=True))}
 
 
-def _show(found: Evaluation, title: str) -> None:
+def _show(found: "Evaluation", title: str) -> None:
     low, high = found.welfare_interval
     error = "exact" if found.exact else f"95 % interval {number(low)} to {number(high)}"
     facts = [
@@ -93,7 +99,7 @@ def _show(found: Evaluation, title: str) -> None:
     _show_units(found)
 
 
-def _show_units(found: Evaluation) -> None:
+def _show_units(found: "Evaluation") -> None:
     problem = found.problem
     tables = problem.types if found.by_type else problem.tables
     errors = None if found.exact else found.unit_stderr
@@ -101,12 +107,12 @@ def _show_units(found: Evaluation) -> None:
     print_values(tables, found.by_type, found.unit_counts, found.unit_values, errors, served)
 
 
-def _realised(found: Evaluation) -> str:
+def _realised(found: "Evaluation") -> str:
     realised = found.realised_gini_coefficient
     return "" if realised is None else f" of expected values; {number(realised)} of what is really got in an episode"
 
 
-def _plug_in(found: Evaluation) -> list[tuple[str, str]]:
+def _plug_in(found: "Evaluation") -> list[tuple[str, str]]:
     """The paper's figure, where it differs from the welfare."""
     if found.exact or found.groups:
         return []
@@ -116,7 +122,7 @@ def _plug_in(found: Evaluation) -> list[tuple[str, str]]:
     return [("plug-in welfare", f"{value} (the paper's figure; biased downwards where arms are equal)")]
 
 
-def _cut_off(found: Evaluation) -> list[tuple[str, str]]:
+def _cut_off(found: "Evaluation") -> list[tuple[str, str]]:
     """What a horizon does to simulated values."""
     if found.exact or found.truncation_bound == 0:
         return []

@@ -1,6 +1,6 @@
 """`evenhand indices`."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -8,8 +8,10 @@ from evenhand.cli.console import number, print_json, print_table
 from evenhand.cli.reading import called, read_problem
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import Format
-from evenhand.policies.index import TypeIndices, indices_of
-from evenhand.typing import Floats
+
+if TYPE_CHECKING:
+    from evenhand.policies.index import TypeIndices
+    from evenhand.typing import Floats
 
 SHOWN_TYPES = 50
 """Types shown in the table; --json has all of them."""
@@ -21,13 +23,16 @@ SHOWN_STEPS = 7
 def run(
     model: str,
     parameters: tuple[str, ...],
+    budgets: tuple[str, ...],
     format: Format | None,
     criterion: str | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Compute and print Whittle indices."""
-    problem = read_problem(model, parameters, format, criterion)
+    problem = read_problem(model, parameters, format, budgets, criterion).under(criterion)
+    from evenhand.policies.index import indices_of  # after what may be refused at once
+
     found = indices_of(problem)
     name = problem.criterion.name
     if as_json:
@@ -45,7 +50,7 @@ def run(
             click.echo(f"type {t}: {found.result.explain(t)}")
 
 
-def _as_dict(problem: CoupledMDP, found: TypeIndices, t: int) -> dict[str, Any]:
+def _as_dict(problem: CoupledMDP, found: "TypeIndices", t: int) -> dict[str, Any]:
     indexable, refused = bool(found.result.indexable[t]), t in found.result.refused
     size = problem.types.num_states[t]
     return {
@@ -57,14 +62,14 @@ def _as_dict(problem: CoupledMDP, found: TypeIndices, t: int) -> dict[str, Any]:
     }
 
 
-def _about(problem: CoupledMDP, found: TypeIndices, t: int) -> tuple[str, str, str]:
+def _about(problem: CoupledMDP, found: "TypeIndices", t: int) -> tuple[str, str, str]:
     """Its name, how many there are, and the verdict."""
     name = problem.types.labels[t][0] if problem.types.labels else ""
     verdict = "yes" if found.result.indexable[t] else "undefined" if t in found.result.refused else "no"
     return f"{t} {name}".strip(), str(problem.type_counts[t]), verdict
 
 
-def _in_words(problem: CoupledMDP, indices: Floats, t: int) -> str:
+def _in_words(problem: CoupledMDP, indices: "Floats", t: int) -> str:
     """The index of each state of a type."""
     states = problem.types.labels[t][1] if problem.types.labels else ()
     size = int(problem.types.num_states[t])
@@ -78,7 +83,7 @@ def _steps_shown(num_steps: int) -> list[int]:
     return [0, 1, num_steps // 2, num_steps - 3, num_steps - 2, num_steps - 1]
 
 
-def _show(problem: CoupledMDP, found: TypeIndices, title: str) -> None:
+def _show(problem: CoupledMDP, found: "TypeIndices", title: str) -> None:
     num_steps = problem.criterion.num_steps
     rows: list[tuple[str, ...]] = []
     for t in range(min(problem.num_types, SHOWN_TYPES)):

@@ -44,12 +44,17 @@ def run(
     with progress(quiet) as tell:
         done = work.run(workers, f"evenhand {shlex.join(sys.argv[1:])}", tell)
     report = write_reproduction(folder, chosen, statements)
+    failed = f"{len(done.failures)} of {done.ran} cells failed; the same command tries them again"
     if as_json:
-        print_json(as_dict(done, chosen, report, quick))
+        told = as_dict(done, chosen, report, quick)
+        print_json({**told, "error": failed} if done.failures else told)
     else:
         _show(done, report, quiet)
+    if done.failures and as_json:  # the one object has been printed
+        click.echo(f"error: {failed}", err=True)
+        raise click.exceptions.Exit(1)
     if done.failures:
-        raise EvenhandError(f"{len(done.failures)} of {done.ran} cells failed; the same command tries them again")
+        raise EvenhandError(failed)
 
 
 def targets_folder(paper: str | None) -> Path:

@@ -1,11 +1,12 @@
 """`evenhand solve`."""
 
 import shlex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
+from evenhand.cli.commands.budgets import budget_words, refuse_with_several, show_solutions, solutions_as_dict
 from evenhand.cli.console import (
     number,
     objective_words,
@@ -17,13 +18,12 @@ from evenhand.cli.console import (
     progress,
     seconds,
 )
-from evenhand.cli.reading import called, check_target, read_policy, read_problem
-from evenhand.model.composite import Mixture
+from evenhand.cli.reading import called, check_target, read_policy, read_problems
 from evenhand.model.files import Format
 from evenhand.model.welfare import is_lexicographic
-from evenhand.planning.saved import save_solution
-from evenhand.planning.solution import Solution
-from evenhand.planning.solve import solve as find_best
+
+if TYPE_CHECKING:
+    from evenhand.planning.solution import Solution
 
 MOST_PARTS = 6
 """Parts of a mixture that are named one by one."""
@@ -32,6 +32,7 @@ MOST_PARTS = 6
 def run(
     model: str,
     parameters: tuple[str, ...],
+    budgets: tuple[str, ...],
     format: Format | None,
     welfare: str,
     criterion: str | None,
@@ -48,23 +49,38 @@ def run(
 ) -> None:
     """Solve and print the certificate."""
     check_target(out, "--out")
-    problem = read_problem(model, parameters, format, criterion, over)
+    refuse_with_several(budgets, {"--out": out, "--candidate": candidates or None})
+    first, *others = (
+        one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion)
+    )
+    from evenhand.planning.saved import save_solution  # after what may be refused at once
+    from evenhand.planning.solve import solve as find_best
+    from evenhand.planning.what_if import what_if
+
+    if others:
+        every = [problem.budget for problem in (first, *others)]
+        with progress(quiet) as tell:
+            rows = what_if(first, every, welfare, method, tolerance, tell, seed, seconds=seconds, rotate=rotate)
+        print_json(solutions_as_dict(rows, as_dict)) if as_json else show_solutions(rows, called(model))
+        return
     with progress(quiet) as tell:
-        tried = {name: read_policy(name, problem, welfare) for name in candidates}
-        solution = find_best(problem, welfare, method, tolerance, tell, seed, tried, seconds=seconds, rotate=rotate)
+        tried = {name: read_policy(name, first, welfare) for name in candidates}
+        solution = find_best(first, welfare, method, tolerance, tell, seed, tried, seconds=seconds, rotate=rotate)
     if out:
         save_solution(solution, out)
     if as_json:
         print_json(as_dict(solution, out))
         return
-    _show(solution, called(model))
+    _show(solution, called(model), budget_words(first, budgets))
     if out and not quiet:
-        click.echo(f"policy: {out}   (play it: {_play_it(model, parameters, format, welfare, criterion, over, out)})")
+        played = _play_it(model, parameters, budgets, format, welfare, criterion, over, out)
+        click.echo(f"policy: {out}   (play it: {played})")
 
 
 def _play_it(
     model: str,
     parameters: tuple[str, ...],
+    budgets: tuple[str, ...],
     format: str | None,
     welfare: str,
     criterion: str | None,
@@ -73,13 +89,14 @@ def _play_it(
 ) -> str:
     """The command that plays the saved policy."""
     settings = [word for parameter in parameters for word in ("-p", parameter)]
+    settings += [word for budget in budgets for word in ("--budget", budget)]
     settings += ["--welfare", welfare]
     for option, value in (("--format", format), ("--criterion", criterion), ("--over", over)):
         settings += [option, value] if value is not None else []
     return shlex.join(["evenhand", "evaluate", model, out, *settings])
 
 
-def as_dict(solution: Solution, out: str | None) -> dict[str, Any]:
+def as_dict(solution: "Solution", out: str | None) -> dict[str, Any]:
     """The JSON form."""
     return {
         "method": solution.method,
@@ -94,6 +111,7 @@ def as_dict(solution: Solution, out: str | None) -> dict[str, Any]:
         },
         "criterion": solution.problem.criterion.name,
         "over": solution.problem.over,
+        "budget": solution.problem.named_budget,
         "prices": solution.prices,
         **({"groups": solution.groups} if solution.groups else {}),
         "gini_coefficient": solution.gini_coefficient,
@@ -104,8 +122,10 @@ def as_dict(solution: Solution, out: str | None) -> dict[str, Any]:
     }
 
 
-def _mixture_facts(solution: Solution) -> dict[str, Any]:
+def _mixture_facts(solution: "Solution") -> dict[str, Any]:
     """What is known of a plan that was chosen by playing."""
+    from evenhand.model.composite import Mixture
+
     if not solution.parts:
         return {}
     rotate = solution.policy.rotate if isinstance(solution.policy, Mixture) else None
@@ -118,8 +138,10 @@ def _mixture_facts(solution: Solution) -> dict[str, Any]:
     }
 
 
-def _mixture_words(solution: Solution) -> list[tuple[str, str]]:
+def _mixture_words(solution: "Solution") -> list[tuple[str, str]]:
     """The plan in words, and how equal arms fare within an episode."""
+    from evenhand.model.composite import Mixture
+
     if not solution.parts:
         return []
     facts = []
@@ -141,7 +163,7 @@ def _mixture_words(solution: Solution) -> list[tuple[str, str]]:
     return facts
 
 
-def _worth_of_more(solution: Solution) -> list[tuple[str, str]]:
+def _worth_of_more(solution: "Solution") -> list[tuple[str, str]]:
     """What one unit more of each resource raises the bound by at the most, since that is concave in the budget."""
     if not solution.prices:
         return []
@@ -150,7 +172,7 @@ def _worth_of_more(solution: Solution) -> list[tuple[str, str]]:
     return [("one unit more", f"worth at most {', '.join(named)} (a step, in the fluid relaxation{whose})")]
 
 
-def _show(solution: Solution, model: str) -> None:
+def _show(solution: "Solution", model: str, budget: str) -> None:
     low, high = solution.welfare_interval
     error = f"  (simulated; 95 % interval {number(low)} to {number(high)})" if solution.welfare_stderr else ""
     facts = [
@@ -163,7 +185,7 @@ def _show(solution: Solution, model: str) -> None:
         ("time", " + ".join(f"{seconds(value)} {stage}" for stage, value in solution.seconds.items())),
     ]
     problem, values = solution.problem, solution.unit_values
-    print_facts(f"{model}, welfare {solution.objective.welfare.name}{objective_words(problem)}", facts)
+    print_facts(f"{model}, welfare {solution.objective.welfare.name}{objective_words(problem)}{budget}", facts)
     if solution.groups:
         print_groups(solution.groups, None)
     tables = problem.types if solution.by_type else problem.tables

@@ -5,15 +5,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from evenhand.cli.console import number, print_facts, print_json, progress, seconds
 from evenhand.cli.reading import called, check_target, read_problem
 from evenhand.errors import InvalidInput
-from evenhand.learning import Training, train
 from evenhand.model.files import Format
+
+if TYPE_CHECKING:
+    from evenhand.learning import Training
 
 
 def run(
@@ -31,8 +33,11 @@ def run(
     check_target(out, "--out")
     if resume and not out:
         raise InvalidInput("--resume: name the policy that was being trained, with --out")
-    problem = read_problem(model, parameters, format)
-    settings = read_settings(options)
+    replaced = read_fixed_budget(options)
+    problem = read_problem(model, parameters, format, replaced)
+    settings = read_settings(options | {"budget": ()} if replaced else options)
+    from evenhand.learning import train  # after what may be refused at once
+
     checkpoint = Path(f"{out}.checkpoint") if out else None
     if resume and checkpoint is not None and not checkpoint.exists():
         click.echo(f"there is no {checkpoint} to go on from; starting at the beginning", err=True)
@@ -46,7 +51,13 @@ def run(
     if as_json:
         print_json(as_dict(training, out))
     else:
-        _show(training, model, parameters, format, out, quiet)
+        _show(training, model, parameters, replaced, format, out, quiet)
+
+
+def read_fixed_budget(options: dict[str, Any]) -> tuple[str, ...]:
+    """The budget that replaces the model's, where no range is given; one text, or none."""
+    typed = options["budget"]
+    return (",".join(typed),) if typed and not any(":" in text for text in typed) else ()
 
 
 def read_settings(options: dict[str, Any]) -> dict[str, Any]:
@@ -93,7 +104,7 @@ def _units(text: str) -> tuple[int, ...]:
         raise InvalidInput(f"--hidden: expected whole numbers separated by commas, got {text!r}") from None
 
 
-def as_dict(training: Training, out: str | None) -> dict[str, Any]:
+def as_dict(training: "Training", out: str | None) -> dict[str, Any]:
     """The JSON form."""
     return {
         "algorithm": training.settings["algorithm"],
@@ -109,7 +120,13 @@ def as_dict(training: Training, out: str | None) -> dict[str, Any]:
 
 
 def _show(
-    training: Training, model: str, parameters: tuple[str, ...], format: str | None, out: str | None, quiet: bool
+    training: "Training",
+    model: str,
+    parameters: tuple[str, ...],
+    budgets: tuple[str, ...],
+    format: str | None,
+    out: str | None,
+    quiet: bool,
 ) -> None:
     how = "exact" if training.exact else "played on a held-out stream"
     word = "welfare" if training.settings["architecture"] == "counts" else "mean"  # joint networks favour some arms
@@ -126,6 +143,7 @@ def _show(
         click.echo("not saved; use --out POLICY to keep it")
         return
     settings = [word for parameter in parameters for word in ("-p", parameter)]
+    settings += [word for budget in budgets for word in ("--budget", budget)]
     settings += ["--format", format] if format is not None else []
     click.echo(f"policy: {out}   (compare it: " + shlex.join(["evenhand", "compare", model, *settings]), nl=False)
     click.echo(f" --policies optimal,whittle,{shlex.quote(out)})")
