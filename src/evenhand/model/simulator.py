@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from evenhand.checks import Faults, check_positive_int
+from evenhand.display import Shown, counted
 from evenhand.errors import InvalidInput
 from evenhand.model.arm import frozen
 from evenhand.model.coupled import MOST_ARMS, read_budget, read_discount
@@ -21,7 +22,7 @@ First: TypeAlias = Callable[[int, np.random.Generator], Array]
 
 
 @dataclass(frozen=True, eq=False)
-class Simulator:
+class Simulator(Shown):
     """Identical arms given by a function that samples what happens to them.
 
     It may be called with any number of arms at once, those of many copies of the problem together.
@@ -63,6 +64,11 @@ class Simulator:
         read: dict[str, Any] = {"num_arms": arms, "num_states": states, "usage": frozen(usage), "discount": discount}
         for name, value in (read | {"budget": frozen(budget)}).items():
             object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        sizes = (self.num_states, "state"), (self.num_actions, "action"), (len(self.budget), "resource")
+        each = ", ".join(counted(*size) for size in sizes)
+        return f"Simulator({counted(self.num_arms, 'arm')}, identical, {each}, discount {self.discount:g})"
 
     @property
     def num_actions(self) -> int:

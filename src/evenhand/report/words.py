@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from evenhand.display import counted as counted
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.evaluation.kinks import CONFIDENCE
 from evenhand.model.coupled import CoupledMDP
@@ -78,11 +79,6 @@ def _longer(seconds: int) -> str:
 
 
 # Grammar
-
-
-def counted(count: int, singular: str, plural: str = "") -> str:
-    """`1 arm`, `5 arms`; thousands are set apart."""
-    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
 
 
 def listed(items: Sequence[str], joint: str = "and") -> str:
