@@ -17,7 +17,7 @@ def test_solve_starts_there(small, states, evenhand):
     assert found.code == 0
     for name in ("0 machine from state 0", "1 machine from state 1", "2 pump"):
         assert name in found.out
-    assert f"evenhand evaluate {small} --welfare maximin plan.zip --initial {states}" in found.out
+    assert f"evenhand evaluate {small} plan.zip --welfare maximin --initial {states}" in found.out
     here, there = (
         evenhand("solve", small, *initial, "--welfare", "maximin", "--json").json["welfare"]["value"]
         for initial in ((), ("--initial", states))

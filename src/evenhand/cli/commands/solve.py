@@ -74,7 +74,8 @@ def run(
         return
     _show(solution, called(model), budget_words(first, budgets))
     if out and not quiet:
-        played = [*_asked(model, parameters, format, welfare, criterion, over), out]
+        played = _asked(model, parameters, format, welfare, criterion, over)
+        played.insert(1, out)
         played += [word for budget in budgets for word in ("--budget", budget)]
         played += ["--initial", initial] if initial else []
         click.echo(f"policy: {out}   (play it: {shlex.join(['evenhand', 'evaluate', *played])})")
@@ -90,7 +91,7 @@ def _asked(
 ) -> list[str]:
     """MODEL and what was asked of it, as words of a command line; without what changes from day to day."""
     words = [model, *(word for parameter in parameters for word in ("-p", parameter))]
-    for option, value in (("--format", format), ("--welfare", welfare), ("--criterion", criterion), ("--over", over)):
+    for option, value in (("--welfare", welfare), ("--format", format), ("--criterion", criterion), ("--over", over)):
         words += [option, value] if value is not None else []
     return words
 
