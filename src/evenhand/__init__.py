@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from evenhand.planning.saved import load_policy, save_policy, save_solution
     from evenhand.planning.solution import Solution
     from evenhand.planning.solve import solve
+    from evenhand.planning.what_if import compare_budgets, what_if
     from evenhand.simulation import Rollout, check_policy, simulate, simulate_counts
 
 _HOMES = {
@@ -68,6 +69,8 @@ _HOMES = {
     "save_solution": "planning.saved",
     "Solution": "planning.solution",
     "solve": "planning.solve",
+    "compare_budgets": "planning.what_if",
+    "what_if": "planning.what_if",
     "Rollout": "simulation",
     "check_policy": "simulation",
     "simulate": "simulation",
@@ -97,6 +100,7 @@ __all__ = [
     "__version__",
     "check_policy",
     "compare",
+    "compare_budgets",
     "errors",
     "evaluate",
     "gini_coefficient",
@@ -114,6 +118,7 @@ __all__ = [
     "simulate_counts",
     "solve",
     "train",
+    "what_if",
 ]
 
 
