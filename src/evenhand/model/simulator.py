@@ -141,6 +141,11 @@ class Simulator:
         return len(self.budget)
 
     @property
+    def named_budget(self) -> dict[str, float]:
+        """The budget of each resource, by its name."""
+        return dict(zip(self.resource_names, self.budget.tolist(), strict=True))
+
+    @property
     def resource_names(self) -> tuple[str, ...]:
         """`resource 0` and so on."""
         return tuple(f"resource {k}" for k in range(self.num_resources))
@@ -266,21 +271,20 @@ Problem: TypeAlias = CoupledMDP | Simulator
 """What policies can be played on."""
 
 
-def needs_tables(problem: Problem, what: str) -> CoupledMDP:
+def needs_tables(problem: Problem, what: str, instead: str = "") -> CoupledMDP:
     """The problem, if its transitions and rewards are known.
 
     Args:
         problem: a problem, or a simulator.
         what: who asks, to begin a sentence.
+        instead: what to do, a sentence.
 
     Raises:
         NotApplicable: it can only be sampled.
     """
     if isinstance(problem, Simulator):
-        raise NotApplicable(
-            f"{what} needs transition probabilities and rewards, and a simulator only samples them. What plays on it: "
-            "random, equal-resources, never-act, scores of your own (policies.ExchangeablePriority), trained networks"
-        )
+        told = f"{what} needs transition probabilities and rewards, and a simulator only samples them"
+        raise NotApplicable(f"{told}. {instead}" if instead else told)
     return problem
 
 

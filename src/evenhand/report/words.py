@@ -9,6 +9,7 @@ import numpy as np
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.evaluation.kinks import CONFIDENCE
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.simulator import Problem
 from evenhand.model.welfare import Welfare
 from evenhand.planning.compare import Comparison, Row
 from evenhand.planning.roster import ROSTER
@@ -144,7 +145,7 @@ def _numbered(name: str, index: int, twice: bool) -> str:
     return f"{name} (type {index})" if twice else name
 
 
-def member(problem: CoupledMDP) -> str:
+def member(problem: Problem) -> str:
     """`arm` or `group`: whom welfare is over."""
     return "group" if problem.over == "groups" else "arm"
 

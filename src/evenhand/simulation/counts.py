@@ -55,7 +55,7 @@ def simulate_counts(
         >>> played.returns.shape, played.counts.shape, played.allocations.shape
         ((10, 1), (10, 50, 1, 3), (10, 50, 1, 3, 2))
     """
-    problem = needs_tables(problem, "simulation by counts")
+    problem = needs_tables(problem, "simulation by counts", "Use simulate, which follows every arm.")
     check_positive_int(num_episodes, "num_episodes")
     weights = step_weights(problem, horizon, criterion)
     types = problem.types
