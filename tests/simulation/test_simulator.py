@@ -136,6 +136,13 @@ class TestComparison:
         assert all("a simulator only samples" in reason for reason in self.found.left_out.values())
         assert self.found.upper_bound is None and self.found.problem is PUMPS
 
+    def test_it_is_told_as_any_comparison_is(self, tmp_path):
+        self.found.report(tmp_path / "pumps.html")
+        page = (tmp_path / "pumps.html").read_text(encoding="utf-8")
+        assert "a simulator only samples them" in page and "equal-resources" in page
+        assert "equal-resources" in self.found._repr_html_()
+        assert "served" in self.found.rows[0].evaluation._repr_html_()
+
     def test_networks_and_policies_of_a_model_compete(self):
         sizes = [(4, 6)]
         network = eh.policies.Network([np.zeros(s, np.float32) for s in sizes], [np.zeros(6, np.float32)])

@@ -22,13 +22,14 @@ simulator, whose largest reward is not known. It is never evaluated exactly.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from evenhand.checks import check_positive_int
+from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar, told_by
 from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, PolicyError, TooLarge
 from evenhand.evaluation.exact import exact_values
 from evenhand.evaluation.fairness import gini_coefficient, lorenz_curve, price_of_fairness
@@ -44,6 +45,9 @@ from evenhand.policies.network import CountNetworkPolicy
 from evenhand.simulation.counts import simulate_counts
 from evenhand.simulation.rollout import Rollout, part_of, share_of_budget, simulate
 from evenhand.typing import Floats, Indices, Ints, Progress, Rng
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Method = Literal["auto", "exact", "monte-carlo"]
 
@@ -71,7 +75,7 @@ class MissedFloor(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Shown):
     """What a policy is worth, and to whom."""
 
     welfare: float
@@ -138,6 +142,36 @@ class Evaluation:
     episode_weights: Floats | None = None
     """(episode,) what each counts for in a mean; they sum to 1. They differ only where small parts of a mixture are
     played more often than their shares say. None when exact."""
+
+    def __repr__(self) -> str:
+        episodes = "exact"
+        if self.num_episodes is not None and self.horizon is not None:
+            episodes = f"{counted(self.num_episodes, 'episode')} of {counted(self.horizon, 'step')}"
+        return (
+            f"Evaluation({self.objective.welfare.name} {self.welfare_words}, mean {self.mean:.6g}, "
+            f"worst {self.worst:.6g}, {episodes})"
+        )
+
+    def to_frame(self, library: FrameLibrary | None = None) -> Any:
+        """One row a type, or an arm where arms of a type differ: its value and share of time served, with errors.
+
+        Args:
+            library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
+        """
+        names = ("value", "stderr", "served", "served_stderr")
+        figures = (self.unit_values, self.unit_stderr, self.unit_served, self.unit_served_stderr)
+        found = dict(zip(names, figures, strict=True))
+        return as_frame(unit_columns(self.problem, self.objective, self.by_type, found), library)
+
+    def plot(self) -> "Figure":
+        """A figure: what each type or arm gets, with 95 % error bars."""
+        figure: Figure = told_by("pictures", "evaluation_picture")(self)
+        return figure
+
+    @property
+    def welfare_words(self) -> str:
+        """The welfare as text, with its standard error where it is an estimate."""
+        return f"{self.welfare:.6g}" if self.exact else f"{self.welfare:.6g} ± {self.welfare_stderr:.2g}"
 
     @property
     def criterion(self) -> str:
@@ -227,6 +261,31 @@ class Evaluation:
         return float(price_of_fairness(self.mean, reference.mean))
 
 
+def unit_columns(
+    problem: Problem, objective: Objective, by_type: bool, figures: Mapping[str, Floats]
+) -> dict[str, Any]:
+    """Columns of a frame with one row a unit: which it is, what it is called, and its figures.
+
+    Args:
+        problem: whose types or arms the units are.
+        objective: how they are weighed; it knows how many arms a unit has.
+        by_type: whether the units are the types.
+        figures: (unit,) figures under their names.
+    """
+    number = len(objective.counts)
+    kinds = np.arange(number) if by_type else problem.type_of_arm
+    columns: dict[str, Any] = {"type" if by_type else "arm": np.arange(number)}
+    if problem.types.labels:
+        names = [name for name, _, _ in problem.types.labels]
+        columns["name"] = [names[kind] for kind in kinds]
+    if problem.over == "groups":
+        columns["group"] = [problem.group_names[group] for group in problem.group_of_type[kinds]]
+    if by_type:
+        columns["arms"] = problem.type_counts
+    return columns | dict(figures)
+
+
+@shows_bar
 def evaluate(
     policy: Policy | Starting,
     problem: Problem,
@@ -235,7 +294,7 @@ def evaluate(
     horizon: int | None = None,
     rng: Rng = None,
     method: Method = "auto",
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     criterion: str | Criterion | None = None,
     over: str | None = None,
 ) -> Evaluation:
@@ -250,7 +309,7 @@ def evaluate(
             first quarter does not count, and the horizon itself where it is finite.
         rng: seed or generator.
         method: "exact" (by a linear solve), "monte-carlo", or "auto": exact where policy and problem allow it.
-        progress: called now and then with what is being done and the share that is done.
+        progress: True shows a bar; a function is called now and then with what is being done and the share done.
         criterion: what rewards over time are worth, as text or object; the problem's own when absent.
         over: whose values are weighed, `arms` or `groups`; the problem's own when absent.
     """
@@ -267,7 +326,7 @@ def evaluate(
         except (NotApplicable, TooLarge):
             if method == "exact":
                 raise
-    return _by_simulation(policy, case, num_episodes, steps, rng, progress)
+    return _by_simulation(policy, case, num_episodes, steps, rng, heard(progress))
 
 
 class _Case(NamedTuple):

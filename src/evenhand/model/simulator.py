@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from evenhand.checks import Faults, check_positive_int
+from evenhand.display import Shown, counted
 from evenhand.errors import InvalidInput, NotApplicable, UnknownName
 from evenhand.model.arm import frozen
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP, Over, read_budget, read_criterion
@@ -67,7 +68,7 @@ class SampledArm:
 
 
 @dataclass(frozen=True, eq=False)
-class Simulator:
+class Simulator(Shown):
     """Identical arms given by a function that samples what happens to them.
 
     It may be called with any number of arms at once, those of many copies of the problem together. `train` learns a
@@ -81,7 +82,7 @@ class Simulator:
         >>> pumps = eh.Simulator(sample, lambda number, rng: rng.integers(0, 3, number), usage=[[0], [1]],
         ...                      num_states=3, num_arms=4, budget=[1], discount=0.9)
         >>> pumps
-        Simulator(4 identical arms of 3 states and 2 actions, 1 resource, discount 0.9)
+        Simulator(4 arms, identical, 3 states, 2 actions, 1 resource, discount 0.9)
     """
 
     sample: Sample
@@ -124,6 +125,12 @@ class Simulator:
         read["criterion"] = criterion
         for name, value in (read | {"budget": frozen(budget)}).items():
             object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        sizes = (self.num_states, "state"), (self.num_actions, "action"), (len(self.budget), "resource")
+        each = ", ".join(counted(*size) for size in sizes)
+        worth = f"discount {self.discount:g}" if self.criterion.name == "discounted" else self.criterion.name
+        return f"Simulator({counted(self.num_arms, 'arm')}, identical, {each}, {worth})"
 
     @property
     def num_actions(self) -> int:
@@ -229,11 +236,6 @@ class Simulator:
         object.__setattr__(same, "criterion", chosen)
         object.__setattr__(same, "discount", getattr(chosen, "discount", self.discount))
         return same
-
-    def __repr__(self) -> str:
-        arms = f"{self.num_arms} identical arms of {self.num_states} states and {self.num_actions} actions"
-        worth = f"discount {self.discount}" if self.criterion.name == "discounted" else self.criterion.name
-        return f"Simulator({arms}, {self.num_resources} resource{'s' if self.num_resources > 1 else ''}, {worth})"
 
     def begin(self, number: int, rng: np.random.Generator) -> Indices:
         """(number,) first states, checked."""

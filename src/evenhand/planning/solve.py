@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.checks import check_positive_int, fits_in_memory
+from evenhand.display import heard, shows_bar
 from evenhand.errors import InvalidInput, NotApplicable, TooLarge, UnknownName
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
@@ -65,12 +66,13 @@ _OF_SAMPLES = (
 )
 
 
+@shows_bar
 def solve(
     problem: CoupledMDP,
     welfare: str | Welfare = "gini:2",
     method: str = "auto",
     tolerance: float = DEFAULT_TOLERANCE,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     rng: Rng = 0,
     candidates: Mapping[str, Policy | Starting] | None = None,
     criterion: str | Criterion | None = None,
@@ -86,7 +88,7 @@ def solve(
         method: counts, joint, count-lp, joint-lp, whittle, fluid, or auto: the exact method that fits, else fluid.
         tolerance: the relative gap to stop at. The linear programs end as close as HiGHS gets; for whittle and fluid
             it is the gap of the relaxation, at least 1e-5, and not that of the policy.
-        progress: called now and then with what is being done and the share that is done.
+        progress: True shows a bar; a function is called now and then with what is being done and the share done.
         rng: seed or generator of the simulations that whittle and fluid need.
         candidates: policies under names of one's own, such as trained ones, that compete with those of the method
             fluid; auto then takes that method.
@@ -111,7 +113,7 @@ def solve(
         problem,
         read_welfare(problem, welfare),
         tolerance,
-        progress,
+        heard(progress),
         rng=_repeatable(rng),
         candidates=dict(candidates or {}),
         seconds=_check_seconds(seconds),

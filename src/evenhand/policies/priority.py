@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from evenhand.checks import check_shape
+from evenhand.display import ShownPolicy
 from evenhand.errors import InvalidInput, TooLarge
 from evenhand.kernels.choosing import SERVING, serve_by_rank, serve_by_rank_fast
 from evenhand.kernels.priorities import LARGEST_LAW
@@ -38,7 +39,7 @@ NOISE = 1e-12
 """The same as a share of the largest score: what is left of a number that should be 0."""
 
 
-class PriorityPolicy:
+class PriorityPolicy(ShownPolicy):
     """Serves the highest scores first; of equal scores the first arm."""
 
     shuffle = False

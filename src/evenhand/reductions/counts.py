@@ -19,6 +19,7 @@ from scipy import sparse
 from scipy.special import gammaln
 
 from evenhand.checks import check_memory, fits_in_memory
+from evenhand.display import ShownPolicy
 from evenhand.errors import NotApplicable, TooLarge
 from evenhand.kernels.choosing import assign_uniformly, assign_uniformly_fast
 from evenhand.kernels.lattice import (
@@ -227,7 +228,7 @@ class Counts:
         return CountTable(self, probabilities)
 
 
-class CountTable:
+class CountTable(ShownPolicy):
     """An exchangeable policy given by a table over the pairs of the count space."""
 
     def __init__(self, reduction: Counts, probabilities: Floats) -> None:
@@ -308,7 +309,7 @@ def _row_products(left: sparse.csr_array, right: sparse.csr_array) -> sparse.csr
     )
 
 
-class CountChoices:
+class CountChoices(ShownPolicy):
     """An exchangeable policy that has one allocation for each count state of a symmetric problem.
 
     It keeps only the numbers of arms off the base action, so that a million count states are a small table.
@@ -368,7 +369,7 @@ def count_policy(problem: CoupledMDP, cells: Ints, base: Ints, choices: Array) -
     return BySteps([CountChoices(problem, cells, base, amounts) for amounts in choices])
 
 
-class TypedChoices:
+class TypedChoices(ShownPolicy):
     """An exchangeable policy that has one allocation for each count state of arms of several types.
 
     Allocations of one type at a time are kept once, however many states they are chosen in, so that a million count

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.checks import check_memory, check_positive_int, check_shape, plain
+from evenhand.display import counted
 from evenhand.errors import NotApplicable, PolicyError
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.stepping import COMPILE_FROM, World, first_states, step_arms, step_arms_fast
@@ -59,6 +60,9 @@ class Rollout:
 
     allocations: Ints | None = None
     """(episode, step, type, state, action) how many of them got each action."""
+
+    def __repr__(self) -> str:
+        return f"Rollout({counted(len(self.used), 'episode')} of {counted(self.horizon, 'step')})"
 
 
 def simulate(

@@ -49,7 +49,9 @@ def run(
     check_target(report, "--report")
     names = None if policies is None else read_names(policies)
     refuse_with_several(budgets, {"--report": report})
-    problem, *others = (one.under(criterion, over) for one in read_problems(model, parameters, format, budgets))
+    problem, *others = (
+        one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion)
+    )
     from evenhand.planning.compare import compare as compare_policies  # after what may be refused at once
     from evenhand.planning.what_if import compare_budgets
 

@@ -50,7 +50,9 @@ def run(
     """Solve and print the certificate."""
     check_target(out, "--out")
     refuse_with_several(budgets, {"--out": out, "--candidate": candidates or None})
-    first, *others = (one.under(criterion, over) for one in read_problems(model, parameters, format, budgets))
+    first, *others = (
+        one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion)
+    )
     from evenhand.planning.saved import save_solution  # after what may be refused at once
     from evenhand.planning.solve import solve as find_best
     from evenhand.planning.what_if import what_if
