@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from evenhand.planning.chosen import evaluate
     from evenhand.planning.compare import Comparison, compare
+    from evenhand.planning.plans import Decisions, Plan, load_plan
     from evenhand.planning.saved import load_policy, save_policy, save_solution
     from evenhand.planning.solution import Solution
     from evenhand.planning.solve import solve
@@ -66,6 +67,9 @@ _HOMES = {
     "parse_welfare": "model.welfare",
     "Comparison": "planning.compare",
     "compare": "planning.compare",
+    "Decisions": "planning.plans",
+    "Plan": "planning.plans",
+    "load_plan": "planning.plans",
     "load_policy": "planning.saved",
     "save_policy": "planning.saved",
     "save_solution": "planning.saved",
@@ -88,11 +92,13 @@ __all__ = [
     "BySteps",
     "Comparison",
     "CoupledMDP",
+    "Decisions",
     "Evaluation",
     "Gini",
     "Leximin",
     "Maximin",
     "Mixture",
+    "Plan",
     "Policy",
     "RegularisedMaximin",
     "Rollout",
@@ -111,6 +117,7 @@ __all__ = [
     "gini_coefficient",
     "indices",
     "load",
+    "load_plan",
     "load_policy",
     "lorenz_curve",
     "parse_welfare",
