@@ -74,7 +74,7 @@ class TestCompare:
         solution = eh.solve(THREE)
         assert names_of(["WIP", saved, Idle(), solution]) == {"whittle", str(saved), "Idle", "Solution"}
 
-    @pytest.mark.parametrize("policy", [Idle(), eh.policies.RoundRobin(THREE)])
+    @pytest.mark.parametrize("policy", [Idle(), eh.policies.RoundRobin(THREE)], ids=["own", "ours"])
     def test_a_bare_policy(self, policy):
         assert names_of(policy) == {type(policy).__name__}
 
@@ -107,7 +107,7 @@ class TestCompare:
             (3, "got int"),
             ([Idle], "Idle is a class"),
         ],
-        ids=str,
+        ids=["none", "none named", "a number as name", "unknown", "a number", "a class"],
     )
     def test_each_fault_has_its_words(self, policies, words):
         with pytest.raises(InvalidInput, match=words):
