@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Utilitarian,
         Welfare,
         parse_welfare,
+        register_welfare,
     )
     from evenhand.planning.chosen import evaluate
     from evenhand.planning.compare import Comparison, compare
@@ -65,6 +66,7 @@ _HOMES = {
     "Utilitarian": "model.welfare",
     "Welfare": "model.welfare",
     "parse_welfare": "model.welfare",
+    "register_welfare": "model.welfare",
     "Comparison": "planning.compare",
     "compare": "planning.compare",
     "Decisions": "planning.plans",
@@ -124,6 +126,7 @@ __all__ = [
     "policies",
     "price_of_fairness",
     "problems",
+    "register_welfare",
     "save",
     "save_policy",
     "save_solution",
