@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Welfare,
         parse_welfare,
     )
+    from evenhand.planning.check import Check, check
     from evenhand.planning.compare import Comparison, compare
     from evenhand.planning.saved import load_policy, save_policy, save_solution
     from evenhand.planning.solution import Solution
@@ -62,6 +63,8 @@ _HOMES = {
     "Utilitarian": "model.welfare",
     "Welfare": "model.welfare",
     "parse_welfare": "model.welfare",
+    "Check": "planning.check",
+    "check": "planning.check",
     "Comparison": "planning.compare",
     "compare": "planning.compare",
     "load_policy": "planning.saved",
@@ -82,6 +85,7 @@ __all__ = [
     "AlphaFair",
     "Arm",
     "BySteps",
+    "Check",
     "Comparison",
     "CoupledMDP",
     "Evaluation",
@@ -98,6 +102,7 @@ __all__ = [
     "Utilitarian",
     "Welfare",
     "__version__",
+    "check",
     "check_policy",
     "compare",
     "compare_budgets",
