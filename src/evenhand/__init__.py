@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     )
     from evenhand.planning.check import Check, check
     from evenhand.planning.compare import Comparison, compare
+    from evenhand.planning.plans import Decisions, Plan, load_plan
     from evenhand.planning.saved import load_policy, save_policy, save_solution
     from evenhand.planning.solution import Solution
     from evenhand.planning.solve import solve
     from evenhand.planning.what_if import compare_budgets, what_if
+    from evenhand.policies.index import TypeIndices, indices
     from evenhand.simulation import Rollout, check_policy, simulate, simulate_counts
 
 _HOMES = {
@@ -67,6 +69,9 @@ _HOMES = {
     "check": "planning.check",
     "Comparison": "planning.compare",
     "compare": "planning.compare",
+    "Decisions": "planning.plans",
+    "Plan": "planning.plans",
+    "load_plan": "planning.plans",
     "load_policy": "planning.saved",
     "save_policy": "planning.saved",
     "save_solution": "planning.saved",
@@ -74,6 +79,8 @@ _HOMES = {
     "solve": "planning.solve",
     "compare_budgets": "planning.what_if",
     "what_if": "planning.what_if",
+    "TypeIndices": "policies.index",
+    "indices": "policies.index",
     "Rollout": "simulation",
     "check_policy": "simulation",
     "simulate": "simulation",
@@ -88,17 +95,20 @@ __all__ = [
     "Check",
     "Comparison",
     "CoupledMDP",
+    "Decisions",
     "Evaluation",
     "Gini",
     "Leximin",
     "Maximin",
     "Mixture",
+    "Plan",
     "Policy",
     "RegularisedMaximin",
     "Rollout",
     "Simulator",
     "Solution",
     "Training",
+    "TypeIndices",
     "Utilitarian",
     "Welfare",
     "__version__",
@@ -109,7 +119,9 @@ __all__ = [
     "errors",
     "evaluate",
     "gini_coefficient",
+    "indices",
     "load",
+    "load_plan",
     "load_policy",
     "lorenz_curve",
     "parse_welfare",

@@ -3,6 +3,7 @@
 EvenhandError
 ├── InvalidInput (also ValueError)   the user's input is wrong; the command line exits with 2
 │   ├── ModelError                   a model's faults, all of them, each with its place
+│   │   └── TableError               those of a table of arms, each with its row
 │   ├── UnknownName                  no such problem, policy, parameter; says what was probably meant
 │   ├── OutOfDomain                  a welfare asked of values outside its domain
 │   ├── NotApplicable                this method or policy does not apply to this problem
@@ -75,6 +76,10 @@ class ModelError(InvalidInput):
         super().__init__("\n".join([title, *(f"  {fault}" for fault in self.faults)]))
 
 
+class TableError(ModelError):
+    """A table of arms is not sound. All its faults are in `faults`."""
+
+
 class UnknownName(InvalidInput):
     """A name nobody knows, with the nearest known ones."""
 
@@ -112,8 +117,9 @@ class NotConverged(EvenhandError):
 class MissingExtra(EvenhandError, ImportError):
     """An optional package is needed here."""
 
-    def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs an optional package: pip install 'evenhand[{extra}]'")
+    def __init__(self, feature: str, extra: str = "", package: str = "") -> None:
+        command = f"pip install 'evenhand[{extra}]'" if extra else f"pip install {package}"
+        super().__init__(f"{feature} needs an optional package: {command}")
 
 
 class Normalised(UserWarning):

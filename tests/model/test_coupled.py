@@ -34,7 +34,7 @@ def test_one_block_is_a_symmetric_problem():
     assert machines.is_symmetric
     assert (machines.num_arms, machines.num_types, machines.num_resources) == (5, 1, 1)
     assert machines.type_of_arm.tolist() == [0] * 5
-    assert repr(machines) == "CoupledMDP(5 arms, identical, 1 resources, discount 0.9)"
+    assert repr(machines) == "CoupledMDP(5 arms, identical, 1 resource, discount 0.9)"
 
 
 def test_identical_blocks_are_one_type_and_the_order_of_arms_stays():

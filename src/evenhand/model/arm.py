@@ -7,6 +7,7 @@ Everything that computes works on ArmTables, so that a step of a million differe
 
 import hashlib
 import reprlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,6 +29,7 @@ from evenhand.checks import (
     read_numbers,
     tell_normalised,
 )
+from evenhand.display import Shown, counted
 from evenhand.errors import Fault, InvalidInput
 from evenhand.model.places import Names, with_words, with_words_of_arm
 from evenhand.typing import Array, Bools, Floats, Indices
@@ -43,7 +45,7 @@ def frozen(array: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Arm:
+class Arm(Shown):
     """One arm: a Markov decision process that uses shared resources.
 
     Lists are accepted and turned into arrays; everything wrong with them is reported at once (ModelError).
@@ -113,6 +115,11 @@ class Arm:
         )
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        sizes = (self.num_states, "state"), (self.num_actions, "action"), (self.usage.shape[2], "resource")
+        name = f"{self.name!r}, " if self.name else ""
+        return f"Arm({name}{', '.join(counted(*size) for size in sizes)})"
 
 
 def normalised(rows: Floats) -> Floats:
@@ -262,6 +269,10 @@ class ArmTables(Sequence[Arm]):
     def __len__(self) -> int:
         return len(self.rewards)
 
+    def __repr__(self) -> str:
+        num_states, num_actions = self.rewards.shape[1:]
+        return f"ArmTables({counted(len(self), 'arm')}, up to {num_states} states and {num_actions} actions)"
+
     def __getitem__(self, index):  # type: ignore[no-untyped-def]
         """The arm at a position, without padding."""
         if isinstance(index, slice):
@@ -349,6 +360,22 @@ class ArmTables(Sequence[Arm]):
                     moves[rows, now, :, now.stop : now.stop + own] = self.transitions[rows, :own, :, :own]
         num_states = (self.num_states * num_steps).astype(np.int32)
         return ArmTables(moves, rewards, usage, start, num_states, self.num_actions)
+
+    @cached_property
+    def distinct_names(self) -> list[str]:
+        """(arm,) names that tell arms apart: where several are called alike, by where they start or by their number."""
+        names = [label[0] for label in self.labels] or [""] * len(self)
+        times = Counter(names)
+        told = []
+        for number, name in enumerate(names):
+            if not name or times[name] == 1:
+                told.append(name)
+            elif (start := self.initial[number]).max() == 1:
+                states = self.labels[number][1]
+                told.append(f"{name} from {states[start.argmax()] if states else f'state {start.argmax()}'}")
+            else:
+                told.append(f"{name} ({number})")
+        return told
 
     @cached_property
     def cumulative(self) -> Floats:
