@@ -129,8 +129,6 @@ def train(problem: Problem, run: TrainingRun) -> Training:  # noqa: D417  # told
 
 def _check_objective(problem: Problem) -> None:
     """Learners maximise discounted rewards and know no floors: anything else is refused before it is begun."""
-    if not isinstance(problem, CoupledMDP):
-        return
     if problem.criterion.name != "discounted":
         raise NotApplicable(
             f"training is for the criterion discounted, and this problem's is {problem.criterion.name}. "

@@ -9,11 +9,11 @@ import numpy as np
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar, told_by
 from evenhand.errors import Infeasible, InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
-from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.files import Location
 from evenhand.model.objective import read_welfare
 from evenhand.model.policy import Policy, Starting
+from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.welfare import Welfare
 from evenhand.planning.relaxed import tightest
 from evenhand.planning.roster import ROSTER, find_policy
@@ -59,7 +59,7 @@ class Comparison(Shown):
     bound_name: str
     """Where the bound is from: "optimum", or what kind of bound it is."""
 
-    problem: CoupledMDP = field(repr=False)
+    problem: Problem = field(repr=False)
     """What they were compared on, under the criterion and over the members that were asked for."""
 
     def __repr__(self) -> str:
@@ -107,7 +107,7 @@ class Comparison(Shown):
 
 @shows_bar
 def compare(
-    problem: CoupledMDP,
+    problem: Problem,
     policies: Sequence[str] | Mapping[str, Policy | Starting] | None = None,
     welfare: str | Welfare = "gini:2",
     num_episodes: int = 1000,
@@ -122,7 +122,7 @@ def compare(
     """Evaluate policies on one problem, all in the same world.
 
     Args:
-        problem: the problem.
+        problem: the problem, or a simulator.
         policies: names from the roster, or policies under names of one's own; when absent, all that apply.
         welfare: how values are weighed, as text or object.
         num_episodes: episodes to play where a policy must be simulated.
@@ -161,10 +161,11 @@ def compare(
 
 
 def _bound(
-    problem: CoupledMDP, welfare: Welfare, solve_up_to: int, left_out: dict[str, str], progress: Progress | None
+    given: Problem, welfare: Welfare, solve_up_to: int, left_out: dict[str, str], progress: Progress | None
 ) -> tuple[float | None, str, Policy | Starting | None]:
     """The best bound at hand and its name; also the optimal policy where it was quick to find."""
     try:
+        problem = needs_tables(given, "a bound")
         if min(num_count_states(problem), num_joint_states(problem)) <= solve_up_to:
             best = solve(problem, welfare, "auto", 1e-6, progress)
             if best.method != "fluid":
@@ -182,7 +183,7 @@ def _turn_of(progress: Progress, name: str, number: int, total: int) -> Progress
 
 
 def _build(
-    problem: CoupledMDP, welfare: Welfare, policies: Sequence[str] | Mapping[str, Policy | Starting] | None
+    problem: Problem, welfare: Welfare, policies: Sequence[str] | Mapping[str, Policy | Starting] | None
 ) -> tuple[dict[str, Policy | Starting], dict[str, str]]:
     """The policies under their names, and those that do not apply; the optimal one is asked for by name only."""
     if isinstance(policies, Mapping):

@@ -28,6 +28,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.objective import read_welfare
 from evenhand.model.policy import Policy, Starting
+from evenhand.model.simulator import needs_tables
 from evenhand.model.welfare import Welfare
 from evenhand.planning import exact, played
 from evenhand.planning.solution import Solution
@@ -57,6 +58,12 @@ METHODS: dict[str, Callable[[Task], Solution]] = {
     "fluid": played.by_fluid,
 }
 """Every method that has a name."""
+
+
+_OF_SAMPLES = (
+    "Use train, which learns from samples, or compare: it plays baselines, networks and scores of your own "
+    "(policies.ExchangeablePriority)."
+)
 
 
 @shows_bar
@@ -100,7 +107,7 @@ def solve(
     """
     if not 0 < tolerance < 1:
         raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
-    problem = problem.under(criterion, over)
+    problem = needs_tables(problem, "solve", _OF_SAMPLES).under(criterion, over)
     _check_candidates(candidates)
     task = Task(
         problem,

@@ -20,6 +20,7 @@ from evenhand.errors import NotApplicable
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
+from evenhand.model.simulator import Problem, needs_tables
 from evenhand.policies.priority import ExchangeablePriority, settle
 from evenhand.solvers.whittle import WhittleResult, whittle_indices
 from evenhand.typing import Bools, Floats, Indices
@@ -121,7 +122,7 @@ def indices_of(problem: CoupledMDP) -> TypeIndices:
 
 
 def whittle(
-    problem: CoupledMDP, paper_compat: bool = False, allow_not_indexable: bool = False
+    problem: Problem, paper_compat: bool = False, allow_not_indexable: bool = False
 ) -> ExchangeablePriority | BySteps:
     """The Whittle index policy (WIP); for a finite horizon one for each step.
 
@@ -136,6 +137,7 @@ def whittle(
     Raises:
         NotApplicable: the problem has no Whittle indices; says which arm and why.
     """
+    problem = needs_tables(problem, "whittle")
     if problem.num_resources != 1:
         raise NotApplicable(f"Whittle indices are for one resource; this problem has {problem.num_resources}")
     found = indices_of(problem)

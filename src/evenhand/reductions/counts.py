@@ -36,6 +36,7 @@ from evenhand.kernels.randomness import draw_keys
 from evenhand.model.acting import on_batches
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.simulator import Problem
 from evenhand.model.tabular import TabularMDP
 from evenhand.reductions.reduction import MOST_PAIRS
 from evenhand.reductions.sampling import PairSampler
@@ -272,14 +273,14 @@ def _lattice_sizes(problem: CoupledMDP) -> list[int]:
     return [lattice_size(int(arms), int(states)) for arms, states in numbers]
 
 
-def count_states(problem: CoupledMDP, states: Indices) -> Ints:
+def count_states(problem: Problem, states: Indices) -> Ints:
     """(episode, type, state) how many arms are in each state.
 
     Args:
         problem: the problem.
         states: (episode, arm) states.
     """
-    S = problem.types.rewards.shape[1]
+    S = problem.types.valid.shape[1]
     width = problem.num_types * S
     cell = problem.type_of_arm * S + states + np.arange(len(states))[:, None] * width
     counts = np.bincount(cell.reshape(-1), minlength=len(states) * width)

@@ -8,7 +8,7 @@ import numpy as np
 
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.evaluation.kinks import CONFIDENCE
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model.simulator import Problem
 from evenhand.planning.compare import Comparison, Row
 from evenhand.report.svg import BLUE, FAINT, GREEN, INK, ORANGE, PINK, RED, SKY, drawn
 from evenhand.report.words import (
@@ -55,7 +55,7 @@ def welfare_height(comparison: Comparison) -> float:
     return 0.85 + 0.3 * len(comparison.rows)
 
 
-def spread_figure(comparison: Comparison, problem: CoupledMDP) -> str | None:
+def spread_figure(comparison: Comparison, problem: Problem) -> str | None:
     """The values of the arms, a row a policy; None where every arm has the same value under every policy."""
     if all(is_level(row.evaluation) for row in comparison.rows):
         return None
@@ -104,7 +104,7 @@ def shows_dots(evaluation: Evaluation) -> bool:
     return len(evaluation.unit_values) <= MOST_DOTS
 
 
-def marks_types(problem: CoupledMDP) -> bool:
+def marks_types(problem: Problem) -> bool:
     """Whether the spread figure tells types apart."""
     return 2 <= problem.num_types <= len(MARKS)
 
@@ -172,7 +172,7 @@ def _error_bars(axes: "Axes", welfare: Floats, errors: Floats) -> None:
         )
 
 
-def draw_spread(figure: "Figure", rows: Sequence[Row], problem: CoupledMDP) -> None:
+def draw_spread(figure: "Figure", rows: Sequence[Row], problem: Problem) -> None:
     """The values of the arms, a line a policy."""
     axes = figure.subplots()
     for y, row in enumerate(rows):
@@ -189,7 +189,7 @@ def draw_spread(figure: "Figure", rows: Sequence[Row], problem: CoupledMDP) -> N
     )
 
 
-def _spread(axes: "Axes", y: int, found: Evaluation, problem: CoupledMDP) -> None:
+def _spread(axes: "Axes", y: int, found: Evaluation, problem: Problem) -> None:
     """One policy: a thin line from worst to best; dots for the arms, or a thick line for the middle half."""
     values, counts = found.unit_values, found.unit_counts
     axes.plot([values.min(), values.max()], [y, y], color="#b5b5b5", linewidth=1.2, solid_capstyle="round")
@@ -201,7 +201,7 @@ def _spread(axes: "Axes", y: int, found: Evaluation, problem: CoupledMDP) -> Non
     axes.plot([found.mean], [y], "|", color=INK, markersize=11, markeredgewidth=1.4, zorder=5)
 
 
-def _dots(axes: "Axes", y: int, found: Evaluation, problem: CoupledMDP) -> None:
+def _dots(axes: "Axes", y: int, found: Evaluation, problem: Problem) -> None:
     kinds = np.arange(problem.num_types) if found.by_type else problem.type_of_arm
     for kind in np.unique(kinds):
         colour, shape = MARKS[int(kind)] if marks_types(problem) else MARKS[0]

@@ -17,7 +17,7 @@ from evenhand.model.arm import Arm
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import capabilities
-from evenhand.model.simulator import Simulator
+from evenhand.model.simulator import Problem, Simulator
 from evenhand.planning.compare import Comparison, Row
 from evenhand.planning.solution import Solution
 from evenhand.policies.index import TypeIndices
@@ -138,12 +138,12 @@ def _(problem: CoupledMDP) -> Told:
     return Told(counted(problem.num_arms, "arm"), kinds, facts, tables=[_types_table(problem)], folded=folded)
 
 
-def _criterion_words(problem: CoupledMDP) -> str:
+def _criterion_words(problem: Problem) -> str:
     name = problem.criterion.name
     return f"discounted by {amount(problem.discount)}" if name == "discounted" else name
 
 
-def _types_table(problem: CoupledMDP) -> Table:
+def _types_table(problem: Problem) -> Table:
     types, names = problem.types, type_names(problem)
     heads = ["type", "arms", "states", "actions"]
     heads += ["group"] * (problem.over == "groups") + ["floor"] * problem.has_floors
@@ -235,7 +235,7 @@ def _(solution: Solution) -> Told:
     return Told("A plan", f"for {counted(solution.problem.num_arms, 'arm')}", facts, tables=tables)
 
 
-def _units_table(problem: CoupledMDP, by_type: bool, figures: Mapping[str, Floats]) -> Table:
+def _units_table(problem: Problem, by_type: bool, figures: Mapping[str, Floats]) -> Table:
     """The first types or arms with their figures."""
     names, size = type_names(problem), len(next(iter(figures.values())))
     decimals = {name: decimals_of(values.tolist(), 2 if name == "± error" else 5) for name, values in figures.items()}
@@ -254,7 +254,7 @@ def _figure(name: str, value: float, decimals: int | None) -> str:
     return percent(value) if name == "served" else number_text(value, decimals)
 
 
-def _groups_table(problem: CoupledMDP, groups: Mapping[str, float]) -> Table:
+def _groups_table(problem: Problem, groups: Mapping[str, float]) -> Table:
     decimals = decimals_of(list(groups.values()))
     rows = [(name, [number_text(value, decimals)]) for name, value in list(groups.items())[:MOST_ROWS]]
     return shortened_table("", ["group", "value"], rows, len(groups) - MOST_ROWS)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from evenhand.learning.environments import Scene
     from evenhand.learning.training import Training
-    from evenhand.model.coupled import CoupledMDP
+    from evenhand.model.simulator import Problem
 
 DPI = 120
 """Dots an inch in a notebook: letters of about the size of its text."""
@@ -157,7 +157,7 @@ def _draw_scene(figure: Figure, scene: "Scene") -> None:
 
 
 def _values_picture(
-    problem: "CoupledMDP", by_type: bool, values: Floats, errors: Floats | None, marks: Sequence[tuple[float, str]]
+    problem: "Problem", by_type: bool, values: Floats, errors: Floats | None, marks: Sequence[tuple[float, str]]
 ) -> Picture:
     if len(values) > MOST_BARS:
         return pictured(2.6, lambda figure: _draw_ranked(figure, problem, by_type, values, marks))
@@ -167,7 +167,7 @@ def _values_picture(
 
 def _draw_bars(
     figure: Figure,
-    problem: "CoupledMDP",
+    problem: "Problem",
     by_type: bool,
     values: Floats,
     errors: Floats | None,
@@ -202,7 +202,7 @@ def _mark(axes: "Axes", marks: Sequence[tuple[float, str]]) -> None:
 
 
 def _draw_ranked(
-    figure: Figure, problem: "CoupledMDP", by_type: bool, values: Floats, marks: Sequence[tuple[float, str]]
+    figure: Figure, problem: "Problem", by_type: bool, values: Floats, marks: Sequence[tuple[float, str]]
 ) -> None:
     """All arms from worst to best, as a curve."""
     axes = figure.subplots()
