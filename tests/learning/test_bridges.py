@@ -37,8 +37,8 @@ def test_the_policy_does_what_the_model_does_in_the_environment(machines):
         rule = "greedy" if model.action_space.shape == (6,) else "priority-sampling"
         policy = from_stable_baselines3(model, machines)
         assert policy.rule == rule
-        eh.check_policy(policy, machines)
-        if rule != "greedy":  # drawn, so compared by law elsewhere
+        if rule != "greedy":  # drawn, so only its law could be compared
+            eh.check_policy(policy, machines)
             continue
         env = CountEnv(machines, 10)
         observation, info = env.reset(seed=5)
@@ -88,4 +88,4 @@ def test_what_does_not_fit_is_refused(machines, tmp_path):
     with pytest.raises(InvalidInput, match="trained on CountEnv or BatchedCounts"):
         from_stable_baselines3("PPO", machines)
     with pytest.raises(NotApplicable, match="save the model itself"):
-        eh.save_policy(from_stable_baselines3(model, machines), tmp_path / "policy.zip")
+        eh.save_policy(from_stable_baselines3(model, machines), machines, tmp_path / "policy.zip")
