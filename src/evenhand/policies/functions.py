@@ -45,11 +45,11 @@ class FunctionPolicy(ShownPolicy):
         asked = states.copy()  # the function may do with it what it likes
         answer = [self.function(row, rng) for row in asked] if self.one_by_one else self.function(asked, rng)
         try:
-            actions = checked_shape(np.asarray(answer), states, None)
-        except ValueError as error:
-            if isinstance(error, InvalidInput):
-                raise
+            array = np.asarray(answer)
+        except ValueError:
             raise InvalidInput("act: expected one action for each arm, got lists of different lengths") from None
+        # A mask of who is served is a natural answer where there are two actions.
+        actions = checked_shape(array.astype(np.int32) if array.dtype == np.bool_ else array, states, None)
         check_actions(self.problem, states, actions, None)
         return actions
 
@@ -64,7 +64,7 @@ def from_function(
 
     Args:
         function: (states, rng) -> actions. States and actions are whole numbers of shape (episode, arm), for many
-            episodes at once; all randomness must come from rng.
+            episodes at once; False and True are 0 and 1. All randomness must come from rng.
         problem: a problem or a simulator, whose rules it is held to.
         exchangeable: whether it treats arms of one type alike, as by drawing who is served. Their values are then
             equal, and are estimated together, with smaller errors. It is believed.
@@ -75,7 +75,7 @@ def from_function(
         >>> problem = eh.problems.machine_replacement(num_arms=3)
         >>> def first_worn_out(states, rng):
         ...     worn_out = states == 2
-        ...     return (worn_out & (worn_out.cumsum(axis=1) <= 1)).astype(int)
+        ...     return worn_out & (worn_out.cumsum(axis=1) <= 1)
         >>> policy = eh.policies.from_function(first_worn_out, problem)
         >>> policy.act([2, 1, 2], 0)
         array([1, 0, 0], dtype=int32)
