@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         parse_welfare,
     )
     from evenhand.planning.compare import Comparison, compare
+    from evenhand.planning.plans import Decisions, Plan, load_plan
     from evenhand.planning.saved import load_policy, save_policy, save_solution
     from evenhand.planning.solution import Solution
     from evenhand.planning.solve import solve
@@ -65,6 +66,9 @@ _HOMES = {
     "parse_welfare": "model.welfare",
     "Comparison": "planning.compare",
     "compare": "planning.compare",
+    "Decisions": "planning.plans",
+    "Plan": "planning.plans",
+    "load_plan": "planning.plans",
     "load_policy": "planning.saved",
     "save_policy": "planning.saved",
     "save_solution": "planning.saved",
@@ -87,11 +91,13 @@ __all__ = [
     "BySteps",
     "Comparison",
     "CoupledMDP",
+    "Decisions",
     "Evaluation",
     "Gini",
     "Leximin",
     "Maximin",
     "Mixture",
+    "Plan",
     "Policy",
     "RegularisedMaximin",
     "Rollout",
@@ -110,6 +116,7 @@ __all__ = [
     "gini_coefficient",
     "indices",
     "load",
+    "load_plan",
     "load_policy",
     "lorenz_curve",
     "parse_welfare",

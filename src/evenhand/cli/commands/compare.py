@@ -33,6 +33,7 @@ def run(
     parameters: tuple[str, ...],
     budgets: tuple[str, ...],
     format: Format | None,
+    initial: str | None,
     policies: str | None,
     welfare: str,
     criterion: str | None,
@@ -50,7 +51,7 @@ def run(
     names = None if policies is None else read_names(policies)
     refuse_with_several(budgets, {"--report": report})
     problem, *others = (
-        one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion)
+        one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion, initial)
     )
     from evenhand.planning.compare import compare as compare_policies  # after what may be refused at once
     from evenhand.planning.what_if import compare_budgets
