@@ -10,7 +10,7 @@ from evenhand._version import __version__
 
 if TYPE_CHECKING:
     from evenhand import errors, policies, problems
-    from evenhand.evaluation import Evaluation, evaluate, gini_coefficient, lorenz_curve, price_of_fairness
+    from evenhand.evaluation import Evaluation, gini_coefficient, lorenz_curve, price_of_fairness
     from evenhand.learning import Training, train
     from evenhand.model.arm import Arm
     from evenhand.model.composite import BySteps, Mixture
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Welfare,
         parse_welfare,
     )
+    from evenhand.planning.chosen import evaluate
     from evenhand.planning.compare import Comparison, compare
     from evenhand.planning.plans import Decisions, Plan, load_plan
     from evenhand.planning.saved import load_policy, save_policy, save_solution
@@ -42,7 +43,7 @@ _HOMES = {
     "policies": "",
     "problems": "",
     "Evaluation": "evaluation",
-    "evaluate": "evaluation",
+    "evaluate": "planning.chosen",
     "gini_coefficient": "evaluation",
     "lorenz_curve": "evaluation",
     "price_of_fairness": "evaluation",

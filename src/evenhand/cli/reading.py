@@ -12,7 +12,7 @@ from evenhand.cli.standard_input import DASH, standard_input
 from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, PolicyError, UnknownName
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import FORMATS, Format, load_noting
-from evenhand.planning.names import find_name
+from evenhand.planning.names import find_name, is_file
 from evenhand.problems import catalog
 
 if TYPE_CHECKING:
@@ -165,11 +165,6 @@ def read_names(policies: str) -> list[str]:
     if faults:
         raise ModelError(faults, "--policies")
     return names
-
-
-def is_file(policy: str) -> bool:
-    """Whether this means a saved policy rather than the name of one."""
-    return Path(policy).exists() or bool(Path(policy).suffix) or "/" in policy
 
 
 def check_target(path: str | None, option: str) -> None:

@@ -1,13 +1,12 @@
 """Policies side by side, in the same world, under the best bound known."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar, told_by
-from evenhand.errors import Infeasible, InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge
+from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
 from evenhand.model.criterion import Criterion
 from evenhand.model.files import Location
@@ -15,8 +14,9 @@ from evenhand.model.objective import read_welfare
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.welfare import Welfare
+from evenhand.planning.chosen import Several, read_policies
 from evenhand.planning.relaxed import tightest
-from evenhand.planning.roster import ROSTER, find_policy
+from evenhand.planning.roster import RosterEntry
 from evenhand.planning.solve import solve
 from evenhand.reductions.counts import num_count_states
 from evenhand.reductions.joint import num_joint_states
@@ -108,7 +108,7 @@ class Comparison(Shown):
 @shows_bar
 def compare(
     problem: Problem,
-    policies: Sequence[str] | Mapping[str, Policy | Starting] | None = None,
+    policies: Several | None = None,
     welfare: str | Welfare = "gini:2",
     num_episodes: int = 1000,
     horizon: int | None = None,
@@ -123,7 +123,8 @@ def compare(
 
     Args:
         problem: the problem, or a simulator.
-        policies: names from the roster, or policies under names of one's own; when absent, all that apply.
+        policies: names from the roster, files of saved policies and policies themselves, one or several, or under names
+            of one's own; when absent, all that apply.
         welfare: how values are weighed, as text or object.
         num_episodes: episodes to play where a policy must be simulated.
         horizon: steps an episode; when absent, the criterion's own (see `evaluate`).
@@ -134,6 +135,14 @@ def compare(
         criterion: what rewards over time are worth, as text or object; the problem's own when absent. Named policies
             and the bound are made for it.
         over: whose values are weighed, `arms` or `groups`; the problem's own when absent.
+
+    Example:
+        >>> import evenhand as eh
+        >>> machines = eh.problems.machine_replacement(num_arms=3)
+        >>> mine = eh.policies.worst_first(machines, ties="first")
+        >>> found = eh.compare(machines, ["whittle", "never-act", mine], num_episodes=100, rng=0)
+        >>> [row.policy for row in found.rows]
+        ['whittle', 'PriorityPolicy', 'never-act']
     """
     judged = problem.under(criterion, over)
     judged.criterion.simulated_steps(horizon)  # a horizon that does not fit is refused before any work
@@ -183,25 +192,16 @@ def _turn_of(progress: Progress, name: str, number: int, total: int) -> Progress
 
 
 def _build(
-    problem: Problem, welfare: Welfare, policies: Sequence[str] | Mapping[str, Policy | Starting] | None
+    problem: Problem, welfare: Welfare, policies: Several | None
 ) -> tuple[dict[str, Policy | Starting], dict[str, str]]:
     """The policies under their names, and those that do not apply; the optimal one is asked for by name only."""
-    if isinstance(policies, Mapping):
-        return dict(policies), {}
-    if isinstance(policies, str):
-        policies = [policies]
-    if policies is not None and not all(isinstance(name, str) for name in policies):
-        raise InvalidInput("policies: expected names, or a dictionary of policies under names of your own")
-    named = [find_policy(name) for name in policies] if policies is not None else None
     chosen: dict[str, Policy | Starting] = {}
     left_out: dict[str, str] = {}
-    for entry in named if named is not None else ROSTER:
-        if named is None and entry.name == "optimal":
-            continue
+    for name, policy in read_policies(policies, problem).items():
         try:
-            chosen[entry.name] = entry.build(problem, welfare)
+            chosen[name] = policy.build(problem, welfare) if isinstance(policy, RosterEntry) else policy
         except (NotApplicable, Infeasible, TooLarge, OutOfDomain, NotConverged) as error:
-            if named is not None:
+            if policies is not None:
                 raise
-            left_out[entry.name] = str(error)
+            left_out[name] = str(error)
     return chosen, left_out

@@ -19,8 +19,9 @@ from evenhand.cli.console import (
     progress,
     seconds,
 )
-from evenhand.cli.reading import called, check_target, is_file, read_names, read_policy, read_problems
+from evenhand.cli.reading import called, check_target, read_names, read_policy, read_problems
 from evenhand.model.files import Format
+from evenhand.planning.names import is_file
 
 if TYPE_CHECKING:
     from evenhand.evaluation.evaluate import Method
