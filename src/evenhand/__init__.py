@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         parse_welfare,
         register_welfare,
     )
+    from evenhand.planning.check import Check, check
     from evenhand.planning.chosen import evaluate
     from evenhand.planning.compare import Comparison, compare
     from evenhand.planning.plans import Decisions, Plan, load_plan
@@ -67,6 +68,8 @@ _HOMES = {
     "Welfare": "model.welfare",
     "parse_welfare": "model.welfare",
     "register_welfare": "model.welfare",
+    "Check": "planning.check",
+    "check": "planning.check",
     "Comparison": "planning.compare",
     "compare": "planning.compare",
     "Decisions": "planning.plans",
@@ -92,6 +95,7 @@ __all__ = [
     "AlphaFair",
     "Arm",
     "BySteps",
+    "Check",
     "Comparison",
     "CoupledMDP",
     "Decisions",
@@ -111,6 +115,7 @@ __all__ = [
     "Utilitarian",
     "Welfare",
     "__version__",
+    "check",
     "check_policy",
     "compare",
     "compare_budgets",
