@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from evenhand.evaluation import Evaluation, evaluate, gini_coefficient, lorenz_curve, price_of_fairness
     from evenhand.learning import Training, train
     from evenhand.model.arm import Arm
+    from evenhand.model.composite import BySteps, Mixture
     from evenhand.model.coupled import CoupledMDP
     from evenhand.model.files import load, save
     from evenhand.model.policy import Policy
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from evenhand.planning.saved import load_policy, save_policy, save_solution
     from evenhand.planning.solution import Solution
     from evenhand.planning.solve import solve
+    from evenhand.planning.what_if import compare_budgets, what_if
     from evenhand.simulation import Rollout, check_policy, simulate, simulate_counts
 
 _HOMES = {
@@ -45,6 +47,8 @@ _HOMES = {
     "Training": "learning",
     "train": "learning",
     "Arm": "model.arm",
+    "BySteps": "model.composite",
+    "Mixture": "model.composite",
     "CoupledMDP": "model.coupled",
     "load": "model.files",
     "save": "model.files",
@@ -65,6 +69,8 @@ _HOMES = {
     "save_solution": "planning.saved",
     "Solution": "planning.solution",
     "solve": "planning.solve",
+    "compare_budgets": "planning.what_if",
+    "what_if": "planning.what_if",
     "Rollout": "simulation",
     "check_policy": "simulation",
     "simulate": "simulation",
@@ -75,12 +81,14 @@ _HOMES = {
 __all__ = [
     "AlphaFair",
     "Arm",
+    "BySteps",
     "Comparison",
     "CoupledMDP",
     "Evaluation",
     "Gini",
     "Leximin",
     "Maximin",
+    "Mixture",
     "Policy",
     "RegularisedMaximin",
     "Rollout",
@@ -92,6 +100,7 @@ __all__ = [
     "__version__",
     "check_policy",
     "compare",
+    "compare_budgets",
     "errors",
     "evaluate",
     "gini_coefficient",
@@ -109,6 +118,7 @@ __all__ = [
     "simulate_counts",
     "solve",
     "train",
+    "what_if",
 ]
 
 

@@ -95,7 +95,7 @@ def test_multi_task_and_joint(folder, evenhand):
     options = ["--steps", 4000, "--json"]
     found = evenhand("train", *MODEL, "--num-arms", "2:5", "--budget", "1:2", *options).json
     assert found["settings"]["num_arms"] == [2, 5] and found["settings"]["budget"] == [[1, 2]]
-    found = evenhand("train", *MODEL, "--num-arms", "4", *options).json
+    found = evenhand("train", *MODEL[:3], "--num-arms", "4", "--budget", "2", *options).json
     assert found["settings"]["num_arms"] == [4, 4]
     found = evenhand("train", *MODEL, "--network", "joint", "--out", "joint.zip", *options).json
     assert found["settings"]["architecture"] == "joint" and found["welfare"] is None
@@ -153,6 +153,7 @@ def test_an_interrupt_keeps_the_checkpoint(folder, start, evenhand, files, timel
         (["--budget", "3:1"], "budget"),
         (["--budget", "-1:1"], "budget"),
         (["--budget", "nan"], "budget"),
+        (["--budget", "1,2"], "--budget 1,2"),
         (["--budget", "1:inf"], "budget"),
         (["--budget", "1", "--budget", "1"], "budget"),
         (["--hidden", "8,x"], "--hidden"),

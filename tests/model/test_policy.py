@@ -69,8 +69,8 @@ ROSTERED = {
     "never-act": COUNTED | {"law"},
     "whittle": COUNTED | {"law"},
     "fair-index": COUNTED | {"law"},
-    "equal-resources": {"starts", "exchangeable"},
-    "re-solving": {"starts", "exchangeable", "by_counts"},
+    "equal-resources": {"acts", "starts", "resumes", "exchangeable"},
+    "re-solving": {"acts", "starts", "resumes", "exchangeable", "by_counts"},
     "occupancy-priority": {"acts", "exchangeable"},
     "cp-drl": COUNTED | {"law", "deterministic"},
 }

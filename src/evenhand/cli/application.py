@@ -6,6 +6,7 @@ import click
 
 from evenhand._version import __version__
 from evenhand.cli.options import (
+    budget_option,
     common,
     criterion_option,
     model_argument,
@@ -67,6 +68,7 @@ def problems(**options: Any) -> None:
 
 @application.command()
 @model_argument
+@budget_option(several=True)
 @welfare_option
 @criterion_option
 @over_option
@@ -102,7 +104,8 @@ def problems(**options: Any) -> None:
 def solve(**options: Any) -> None:
     """Find the best policy for MODEL, with a certificate: welfare, upper bound, gap.
 
-    MODEL is a model file (.toml, .json, .npz) or a built-in problem (see `evenhand problems`).
+    MODEL is a model file (.toml, .json, .npz) or a built-in problem (see `evenhand problems`). With several --budget,
+    a table: the welfare under each, and what the step from one to the next is worth.
     """
     from evenhand.cli.commands.solve import run
 
@@ -111,6 +114,7 @@ def solve(**options: Any) -> None:
 
 @application.command()
 @model_argument
+@budget_option()
 @criterion_option
 @common(seeded=False)
 def indices(**options: Any) -> None:
@@ -126,6 +130,7 @@ def indices(**options: Any) -> None:
 
 @application.command()
 @model_argument
+@budget_option(several=True)
 @click.option("--policies", metavar="A,B,...", help="Only these, by name or saved file; all that apply when absent.")
 @welfare_option
 @criterion_option
@@ -166,6 +171,7 @@ def train(**options: Any) -> None:
 @application.command()
 @model_argument
 @click.argument("policy")
+@budget_option()
 @welfare_option
 @criterion_option
 @over_option

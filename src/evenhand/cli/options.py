@@ -24,6 +24,18 @@ def model_argument(command: Command) -> Command:
     return click.argument("model")(parameters(form(command)))
 
 
+def budget_option(several: bool = False) -> Callable[[Command], Command]:
+    """Another budget than the model's; where several make sense, one table of them."""
+    more = " Repeated, it gives a table of what each step is worth." if several else ""
+    return click.option(
+        "--budget",
+        "budgets",
+        multiple=True,
+        metavar="B",
+        help=f"Replace the budget: one number a resource (4,4), or some by name (bays=4).{more}",
+    )
+
+
 def welfare_option(command: Command) -> Command:
     """How values are weighed."""
     return click.option(
@@ -81,7 +93,7 @@ def training_settings(command: Command) -> Command:
 
 _WRITTEN: dict[str, dict[str, Any]] = {
     "num_arms": {"metavar": "LOW:HIGH"},
-    "budget": {"metavar": "LOW:HIGH", "multiple": True},  # once for each resource
+    "budget": {"metavar": "B|LOW:HIGH", "multiple": True},  # ranges once for each resource
     "hidden": {"metavar": "N,N", "default": ",".join(map(str, TrainingSettings.hidden))},
 }
 """How settings that are neither a word nor a number are written; `commands.train` reads them."""

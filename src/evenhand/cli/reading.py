@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,14 +20,67 @@ if TYPE_CHECKING:
 SUFFIXES = (".toml", ".json", ".npz")
 
 
-def read_problem(model: str, parameters: Sequence[str], format: Format | None = None) -> CoupledMDP:
-    """A model file, standard input, or a built-in problem with its parameters.
+def read_problem(
+    model: str, parameters: Sequence[str], format: Format | None = None, budgets: Sequence[str] = ()
+) -> CoupledMDP:
+    """A model file, standard input, or a built-in problem with its parameters; with another budget, where one is given.
 
     Args:
         model: the name of a file or of a problem, or `-`.
         parameters: KEY=VALUE texts, of a built-in problem.
         format: what kind of file it is; by its name when absent.
+        budgets: a budget as text, or none.
     """
+    if len(budgets) > 1:
+        raise InvalidInput("--budget: this command takes one; `evenhand solve` and `evenhand compare` take several")
+    return read_problems(model, parameters, format, budgets)[0]
+
+
+def read_problems(
+    model: str, parameters: Sequence[str], format: Format | None, budgets: Sequence[str]
+) -> list[CoupledMDP]:
+    """The same model with each of some budgets; with its own where none is given."""
+    problem = _read_model(model, parameters, format)
+    if not budgets:
+        return [problem]
+    own = ("budget", *map(_as_key, problem.resource_names))
+    told = [key for key in read_parameters(parameters) if _as_key(key) in own]
+    if told:
+        raise InvalidInput(f"--budget: the budget is also given by -p {told[0]}=...; give it once")
+    found = []
+    for text in budgets:
+        try:
+            found.append(problem.with_budget(_amounts(text)))
+        except ModelError as error:
+            raise ModelError(error.faults, f"--budget {text}") from None
+    return found
+
+
+def _as_key(name: str) -> str:
+    """The name of a resource as parameters are written."""
+    return name.lower().replace(" ", "_").replace("-", "_")
+
+
+def _amounts(text: str) -> Any:
+    """`4,4`, or `bays=4`; what is no number stays text, for the problem to tell."""
+    parts = [part.strip() for part in text.split(",")]
+    if not any("=" in part for part in parts):
+        return [_number(part) for part in parts]
+    pairs = [part.rpartition("=") for part in parts]
+    keys = [key.strip() for key, _, _ in pairs]
+    if not all(keys) or len(set(keys)) < len(keys):
+        raise InvalidInput(f"--budget: expected NUMBER,NUMBER or NAME=NUMBER,NAME=NUMBER, each name once, got {text!r}")
+    return {key: _number(value.strip()) for key, (_, _, value) in zip(keys, pairs, strict=True)}
+
+
+def _number(text: str) -> object:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _read_model(model: str, parameters: Sequence[str], format: Format | None) -> CoupledMDP:
     if not model:
         raise InvalidInput("MODEL: expected a model file or the name of a problem, got nothing")
     if model in catalog.names():

@@ -76,7 +76,10 @@ class TrainingSettings:
     )
     budget: Budget | None = field(
         default=None,
-        metadata=_told("The least and the most of a resource, drawn anew for each episode, once for each; for counts."),
+        metadata=_told(
+            "The least and the most of a resource, drawn anew for each episode, once for each; for counts. On the "
+            "command line amounts, 4,4 or bays=4, replace the model's budget instead."
+        ),
     )
     horizon: int = field(default=300, metadata=_told("Steps an episode."))
     hidden: tuple[int, ...] = field(default=(64, 64), metadata=_told("Units of the hidden layers."))

@@ -8,17 +8,28 @@
 Both remember something, so both have `start`. They treat equal arms alike, and play by counts, where all parts do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from evenhand.checks import check_positive_int, check_shape
-from evenhand.errors import InvalidInput
-from evenhand.model.policy import Exchangeable, Policy, Starting, begin, is_exchangeable, plays_by_counts
-from evenhand.typing import ArrayLike, Floats, Indices, Ints
+from evenhand.errors import InvalidInput, NotApplicable, PolicyError
+from evenhand.model.acting import MOST, Actor, Memory, Remembered, RememberingPolicy, read_memory
+from evenhand.model.policy import (
+    Exchangeable,
+    Policy,
+    Remembers,
+    Starting,
+    begin,
+    capabilities,
+    is_exchangeable,
+    plays_by_counts,
+)
+from evenhand.typing import ArrayLike, Floats, Indices, Ints, Rng
 
 
-class BySteps:
+class BySteps(RememberingPolicy):
     """One policy for each step; after the last it begins again."""
 
     def __init__(self, parts: Sequence[Policy]) -> None:
@@ -35,18 +46,35 @@ class BySteps:
         self.exchangeable = all(is_exchangeable(part) for part in parts)
         self.plays_by_counts = all(plays_by_counts(part) for part in parts)
 
-    def start(self, num_episodes: int, rng: np.random.Generator) -> Policy:
+    def start(self, num_episodes: int, rng: Rng = None) -> Actor:
         """An actor at the first step."""
-        return _CountSteps(self.parts) if self.plays_by_counts else _Steps(self.parts)
+        return self._actor(num_episodes, 0)
+
+    def resume(self, memory: Mapping[str, ArrayLike]) -> Actor:
+        """An actor that goes on where another one was; its memory is `episodes` and `step`.
+
+        Args:
+            memory: how many episodes and how many steps were played.
+        """
+        read = read_memory(memory, {"episodes": Remembered((), MOST, 1), "step": Remembered((), MOST)})
+        return self._actor(int(read["episodes"]), int(read["step"]))
+
+    def _actor(self, num_episodes: int, step: int) -> Actor:
+        return (_CountSteps if self.plays_by_counts else _Steps)(self.parts, num_episodes, step)
 
 
-class _Steps:
+class _Steps(Actor):
     """Counts the steps."""
 
-    def __init__(self, parts: Sequence[Policy]) -> None:
-        self.parts, self.step = parts, 0
+    def __init__(self, parts: Sequence[Policy], num_episodes: int, step: int) -> None:
+        super().__init__(num_episodes)
+        self.parts, self.step = parts, step
 
-    def act(self, states: Indices, rng: np.random.Generator) -> Indices:
+    def memory(self) -> Memory:
+        """`episodes` and `step`, how many were played."""
+        return {"episodes": np.array(self.num_episodes), "step": np.array(self.step)}
+
+    def choose(self, states: Indices, rng: np.random.Generator) -> Indices:
         """The actions of this step's part."""
         return self._next().act(states, rng)
 
@@ -70,8 +98,18 @@ class _CountSteps(_Steps):
         return part.allocate(counts, rng)
 
 
-class Mixture:
-    """Draws one policy at the start of an episode, by its share, and keeps it; or draws again every few steps."""
+class Mixture(RememberingPolicy):
+    """Draws one policy at the start of an episode, by its share, and keeps it; or draws again every few steps.
+
+    Its values are the values of its parts, mixed by their shares: so a mixture can be fairer than each of its parts.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> both = eh.Mixture([eh.policies.worst_first(problem), eh.policies.never_act(problem)], [0.75, 0.25])
+        >>> both.act([0, 1, 2], 3)
+        array([0, 0, 1], dtype=int32)
+    """
 
     def __init__(self, parts: Sequence[Policy | Starting], shares: ArrayLike, rotate: int | None = None) -> None:
         """Keep the parts that have a share.
@@ -100,51 +138,125 @@ class Mixture:
         """
         return Mixture(self.parts, self.shares, every)
 
-    def start(self, num_episodes: int, rng: np.random.Generator) -> Policy:
+    def start(self, num_episodes: int, rng: Rng = None) -> Actor:
         """An actor that has drawn a part for each episode."""
-        return (_CountMixed if self.plays_by_counts else _Mixed)(self, num_episodes, rng)
+        return self._actor(num_episodes, self.draw(num_episodes, np.random.default_rng(rng)), 0)
 
-    def draw(self, num_episodes: int, rng: np.random.Generator) -> list[tuple[Ints, Policy]]:
+    def resume(self, memory: Mapping[str, ArrayLike]) -> Actor:
+        """An actor that goes on where another one was; its memory is `step`, `part`, and that of the parts.
+
+        Args:
+            memory: how many steps were played, (episode,) the part of each, and `0.order` and the like: what part 0
+                remembers.
+        """
+        own = {name: value for name, value in memory.items() if "." not in name}
+        like = {"step": Remembered((), MOST), "part": Remembered(("episode",), len(self.parts))}
+        read = read_memory(own, like)
+        playing, known = [], set(own)
+        for number in np.unique(read["part"]).tolist():
+            rows = np.flatnonzero(read["part"] == number)
+            inner = {
+                name.partition(".")[2]: value
+                for name, value in memory.items()
+                if name.startswith(f"{number}.") and isinstance(self.parts[number], Starting)
+            }
+            known |= {f"{number}.{name}" for name in inner}
+            playing.append(_Playing(number, rows, self._resumed(number, len(rows), inner)))
+        if strange := sorted(set(memory) - known):
+            raise PolicyError(f"memory: {strange[0]!r} is nothing that this policy remembers")
+        return self._actor(len(read["part"]), playing, int(read["step"]))
+
+    def _resumed(self, number: int, num_episodes: int, memory: Mapping[str, ArrayLike]) -> Policy:
+        """The actor of one part, as it was."""
+        part, can = self.parts[number], capabilities(self.parts[number])
+        if can.starts is None and can.acts is not None:
+            return can.acts
+        if can.resumes is None:
+            raise NotApplicable(_cannot_be_kept(number, part))
+        try:
+            actor = can.resumes.resume(memory)
+        except PolicyError as error:
+            raise PolicyError(f"part {number} of the mixture: {error}") from None
+        if getattr(actor, "num_episodes", num_episodes) != num_episodes:
+            raise PolicyError(f"memory: part {number} plays {num_episodes} episodes, and remembers another number")
+        return actor
+
+    def _actor(self, num_episodes: int, playing: "list[_Playing]", step: int) -> Actor:
+        return (_CountMixed if self.plays_by_counts else _Mixed)(self, num_episodes, playing, step)
+
+    def draw(self, num_episodes: int, rng: np.random.Generator) -> "list[_Playing]":
         """The episodes that each part plays from now on, with its actor at its first step."""
         ends = np.cumsum(self.shares)
         ends[-1] = 1.0
         drawn = np.searchsorted(ends, rng.random(num_episodes), side="right")
-        actors = []
-        for number in np.unique(drawn):
+        playing = []
+        for number in np.unique(drawn).tolist():
             rows = np.flatnonzero(drawn == number)
-            actors.append((rows, begin(self.parts[number], len(rows), rng)))
-        return actors
+            playing.append(_Playing(number, rows, begin(self.parts[number], len(rows), rng)))
+        return playing
 
 
-class _Mixed:
+def _cannot_be_kept(number: int, part: object) -> str:
+    return (
+        f"what part {number} of the mixture remembers cannot be kept: {type(part).__name__} needs resume(memory), and "
+        "its actors memory()"
+    )
+
+
+class _Playing(NamedTuple):
+    """A part of a mixture and the episodes that it plays."""
+
+    number: int
+    """Which part."""
+
+    rows: Ints
+    """The episodes."""
+
+    actor: Policy
+    """What acts."""
+
+
+class _Mixed(Actor):
     """Each episode's own part."""
 
-    def __init__(self, mixture: Mixture, num_episodes: int, rng: np.random.Generator) -> None:
-        self.mixture, self.step = mixture, 0
-        self.actors = mixture.draw(num_episodes, rng)
+    def __init__(self, mixture: Mixture, num_episodes: int, playing: list[_Playing], step: int) -> None:
+        super().__init__(num_episodes)
+        self.mixture, self.playing, self.step = mixture, playing, step
 
-    def act(self, states: Indices, rng: np.random.Generator) -> Indices:
+    def memory(self) -> Memory:
+        """`step`, (episode,) `part`, and under `0.` and so on what the actors of the parts remember."""
+        part = np.zeros(self.num_episodes, dtype=np.int64)
+        found: Memory = {"step": np.array(self.step), "part": part}
+        for number, rows, actor in self.playing:
+            part[rows] = number
+            if isinstance(self.mixture.parts[number], Starting):
+                if not isinstance(actor, Remembers):
+                    raise NotApplicable(_cannot_be_kept(number, self.mixture.parts[number]))
+                found |= {f"{number}.{name}": np.asarray(array) for name, array in actor.memory().items()}
+        return found
+
+    def choose(self, states: Indices, rng: np.random.Generator) -> Indices:
         """The actions of each episode's part."""
         actions = np.empty_like(states)
-        for rows, actor in self._now(len(states), rng):
+        for _, rows, actor in self._now(rng):
             actions[rows] = actor.act(states[rows], rng)
         return actions
 
     def skip_to(self, step: int) -> None:
         """Go on at this step, with all parts."""
         self.step = step
-        for _, actor in self.actors:
+        for _, _, actor in self.playing:
             if (skip := getattr(actor, "skip_to", None)) is not None:
                 skip(step)
 
-    def _now(self, num_episodes: int, rng: np.random.Generator) -> list[tuple[Ints, Policy]]:
+    def _now(self, rng: np.random.Generator) -> list[_Playing]:
         """Whose turn it is at this step."""
         rotate = self.mixture.rotate
         if rotate is not None and self.step and self.step % rotate == 0:
-            self.actors = self.mixture.draw(num_episodes, rng)
+            self.playing = self.mixture.draw(self.num_episodes, rng)
             self.skip_to(self.step)  # a part that plays by the step must know which it is
         self.step += 1
-        return self.actors
+        return self.playing
 
 
 class _CountMixed(_Mixed):
@@ -153,7 +265,7 @@ class _CountMixed(_Mixed):
     def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
         """The allocation of each episode's part."""
         answers = []
-        for rows, actor in self._now(len(counts), rng):
+        for _, rows, actor in self._now(rng):
             assert isinstance(actor, Exchangeable)
             answers.append((rows, actor.allocate(counts[rows], rng)))
         allocation = np.zeros((len(counts), *answers[0][1].shape[1:]), dtype=np.int64)

@@ -4,15 +4,15 @@ import copy
 import hashlib
 import reprlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
-from evenhand.checks import Faults, check_amounts, check_memory, plain, read_numbers
-from evenhand.errors import InvalidInput, UnknownName
+from evenhand.checks import LARGEST, Faults, check_amounts, check_memory, plain, read_numbers
+from evenhand.errors import InvalidInput, UnknownName, nearest
 from evenhand.model.arm import Arm, ArmTables, frozen
 from evenhand.model.criterion import Criterion, as_criterion
 from evenhand.typing import Floats, Indices, Ints
@@ -103,6 +103,27 @@ class CoupledMDP:
         if (own := getattr(chosen, "discount", self.discount)) != self.discount:
             same.__dict__.pop("signature", None)
             object.__setattr__(same, "discount", own)
+        return same
+
+    def with_budget(self, budget: float | Sequence[float] | Floats | Mapping[str, float]) -> "CoupledMDP":
+        """The same arms with another budget: what if there was more, or less?
+
+        Args:
+            budget: one number a resource; a number alone where there is one resource; or amounts under names of
+                resources, which leave the others as they are.
+
+        Raises:
+            ModelError: with every fault, in the names of the resources.
+        """
+        faults = Faults()
+        amounts = _read_amounts(budget, self, faults)
+        faults.raise_if_any("budget")
+        if np.array_equal(amounts, self.budget):
+            return self
+        same = copy.copy(self)
+        for known in ("budget_limit", "signature"):
+            same.__dict__.pop(known, None)
+        object.__setattr__(same, "budget", frozen(amounts))
         return same
 
     def _read_arms(self, faults: Faults) -> ArmTables | None:
@@ -204,6 +225,11 @@ class CoupledMDP:
         """The name of each resource; `resource 0` and so on where none was given."""
         return tuple(self.resources) or tuple(f"resource {k}" for k in range(self.num_resources))
 
+    @property
+    def named_budget(self) -> dict[str, float]:
+        """What is available of each resource at every step, under its name."""
+        return dict(zip(self.resource_names, self.budget.tolist(), strict=True))
+
     @cached_property
     def types(self) -> ArmTables:
         """The distinct arms."""
@@ -299,6 +325,45 @@ def read_budget(value: object, num_resources: int | None, faults: Faults) -> Flo
     if num_resources is not None and len(budget) != num_resources:
         faults.add("budget", f"has {len(budget)} entries where the arms' usage has {num_resources} resources")
     return budget
+
+
+def _read_amounts(value: object, problem: CoupledMDP, faults: Faults) -> Floats:
+    """(resource,) another budget of a problem; faults speak of resources by their names."""
+    names = problem.resource_names
+    if isinstance(value, Mapping):
+        amounts = dict(zip(names, problem.budget.tolist(), strict=True))
+        for name, amount in value.items():
+            if (known := find_resource(str(name), names)) is None:
+                near = nearest(str(name), names)
+                hint = f"did you mean {near}?" if near else f"there is {', '.join(names)}"
+                faults.add(str(name), f"there is no such resource; {hint}")
+            else:
+                amounts[known] = amount
+        value = list(amounts.values())
+    single = not isinstance(value, (list, tuple, np.ndarray)) or np.ndim(value) == 0
+    entries: list[Any] = [value] if single else list(value)  # type: ignore[call-overload]
+    if len(entries) != len(names):
+        faults.add("", f"expected {len(names)} number{'s'[: len(names) > 1]} ({', '.join(names)}), got {len(entries)}")
+    amounts_read = np.zeros(len(names))
+    for index, (name, entry) in enumerate(zip(names, entries, strict=False)):
+        if message := _amount_fault(entry):
+            faults.add(name, message)
+        else:
+            amounts_read[index] = float(entry)
+    return amounts_read
+
+
+def _amount_fault(entry: object) -> str:
+    number = isinstance(entry, (int, float, np.number)) and not isinstance(entry, (bool, np.bool_))
+    if number and 0 <= entry <= LARGEST:  # type: ignore[operator]  # a number
+        return ""
+    return f"expected a number from 0 to {plain(LARGEST)}, got {plain(entry) if number else reprlib.repr(entry)}"
+
+
+def find_resource(name: str, names: Sequence[str]) -> str | None:
+    """The resource that a name means, whatever its case and whether it is written `crew hours` or `crew_hours`."""
+    plainly = {known.lower().replace("_", " ").replace("-", " "): known for known in names}
+    return name if name in names else plainly.get(name.strip().lower().replace("_", " ").replace("-", " "))
 
 
 def read_discount(value: object, faults: Faults, *, below_one: bool = True) -> float:

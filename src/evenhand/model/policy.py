@@ -1,11 +1,13 @@
 """What a policy is, anything that acts on a batch; and what else it can do.
 
-A policy needs one method, `act`. All else is optional: shown by the methods it has, or said by a class attribute where
+A policy needs one method, `act`; one that remembers may have `start` in its place, and those of the library have both.
+All else is optional: shown by the methods it has, or said by a class attribute where
 no method shows it. Nobody looks for these but `capabilities`, which everybody asks:
 
     Capabilities    a policy has or says                  and so
     acts            act(states, rng)                      it can be played; states and actions are (episode, arm)
     starts          start(num_episodes, rng)              it has a memory: each batch of episodes gets a fresh actor
+    resumes         resume(memory)                        that memory can be saved, and taken up again (`acting`)
     allocates       allocate(counts, rng)                 it needs only how many arms of a type are in each state
     law             allocation_law(counts)                the law of its allocation is known: it is evaluated exactly
     table           reduction, probabilities              it is a table over the pairs of a space: exact there
@@ -15,6 +17,7 @@ no method shows it. Nobody looks for these but `capabilities`, which everybody a
     deterministic   allocates and `deterministic = True`  its allocation is not drawn: all states are tabulated at once
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -22,7 +25,7 @@ import numpy as np
 
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.tabular import TabularMDP
-from evenhand.typing import Floats, Indices, Ints
+from evenhand.typing import ArrayLike, Floats, Indices, Ints
 
 
 @runtime_checkable
@@ -48,6 +51,28 @@ class Starting(Protocol):
 
     def start(self, num_episodes: int, rng: np.random.Generator) -> Policy:
         """An actor for `num_episodes` episodes, at their first step."""
+        ...
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """An actor that can say what it remembers."""
+
+    def memory(self) -> Mapping[str, ArrayLike]:
+        """Arrays under names, for the `resume` of its policy; they do not change when it goes on."""
+        ...
+
+
+@runtime_checkable
+class Resuming(Protocol):
+    """A policy that remembers, and can go on from what an actor of it remembered; its actors have `memory()`."""
+
+    def resume(self, memory: Mapping[str, ArrayLike]) -> Policy:
+        """An actor that goes on where the other one was.
+
+        Args:
+            memory: arrays under names, as `memory()` of an actor gave them; or the same as lists.
+        """
         ...
 
 
@@ -137,6 +162,9 @@ class Capabilities:
     starts: Starting | None
     """It remembers, and starts actors."""
 
+    resumes: Resuming | None
+    """It remembers, and what its actors remember can be saved and taken up again."""
+
     allocates: Exchangeable | None
     """It says how many arms of a state get each action."""
 
@@ -170,6 +198,7 @@ def capabilities(policy: object) -> Capabilities:
     return Capabilities(
         acts=policy if isinstance(policy, Policy) else None,
         starts=policy if isinstance(policy, Starting) else None,
+        resumes=policy if isinstance(policy, Starting) and isinstance(policy, Resuming) else None,
         allocates=allocates,
         law=policy if isinstance(policy, Lawful) else None,
         table=policy if isinstance(policy, Tabulated) else None,

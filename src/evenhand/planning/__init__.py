@@ -1,4 +1,5 @@
 """Decide: which policies there are, and which is best.
 
-roster (every policy that has a name), compare -> Comparison, solve -> Solution, saved (policies as files).
+roster (every policy that has a name), compare -> Comparison, solve -> Solution, what_if (under several budgets), saved
+(policies as files).
 """

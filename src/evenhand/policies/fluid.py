@@ -20,6 +20,7 @@ With a finite horizon each of these has one table a step. A floor holds in the r
 policies only lean towards it. `planning.relaxed.meet_floors` mixes such that it holds for what is played.
 """
 
+from collections.abc import Mapping
 from functools import cached_property
 from itertools import product
 
@@ -29,6 +30,7 @@ from evenhand.checks import check_memory, check_positive_int, check_shape
 from evenhand.errors import NotApplicable
 from evenhand.kernels.choosing import SERVING, serve_by_rank, serve_by_rank_fast
 from evenhand.kernels.randomness import draw_keys, grid, uniforms_at
+from evenhand.model.acting import MOST, Actor, Memory, Remembered, RememberingPolicy, on_batches, read_memory
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
 from evenhand.policies.priority import (
@@ -42,7 +44,7 @@ from evenhand.policies.priority import (
 )
 from evenhand.reductions.counts import count_states
 from evenhand.solvers.arms import SingleArms, action_values, gains_at
-from evenhand.typing import Bools, Floats, Indices, Ints
+from evenhand.typing import ArrayLike, Bools, Floats, Indices, Ints, Rng
 
 LEAST_WEIGHT = 1e-6
 """Arms of less weight than this, relative to the largest, count as if they had it."""
@@ -55,6 +57,9 @@ SPREAD = 4.0
 
 LOOK_AHEAD = 20.0
 """Steps for which re-solving under the average balances use and budget; as a discount of 0.95 would."""
+
+UNSEEN = -1
+"""The place of prices before they were looked at."""
 
 
 def fair_index(
@@ -225,6 +230,7 @@ class OccupancyPriority:
         sums = np.cumsum(self.laws, axis=-1)
         return np.where(sums >= 1 - 1e-12, 1.0, sums)
 
+    @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Draw, repair, fill."""
         problem, types = self.problem, self.problem.types
@@ -248,7 +254,7 @@ def _laws(problem: CoupledMDP, occupancy: Floats, preferred: Bools) -> Floats:
     return np.where(seen, np.maximum(occupancy, 0.0) / np.where(seen, visits, 1.0), otherwise)
 
 
-class Resolving:
+class Resolving(RememberingPolicy):
     """Serves by worth per price, at prices that fit where the arms are now. Plays by counts too."""
 
     plays_by_counts = True
@@ -309,9 +315,19 @@ class Resolving:
         assert isinstance(part, ExchangeablePriority)
         return part
 
-    def start(self, num_episodes: int, rng: np.random.Generator) -> "ResolvingActor":
+    def start(self, num_episodes: int, rng: Rng = None) -> "ResolvingActor":
         """An actor at the first step of `num_episodes` episodes."""
-        return ResolvingActor(self)
+        return ResolvingActor(self, np.full(num_episodes, UNSEEN, dtype=np.int32))
+
+    def resume(self, memory: Mapping[str, ArrayLike]) -> "ResolvingActor":
+        """An actor that goes on where another one was; its memory is `step` and `place`.
+
+        Args:
+            memory: how many steps were played, and (episode,) where the prices of each are in the grid.
+        """
+        like = {"step": Remembered((), MOST), "place": Remembered(("episode",), len(self.grid), UNSEEN)}
+        read = read_memory(memory, like)
+        return ResolvingActor(self, read["place"].astype(np.int32), int(read["step"]))
 
     def best_prices(self, counts: Ints, step: int = 0) -> Indices:
         """(episode,) the place in the grid of the prices that fit (episode, type, state) counts best at a step."""
@@ -360,17 +376,20 @@ def _from_each_step_on(amounts: Floats, factor: float) -> Floats:
     return sums[:-1]
 
 
-class ResolvingActor:
+class ResolvingActor(Actor):
     """The prices of each episode in a batch."""
 
-    def __init__(self, policy: Resolving) -> None:
-        self.policy = policy
-        self.step = 0
-        self.place: Indices = np.zeros(0, dtype=np.int32)
+    def __init__(self, policy: Resolving, place: Indices, step: int = 0) -> None:
+        super().__init__(len(place))
+        self.policy, self.place, self.step = policy, place, step
 
-    def act(self, states: Indices, rng: np.random.Generator) -> Indices:
+    def memory(self) -> Memory:
+        """`step`, how many were played, and (episode,) `place`, where the prices of each are in the grid."""
+        return {"step": np.array(self.step), "place": self.place.astype(np.int64)}
+
+    def choose(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Look at the prices now and then; serve by score at them."""
-        if self.step % self.policy.every == 0 or not len(self.place):
+        if self.step % self.policy.every == 0 or self.place.min() == UNSEEN:
             self._look(count_states(self.policy.problem, states))
         step, self.step = self.step, self.step + 1
         actions = np.empty_like(states)
@@ -381,7 +400,7 @@ class ResolvingActor:
 
     def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
         """The same for crowds."""
-        if self.step % self.policy.every == 0 or not len(self.place):
+        if self.step % self.policy.every == 0 or self.place.min() == UNSEEN:
             self._look(counts)
         step, self.step = self.step, self.step + 1
         allocation = np.empty((*counts.shape, self.policy.problem.types.valid.shape[2]), dtype=np.int64)

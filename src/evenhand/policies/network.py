@@ -33,6 +33,7 @@ from evenhand.errors import InvalidInput, NotApplicable, PolicyError
 from evenhand.kernels.copies import serve_greedily_fast
 from evenhand.kernels.priorities import priority_law, sample_by_priority_fast
 from evenhand.kernels.randomness import draw_keys
+from evenhand.model.acting import on_batches
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.rules import ALLOCATION_RULES, AllocationRule
 from evenhand.model.simulator import Simulator
@@ -184,6 +185,7 @@ class CountNetworkPolicy:
         self.deterministic = rule == "greedy"
         self._shares = budget_shares(np.array([problem.num_arms]), problem.budget[None], self.usage)[0]
 
+    @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Allocate by counts, and draw who within a state gets an action."""
         num_states = len(self.usage)
@@ -248,6 +250,7 @@ class JointNetworkPolicy:
         self.problem, self.network = problem, network
         self.idle = problem.types.idle[0]
 
+    @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Serve the arms whose logits are largest."""
         logits = self.network(observe_arms(states, len(self.idle)))

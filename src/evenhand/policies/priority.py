@@ -20,6 +20,7 @@ from evenhand.errors import InvalidInput, TooLarge
 from evenhand.kernels.choosing import SERVING, serve_by_rank, serve_by_rank_fast
 from evenhand.kernels.priorities import LARGEST_LAW
 from evenhand.kernels.randomness import draw_keys
+from evenhand.model.acting import on_batches
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.typing import Floats, Indices, Ints
@@ -62,6 +63,7 @@ class PriorityPolicy:
         self.threshold = threshold
         self.ranks = rank_scores(np.where(serveable_cells(problem), scores, -np.inf), threshold)
 
+    @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Serve each episode's arms by score."""
         problem, types = self.problem, self.problem.types

@@ -1,19 +1,23 @@
 """EQR, equal resources: every arm is served once a round, whatever its state."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
+from evenhand.errors import PolicyError
+from evenhand.model.acting import Actor, Memory, Remembered, RememberingPolicy, read_memory
 from evenhand.model.coupled import CoupledMDP
-from evenhand.typing import Floats, Indices, Ints
+from evenhand.typing import ArrayLike, Floats, Indices, Ints, Rng
 
 
-class RoundRobin:
+class RoundRobin(RememberingPolicy):
     """Serves the arms in turn; with unit usage and budget b, each arm once every N / b steps (the paper's EQR).
 
     The reading taken: each episode has its own random order of the arms, kept for all its rounds. A step serves the
     arms at the head of the order while the head fits the budget that is left; an arm that does not fit waits at the
     head for the next step, so nobody loses a turn. The served arm takes the action that uses the largest share of
     the budget among those that fit a whole step's budget in its present state (the first such action on a tie), and
-    an arm for which nothing fits loses its turn. The policy has a memory, so it is started, not asked directly.
+    an arm for which nothing fits loses its turn. The policy remembers the order and whose turn it is.
     """
 
     exchangeable = True
@@ -22,21 +26,37 @@ class RoundRobin:
         self.problem = problem
         self.service = _largest_action(problem)
 
-    def start(self, num_episodes: int, rng: np.random.Generator) -> "RoundRobinActor":
+    def start(self, num_episodes: int, rng: Rng = None) -> "RoundRobinActor":
         """An actor at the first step of `num_episodes` episodes."""
-        order = np.argsort(rng.random((num_episodes, self.problem.num_arms)), axis=1)
-        return RoundRobinActor(self, order)
+        order = np.argsort(np.random.default_rng(rng).random((num_episodes, self.problem.num_arms)), axis=1)
+        return RoundRobinActor(self, order, np.zeros(num_episodes, dtype=np.int64))
+
+    def resume(self, memory: Mapping[str, ArrayLike]) -> "RoundRobinActor":
+        """An actor that goes on where another one was; its memory is `order` and `head`.
+
+        Args:
+            memory: (episode, arm) the order of the arms in each episode, and (episode,) who comes next in it.
+        """
+        arms = self.problem.num_arms
+        like = {"order": Remembered(("episode", "arm"), arms), "head": Remembered(("episode",), arms)}
+        read = read_memory(memory, like, {"arm": arms})
+        if (np.sort(read["order"], axis=1) != np.arange(arms)).any():
+            raise PolicyError("memory: 'order' has some arm twice")
+        return RoundRobinActor(self, read["order"], read["head"])
 
 
-class RoundRobinActor:
+class RoundRobinActor(Actor):
     """The turn of each episode in a batch."""
 
-    def __init__(self, policy: RoundRobin, order: Ints) -> None:
-        self.policy = policy
-        self.order = order
-        self.head = np.zeros(len(order), dtype=np.int64)
+    def __init__(self, policy: RoundRobin, order: Ints, head: Ints) -> None:
+        super().__init__(len(order))
+        self.policy, self.order, self.head = policy, order, head
 
-    def act(self, states: Indices, rng: np.random.Generator) -> Indices:
+    def memory(self) -> Memory:
+        """(episode, arm) `order` of the arms, and (episode,) `head`, who comes next in it."""
+        return {"order": self.order.copy(), "head": self.head.copy()}
+
+    def choose(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Serve the next arms of every episode."""
         problem, types = self.policy.problem, self.policy.problem.types
         actions = types.idle[problem.type_of_arm, states].copy()

@@ -79,6 +79,7 @@ def crew_maintenance(
         budget=np.array(budget, dtype=np.float64),
         discount=discount,
         counts=even_split(num_arms, num_types),
+        resources=("crew hours", "parts"),
     )
 
 

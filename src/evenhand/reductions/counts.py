@@ -32,6 +32,7 @@ from evenhand.kernels.lattice import (
 from evenhand.kernels.lattice_laws import law_of_movers
 from evenhand.kernels.products import distinct_rows
 from evenhand.kernels.randomness import draw_keys
+from evenhand.model.acting import on_batches
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.tabular import TabularMDP
@@ -233,6 +234,7 @@ class CountTable:
         self.probabilities = probabilities
         self._sampler = PairSampler(reduction.mdp.offsets, probabilities)
 
+    @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Draw an allocation for each episode, and who within a state gets an action."""
         problem = self.reduction.problem
@@ -327,6 +329,7 @@ class CountChoices:
         self.problem = problem
         self.cells, self.base, self.amounts = cells, base, amounts
 
+    @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Look up the allocation of each episode, and draw who within a state gets an action."""
         allocation = self.allocate(count_states(self.problem, states), rng)
@@ -384,6 +387,7 @@ class TypedChoices:
         self.problem, self.space = problem, Counts(problem)
         self.allocations, self.picks = allocations, picks
 
+    @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Look up the allocation of each episode, and draw who within a state gets an action."""
         allocation = self.allocate(count_states(self.problem, states), rng)

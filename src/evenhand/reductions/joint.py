@@ -16,6 +16,7 @@ import numpy as np
 from evenhand.checks import check_memory, fits_in_memory, human_bytes
 from evenhand.errors import TooLarge
 from evenhand.kernels.products import ActionKernel, ProductKernel, distinct_rows
+from evenhand.model.acting import on_batches
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.tabular import TabularMDP
@@ -186,6 +187,7 @@ class JointTable:
         self.probabilities = probabilities
         self._sampler = PairSampler(reduction.mdp.offsets, probabilities)
 
+    @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Draw a joint action for each (episode, arm) joint state."""
         return self.reduction.actions[self._sampler.draw(states @ self.reduction.strides, rng)]

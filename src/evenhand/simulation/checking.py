@@ -1,6 +1,7 @@
 """A checker that authors of policies can run on their own."""
 
 import contextlib
+import copy
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.stepping import first_states
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Finite
-from evenhand.model.policy import Exchangeable, Lawful, Policy, Starting, begin, capabilities
+from evenhand.model.policy import Exchangeable, Lawful, Policy, Remembers, Resuming, Starting, begin, capabilities
 from evenhand.reductions.counts import count_states
 from evenhand.simulation.counts import checked_allocation
 from evenhand.simulation.rollout import check_budget, checked_shape, simulate
@@ -29,7 +30,8 @@ def check_policy(policy: Policy | Starting, problem: CoupledMDP, rng: Rng = 0) -
     budget, in batches of several sizes, in random states and in states reached by acting; the same seed gives the
     same actions; the states it was given are left as they were. If it also allocates by counts, allocations treat
     every arm once and respect the budget, and any seed gives the same if it says that it is deterministic; if it knows
-    their law, the law is one and its allocations are feasible.
+    their law, the law is one and its allocations are feasible. If it resumes, it goes on from what it remembered as if
+    it had not been interrupted.
 
     Args:
         policy: the policy to try.
@@ -48,6 +50,8 @@ def check_policy(policy: Policy | Starting, problem: CoupledMDP, rng: Rng = 0) -
                 counts = count_states(problem, states)
                 _attempt(faults, f"batch of {size}", _try_allocating, can.allocates, problem, counts, can.deterministic)
     _attempt(faults, "played", _try_playing, policy, problem, int(generator.integers(2**63)))
+    if can.starts is not None and can.resumes is not None:
+        _attempt(faults, "resumed", _try_resuming, can.starts, can.resumes, _trial_states(problem, 4, generator))
     if can.law is not None:
         for states in _trial_states(problem, 5, generator):
             for counts in count_states(problem, states):
@@ -100,6 +104,18 @@ def _check_feasible(problem: CoupledMDP, states: Indices, actions: Indices) -> N
 
 def _try_playing(policy: Policy | Starting, problem: CoupledMDP, seed: int) -> None:
     simulate(problem, policy, num_episodes=3, rng=seed, criterion=Finite(STEPS, problem.discount))
+
+
+def _try_resuming(starts: Starting, resumes: Resuming, trials: list[Indices]) -> None:
+    """Before each of a few steps, an actor made of what was remembered acts as the one that remembers."""
+    rng = np.random.default_rng(1)
+    actor = starts.start(len(trials[0]), rng)
+    for states in trials * 3:
+        if not isinstance(actor, Remembers):
+            raise PolicyError("it has resume(memory), and the actors it starts have no memory()")
+        again, same = resumes.resume(actor.memory()), copy.deepcopy(rng)
+        if not np.array_equal(actor.act(states.copy(), rng), again.act(states.copy(), same)):
+            raise PolicyError("it goes on in another way from what it remembered")
 
 
 def _try_allocating(policy: Exchangeable, problem: CoupledMDP, counts: Ints, deterministic: bool) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from evenhand.cli.commands.budgets import budget_words, comparisons_as_dict, refuse_with_several, show_comparisons
 from evenhand.cli.console import (
     figures,
     floors_in_words,
@@ -18,7 +19,7 @@ from evenhand.cli.console import (
     progress,
     seconds,
 )
-from evenhand.cli.reading import called, check_target, is_file, read_names, read_policy, read_problem
+from evenhand.cli.reading import called, check_target, is_file, read_names, read_policy, read_problems
 from evenhand.model.files import Format
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 def run(
     model: str,
     parameters: tuple[str, ...],
+    budgets: tuple[str, ...],
     format: Format | None,
     policies: str | None,
     welfare: str,
@@ -46,13 +48,21 @@ def run(
     """Compare policies and print them, best first."""
     check_target(report, "--report")
     names = None if policies is None else read_names(policies)
-    problem = read_problem(model, parameters, format).under(criterion, over)
+    refuse_with_several(budgets, {"--report": report})
+    problem, *others = (one.under(criterion, over) for one in read_problems(model, parameters, format, budgets))
     from evenhand.planning.compare import compare as compare_policies  # after what may be refused at once
+    from evenhand.planning.what_if import compare_budgets
 
     chosen: Sequence[str] | Mapping[str, Policy | Starting] | None = names
     if names is not None and any(is_file(name) for name in names):
         chosen = {name: read_policy(name, problem, welfare) for name in names}
     method: Method = "monte-carlo" if monte_carlo else "auto"
+    if others:
+        every = [one.budget for one in (problem, *others)]
+        with progress(quiet) as tell:
+            table = compare_budgets(problem, every, chosen, welfare, episodes, horizon, seed, method, tell)
+        print_json(comparisons_as_dict(table, as_dict)) if as_json else show_comparisons(table, called(model))
+        return
     with progress(quiet) as tell:
         comparison = compare_policies(problem, chosen, welfare, episodes, horizon, seed, method, tell)
     if report:
@@ -62,10 +72,8 @@ def run(
     if as_json:
         print_json(as_dict(comparison))
         return
-    _show(
-        comparison,
-        f"{called(model)}: {problem.num_arms} arms, welfare {comparison.welfare.name}{objective_words(problem)}",
-    )
+    about = f"welfare {comparison.welfare.name}{objective_words(problem)}{budget_words(problem, budgets)}"
+    _show(comparison, f"{called(model)}: {problem.num_arms} arms, {about}")
     if report and not quiet:
         click.echo(f"report: {report}")
 
@@ -76,6 +84,7 @@ def as_dict(comparison: "Comparison") -> dict[str, Any]:
         "welfare": comparison.welfare.name,
         "criterion": comparison.problem.criterion.name,
         "over": comparison.problem.over,
+        "budget": comparison.problem.named_budget,
         "upper_bound": comparison.upper_bound,
         "bound": comparison.bound_name or None,
         "rows": [{"policy": row.policy, **figures(row.evaluation)} for row in comparison.rows],

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from evenhand.cli.commands.budgets import budget_words
 from evenhand.cli.console import (
     figures,
     floors_in_words,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 def run(
     model: str,
     parameters: tuple[str, ...],
+    budgets: tuple[str, ...],
     format: Format | None,
     policy: str,
     welfare: str,
@@ -40,7 +42,7 @@ def run(
     quiet: bool,
 ) -> None:
     """Evaluate one policy and print what it is worth."""
-    problem = read_problem(model, parameters, format).under(criterion, over)
+    problem = read_problem(model, parameters, format, budgets).under(criterion, over)
     from evenhand.evaluation.evaluate import evaluate as evaluate_policy  # after what may be refused at once
 
     actor = read_policy(policy, problem, welfare)
@@ -52,7 +54,8 @@ def run(
     if as_json:
         print_json(as_dict(found))
     else:
-        _show(found, f"{policy} on {called(model)}, welfare {weighed_by.name}{objective_words(problem)}")
+        about = f"{objective_words(problem)}{budget_words(problem, budgets)}"
+        _show(found, f"{policy} on {called(model)}, welfare {weighed_by.name}{about}")
 
 
 def as_dict(found: "Evaluation") -> dict[str, Any]:

@@ -23,13 +23,14 @@ SHOWN_STEPS = 7
 def run(
     model: str,
     parameters: tuple[str, ...],
+    budgets: tuple[str, ...],
     format: Format | None,
     criterion: str | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Compute and print Whittle indices."""
-    problem = read_problem(model, parameters, format).under(criterion)
+    problem = read_problem(model, parameters, format, budgets).under(criterion)
     from evenhand.policies.index import indices_of  # after what may be refused at once
 
     found = indices_of(problem)

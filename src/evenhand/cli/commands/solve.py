@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from evenhand.cli.commands.budgets import budget_words, refuse_with_several, show_solutions, solutions_as_dict
 from evenhand.cli.console import (
     number,
     objective_words,
@@ -17,7 +18,7 @@ from evenhand.cli.console import (
     progress,
     seconds,
 )
-from evenhand.cli.reading import called, check_target, read_policy, read_problem
+from evenhand.cli.reading import called, check_target, read_policy, read_problems
 from evenhand.model.files import Format
 from evenhand.model.welfare import is_lexicographic
 
@@ -31,6 +32,7 @@ MOST_PARTS = 6
 def run(
     model: str,
     parameters: tuple[str, ...],
+    budgets: tuple[str, ...],
     format: Format | None,
     welfare: str,
     criterion: str | None,
@@ -47,26 +49,36 @@ def run(
 ) -> None:
     """Solve and print the certificate."""
     check_target(out, "--out")
-    problem = read_problem(model, parameters, format).under(criterion, over)
+    refuse_with_several(budgets, {"--out": out, "--candidate": candidates or None})
+    first, *others = (one.under(criterion, over) for one in read_problems(model, parameters, format, budgets))
     from evenhand.planning.saved import save_solution  # after what may be refused at once
     from evenhand.planning.solve import solve as find_best
+    from evenhand.planning.what_if import what_if
 
+    if others:
+        every = [problem.budget for problem in (first, *others)]
+        with progress(quiet) as tell:
+            rows = what_if(first, every, welfare, method, tolerance, tell, seed, seconds=seconds, rotate=rotate)
+        print_json(solutions_as_dict(rows, as_dict)) if as_json else show_solutions(rows, called(model))
+        return
     with progress(quiet) as tell:
-        tried = {name: read_policy(name, problem, welfare) for name in candidates}
-        solution = find_best(problem, welfare, method, tolerance, tell, seed, tried, seconds=seconds, rotate=rotate)
+        tried = {name: read_policy(name, first, welfare) for name in candidates}
+        solution = find_best(first, welfare, method, tolerance, tell, seed, tried, seconds=seconds, rotate=rotate)
     if out:
         save_solution(solution, out)
     if as_json:
         print_json(as_dict(solution, out))
         return
-    _show(solution, called(model))
+    _show(solution, called(model), budget_words(first, budgets))
     if out and not quiet:
-        click.echo(f"policy: {out}   (play it: {_play_it(model, parameters, format, welfare, criterion, over, out)})")
+        played = _play_it(model, parameters, budgets, format, welfare, criterion, over, out)
+        click.echo(f"policy: {out}   (play it: {played})")
 
 
 def _play_it(
     model: str,
     parameters: tuple[str, ...],
+    budgets: tuple[str, ...],
     format: str | None,
     welfare: str,
     criterion: str | None,
@@ -75,6 +87,7 @@ def _play_it(
 ) -> str:
     """The command that plays the saved policy."""
     settings = [word for parameter in parameters for word in ("-p", parameter)]
+    settings += [word for budget in budgets for word in ("--budget", budget)]
     settings += ["--welfare", welfare]
     for option, value in (("--format", format), ("--criterion", criterion), ("--over", over)):
         settings += [option, value] if value is not None else []
@@ -96,6 +109,7 @@ def as_dict(solution: "Solution", out: str | None) -> dict[str, Any]:
         },
         "criterion": solution.problem.criterion.name,
         "over": solution.problem.over,
+        "budget": solution.problem.named_budget,
         "prices": solution.prices,
         **({"groups": solution.groups} if solution.groups else {}),
         "gini_coefficient": solution.gini_coefficient,
@@ -156,7 +170,7 @@ def _worth_of_more(solution: "Solution") -> list[tuple[str, str]]:
     return [("one unit more", f"worth at most {', '.join(named)} (a step, in the fluid relaxation{whose})")]
 
 
-def _show(solution: "Solution", model: str) -> None:
+def _show(solution: "Solution", model: str, budget: str) -> None:
     low, high = solution.welfare_interval
     error = f"  (simulated; 95 % interval {number(low)} to {number(high)})" if solution.welfare_stderr else ""
     facts = [
@@ -169,7 +183,7 @@ def _show(solution: "Solution", model: str) -> None:
         ("time", " + ".join(f"{seconds(value)} {stage}" for stage, value in solution.seconds.items())),
     ]
     problem, values = solution.problem, solution.unit_values
-    print_facts(f"{model}, welfare {solution.objective.welfare.name}{objective_words(problem)}", facts)
+    print_facts(f"{model}, welfare {solution.objective.welfare.name}{objective_words(problem)}{budget}", facts)
     if solution.groups:
         print_groups(solution.groups, None)
     tables = problem.types if solution.by_type else problem.tables

@@ -33,8 +33,9 @@ def run(
     check_target(out, "--out")
     if resume and not out:
         raise InvalidInput("--resume: name the policy that was being trained, with --out")
-    problem = read_problem(model, parameters, format)
-    settings = read_settings(options)
+    replaced = read_fixed_budget(options)
+    problem = read_problem(model, parameters, format, replaced)
+    settings = read_settings(options | {"budget": ()} if replaced else options)
     from evenhand.learning import train  # after what may be refused at once
 
     checkpoint = Path(f"{out}.checkpoint") if out else None
@@ -50,7 +51,13 @@ def run(
     if as_json:
         print_json(as_dict(training, out))
     else:
-        _show(training, model, parameters, format, out, quiet)
+        _show(training, model, parameters, replaced, format, out, quiet)
+
+
+def read_fixed_budget(options: dict[str, Any]) -> tuple[str, ...]:
+    """The budget that replaces the model's, where no range is given; one text, or none."""
+    typed = options["budget"]
+    return (",".join(typed),) if typed and not any(":" in text for text in typed) else ()
 
 
 def read_settings(options: dict[str, Any]) -> dict[str, Any]:
@@ -113,7 +120,13 @@ def as_dict(training: "Training", out: str | None) -> dict[str, Any]:
 
 
 def _show(
-    training: "Training", model: str, parameters: tuple[str, ...], format: str | None, out: str | None, quiet: bool
+    training: "Training",
+    model: str,
+    parameters: tuple[str, ...],
+    budgets: tuple[str, ...],
+    format: str | None,
+    out: str | None,
+    quiet: bool,
 ) -> None:
     how = "exact" if training.exact else "played on a held-out stream"
     word = "welfare" if training.settings["architecture"] == "counts" else "mean"  # joint networks favour some arms
@@ -130,6 +143,7 @@ def _show(
         click.echo("not saved; use --out POLICY to keep it")
         return
     settings = [word for parameter in parameters for word in ("-p", parameter)]
+    settings += [word for budget in budgets for word in ("--budget", budget)]
     settings += ["--format", format] if format is not None else []
     click.echo(f"policy: {out}   (compare it: " + shlex.join(["evenhand", "compare", model, *settings]), nl=False)
     click.echo(f" --policies optimal,whittle,{shlex.quote(out)})")

@@ -1,0 +1,144 @@
+"""Several budgets at once: the tables of `evenhand solve` and `evenhand compare` with more than one --budget."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evenhand.cli.console import number, objective_words, print_table
+from evenhand.errors import InvalidInput
+from evenhand.model.coupled import CoupledMDP
+
+if TYPE_CHECKING:
+    from evenhand.planning.compare import Comparison
+    from evenhand.planning.solution import Solution
+    from evenhand.planning.what_if import BudgetComparison, BudgetRow, Step
+
+
+def refuse_with_several(budgets: Sequence[str], options: Mapping[str, object]) -> None:
+    """Raise InvalidInput for options that are about one plan only.
+
+    Args:
+        budgets: what was given as --budget.
+        options: values by option; those that are None were not given.
+    """
+    for option, value in options.items():
+        if len(budgets) > 1 and value is not None:
+            raise InvalidInput(f"{option}: goes with one --budget, and here are {len(budgets)}")
+
+
+def budget_words(problem: CoupledMDP, budgets: Sequence[str]) -> str:
+    """How a title goes on where the budget is not the model's own; else nothing."""
+    return "" if not budgets else f", budget {_amounts(problem.named_budget)}"
+
+
+def _amounts(budget: Mapping[str, float]) -> str:
+    """`bays 4, technicians 4`, or `4` where there is one resource without a name."""
+    if list(budget) == ["resource 0"]:
+        return f"{budget['resource 0']:.10g}"
+    return ", ".join(f"{name} {amount:.10g}" for name, amount in budget.items())
+
+
+def solutions_as_dict(
+    rows: "Sequence[BudgetRow]", solution_as_dict: "Callable[[Solution, str | None], dict[str, Any]]"
+) -> dict[str, Any]:
+    """The JSON form of several solutions: each as `solve` tells it, with its budget and its step."""
+    told = []
+    for row in rows:
+        step = {**_step_as_dict(row.step), "kept_from": row.kept_from}
+        told.append({"budget": row.budget, **step, **solution_as_dict(row.solution, None)})
+    return {"welfare": rows[0].solution.objective.welfare.name, "budgets": told}
+
+
+def comparisons_as_dict(
+    rows: "Sequence[BudgetComparison]", comparison_as_dict: "Callable[[Comparison], dict[str, Any]]"
+) -> dict[str, Any]:
+    """The JSON form of several comparisons: each as `compare` tells it, with its budget, its best and its step."""
+    told = []
+    for row in rows:
+        best = {
+            "policy": row.best,
+            "welfare": row.evaluation.welfare,
+            "welfare_stderr": row.evaluation.welfare_stderr,
+        }
+        told.append(
+            {"budget": row.budget, "best": best, **_step_as_dict(row.step), **comparison_as_dict(row.comparison)}
+        )
+    return {"welfare": rows[0].comparison.welfare.name, "budgets": told}
+
+
+def _step_as_dict(step: "Step | None") -> dict[str, float | None]:
+    return {
+        "step": None if step is None else step.welfare,
+        "step_stderr": None if step is None else step.stderr,
+    }
+
+
+def show_solutions(rows: "Sequence[BudgetRow]", model: str) -> None:
+    """The table of `solve`."""
+    first = rows[0].solution
+    resources, amounts = _resource_columns([row.budget for row in rows])
+    columns = [*resources, *_right("welfare", "±", "upper bound", "gap", "step", "± of step"), ("plan", "left")]
+    cells = []
+    for row, own in zip(rows, amounts, strict=True):
+        found = row.solution
+        error = number(found.welfare_stderr) if found.welfare_stderr else "exact"
+        figures = (number(found.welfare), error, number(found.upper_bound), f"{found.gap:.2g}")
+        cells.append([*own, *figures, *_step_cells(row.step), _plan_words(row)])
+    title = f"{model}, welfare {first.objective.welfare.name}{objective_words(first.problem)}: what a budget is worth"
+    print_table(title, columns, cells)
+
+
+def _plan_words(row: "BudgetRow") -> str:
+    """Where the plan is from, shortly; --json has the whole reason."""
+    if row.kept_from is not None:
+        return f"that for {_amounts(row.kept_from)}"
+    parts = row.solution.parts
+    if len(parts) > 1:
+        return f"a mixture of {len(parts)}"
+    return parts[0].name if parts else f"by {row.solution.method}"
+
+
+def show_comparisons(rows: "Sequence[BudgetComparison]", model: str) -> None:
+    """The tables of `compare`: the best under each budget, and every policy under each."""
+    first = rows[0].comparison
+    resources, amounts = _resource_columns([row.budget for row in rows])
+    columns = [*resources, *_right("bound", "welfare", "±", "step", "± of step"), ("best policy", "left")]
+    cells = []
+    for row, own in zip(rows, amounts, strict=True):
+        found = row.evaluation
+        error = "exact" if found.exact else number(found.welfare_stderr)
+        bound = number(row.comparison.upper_bound)
+        cells.append([*own, bound, number(found.welfare), error, *_step_cells(row.step), row.best])
+    title = f"{model}, welfare {first.welfare.name}{objective_words(first.problem)}: what a budget is worth"
+    print_table(title, columns, cells)
+    _show_every_policy(rows)
+
+
+def _show_every_policy(rows: "Sequence[BudgetComparison]") -> None:
+    found = [{row.policy: row.evaluation.welfare for row in budget.comparison.rows} for budget in rows]
+    names = list(dict.fromkeys(name for one in found for name in one))
+    columns = [("policy", "left"), *((f"at {_amounts(row.budget)}", "right") for row in rows)]
+    print_table(
+        "welfare of every policy", columns, [[name, *(number(one.get(name)) for one in found)] for name in names]
+    )
+    for row in rows:
+        for name, reason in row.comparison.left_out.items():
+            click.echo(f"left out at {_amounts(row.budget)}: {name}: {reason}")
+
+
+def _resource_columns(budgets: Sequence[Mapping[str, float]]) -> tuple[list[tuple[str, str]], list[list[str]]]:
+    """A column a resource, and the (row, resource) amounts as they are shown."""
+    names = list(budgets[0])
+    heads = ["budget"] if names == ["resource 0"] else names
+    return _right(*heads), [[f"{budget[name]:.10g}" for name in names] for budget in budgets]
+
+
+def _right(*names: str) -> list[tuple[str, str]]:
+    return [(name, "right") for name in names]
+
+
+def _step_cells(step: "Step | None") -> tuple[str, str]:
+    if step is None:
+        return "", ""
+    return f"{step.welfare:+.4f}", number(step.stderr) if step.stderr else "exact"

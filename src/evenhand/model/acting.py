@@ -1,0 +1,191 @@
+"""How policies are asked, and how those that remember go on.
+
+Every policy of the library has `act(states, rng)`. States are (episode, arm), or (arm,) for one episode, as arrays or
+lists; rng is a generator, or a seed, which stands for a fresh generator at each call (`on_batches`).
+
+A policy that remembers starts *actors*, one for each batch of episodes, and an actor is where a memory is:
+
+    actor = policy.start(num_episodes, rng)     at the first step; simulation starts one for every batch
+    actor.act(states, rng)                      goes on by one step
+    actor.memory()                              what it remembers, as arrays of whole numbers under names
+    policy.resume(memory)                       an actor that goes on where that one was, exactly
+
+Asked directly, `policy.act`, such a policy starts an actor of its own at the first call and goes on with it: one run of
+steps, until it is told to `forget`. A memory is arrays only, and lists will do when it comes back, so it can be kept as
+JSON. The generator belongs to the caller, who keeps `rng.bit_generator.state` beside it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+
+from evenhand.checks import check_positive_int
+from evenhand.errors import InvalidInput, PolicyError
+from evenhand.typing import ArrayLike, Indices, Ints, Rng
+
+Memory: TypeAlias = dict[str, Ints]
+"""What an actor remembers, under names."""
+
+Own = TypeVar("Own")
+
+LARGEST = np.iinfo(np.int32).max
+
+
+def on_batches(
+    act: Callable[[Own, Indices, np.random.Generator], Indices],
+) -> Callable[[Own, ArrayLike, Rng], Indices]:
+    """Lets a method that takes (episode, arm) states and a generator take one episode, lists and seeds as well."""
+
+    def ask(self: Own, states: ArrayLike, rng: Rng) -> Indices:
+        batch = _as_batch(states)
+        generator = np.random.default_rng(rng)
+        return act(self, batch, generator) if batch.ndim == 2 else act(self, batch[None], generator)[0]
+
+    # Not functools.wraps: the signature that help() shows is the wider one.
+    ask.__name__, ask.__qualname__, ask.__doc__ = act.__name__, act.__qualname__, act.__doc__
+    return ask
+
+
+def _as_batch(states: ArrayLike) -> Indices:
+    """(arm,) or (episode, arm) states as whole numbers of the usual size."""
+    try:
+        array = np.asarray(states)
+    except ValueError:
+        raise InvalidInput("states: expected one state for each arm, got lists of different lengths") from None
+    if array.ndim not in (1, 2) or 0 in array.shape or array.dtype.kind not in "iu":
+        raise InvalidInput(
+            "states: expected whole numbers of shape (episode, arm), or (arm,) for one episode, "
+            f"got {array.dtype} of shape {array.shape}"
+        )
+    if array.min() < 0 or (array.itemsize > 4 and array.max() > LARGEST):
+        raise InvalidInput("states: expected numbers of states, from 0, and some are no such number")
+    return np.ascontiguousarray(array, dtype=np.int32)
+
+
+class Actor(ABC):
+    """Plays one batch of episodes for a policy that remembers."""
+
+    def __init__(self, num_episodes: int) -> None:
+        self.num_episodes = check_positive_int(num_episodes, "num_episodes")
+
+    @on_batches
+    def act(self, states: Indices, rng: np.random.Generator) -> Indices:
+        """The actions of the next step, of the episodes that it was started for."""
+        if len(states) != self.num_episodes:
+            raise PolicyError(
+                f"it remembers {self.num_episodes} episode{'s' if self.num_episodes > 1 else ''}, and here are "
+                f"{len(states)}. Ask it for as many at each step; start(num_episodes, rng) gives an actor for others, "
+                "and forget() lets a policy that is asked directly begin anew"
+            )
+        return self.choose(states, rng)
+
+    @abstractmethod
+    def choose(self, states: Indices, rng: np.random.Generator) -> Indices:
+        """(episode, arm) actions; what they change in its memory is changed."""
+
+    @abstractmethod
+    def memory(self) -> Memory:
+        """What it remembers, for the policy's `resume`; arrays of its own, that do not change later."""
+
+
+class RememberingPolicy(ABC):
+    """A policy that starts actors, and is asked directly as well."""
+
+    _own: Actor | None = None
+    """The actor behind `act`."""
+
+    @abstractmethod
+    def start(self, num_episodes: int, rng: Rng = None) -> Actor:
+        """An actor at the first step of `num_episodes` episodes.
+
+        Args:
+            num_episodes: how many it plays.
+            rng: generator or seed of what is drawn at the start.
+        """
+
+    @abstractmethod
+    def resume(self, memory: Mapping[str, ArrayLike]) -> Actor:
+        """An actor that goes on where another one of this policy was.
+
+        Args:
+            memory: what its `memory` gave; lists will do in place of arrays.
+        """
+
+    @on_batches
+    def act(self, states: Indices, rng: np.random.Generator) -> Indices:
+        """The actions of the next step. The first call starts its own actor, and the others go on with it."""
+        if self._own is None:
+            self._own = self.start(len(states), rng)
+        return self._own.act(states, rng)
+
+    def memory(self) -> Memory:
+        """What it remembers since it was first asked directly; see `Actor.memory`."""
+        if self._own is None:
+            raise PolicyError("there is nothing to remember yet: this policy has not been asked to act")
+        return self._own.memory()
+
+    def forget(self) -> None:
+        """Begin anew at the next `act`."""
+        self._own = None
+
+
+class Remembered(NamedTuple):
+    """What one array of a memory is like."""
+
+    axes: tuple[str, ...]
+    """The names of its axes."""
+
+    below: int
+    """Its numbers are less than this."""
+
+    least: int = 0
+    """And no less than this."""
+
+
+MOST = 2**62
+"""More than any number of steps or episodes."""
+
+
+def read_memory(
+    memory: Mapping[str, ArrayLike], expected: Mapping[str, Remembered], sizes: Mapping[str, int] | None = None
+) -> Memory:
+    """The arrays of a memory that comes from elsewhere, or all that is wrong with it.
+
+    Args:
+        memory: names and arrays, or lists.
+        expected: what each is like.
+        sizes: lengths of axes that are known; others must agree among each other.
+    """
+    if not isinstance(memory, Mapping):
+        raise PolicyError(f"memory: expected arrays under names, as memory() gives them, got {type(memory).__name__}")
+    faults = [f"memory: {name!r} is missing" for name in expected if name not in memory]
+    faults += [f"memory: {name!r} is nothing that this policy remembers" for name in memory if name not in expected]
+    known, read = dict(sizes or {}), {}
+    for name, like in expected.items():
+        if name in memory:
+            array, fault = _read_numbers(memory[name], like, known)
+            faults += [f"memory: {name!r} {fault}"] if fault else []
+            read[name] = array
+    if faults:
+        raise PolicyError("\n".join(faults))
+    return read
+
+
+def _read_numbers(value: ArrayLike, like: Remembered, known: dict[str, int]) -> tuple[Ints, str]:
+    """The array, and what is wrong with it, if anything; lengths of axes are noted."""
+    empty = np.zeros(0, dtype=np.int64)
+    try:
+        array: Any = np.array(value)
+    except ValueError:
+        return empty, "has lists of different lengths"
+    if array.ndim != len(like.axes) or array.size == 0 or array.dtype.kind not in "iu":
+        shape = f"of the axes ({', '.join(like.axes)})" if like.axes else "a single number"
+        return empty, f"should be whole numbers, {shape}, and is {array.dtype} of shape {array.shape}"
+    for axis, length in zip(like.axes, array.shape, strict=True):
+        if known.setdefault(axis, length) != length:
+            return empty, f"has {length} {axis}s where there are {known[axis]}"
+    if array.min() < like.least or array.max() >= like.below:
+        return empty, f"has numbers that are not from {like.least} to {like.below - 1}"
+    return array.astype(np.int64), ""

@@ -1,0 +1,251 @@
+"""What if there was more, or less: one problem under several budgets, and what each step is worth.
+
+A larger budget never gives a worse plan: whatever keeps the smaller budget keeps the larger one too, and is worth the
+same there. Exact methods find that by themselves. Plans that are found by playing are looked for anew under each
+budget, so the plans of all smaller ones
+
+    compete       as candidates of `solve`
+    are kept      with the figures they have, where the new plan still comes out lower, if only by chance
+
+The budgets are solved from the smaller to the larger and told in the order in which they came. A step is the welfare
+less that of the row before; where the plans are estimated, their errors add up as if they were independent.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from evenhand.errors import InvalidInput
+from evenhand.evaluation.evaluate import Evaluation, Method
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import Criterion
+from evenhand.model.policy import Policy, Starting
+from evenhand.model.welfare import Welfare, is_lexicographic
+from evenhand.planning.compare import Comparison, compare
+from evenhand.planning.solution import Solution
+from evenhand.planning.solve import DEFAULT_TOLERANCE, choose_method, solve
+from evenhand.typing import Floats, Progress, Rng
+
+Budget = float | Sequence[float] | Floats | Mapping[str, float]
+"""What `CoupledMDP.with_budget` takes."""
+
+DOUBT = 3.0
+"""Standard errors by which the worst-off must be worse off for a plan for leximin to be given up: its levels are held
+within errors only, for the sake of those after them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What the change from the row before is worth."""
+
+    welfare: float
+    """The difference in welfare."""
+
+    stderr: float
+    """Its standard error; 0 where both are exact, or the plan is the same."""
+
+
+@dataclass(frozen=True, eq=False)
+class BudgetRow:
+    """The best plan for one budget."""
+
+    budget: dict[str, float]
+    """The amount of each resource, under its name."""
+
+    solution: Solution
+    """The plan, with its bound."""
+
+    step: Step | None
+    """What the change from the row before is worth; None in the first row."""
+
+    kept_from: dict[str, float] | None = None
+    """The smaller budget whose plan this is, where none better was found; else None."""
+
+
+@dataclass(frozen=True, eq=False)
+class BudgetComparison:
+    """Policies side by side under one budget."""
+
+    budget: dict[str, float]
+    """The amount of each resource, under its name."""
+
+    comparison: Comparison
+    """All of them."""
+
+    best: str
+    """The name of the best; with the budget that it was made for, where that is a smaller one."""
+
+    evaluation: Evaluation
+    """What the best is worth."""
+
+    step: Step | None
+    """What the change from the row before is worth to the best; None in the first row."""
+
+
+def what_if(
+    problem: CoupledMDP,
+    budgets: Sequence[Budget],
+    welfare: str | Welfare = "gini:2",
+    method: str = "auto",
+    tolerance: float = DEFAULT_TOLERANCE,
+    progress: Progress | None = None,
+    rng: Rng = 0,
+    criterion: str | Criterion | None = None,
+    over: str | None = None,
+    seconds: float | None = None,
+    rotate: int | None = None,
+) -> tuple[BudgetRow, ...]:
+    """Solve a problem under several budgets. A larger one never gives a worse plan.
+
+    Args:
+        problem: the problem; its own budget is used only where a budget names some resources and not all.
+        budgets: each one number a resource, or amounts under the names of resources; see `CoupledMDP.with_budget`.
+        welfare: what to maximise, as text or object.
+        method: see `solve`.
+        tolerance: see `solve`.
+        progress: called now and then with what is being done and the share that is done.
+        rng: seed or generator of the simulations that some methods need; every budget gets the same.
+        criterion: what rewards over time are worth; the problem's own when absent.
+        over: welfare over `arms` or `groups`; as the problem says when absent.
+        seconds: how long the method fluid may take, for each budget.
+        rotate: see `solve`.
+
+    Returns:
+        One row a budget, in the order in which they came.
+    """
+    seed = _seed(rng)
+    problems = [problem.under(criterion, over).with_budget(budget) for budget in _several(budgets)]
+    order = _smaller_first(problems)
+    found: dict[int, Solution] = {}
+    kept_from: dict[int, int | None] = {}
+    for turn, number in enumerate(order):
+        tell = _turn_of(progress, turn, len(order), f"budget {budget_in_words(problems[number])}")
+        smaller = {i: found[i] for i in order[:turn] if _fits(problems[i], problems[number])}
+        names = {f"plan for {budget_in_words(problems[i])}": i for i in smaller}
+        by_playing = method == "fluid" or (method == "auto" and choose_method(problems[number])[0] == "fluid")
+        tried = {name: smaller[i].policy for name, i in names.items()} if by_playing else None
+        own = solve(problems[number], welfare, method, tolerance, tell, seed, tried, seconds=seconds, rotate=rotate)
+        found[number], at = _no_worse(own, smaller, names)
+        kept_from[number] = at if at is None or kept_from[at] is None else kept_from[at]
+    rows: list[BudgetRow] = []
+    for number, budgeted in enumerate(problems):
+        step = _step_between(found[number - 1] if number else None, found[number])
+        at = kept_from[number]
+        rows.append(
+            BudgetRow(budgeted.named_budget, found[number], step, None if at is None else problems[at].named_budget)
+        )
+    return tuple(rows)
+
+
+def compare_budgets(
+    problem: CoupledMDP,
+    budgets: Sequence[Budget],
+    policies: Sequence[str] | Mapping[str, Policy | Starting] | None = None,
+    welfare: str | Welfare = "gini:2",
+    num_episodes: int = 1000,
+    horizon: int | None = None,
+    rng: Rng = None,
+    method: Method = "auto",
+    progress: Progress | None = None,
+    criterion: str | Criterion | None = None,
+    over: str | None = None,
+) -> tuple[BudgetComparison, ...]:
+    """Compare policies under several budgets, all in the same world.
+
+    Named policies are made anew for each budget, and one may well do worse with a larger one. The best never does: what
+    was best under a smaller budget can be kept.
+
+    Args:
+        problem: the problem.
+        budgets: see `what_if`.
+        policies: see `compare`.
+        welfare: how values are weighed, as text or object.
+        num_episodes: episodes to play where a policy must be simulated.
+        horizon: steps an episode; when absent, the criterion's own.
+        rng: seed or generator; every policy gets the same.
+        method: see `evaluate`.
+        progress: called now and then with what is being done and the share that is done.
+        criterion: what rewards over time are worth; the problem's own when absent.
+        over: welfare over `arms` or `groups`; as the problem says when absent.
+
+    Returns:
+        One row a budget, in the order in which they came.
+    """
+    seed = _seed(rng)
+    problems = [problem.under(criterion, over).with_budget(budget) for budget in _several(budgets)]
+    order = _smaller_first(problems)
+    found: dict[int, Comparison] = {}
+    best: dict[int, tuple[str, Evaluation]] = {}
+    for turn, number in enumerate(order):
+        tell = _turn_of(progress, turn, len(order), f"budget {budget_in_words(problems[number])}")
+        found[number] = compare(problems[number], policies, welfare, num_episodes, horizon, seed, method, tell)
+        first = found[number].rows[0]
+        best[number] = first.policy, first.evaluation
+        for i in order[:turn]:
+            if _fits(problems[i], problems[number]) and best[i][1].welfare > best[number][1].welfare:
+                made = "" if " made for " in best[i][0] else f" made for {budget_in_words(problems[i])}"
+                best[number] = best[i][0] + made, best[i][1]
+    return tuple(
+        BudgetComparison(
+            budgeted.named_budget,
+            found[number],
+            *best[number],
+            _step_between(best[number - 1][1] if number else None, best[number][1]),
+        )
+        for number, budgeted in enumerate(problems)
+    )
+
+
+def budget_in_words(problem: CoupledMDP) -> str:
+    """`4,4`: as it is typed."""
+    return ",".join(f"{amount:.10g}" for amount in problem.budget)
+
+
+def _several(budgets: Sequence[Budget]) -> Sequence[Budget]:
+    if isinstance(budgets, (str, Mapping)) or not isinstance(budgets, (Sequence, np.ndarray)) or not len(budgets):
+        raise InvalidInput(f"budgets: expected a list of budgets, as in [[3, 5], [4, 5]], got {budgets!r}")
+    return budgets
+
+
+def _seed(rng: Rng) -> int:
+    return rng if isinstance(rng, int) else int(np.random.default_rng(rng).integers(2**63))
+
+
+def _smaller_first(problems: Sequence[CoupledMDP]) -> list[int]:
+    """An order in which no budget comes before one that it contains."""
+    return sorted(range(len(problems)), key=lambda i: (float(problems[i].budget.sum()), i))
+
+
+def _fits(smaller: CoupledMDP, larger: CoupledMDP) -> bool:
+    """Whether what keeps one budget keeps the other."""
+    return bool((smaller.budget <= larger.budget).all())
+
+
+def _no_worse(own: Solution, smaller: Mapping[int, Solution], names: Mapping[str, int]) -> tuple[Solution, int | None]:
+    """The own plan, or that of a smaller budget if it is the same or came out better; and which budget that is."""
+    at = names.get(own.parts[0].name) if len(own.parts) == 1 else None
+    best = own if at is None else smaller[at]
+    for number, other in smaller.items():
+        doubt = DOUBT * float(np.hypot(best.welfare_stderr, other.welfare_stderr))
+        if other.welfare > best.welfare + (doubt if is_lexicographic(own.objective.welfare) else 0.0):
+            best, at = other, number
+    if at is None:
+        return own, None
+    kept = f"{own.reason}; the plan of a smaller budget is kept, for no better one was found"
+    return replace(best, problem=own.problem, upper_bound=own.upper_bound, seconds=own.seconds, reason=kept), at
+
+
+def _step_between(before: Solution | Evaluation | None, after: Solution | Evaluation) -> Step | None:
+    if before is None:
+        return None
+    same = np.array_equal(before.unit_values, after.unit_values)  # one plan, or two that do the same in the same world
+    error = 0.0 if same else float(np.hypot(before.welfare_stderr, after.welfare_stderr))
+    return Step(after.welfare - before.welfare, error)
+
+
+def _turn_of(progress: Progress | None, turn: int, total: int, what: str) -> Progress | None:
+    """Progress of one of several budgets, told under its name."""
+    if progress is None:
+        return None
+    return lambda doing, share: progress(f"{what}: {doing}", (turn + share) / total)

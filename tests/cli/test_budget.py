@@ -1,0 +1,101 @@
+"""--budget: another budget than the model's, on every command that takes a MODEL; and tables of several."""
+
+from itertools import pairwise
+
+import pytest
+
+from evenhand.cli.application import application
+
+CREW = ["crew-maintenance", "-p", "num_arms=3", "-p", "num_states=2", "-p", "num_types=2"]
+MACHINES = ["machine-replacement", "-p", "num_arms=3"]
+
+TAKE_A_MODEL = sorted(
+    name for name, command in application.commands.items() if any(p.name == "model" for p in command.params)
+)
+
+
+@pytest.mark.parametrize("name", TAKE_A_MODEL)
+def test_every_command_that_takes_a_model_takes_a_budget(name):
+    options = {option for parameter in application.commands[name].params for option in parameter.opts}
+    assert "--budget" in options
+
+
+@pytest.mark.parametrize("budget", ["2", "resource 0=2"])
+def test_it_is_the_same_as_the_parameter(budget, evenhand, timeless):
+    one, other = ["--budget", budget, "--json"], ["-p", "budget=2", "--json"]
+    for command, *rest in (["solve"], ["compare", "--policies", "whittle,random"], ["evaluate", "whittle"]):
+        first, second = (evenhand(command, *MACHINES, *rest, *budget).json for budget in (one, other))
+        assert timeless(first) == timeless(second), command
+    assert evenhand("solve", *MACHINES, *one).json["budget"] == {"resource 0": 2.0}
+
+
+def test_names_leave_the_others_as_they_are(evenhand):
+    assert evenhand("solve", *CREW, "--budget", "parts=5", "--json").json["budget"] == {"crew hours": 2, "parts": 5}
+
+
+def test_titles_and_commands_tell_it(evenhand, folder):
+    shown = evenhand("solve", *MACHINES, "--budget", "2", "--out", "best.zip").out
+    assert "welfare gini:2, budget 2\n" in shown
+    command = shown[shown.index("evenhand evaluate") :].rstrip(")\n").split()[1:]
+    assert "--budget" in command
+    assert "budget 2" in evenhand(*command).out
+    assert evenhand("evaluate", *MACHINES, "best.zip").code == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (["4"], "expected 2 numbers (crew hours, parts), got 1"),
+        (["4,x"], "parts: expected a number"),
+        (["4,"], "parts: expected a number"),
+        (["crew_hour=2"], "did you mean crew hours?"),
+        (["parts=2,parts=3"], "each name once"),
+        (["parts=2,3"], "NAME=NUMBER"),
+        (["1,-1"], "parts: expected a number from 0"),
+    ],
+    ids=str,
+)
+def test_faults(typed, told, evenhand):
+    refusal = evenhand("solve", *CREW, *(word for text in typed for word in ("--budget", text))).refusal
+    assert told in refusal
+    assert "--budget" in refusal
+
+
+def test_it_is_given_once(evenhand):
+    assert "-p budget" in evenhand("solve", *MACHINES, "-p", "budget=2", "--budget", "2").refusal
+    assert "-p parts" in evenhand("solve", *CREW, "-p", "parts=4", "--budget", "2,2").refusal
+    twice = ["--budget", "1", "--budget", "2"]
+    assert "takes one" in evenhand("evaluate", *MACHINES, "random", *twice).refusal
+    assert "takes one" in evenhand("indices", *MACHINES, *twice).refusal
+    for options in (["--out", "x.zip"], ["--candidate", "whittle"]):
+        assert f"{options[0]}: goes with one --budget" in evenhand("solve", *MACHINES, *twice, *options).refusal
+    assert "--report" in evenhand("compare", *MACHINES, *twice, "--report", "x.html").refusal
+
+
+def test_several_budgets_are_a_table(evenhand):
+    several = ["--budget", "1", "--budget", "2", "--budget", "0"]
+    found = evenhand("solve", *MACHINES, *several, "--json").json
+    rows = found["budgets"]
+    assert found["welfare"] == "gini:2"
+    assert [row["budget"] for row in rows] == [{"resource 0": 1}, {"resource 0": 2}, {"resource 0": 0}]
+    assert (rows[0]["step"], rows[0]["step_stderr"]) == (None, None)
+    for before, row in pairwise(rows):
+        assert row["step"] == pytest.approx(row["welfare"]["value"] - before["welfare"]["value"])
+        assert (row["step_stderr"], row["kept_from"]) == (0, None)
+    alone = evenhand("solve", *MACHINES, "--budget", "2", "--json").json
+    assert rows[1]["welfare"] == alone["welfare"]
+    shown = evenhand("solve", *MACHINES, *several).out
+    assert "what a budget is worth" in shown
+    assert f"{rows[1]['step']:+.4f}" in shown
+    assert f"{rows[2]['step']:+.4f}" in shown
+
+
+def test_compare_under_several_budgets(evenhand):
+    several = ["--budget", "1", "--budget", "2", "--policies", "whittle,random"]
+    found = evenhand("compare", *MACHINES, *several, "--json").json["budgets"]
+    assert [row["best"]["policy"] for row in found] == ["whittle", "whittle"]
+    assert found[1]["step"] == pytest.approx(found[1]["best"]["welfare"] - found[0]["best"]["welfare"])
+    assert {"upper_bound", "rows", "budget"} <= set(found[0])
+    shown = evenhand("compare", *MACHINES, *several).out
+    for piece in ("best policy", "welfare of every policy", "at 1", "at 2", "random", f"{found[1]['step']:+.4f}"):
+        assert piece in shown

@@ -1,0 +1,124 @@
+"""One problem under several budgets: what each step is worth, and that more is never worse."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import evenhand as eh
+from evenhand.errors import InvalidInput
+from evenhand.planning import what_if as module
+from evenhand.planning.what_if import compare_budgets, what_if
+
+
+def outreach():
+    return eh.problems.health_outreach(num_arms=6, num_states=2, budget=1)
+
+
+def test_exact_steps_are_differences_of_optima():
+    problem = outreach()
+    rows = what_if(problem, [1, 2, 4], "maximin")
+    best = [eh.solve(problem.with_budget(budget), "maximin").welfare for budget in (1, 2, 4)]
+    assert [row.solution.welfare for row in rows] == best
+    assert [row.budget for row in rows] == [{"resource 0": 1.0}, {"resource 0": 2.0}, {"resource 0": 4.0}]
+    assert rows[0].step is None
+    for row, before, after in zip(rows[1:], best, best[1:], strict=False):
+        assert (row.step.welfare, row.step.stderr) == (pytest.approx(after - before), 0.0)
+        assert row.step.welfare > 0
+        assert row.kept_from is None
+
+
+def test_rows_stay_in_the_order_in_which_budgets_came():
+    rows = what_if(outreach(), [[2], [1]], "utilitarian")
+    assert [row.budget["resource 0"] for row in rows] == [2.0, 1.0]
+    assert rows[1].step.welfare == pytest.approx(rows[1].solution.welfare - rows[0].solution.welfare)
+    assert rows[1].step.welfare < 0
+
+
+def test_what_is_useless_is_worth_nothing():
+    """With more calls than people, nothing is gained, and the bound stays."""
+    rows = what_if(outreach(), [6, 9])
+    assert rows[1].step.welfare == pytest.approx(0, abs=1e-6)
+    assert rows[1].step.welfare >= 0
+
+
+def test_a_larger_budget_is_never_worse_by_playing(monkeypatch):
+    """However unlucky the search: here that for the largest budget comes out 5 too low."""
+    search, asked = module.solve, {}
+
+    def unlucky(problem, *arguments, **options):
+        asked[problem.budget[0]] = list(arguments[5])
+        found = search(problem, "gini:2", "counts")  # quicker
+        return replace(found, welfare=found.welfare - 5.0, parts=()) if problem.budget[0] == 3 else found
+
+    monkeypatch.setattr(module, "solve", unlucky)
+    less, most, more = what_if(outreach(), [1, 3, 2], "gini:2", "fluid", seconds=0.1)
+    assert asked == {1.0: [], 2.0: ["plan for 1"], 3.0: ["plan for 1", "plan for 2"]}
+    assert more.solution.welfare > less.solution.welfare
+    assert most.kept_from == more.budget
+    assert most.solution.welfare == more.solution.welfare
+    assert most.solution.policy is more.solution.policy
+    assert most.solution.upper_bound > more.solution.upper_bound
+    assert most.solution.problem.budget.tolist() == [3]
+    assert more.step.welfare == more.step.stderr == 0
+
+
+def test_the_best_under_a_smaller_budget_can_be_kept():
+    """Under a budget of 2 only one who never acts is asked: who was best with less is still there."""
+    problem = outreach()
+    rows = compare_budgets(problem, [1, 2], {"idle": eh.policies.never_act(problem)}, "maximin", rng=0)
+    assert [row.best for row in rows] == ["idle", "idle"]
+    assert rows[1].step.welfare == rows[1].step.stderr == 0
+    named = compare_budgets(problem, [1, 2], ["oldest-first", "random"], "maximin", rng=0)
+    for row in named:
+        own = eh.compare(problem.with_budget(row.budget), ["oldest-first", "random"], "maximin", rng=0)
+        assert row.evaluation.welfare == own.rows[0].evaluation.welfare
+        assert row.comparison.upper_bound == own.upper_bound
+    assert named[1].step.welfare == pytest.approx(named[1].evaluation.welfare - named[0].evaluation.welfare)
+
+
+@pytest.mark.parametrize("budgets", [[], "4,4", 3, {"bays": 3}])
+def test_budgets_are_a_list(budgets):
+    with pytest.raises(InvalidInput, match="expected a list of budgets"):
+        what_if(outreach(), budgets)
+
+
+class TestAnotherBudget:
+    def test_is_the_problem_made_with_it(self):
+        for name, parameter in {
+            "machine-replacement": "budget",
+            "health-outreach": "budget",
+            "random": "budget",
+        }.items():
+            made, replaced = eh.problems.build(name, {parameter: 2}), eh.problems.build(name).with_budget(2)
+            assert made == replaced
+            assert made.signature == replaced.signature
+            np.testing.assert_array_equal(made.budget_limit, replaced.budget_limit)
+        made = eh.problems.crew_maintenance(crew_hours=5, parts=4)
+        crew = eh.problems.crew_maintenance()
+        assert made == crew.with_budget([5, 4]) == crew.with_budget({"crew_hours": 5, "Parts": 4})
+        assert crew.with_budget({"parts": 9}).budget.tolist() == [crew.budget[0], 9]
+
+    def test_nothing_known_of_the_old_one_is_kept(self):
+        problem = outreach()
+        known = problem.signature, problem.budget_limit[0]
+        other = problem.with_budget(3)
+        assert (other.signature, other.budget_limit[0]) != known
+        assert problem.budget.tolist() == [1] and not other.budget.flags.writeable
+        assert problem.with_budget([1.0]) is problem
+
+    @pytest.mark.parametrize(
+        ("budget", "told"),
+        [
+            ([1, 2, 3], r"expected 2 numbers \(crew hours, parts\), got 3"),
+            (4, "expected 2 numbers"),
+            ([1, -2], "parts: expected a number from 0 to .*, got -2"),
+            ([float("nan"), "x"], r"(?s)crew hours: .*got nan.*parts: .*got 'x'"),
+            ({"part": 1}, "part: there is no such resource; did you mean parts"),
+            ({"fuel": 1}, "there is crew hours, parts"),
+            ([True, 1], "crew hours: .*got True"),
+        ],
+    )
+    def test_faults_speak_of_resources(self, budget, told):
+        with pytest.raises(eh.errors.ModelError, match=told):
+            eh.problems.crew_maintenance().with_budget(budget)
