@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.cli import console
+from evenhand.cli import progress
 from evenhand.cli.main import run
 
 PATIENCE = 900.0
@@ -71,14 +71,14 @@ def _refuse(constant):
 def timepiece(monkeypatch):
     """The clock by which progress is told, as a list of one reading; it stands still unless a test moves it."""
     reading = [0.0]
-    monkeypatch.setattr(console, "monotonic", lambda: reading[0])
+    monkeypatch.setattr(progress, "monotonic", lambda: reading[0])
     return reading
 
 
 @pytest.fixture
 def talkative(monkeypatch):
     """Progress is told whenever there is some, however short the work."""
-    monkeypatch.setattr(console, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
 
 
 @pytest.fixture

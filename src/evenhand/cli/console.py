@@ -5,9 +5,7 @@ import json
 import math
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from time import monotonic
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,16 +14,13 @@ if TYPE_CHECKING:
     from evenhand.evaluation.evaluate import Evaluation
     from evenhand.model.arm import ArmTables
     from evenhand.model.coupled import CoupledMDP
-    from evenhand.typing import Floats, Ints, Progress
+    from evenhand.typing import Floats, Ints
 
 MOST_LISTED = 1_000_000
 """Arms up to which JSON lists a figure for each."""
 
 SHOWN_UNITS = 20
 """Types, arms or groups whose values are shown in a table; --json has all of them."""
-
-SECONDS_BETWEEN_LINES = 2.0
-"""How often progress is told where it is not a terminal; a run that is shorter tells none."""
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -189,36 +184,3 @@ def percent(value: float) -> str:
 def seconds(value: float) -> str:
     """A time in words."""
     return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
-
-
-@contextmanager
-def progress(quiet: bool) -> Iterator["Progress | None"]:
-    """Something to tell progress to, on standard error: a bar on a terminal, plain lines elsewhere, None if quiet."""
-    if quiet:
-        yield None
-    elif sys.stderr is not None and sys.stderr.isatty():
-        yield from _bar()
-    else:
-        yield _lines()
-
-
-def _bar() -> Iterator["Progress"]:
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = (TextColumn("{task.description:24}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"))
-    with Bar(*columns, TimeRemainingColumn(), console=Console(file=sys.stderr), transient=True) as bar:
-        task = bar.add_task("", total=1.0)
-        yield lambda what, share: bar.update(task, description=what, completed=share)
-
-
-def _lines() -> "Progress":
-    last = [monotonic()]
-
-    def tell(what: str, share: float) -> None:
-        if (now := monotonic()) - last[0] >= SECONDS_BETWEEN_LINES:
-            last[0] = now
-            click.echo(f"{what}: {100 * share:.0f} %", err=True)
-
-    return tell

@@ -14,7 +14,7 @@ finally:
 __all__ = ["njit", "prange"]
 
 
-class _Hearing(event.Listener):  # type: ignore[misc]  # Numba has no types
+class _Hearing(event.Listener):
     """Passes on that something begins or ends."""
 
     def __init__(self, tell: Callable[[bool], None]) -> None:

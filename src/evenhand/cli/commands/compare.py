@@ -16,10 +16,11 @@ from evenhand.cli.console import (
     percent,
     print_json,
     print_table,
-    progress,
     seconds,
 )
+from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, is_file, read_names, read_policy, read_problems
+from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import Format
 
 if TYPE_CHECKING:
@@ -50,20 +51,20 @@ def run(
     names = None if policies is None else read_names(policies)
     refuse_with_several(budgets, {"--report": report})
     problem, *others = (one.under(criterion, over) for one in read_problems(model, parameters, format, budgets))
-    from evenhand.planning.compare import compare as compare_policies  # after what may be refused at once
-    from evenhand.planning.what_if import compare_budgets
-
-    chosen: Sequence[str] | Mapping[str, Policy | Starting] | None = names
-    if names is not None and any(is_file(name) for name in names):
-        chosen = {name: read_policy(name, problem, welfare) for name in names}
     method: Method = "monte-carlo" if monte_carlo else "auto"
     if others:
         every = [one.budget for one in (problem, *others)]
         with progress(quiet) as tell:
+            from evenhand.planning.what_if import compare_budgets  # after what may be refused at once
+
+            chosen = _choose(names, problem, welfare)
             table = compare_budgets(problem, every, chosen, welfare, episodes, horizon, seed, method, tell)
         print_json(comparisons_as_dict(table, as_dict)) if as_json else show_comparisons(table, called(model))
         return
     with progress(quiet) as tell:
+        from evenhand.planning.compare import compare as compare_policies
+
+        chosen = _choose(names, problem, welfare)
         comparison = compare_policies(problem, chosen, welfare, episodes, horizon, seed, method, tell)
     if report:
         from evenhand.report.page import write_comparison
@@ -76,6 +77,15 @@ def run(
     _show(comparison, f"{called(model)}: {problem.num_arms} arms, {about}")
     if report and not quiet:
         click.echo(f"report: {report}")
+
+
+def _choose(
+    names: Sequence[str] | None, problem: CoupledMDP, welfare: str
+) -> "Sequence[str] | Mapping[str, Policy | Starting] | None":
+    """The policies that were asked for, saved ones read from their files."""
+    if names is None or not any(is_file(name) for name in names):
+        return names
+    return {name: read_policy(name, problem, welfare) for name in names}
 
 
 def as_dict(comparison: "Comparison") -> dict[str, Any]:

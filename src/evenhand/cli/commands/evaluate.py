@@ -14,9 +14,9 @@ from evenhand.cli.console import (
     print_groups,
     print_json,
     print_values,
-    progress,
     seconds,
 )
+from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, read_policy, read_problem
 from evenhand.model.files import Format
 from evenhand.model.objective import read_welfare
