@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import InvalidInput, NotConverged, OutOfDomain
+from evenhand.errors import Infeasible, InvalidInput, NotConverged, OutOfDomain
 from evenhand.evaluation.exact import exact_values
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.objective import Objective
@@ -241,6 +241,14 @@ def test_floors_that_are_known_exactly_are_kept_exactly(few_episodes):
     floored = eh.CoupledMDP(problem.arms, problem.budget, problem.discount, counts=problem.counts, floors=floors)
     found = eh.evaluate(eh.solve(floored, "gini:2", "fluid").policy, floored, "gini:2")
     assert found.exact and not found.floors_missed
+
+
+def test_an_arm_that_the_budget_never_serves_has_no_floor(few_episodes):
+    """In expectation half of a service fits that takes twice the budget; in no step does it."""
+    arm = eh.Arm([[[0.5, 0.5], [1, 0]], [[0.2, 0.8], [1, 0]]], [[1, 0.9], [0, 0.2]], [[0], [2]])
+    floored = eh.CoupledMDP([arm], [1.0], 0.9, floors=[0.2])
+    with pytest.raises(Infeasible, match="more than the whole budget of a step"):
+        eh.solve(floored, "gini:2", "fluid")
 
 
 @pytest.mark.slow

@@ -53,21 +53,39 @@ def floor_columns(
         columns: those that there are already.
 
     Raises:
+        Infeasible: some arm with a floor can never be served, because each way to serve it alone exceeds the budget.
         NotConverged: no mixture was found that meets all floors with a margin for the error.
     """
+    _check_servable(problem)
     added = _raise_floors(problem, relaxed, welfare, judge)
     master = _FloorMaster(problem, relaxed, judge.by_type)
-    while True:
-        pay, lacking = master.solve([*columns, *added])
+    while len(added) < MOST_COLUMNS:
+        try:
+            pay, lacking = master.solve([*columns, *added])
+        except NotConverged:  # the penalty has grown beyond what a program can weigh against values
+            break
         if not lacking:
             return added
-        if len(added) >= MOST_COLUMNS:
-            raise NotConverged(
-                f"no mixture of {len(columns) + len(added)} policies meets the floors with a margin for the error of "
-                "simulation, though the relaxation does. Lower the floors a little, or raise the budget."
-            )
         policy = fair_index(problem, relaxed.weights, relaxed.prices, pay)
         added.append(judge(f"fair-index paid for service {len(added)}", policy, law_of(problem, relaxed.occupancy)))
+    raise NotConverged(
+        f"no mixture of {len(columns) + len(added)} policies meets the floors with a margin for the error of "
+        "simulation, though the relaxation does. Lower the floors a little, or raise the budget."
+    )
+
+
+def _check_servable(problem: CoupledMDP) -> None:
+    """Raise Infeasible where the budget of a step never allows to serve an arm with a floor, not even it alone.
+
+    The relaxation cannot tell: its budget holds in expectation, so half of a service that takes twice the budget fits.
+    """
+    affordable = (problem.types.usage <= problem.budget_limit).all(axis=-1)
+    never = (problem.type_floors > 0) & ~(problem.types.served & affordable).any(axis=(1, 2))
+    if never.any():
+        raise Infeasible(
+            "the floors ask for more than the budget allows: every way to serve some arm with a floor takes more than "
+            "the whole budget of a step, so the largest floor that all arms with a floor can have together is 0"
+        )
 
 
 def _raise_floors(problem: CoupledMDP, relaxed: FluidSolution, welfare: Welfare, judge: Judge) -> list[Column]:
