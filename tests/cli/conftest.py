@@ -185,6 +185,32 @@ def plain():
 
 
 @pytest.fixture
+def screen():
+    """The lines that are left on a terminal, which knows what Rich's bar needs: to go up, and to erase a line."""
+
+    def screen(shown, width):
+        lines, row, column = [[]], 0, 0
+        for token in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|.", shown, re.DOTALL):
+            if token == "\r":
+                column = 0
+            elif token == "\n":
+                row, column = row + 1, 0
+            elif token.startswith("\x1b"):
+                row -= int(token[2:-1] or 1) if token.endswith("A") else 0
+                if token.endswith("K"):
+                    lines[row] = []
+                continue
+            else:
+                row, column = (row + 1, 0) if column == width else (row, column)
+                lines[row : row + 1] = [[*(lines[row] if row < len(lines) else [])[:column], token]]
+                column += 1
+            lines += [[] for _ in range(row + 1 - len(lines))]
+        return ["".join(line) for line in lines]
+
+    return screen
+
+
+@pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
     """A fresh current directory."""
     monkeypatch.chdir(tmp_path)

@@ -5,6 +5,7 @@ import json
 import math
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,8 @@ def figures(found: "Evaluation") -> dict[str, Any]:
         "budget_used": found.budget_used,
         "exact": found.exact,
         "truncation_bound": found.truncation_bound,
+        "episodes": found.num_episodes,
+        "horizon": found.horizon,
         "seconds": found.seconds,
     }
     if found.groups:
@@ -63,6 +66,14 @@ def figures(found: "Evaluation") -> dict[str, Any]:
             {kind: missed.unit, "floor": missed.floor, "served": missed.served} for missed in found.floors_missed
         ]
     return told
+
+
+def unused_horizon(found: "Evaluation", horizon: int | None) -> str:
+    """What became of a horizon that was asked for where there was nothing to play; else nothing."""
+    if horizon is None or not found.exact or found.problem.criterion.num_steps is not None:
+        return ""
+    span = "in the long run" if found.problem.criterion.is_average else "over all time"
+    return f"not used: the value is exact, {span}; --monte-carlo plays {horizon} step{'s' if horizon > 1 else ''}"
 
 
 def floors_in_words(found: "Evaluation") -> list[str]:
@@ -132,7 +143,23 @@ def _terminal_width() -> int:
 def print_facts(title: str, facts: Sequence[tuple[str, str]]) -> None:
     """Names and what they are, line by line."""
     width = max(len(name) for name, _ in facts)
-    click.echo("\n".join([title, "", *(f"  {name:{width}}  {value}" for name, value in facts), ""]))
+    say("\n".join([title, ""]))
+    for name, value in facts:
+        say(f"  {name:{width}}  {value}", width + 4)
+    say("")
+
+
+def say(text: str, indent: int = 2) -> None:
+    """A line for people; where it is longer than their terminal it is broken between words.
+
+    Args:
+        text: what to say.
+        indent: of the second and later lines.
+    """
+    width = _terminal_width() if sys.stdout is not None and sys.stdout.isatty() else 0
+    if width > indent + 20 and len(text) > width:
+        text = "\n".join(textwrap.wrap(text, width, subsequent_indent=" " * indent, break_on_hyphens=False))
+    click.echo(text)
 
 
 def print_values(

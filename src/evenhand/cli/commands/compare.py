@@ -16,12 +16,15 @@ from evenhand.cli.console import (
     percent,
     print_json,
     print_table,
+    say,
     seconds,
+    unused_horizon,
 )
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, is_file, read_names, read_policy, read_problems
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import Format
+from evenhand.planning.names import find_name
 
 if TYPE_CHECKING:
     from evenhand.evaluation.evaluate import Method
@@ -66,26 +69,34 @@ def run(
 
         chosen = _choose(names, problem, welfare)
         comparison = compare_policies(problem, chosen, welfare, episodes, horizon, seed, method, tell)
-    if report:
-        from evenhand.report.page import write_comparison
+        if report:
+            if tell is not None:
+                tell("writing the report", 1.0)
+            from evenhand.report.page import write_comparison  # it loads what draws
 
-        write_comparison(comparison, problem, report, command=f"evenhand {shlex.join(sys.argv[1:])}", seed=seed)
+            write_comparison(comparison, problem, report, command=f"evenhand {shlex.join(sys.argv[1:])}", seed=seed)
     if as_json:
         print_json(as_dict(comparison))
         return
     about = f"welfare {comparison.welfare.name}{objective_words(problem)}{budget_words(problem, budgets)}"
     _show(comparison, f"{called(model)}: {problem.num_arms} arms, {about}")
+    unused = {row.policy: told for row in comparison.rows if (told := unused_horizon(row.evaluation, horizon))}
+    if unused:
+        say(f"--horizon: {', '.join(unused)}: {next(iter(unused.values()))}")
     if report and not quiet:
         click.echo(f"report: {report}")
 
 
 def _choose(
     names: Sequence[str] | None, problem: CoupledMDP, welfare: str
-) -> "Sequence[str] | Mapping[str, Policy | Starting] | None":
+) -> "Sequence[str] | Mapping[str, Policy | Starting | str] | None":
     """The policies that were asked for, saved ones read from their files."""
     if names is None or not any(is_file(name) for name in names):
         return names
-    return {name: read_policy(name, problem, welfare) for name in names}
+    return {
+        name if is_file(name) else find_name(name).name: read_policy(name, problem, welfare) if is_file(name) else name
+        for name in names
+    }
 
 
 def as_dict(comparison: "Comparison") -> dict[str, Any]:
@@ -97,7 +108,10 @@ def as_dict(comparison: "Comparison") -> dict[str, Any]:
         "budget": comparison.problem.named_budget,
         "upper_bound": comparison.upper_bound,
         "bound": comparison.bound_name or None,
-        "rows": [{"policy": row.policy, **figures(row.evaluation)} for row in comparison.rows],
+        "rows": [
+            {"policy": row.policy, **figures(row.evaluation), "above_bound": comparison.is_above_bound(row)}
+            for row in comparison.rows
+        ],
         "left_out": comparison.left_out,
     }
 
@@ -112,9 +126,9 @@ def _show(comparison: "Comparison", title: str) -> None:
         rows.append(
             (
                 row.policy,
-                number(found.welfare),
+                number(comparison.shown_welfare(row)),
                 "exact" if found.exact else number(found.welfare_stderr),
-                percent(found.welfare / bound) if bound and bound > 0 else "-",
+                percent(comparison.shown_welfare(row) / bound) if bound and bound > 0 else "-",
                 number(found.mean),
                 number(found.worst),
                 number(found.gini_coefficient),
@@ -124,9 +138,18 @@ def _show(comparison: "Comparison", title: str) -> None:
         )
     shown = [i for i, name in enumerate(names) if name != "of bound" or bound is not None]
     print_table(title, [columns[i] for i in shown], [[row[i] for i in shown] for row in rows])
+    _tell_ties(comparison)
     _warn(comparison)
     for name, reason in comparison.left_out.items():
-        click.echo(f"left out: {name}: {reason}")
+        say(f"left out: {name}: {reason}")
+
+
+def _tell_ties(comparison: "Comparison") -> None:
+    """Who was estimated above what no policy exceeds."""
+    for row in comparison.rows:
+        if comparison.is_above_bound(row):
+            played = f"{number(row.evaluation.welfare)} ± {number(row.evaluation.welfare_stderr)}"
+            say(f"tie: {row.policy} with the {comparison.bound_name}: it played {played}, more only by chance")
 
 
 def _warn(comparison: "Comparison") -> None:
@@ -138,7 +161,7 @@ def _warn(comparison: "Comparison") -> None:
     ]
     if any(cut > error for cut, error in cuts):
         most = max(cut for cut, _ in cuts)
-        click.echo(f"warning: simulated values end at the horizon and may be off by {most:.2g}; use a longer --horizon")
+        say(f"warning: simulated values end at the horizon and may be off by {most:.2g}; use a longer --horizon")
     for row in comparison.rows:
         for line in floors_in_words(row.evaluation):
-            click.echo(f"floor missed: {row.policy}: {line}")
+            say(f"floor missed: {row.policy}: {line}")
