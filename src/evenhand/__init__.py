@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from evenhand.planning.solution import Solution
     from evenhand.planning.solve import solve
     from evenhand.planning.what_if import compare_budgets, what_if
+    from evenhand.policies.index import TypeIndices, indices
     from evenhand.simulation import Rollout, check_policy, simulate, simulate_counts
 
 _HOMES = {
@@ -71,6 +72,8 @@ _HOMES = {
     "solve": "planning.solve",
     "compare_budgets": "planning.what_if",
     "what_if": "planning.what_if",
+    "TypeIndices": "policies.index",
+    "indices": "policies.index",
     "Rollout": "simulation",
     "check_policy": "simulation",
     "simulate": "simulation",
@@ -95,6 +98,7 @@ __all__ = [
     "Simulator",
     "Solution",
     "Training",
+    "TypeIndices",
     "Utilitarian",
     "Welfare",
     "__version__",
@@ -104,6 +108,7 @@ __all__ = [
     "errors",
     "evaluate",
     "gini_coefficient",
+    "indices",
     "load",
     "load_policy",
     "lorenz_curve",

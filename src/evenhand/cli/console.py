@@ -14,7 +14,7 @@ import click
 if TYPE_CHECKING:
     from evenhand.evaluation.evaluate import Evaluation
     from evenhand.model.arm import ArmTables
-    from evenhand.model.coupled import CoupledMDP
+    from evenhand.model.simulator import Problem, SampledArm
     from evenhand.typing import Floats, Ints
 
 MOST_LISTED = 1_000_000
@@ -31,7 +31,7 @@ def print_json(value: dict[str, Any]) -> None:
     click.echo(json.dumps(as_json(value), allow_nan=False))
 
 
-def per_arm(problem: "CoupledMDP", by_type: bool, units: "dict[str, Floats]") -> dict[str, Any]:
+def per_arm(problem: "Problem", by_type: bool, units: "dict[str, Floats]") -> dict[str, Any]:
     """Figures for every arm; for more arms than anyone reads, null, and the figures by type beside it."""
     if not by_type:
         return dict(units)
@@ -88,14 +88,14 @@ def floors_in_words(found: "Evaluation") -> list[str]:
     return lines if more <= 0 else [*lines[:SHOWN_UNITS], f"... {more} more; --json has all of them"]
 
 
-def _named(problem: "CoupledMDP", by_type: bool, unit: int) -> str:
+def _named(problem: "Problem", by_type: bool, unit: int) -> str:
     """`0 machine`: the number of a type or arm, and the name of its type where it has one."""
     labels = problem.types.labels
     name = labels[unit if by_type else int(problem.type_of_arm[unit])][0] if labels else ""
     return f"{unit} {name}".strip()
 
 
-def objective_words(problem: "CoupledMDP") -> str:
+def objective_words(problem: "Problem") -> str:
     """How a title goes on where values are not discounted or welfare is not over arms; else nothing."""
     criterion = "" if problem.criterion.name == "discounted" else f", criterion {problem.criterion.name}"
     return criterion + (f", over {len(problem.group_names)} groups" if problem.over == "groups" else "")
@@ -163,7 +163,7 @@ def say(text: str, indent: int = 2) -> None:
 
 
 def print_values(
-    tables: "ArmTables",
+    tables: "ArmTables | SampledArm",
     by_type: bool,
     counts: "Ints",
     values: "Floats",

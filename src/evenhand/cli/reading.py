@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenhand.cli.standard_input import DASH, standard_input
-from evenhand.errors import Fault, InvalidInput, ModelError, UnknownName
+from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, UnknownName
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import FORMATS, Format, load
+from evenhand.model.files import FORMATS, Format, load_noting
 from evenhand.planning.names import find_name
 from evenhand.problems import catalog
 
@@ -21,7 +21,11 @@ SUFFIXES = (".toml", ".json", ".npz")
 
 
 def read_problem(
-    model: str, parameters: Sequence[str], format: Format | None = None, budgets: Sequence[str] = ()
+    model: str,
+    parameters: Sequence[str],
+    format: Format | None = None,
+    budgets: Sequence[str] = (),
+    criterion: str | None = None,
 ) -> CoupledMDP:
     """A model file, standard input, or a built-in problem with its parameters; with another budget, where one is given.
 
@@ -30,17 +34,30 @@ def read_problem(
         parameters: KEY=VALUE texts, of a built-in problem.
         format: what kind of file it is; by its name when absent.
         budgets: a budget as text, or none.
+        criterion: what the model will be solved under, if not its own; it need not have a discount then.
     """
     if len(budgets) > 1:
         raise InvalidInput("--budget: this command takes one; `evenhand solve` and `evenhand compare` take several")
-    return read_problems(model, parameters, format, budgets)[0]
+    return read_problems(model, parameters, format, budgets, criterion)[0]
 
 
 def read_problems(
-    model: str, parameters: Sequence[str], format: Format | None, budgets: Sequence[str]
+    model: str,
+    parameters: Sequence[str],
+    format: Format | None,
+    budgets: Sequence[str],
+    criterion: str | None = None,
 ) -> list[CoupledMDP]:
-    """The same model with each of some budgets; with its own where none is given."""
-    problem = _read_model(model, parameters, format)
+    """The same model with each of some budgets; with its own where none is given. What was normalised is told."""
+    problem, rows = read_noting(model, parameters, format, criterion)
+    if rows:
+        told = Normalised(rows, called(model))
+        click.echo(f"note: {told}{'; evenhand check lists them' if len(rows) > 1 else ''}", err=True)
+    return with_budgets(problem, parameters, budgets)
+
+
+def with_budgets(problem: CoupledMDP, parameters: Sequence[str], budgets: Sequence[str]) -> list[CoupledMDP]:
+    """The same problem with each of some budgets, given as text; with its own where none is given."""
     if not budgets:
         return [problem]
     own = ("budget", *map(_as_key, problem.resource_names))
@@ -80,13 +97,16 @@ def _number(text: str) -> object:
         return text
 
 
-def _read_model(model: str, parameters: Sequence[str], format: Format | None) -> CoupledMDP:
+def read_noting(
+    model: str, parameters: Sequence[str], format: Format | None, criterion: str | None
+) -> tuple[CoupledMDP, list[Fault]]:
+    """A problem, and the rows of its file that were normalised."""
     if not model:
         raise InvalidInput("MODEL: expected a model file or the name of a problem, got nothing")
     if model in catalog.names():
         if format is not None:
             raise InvalidInput(f"--format says what kind of file MODEL is; {model} is a built-in problem")
-        return catalog.build(model, read_parameters(parameters))
+        return catalog.build(model, read_parameters(parameters)), []
     known = format is not None or model.endswith(SUFFIXES) or model == DASH
     if not known and not Path(model).exists():
         there = [model + suffix for suffix in SUFFIXES if Path(model + suffix).is_file()]
@@ -94,7 +114,8 @@ def _read_model(model: str, parameters: Sequence[str], format: Format | None) ->
         raise InvalidInput(f"{UnknownName('problem', model, catalog.names())} {files}")
     if parameters:
         raise InvalidInput("-p sets parameters of built-in problems; edit the model file instead")
-    return load(standard_input("MODEL", format, FORMATS) if model == DASH else model, format)
+    source = standard_input("MODEL", format, FORMATS) if model == DASH else model
+    return load_noting(source, format, criterion)
 
 
 def called(model: str) -> str:

@@ -11,10 +11,22 @@ from typing import Any, Literal
 
 import numpy as np
 
-from evenhand.checks import LARGEST, Faults, check_amounts, check_memory, plain, read_numbers
+from evenhand.checks import (
+    LARGEST,
+    Faults,
+    check_amounts,
+    check_memory,
+    comma_hint,
+    number_hint,
+    plain,
+    read_numbers,
+    tell_normalised,
+)
+from evenhand.display import Shown, counted
 from evenhand.errors import InvalidInput, UnknownName, nearest
 from evenhand.model.arm import Arm, ArmTables, frozen
 from evenhand.model.criterion import Criterion, as_criterion
+from evenhand.model.places import Names, called, with_words
 from evenhand.typing import Floats, Indices, Ints
 
 MOST_ARMS = 10**9
@@ -25,7 +37,7 @@ Over = Literal["arms", "groups"]
 
 
 @dataclass(frozen=True, eq=False)
-class CoupledMDP:
+class CoupledMDP(Shown):
     """Arms, how many there are of each, and what they share at every step.
 
     At every step the chosen actions may use at most `budget` of each resource, summed over all arms.
@@ -77,7 +89,11 @@ class CoupledMDP:
             "floors": read_floors(self.floors, num_blocks, faults),
         }
         read_over(self.over, faults)
+        if faults:
+            faults.found = with_words(faults.found, self._names(), self.resources)
         faults.raise_if_any()
+        if isinstance(self.arms, ArmTables):
+            tell_normalised(self.arms.nearly(), stacklevel=3)
         for name, value in read.items():
             object.__setattr__(self, name, frozen(value) if isinstance(value, np.ndarray) else value)
 
@@ -137,8 +153,15 @@ class CoupledMDP:
         resources = [arm.usage.shape[2] for arm in self.arms]
         for index, number in enumerate(resources):
             if number != resources[0]:
-                faults.add(f"arms[{index}].usage", f"has {number} resources where arms[0] has {resources[0]}")
+                first = called(self.arms[0].name, 0)
+                faults.add(f"arms[{index}].usage", f"has {number} resources where {first} has {resources[0]}")
         return None if faults else ArmTables.stack(self.arms)
+
+    def _names(self) -> list[Names]:
+        """What the arms are called, in the words that faults use."""
+        if isinstance(self.arms, ArmTables):
+            return self.arms.names
+        return [Names(arm.name, arm.states, arm.actions, by_state=True) for arm in self.arms]
 
     @property
     def tables(self) -> ArmTables:
@@ -282,7 +305,8 @@ class CoupledMDP:
         kinds = "identical" if self.is_symmetric else f"{self.num_types} types"
         worth = f"discount {self.discount}" if self.criterion.name == "discounted" else self.criterion.name
         groups = f", over {len(self.group_names)} groups" if self.over == "groups" else ""
-        return f"CoupledMDP({self.num_arms} arms, {kinds}, {self.num_resources} resources, {worth}{groups})"
+        arms, resources = counted(self.num_arms, "arm"), counted(self.num_resources, "resource")
+        return f"CoupledMDP({arms}, {kinds}, {resources}, {worth}{groups})"
 
 
 def read_counts(value: object, num_blocks: int | None, faults: Faults) -> Ints:
@@ -309,7 +333,7 @@ def read_counts(value: object, num_blocks: int | None, faults: Faults) -> Ints:
 
 def _count_fault(entry: object) -> str:
     if isinstance(entry, (bool, np.bool_)) or not isinstance(entry, (int, np.integer)):
-        return f"expected a whole number, got {reprlib.repr(entry)}"
+        return f"expected a whole number, got {reprlib.repr(entry)}{number_hint(entry)}"
     if entry < 1:
         return f"expected at least 1, got {entry}"
     return f"{entry} arms are too many; at most {MOST_ARMS} are supported" if entry > MOST_ARMS else ""
@@ -323,7 +347,8 @@ def read_budget(value: object, num_resources: int | None, faults: Faults) -> Flo
     if budget is None:
         return np.zeros(num_resources or 1)
     if num_resources is not None and len(budget) != num_resources:
-        faults.add("budget", f"has {len(budget)} entries where the arms' usage has {num_resources} resources")
+        hint = comma_hint(entries, num_resources)
+        faults.add("budget", f"has {len(budget)} entries where the arms' usage has {num_resources} resources{hint}")
     return budget
 
 
@@ -370,7 +395,7 @@ def read_discount(value: object, faults: Faults, *, below_one: bool = True) -> f
     """A number in [0, 1), or in [0, 1]."""
     most = "below 1" if below_one else "1"
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
-        faults.add("discount", f"expected a number from 0 to {most}, got {reprlib.repr(value)}")
+        faults.add("discount", f"expected a number from 0 to {most}, got {reprlib.repr(value)}{number_hint(value)}")
         return 0.0
     if not 0 <= value <= 1 or (below_one and value == 1):
         hint = "; a discount of 1 goes with the criteria average and finite:T" if value == 1 else ""
@@ -439,5 +464,5 @@ def read_floors(value: object, num_blocks: int | None, faults: Faults) -> Floats
             floors[index] = float(entry)
         else:
             shown = plain(entry) if number else reprlib.repr(entry)
-            faults.add(f"arms[{index}].floor", f"expected a share of time from 0 to 1, got {shown}")
+            faults.add(f"arms[{index}].floor", f"expected a share of time from 0 to 1, got {shown}{number_hint(entry)}")
     return floors

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar, told_by
 from evenhand.errors import (
     EvenhandError,
     Fault,
@@ -16,10 +18,11 @@ from evenhand.errors import (
     TooLarge,
 )
 from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
-from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
+from evenhand.model.files import Location
 from evenhand.model.objective import read_welfare
 from evenhand.model.policy import Policy, Starting
+from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.welfare import Welfare
 from evenhand.planning.relaxed import tightest
 from evenhand.planning.roster import ROSTER, RosterEntry, find_policy
@@ -27,6 +30,9 @@ from evenhand.planning.solve import solve
 from evenhand.reductions.counts import num_count_states
 from evenhand.reductions.joint import num_joint_states
 from evenhand.typing import Progress, Rng
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 OPTIMAL = 1e-5
 """The relative gap up to which a bound counts as the optimum."""
@@ -36,7 +42,7 @@ MAKING, BOUNDING = 0.05, 0.15
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Shown):
     """One policy's figures."""
 
     policy: str
@@ -45,9 +51,12 @@ class Row:
     evaluation: Evaluation
     """What it is worth."""
 
+    def __repr__(self) -> str:
+        return f"Row({self.policy!r}, welfare {self.evaluation.welfare_words})"
+
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Shown):
     """Policies side by side, best first."""
 
     welfare: Welfare
@@ -65,7 +74,7 @@ class Comparison:
     bound_name: str
     """Where the bound is from: "optimum", or what kind of bound it is."""
 
-    problem: CoupledMDP = field(repr=False)
+    problem: Problem = field(repr=False)
     """What they were compared on, under the criterion and over the members that were asked for."""
 
     def is_above_bound(self, row: Row) -> bool:
@@ -88,16 +97,59 @@ class Comparison:
         ]
         return replace(self, rows=tuple(told))
 
+    def __repr__(self) -> str:
+        bound = "" if self.upper_bound is None else f"; {self.bound_name or 'bound'} {self.upper_bound:.6g}"
+        best = f", best {self.rows[0].policy!r} with {self.rows[0].evaluation.welfare_words}" if self.rows else ""
+        return f"Comparison({counted(len(self.rows), 'policy', 'policies')} by {self.welfare.name}{best}{bound})"
 
+    def to_frame(self, library: FrameLibrary | None = None) -> Any:
+        """One row a policy, best first: welfare, mean, worst, with their errors, and how they were measured.
+
+        Args:
+            library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
+        """
+        found = [row.evaluation for row in self.rows]
+        columns: dict[str, list[Any]] = {"policy": [row.policy for row in self.rows]}
+        for name in ("welfare", "welfare_stderr", "mean", "mean_stderr", "worst", "gini_coefficient"):
+            columns[name] = [getattr(each, name) for each in found]
+        for number, name in enumerate(self.problem.resource_names):
+            columns[f"used: {name}"] = [float(each.budget_used[number]) for each in found]
+        columns["upper_bound"] = [self.upper_bound] * len(found)
+        for name in ("exact", "num_episodes", "horizon", "seconds"):
+            columns[name] = [getattr(each, name) for each in found]
+        return as_frame(columns, library)
+
+    def plot(self, kind: Literal["welfare", "spread", "lorenz"] = "welfare") -> "Figure":
+        """A figure of the report.
+
+        Args:
+            kind: `welfare` (bars with 95 % error bars, under the bound), `spread` (the values of the arms under each
+                policy) or `lorenz` (how evenly values are shared).
+        """
+        figure: Figure = told_by("pictures", "comparison_picture")(self, kind)
+        return figure
+
+    def report(self, path: Location, title: str | None = None, seed: int | None = None) -> None:
+        """Write the report: one HTML page with its tables and figures, that needs nothing else.
+
+        Args:
+            path: the HTML file; one that is there is replaced.
+            title: the heading; one is made up when absent.
+            seed: where the randomness started, to be told on the page.
+        """
+        told_by("page", "write_comparison")(self, self.problem, path, title, seed=seed)
+
+
+@shows_bar
 def compare(
-    problem: CoupledMDP,
+    problem: Problem,
     policies: Sequence[str] | Mapping[str, Policy | Starting | str] | None = None,
     welfare: str | Welfare = "gini:2",
     num_episodes: int = 1000,
     horizon: int | None = None,
     rng: Rng = None,
     method: Method = "auto",
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     solve_up_to: int = 3_000,
     criterion: str | Criterion | None = None,
     over: str | None = None,
@@ -105,7 +157,7 @@ def compare(
     """Evaluate policies on one problem, all in the same world.
 
     Args:
-        problem: the problem.
+        problem: the problem, or a simulator.
         policies: names from the roster, or policies (or such names) under names of one's own; when absent, all that
             apply. A name that does not apply is left out, with the reason, unless none of them does.
         welfare: how values are weighed, as text or object.
@@ -113,7 +165,7 @@ def compare(
         horizon: steps an episode; when absent, the criterion's own (see `evaluate`).
         rng: seed or generator; every policy gets the same.
         method: see `evaluate`.
-        progress: called now and then with what is being done and the share that is done.
+        progress: True shows a bar; a function is called now and then with what is being done and the share done.
         solve_up_to: the optimum is computed too if its space has no more states than this; beyond, the fluid bound.
         criterion: what rewards over time are worth, as text or object; the problem's own when absent. Named policies
             and the bound are made for it.
@@ -122,14 +174,15 @@ def compare(
     judged = problem.under(criterion, over)
     judged.criterion.simulated_steps(horizon)  # a horizon that does not fit is refused before any work
     weighed_by = read_welfare(judged, welfare)
-    chosen, left_out = _build(judged, weighed_by, policies, _share_of(progress, 0.0, MAKING))
-    bound, bound_name, best = _bound(judged, weighed_by, solve_up_to, left_out, _share_of(progress, MAKING, BOUNDING))
+    told = heard(progress)
+    chosen, left_out = _build(judged, weighed_by, policies, _share_of(told, 0.0, MAKING))
+    bound, bound_name, best = _bound(judged, weighed_by, solve_up_to, left_out, _share_of(told, MAKING, BOUNDING))
     if best is not None and policies is None:
         chosen = {"optimal": best, **chosen}
     seed = rng if isinstance(rng, int) else int(np.random.default_rng(rng).integers(2**63))
     rows: list[Row] = []
     refused: dict[str, EvenhandError] = {}
-    playing = _share_of(progress, BOUNDING, 1.0)
+    playing = _share_of(told, BOUNDING, 1.0)
     for number, (name, policy) in enumerate(chosen.items()):
         tell = None if playing is None else _turn_of(playing, name, number, len(chosen))
         try:
@@ -169,12 +222,13 @@ def _none_applies(refused: Mapping[str, EvenhandError]) -> EvenhandError:
 
 
 def _bound(
-    problem: CoupledMDP, welfare: Welfare, solve_up_to: int, left_out: dict[str, str], progress: Progress | None
+    given: Problem, welfare: Welfare, solve_up_to: int, left_out: dict[str, str], progress: Progress | None
 ) -> tuple[float | None, str, Policy | Starting | None]:
     """The best bound at hand and its name; also the optimal policy where it was quick to find."""
     if progress is not None:
         progress("upper bound", 0.0)
     try:
+        problem = needs_tables(given, "a bound")
         if min(num_count_states(problem), num_joint_states(problem)) <= solve_up_to:
             best = solve(problem, welfare, "auto", 1e-6, progress)
             if best.method != "fluid":
@@ -201,7 +255,7 @@ def _turn_of(progress: Progress, name: str, number: int, total: int) -> Progress
 
 
 def _build(
-    problem: CoupledMDP,
+    problem: Problem,
     welfare: Welfare,
     policies: Sequence[str] | Mapping[str, Policy | Starting | str] | None,
     progress: Progress | None,

@@ -27,6 +27,7 @@ from itertools import product
 import numpy as np
 
 from evenhand.checks import check_memory, check_positive_int, check_shape
+from evenhand.display import ShownPolicy
 from evenhand.errors import NotApplicable
 from evenhand.kernels.choosing import SERVING, serve_by_rank, serve_by_rank_fast
 from evenhand.kernels.randomness import draw_keys, grid, uniforms_at
@@ -177,7 +178,7 @@ def occupancy_priority(
     return BySteps(parts)
 
 
-class OccupancyPriority:
+class OccupancyPriority(ShownPolicy):
     """Draws what the relaxation would do, then repairs and fills."""
 
     exchangeable = True

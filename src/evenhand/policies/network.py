@@ -29,6 +29,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.display import ShownPolicy
 from evenhand.errors import InvalidInput, NotApplicable, PolicyError
 from evenhand.kernels.copies import serve_greedily_fast
 from evenhand.kernels.priorities import priority_law, sample_by_priority_fast
@@ -73,6 +74,10 @@ class Network:
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
                 raise InvalidInput(f"network: layer {layer} holds numbers that are not finite")
+
+    def __repr__(self) -> str:
+        sizes = [self.num_inputs, *(weight.shape[1] for weight in self.weights)]
+        return f"Network({' → '.join(map(str, sizes))})"
 
     @property
     def num_inputs(self) -> int:
@@ -159,7 +164,7 @@ def spend_amounts(shares: Floats, budget: Floats, usage: Floats) -> Floats:
     return np.where(steps >= units, budget, np.minimum(smallest * steps * (1 + 1e-9), budget))
 
 
-class CountNetworkPolicy:
+class CountNetworkPolicy(ShownPolicy):
     """A network on count proportions, for identical arms; one network serves any number of arms and any budget."""
 
     def __init__(self, problem: CoupledMDP | Simulator, network: Network, rule: AllocationRule = "greedy") -> None:
@@ -184,6 +189,9 @@ class CountNetworkPolicy:
         self.problem, self.network, self.rule = problem, network, rule
         self.deterministic = rule == "greedy"
         self._shares = budget_shares(np.array([problem.num_arms]), problem.budget[None], self.usage)[0]
+
+    def _in_short(self) -> str:
+        return f"{super()._in_short()}, {self.rule}, {self.network!r}"
 
     @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
@@ -235,7 +243,7 @@ def num_draws(problem: CoupledMDP) -> int:
     return draws
 
 
-class JointNetworkPolicy:
+class JointNetworkPolicy(ShownPolicy):
     """The paper's Vanilla-DRL: a network on the raw joint state that says which arms to serve."""
 
     def __init__(self, problem: CoupledMDP, network: Network) -> None:

@@ -53,7 +53,9 @@ def run(
     check_target(report, "--report")
     names = None if policies is None else read_names(policies)
     refuse_with_several(budgets, {"--report": report})
-    problem, *others = (one.under(criterion, over) for one in read_problems(model, parameters, format, budgets))
+    problem, *others = (
+        one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion)
+    )
     method: Method = "monte-carlo" if monte_carlo else "auto"
     if others:
         every = [one.budget for one in (problem, *others)]

@@ -50,7 +50,9 @@ def run(
     """Solve and print the certificate."""
     check_target(out, "--out")
     refuse_with_several(budgets, {"--out": out, "--candidate": candidates or None})
-    first, *others = (one.under(criterion, over) for one in read_problems(model, parameters, format, budgets))
+    first, *others = (
+        one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion)
+    )
     if others:
         every = [problem.budget for problem in (first, *others)]
         with progress(quiet) as tell:
