@@ -10,7 +10,7 @@ from evenhand._version import __version__
 
 if TYPE_CHECKING:
     from evenhand import errors, policies, problems
-    from evenhand.evaluation import Evaluation, evaluate, gini_coefficient, lorenz_curve, price_of_fairness
+    from evenhand.evaluation import Evaluation, gini_coefficient, lorenz_curve, price_of_fairness
     from evenhand.learning import Training, train
     from evenhand.model.arm import Arm
     from evenhand.model.composite import BySteps, Mixture
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
         Welfare,
         parse_welfare,
     )
+    from evenhand.planning.chosen import evaluate
     from evenhand.planning.compare import Comparison, compare
+    from evenhand.planning.plans import Decisions, Plan, load_plan
     from evenhand.planning.saved import load_policy, save_policy, save_solution
     from evenhand.planning.solution import Solution
     from evenhand.planning.solve import solve
@@ -41,7 +43,7 @@ _HOMES = {
     "policies": "",
     "problems": "",
     "Evaluation": "evaluation",
-    "evaluate": "evaluation",
+    "evaluate": "planning.chosen",
     "gini_coefficient": "evaluation",
     "lorenz_curve": "evaluation",
     "price_of_fairness": "evaluation",
@@ -65,6 +67,9 @@ _HOMES = {
     "parse_welfare": "model.welfare",
     "Comparison": "planning.compare",
     "compare": "planning.compare",
+    "Decisions": "planning.plans",
+    "Plan": "planning.plans",
+    "load_plan": "planning.plans",
     "load_policy": "planning.saved",
     "save_policy": "planning.saved",
     "save_solution": "planning.saved",
@@ -87,11 +92,13 @@ __all__ = [
     "BySteps",
     "Comparison",
     "CoupledMDP",
+    "Decisions",
     "Evaluation",
     "Gini",
     "Leximin",
     "Maximin",
     "Mixture",
+    "Plan",
     "Policy",
     "RegularisedMaximin",
     "Rollout",
@@ -110,6 +117,7 @@ __all__ = [
     "gini_coefficient",
     "indices",
     "load",
+    "load_plan",
     "load_policy",
     "lorenz_curve",
     "parse_welfare",

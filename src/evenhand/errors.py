@@ -3,6 +3,7 @@
 EvenhandError
 ├── InvalidInput (also ValueError)   the user's input is wrong; the command line exits with 2
 │   ├── ModelError                   a model's faults, all of them, each with its place
+│   │   └── TableError               those of a table of arms, each with its row
 │   ├── UnknownName                  no such problem, policy, parameter; says what was probably meant
 │   ├── OutOfDomain                  a welfare asked of values outside its domain
 │   ├── NotApplicable                this method or policy does not apply to this problem
@@ -75,6 +76,10 @@ class ModelError(InvalidInput):
         count = f"{len(self.faults)} fault{'s' if len(self.faults) != 1 else ''}"
         title = f"{source}: {count}" if source else f"the model has {count}"
         super().__init__("\n".join([title, *(f"  {fault}" for fault in self.faults)]))
+
+
+class TableError(ModelError):
+    """A table of arms is not sound. All its faults are in `faults`."""
 
 
 class UnknownName(InvalidInput):

@@ -172,7 +172,7 @@ def print_values(
 ) -> None:
     """The values of types or arms; columns of standard errors and of shares of time served where they are given."""
     heading = "type" if by_type else "arm"
-    names = [label[0] for label in tables.labels] if len(tables.labels) == len(values) else [""] * len(values)
+    names = tables.distinct_names if len(tables.labels) == len(values) else [""] * len(values)
     columns: list[tuple[str, Sequence[str]]] = [
         (heading, [f"{i} {name}".strip() for i, name in enumerate(names[:SHOWN_UNITS])]),
         ("arms", [str(count) for count in counts[:SHOWN_UNITS]]),

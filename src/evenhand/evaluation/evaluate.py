@@ -301,7 +301,7 @@ def evaluate(
     """Tell what a policy is worth.
 
     Args:
-        policy: what acts.
+        policy: what acts. `evenhand.evaluate` also takes the name of one, or the file of a saved one.
         problem: where it acts; a problem, or a simulator.
         welfare: how the members' values are weighed, as text or object.
         num_episodes: episodes to play, where it must be simulated.
@@ -312,6 +312,12 @@ def evaluate(
         progress: True shows a bar; a function is called now and then with what is being done and the share done.
         criterion: what rewards over time are worth, as text or object; the problem's own when absent.
         over: whose values are weighed, `arms` or `groups`; the problem's own when absent.
+
+    Example:
+        >>> import evenhand as eh
+        >>> machines = eh.problems.machine_replacement(num_arms=5)
+        >>> round(eh.evaluate("oldest-first", machines, welfare="gini:2").welfare, 4)
+        13.4292
     """
     if method not in ("auto", "exact", "monte-carlo"):
         raise InvalidInput(f"method: expected 'auto', 'exact' or 'monte-carlo', got {method!r}")

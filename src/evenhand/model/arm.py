@@ -7,6 +7,7 @@ Everything that computes works on ArmTables, so that a step of a million differe
 
 import hashlib
 import reprlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -358,6 +359,22 @@ class ArmTables(Sequence[Arm]):
                     moves[rows, now, :, now.stop : now.stop + own] = self.transitions[rows, :own, :, :own]
         num_states = (self.num_states * num_steps).astype(np.int32)
         return ArmTables(moves, rewards, usage, start, num_states, self.num_actions)
+
+    @cached_property
+    def distinct_names(self) -> list[str]:
+        """(arm,) names that tell arms apart: where several are called alike, by where they start or by their number."""
+        names = [label[0] for label in self.labels] or [""] * len(self)
+        times = Counter(names)
+        told = []
+        for number, name in enumerate(names):
+            if not name or times[name] == 1:
+                told.append(name)
+            elif (start := self.initial[number]).max() == 1:
+                states = self.labels[number][1]
+                told.append(f"{name} from {states[start.argmax()] if states else f'state {start.argmax()}'}")
+            else:
+                told.append(f"{name} ({number})")
+        return told
 
     @cached_property
     def cumulative(self) -> Floats:

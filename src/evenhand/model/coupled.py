@@ -72,15 +72,19 @@ class CoupledMDP(Shown):
     over: Over = "arms"
     """Whose values welfare weighs."""
 
+    arm_names: Sequence[str] = ()
+    """(arm,) what each arm is called, in the order of the blocks, or none; `starting_at` fills it in."""
+
     def __post_init__(self) -> None:
         faults = Faults()
         tables = self._read_arms(faults)
         num_resources = tables.usage.shape[-1] if tables is not None else None
         num_blocks = None if tables is None else len(tables)
         discount, criterion = read_criterion(self.discount, self.criterion, faults)
+        counts = read_counts(self.counts, num_blocks, faults)
         read = {
             "arms": tables,
-            "counts": read_counts(self.counts, num_blocks, faults),
+            "counts": counts,
             "budget": read_budget(self.budget, num_resources, faults),
             "discount": discount,
             "criterion": criterion,
@@ -89,6 +93,7 @@ class CoupledMDP(Shown):
             "floors": read_floors(self.floors, num_blocks, faults),
         }
         read_over(self.over, faults)
+        read["arm_names"] = _read_arm_names(self.arm_names, int(counts.sum()), faults)
         if faults:
             faults.found = with_words(faults.found, self._names(), self.resources)
         faults.raise_if_any()
@@ -120,6 +125,23 @@ class CoupledMDP(Shown):
             same.__dict__.pop("signature", None)
             object.__setattr__(same, "discount", own)
         return same
+
+    def starting_at(self, states: Any) -> "CoupledMDP":
+        """The same problem from where the arms are now, each arm in one state for certain.
+
+        Arms of a block that are in different states become blocks of their own, which differ in nothing but `initial`.
+        The arms, and so how many there are of each block, are those of the table.
+
+        Args:
+            states: a table with the columns arm, type and state: the name of a file, a data frame, a list of rows, a
+                table of columns; or (arm,) numbers of states, in the order of the arms.
+
+        Raises:
+            TableError: with every fault and its row.
+        """
+        from evenhand.model.whereabouts import starting_at  # it is about problems, too
+
+        return starting_at(self, states)
 
     def with_budget(self, budget: float | Sequence[float] | Floats | Mapping[str, float]) -> "CoupledMDP":
         """The same arms with another budget: what if there was more, or less?
@@ -291,7 +313,7 @@ class CoupledMDP(Shown):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, CoupledMDP):
             return NotImplemented
-        same = ("signature", "criterion", "over", "groups", "resources")
+        same = ("signature", "criterion", "over", "groups", "resources", "arm_names")
         return (
             all(getattr(self, name) == getattr(other, name) for name in same)
             and np.array_equal(self.floors, other.floors)
@@ -433,6 +455,17 @@ def read_names(value: object, number: int | None, place: str, faults: Faults) ->
         faults.add(place, f"has {len(value)} names for {number} {place}")
     if len(set(value)) < len(value):
         faults.add(place, "has the same name twice")
+    return tuple(value)
+
+
+def _read_arm_names(value: object, num_arms: int, faults: Faults) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and name for name in value):
+        faults.add("arm_names", f"expected a list of names, got {reprlib.repr(value)}")
+        return ()
+    if value and len(value) != num_arms:
+        faults.add("arm_names", f"has {len(value)} names for {num_arms} arms")
+    if len(set(value)) < len(value):
+        faults.add("arm_names", "has the same name twice")
     return tuple(value)
 
 

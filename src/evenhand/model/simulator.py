@@ -6,7 +6,7 @@ look at usage alone, simulation and evaluation treat both as a `Problem`. What n
 
 import copy
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -37,6 +37,9 @@ class SampledArm:
 
     labels: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
     """Its states and actions have no names."""
+
+    distinct_names: Sequence[str] = ("",)
+    """Nor has it one itself."""
 
     def __len__(self) -> int:
         return 1

@@ -11,7 +11,6 @@ from evenhand.errors import (
     EvenhandError,
     Fault,
     Infeasible,
-    InvalidInput,
     NotApplicable,
     NotConverged,
     OutOfDomain,
@@ -24,8 +23,9 @@ from evenhand.model.objective import read_welfare
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.welfare import Welfare
+from evenhand.planning.chosen import Several, read_policies
 from evenhand.planning.relaxed import tightest
-from evenhand.planning.roster import ROSTER, RosterEntry, find_policy
+from evenhand.planning.roster import RosterEntry
 from evenhand.planning.solve import solve
 from evenhand.reductions.counts import num_count_states
 from evenhand.reductions.joint import num_joint_states
@@ -143,7 +143,7 @@ class Comparison(Shown):
 @shows_bar
 def compare(
     problem: Problem,
-    policies: Sequence[str] | Mapping[str, Policy | Starting | str] | None = None,
+    policies: Several | None = None,
     welfare: str | Welfare = "gini:2",
     num_episodes: int = 1000,
     horizon: int | None = None,
@@ -158,8 +158,9 @@ def compare(
 
     Args:
         problem: the problem, or a simulator.
-        policies: names from the roster, or policies (or such names) under names of one's own; when absent, all that
-            apply. A name that does not apply is left out, with the reason, unless none of them does.
+        policies: names from the roster, files of saved policies and policies themselves, one or several, or under names
+            of one's own; when absent, all that apply. A name that does not apply is left out, with the reason, unless
+            none of them does.
         welfare: how values are weighed, as text or object.
         num_episodes: episodes to play where a policy must be simulated.
         horizon: steps an episode; when absent, the criterion's own (see `evaluate`).
@@ -170,6 +171,14 @@ def compare(
         criterion: what rewards over time are worth, as text or object; the problem's own when absent. Named policies
             and the bound are made for it.
         over: whose values are weighed, `arms` or `groups`; the problem's own when absent.
+
+    Example:
+        >>> import evenhand as eh
+        >>> machines = eh.problems.machine_replacement(num_arms=3)
+        >>> mine = eh.policies.worst_first(machines, ties="first")
+        >>> found = eh.compare(machines, ["whittle", "never-act", mine], num_episodes=100, rng=0)
+        >>> [row.policy for row in found.rows]
+        ['whittle', 'PriorityPolicy', 'never-act']
     """
     judged = problem.under(criterion, over)
     judged.criterion.simulated_steps(horizon)  # a horizon that does not fit is refused before any work
@@ -255,15 +264,12 @@ def _turn_of(progress: Progress, name: str, number: int, total: int) -> Progress
 
 
 def _build(
-    problem: Problem,
-    welfare: Welfare,
-    policies: Sequence[str] | Mapping[str, Policy | Starting | str] | None,
-    progress: Progress | None,
+    problem: Problem, welfare: Welfare, policies: Several | None, progress: Progress | None
 ) -> tuple[dict[str, Policy | Starting], dict[str, str]]:
     """The policies under their names, and those that do not apply; the optimal one is asked for by name only."""
     chosen: dict[str, Policy | Starting] = {}
     refused: dict[str, EvenhandError] = {}
-    wanted = _wanted(policies)
+    wanted = read_policies(policies, problem)
     for number, (name, policy) in enumerate(wanted.items()):
         if not isinstance(policy, RosterEntry):
             chosen[name] = policy
@@ -277,17 +283,3 @@ def _build(
     if refused and not chosen:
         raise _none_applies(refused)
     return chosen, {name: str(error) for name, error in refused.items()}
-
-
-def _wanted(
-    policies: Sequence[str] | Mapping[str, Policy | Starting | str] | None,
-) -> "dict[str, RosterEntry | Policy | Starting]":
-    """What is to be compared under which name: policies, or entries of the roster that make one."""
-    if policies is None:
-        return {entry.name: entry for entry in ROSTER if entry.name != "optimal"}
-    if isinstance(policies, Mapping):
-        return {name: find_policy(policy) if isinstance(policy, str) else policy for name, policy in policies.items()}
-    names = [policies] if isinstance(policies, str) else policies
-    if not all(isinstance(name, str) for name in names):
-        raise InvalidInput("policies: expected names, or a dictionary of policies under names of your own")
-    return {entry.name: entry for entry in map(find_policy, names)}

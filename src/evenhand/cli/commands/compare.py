@@ -21,10 +21,10 @@ from evenhand.cli.console import (
     unused_horizon,
 )
 from evenhand.cli.progress import progress
-from evenhand.cli.reading import called, check_target, is_file, read_names, read_policy, read_problems
+from evenhand.cli.reading import called, check_target, read_names, read_policy, read_problems
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import Format
-from evenhand.planning.names import find_name
+from evenhand.planning.names import find_name, is_file
 
 if TYPE_CHECKING:
     from evenhand.evaluation.evaluate import Method
@@ -37,6 +37,7 @@ def run(
     parameters: tuple[str, ...],
     budgets: tuple[str, ...],
     format: Format | None,
+    initial: str | None,
     policies: str | None,
     welfare: str,
     criterion: str | None,
@@ -54,7 +55,7 @@ def run(
     names = None if policies is None else read_names(policies)
     refuse_with_several(budgets, {"--report": report})
     problem, *others = (
-        one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion)
+        one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion, initial)
     )
     method: Method = "monte-carlo" if monte_carlo else "auto"
     if others:

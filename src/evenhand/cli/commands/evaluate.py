@@ -31,6 +31,7 @@ def run(
     parameters: tuple[str, ...],
     budgets: tuple[str, ...],
     format: Format | None,
+    initial: str | None,
     policy: str,
     welfare: str,
     criterion: str | None,
@@ -43,7 +44,7 @@ def run(
     quiet: bool,
 ) -> None:
     """Evaluate one policy and print what it is worth."""
-    problem = read_problem(model, parameters, format, budgets, criterion).under(criterion, over)
+    problem = read_problem(model, parameters, format, budgets, criterion, initial).under(criterion, over)
     method: Method = "monte-carlo" if monte_carlo else "auto"
     with progress(quiet) as tell:
         from evenhand.evaluation.evaluate import evaluate as evaluate_policy  # after what may be refused at once

@@ -34,6 +34,7 @@ def run(
     parameters: tuple[str, ...],
     budgets: tuple[str, ...],
     format: Format | None,
+    initial: str | None,
     welfare: str,
     criterion: str | None,
     over: str | None,
@@ -51,7 +52,7 @@ def run(
     check_target(out, "--out")
     refuse_with_several(budgets, {"--out": out, "--candidate": candidates or None})
     first, *others = (
-        one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion)
+        one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion, initial)
     )
     if others:
         every = [problem.budget for problem in (first, *others)]
@@ -71,33 +72,32 @@ def run(
             tell("what one unit more is worth", 1.0)
         _ = solution.prices  # computed once, here where progress is told
     if out:
-        save_solution(solution, out)
+        save_solution(solution, out, _asked(model, parameters, format, welfare, criterion, over))
     if as_json:
         print_json(as_dict(solution, out))
         return
     _show(solution, called(model), budget_words(first, budgets))
     if out and not quiet:
-        played = _play_it(model, parameters, budgets, format, welfare, criterion, over, out)
-        click.echo(f"policy: {out}   (play it: {played})")
+        played = _asked(model, parameters, format, welfare, criterion, over)
+        played.insert(1, out)
+        played += [word for budget in budgets for word in ("--budget", budget)]
+        played += ["--initial", initial] if initial else []
+        click.echo(f"policy: {out}   (play it: {shlex.join(['evenhand', 'evaluate', *played])})")
 
 
-def _play_it(
+def _asked(
     model: str,
     parameters: tuple[str, ...],
-    budgets: tuple[str, ...],
     format: str | None,
     welfare: str,
     criterion: str | None,
     over: str | None,
-    out: str,
-) -> str:
-    """The command that plays the saved policy."""
-    settings = [word for parameter in parameters for word in ("-p", parameter)]
-    settings += [word for budget in budgets for word in ("--budget", budget)]
-    settings += ["--welfare", welfare]
-    for option, value in (("--format", format), ("--criterion", criterion), ("--over", over)):
-        settings += [option, value] if value is not None else []
-    return shlex.join(["evenhand", "evaluate", model, out, *settings])
+) -> list[str]:
+    """MODEL and what was asked of it, as words of a command line; without what changes from day to day."""
+    words = [model, *(word for parameter in parameters for word in ("-p", parameter))]
+    for option, value in (("--welfare", welfare), ("--format", format), ("--criterion", criterion), ("--over", over)):
+        words += [option, value] if value is not None else []
+    return words
 
 
 def as_dict(solution: "Solution", out: str | None) -> dict[str, Any]:
