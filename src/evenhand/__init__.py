@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Welfare,
         parse_welfare,
     )
+    from evenhand.planning.check import Check, check
     from evenhand.planning.chosen import evaluate
     from evenhand.planning.compare import Comparison, compare
     from evenhand.planning.plans import Decisions, Plan, load_plan
@@ -65,6 +66,8 @@ _HOMES = {
     "Utilitarian": "model.welfare",
     "Welfare": "model.welfare",
     "parse_welfare": "model.welfare",
+    "Check": "planning.check",
+    "check": "planning.check",
     "Comparison": "planning.compare",
     "compare": "planning.compare",
     "Decisions": "planning.plans",
@@ -90,6 +93,7 @@ __all__ = [
     "AlphaFair",
     "Arm",
     "BySteps",
+    "Check",
     "Comparison",
     "CoupledMDP",
     "Decisions",
@@ -109,6 +113,7 @@ __all__ = [
     "Utilitarian",
     "Welfare",
     "__version__",
+    "check",
     "check_policy",
     "compare",
     "compare_budgets",
