@@ -10,7 +10,7 @@ from evenhand._version import __version__
 
 if TYPE_CHECKING:
     from evenhand import errors, policies, problems
-    from evenhand.evaluation import Evaluation, evaluate, gini_coefficient, lorenz_curve, price_of_fairness
+    from evenhand.evaluation import Evaluation, gini_coefficient, lorenz_curve, price_of_fairness
     from evenhand.learning import Training, train
     from evenhand.model.arm import Arm
     from evenhand.model.composite import BySteps, Mixture
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
         Utilitarian,
         Welfare,
         parse_welfare,
+        register_welfare,
     )
+    from evenhand.planning.check import Check, check
+    from evenhand.planning.chosen import evaluate
     from evenhand.planning.compare import Comparison, compare
     from evenhand.planning.plans import Decisions, Plan, load_plan
     from evenhand.planning.saved import load_policy, save_policy, save_solution
@@ -42,7 +45,7 @@ _HOMES = {
     "policies": "",
     "problems": "",
     "Evaluation": "evaluation",
-    "evaluate": "evaluation",
+    "evaluate": "planning.chosen",
     "gini_coefficient": "evaluation",
     "lorenz_curve": "evaluation",
     "price_of_fairness": "evaluation",
@@ -64,6 +67,9 @@ _HOMES = {
     "Utilitarian": "model.welfare",
     "Welfare": "model.welfare",
     "parse_welfare": "model.welfare",
+    "register_welfare": "model.welfare",
+    "Check": "planning.check",
+    "check": "planning.check",
     "Comparison": "planning.compare",
     "compare": "planning.compare",
     "Decisions": "planning.plans",
@@ -89,6 +95,7 @@ __all__ = [
     "AlphaFair",
     "Arm",
     "BySteps",
+    "Check",
     "Comparison",
     "CoupledMDP",
     "Decisions",
@@ -108,6 +115,7 @@ __all__ = [
     "Utilitarian",
     "Welfare",
     "__version__",
+    "check",
     "check_policy",
     "compare",
     "compare_budgets",
@@ -123,6 +131,7 @@ __all__ = [
     "policies",
     "price_of_fairness",
     "problems",
+    "register_welfare",
     "save",
     "save_policy",
     "save_solution",

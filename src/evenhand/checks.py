@@ -134,10 +134,19 @@ def _common_lengths(value: object, depth: int) -> list[int]:
     level: list[object] = [value]
     for _ in range(depth):
         lists = [item for item in level if isinstance(item, (list, tuple, np.ndarray))]
-        sizes = [len(item) for item in lists]
-        lengths.append(max(Counter(sizes).items(), key=lambda item: (item[1], item[0]))[0] if sizes else 0)
+        lengths.append(_common_length(lists))
         level = [entry for item in lists[:1000] for entry in item]
     return lengths
+
+
+def _common_length(lists: Sequence[Sequence[object] | Array]) -> int:
+    """The most frequent length; of several the largest that is not due to decimal commas."""
+    times = Counter(len(item) for item in lists)
+    most = max(times.values(), default=0)
+    usual = sorted(size for size, number in times.items() if number == most)
+    while len(usual) > 1 and any(comma_hint(item, usual[0]) for item in lists if len(item) == usual[-1]):
+        usual.pop()
+    return usual[-1] if usual else 0
 
 
 def _check_nested(

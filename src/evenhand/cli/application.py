@@ -69,6 +69,25 @@ def problems(**options: Any) -> None:
 
 @application.command()
 @model_argument
+@budget_option()
+@welfare_option
+@criterion_option
+@over_option
+@common(seeded=False)
+def check(**options: Any) -> None:
+    """Tell what MODEL says, and what looks odd about it.
+
+    MODEL is a model file (.toml, .json, .npz) or a built-in problem. Faults end with exit code 2, all of them told with
+    their lines. Oddities are notes: names that are there twice, actions that no budget allows, states that are never
+    reached, arms that gain nothing by being served, budgets that never bind, floors that cannot be met, ...
+    """
+    from evenhand.cli.commands.check import run
+
+    run(**options)
+
+
+@application.command()
+@model_argument
 @budget_option(several=True)
 @initial_option
 @welfare_option

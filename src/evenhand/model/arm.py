@@ -74,13 +74,13 @@ class Arm(Shown):
     def __post_init__(self) -> None:
         faults = Faults()
         given = {key: getattr(self, key) for key in ("transitions", "rewards", "usage", "initial")}
-        arrays = _read_arrays(given, faults)
+        arrays, sizes = _read_arrays(given, faults)
         labels = {key: _read_labels(getattr(self, key), key, faults) for key in ("states", "actions")}
         if not isinstance(self.name, str):
             faults.add("name", f"expected text, got {reprlib.repr(self.name)}")
-        for key, size in zip(("states", "actions"), arrays["rewards"].shape if arrays else (), strict=False):
-            if labels[key] and len(labels[key]) != size:
-                faults.add(key, f"has {len(labels[key])} labels for {size} {key}")
+        for key, axis in (("states", "state"), ("actions", "action")):
+            if labels[key] and axis in sizes and len(labels[key]) != sizes[axis]:
+                faults.add(key, f"has {len(labels[key])} labels for {sizes[axis]} {key}")
         faults.found = with_words_of_arm(faults.found, self._names())
         faults.raise_if_any()
         rows = [row for key in ("transitions", "initial") for row in nearly(arrays[key], key)]
@@ -147,8 +147,8 @@ _CHECKS: dict[str, Check] = {
 }
 
 
-def _read_arrays(given: dict[str, object], faults: Faults) -> dict[str, Floats]:
-    """The four arrays, with numbers that make sense and shapes that agree; or faults."""
+def _read_arrays(given: dict[str, object], faults: Faults) -> tuple[dict[str, Floats], dict[str, int]]:
+    """The four arrays, with numbers that make sense and shapes that agree, or faults; and the sizes that are known."""
     by_action = _depth(given["usage"]) < 3
     axes = _AXES | ({"usage": _AXES["usage by action"]} if by_action else {})
     read = {
@@ -158,6 +158,7 @@ def _read_arrays(given: dict[str, object], faults: Faults) -> dict[str, Floats]:
     }
     arrays = {key: array for key, array in read.items() if array is not None}
     source = next((key for key in ("transitions", "rewards") if key in arrays), None)
+    sizes: dict[str, int] = {}
     if source is not None:
         sizes = dict(zip(axes[source], arrays[source].shape, strict=True))
         sizes["next state"] = sizes["state"]
@@ -167,11 +168,11 @@ def _read_arrays(given: dict[str, object], faults: Faults) -> dict[str, Floats]:
     if "usage" in arrays:
         _check_idle(arrays["usage"], faults)
     if faults or source is None:
-        return {}
+        return {}, sizes
     if by_action:
         arrays["usage"] = np.repeat(arrays["usage"][None], sizes["state"], axis=0)
     arrays.setdefault("initial", np.full(sizes["state"], 1 / sizes["state"]))
-    return arrays
+    return arrays, sizes
 
 
 def _depth(value: object) -> int:

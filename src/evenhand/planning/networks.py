@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from evenhand._version import __version__
-from evenhand.errors import PolicyError
+from evenhand.errors import NotApplicable, PolicyError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.rules import ALLOCATION_RULES
 from evenhand.model.simulator import Simulator
@@ -61,6 +61,11 @@ def save_network(
     from safetensors.numpy import save as save_tensors
 
     network = policy.network
+    if not isinstance(network, Network):
+        raise NotApplicable(
+            f"a policy that asks {network!r} cannot be saved here, for its network is not ours; save the model itself, "
+            "or train with `train`"
+        )
     tensors: dict[str, Singles] = {}
     for layer, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
         tensors |= {f"{layer}.weight": np.ascontiguousarray(weight), f"{layer}.bias": np.ascontiguousarray(bias)}

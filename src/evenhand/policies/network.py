@@ -24,7 +24,7 @@ paper has it, the budget is always spent; with N + 1 the last one stands for nob
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +101,24 @@ class Network:
         return np.tanh(outputs, out=outputs) if self.squash else outputs
 
 
+class Answering(Protocol):
+    """Whatever turns observations into outputs: a network, or somebody else's model."""
+
+    @property
+    def num_inputs(self) -> int:
+        """Numbers that go in."""
+        ...
+
+    @property
+    def num_outputs(self) -> int:
+        """Numbers that come out."""
+        ...
+
+    def __call__(self, inputs: Singles) -> Singles:
+        """(batch, output) from (batch, input)."""
+        ...
+
+
 def usage_of(problem: CoupledMDP | Simulator) -> Floats:
     """(state, action, resource) what an arm uses; arms must be identical."""
     if isinstance(problem, Simulator):
@@ -167,12 +185,12 @@ def spend_amounts(shares: Floats, budget: Floats, usage: Floats) -> Floats:
 class CountNetworkPolicy(ShownPolicy):
     """A network on count proportions, for identical arms; one network serves any number of arms and any budget."""
 
-    def __init__(self, problem: CoupledMDP | Simulator, network: Network, rule: AllocationRule = "greedy") -> None:
+    def __init__(self, problem: CoupledMDP | Simulator, network: Answering, rule: AllocationRule = "greedy") -> None:
         """Fit the network to a problem.
 
         Args:
             problem: identical arms.
-            network: from S + K numbers to S A scores (and K shares for priority-sampling).
+            network: from S + K numbers to S A scores (and K shares for priority-sampling); or what answers like one.
             rule: how outputs become an allocation.
         """
         if rule not in ALLOCATION_RULES:

@@ -21,7 +21,7 @@ from evenhand.model.simulator import Problem, Simulator
 from evenhand.planning.compare import Comparison, Row
 from evenhand.planning.solution import Solution
 from evenhand.policies.index import TypeIndices
-from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
+from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
 from evenhand.policies.priority import PriorityPolicy
 from evenhand.report.rendering import render
 from evenhand.report.tables import Cell, Table, TableRow, results_table
@@ -311,7 +311,7 @@ def _(comparison: Comparison) -> Told:
     aside = f"by {comparison.welfare.name}, best first"
     tables = []
     if comparison.rows:
-        table = results_table(comparison, comparison.problem)
+        table = results_table(comparison.as_shown(), comparison.problem)
         tables = [Table("", table.heads, table.rows)]
     notes = [f"Left out: {name}: {reason}" for name, reason in list(comparison.left_out.items())[:MOST_ROWS]]
     if comparison.upper_bound is not None and comparison.bound_name not in ("optimum", ""):
@@ -414,7 +414,7 @@ def _insides(policy: object) -> list[Table]:
         return [shortened_table("", ["step", "policy"], rows, len(policy.parts) - MOST_ROWS, ["policy"])]
     if isinstance(policy, PriorityPolicy):
         return [_ranks_table(policy)]
-    if isinstance(policy, (CountNetworkPolicy, JointNetworkPolicy)):
+    if isinstance(policy, (CountNetworkPolicy, JointNetworkPolicy)) and isinstance(policy.network, Network):
         layers = [(str(layer), [str(w.shape[0]), str(w.shape[1])]) for layer, w in enumerate(policy.network.weights)]
         return [shortened_table("", ["layer", "inputs", "outputs"], layers)]
     return []

@@ -33,7 +33,9 @@ from evenhand.typing import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from numpy.typing import NDArray
 
+    from evenhand.learning.environments import Scene
     from evenhand.learning.training import Training
     from evenhand.model.simulator import Problem
 
@@ -73,7 +75,7 @@ def comparison_picture(comparison: Comparison, kind: Literal["welfare", "spread"
     if not comparison.rows:
         raise NotApplicable("there is nothing to draw: no policy was compared")
     if kind == "welfare":
-        return pictured(welfare_height(comparison), lambda figure: draw_welfare(figure, comparison))
+        return pictured(welfare_height(comparison), lambda figure: draw_welfare(figure, comparison.as_shown()))
     if kind == "spread":
         height = spread_height(comparison)
         return pictured(height, lambda figure: draw_spread(figure, comparison.rows, comparison.problem))
@@ -118,7 +120,40 @@ def indices_picture(found: TypeIndices) -> Picture:
     return pictured(2.8, lambda figure: draw(figure, found))
 
 
+def scene_pixels(scene: "Scene") -> "NDArray[np.uint8]":
+    """(height, width, 3) colours: the arms in each state, and what was done there at the last step."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    with styled():
+        figure = Figure(figsize=(WIDTH, 1.3 + 0.3 * len(scene.states)), dpi=DPI, layout="constrained")
+        canvas = FigureCanvasAgg(figure)
+        _draw_scene(figure, scene)
+        canvas.draw()  # type: ignore[no-untyped-call]
+        return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()  # type: ignore[no-untyped-call]
+
+
 # The drawings
+
+
+def _draw_scene(figure: Figure, scene: "Scene") -> None:
+    """Bars of arms now; above each a thinner one of what was done, action by action."""
+    axes = figure.subplots()
+    places = np.arange(len(scene.states))
+    axes.barh(places + 0.14, scene.counts, height=0.42, color="#c9c9c9", label="arms now")
+    left = np.zeros(len(places))
+    for action, name in enumerate(scene.actions):
+        colour = MARKS[action % len(MARKS)][0]
+        served = scene.allocation[:, action]
+        axes.barh(places - 0.24, served, left=left, height=0.24, color=colour, label=f"was given {shortened(name, 14)}")
+        left = left + served
+    axes.set_yticks(places, [shortened(name, 18) for name in scene.states])
+    axes.set_ylim(len(places) - 0.45, -0.55)
+    axes.set_xlim(0, max(1, int(scene.counts.sum())))  # the same from frame to frame
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_title(scene.title, fontsize=9, loc="left")
+    figure.legend(loc="outside lower center", ncols=3, handlelength=1.2, columnspacing=1.2)
 
 
 def _values_picture(

@@ -9,11 +9,12 @@ from evenhand.errors import PolicyError, TooLarge
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.stepping import first_states
 from evenhand.model.criterion import Finite
+from evenhand.model.feasible import check_actions, check_budget, checked_shape
 from evenhand.model.policy import Exchangeable, Lawful, Policy, Remembers, Resuming, Starting, begin, capabilities
 from evenhand.model.simulator import Problem, Simulator
 from evenhand.reductions.counts import count_states
 from evenhand.simulation.counts import checked_allocation
-from evenhand.simulation.rollout import check_budget, checked_shape, simulate
+from evenhand.simulation.rollout import simulate
 from evenhand.typing import Indices, Ints, Rng
 
 BATCHES = (1, 2, 7, 100)
@@ -90,19 +91,12 @@ def _try_acting(policy: Policy | Starting, problem: Problem, states: Indices) ->
         raise PolicyError("act changed the states it was given")
     if not np.array_equal(seen[0], seen[1]):
         raise PolicyError("the same seed gave different actions")
-    _check_feasible(problem, states, seen[0])
+    check_actions(problem, states, seen[0])
 
 
 def _act_once(policy: Policy | Starting, states: Indices, seed: int) -> Indices:
     rng = np.random.default_rng(seed)
     return begin(policy, len(states), rng).act(states, rng)
-
-
-def _check_feasible(problem: Problem, states: Indices, actions: Indices) -> None:
-    kinds, types = problem.type_of_arm, problem.types
-    if actions.min() < 0 or actions.max() >= types.valid.shape[2] or not types.valid[kinds, states, actions].all():
-        raise PolicyError("an action does not exist in its arm's state")
-    check_budget(problem, types.usage[kinds, states, actions].sum(axis=1), 0)
 
 
 def _try_playing(policy: Policy | Starting, problem: Problem, seed: int) -> None:

@@ -14,9 +14,10 @@ from evenhand.kernels.crowds import step_crowds_fast
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
+from evenhand.model.feasible import check_budget
 from evenhand.model.policy import Exchangeable, Policy, Starting, capabilities
 from evenhand.model.simulator import Problem, needs_tables
-from evenhand.simulation.rollout import Rollout, as_asked, check_budget, share_of_budget, step_weights, summed_rewards
+from evenhand.simulation.rollout import Rollout, as_asked, share_of_budget, step_weights, summed_rewards
 from evenhand.typing import Array, Floats, Ints, Progress, Rng
 
 

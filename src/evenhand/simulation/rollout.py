@@ -15,13 +15,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.checks import check_memory, check_positive_int, check_shape, plain
+from evenhand.checks import check_memory, check_positive_int, check_shape
 from evenhand.display import counted
 from evenhand.errors import NotApplicable, PolicyError
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.stepping import COMPILE_FROM, World, first_states, step_arms, step_arms_fast
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
+from evenhand.model.feasible import check_budget, checked_shape, missing_action
 from evenhand.model.policy import Policy, Starting, begin
 from evenhand.model.simulator import Problem, Simulator
 from evenhand.typing import Array, Floats, Indices, Ints, Progress, Rng
@@ -256,7 +257,7 @@ def _play(problem: CoupledMDP, play: _Play, sums: _Sums, gains: Floats, fast: bo
         before = states.copy() if others or sums.states is not None else states
         spent, exist = step(world, states, actions, weight, returns, sums.served, key, play.first)
         if not exist:
-            raise PolicyError(_missing_action(problem, states, actions, t, play.first))
+            raise PolicyError(missing_action(problem, states, actions, t, play.first))
         for table, sums_of_table in zip(gains[1:], others, strict=True):
             sums_of_table += weight * table[problem.type_of_arm, before, actions]
         check_budget(problem, spent, t, play.first)
@@ -278,7 +279,7 @@ def _play_sampled(simulator: Simulator, play: _Play, sums: _Sums) -> None:
     for t, (key, weight) in enumerate(zip(play.keys[1:], play.weights.tolist(), strict=True)):
         actions = checked_shape(actor.act(states.copy(), play.rng), states, t)
         if actions.min() < 0 or actions.max() >= simulator.num_actions:
-            raise PolicyError(_missing_action(simulator, states, actions, t, play.first))
+            raise PolicyError(missing_action(simulator, states, actions, t, play.first))
         spent = usage[states, actions].sum(axis=1)
         check_budget(simulator, spent, t, play.first)
         moved, got = simulator.step(states.reshape(-1).copy(), actions.reshape(-1), _stream(key, play.first))
@@ -299,41 +300,6 @@ def _sampled_first(simulator: Simulator, play: _Play, number: int) -> Indices:
 def _stream(key: np.uint64, first: int) -> np.random.Generator:
     """The world's generator of one step of one batch."""
     return np.random.default_rng([int(key), first])
-
-
-def _missing_action(problem: Problem, states: Indices, actions: Indices, step: int, first: int) -> str:
-    """Words for the first action that does not exist."""
-    known = problem.types.num_actions[problem.type_of_arm]
-    episode, arm = (int(i) for i in np.argwhere((actions < 0) | (actions >= known))[0])
-    return (
-        f"step {step}, episode {first + episode}, arm {arm}: the policy chose action {actions[episode, arm]}, "
-        f"which does not exist in state {states[episode, arm]} (there are 0 to {known[arm] - 1})"
-    )
-
-
-def checked_shape(actions: Array, states: Indices, step: int = 0) -> Indices:
-    """The actions as an array of indices, if they are one for each arm of each episode."""
-    actions = np.asarray(actions)
-    if actions.shape != states.shape or actions.dtype.kind not in "iu":
-        raise PolicyError(
-            f"step {step}: act: expected whole numbers of shape (episode={states.shape[0]}, arm={states.shape[1]}), "
-            f"got {actions.dtype} of shape {actions.shape}"
-        )
-    if actions.dtype.itemsize > 4:
-        actions = np.clip(actions, -1, np.iinfo(np.int32).max)  # what does not fit is no action either
-    return np.ascontiguousarray(actions, dtype=np.int32)
-
-
-def check_budget(problem: Problem, spent: Floats, step: int, first: int = 0) -> None:
-    """Raise PolicyError if some episode used more than there is."""
-    # Sums in another order may differ in the last bits from those the policy made.
-    over = spent > problem.budget_limit * (1 + 1e-9)
-    if over.any():
-        episode, resource = (int(i) for i in np.argwhere(over)[0])
-        raise PolicyError(
-            f"step {step}, episode {first + episode}: the policy used {plain(spent[episode, resource])} of resource "
-            f"{resource}, whose budget is {plain(problem.budget[resource])}"
-        )
 
 
 def share_of_budget(problem: Problem, used: Floats, total: float) -> Floats:
