@@ -33,10 +33,6 @@ class EvenhandError(Exception):
     """Everything this library raises on purpose."""
 
 
-class InvalidInput(EvenhandError, ValueError):
-    """The input is wrong, and the message says how."""
-
-
 @dataclass(frozen=True)
 class Fault:
     """One thing wrong with an input."""
@@ -63,6 +59,12 @@ class Fault:
         """The same fault seen from the outside, e.g. `within("arms[2]")`."""
         joint = "" if not self.place or self.place.startswith("[") else "."
         return replace(self, place=f"{outer}{joint}{self.place}", words="")
+
+
+class InvalidInput(EvenhandError, ValueError):
+    """The input is wrong, and the message says how. Where that is several things, they are in `faults`, too."""
+
+    faults: tuple[Fault, ...] = ()
 
 
 class ModelError(InvalidInput):
