@@ -234,6 +234,17 @@ class TestReasonsOfRanks:
         assert any("the network" in row.reason for row in found.rows)
 
 
+def test_many_arms_take_no_time():
+    """Seats are found by sorting: a table of thousands is no matter of minutes."""
+    number = 6000
+    rows = [{"arm": f"m{i}", "state": i % 3} for i in range(number)]
+    started = MACHINES.starting_at(rows)
+    found = Plan(whittle(started), started).act(rows[::-1], budget=[50])
+    assert [row.arm for row in found.rows] == [row["arm"] for row in rows[::-1]]
+    assert sum(row.served for row in found.rows) == 50
+    assert all(row.state == "age 3" for row in found.rows if row.served)
+
+
 class TestMixtures:
     def test_the_seed_draws_the_part_and_keeps_it(self):
         plan, other = Plan(mixture(), fleet()), [row | {"state": "worn"} for row in TABLE]
