@@ -13,7 +13,8 @@ from evenhand.errors import InvalidInput, PolicyError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.rules import ALLOCATION_RULES, AllocationRule
 from evenhand.model.simulator import Simulator
-from evenhand.policies.network import CountNetworkPolicy, Singles, num_outputs, usage_of
+from evenhand.policies.network import CountNetworkPolicy, num_outputs, usage_of
+from evenhand.typing import Singles
 
 
 class ModelAnswers:
