@@ -157,6 +157,13 @@ def check(
 
     Raises:
         ModelError: the file is not sound; with every fault.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> found = eh.check(problem)
+        >>> found
+        Check(the model is sound; nothing looks odd)
     """
     loaded = Loaded(model) if isinstance(model, CoupledMDP) else load_noting(model, criterion=criterion)
     return check_loaded(replace(loaded, problem=loaded.problem.under(criterion, over)), welfare)
