@@ -311,7 +311,7 @@ def _(comparison: Comparison) -> Told:
     aside = f"by {comparison.welfare.name}, best first"
     tables = []
     if comparison.rows:
-        table = results_table(comparison, comparison.problem)
+        table = results_table(comparison.as_shown(), comparison.problem)
         tables = [Table("", table.heads, table.rows)]
     notes = [f"Left out: {name}: {reason}" for name, reason in list(comparison.left_out.items())[:MOST_ROWS]]
     if comparison.upper_bound is not None and comparison.bound_name not in ("optimum", ""):

@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 import evenhand
-from evenhand.cli.console import print_json, print_table, progress, seconds
+from evenhand.cli.console import print_json, print_table, seconds
+from evenhand.cli.progress import progress
 from evenhand.errors import EvenhandError, InvalidInput
 from evenhand.experiments.run import Reproduction, Work
 from evenhand.experiments.spec import Target, choose, read_targets
