@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from evenhand._version import __version__
+from evenhand.cli.completion import complete
 from evenhand.cli.options import (
     budget_option,
     common,
@@ -35,7 +36,12 @@ Try:
 
 
 class Commands(click.Group):
-    """A group whose list of commands says whole sentences, on as many lines as they take."""
+    """A group whose list of commands says whole sentences, however long, and that a shell completes."""
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        """Add a command, whose parameters a shell can then complete by their names."""
+        complete(cmd)
+        super().add_command(cmd, name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list."""

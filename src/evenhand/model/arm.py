@@ -30,7 +30,7 @@ from evenhand.checks import (
     tell_normalised,
 )
 from evenhand.display import Shown, counted
-from evenhand.errors import Fault, InvalidInput
+from evenhand.errors import Fault, InvalidInput, ModelError
 from evenhand.model.places import Names, with_words, with_words_of_arm
 from evenhand.typing import Array, Bools, Floats, Indices
 
@@ -95,10 +95,10 @@ class Arm(Shown):
         for key, axis in (("states", "state"), ("actions", "action")):
             if labels[key] and axis in sizes and len(labels[key]) != sizes[axis]:
                 faults.add(key, f"has {len(labels[key])} labels for {sizes[axis]} {key}")
-        faults.found = with_words_of_arm(faults.found, self._names())
-        faults.raise_if_any()
-        rows = [row for key in ("transitions", "initial") for row in nearly(arrays[key], key)]
-        tell_normalised(with_words_of_arm(rows, self._names()), stacklevel=3)
+        if faults:
+            raise ModelError(with_words_of_arm(faults.found, self._names()))
+        if rows := [row for key in ("transitions", "initial") for row in nearly(arrays[key], key)]:
+            tell_normalised(with_words_of_arm(rows, self._names()), stacklevel=3)
         arrays |= {key: normalised(arrays[key]) for key in ("transitions", "initial")}
         for key, value in {**arrays, **labels}.items():
             object.__setattr__(self, key, frozen(value) if isinstance(value, np.ndarray) else value)
@@ -177,8 +177,7 @@ def _read_arrays(given: dict[str, object], faults: Faults) -> tuple[dict[str, Fl
         sizes = dict(zip(axes[source], arrays[source].shape, strict=True))
         sizes["next state"] = sizes["state"]
         for key, array in arrays.items():
-            hint = comma_hint(given[key], sizes.get(axes[key][-1]))
-            _check_sizes(key, dict(zip(axes[key], array.shape, strict=True)), sizes, source, faults, hint)
+            _check_sizes(key, dict(zip(axes[key], array.shape, strict=True)), sizes, source, given[key], faults)
     if "usage" in arrays:
         _check_idle(arrays["usage"], faults)
     if faults or source is None:
@@ -196,11 +195,14 @@ def _depth(value: object) -> int:
     return depth
 
 
-def _check_sizes(key: str, got: dict[str, int], want: dict[str, int], source: str, faults: Faults, hint: str) -> None:
+def _check_sizes(
+    key: str, got: dict[str, int], want: dict[str, int], source: str, given: object, faults: Faults
+) -> None:
     for axis, size in got.items():
         if axis in want and size != want[axis]:
             known = f"there are {want[axis]} states" if key == source else f"{source} has {want[axis]}"
-            faults.add(key, f"has {size} {axis}s where {known}" + (hint if axis == list(got)[-1] else ""))
+            hint = comma_hint(given, want[axis]) if axis == list(got)[-1] else ""
+            faults.add(key, f"has {size} {axis}s where {known}{hint}")
 
 
 def _check_idle(usage: Floats, faults: Faults) -> None:
