@@ -541,10 +541,10 @@ def _written_resources(blocks: Sequence[object]) -> int | None:
     """The number of resources as the usage of the first block has it, where no arm is sound."""
     for block in blocks:
         entry = block.get("usage") if isinstance(block, dict) else None
-        width = None
+        width, depth = 0, 0
         while isinstance(entry, list) and entry:
-            width, entry = len(entry), entry[0]
-        if width is not None and not isinstance(entry, list):
+            width, depth, entry = len(entry), depth + 1, entry[0]
+        if depth in (2, 3) and not isinstance(entry, list):
             return width
     return None
 
