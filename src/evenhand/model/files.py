@@ -62,6 +62,7 @@ from evenhand.model.coupled import (
 )
 from evenhand.model.criterion import parse_criterion
 from evenhand.model.places import Names, called, with_lines, with_words
+from evenhand.model.simulator import needs_tables
 from evenhand.typing import Array, Bools, Floats, Indices
 
 __all__ = ["load", "save", "write_atomically"]
@@ -194,6 +195,7 @@ def save(problem: CoupledMDP, path: Location) -> None:
         problem: what to write.
         path: a `.toml`, `.json` or `.npz` file; one that is there already is replaced.
     """
+    problem = needs_tables(problem, "a model file")
     file = _named(path)
     write = _by_suffix(file, {".toml": _save_toml, ".json": _save_json, ".npz": _save_npz})
     try:
