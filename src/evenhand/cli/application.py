@@ -241,6 +241,23 @@ def act(**options: Any) -> None:
 
 
 @application.command()
+@click.argument("plan")
+@click.option(
+    "--step", default=0, show_default=True, type=click.IntRange(min=0), help="The step, of a plan made for T steps."
+)
+@common(seeded=False)
+def show(**options: Any) -> None:
+    """Tell a saved PLAN in words: who is served first, in which state, by what.
+
+    And how much one unit more of each resource is worth. PLAN is a file saved by `evenhand solve --out` or `evenhand
+    train --out`.
+    """
+    from evenhand.cli.commands.show import run
+
+    run(**options)
+
+
+@application.command()
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--quick", is_flag=True, help="Everything at reduced size: all targets in a few minutes.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Cells at a time; as many as there are cores when absent.")
