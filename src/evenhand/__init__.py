@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Utilitarian,
         Welfare,
         parse_welfare,
+        register_welfare,
     )
     from evenhand.planning.check import Check, check
     from evenhand.planning.chosen import evaluate
@@ -66,6 +67,7 @@ _HOMES = {
     "Utilitarian": "model.welfare",
     "Welfare": "model.welfare",
     "parse_welfare": "model.welfare",
+    "register_welfare": "model.welfare",
     "Check": "planning.check",
     "check": "planning.check",
     "Comparison": "planning.compare",
@@ -129,6 +131,7 @@ __all__ = [
     "policies",
     "price_of_fairness",
     "problems",
+    "register_welfare",
     "save",
     "save_policy",
     "save_solution",

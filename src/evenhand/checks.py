@@ -43,6 +43,8 @@ class Faults:
 
     def flag(self, place: str, bad: Bools, describe: "Describe") -> None:
         """Note every True entry of `bad`, with its indices behind `place`, up to a limit."""
+        if not bad.any():
+            return
         where = np.argwhere(bad)
         for index in where[:SHOWN_PER_ARRAY]:
             key = tuple(int(i) for i in index)
@@ -100,6 +102,11 @@ def read_numbers(value: object, axes: Sequence[str], place: str, faults: Faults,
         sound_rows: list[tuple[Floats, str]] = []
         _check_nested(value, axes, _common_lengths(value, len(axes)), place, faults, sound_rows, top=True)
     if len(faults.found) > before:
+        if depth := _other_depth(value, len(axes)):  # one fault for all of them
+            wanted = "".join(f"[{axis}]" for axis in axes)
+            shown = f"is {depth} list{'s' if depth > 1 else ''} deep, expected {len(axes)}: {wanted}"
+            faults.found[before:] = [Fault(place, shown)]
+            return None
         for row, where in sound_rows:
             check(row, where, faults)
         _shorten(faults, before, place)
@@ -107,6 +114,16 @@ def read_numbers(value: object, axes: Sequence[str], place: str, faults: Faults,
     array = np.array(value, dtype=np.float64)
     check(array, place, faults)
     return array
+
+
+def _other_depth(value: object, depth: int) -> int:
+    """How deep lists of numbers are that are the same everywhere, and not as deep as expected; 0 where they are not."""
+    try:
+        array = np.array(value) if isinstance(value, (list, tuple)) else None
+    except ValueError:  # ragged
+        return 0
+    regular = array is not None and array.dtype.kind in "fiu" and array.size > 0
+    return array.ndim if regular and array is not None and array.ndim != depth else 0
 
 
 def _is_sound(value: object, depth: int) -> bool:
@@ -141,7 +158,9 @@ def _common_lengths(value: object, depth: int) -> list[int]:
 
 def _common_length(lists: Sequence[Sequence[object] | Array]) -> int:
     """The most frequent length; of several the largest that is not due to decimal commas."""
-    times = Counter(len(item) for item in lists)
+    times = Counter(map(len, lists))
+    if len(times) == 1:
+        return len(lists[0])
     most = max(times.values(), default=0)
     usual = sorted(size for size, number in times.items() if number == most)
     while len(usual) > 1 and any(comma_hint(item, usual[0]) for item in lists if len(item) == usual[-1]):
@@ -264,9 +283,12 @@ def nearly(values: Floats, place: str) -> list[Fault]:
         place: where they stand.
     """
     sums = values.sum(axis=-1)
+    off = np.abs(sums - 1) > SUM_TOLERANCE
+    if not off.any():
+        return []
     return [
         Fault(place + "".join(f"[{i}]" for i in index), f"probabilities sum to {plain(sums[tuple(index)])}, not 1")
-        for index in np.argwhere(np.abs(sums - 1) > SUM_TOLERANCE).tolist()
+        for index in np.argwhere(off).tolist()
     ]
 
 

@@ -85,11 +85,11 @@ class TableError(ModelError):
 class UnknownName(InvalidInput):
     """A name nobody knows, with the nearest known ones."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], more: str = "") -> None:
         names = sorted(known)
         near = nearest(name, names)
         hint = f"Did you mean '{near}'? " if near else ""
-        super().__init__(f"unknown {kind} '{name}'. {hint}Known: {', '.join(names) or 'none'}.")
+        super().__init__(f"unknown {kind} '{name}'. {hint}Known: {', '.join(names) or 'none'}.{more}")
 
 
 class OutOfDomain(InvalidInput):

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from evenhand._version import __version__
+from evenhand.cli.completion import complete
 from evenhand.cli.options import (
     budget_option,
     common,
@@ -28,6 +29,7 @@ Try:
   evenhand problems
   evenhand solve machine-replacement -p num_arms=5
   evenhand compare machine-replacement -p num_arms=5
+  evenhand check my-model.toml
   evenhand compare my-model.toml --welfare maximin --report report.html
   evenhand train machine-replacement -p num_arms=10 --out policy.zip
   evenhand reproduce table-1 --quick
@@ -35,7 +37,12 @@ Try:
 
 
 class Commands(click.Group):
-    """A group whose list of commands says whole sentences, on as many lines as they take."""
+    """A group whose list of commands says whole sentences, however long, and that a shell completes."""
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        """Add a command, whose parameters a shell can then complete by their names."""
+        complete(cmd)
+        super().add_command(cmd, name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list."""
@@ -229,6 +236,23 @@ def act(**options: Any) -> None:
     type and state, in any order: CSV, Parquet, JSON, or - for standard input.
     """
     from evenhand.cli.commands.act import run
+
+    run(**options)
+
+
+@application.command()
+@click.argument("plan")
+@click.option(
+    "--step", default=0, show_default=True, type=click.IntRange(min=0), help="The step, of a plan made for T steps."
+)
+@common(seeded=False)
+def show(**options: Any) -> None:
+    """Tell a saved PLAN in words: who is served first, in which state, by what.
+
+    And how much one unit more of each resource is worth. PLAN is a file saved by `evenhand solve --out` or `evenhand
+    train --out`.
+    """
+    from evenhand.cli.commands.show import run
 
     run(**options)
 

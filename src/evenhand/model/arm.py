@@ -7,7 +7,6 @@ Everything that computes works on ArmTables, so that a step of a million differe
 
 import hashlib
 import reprlib
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -30,7 +29,7 @@ from evenhand.checks import (
     tell_normalised,
 )
 from evenhand.display import Shown, counted
-from evenhand.errors import Fault, InvalidInput
+from evenhand.errors import Fault, InvalidInput, ModelError
 from evenhand.model.places import Names, with_words, with_words_of_arm
 from evenhand.typing import Array, Bools, Floats, Indices
 
@@ -49,6 +48,19 @@ class Arm(Shown):
     """One arm: a Markov decision process that uses shared resources.
 
     Lists are accepted and turned into arrays; everything wrong with them is reported at once (ModelError).
+
+    Example:
+        >>> import evenhand as eh
+        >>> arm = eh.Arm(
+        ...     transitions=[[[0.7, 0.3], [1, 0]], [[0, 1], [1, 0]]],
+        ...     rewards=[[1.0, 0.5], [0.0, -0.5]],
+        ...     usage=[[0], [1]],
+        ...     name="pump",
+        ...     states=["runs", "broken"],
+        ...     actions=["wait", "repair"],
+        ... )
+        >>> arm
+        Arm('pump', 2 states, 2 actions, 1 resource)
     """
 
     transitions: Floats
@@ -82,10 +94,10 @@ class Arm(Shown):
         for key, axis in (("states", "state"), ("actions", "action")):
             if labels[key] and axis in sizes and len(labels[key]) != sizes[axis]:
                 faults.add(key, f"has {len(labels[key])} labels for {sizes[axis]} {key}")
-        faults.found = with_words_of_arm(faults.found, self._names())
-        faults.raise_if_any()
-        rows = [row for key in ("transitions", "initial") for row in nearly(arrays[key], key)]
-        tell_normalised(with_words_of_arm(rows, self._names()), stacklevel=3)
+        if faults:
+            raise ModelError(with_words_of_arm(faults.found, self._names()))
+        if rows := [row for key in ("transitions", "initial") for row in nearly(arrays[key], key)]:
+            tell_normalised(with_words_of_arm(rows, self._names()), stacklevel=3)
         arrays |= {key: normalised(arrays[key]) for key in ("transitions", "initial")}
         for key, value in {**arrays, **labels}.items():
             object.__setattr__(self, key, frozen(value) if isinstance(value, np.ndarray) else value)
@@ -164,8 +176,7 @@ def _read_arrays(given: dict[str, object], faults: Faults) -> tuple[dict[str, Fl
         sizes = dict(zip(axes[source], arrays[source].shape, strict=True))
         sizes["next state"] = sizes["state"]
         for key, array in arrays.items():
-            hint = comma_hint(given[key], sizes.get(axes[key][-1]))
-            _check_sizes(key, dict(zip(axes[key], array.shape, strict=True)), sizes, source, faults, hint)
+            _check_sizes(key, dict(zip(axes[key], array.shape, strict=True)), sizes, source, given[key], faults)
     if "usage" in arrays:
         _check_idle(arrays["usage"], faults)
     if faults or source is None:
@@ -183,11 +194,14 @@ def _depth(value: object) -> int:
     return depth
 
 
-def _check_sizes(key: str, got: dict[str, int], want: dict[str, int], source: str, faults: Faults, hint: str) -> None:
+def _check_sizes(
+    key: str, got: dict[str, int], want: dict[str, int], source: str, given: object, faults: Faults
+) -> None:
     for axis, size in got.items():
         if axis in want and size != want[axis]:
             known = f"there are {want[axis]} states" if key == source else f"{source} has {want[axis]}"
-            faults.add(key, f"has {size} {axis}s where {known}" + (hint if axis == list(got)[-1] else ""))
+            hint = comma_hint(given, want[axis]) if axis == list(got)[-1] else ""
+            faults.add(key, f"has {size} {axis}s where {known}{hint}")
 
 
 def _check_idle(usage: Floats, faults: Faults) -> None:
@@ -363,18 +377,18 @@ class ArmTables(Sequence[Arm]):
 
     @cached_property
     def distinct_names(self) -> list[str]:
-        """(arm,) names that tell arms apart: where several are called alike, by where they start or by their number."""
+        """(arm,) names; where arms of one name start in different states for certain, also where that is."""
         names = [label[0] for label in self.labels] or [""] * len(self)
-        times = Counter(names)
+        starts: dict[str, set[bytes]] = {}
+        for name, start in zip(names, self.initial, strict=True):
+            starts.setdefault(name, set()).add(start.tobytes())
         told = []
         for number, name in enumerate(names):
-            if not name or times[name] == 1:
+            start, states = self.initial[number], self.labels[number][1] if name else ()
+            if not name or len(starts[name]) == 1 or start.max() < 1:
                 told.append(name)
-            elif (start := self.initial[number]).max() == 1:
-                states = self.labels[number][1]
-                told.append(f"{name} from {states[start.argmax()] if states else f'state {start.argmax()}'}")
             else:
-                told.append(f"{name} ({number})")
+                told.append(f"{name} from {states[start.argmax()] if states else f'state {start.argmax()}'}")
         return told
 
     @cached_property

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from evenhand.checks import plain
+from evenhand.display import Shown
 from evenhand.errors import Fault
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import Loaded, Location, load_noting
@@ -75,8 +76,8 @@ class ResourceFacts:
     """The most that all arms together can use of it in a step."""
 
 
-@dataclass(frozen=True, eq=False)
-class Check:
+@dataclass(frozen=True, eq=False, repr=False)
+class Check(Shown):
     """What a model says, and what looks odd; `print` shows it."""
 
     source: str
@@ -157,6 +158,15 @@ def check(
 
     Raises:
         ModelError: the file is not sound; with every fault.
+
+    Example:
+        >>> import evenhand as eh
+        >>> machines = eh.problems.machine_replacement(num_arms=3, budget=3)
+        >>> found = eh.check(machines)
+        >>> [note.kind for note in found.notes]
+        ['never-binding']
+        >>> found.types[0].served_by
+        ('replace',)
     """
     loaded = Loaded(model) if isinstance(model, CoupledMDP) else load_noting(model, criterion=criterion)
     return check_loaded(replace(loaded, problem=loaded.problem.under(criterion, over)), welfare)

@@ -21,12 +21,13 @@ import numpy as np
 from evenhand.errors import InvalidInput, NotApplicable
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Policy, Starting, begin
+from evenhand.model.policy import Policy, SavableKind, Starting, begin
 from evenhand.model.whereabouts import Whereabouts, find_arms, in_order
-from evenhand.planning.labels import Labels, quantity
+from evenhand.planning.labels import Labels, amount_of, quantity
 from evenhand.planning.other_numbers import fit_policy, other_numbers, same_moves
 from evenhand.planning.reasons import Moment, reasons
 from evenhand.planning.saved import facts_of, load_carried
+from evenhand.planning.showing import show_plan
 from evenhand.planning.solution import Solution
 from evenhand.policies.round_robin import RoundRobin
 from evenhand.typing import Floats, Indices, Ints, Rng
@@ -160,6 +161,14 @@ class Plan:
             note=crowd.note,
         )
 
+    def show(self, step: int = 0) -> str:
+        """The plan in plain words and as a small picture: who comes first, and what one unit more is worth.
+
+        Args:
+            step: of a plan by steps, from 0.
+        """
+        return show_plan(self, step)
+
     def fitted(self, problem: CoupledMDP) -> Policy | Starting:
         """The policy for the same kinds of arms in other numbers, from other states, with another budget.
 
@@ -226,16 +235,25 @@ class Plan:
         return int(min(np.searchsorted(np.cumsum(self.policy.shares), draw, side="right"), number - 1))
 
 
-def load_plan(path: str | Path) -> Plan:
+def load_plan(path: str | Path, kinds: Sequence[SavableKind] = ()) -> Plan:
     """Read a plan: a saved policy that carries its problem.
 
     Args:
         path: from `save_solution`, `save_policy`, `evenhand solve --out` or `evenhand train --out`.
+        kinds: classes of policies of one's own, if the plan holds such; see `load_policy`.
 
     Raises:
         PolicyError: the file is not sound, or carries no problem.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> eh.save_solution(eh.solve(problem), "plan.zip")
+        >>> plan = eh.load_plan("plan.zip")
+        >>> plan.problem
+        CoupledMDP(3 arms, identical, 1 resource, discount 0.95)
     """
-    return Plan(*load_carried(path), source=str(path))
+    return Plan(*load_carried(path, kinds), source=str(path))
 
 
 def plan_of(solution: Solution) -> Plan:
@@ -316,7 +334,7 @@ def _told_numbers(plan: Plan, counts: Ints) -> list[str]:
 
 def _told_budget(plan: Plan, budget: Floats) -> list[str]:
     rows = zip(plan.problem.resource_names, budget.tolist(), plan.problem.budget.tolist(), strict=True)
-    return [f"{quantity(now)} {name}, planned for {quantity(then)}" for name, now, then in rows if now != then]
+    return [f"{amount_of(name, now)}, planned for {quantity(then)}" for name, now, then in rows if now != then]
 
 
 def _leaf(policy: Policy | Starting, number: int | None, step: int) -> tuple[Policy | Starting, bool]:
