@@ -29,6 +29,7 @@ Try:
   evenhand problems
   evenhand solve machine-replacement -p num_arms=5
   evenhand compare machine-replacement -p num_arms=5
+  evenhand check my-model.toml
   evenhand compare my-model.toml --welfare maximin --report report.html
   evenhand train machine-replacement -p num_arms=10 --out policy.zip
   evenhand reproduce table-1 --quick
