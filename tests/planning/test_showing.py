@@ -14,7 +14,7 @@ from evenhand.planning.solve import solve
 from evenhand.policies import ExchangeablePriority, RoundRobin, never_act, random_feasible, whittle
 from evenhand.reductions.counts import Counts
 
-from .test_plans import MACHINES, POLICIES, fleet
+from .test_plans import MACHINES, POLICIES, fleet, saved
 
 KINDS = sorted(POLICIES)
 
@@ -38,11 +38,10 @@ class TestOrders:
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_every_kind_has_words(self, kind):
-        problem, policy = POLICIES[kind][0](), POLICIES[kind][1]()
-        text = Plan(policy, problem).show()
+        text = saved(kind).show()
         assert text.endswith("\n")
         assert max(map(len, text.splitlines())) <= 130
-        facts = plan_facts(Plan(policy, problem))
+        facts = plan_facts(saved(kind))
         assert sum(part["share"] for part in facts["parts"]) == pytest.approx(1)
         assert all(part["words"] for part in facts["parts"])
 
