@@ -286,7 +286,9 @@ def _told_by_play(orders: Sequence[Order], shares: Sequence[float], words: Label
     for place, order in enumerate(orders):
         more = {cell: own[place] - mean[cell] for cell, own in found.items() if own[place] - mean[cell] >= NOTABLE}
         best = sorted(more, key=lambda cell: (-round(more[cell], 2), cell))[:2]
-        texts = [_often_served(words, cell, f"{often(found[cell][place])}, on average {often(mean[cell])}") for cell in best]
+        texts = [
+            _often_served(words, cell, f"{often(found[cell][place])}, on average {often(mean[cell])}") for cell in best
+        ]
         told.append(f"more often {', '.join(texts)}; {order.how}" if texts else f"much like the others; {order.how}")
     return told, common
 
