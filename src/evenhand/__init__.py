@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from evenhand.model.welfare import (
         AlphaFair,
         Gini,
+        GiniHalf,
         Leximin,
         Maximin,
         RegularisedMaximin,
@@ -56,6 +57,7 @@ _HOMES = {
     "Simulator": "model.simulator",
     "AlphaFair": "model.welfare",
     "Gini": "model.welfare",
+    "GiniHalf": "model.welfare",
     "Leximin": "model.welfare",
     "Maximin": "model.welfare",
     "RegularisedMaximin": "model.welfare",
@@ -86,6 +88,7 @@ __all__ = [
     "CoupledMDP",
     "Evaluation",
     "Gini",
+    "GiniHalf",
     "Leximin",
     "Maximin",
     "Mixture",

@@ -15,6 +15,7 @@ from evenhand.checks import LARGEST, Faults, check_amounts, check_memory, plain,
 from evenhand.errors import InvalidInput, UnknownName, nearest
 from evenhand.model.arm import Arm, ArmTables, frozen
 from evenhand.model.criterion import Criterion, as_criterion
+from evenhand.model.welfare import parse_welfare
 from evenhand.typing import Floats, Indices, Ints
 
 MOST_ARMS = 10**9
@@ -60,6 +61,9 @@ class CoupledMDP:
     over: Over = "arms"
     """Whose values welfare weighs."""
 
+    welfare: str | None = None
+    """How values are weighed unless something else is asked for, as text; `gini:half=0.75` when absent."""
+
     def __post_init__(self) -> None:
         faults = Faults()
         tables = self._read_arms(faults)
@@ -77,6 +81,7 @@ class CoupledMDP:
             "floors": read_floors(self.floors, num_blocks, faults),
         }
         read_over(self.over, faults)
+        read_welfare_text(self.welfare, _members_of(read, self.over), faults)
         faults.raise_if_any()
         for name, value in read.items():
             object.__setattr__(self, name, frozen(value) if isinstance(value, np.ndarray) else value)
@@ -268,7 +273,7 @@ class CoupledMDP:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, CoupledMDP):
             return NotImplemented
-        same = ("signature", "criterion", "over", "groups", "resources")
+        same = ("signature", "criterion", "over", "groups", "resources", "welfare")
         return (
             all(getattr(self, name) == getattr(other, name) for name in same)
             and np.array_equal(self.floors, other.floors)
@@ -397,6 +402,29 @@ def read_over(value: object, faults: Faults) -> None:
     """`arms` or `groups`."""
     if value not in ("arms", "groups"):
         faults.add("over", f"expected 'arms' or 'groups', got {reprlib.repr(value)}")
+
+
+def read_welfare_text(value: object, number: int | None, faults: Faults) -> None:
+    """A welfare as text, for so many members; where that is not known, weights of one's own are not counted."""
+    if value is None or (number is None and isinstance(value, str) and "," in value):
+        return
+    if not isinstance(value, str):
+        faults.add("welfare", f"expected text such as 'gini:2', got {reprlib.repr(value)}")
+        return
+    try:
+        parse_welfare(value, number or 1)
+    except InvalidInput as error:
+        faults.add("welfare", str(error))
+
+
+def _members_of(read: Mapping[str, Any], over: object) -> int | None:
+    """How many members welfare has, where all that it takes to know was read."""
+    tables, groups = read["arms"], read["groups"]
+    if tables is None or len(read["counts"]) != len(tables) or len(groups) not in (0, len(tables)):
+        return None
+    if over != "groups":
+        return int(read["counts"].sum())
+    return len({group for group in groups if group}) + (list(groups).count("") if groups else len(tables))
 
 
 def read_names(value: object, number: int | None, place: str, faults: Faults) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
     discount, budget                          of the problem; without a discount it is 1, if the criterion allows that
     resources                                 optional names of the resources
     criterion, over                           optional: `discounted`, `arms`
+    welfare                                   optional text: what `--welfare` is when absent
     arms[...]: transitions, rewards, usage    of each block of identical arms
                initial, count                 optional: uniform, 1
                group, floor                   optional: a group of its own, 0
@@ -13,7 +14,7 @@ In an `.npz` the blocks are the first axis of each array, padded with zeros to t
     discount ()   budget (resource,)   count (block,)   transitions (block, state, action, next_state)
     rewards (block, state, action)     usage (block, state, action, resource) or (block, action, resource)
     initial (block, state)   num_states (block,)   num_actions (block,)   floor (block,)   criterion (): a text
-    over (): a text          labels (), resources (), group (): JSON texts
+    over (), welfare (): texts          labels (), resources (), group (): JSON texts
 
 where `labels` is a list with one table of `name`, `states`, `actions` a block, `resources` a list of names, and `group`
 a list with one name a block. Optional are all but `budget`, `transitions`, `rewards` and `usage`, as above; without
@@ -57,6 +58,7 @@ from evenhand.model.coupled import (
     read_groups,
     read_names,
     read_over,
+    read_welfare_text,
 )
 from evenhand.typing import Array, Bools, Floats, Indices
 
@@ -69,7 +71,7 @@ Format: TypeAlias = Literal["toml", "json", "npz"]
 
 FORMATS: tuple[Format, ...] = ("toml", "json", "npz")
 
-TOP_KEYS = ("discount", "budget", "resources", "criterion", "over", "arms")
+TOP_KEYS = ("discount", "budget", "resources", "criterion", "over", "welfare", "arms")
 NEEDED_KEYS = ("discount", "budget", "arms")
 NEEDED_OF_ARM = ("transitions", "rewards", "usage")
 BLOCK_KEYS = ("count", "group", "floor")
@@ -343,6 +345,7 @@ def _read_document(document: object) -> CoupledMDP:
     # A missing discount has been told as missing: a stand-in that fits keeps it from being told twice.
     read_criterion(document.get("discount", 1.0 if criterion != "discounted" else 0.0), criterion, faults)
     read_over(over, faults)
+    read_welfare_text(document.get("welfare"), None, faults)
     faults.raise_if_any()
     sound = [arm for arm in arms if arm is not None]
     return CoupledMDP(
@@ -355,6 +358,7 @@ def _read_document(document: object) -> CoupledMDP:
         floors=np.array(floors, dtype=np.float64),
         criterion=criterion,
         over=over,
+        welfare=document.get("welfare"),
     )
 
 
@@ -468,6 +472,8 @@ def _head_as_text(problem: CoupledMDP) -> dict[str, str]:
         head["criterion"] = _quoted(problem.criterion.name)
     if problem.over != "arms":
         head["over"] = _quoted(problem.over)
+    if problem.welfare is not None:
+        head["welfare"] = _quoted(problem.welfare)
     return head
 
 
@@ -544,7 +550,7 @@ TABLE_AXES: dict[str, tuple[str, ...]] = {
     "num_actions": ("block",),
 }
 USAGE_BY_ACTION = ("block", "action", "resource")
-TEXTS = ("criterion", "over", "resources", "group", "labels")
+TEXTS = ("criterion", "over", "welfare", "resources", "group", "labels")
 ARRAY_AXES = {"discount": (), "budget": ("resource",), **TABLE_AXES, **dict.fromkeys(TEXTS, ())}
 NEEDED_ARRAYS = ("budget", *NEEDED_OF_ARM)
 WHOLE_NUMBERS = ("count", "num_states", "num_actions")
@@ -571,6 +577,7 @@ def _load_npz(stream: BinaryIO) -> CoupledMDP:
     tables = _read_tables(arrays, faults)
     counts, budget, floors = (arrays.get(key) for key in ("count", "budget", "floor"))
     criterion, over = _plain_text(arrays.get("criterion"), "discounted"), _plain_text(arrays.get("over"), "arms")
+    welfare = _plain_text(arrays["welfare"], "") if "welfare" in arrays else None
     resources, groups = (_text_list(arrays.get(key), key, faults) for key in ("resources", "group"))
     discount: Any = arrays["discount"][()] if "discount" in arrays else 1.0
     by_action = "usage" in arrays and arrays["usage"].ndim == 3
@@ -586,6 +593,7 @@ def _load_npz(stream: BinaryIO) -> CoupledMDP:
                 floors=floors,  # type: ignore[arg-type]
                 criterion=criterion,  # type: ignore[arg-type]
                 over=over,  # type: ignore[arg-type]
+                welfare=welfare,
             )
         except ModelError as error:
             raise ModelError(list(_in_words_of_arrays(error.faults, by_action))) from None
@@ -681,7 +689,8 @@ def _header_fault(key: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str
     if dtype.hasobject:
         return "holds Python objects, which are not read"
     if key in TEXTS and (dtype.kind not in "US" or shape):
-        return f"expected one {'' if key in ('criterion', 'over') else 'JSON '}text, got {dtype} of shape {shape}"
+        kind = "text" if key in ("criterion", "over", "welfare") else "JSON text"
+        return f"expected one {kind}, got {dtype} of shape {shape}"
     kinds = "US" if key in TEXTS else "iu" if key in WHOLE_NUMBERS else "fiu"
     if dtype.kind not in kinds:
         return f"expected {'whole ' if key in WHOLE_NUMBERS else ''}numbers, got {dtype}"
@@ -869,6 +878,8 @@ def _save_npz(problem: CoupledMDP, stream: BinaryIO) -> None:
         arrays["criterion"] = np.array(problem.criterion.name)
     if problem.over != "arms":
         arrays["over"] = np.array(problem.over)
+    if problem.welfare is not None:
+        arrays["welfare"] = np.array(problem.welfare)
     if problem.has_floors:
         arrays["floor"] = problem.floors
     for key, names in (("resources", problem.resources), ("group", problem.groups)):

@@ -57,7 +57,7 @@ class Comparison:
 def compare(
     problem: CoupledMDP,
     policies: Sequence[str] | Mapping[str, Policy | Starting] | None = None,
-    welfare: str | Welfare = "gini:2",
+    welfare: str | Welfare | None = None,
     num_episodes: int = 1000,
     horizon: int | None = None,
     rng: Rng = None,
@@ -72,7 +72,7 @@ def compare(
     Args:
         problem: the problem.
         policies: names from the roster, or policies under names of one's own; when absent, all that apply.
-        welfare: how values are weighed, as text or object.
+        welfare: how values are weighed, as text or object; the problem's own when absent.
         num_episodes: episodes to play where a policy must be simulated.
         horizon: steps an episode; when absent, the criterion's own (see `evaluate`).
         rng: seed or generator; every policy gets the same.

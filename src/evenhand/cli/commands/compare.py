@@ -34,7 +34,7 @@ def run(
     budgets: tuple[str, ...],
     format: Format | None,
     policies: str | None,
-    welfare: str,
+    welfare: str | None,
     criterion: str | None,
     over: str | None,
     episodes: int,

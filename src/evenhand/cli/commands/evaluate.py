@@ -31,7 +31,7 @@ def run(
     budgets: tuple[str, ...],
     format: Format | None,
     policy: str,
-    welfare: str,
+    welfare: str | None,
     criterion: str | None,
     over: str | None,
     episodes: int,

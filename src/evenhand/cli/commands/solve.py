@@ -11,6 +11,7 @@ from evenhand.cli.console import (
     number,
     objective_words,
     per_arm,
+    percent,
     print_facts,
     print_groups,
     print_json,
@@ -20,7 +21,8 @@ from evenhand.cli.console import (
 )
 from evenhand.cli.reading import called, check_target, read_policy, read_problems
 from evenhand.model.files import Format
-from evenhand.model.welfare import is_lexicographic
+from evenhand.model.objective import num_members
+from evenhand.model.welfare import is_lexicographic, is_mean, weight_of_worst
 
 if TYPE_CHECKING:
     from evenhand.planning.solution import Solution
@@ -34,7 +36,7 @@ def run(
     parameters: tuple[str, ...],
     budgets: tuple[str, ...],
     format: Format | None,
-    welfare: str,
+    welfare: str | None,
     criterion: str | None,
     over: str | None,
     method: str,
@@ -71,7 +73,8 @@ def run(
         return
     _show(solution, called(model), budget_words(first, budgets))
     if out and not quiet:
-        played = _play_it(model, parameters, budgets, format, welfare, criterion, over, out)
+        named = welfare or solution.objective.welfare.name
+        played = _play_it(model, parameters, budgets, format, named, criterion, over, out)
         click.echo(f"policy: {out}   (play it: {played})")
 
 
@@ -96,6 +99,7 @@ def _play_it(
 
 def as_dict(solution: "Solution", out: str | None) -> dict[str, Any]:
     """The JSON form."""
+    worst = weight_of_worst(solution.objective.welfare, 0.1, num_members(solution.problem))
     return {
         "method": solution.method,
         "reason": solution.reason,
@@ -109,6 +113,7 @@ def as_dict(solution: "Solution", out: str | None) -> dict[str, Any]:
         },
         "criterion": solution.problem.criterion.name,
         "over": solution.problem.over,
+        "weight_of_worst_tenth": worst[1] if worst is not None else None,
         "budget": solution.problem.named_budget,
         "prices": solution.prices,
         **({"groups": solution.groups} if solution.groups else {}),
@@ -170,6 +175,19 @@ def _worth_of_more(solution: "Solution") -> list[tuple[str, str]]:
     return [("one unit more", f"worth at most {', '.join(named)} (a step, in the fluid relaxation{whose})")]
 
 
+def _weights_in_words(solution: "Solution") -> list[tuple[str, str]]:
+    """What share of the weight the worst-off tenth has; nothing where all weigh the same, or nobody else at all."""
+    problem, welfare = solution.problem, solution.objective.welfare
+    number_of = num_members(problem)
+    worst, one = (weight_of_worst(welfare, part, number_of) for part in (0.1, 0.0))
+    if worst is None or one is None or is_mean(welfare, number_of) or one[1] == 1:
+        return []
+    few, share = worst
+    who = "groups" if problem.over == "groups" else "arms"
+    have = f"{few} of {number_of} {who} {'has' if few == 1 else 'have'}"
+    return [("weights", f"the worst-off {have} {percent(share)} of the weight")]
+
+
 def _show(solution: "Solution", model: str, budget: str) -> None:
     low, high = solution.welfare_interval
     error = f"  (simulated; 95 % interval {number(low)} to {number(high)})" if solution.welfare_stderr else ""
@@ -177,6 +195,7 @@ def _show(solution: "Solution", model: str, budget: str) -> None:
         ("welfare", number(solution.welfare, 6) + error),
         ("upper bound", number(solution.upper_bound, 6)),
         ("gap", f"{solution.gap:.2g}"),
+        *_weights_in_words(solution),
         *_mixture_words(solution),
         *_worth_of_more(solution),
         ("method", f"{solution.method}: {solution.reason}"),
