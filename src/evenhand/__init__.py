@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         parse_welfare,
     )
     from evenhand.planning.compare import Comparison, compare
+    from evenhand.planning.fairness import Fairness, fairness
     from evenhand.planning.saved import load_policy, save_policy, save_solution
     from evenhand.planning.solution import Solution
     from evenhand.planning.solve import solve
@@ -66,6 +67,8 @@ _HOMES = {
     "parse_welfare": "model.welfare",
     "Comparison": "planning.compare",
     "compare": "planning.compare",
+    "Fairness": "planning.fairness",
+    "fairness": "planning.fairness",
     "load_policy": "planning.saved",
     "save_policy": "planning.saved",
     "save_solution": "planning.saved",
@@ -87,6 +90,7 @@ __all__ = [
     "Comparison",
     "CoupledMDP",
     "Evaluation",
+    "Fairness",
     "Gini",
     "GiniHalf",
     "Leximin",
@@ -106,6 +110,7 @@ __all__ = [
     "compare_budgets",
     "errors",
     "evaluate",
+    "fairness",
     "gini_coefficient",
     "load",
     "load_policy",
