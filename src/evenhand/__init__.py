@@ -10,7 +10,7 @@ from evenhand._version import __version__
 
 if TYPE_CHECKING:
     from evenhand import errors, policies, problems
-    from evenhand.evaluation import Evaluation, evaluate, gini_coefficient, lorenz_curve, price_of_fairness
+    from evenhand.evaluation import Evaluation, gini_coefficient, lorenz_curve, price_of_fairness
     from evenhand.learning import Training, train
     from evenhand.model.arm import Arm
     from evenhand.model.composite import BySteps, Mixture
@@ -29,12 +29,15 @@ if TYPE_CHECKING:
         Welfare,
         parse_welfare,
     )
+    from evenhand.planning.chosen import evaluate
     from evenhand.planning.compare import Comparison, compare
     from evenhand.planning.fairness import Fairness, fairness
+    from evenhand.planning.plans import Decisions, Plan, load_plan
     from evenhand.planning.saved import load_policy, save_policy, save_solution
     from evenhand.planning.solution import Solution
     from evenhand.planning.solve import solve
     from evenhand.planning.what_if import compare_budgets, what_if
+    from evenhand.policies.index import TypeIndices, indices
     from evenhand.simulation import Rollout, check_policy, simulate, simulate_counts
 
 _HOMES = {
@@ -42,7 +45,7 @@ _HOMES = {
     "policies": "",
     "problems": "",
     "Evaluation": "evaluation",
-    "evaluate": "evaluation",
+    "evaluate": "planning.chosen",
     "gini_coefficient": "evaluation",
     "lorenz_curve": "evaluation",
     "price_of_fairness": "evaluation",
@@ -69,6 +72,9 @@ _HOMES = {
     "compare": "planning.compare",
     "Fairness": "planning.fairness",
     "fairness": "planning.fairness",
+    "Decisions": "planning.plans",
+    "Plan": "planning.plans",
+    "load_plan": "planning.plans",
     "load_policy": "planning.saved",
     "save_policy": "planning.saved",
     "save_solution": "planning.saved",
@@ -76,6 +82,8 @@ _HOMES = {
     "solve": "planning.solve",
     "compare_budgets": "planning.what_if",
     "what_if": "planning.what_if",
+    "TypeIndices": "policies.index",
+    "indices": "policies.index",
     "Rollout": "simulation",
     "check_policy": "simulation",
     "simulate": "simulation",
@@ -89,6 +97,7 @@ __all__ = [
     "BySteps",
     "Comparison",
     "CoupledMDP",
+    "Decisions",
     "Evaluation",
     "Fairness",
     "Gini",
@@ -96,12 +105,14 @@ __all__ = [
     "Leximin",
     "Maximin",
     "Mixture",
+    "Plan",
     "Policy",
     "RegularisedMaximin",
     "Rollout",
     "Simulator",
     "Solution",
     "Training",
+    "TypeIndices",
     "Utilitarian",
     "Welfare",
     "__version__",
@@ -112,7 +123,9 @@ __all__ = [
     "evaluate",
     "fairness",
     "gini_coefficient",
+    "indices",
     "load",
+    "load_plan",
     "load_policy",
     "lorenz_curve",
     "parse_welfare",

@@ -1,21 +1,28 @@
 """Checks of arguments: the name, what was expected, what came. Faults are collected: a user sees all of them."""
 
+import contextlib
 import math
+import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from numbers import Real
 from pathlib import Path
 
 import numpy as np
 
-from evenhand.errors import Fault, InvalidInput, ModelError, TooLarge, nearest
+from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, TooLarge, nearest
 from evenhand.typing import Array, Bools, Floats
 
 LARGEST = 1e12
 """The largest magnitude of a reward, usage or budget: beyond it doubles lose the digits that a certificate needs."""
 
 SUM_TOLERANCE = 1e-8
-"""How far the sum of a distribution may be from 1."""
+"""How far the sum of weights or probabilities may be from 1 without a word."""
+
+NEARLY_ONE = 1e-4 * (1 + 1e-9)
+"""How far the sum of probabilities of a model may be from 1 to be divided by it, with a note: four digits of thirds."""
 
 LOOK_CLOSELY_UP_TO = 100_000
 """Numbers in lists that are checked one by one before NumPy sees them."""
@@ -153,7 +160,8 @@ def _check_nested(
         return
     before = len(faults.found)
     if not top and len(value) != lengths[0]:
-        faults.add(place, f"has {len(value)} entries where the others have {lengths[0]} (one for each {axes[0]})")
+        hint = comma_hint(value, lengths[0]) if len(axes) == 1 else ""
+        faults.add(place, f"has {len(value)} entries where the others have {lengths[0]} (one for each {axes[0]}){hint}")
     for index, entry in enumerate(value):
         _check_nested(entry, axes[1:], lengths[1:], f"{place}[{index}]", faults, rows)
     if len(axes) == 1 and not top and len(faults.found) == before:
@@ -162,9 +170,41 @@ def _check_nested(
 
 def _check_number(value: object, place: str, faults: Faults) -> None:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (Real, np.number)):
-        faults.add(place, f"expected a number, got {_kind(value)}")
+        faults.add(place, f"expected a number, got {_kind(value)}{number_hint(value)}")
     elif isinstance(value, int) and abs(value) > 2**63:
         faults.add(place, f"a number of about {round(value.bit_length() * 0.30103)} digits is too large")
+
+
+def number_hint(value: object) -> str:
+    """How a number is written, where what came seems to be meant as one: in quotes, or with a decimal comma."""
+    if isinstance(value, str) and (match := re.fullmatch(r"\s*([-+]?\d+)(?:([.,])(\d+))?\s*(%?)\s*", value)):
+        whole, point, digits, percent = match.groups()
+        shown = f"{whole}.{digits}" if point else whole
+        return "; write a share of 1, not per cent" if percent else f"; write it without quotes: {shown}"
+    if isinstance(value, (list, tuple)) and len(value) == 2 and all(type(part) is int for part in value):
+        return "; " + _COMMA.format(*value)
+    return ""
+
+
+def comma_hint(row: object, expected: int | None) -> str:
+    """What to say of a list with more entries than expected, if decimal commas may have cut its numbers in two.
+
+    Args:
+        row: the list; of lists within lists, the first row is looked at.
+        expected: how many entries there should be.
+    """
+    while isinstance(row, (list, tuple)) and row and isinstance(row[0], (list, tuple)):
+        row = row[0]
+    if expected is None or not isinstance(row, (list, tuple)) or not all(type(entry) is int for entry in row):
+        return ""
+    zero = next((i for i in range(len(row) - 1) if row[i] == 0 and row[i + 1] > 0), None)
+    if not (len(row) == 2 * expected or (zero is not None and expected < len(row) < 2 * expected)) or sum(row) == 1:
+        return ""
+    first = zero or 0
+    return "; " + _COMMA.format(*row[first : first + 2])
+
+
+_COMMA = "if {0},{1} is one number, write {0}.{1}: a comma parts two"
 
 
 def _kind(value: object) -> str:
@@ -202,14 +242,61 @@ def check_amounts(values: Floats, place: str, faults: Faults) -> None:
         faults.flag(place, values < 0, Describe("{value} is negative", values))
 
 
-def check_distributions(values: Floats, place: str, faults: Faults) -> None:
+def check_nearly_distributions(values: Floats, place: str, faults: Faults) -> None:
+    """The last axis holds probabilities that sum to 1, or nearly so: whoever reads them divides them by their sum."""
+    check_distributions(values, place, faults, NEARLY_ONE)
+
+
+def nearly(values: Floats, place: str) -> list[Fault]:
+    """The rows of sound distributions whose sum is not 1 for more than rounding, each with its sum.
+
+    Args:
+        values: probabilities along the last axis.
+        place: where they stand.
+    """
+    sums = values.sum(axis=-1)
+    return [
+        Fault(place + "".join(f"[{i}]" for i in index), f"probabilities sum to {plain(sums[tuple(index)])}, not 1")
+        for index in np.argwhere(np.abs(sums - 1) > SUM_TOLERANCE).tolist()
+    ]
+
+
+_heard: ContextVar[list[Fault] | None] = ContextVar("_heard", default=None)
+
+
+@contextlib.contextmanager
+def hearing() -> Iterator[list[Fault]]:
+    """Rows that are normalised meanwhile are noted in the list that is given, and nobody is warned."""
+    heard: list[Fault] = []
+    token = _heard.set(heard)
+    try:
+        yield heard
+    finally:
+        _heard.reset(token)
+
+
+def tell_normalised(rows: Sequence[Fault], stacklevel: int) -> None:
+    """Note rows that are normalised where somebody listens; else warn of them.
+
+    Args:
+        rows: each with its place and its sum.
+        stacklevel: of the warning, as seen from the caller.
+    """
+    heard = _heard.get()
+    if heard is not None:
+        heard.extend(rows)
+    elif rows:
+        warnings.warn(Normalised(rows), stacklevel=stacklevel + 1)
+
+
+def check_distributions(values: Floats, place: str, faults: Faults, tolerance: float = SUM_TOLERANCE) -> None:
     """The last axis holds probabilities that sum to 1."""
     if not check_finite(values, place, faults):
         return
     negative = values < 0
     faults.flag(place, negative, Describe("probability {value} is negative", values))
     sums = values.sum(axis=-1)
-    wrong = (np.abs(sums - 1) > SUM_TOLERANCE) & ~negative.any(axis=-1)
+    wrong = (np.abs(sums - 1) > tolerance) & ~negative.any(axis=-1)
     faults.flag(place, wrong, Describe("probabilities sum to {value}, not 1", sums))
 
 

@@ -3,6 +3,7 @@
 EvenhandError
 ├── InvalidInput (also ValueError)   the user's input is wrong; the command line exits with 2
 │   ├── ModelError                   a model's faults, all of them, each with its place
+│   │   └── TableError               those of a table of arms, each with its row
 │   ├── UnknownName                  no such problem, policy, parameter; says what was probably meant
 │   ├── OutOfDomain                  a welfare asked of values outside its domain
 │   ├── NotApplicable                this method or policy does not apply to this problem
@@ -11,11 +12,15 @@ EvenhandError
 ├── TooLarge                         it would not fit; says how large, and what to use instead
 ├── NotConverged                     an iteration ended without its certificate
 └── MissingExtra (also ImportError)  an optional package is absent; says how to install it
+
+And what is told, though it goes on:
+
+Normalised (a UserWarning)           probabilities that nearly sum to 1 were divided by their sum
 """
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -42,13 +47,22 @@ class Fault:
     message: str
     """What is wrong there."""
 
+    line: int | None = None
+    """The line of the file, counted from 1, where that is known."""
+
+    words: str = ""
+    """The place by the names of the model, `arm "Ford", state "poor"`; empty where it has none."""
+
     def __str__(self) -> str:
-        return f"{self.place}: {self.message}" if self.place else self.message
+        line = "" if self.line is None else f" (line {self.line})"
+        if self.words:
+            return f"{self.words}{line}: {self.message}"
+        return f"{self.place}: {self.message}{line}" if self.place else self.message + line
 
     def within(self, outer: str) -> "Fault":
         """The same fault seen from the outside, e.g. `within("arms[2]")`."""
         joint = "" if not self.place or self.place.startswith("[") else "."
-        return Fault(f"{outer}{joint}{self.place}", self.message)
+        return replace(self, place=f"{outer}{joint}{self.place}", words="")
 
 
 class ModelError(InvalidInput):
@@ -60,6 +74,10 @@ class ModelError(InvalidInput):
         count = f"{len(self.faults)} fault{'s' if len(self.faults) != 1 else ''}"
         title = f"{source}: {count}" if source else f"the model has {count}"
         super().__init__("\n".join([title, *(f"  {fault}" for fault in self.faults)]))
+
+
+class TableError(ModelError):
+    """A table of arms is not sound. All its faults are in `faults`."""
 
 
 class UnknownName(InvalidInput):
@@ -99,5 +117,20 @@ class NotConverged(EvenhandError):
 class MissingExtra(EvenhandError, ImportError):
     """An optional package is needed here."""
 
-    def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs an optional package: pip install 'evenhand[{extra}]'")
+    def __init__(self, feature: str, extra: str = "", package: str = "") -> None:
+        command = f"pip install 'evenhand[{extra}]'" if extra else f"pip install {package}"
+        super().__init__(f"{feature} needs an optional package: {command}")
+
+
+class Normalised(UserWarning):
+    """Rows of probabilities did not quite sum to 1, as thirds written 0.3333333, and were divided by their sums."""
+
+    def __init__(self, rows: Sequence[Fault], source: str = "") -> None:
+        self.rows = tuple(rows)
+        several = len(rows) > 1
+        number, done = (
+            (f"{len(rows)} rows", "were divided by their sums") if several else ("one row", "was divided by its sum")
+        )
+        more = f"; and {len(rows) - 1} more" if several else ""
+        told = f"{number} of probabilities did not quite sum to 1, and {done}: {rows[0]}{more}"
+        super().__init__(f"{source}: {told}" if source else told)

@@ -181,3 +181,21 @@ def test_a_process_ends_with_2_and_no_traceback(folder, launch, files):
     told = launch("compare", "model.toml", "--json").refusal
     assert all(place in told for place in ("3 faults", "discount: ", "budget[0]: ", "arms[0].count: "))
     assert files() == ["model.toml"]
+
+
+def test_what_was_normalised_is_told_in_one_line(folder, launch):
+    text = model({"transitions": "[[[0.8, 0.2], [1.0, 0.0]], [[0.3333, 0.6666], [1.0, 0.0]]]", "name": '"van"'})
+    (folder / "model.toml").write_text(text)
+    done = launch("indices", "model.toml", "--json")
+    assert done.json["arms"]
+    assert done.err == (
+        "note: model.toml: one row of probabilities did not quite sum to 1, and was divided by its sum: "
+        'arm "van", transitions[1][0] (line 5): probabilities sum to 0.9999, not 1\n'
+    )
+
+
+def test_a_discount_may_be_missing_where_the_criterion_needs_none(folder, evenhand):
+    (folder / "model.toml").write_text(model({"discount": None}))
+    assert evenhand("solve", "model.toml", "--criterion", "average", "--json").json["criterion"] == "average"
+    assert evenhand("indices", "model.toml", "--criterion", "finite:3", "--json").json["criterion"] == "finite:3"
+    assert "discount: missing" in evenhand("solve", "model.toml").refusal

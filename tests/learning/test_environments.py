@@ -1,5 +1,6 @@
 """The world as Gymnasium and Stable-Baselines3 see it: their own checkers, the contract of a VecEnv, and exact laws."""
 
+import sys
 import warnings
 
 import numpy as np
@@ -7,11 +8,12 @@ import pytest
 
 pytest.importorskip("stable_baselines3")
 
+import gymnasium
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 from stable_baselines3.common.env_checker import check_env as stable_baselines3_check
 
 from evenhand.errors import InvalidInput, NotApplicable
-from evenhand.learning.environments import BatchedCounts, CountEnv
+from evenhand.learning.environments import ENV_ID, BatchedCounts, CountEnv
 from evenhand.learning.joint_copies import BatchedJoint
 from evenhand.learning.worlds import ArmWorld, CountWorld, Tasks, assign_arms, sampled
 from evenhand.model.coupled import CoupledMDP
@@ -65,10 +67,68 @@ class TestCheckers:
             warnings.simplefilter("error")
             gymnasium_check(CountEnv(problem, 20, allocation), skip_render_check=True)
 
+    def test_gymnasium_is_content_with_what_it_makes_and_shows(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            made = gymnasium.make("evenhand/CountEnv-v0", problem=machine_replacement(num_arms=4), horizon=5)
+            gymnasium_check(made.unwrapped)
+
     def test_stable_baselines3_is_content(self, problem, allocation):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             stable_baselines3_check(CountEnv(problem, 20, allocation))
+
+
+class TestRendering:
+    def env(self, mode, num_arms=12):
+        problem = machine_replacement(num_arms=num_arms, budget=3)
+        return gymnasium.make("evenhand/CountEnv-v0", problem=problem, horizon=20, render_mode=mode)
+
+    def test_text_tells_where_arms_are_and_what_was_done(self):
+        env = self.env("ansi")
+        env.reset(seed=0)
+        lines = env.render().splitlines()
+        assert lines[0] == "step 0 of 20, 12 arms" and lines[1].split()[:2] == ["age", "1"]
+        assert "before" not in env.render()
+        env.action_space.seed(1)
+        _, reward, _, _, info = env.step(env.action_space.sample())
+        lines = env.render().splitlines()
+        assert lines[0] == f"step 1 of 20, 12 arms, reward {reward:.4g}"
+        counts = np.bincount(info["states"], minlength=3)
+        for line, count, (operated, replaced) in zip(lines[1:], counts, info["allocation"], strict=True):
+            told = ", ".join(f"{n} {k}" for n, k in (("operate", operated), ("replace", replaced)) if k)
+            assert line.rstrip().endswith(f"{count}   before: {told}" if told else str(count))
+            assert line.count("█") == count
+
+    def test_a_picture_is_colours_that_change_with_the_arms(self):
+        env = self.env("rgb_array")
+        env.reset(seed=0)
+        before = env.render()
+        env.step(env.action_space.sample())
+        after = env.render()
+        assert before.dtype == np.uint8 and before.ndim == 3 and before.shape == after.shape and before.shape[2] == 3
+        assert not np.array_equal(before, after)
+
+    def test_a_simulator_has_numbers_for_names(self):
+        env = CountEnv(own_simulator(), 5, render_mode="ansi")
+        env.reset(seed=0)
+        assert env.render().splitlines()[1].startswith("state 0  ")
+
+    def test_without_a_mode_nothing_is_shown_and_other_modes_are_refused(self):
+        env = CountEnv(machine_replacement(num_arms=2))
+        env.reset(seed=0)
+        assert env.render() is None
+        with pytest.raises(InvalidInput, match="'ansi' or 'rgb_array'"):
+            CountEnv(machine_replacement(num_arms=2), render_mode="human")
+
+    def test_the_id_with_its_module_needs_no_import(self, monkeypatch):
+        monkeypatch.delitem(gymnasium.registry, ENV_ID)
+        monkeypatch.delitem(sys.modules, "evenhand.learning.environments")
+        machines = machine_replacement(num_arms=2)
+        with pytest.raises(gymnasium.error.NamespaceNotFound):
+            gymnasium.make(ENV_ID, problem=machines)
+        env = gymnasium.make(f"evenhand.learning.environments:{ENV_ID}", problem=machines)
+        assert env.reset(seed=0)[0].shape == (4,)
 
 
 class TestCountEnv:

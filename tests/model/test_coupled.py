@@ -9,6 +9,8 @@ from evenhand.errors import ModelError, TooLarge
 from evenhand.model.arm import Arm, ArmTables
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP
 
+ONE_NUMBER = "; if 1,2 is one number, write 1.2: a comma parts two"
+
 
 def arm(reward=1.0, usage=((0,), (1,)), num_states=2, **labels):
     transitions = np.full((num_states, len(usage), num_states), 1 / num_states)
@@ -32,7 +34,7 @@ def test_one_block_is_a_symmetric_problem():
     assert machines.is_symmetric
     assert (machines.num_arms, machines.num_types, machines.num_resources) == (5, 1, 1)
     assert machines.type_of_arm.tolist() == [0] * 5
-    assert repr(machines) == "CoupledMDP(5 arms, identical, 1 resources, discount 0.9)"
+    assert repr(machines) == "CoupledMDP(5 arms, identical, 1 resource, discount 0.9)"
 
 
 def test_identical_blocks_are_one_type_and_the_order_of_arms_stays():
@@ -104,7 +106,7 @@ def test_the_table_of_arms_is_refused_when_it_would_not_fit(monkeypatch):
         ([-3], "arms[0].count: expected at least 1, got -3"),
         ([2.5], "arms[0].count: expected a whole number, got 2.5"),
         ([True], "arms[0].count: expected a whole number, got True"),
-        (["5"], "arms[0].count: expected a whole number, got '5'"),
+        (["5"], "arms[0].count: expected a whole number, got '5'; write it without quotes: 5"),
         ([1, 2], "counts: has 2 entries for 1 arms"),
     ],
 )
@@ -139,12 +141,12 @@ def test_other_discounts_are_refused(discount):
 @pytest.mark.parametrize(
     ("budget", "fault"),
     [
-        ([1, 2], "budget: has 2 entries where the arms' usage has 1 resources"),
+        ([1, 2], "budget: has 2 entries where the arms' usage has 1 resources" + ONE_NUMBER),
         ([-1], "budget[0]: -1 is negative"),
         ([float("nan")], "budget[0]: is nan, not a finite number"),
         ([float("inf")], "budget[0]: is inf, not a finite number"),
         ([1e13], "budget[0]: 1e+13 is too large (at most 1e+12)"),
-        (["1"], "budget[0]: expected a number, got text ('1')"),
+        (["1"], "budget[0]: expected a number, got text ('1'); write it without quotes: 1"),
         ([], "budget: is empty; expected one entry for each resource"),
         ([[1]], "budget[0]: expected a number, got a list"),
         ([[1], [1, 2]], "budget[0]: expected a number, got a list"),

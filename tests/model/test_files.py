@@ -45,6 +45,7 @@ ARRAYS = {
 DISCOUNT_OF_ONE = (
     "discount: expected a number from 0 to below 1, got 1; a discount of 1 goes with the criteria average and finite:T"
 )
+NO_DISCOUNT = "discount: missing; give one below 1, or a criterion that needs none: average or finite:T"
 
 
 def machines():
@@ -94,7 +95,7 @@ def faults_in(path):
         load(path)
     assert caught.value.source == str(path)
     assert str(caught.value).startswith(str(path))
-    return [str(fault) for fault in caught.value.faults]
+    return [f"{fault.place}: {fault.message}" if fault.place else fault.message for fault in caught.value.faults]
 
 
 def toml_faults(tmp_path, text):
@@ -329,7 +330,7 @@ def test_no_damage_ends_in_anything_but_faults(tmp_path_factory, data, suffix):
 
 
 def test_missing_keys(tmp_path):
-    assert toml_faults(tmp_path, "# nothing yet\n") == ["discount: missing", "budget: missing", "arms: missing"]
+    assert toml_faults(tmp_path, "# nothing yet\n") == [NO_DISCOUNT, "budget: missing", "arms: missing"]
     found = json_faults(tmp_path, {"discount": 0.9, "budget": [1], "arms": [{"usage": [[0], [1]]}]})
     assert found == ["arms[0].transitions: missing", "arms[0].rewards: missing"]
 
@@ -466,7 +467,7 @@ def test_budget_is_compared_with_any_sound_arm(tmp_path):
     document["budget"] = [1, 2, 3]
     assert json_faults(tmp_path, document) == [
         "arms[0].rewards: expected a list with one entry for each state, got text ('none')",
-        "arms[2].usage: has 2 resources where arms[1] has 1",
+        'arms[2].usage: has 2 resources where arm "machine" has 1',
         "budget: has 3 entries where the arms' usage has 1 resources",
     ]
 
@@ -525,7 +526,7 @@ def test_text_too_large_for_this_machine(tmp_path, monkeypatch):
     ("changes", "fault"),
     [
         ({"rewards": None}, "rewards: missing"),
-        ({"discount": None}, "discount: missing"),
+        ({"discount": None}, NO_DISCOUNT),
         ({"counts": np.array([5])}, "counts: unknown key, did you mean 'count'?"),
         ({"rewards": np.array([[["a", "b"], ["c", "d"]]])}, "rewards: expected numbers, got <U1"),
         ({"rewards": np.ones((1, 2, 2), dtype=bool)}, "rewards: expected numbers, got bool"),

@@ -9,6 +9,7 @@ from evenhand.cli.options import (
     budget_option,
     common,
     criterion_option,
+    initial_option,
     model_argument,
     over_option,
     playing,
@@ -70,6 +71,7 @@ def problems(**options: Any) -> None:
 @application.command()
 @model_argument
 @budget_option(several=True)
+@initial_option
 @welfare_option
 @criterion_option
 @over_option
@@ -132,6 +134,7 @@ def indices(**options: Any) -> None:
 @application.command()
 @model_argument
 @budget_option(several=True)
+@initial_option
 @click.option("--policies", metavar="A,B,...", help="Only these, by name or saved file; all that apply when absent.")
 @welfare_option
 @criterion_option
@@ -153,6 +156,7 @@ def compare(**options: Any) -> None:
 @application.command()
 @model_argument
 @budget_option()
+@initial_option
 @click.option(
     "--welfare",
     "welfares",
@@ -199,6 +203,7 @@ def train(**options: Any) -> None:
 
 @application.command()
 @model_argument
+@initial_option
 @click.argument("policy")
 @budget_option()
 @welfare_option
@@ -213,6 +218,28 @@ def evaluate(**options: Any) -> None:
     `evenhand train --out`.
     """
     from evenhand.cli.commands.evaluate import run
+
+    run(**options)
+
+
+@application.command()
+@click.argument("plan")
+@click.argument("states")
+@click.option("--format", type=click.Choice(["csv", "parquet", "json"]), help="What STATES is; needed for -.")
+@click.option("--budget", metavar="B,B,...", help="What there is of each resource today; as in the plan when absent.")
+@click.option(
+    "--step", default=0, show_default=True, type=click.IntRange(min=0), help="The step, of a plan made for T steps."
+)
+@click.option("--part", type=click.IntRange(min=1), help="Of a mixture, this part; drawn by the seed when absent.")
+@click.option("--out", metavar="FILE.csv", help="Also write the actions as a table.")
+@common()
+def act(**options: Any) -> None:
+    """Say what to do now, arm by arm, with a reason for each.
+
+    PLAN is a file saved by `evenhand solve --out` or `evenhand train --out`. STATES is a table with the columns arm,
+    type and state, in any order: CSV, Parquet, JSON, or - for standard input.
+    """
+    from evenhand.cli.commands.act import run
 
     run(**options)
 

@@ -15,7 +15,7 @@ import click
 if TYPE_CHECKING:
     from evenhand.evaluation.evaluate import Evaluation
     from evenhand.model.arm import ArmTables
-    from evenhand.model.coupled import CoupledMDP
+    from evenhand.model.simulator import Problem, SampledArm
     from evenhand.typing import Floats, Ints, Progress
 
 MOST_LISTED = 1_000_000
@@ -35,7 +35,7 @@ def print_json(value: dict[str, Any]) -> None:
     click.echo(json.dumps(as_json(value), allow_nan=False))
 
 
-def per_arm(problem: "CoupledMDP", by_type: bool, units: "dict[str, Floats]") -> dict[str, Any]:
+def per_arm(problem: "Problem", by_type: bool, units: "dict[str, Floats]") -> dict[str, Any]:
     """Figures for every arm; for more arms than anyone reads, null, and the figures by type beside it."""
     if not by_type:
         return dict(units)
@@ -82,14 +82,14 @@ def floors_in_words(found: "Evaluation") -> list[str]:
     return lines if more <= 0 else [*lines[:SHOWN_UNITS], f"... {more} more; --json has all of them"]
 
 
-def _named(problem: "CoupledMDP", by_type: bool, unit: int) -> str:
+def _named(problem: "Problem", by_type: bool, unit: int) -> str:
     """`0 machine`: the number of a type or arm, and the name of its type where it has one."""
     labels = problem.types.labels
     name = labels[unit if by_type else int(problem.type_of_arm[unit])][0] if labels else ""
     return f"{unit} {name}".strip()
 
 
-def objective_words(problem: "CoupledMDP") -> str:
+def objective_words(problem: "Problem") -> str:
     """How a title goes on where values are not discounted or welfare is not over arms; else nothing."""
     criterion = "" if problem.criterion.name == "discounted" else f", criterion {problem.criterion.name}"
     return criterion + (f", over {len(problem.group_names)} groups" if problem.over == "groups" else "")
@@ -141,7 +141,7 @@ def print_facts(title: str, facts: Sequence[tuple[str, str]]) -> None:
 
 
 def print_values(
-    tables: "ArmTables",
+    tables: "ArmTables | SampledArm",
     by_type: bool,
     counts: "Ints",
     values: "Floats",
@@ -150,7 +150,7 @@ def print_values(
 ) -> None:
     """The values of types or arms; columns of standard errors and of shares of time served where they are given."""
     heading = "type" if by_type else "arm"
-    names = [label[0] for label in tables.labels] if len(tables.labels) == len(values) else [""] * len(values)
+    names = tables.distinct_names if len(tables.labels) == len(values) else [""] * len(values)
     columns: list[tuple[str, Sequence[str]]] = [
         (heading, [f"{i} {name}".strip() for i, name in enumerate(names[:SHOWN_UNITS])]),
         ("arms", [str(count) for count in counts[:SHOWN_UNITS]]),

@@ -24,6 +24,15 @@ def model_argument(command: Command) -> Command:
     return click.argument("model")(parameters(form(command)))
 
 
+def initial_option(command: Command) -> Command:
+    """Where the arms are now."""
+    return click.option(
+        "--initial",
+        metavar="STATES",
+        help="A table with the columns arm, type and state, as for act: start from where these arms are.",
+    )(command)
+
+
 def budget_option(several: bool = False) -> Callable[[Command], Command]:
     """Another budget than the model's; where several make sense, one table of them."""
     more = " Repeated, it gives a table of what each step is worth." if several else ""

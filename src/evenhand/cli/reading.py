@@ -1,6 +1,7 @@
 """From what a user typed to a problem. What is heavy is loaded where it is used: a refusal should be quick."""
 
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenhand.cli.standard_input import DASH, standard_input
-from evenhand.errors import Fault, InvalidInput, ModelError, UnknownName
+from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, PolicyError, UnknownName
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import FORMATS, Format, load
-from evenhand.planning.names import find_name
+from evenhand.model.files import FORMATS, Format, load_noting
+from evenhand.planning.names import find_name, is_file
 from evenhand.problems import catalog
 
 if TYPE_CHECKING:
@@ -21,7 +22,12 @@ SUFFIXES = (".toml", ".json", ".npz")
 
 
 def read_problem(
-    model: str, parameters: Sequence[str], format: Format | None = None, budgets: Sequence[str] = ()
+    model: str,
+    parameters: Sequence[str],
+    format: Format | None = None,
+    budgets: Sequence[str] = (),
+    criterion: str | None = None,
+    initial: str | None = None,
 ) -> CoupledMDP:
     """A model file, standard input, or a built-in problem with its parameters; with another budget, where one is given.
 
@@ -30,17 +36,32 @@ def read_problem(
         parameters: KEY=VALUE texts, of a built-in problem.
         format: what kind of file it is; by its name when absent.
         budgets: a budget as text, or none.
+        criterion: what the model will be solved under, if not its own; it need not have a discount then.
+        initial: a table of where the arms are, or none.
     """
     if len(budgets) > 1:
         raise InvalidInput("--budget: this command takes one; `evenhand solve` and `evenhand compare` take several")
-    return read_problems(model, parameters, format, budgets)[0]
+    return read_problems(model, parameters, format, budgets, criterion, initial)[0]
 
 
 def read_problems(
-    model: str, parameters: Sequence[str], format: Format | None, budgets: Sequence[str]
+    model: str,
+    parameters: Sequence[str],
+    format: Format | None,
+    budgets: Sequence[str],
+    criterion: str | None = None,
+    initial: str | None = None,
 ) -> list[CoupledMDP]:
-    """The same model with each of some budgets; with its own where none is given."""
-    problem = _read_model(model, parameters, format)
+    """The same model with each of some budgets; with its own where none is given. What was normalised is told."""
+    problem, rows = read_noting(model, parameters, format, criterion)
+    if rows:
+        told = Normalised(rows, called(model))
+        click.echo(f"note: {told}{'; evenhand check lists them' if len(rows) > 1 else ''}", err=True)
+    return with_budgets(_start_at(problem, initial), parameters, budgets)
+
+
+def with_budgets(problem: CoupledMDP, parameters: Sequence[str], budgets: Sequence[str]) -> list[CoupledMDP]:
+    """The same problem with each of some budgets, given as text; with its own where none is given."""
     if not budgets:
         return [problem]
     own = ("budget", *map(_as_key, problem.resource_names))
@@ -50,7 +71,7 @@ def read_problems(
     found = []
     for text in budgets:
         try:
-            found.append(problem.with_budget(_amounts(text)))
+            found.append(problem.with_budget(read_amounts(text)))
         except ModelError as error:
             raise ModelError(error.faults, f"--budget {text}") from None
     return found
@@ -61,7 +82,7 @@ def _as_key(name: str) -> str:
     return name.lower().replace(" ", "_").replace("-", "_")
 
 
-def _amounts(text: str) -> Any:
+def read_amounts(text: str) -> Any:
     """`4,4`, or `bays=4`; what is no number stays text, for the problem to tell."""
     parts = [part.strip() for part in text.split(",")]
     if not any("=" in part for part in parts):
@@ -80,13 +101,16 @@ def _number(text: str) -> object:
         return text
 
 
-def _read_model(model: str, parameters: Sequence[str], format: Format | None) -> CoupledMDP:
+def read_noting(
+    model: str, parameters: Sequence[str], format: Format | None, criterion: str | None
+) -> tuple[CoupledMDP, list[Fault]]:
+    """A problem, and the rows of its file that were normalised."""
     if not model:
         raise InvalidInput("MODEL: expected a model file or the name of a problem, got nothing")
     if model in catalog.names():
         if format is not None:
             raise InvalidInput(f"--format says what kind of file MODEL is; {model} is a built-in problem")
-        return catalog.build(model, read_parameters(parameters))
+        return catalog.build(model, read_parameters(parameters)), []
     known = format is not None or model.endswith(SUFFIXES) or model == DASH
     if not known and not Path(model).exists():
         there = [model + suffix for suffix in SUFFIXES if Path(model + suffix).is_file()]
@@ -94,7 +118,31 @@ def _read_model(model: str, parameters: Sequence[str], format: Format | None) ->
         raise InvalidInput(f"{UnknownName('problem', model, catalog.names())} {files}")
     if parameters:
         raise InvalidInput("-p sets parameters of built-in problems; edit the model file instead")
-    return load(standard_input("MODEL", format, FORMATS) if model == DASH else model, format)
+    source = standard_input("MODEL", format, FORMATS) if model == DASH else model
+    return load_noting(source, format, criterion)
+
+
+def _start_at(problem: CoupledMDP, initial: str | None) -> CoupledMDP:
+    """The problem from where the arms of a table are, if there is one; other numbers than the model's are told."""
+    if initial is None:
+        return problem
+    from evenhand.model.whereabouts import FORMATS, read_table  # here, for most commands read no table
+
+    table = read_table(standard_input("STATES", "csv", FORMATS) if initial == DASH else initial)
+    started = problem.starting_at(table)
+    before, after = _arms_by_name(problem), _arms_by_name(started)
+    told = [f"{after[name]} {name}, {count} in the model" for name, count in before.items() if after[name] != count]
+    if told:
+        click.echo(f"note: {called(initial)} has {'; '.join(told)}", err=True)
+    return started
+
+
+def _arms_by_name(problem: CoupledMDP) -> Counter[str]:
+    numbers: Counter[str] = Counter()
+    for block, count in enumerate(problem.counts.tolist()):
+        name = problem.tables.labels[block][0] if problem.tables.labels else ""
+        numbers[name or "arms"] += count
+    return numbers
 
 
 def called(model: str) -> str:
@@ -117,11 +165,6 @@ def read_names(policies: str) -> list[str]:
     if faults:
         raise ModelError(faults, "--policies")
     return names
-
-
-def is_file(policy: str) -> bool:
-    """Whether this means a saved policy rather than the name of one."""
-    return Path(policy).exists() or bool(Path(policy).suffix) or "/" in policy
 
 
 def check_target(path: str | None, option: str) -> None:
@@ -155,8 +198,19 @@ def read_policy(policy: str, problem: CoupledMDP, welfare: str | None) -> "Polic
     if is_file(policy):
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always", OtherDynamics)
-            found = load_policy(Path(policy), problem)
+            found = _load_fitting(policy, problem) if problem.arm_names else load_policy(Path(policy), problem)
         for warning in told:
             click.echo(f"warning: {policy}: {warning.message}", err=True)
         return found
     return find_policy(policy).build(problem, welfare)
+
+
+def _load_fitting(policy: str, problem: CoupledMDP) -> "Policy | Starting":
+    """A saved policy on the arms of a table: made for just these, or for the same kinds of arms elsewhere."""
+    from evenhand.planning.plans import load_plan
+    from evenhand.planning.saved import load_policy
+
+    try:
+        return load_policy(Path(policy), problem)
+    except PolicyError:
+        return load_plan(policy).fitted(problem)

@@ -2,7 +2,8 @@
 
     {"error": "model.toml: 2 faults", "faults": [{"place": "arms[0].rewards", "message": "..."}, ...], "exit_code": 2}
 
-`faults` has every one of them, each with its place where it has one; `error` is the title. A usage error has its usage.
+`faults` has every one of them, each with its place where it has one, of model files also with the `line` and the place
+by the names of the model, `named`; `error` is the title. A usage error has its usage.
 """
 
 import contextlib
@@ -11,6 +12,8 @@ import re
 from typing import Any
 
 import click
+
+from evenhand.errors import Fault
 
 
 def tell(error: Exception, code: int, as_json: bool) -> None:
@@ -44,7 +47,7 @@ def in_words(error: Exception) -> str:
 def as_dict(error: Exception, code: int) -> dict[str, Any]:
     """The JSON form."""
     words = in_words(error)
-    faults = [{"place": fault.place, "message": fault.message} for fault in getattr(error, "faults", ())]
+    faults = [_fault(fault) for fault in getattr(error, "faults", ())]
     place, message = _place(error, words)
     told: dict[str, Any] = {
         "error": words.splitlines()[0] if faults else words,
@@ -54,6 +57,13 @@ def as_dict(error: Exception, code: int) -> dict[str, Any]:
     if usage := _usage(error):
         told["usage"] = usage[0].removeprefix("usage: ")
     return told
+
+
+def _fault(fault: Fault) -> dict[str, Any]:
+    """One fault of a model; the line and the place by the model's names, where these are known."""
+    line = {} if fault.line is None else {"line": fault.line}
+    named = {"named": fault.words} if fault.words else {}
+    return {"place": fault.place, **named, **line, "message": fault.message}
 
 
 def _place(error: Exception, words: str) -> tuple[str, str]:

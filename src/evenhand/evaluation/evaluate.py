@@ -17,17 +17,19 @@ the means and errors of the parts are put together: which part was drawn by chan
 The standard error of the welfare is by the delta method: the spread over episodes of g . returns, where g are the
 weights (a supergradient) that the objective puts on the units at the estimate; near a kink it is larger (`kinks`).
 Episodes are cut off at the horizon T; no value changes by more than the weight of the time beyond it times max|r|, the
-truncation bound. An average has none: how far the arms still are from their long run cannot be told.
+truncation bound. An average has none: how far the arms still are from their long run cannot be told. Neither has a
+simulator, whose largest reward is not known. It is never evaluated exactly.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from evenhand.checks import check_positive_int
+from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar, told_by
 from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, PolicyError, TooLarge
 from evenhand.evaluation.exact import exact_values
 from evenhand.evaluation.fairness import gini_coefficient, lorenz_curve, price_of_fairness
@@ -37,11 +39,15 @@ from evenhand.model.coupled import CoupledMDP, Over
 from evenhand.model.criterion import Criterion
 from evenhand.model.objective import Objective, read_welfare
 from evenhand.model.policy import Policy, Starting, Tabulated, is_exchangeable, plays_by_counts
+from evenhand.model.simulator import Problem, Simulator, needs_tables
 from evenhand.model.welfare import Welfare
 from evenhand.policies.network import CountNetworkPolicy
 from evenhand.simulation.counts import simulate_counts
 from evenhand.simulation.rollout import Rollout, part_of, share_of_budget, simulate
 from evenhand.typing import Floats, Indices, Ints, Progress, Rng
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Method = Literal["auto", "exact", "monte-carlo"]
 
@@ -69,7 +75,7 @@ class MissedFloor(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Shown):
     """What a policy is worth, and to whom."""
 
     welfare: float
@@ -126,7 +132,7 @@ class Evaluation:
     objective: Objective = field(repr=False)
     """What the values of the units are weighed by."""
 
-    problem: CoupledMDP = field(repr=False)
+    problem: Problem = field(repr=False)
     """What it was evaluated on, under the criterion and over the members that were asked for."""
 
     returns: Floats | None = None
@@ -136,6 +142,36 @@ class Evaluation:
     episode_weights: Floats | None = None
     """(episode,) what each counts for in a mean; they sum to 1. They differ only where small parts of a mixture are
     played more often than their shares say. None when exact."""
+
+    def __repr__(self) -> str:
+        episodes = "exact"
+        if self.num_episodes is not None and self.horizon is not None:
+            episodes = f"{counted(self.num_episodes, 'episode')} of {counted(self.horizon, 'step')}"
+        return (
+            f"Evaluation({self.objective.welfare.name} {self.welfare_words}, mean {self.mean:.6g}, "
+            f"worst {self.worst:.6g}, {episodes})"
+        )
+
+    def to_frame(self, library: FrameLibrary | None = None) -> Any:
+        """One row a type, or an arm where arms of a type differ: its value and share of time served, with errors.
+
+        Args:
+            library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
+        """
+        names = ("value", "stderr", "served", "served_stderr")
+        figures = (self.unit_values, self.unit_stderr, self.unit_served, self.unit_served_stderr)
+        found = dict(zip(names, figures, strict=True))
+        return as_frame(unit_columns(self.problem, self.objective, self.by_type, found), library)
+
+    def plot(self) -> "Figure":
+        """A figure: what each type or arm gets, with 95 % error bars."""
+        figure: Figure = told_by("pictures", "evaluation_picture")(self)
+        return figure
+
+    @property
+    def welfare_words(self) -> str:
+        """The welfare as text, with its standard error where it is an estimate."""
+        return f"{self.welfare:.6g}" if self.exact else f"{self.welfare:.6g} ± {self.welfare_stderr:.2g}"
 
     @property
     def criterion(self) -> str:
@@ -225,32 +261,63 @@ class Evaluation:
         return float(price_of_fairness(self.mean, reference.mean))
 
 
+def unit_columns(
+    problem: Problem, objective: Objective, by_type: bool, figures: Mapping[str, Floats]
+) -> dict[str, Any]:
+    """Columns of a frame with one row a unit: which it is, what it is called, and its figures.
+
+    Args:
+        problem: whose types or arms the units are.
+        objective: how they are weighed; it knows how many arms a unit has.
+        by_type: whether the units are the types.
+        figures: (unit,) figures under their names.
+    """
+    number = len(objective.counts)
+    kinds = np.arange(number) if by_type else problem.type_of_arm
+    columns: dict[str, Any] = {"type" if by_type else "arm": np.arange(number)}
+    if problem.types.labels:
+        names = [name for name, _, _ in problem.types.labels]
+        columns["name"] = [names[kind] for kind in kinds]
+    if problem.over == "groups":
+        columns["group"] = [problem.group_names[group] for group in problem.group_of_type[kinds]]
+    if by_type:
+        columns["arms"] = problem.type_counts
+    return columns | dict(figures)
+
+
+@shows_bar
 def evaluate(
     policy: Policy | Starting,
-    problem: CoupledMDP,
+    problem: Problem,
     welfare: str | Welfare | None = None,
     num_episodes: int = 1000,
     horizon: int | None = None,
     rng: Rng = None,
     method: Method = "auto",
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     criterion: str | Criterion | None = None,
     over: str | None = None,
 ) -> Evaluation:
     """Tell what a policy is worth.
 
     Args:
-        policy: what acts.
-        problem: where it acts.
+        policy: what acts. `evenhand.evaluate` also takes the name of one, or the file of a saved one.
+        problem: where it acts; a problem, or a simulator.
         welfare: how the members' values are weighed, as text or object; the problem's own when absent.
         num_episodes: episodes to play, where it must be simulated.
         horizon: steps an episode; when absent, the criterion's own: 300 discounted, 1000 for an average, of which the
             first quarter does not count, and the horizon itself where it is finite.
         rng: seed or generator.
         method: "exact" (by a linear solve), "monte-carlo", or "auto": exact where policy and problem allow it.
-        progress: called now and then with what is being done and the share that is done.
+        progress: True shows a bar; a function is called now and then with what is being done and the share done.
         criterion: what rewards over time are worth, as text or object; the problem's own when absent.
         over: whose values are weighed, `arms` or `groups`; the problem's own when absent.
+
+    Example:
+        >>> import evenhand as eh
+        >>> machines = eh.problems.machine_replacement(num_arms=5)
+        >>> round(eh.evaluate("oldest-first", machines, welfare="gini:2").welfare, 4)
+        13.4292
     """
     if method not in ("auto", "exact", "monte-carlo"):
         raise InvalidInput(f"method: expected 'auto', 'exact' or 'monte-carlo', got {method!r}")
@@ -265,26 +332,26 @@ def evaluate(
         except (NotApplicable, TooLarge):
             if method == "exact":
                 raise
-    return _by_simulation(policy, case, num_episodes, steps, rng, progress)
+    return _by_simulation(policy, case, num_episodes, steps, rng, heard(progress))
 
 
 class _Case(NamedTuple):
     """What is judged, and what is played: the types of a policy are those of the problem it was made for."""
 
-    judged: CoupledMDP
+    judged: Problem
     """The problem under the criterion and over the members that were asked for."""
 
-    played: CoupledMDP
+    played: Problem
     """The same, its types cut as the policy knows them: only under `over = "groups"` are they cut at groups."""
 
     welfare: Welfare
     """How members' values are weighed."""
 
-    made_for: CoupledMDP | None
+    made_for: Problem | None
     """The problem the policy was made for, if it knows: to play on another is allowed."""
 
     @classmethod
-    def of(cls, policy: object, judged: CoupledMDP, usual: Over, welfare: str | Welfare | None) -> "_Case":
+    def of(cls, policy: object, judged: Problem, usual: Over, welfare: str | Welfare | None) -> "_Case":
         made_for = _made_for(policy)
         if made_for is not None and made_for.num_arms != judged.num_arms and not isinstance(policy, CountNetworkPolicy):
             raise PolicyError(f"the policy was made for {made_for.num_arms} arms, and here are {judged.num_arms}")
@@ -319,17 +386,17 @@ class _Case(NamedTuple):
         return (Objective.of_types if by_type else Objective.of_arms)(self.judged, self.welfare)
 
 
-def _made_for(policy: object) -> CoupledMDP | None:
+def _made_for(policy: object) -> Problem | None:
     """The problem a policy was made for, if it knows; of a policy with parts, the one with most types."""
     return max(_all_made_for(policy), key=lambda problem: problem.num_types, default=None)
 
 
-def _all_made_for(policy: object) -> list[CoupledMDP]:
+def _all_made_for(policy: object) -> list[Problem]:
     """The problem a policy was made for, if it knows; of a policy with parts, those of them all."""
     if isinstance(policy, (BySteps, Mixture)):
         return [problem for part in policy.parts for problem in _all_made_for(part)]
     found = policy.reduction.problem if isinstance(policy, Tabulated) else getattr(policy, "problem", None)
-    return [found] if isinstance(found, CoupledMDP) else []
+    return [found] if isinstance(found, (CoupledMDP, Simulator)) else []
 
 
 def treats_alike(policy: object, problem: CoupledMDP) -> bool:
@@ -356,7 +423,7 @@ def knows_types(policy: object, problem: CoupledMDP) -> bool:
     )
 
 
-def _num_both(one: CoupledMDP, other: CoupledMDP) -> int:
+def _num_both(one: Problem, other: Problem) -> int:
     """How many types there are if arms are told apart by both; by the second alone where arms are not the same."""
     if one is other or one.num_arms != other.num_arms:
         return other.num_types
@@ -365,8 +432,9 @@ def _num_both(one: CoupledMDP, other: CoupledMDP) -> int:
 
 def _exactly(policy: object, case: _Case) -> Evaluation:
     start = time.perf_counter()
+    played = needs_tables(case.played, "exact evaluation")
     case.check_types(policy)
-    found = exact_values(policy, case.played)
+    found = exact_values(policy, played)
     columns, by_type = case.units(found.by_type)
     objective, values, served = case.objective(by_type), found.values[columns], found.served[columns]
     value = objective(values)
@@ -403,7 +471,7 @@ def _by_simulation(
     start = time.perf_counter()
     played, pooled = case.played, case.pools(policy)
     many = num_episodes * horizon * played.num_arms > FOLLOW_ARMS_UP_TO
-    by_counts = many and pooled and plays_by_counts(policy)
+    by_counts = many and pooled and plays_by_counts(policy) and isinstance(played, CoupledMDP)
     play = simulate_counts if by_counts else simulate
     strata = _Strata.of(policy, num_episodes)
     rollout = _play_parts(play, played, strata, horizon, rng, progress)
@@ -463,7 +531,7 @@ class _Strata(NamedTuple):
 
 def _play_parts(
     play: Callable[..., Rollout],
-    problem: CoupledMDP,
+    problem: Problem,
     strata: _Strata,
     horizon: int,
     rng: Rng,
@@ -489,7 +557,7 @@ def _plug_in(objective: Objective, means: Floats) -> float | None:
         return None
 
 
-def mean_by_type(problem: CoupledMDP, figures: Floats) -> Floats:
+def mean_by_type(problem: Problem, figures: Floats) -> Floats:
     """(..., type) means over the arms of each type.
 
     Args:
@@ -515,13 +583,12 @@ class _Played(NamedTuple):
 
 
 def _summary(
-    problem: CoupledMDP, rollout: Rollout, units: _Played, strata: _Strata, plug_in: float | None, seconds: float
+    problem: Problem, rollout: Rollout, units: _Played, strata: _Strata, plug_in: float | None, seconds: float
 ) -> Evaluation:
     objective, returns = units.objective, units.returns
     values = strata.mean(returns)
     members = objective.members(returns)
     means = members @ objective.sizes / objective.sizes.sum()
-    beyond = objective.criterion.beyond(rollout.horizon)
     return Evaluation(
         welfare=objective(values),
         welfare_stderr=welfare_error(objective, values, strata.shares, strata.split(returns)),
@@ -536,7 +603,7 @@ def _summary(
         by_type=units.by_type,
         budget_used=strata.mean(rollout.used),
         exact=False,
-        truncation_bound=None if beyond is None else beyond * float(np.abs(problem.types.rewards).max()),
+        truncation_bound=_cut_off(problem, rollout.horizon),
         num_episodes=len(returns),
         horizon=rollout.horizon,
         seconds=seconds,
@@ -545,6 +612,14 @@ def _summary(
         returns=rollout.returns,
         episode_weights=strata.weights,
     )
+
+
+def _cut_off(problem: Problem, horizon: int) -> float | None:
+    """What the time beyond the horizon can be worth, if that is known."""
+    beyond = problem.criterion.beyond(horizon)
+    if beyond is None or (beyond > 0 and isinstance(problem, Simulator)):
+        return None
+    return 0.0 if isinstance(problem, Simulator) else beyond * float(np.abs(problem.types.rewards).max())
 
 
 def standard_errors(samples: Floats) -> Floats:

@@ -22,11 +22,11 @@ from evenhand.evaluation.typed import typed_steps, typed_values
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
+from evenhand.model.feasible import check_budget
 from evenhand.model.policy import Capabilities, Lawful, Space, capabilities
 from evenhand.model.tabular import TabularMDP
 from evenhand.reductions.counts import Counts, num_count_states
 from evenhand.reductions.joint import Joint, num_joint_states
-from evenhand.simulation.rollout import check_budget
 from evenhand.solvers.occupancy import occupancy
 from evenhand.typing import Floats, Ints
 

@@ -11,8 +11,8 @@ import numpy as np
 from evenhand.errors import NotApplicable, PolicyError
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.feasible import check_budget
 from evenhand.reductions.counts import TypedChoices
-from evenhand.simulation.rollout import check_budget
 from evenhand.solvers.typed_counts import Moves, Operators, Visits, plan_types
 from evenhand.typing import Array, Floats, Ints
 

@@ -5,6 +5,7 @@
     environments   the same as Gymnasium and Stable-Baselines3 see it: CountEnv, BatchedCounts
     joint_copies   the paper's Vanilla-DRL: raw joint states
     learners       PPO, SAC and TD3 with their settings
+    bridges        a model of Stable-Baselines3 as a policy
     judging        how good a network is, exactly or on a held-out stream
     checkpoints    a training run in one file that cannot run code
     training       train(), what a user calls; loop is its heavy part
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 from evenhand.errors import MissingExtra
 
 if TYPE_CHECKING:
+    from evenhand.learning.bridges import from_stable_baselines3
     from evenhand.learning.environments import BatchedCounts, CountEnv
     from evenhand.learning.learners import PPOLearner, SACLearner, TD3Learner
     from evenhand.learning.training import Training, train
@@ -31,10 +33,21 @@ _HOMES = {
     "TD3Learner": "learners",
     "Tasks": "worlds",
     "Training": "training",
+    "from_stable_baselines3": "bridges",
     "train": "training",
 }
 
-__all__ = ["BatchedCounts", "CountEnv", "PPOLearner", "SACLearner", "TD3Learner", "Tasks", "Training", "train"]
+__all__ = [
+    "BatchedCounts",
+    "CountEnv",
+    "PPOLearner",
+    "SACLearner",
+    "TD3Learner",
+    "Tasks",
+    "Training",
+    "from_stable_baselines3",
+    "train",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -8,10 +8,14 @@
                   is now, what it got in this step, and what it has had so far, discounted
 
 Episodes are cut off at a horizon: they are truncated, never terminated, so that learners bootstrap there.
+
+Gymnasium knows CountEnv as `evenhand/CountEnv-v0` once this module is imported, which `from evenhand.learning import
+CountEnv` does. It has no plugins; `evenhand.learning.environments:evenhand/CountEnv-v0` imports the module by itself.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
@@ -19,12 +23,14 @@ from gymnasium.spaces import Box
 from stable_baselines3.common.vec_env import VecEnv
 
 from evenhand.checks import check_positive_int
-from evenhand.learning.worlds import ArmWorld, CountWorld, Tasks, sampled
+from evenhand.display import counted, told_by
+from evenhand.errors import InvalidInput
+from evenhand.learning.worlds import ArmWorld, CountWorld, Step, Tasks, sampled
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.rules import AllocationRule
 from evenhand.model.simulator import Simulator
 from evenhand.policies.network import Singles, num_outputs, usage_of
-from evenhand.typing import Array, Bools, Floats
+from evenhand.typing import Array, Bools, Floats, Ints
 
 
 def spaces(problem: CoupledMDP | Simulator, rule: AllocationRule) -> tuple[Box, Box]:
@@ -37,7 +43,7 @@ def spaces(problem: CoupledMDP | Simulator, rule: AllocationRule) -> tuple[Box, 
 class CountEnv(gymnasium.Env[Singles, Singles]):
     """One copy of a problem, whose arms are followed one by one."""
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012  # Gymnasium's own annotation
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012  # Gymnasium's own
 
     def __init__(
         self,
@@ -45,6 +51,7 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
         horizon: int = 300,
         rule: AllocationRule = "greedy",
         tasks: Tasks | None = None,
+        render_mode: Literal["ansi", "rgb_array"] | None = None,
     ) -> None:
         """Prepare a copy.
 
@@ -53,13 +60,18 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
             horizon: steps until an episode is cut off.
             rule: how outputs become an allocation.
             tasks: ranges of arms and budgets to draw from at every reset; the problem itself when absent.
+            render_mode: what `render` gives, `ansi` (text) or `rgb_array` (a picture); nothing when absent.
         """
         check_positive_int(horizon, "horizon")
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise InvalidInput(f"render_mode: expected 'ansi' or 'rgb_array', got {render_mode!r}")
+        self.problem, self.render_mode = problem, render_mode
         simulator = problem if isinstance(problem, Simulator) else sampled(problem)
         self.world = ArmWorld(simulator, 1, rule, tasks)
         self.horizon, self.age = horizon, 0
         self.observation_space, self.action_space = spaces(problem, rule)  # type: ignore[assignment]
         self.returns: Floats = np.zeros(0)
+        self.last: Step | None = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -69,7 +81,7 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
         if seed is not None or self.world.key == 0:
             self.world.seed(self.np_random)
         self.world.restart(np.ones(1, dtype=np.bool_))
-        self.age, self.returns = 0, np.zeros(int(self.world.num_arms[0]))
+        self.age, self.returns, self.last = 0, np.zeros(int(self.world.num_arms[0])), None
         return self.world.observe()[0], {"states": self.world.states.copy(), "arm_returns": self.returns.copy()}
 
     def step(self, action: Singles) -> tuple[Singles, float, bool, bool, dict[str, Any]]:
@@ -78,6 +90,7 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
         assert done.arm_rewards is not None
         self.returns = self.returns + self.world.discount**self.age * done.arm_rewards
         self.age += 1
+        self.last = done
         info = {
             "allocation": done.allocation[0],
             "states": self.world.states.copy(),
@@ -85,6 +98,65 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
             "arm_returns": self.returns,
         }
         return self.world.observe()[0], float(done.rewards[0]), False, self.age >= self.horizon, info
+
+    def render(self) -> Any:
+        """Where the arms are, and what was done last: text, or a (height, width, 3) picture; None without a mode."""
+        if self.render_mode is None:
+            return None
+        scene = Scene.of(self)
+        return scene.as_text() if self.render_mode == "ansi" else told_by("pictures", "scene_pixels")(scene)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What is seen of a copy: how many arms are in each state, and how many got each action at the last step."""
+
+    title: str
+    """The step, the number of arms, the last reward."""
+
+    states: list[str]
+    """(state,) what each is called."""
+
+    actions: list[str]
+    """(action,) what each is called."""
+
+    counts: Ints
+    """(state,) arms that are there now."""
+
+    allocation: Ints
+    """(state, action) arms that got each action in the state they were in; zeros before the first step."""
+
+    @classmethod
+    def of(cls, env: CountEnv) -> "Scene":
+        """The copy as it is."""
+        world, last = env.world, env.last
+        num_states, num_actions, _ = world.usage.shape
+        labels = env.problem.types.labels if isinstance(env.problem, CoupledMDP) else ()
+        _, states, actions = labels[0] if labels else ("", (), ())
+        reward = "" if last is None else f", reward {last.rewards[0]:.4g}"
+        return cls(
+            f"step {env.age} of {env.horizon}, {counted(int(world.num_arms[0]), 'arm')}{reward}",
+            list(states) or [f"state {state}" for state in range(num_states)],
+            list(actions) or [f"action {action}" for action in range(num_actions)],
+            world.counts[0].copy(),
+            np.zeros((num_states, num_actions), dtype=np.int64) if last is None else last.allocation[0],
+        )
+
+    def as_text(self, width: int = 30) -> str:
+        """A line a state.
+
+        Args:
+            width: letters that the longest bar may take.
+        """
+        longest, most = max(map(len, self.states)), max(1, int(self.counts.max()))
+        wide = min(width, most)
+        lines = [self.title]
+        for name, count, served in zip(self.states, self.counts.tolist(), self.allocation, strict=True):
+            done = ", ".join(f"{action} {n}" for action, n in zip(self.actions, served.tolist(), strict=True) if n)
+            bar = "█" * round(wide * count / most)
+            before = f"   before: {done}" if done else ""
+            lines.append(f"{name:{longest}}  {bar:{wide}} {count:>{len(str(most))}}{before}")
+        return "\n".join(lines) + "\n"
 
 
 class SharedCopies(VecEnv):
@@ -201,3 +273,10 @@ class BatchedCounts(SharedCopies):
         """Go on from there."""
         self.age, self.played, self.sums = (state[name].copy() for name in ("age", "played", "sums"))
         self.world.restore(state)
+
+
+ENV_ID = "evenhand/CountEnv-v0"
+"""What Gymnasium calls it."""
+
+if ENV_ID not in gymnasium.registry:
+    gymnasium.register(ENV_ID, entry_point="evenhand.learning.environments:CountEnv")

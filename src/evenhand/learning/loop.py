@@ -19,6 +19,7 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 
 from evenhand.checks import check_positive_int
+from evenhand.display import heard
 from evenhand.errors import InvalidInput, MissingExtra, NotApplicable
 from evenhand.learning.checkpoints import own_randomness, put_model, read_checkpoint, take_model, write_checkpoint
 from evenhand.learning.environments import BatchedCounts
@@ -171,7 +172,7 @@ def run(problem: CoupledMDP | Simulator, asked: TrainingRun) -> Training:
             model.set_logger(Logger(None, []))  # its own would leave a folder in the system's temporary one
         settings = as_record(asked, learner, tasks)
         run = _Run(model, env, total, settings, _signature(problem), checkpoint, time.perf_counter())
-        watch = _Watch(run, judge, asked.evaluations, asked.progress)
+        watch = _Watch(run, judge, asked.evaluations, heard(asked.progress))
         if asked.resume and checkpoint is not None and checkpoint.exists():
             run.restore(watch)
         if model.num_timesteps < total:

@@ -113,8 +113,9 @@ class TrainingRun(TrainingSettings):
     )
     resume: bool = field(default=False, metadata=_told("Go on from the checkpoint if it exists."))
     tensorboard: str | Path | None = field(default=None, metadata=_told("A folder for TensorBoard's logs."))
-    progress: "Progress | None" = field(
-        default=None, metadata=_told("Called now and then with how it goes and the share of the work that is done.")
+    progress: "Progress | bool | None" = field(
+        default=None,
+        metadata=_told("True shows a bar; a function is called now and then with how it goes and the share done."),
     )
 
     def __post_init__(self) -> None:

@@ -9,11 +9,12 @@ This file is light; torch and Stable-Baselines3 are loaded when training starts 
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeAlias
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias
 
+from evenhand.display import FrameLibrary, Shown, as_frame, counted, telling, told_by
 from evenhand.errors import MissingExtra, NotApplicable
 from evenhand.kernels.threads import idle_threads_sleep
 from evenhand.learning.settings import TrainingRun, check_names
@@ -22,13 +23,16 @@ from evenhand.model.simulator import Simulator
 from evenhand.planning.networks import save_network
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 Problem: TypeAlias = CoupledMDP | Simulator
 
 Asked = ParamSpec("Asked")
 
 
 @dataclass(frozen=True)
-class Training:
+class Training(Shown):
     """What came of a training run."""
 
     policy: CountNetworkPolicy | JointNetworkPolicy
@@ -54,6 +58,25 @@ class Training:
 
     problem: CoupledMDP | Simulator
     """What it was trained on."""
+
+    def __repr__(self) -> str:
+        sure = "exact" if self.exact else "estimated"
+        asked = f"{counted(self.steps, 'step')} of {self.settings.get('algorithm', 'a learner')}"
+        return f"Training(score {self.score:.6g} ({sure}), {asked}, {self.seconds:.1f} s)"
+
+    def to_frame(self, library: FrameLibrary | None = None) -> Any:
+        """The learning curve: one row a look at the network, with its steps and its score.
+
+        Args:
+            library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
+        """
+        steps, scores = zip(*self.curve, strict=True)
+        return as_frame({"steps": list(steps), "score": list(scores)}, library)
+
+    def plot(self) -> "Figure":
+        """A figure: the learning curve."""
+        figure: Figure = told_by("pictures", "training_picture")(self)
+        return figure
 
     def save(self, path: str | Path, command: str = "") -> None:
         """Write the policy; `load_policy` reads it, without torch.
@@ -99,14 +122,13 @@ def train(problem: Problem, run: TrainingRun) -> Training:  # noqa: D417  # told
         problem: identical arms, or a simulator of them; the learner sees only what it samples.
     """
     _check_objective(problem)
-    training: Training = learning_loop().run(problem, run)
+    with telling(run.progress) as tell:
+        training: Training = learning_loop().run(problem, replace(run, progress=tell))
     return training
 
 
 def _check_objective(problem: Problem) -> None:
     """Learners maximise discounted rewards and know no floors: anything else is refused before it is begun."""
-    if not isinstance(problem, CoupledMDP):
-        return
     if problem.criterion.name != "discounted":
         raise NotApplicable(
             f"training is for the criterion discounted, and this problem's is {problem.criterion.name}. "

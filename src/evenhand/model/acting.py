@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from evenhand.checks import check_positive_int
+from evenhand.display import ShownPolicy
 from evenhand.errors import InvalidInput, PolicyError
 from evenhand.typing import ArrayLike, Indices, Ints, Rng
 
@@ -90,7 +91,7 @@ class Actor(ABC):
         """What it remembers, for the policy's `resume`; arrays of its own, that do not change later."""
 
 
-class RememberingPolicy(ABC):
+class RememberingPolicy(ShownPolicy, ABC):
     """A policy that starts actors, and is asked directly as well."""
 
     _own: Actor | None = None

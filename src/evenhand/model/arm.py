@@ -7,6 +7,7 @@ Everything that computes works on ArmTables, so that a step of a million differe
 
 import hashlib
 import reprlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,15 +16,22 @@ from itertools import pairwise
 import numpy as np
 
 from evenhand.checks import (
+    NEARLY_ONE,
+    SUM_TOLERANCE,
     Check,
     Faults,
     check_amounts,
-    check_distributions,
     check_finite,
     check_memory,
+    check_nearly_distributions,
+    comma_hint,
+    nearly,
     read_numbers,
+    tell_normalised,
 )
-from evenhand.errors import InvalidInput
+from evenhand.display import Shown, counted
+from evenhand.errors import Fault, InvalidInput
+from evenhand.model.places import Names, with_words, with_words_of_arm
 from evenhand.typing import Array, Bools, Floats, Indices
 
 SHOWN_ARMS = 20
@@ -37,7 +45,7 @@ def frozen(array: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Arm:
+class Arm(Shown):
     """One arm: a Markov decision process that uses shared resources.
 
     Lists are accepted and turned into arrays; everything wrong with them is reported at once (ModelError).
@@ -74,10 +82,18 @@ class Arm:
         for key, size in zip(("states", "actions"), arrays["rewards"].shape if arrays else (), strict=False):
             if labels[key] and len(labels[key]) != size:
                 faults.add(key, f"has {len(labels[key])} labels for {size} {key}")
+        faults.found = with_words_of_arm(faults.found, self._names())
         faults.raise_if_any()
+        rows = [row for key in ("transitions", "initial") for row in nearly(arrays[key], key)]
+        tell_normalised(with_words_of_arm(rows, self._names()), stacklevel=3)
         arrays |= {key: normalised(arrays[key]) for key in ("transitions", "initial")}
         for key, value in {**arrays, **labels}.items():
             object.__setattr__(self, key, frozen(value) if isinstance(value, np.ndarray) else value)
+
+    def _names(self) -> Names:
+        """What it and its parts are called, in the words that faults use; it need not be sound."""
+        names = Names.of_block({key: getattr(self, key) for key in ("name", "states", "actions")})
+        return replace(names, by_state=_depth(self.usage) > 2)
 
     @property
     def num_states(self) -> int:
@@ -100,6 +116,11 @@ class Arm:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __repr__(self) -> str:
+        sizes = (self.num_states, "state"), (self.num_actions, "action"), (self.usage.shape[2], "resource")
+        name = f"{self.name!r}, " if self.name else ""
+        return f"Arm({name}{', '.join(counted(*size) for size in sizes)})"
+
 
 def normalised(rows: Floats) -> Floats:
     """The same distributions along the last axis, with sums of 1 but for rounding: what certificates rely on.
@@ -120,10 +141,10 @@ _AXES = {
 }
 
 _CHECKS: dict[str, Check] = {
-    "transitions": check_distributions,
+    "transitions": check_nearly_distributions,
     "rewards": check_finite,
     "usage": check_amounts,
-    "initial": check_distributions,
+    "initial": check_nearly_distributions,
 }
 
 
@@ -142,7 +163,8 @@ def _read_arrays(given: dict[str, object], faults: Faults) -> dict[str, Floats]:
         sizes = dict(zip(axes[source], arrays[source].shape, strict=True))
         sizes["next state"] = sizes["state"]
         for key, array in arrays.items():
-            _check_sizes(key, dict(zip(axes[key], array.shape, strict=True)), sizes, source, faults)
+            hint = comma_hint(given[key], sizes.get(axes[key][-1]))
+            _check_sizes(key, dict(zip(axes[key], array.shape, strict=True)), sizes, source, faults, hint)
     if "usage" in arrays:
         _check_idle(arrays["usage"], faults)
     if faults or source is None:
@@ -160,11 +182,11 @@ def _depth(value: object) -> int:
     return depth
 
 
-def _check_sizes(key: str, got: dict[str, int], want: dict[str, int], source: str, faults: Faults) -> None:
+def _check_sizes(key: str, got: dict[str, int], want: dict[str, int], source: str, faults: Faults, hint: str) -> None:
     for axis, size in got.items():
         if axis in want and size != want[axis]:
             known = f"there are {want[axis]} states" if key == source else f"{source} has {want[axis]}"
-            faults.add(key, f"has {size} {axis}s where {known}")
+            faults.add(key, f"has {size} {axis}s where {known}" + (hint if axis == list(got)[-1] else ""))
 
 
 def _check_idle(usage: Floats, faults: Faults) -> None:
@@ -245,6 +267,10 @@ class ArmTables(Sequence[Arm]):
 
     def __len__(self) -> int:
         return len(self.rewards)
+
+    def __repr__(self) -> str:
+        num_states, num_actions = self.rewards.shape[1:]
+        return f"ArmTables({counted(len(self), 'arm')}, up to {num_states} states and {num_actions} actions)"
 
     def __getitem__(self, index):  # type: ignore[no-untyped-def]
         """The arm at a position, without padding."""
@@ -335,6 +361,22 @@ class ArmTables(Sequence[Arm]):
         return ArmTables(moves, rewards, usage, start, num_states, self.num_actions)
 
     @cached_property
+    def distinct_names(self) -> list[str]:
+        """(arm,) names that tell arms apart: where several are called alike, by where they start or by their number."""
+        names = [label[0] for label in self.labels] or [""] * len(self)
+        times = Counter(names)
+        told = []
+        for number, name in enumerate(names):
+            if not name or times[name] == 1:
+                told.append(name)
+            elif (start := self.initial[number]).max() == 1:
+                states = self.labels[number][1]
+                told.append(f"{name} from {states[start.argmax()] if states else f'state {start.argmax()}'}")
+            else:
+                told.append(f"{name} ({number})")
+        return told
+
+    @cached_property
     def cumulative(self) -> Floats:
         """(arm, state, action, next_state) running sums that reach 1 at the last next state of positive probability.
 
@@ -367,12 +409,29 @@ class ArmTables(Sequence[Arm]):
             faults.add("arms", f"... and {len(suspects) - SHOWN_ARMS} more arms have faults")
         return faults
 
+    @property
+    def names(self) -> list[Names]:
+        """What each arm and its parts are called."""
+        labels = self.labels or (("", (), ()),) * len(self)
+        return [Names(*label, by_state=True) for label in labels]
+
+    def nearly(self) -> list[Fault]:
+        """The rows of sound arms whose sum is not 1 for more than rounding, in the words of a model file."""
+        off = np.abs(self.transitions.sum(axis=-1) - self.valid) > SUM_TOLERANCE
+        bad = off.any(axis=(1, 2)) | (np.abs(self.initial.sum(axis=-1) - 1) > SUM_TOLERANCE)
+        rows = []
+        for index in np.flatnonzero(bad).tolist():
+            s, a = self.num_states[index], self.num_actions[index]
+            found = nearly(self.transitions[index, :s, :a, :s], "transitions")
+            rows += [row.within(f"arms[{index}]") for row in found + nearly(self.initial[index, :s], "initial")]
+        return with_words(rows, self.names) if rows else []
+
     def _suspects(self) -> list[int]:
         """Arms that fail some check on the whole arrays; only these are looked at one by one."""
         real_states = np.arange(self.rewards.shape[1]) < self.num_states[:, None]
         with np.errstate(invalid="ignore", over="ignore"):
-            rows_off = np.abs(self.transitions.sum(axis=-1) - self.valid) > 1e-9
-            starts_off = np.abs(self.initial.sum(axis=-1) - 1) > 1e-9
+            rows_off = np.abs(self.transitions.sum(axis=-1) - self.valid) > NEARLY_ONE
+            starts_off = np.abs(self.initial.sum(axis=-1) - 1) > NEARLY_ONE
             idle = ((self.usage == 0).all(axis=-1) & self.valid).any(axis=-1) | ~real_states
             sound = (
                 (np.isfinite(self.transitions) & (self.transitions >= 0)).all(axis=(1, 2, 3))

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.checks import check_positive_int, check_shape
+from evenhand.display import counted
 from evenhand.errors import InvalidInput, NotApplicable, PolicyError
 from evenhand.model.acting import MOST, Actor, Memory, Remembered, RememberingPolicy, read_memory
 from evenhand.model.policy import (
@@ -45,6 +46,9 @@ class BySteps(RememberingPolicy):
         self.parts = tuple(parts)
         self.exchangeable = all(is_exchangeable(part) for part in parts)
         self.plays_by_counts = all(plays_by_counts(part) for part in parts)
+
+    def _in_short(self) -> str:
+        return f"{counted(len(self.parts), 'step')}, the first {self.parts[0]!r}"
 
     def start(self, num_episodes: int, rng: Rng = None) -> Actor:
         """An actor at the first step."""
@@ -129,6 +133,12 @@ class Mixture(RememberingPolicy):
         self.rotate = None if rotate is None else check_positive_int(rotate, "rotate")
         self.exchangeable = all(is_exchangeable(part) for part in self.parts)
         self.plays_by_counts = all(plays_by_counts(part) for part in self.parts)
+
+    def _in_short(self) -> str:
+        shares = ", ".join(f"{share:.3g}" for share in self.shares[:5])
+        more = ", ..." if len(self.shares) > 5 else ""
+        every = "" if self.rotate is None else f", drawn anew every {counted(self.rotate, 'step')}"
+        return f"{counted(len(self.parts), 'part')} with shares {shares}{more}{every}"
 
     def rotating(self, every: int | None) -> "Mixture":
         """The same parts and shares, drawn anew every so many steps; once and for all where that is None.

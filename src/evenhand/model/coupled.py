@@ -11,10 +11,22 @@ from typing import Any, Literal
 
 import numpy as np
 
-from evenhand.checks import LARGEST, Faults, check_amounts, check_memory, plain, read_numbers
+from evenhand.checks import (
+    LARGEST,
+    Faults,
+    check_amounts,
+    check_memory,
+    comma_hint,
+    number_hint,
+    plain,
+    read_numbers,
+    tell_normalised,
+)
+from evenhand.display import Shown, counted
 from evenhand.errors import InvalidInput, UnknownName, nearest
 from evenhand.model.arm import Arm, ArmTables, frozen
 from evenhand.model.criterion import Criterion, as_criterion
+from evenhand.model.places import Names, called, with_words
 from evenhand.model.welfare import parse_welfare
 from evenhand.typing import Floats, Indices, Ints
 
@@ -26,7 +38,7 @@ Over = Literal["arms", "groups"]
 
 
 @dataclass(frozen=True, eq=False)
-class CoupledMDP:
+class CoupledMDP(Shown):
     """Arms, how many there are of each, and what they share at every step.
 
     At every step the chosen actions may use at most `budget` of each resource, summed over all arms.
@@ -64,15 +76,19 @@ class CoupledMDP:
     welfare: str | None = None
     """How values are weighed unless something else is asked for, as text; `gini:half=0.75` when absent."""
 
+    arm_names: Sequence[str] = ()
+    """(arm,) what each arm is called, in the order of the blocks, or none; `starting_at` fills it in."""
+
     def __post_init__(self) -> None:
         faults = Faults()
         tables = self._read_arms(faults)
         num_resources = tables.usage.shape[-1] if tables is not None else None
         num_blocks = None if tables is None else len(tables)
         discount, criterion = read_criterion(self.discount, self.criterion, faults)
+        counts = read_counts(self.counts, num_blocks, faults)
         read = {
             "arms": tables,
-            "counts": read_counts(self.counts, num_blocks, faults),
+            "counts": counts,
             "budget": read_budget(self.budget, num_resources, faults),
             "discount": discount,
             "criterion": criterion,
@@ -82,7 +98,12 @@ class CoupledMDP:
         }
         read_over(self.over, faults)
         read_welfare_text(self.welfare, _members_of(read, self.over), faults)
+        read["arm_names"] = _read_arm_names(self.arm_names, int(counts.sum()), faults)
+        if faults:
+            faults.found = with_words(faults.found, self._names(), self.resources)
         faults.raise_if_any()
+        if isinstance(self.arms, ArmTables):
+            tell_normalised(self.arms.nearly(), stacklevel=3)
         for name, value in read.items():
             object.__setattr__(self, name, frozen(value) if isinstance(value, np.ndarray) else value)
 
@@ -109,6 +130,23 @@ class CoupledMDP:
             same.__dict__.pop("signature", None)
             object.__setattr__(same, "discount", own)
         return same
+
+    def starting_at(self, states: Any) -> "CoupledMDP":
+        """The same problem from where the arms are now, each arm in one state for certain.
+
+        Arms of a block that are in different states become blocks of their own, which differ in nothing but `initial`.
+        The arms, and so how many there are of each block, are those of the table.
+
+        Args:
+            states: a table with the columns arm, type and state: the name of a file, a data frame, a list of rows, a
+                table of columns; or (arm,) numbers of states, in the order of the arms.
+
+        Raises:
+            TableError: with every fault and its row.
+        """
+        from evenhand.model.whereabouts import starting_at  # it is about problems, too
+
+        return starting_at(self, states)
 
     def with_budget(self, budget: float | Sequence[float] | Floats | Mapping[str, float]) -> "CoupledMDP":
         """The same arms with another budget: what if there was more, or less?
@@ -142,8 +180,15 @@ class CoupledMDP:
         resources = [arm.usage.shape[2] for arm in self.arms]
         for index, number in enumerate(resources):
             if number != resources[0]:
-                faults.add(f"arms[{index}].usage", f"has {number} resources where arms[0] has {resources[0]}")
+                first = called(self.arms[0].name, 0)
+                faults.add(f"arms[{index}].usage", f"has {number} resources where {first} has {resources[0]}")
         return None if faults else ArmTables.stack(self.arms)
+
+    def _names(self) -> list[Names]:
+        """What the arms are called, in the words that faults use."""
+        if isinstance(self.arms, ArmTables):
+            return self.arms.names
+        return [Names(arm.name, arm.states, arm.actions, by_state=True) for arm in self.arms]
 
     @property
     def tables(self) -> ArmTables:
@@ -273,7 +318,7 @@ class CoupledMDP:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, CoupledMDP):
             return NotImplemented
-        same = ("signature", "criterion", "over", "groups", "resources", "welfare")
+        same = ("signature", "criterion", "over", "groups", "resources", "welfare", "arm_names")
         return (
             all(getattr(self, name) == getattr(other, name) for name in same)
             and np.array_equal(self.floors, other.floors)
@@ -287,7 +332,8 @@ class CoupledMDP:
         kinds = "identical" if self.is_symmetric else f"{self.num_types} types"
         worth = f"discount {self.discount}" if self.criterion.name == "discounted" else self.criterion.name
         groups = f", over {len(self.group_names)} groups" if self.over == "groups" else ""
-        return f"CoupledMDP({self.num_arms} arms, {kinds}, {self.num_resources} resources, {worth}{groups})"
+        arms, resources = counted(self.num_arms, "arm"), counted(self.num_resources, "resource")
+        return f"CoupledMDP({arms}, {kinds}, {resources}, {worth}{groups})"
 
 
 def read_counts(value: object, num_blocks: int | None, faults: Faults) -> Ints:
@@ -314,7 +360,7 @@ def read_counts(value: object, num_blocks: int | None, faults: Faults) -> Ints:
 
 def _count_fault(entry: object) -> str:
     if isinstance(entry, (bool, np.bool_)) or not isinstance(entry, (int, np.integer)):
-        return f"expected a whole number, got {reprlib.repr(entry)}"
+        return f"expected a whole number, got {reprlib.repr(entry)}{number_hint(entry)}"
     if entry < 1:
         return f"expected at least 1, got {entry}"
     return f"{entry} arms are too many; at most {MOST_ARMS} are supported" if entry > MOST_ARMS else ""
@@ -328,7 +374,8 @@ def read_budget(value: object, num_resources: int | None, faults: Faults) -> Flo
     if budget is None:
         return np.zeros(num_resources or 1)
     if num_resources is not None and len(budget) != num_resources:
-        faults.add("budget", f"has {len(budget)} entries where the arms' usage has {num_resources} resources")
+        hint = comma_hint(entries, num_resources)
+        faults.add("budget", f"has {len(budget)} entries where the arms' usage has {num_resources} resources{hint}")
     return budget
 
 
@@ -375,7 +422,7 @@ def read_discount(value: object, faults: Faults, *, below_one: bool = True) -> f
     """A number in [0, 1), or in [0, 1]."""
     most = "below 1" if below_one else "1"
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
-        faults.add("discount", f"expected a number from 0 to {most}, got {reprlib.repr(value)}")
+        faults.add("discount", f"expected a number from 0 to {most}, got {reprlib.repr(value)}{number_hint(value)}")
         return 0.0
     if not 0 <= value <= 1 or (below_one and value == 1):
         hint = "; a discount of 1 goes with the criteria average and finite:T" if value == 1 else ""
@@ -439,6 +486,17 @@ def read_names(value: object, number: int | None, place: str, faults: Faults) ->
     return tuple(value)
 
 
+def _read_arm_names(value: object, num_arms: int, faults: Faults) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and name for name in value):
+        faults.add("arm_names", f"expected a list of names, got {reprlib.repr(value)}")
+        return ()
+    if value and len(value) != num_arms:
+        faults.add("arm_names", f"has {len(value)} names for {num_arms} arms")
+    if len(set(value)) < len(value):
+        faults.add("arm_names", "has the same name twice")
+    return tuple(value)
+
+
 def read_groups(value: object, num_blocks: int | None, faults: Faults) -> tuple[str, ...]:
     """(block,) a name or "" each; empty when no block has one."""
     if not isinstance(value, (list, tuple)):
@@ -467,5 +525,5 @@ def read_floors(value: object, num_blocks: int | None, faults: Faults) -> Floats
             floors[index] = float(entry)
         else:
             shown = plain(entry) if number else reprlib.repr(entry)
-            faults.add(f"arms[{index}].floor", f"expected a share of time from 0 to 1, got {shown}")
+            faults.add(f"arms[{index}].floor", f"expected a share of time from 0 to 1, got {shown}{number_hint(entry)}")
     return floors

@@ -37,17 +37,19 @@ import secrets
 import shutil
 import struct
 import tomllib
+import warnings
 import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Literal, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 
-from evenhand.checks import Describe, Faults, check_finite, check_memory, why_unreadable
-from evenhand.errors import EvenhandError, Fault, InvalidInput, ModelError, TooLarge, nearest
+from evenhand.checks import Describe, Faults, check_finite, check_memory, hearing, plain, why_unreadable
+from evenhand.errors import EvenhandError, Fault, InvalidInput, ModelError, Normalised, TooLarge, nearest
 from evenhand.model.arm import Arm, ArmTables
 from evenhand.model.coupled import (
     CoupledMDP,
@@ -60,6 +62,8 @@ from evenhand.model.coupled import (
     read_over,
     read_welfare_text,
 )
+from evenhand.model.criterion import parse_criterion
+from evenhand.model.places import Names, called, with_lines, with_words
 from evenhand.typing import Array, Bools, Floats, Indices
 
 __all__ = ["load", "save", "write_atomically"]
@@ -67,6 +71,8 @@ __all__ = ["load", "save", "write_atomically"]
 Location: TypeAlias = str | os.PathLike[str]
 Labels: TypeAlias = tuple[str, tuple[str, ...], tuple[str, ...]]
 Choice = TypeVar("Choice")
+Asked: TypeAlias = str | None
+Noted: TypeAlias = tuple[CoupledMDP, list[Fault]]
 Format: TypeAlias = Literal["toml", "json", "npz"]
 
 FORMATS: tuple[Format, ...] = ("toml", "json", "npz")
@@ -76,6 +82,9 @@ NEEDED_KEYS = ("discount", "budget", "arms")
 NEEDED_OF_ARM = ("transitions", "rewards", "usage")
 BLOCK_KEYS = ("count", "group", "floor")
 ARM_KEYS = ("name", "states", "actions", *BLOCK_KEYS, *NEEDED_OF_ARM, "initial")
+
+MISSING = {"discount": "; give one below 1, or a criterion that needs none: average or finite:T"}
+"""What to do about a key that is missing, where that is not plain."""
 
 DEEPEST = 16
 """Lists and tables within one another; the format needs six."""
@@ -87,23 +96,41 @@ ARRAY_OVERHEAD = 4
 """Bytes of memory for a byte of an array, while it is read and checked."""
 
 
-def load(path: Location | BinaryIO, format: Format | None = None) -> CoupledMDP:
+def load(path: Location | BinaryIO, format: Format | None = None, criterion: str | None = None) -> CoupledMDP:
     """Read a model file.
+
+    Probabilities that nearly sum to 1, such as thirds written 0.3333333, are divided by their sum; the warning
+    `errors.Normalised` tells which.
 
     Args:
         path: a `.toml`, `.json` or `.npz` file; or a binary stream, such as `sys.stdin.buffer`.
         format: `toml`, `json` or `npz`, which a stream needs; the suffix of the file's name when absent.
+        criterion: `discounted`, `average` or `finite:T`, in the place of the file's own; a file needs no discount
+            where this needs none.
 
     Raises:
         ModelError: with every fault of the file.
         InvalidInput: no such file, or not a kind of file that is known.
     """
+    problem, rows = load_noting(path, format, criterion)
+    if rows:
+        source = str(path) if isinstance(path, (str, os.PathLike)) else _name_of_stream(path)
+        warnings.warn(Normalised(rows, source), stacklevel=2)
+    return problem
+
+
+def load_noting(
+    path: Location | BinaryIO, format: Format | None = None, criterion: str | None = None
+) -> tuple[CoupledMDP, list[Fault]]:
+    """The same as `load`, with the rows that were normalised, each with its sum, instead of a warning."""
+    if criterion is not None:
+        parse_criterion(criterion, 0.0)  # so that what was asked for is not told as a fault of the file
     file = _named(path) if isinstance(path, (str, os.PathLike)) else None
     name = str(file) if file is not None else _name_of_stream(path)
     read = {"toml": _load_toml, "json": _load_json, "npz": _load_npz}[_format_of(file, format, name)]
     try:
         with file.open("rb") if file is not None else contextlib.nullcontext(path) as stream:
-            return read(_seekable(stream))  # type: ignore[arg-type]  # told apart above
+            return read(_seekable(stream), criterion)  # type: ignore[arg-type]  # told apart above
     except ModelError as error:
         raise ModelError(error.faults, name) from None
     except TooLarge as error:
@@ -249,7 +276,7 @@ def _check_keys(
             faults.add(_inside(place, key), f"unknown key{_hint(key, known)}")
     for key in needed:
         if key not in given:
-            faults.add(_inside(place, key), "missing")
+            faults.add(_inside(place, key), f"missing{MISSING.get(key, '')}")
 
 
 def _hint(key: str, known: Collection[str]) -> str:
@@ -269,28 +296,57 @@ def _inside(place: str, key: str) -> str:
 # TOML and JSON, in
 
 
-def _load_toml(stream: BinaryIO) -> CoupledMDP:
+def _load_toml(stream: BinaryIO, criterion: Asked) -> Noted:
     text = _read_text(stream)
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        _refuse(f"not TOML: {error}")
+        _refuse(f"not TOML: {error}{_hint_on_syntax(text, str(error))}")
     except RecursionError:
         _refuse("not a model: lists within lists, too deep to be read")
     except ValueError:  # Python's own limit on the digits of a whole number
         _refuse("not a model: it holds a whole number of thousands of digits")
-    return _read_document(document)
+    return _read_with_lines(document, text, criterion, toml=True)
 
 
-def _load_json(stream: BinaryIO) -> CoupledMDP:
+def _load_json(stream: BinaryIO, criterion: Asked) -> Noted:
     text = _read_text(stream)
     try:
         document = json.loads(text, object_pairs_hook=_Table, parse_int=_whole_number)
     except json.JSONDecodeError as error:
-        _refuse(f"not JSON: {error.msg} (at line {error.lineno}, column {error.colno})")
+        place = f"(at line {error.lineno}, column {error.colno})"
+        _refuse(f"not JSON: {error.msg} {place}{_hint_on_syntax(text, place)}")
     except RecursionError:
         _refuse("not a model: lists within lists, too deep to be read")
-    return _read_document(document)
+    return _read_with_lines(document, text, criterion, toml=False)
+
+
+def _hint_on_syntax(text: str, message: str) -> str:
+    """What was probably meant, by the line where reading a text came to an end; empty where nobody can tell.
+
+    Args:
+        text: the text of the file.
+        message: what its reader said, with the line.
+    """
+    place = re.search(r"at line (\d+)", message)
+    lines = text.splitlines()
+    line = lines[int(place[1]) - 1] if place and int(place[1]) <= len(lines) else ""
+    if match := re.search(r"[=:]\s*([-+]?\d+),\s*(\d+)", line):
+        return f"; a decimal comma? Write {match[1]}.{match[2]}"
+    if match := re.search(r"[=:]\s*([-+]?\d[\d.]*)\s*%", line):
+        return f"; write {match[1]} % as {plain(float(match[1]) / 100)}" if match[1].count(".") < 2 else ""
+    if match := re.search(r"[=:]\s*(?!true|false|inf|nan)([A-Za-z_]\w*)\s*[,#]?", line):
+        return f'; text stands in quotes: "{match[1]}"'
+    return ""
+
+
+def _read_with_lines(document: object, text: str, criterion: Asked, toml: bool) -> Noted:
+    """The model of a document; what is told of it has the line of the text where it stands."""
+    try:
+        problem, rows = _read_document(document, criterion)
+    except ModelError as error:
+        raise ModelError(with_lines(error.faults, text, document, toml)) from None
+    return problem, with_lines(rows, text, document, toml)
 
 
 class _Table(dict[str, object]):
@@ -320,14 +376,15 @@ def _read_text(stream: BinaryIO) -> str:
         _refuse(f"not UTF-8 text: byte 0x{data[error.start]:02x} in line {line}")
 
 
-def _read_document(document: object) -> CoupledMDP:
-    faults = Faults()
+def _read_document(document: object, asked: Asked) -> Noted:
+    faults, rows = Faults(), list[Fault]()
     document = _tidy(document, "", faults)
     if not isinstance(document, dict):
         _refuse(f"expected a table with the keys {', '.join(NEEDED_KEYS)}; got {reprlib.repr(document)}")
-    _check_keys(document, TOP_KEYS, _needed_at_top(document), "", faults)
+    criterion = document.get("criterion", "discounted") if asked is None else asked
+    _check_keys(document, TOP_KEYS, _needed_at_top(criterion), "", faults)
     blocks = _read_blocks(document["arms"], faults) if "arms" in document else []
-    arms = [_read_block(block, f"arms[{i}]", faults) for i, block in enumerate(blocks)]
+    arms = [_read_block(block, f"arms[{i}]", faults, rows) for i, block in enumerate(blocks)]
     tables = [block if isinstance(block, dict) else {} for block in blocks]
     counts = [block.get("count", 1) for block in tables]
     groups, floors = [block.get("group", "") for block in tables], [block.get("floor", 0.0) for block in tables]
@@ -336,19 +393,23 @@ def _read_document(document: object) -> CoupledMDP:
     read_counts(counts, None, faults)
     read_groups(groups, None, faults)
     read_floors(floors, None, faults)
-    num_resources = _common_resources(arms, faults) or _written_resources(blocks)
+    names = [Names.of_block(block) for block in blocks]
+    num_resources = _common_resources(arms, names, faults) or _written_resources(blocks)
     if "budget" in document:
         read_budget(document["budget"], num_resources, faults)
     resources = document.get("resources", ())
     read_names(resources, num_resources, "resources", faults)
-    criterion, over = document.get("criterion", "discounted"), document.get("over", "arms")
+    over = document.get("over", "arms")
     # A missing discount has been told as missing: a stand-in that fits keeps it from being told twice.
     read_criterion(document.get("discount", 1.0 if criterion != "discounted" else 0.0), criterion, faults)
+    if asked is not None:
+        read_criterion(0.0, document.get("criterion", "discounted"), faults)
     read_over(over, faults)
     read_welfare_text(document.get("welfare"), None, faults)
-    faults.raise_if_any()
+    if faults:
+        raise ModelError(with_words(faults.found, names, resources))
     sound = [arm for arm in arms if arm is not None]
-    return CoupledMDP(
+    problem = CoupledMDP(
         arms=sound,
         budget=document["budget"],
         discount=document.get("discount", 1.0),
@@ -356,16 +417,16 @@ def _read_document(document: object) -> CoupledMDP:
         resources=resources,
         groups=groups,
         floors=np.array(floors, dtype=np.float64),
-        criterion=criterion,
+        criterion=criterion,  # type: ignore[arg-type]  # text is read by the problem
         over=over,
         welfare=document.get("welfare"),
     )
+    return problem, with_words(rows, names)
 
 
-def _needed_at_top(document: Mapping[str, object]) -> tuple[str, ...]:
+def _needed_at_top(criterion: object) -> tuple[str, ...]:
     """A discount is needed unless the criterion does without."""
-    endless = document.get("criterion", "discounted") == "discounted"
-    return NEEDED_KEYS if endless else tuple(key for key in NEEDED_KEYS if key != "discount")
+    return NEEDED_KEYS if criterion == "discounted" else tuple(key for key in NEEDED_KEYS if key != "discount")
 
 
 def _tidy(value: object, place: str, faults: Faults, depth: int = 0) -> object:
@@ -406,7 +467,7 @@ def _read_blocks(value: object, faults: Faults) -> list[object]:
     return []
 
 
-def _read_block(block: object, place: str, faults: Faults) -> Arm | None:
+def _read_block(block: object, place: str, faults: Faults, rows: list[Fault]) -> Arm | None:
     if not isinstance(block, dict):
         faults.add(place, f"expected a table, got {reprlib.repr(block)}")
         return None
@@ -415,14 +476,17 @@ def _read_block(block: object, place: str, faults: Faults) -> Arm | None:
     own = [key for key in ARM_KEYS if key not in BLOCK_KEYS]
     given: dict[str, object] = {key: value for key, value in block.items() if key in own}
     try:
-        return Arm(**(given | missing))  # type: ignore[arg-type]  # Arm says what is not an array
+        with hearing() as heard:
+            arm = Arm(**(given | missing))  # type: ignore[arg-type]  # Arm says what is not an array
+        rows.extend(row.within(place) for row in heard)
+        return arm
     except ModelError as error:
         told = [fault for fault in error.faults if fault.place not in missing]
         faults.found.extend(fault.within(place) for fault in told)
         return None
 
 
-def _common_resources(arms: Iterable[Arm | None], faults: Faults) -> int | None:
+def _common_resources(arms: Iterable[Arm | None], names: Sequence[Names], faults: Faults) -> int | None:
     """The number of resources, as the first sound arm has it."""
     first: tuple[int, int] | None = None
     for index, arm in enumerate(arms):
@@ -430,7 +494,8 @@ def _common_resources(arms: Iterable[Arm | None], faults: Faults) -> int | None:
         if number is not None and first is None:
             first = (index, number)
         elif number is not None and first is not None and number != first[1]:
-            faults.add(f"arms[{index}].usage", f"has {number} resources where arms[{first[0]}] has {first[1]}")
+            known = called(names[first[0]].name, first[0])
+            faults.add(f"arms[{index}].usage", f"has {number} resources where {known} has {first[1]}")
     return None if first is None else first[1]
 
 
@@ -571,32 +636,37 @@ DAMAGE = (
 """What zipfile and NumPy are known to raise at an archive that is damaged, encrypted or oddly packed."""
 
 
-def _load_npz(stream: BinaryIO) -> CoupledMDP:
+def _load_npz(stream: BinaryIO, asked: Asked) -> Noted:
     faults = Faults()
-    arrays = _read_archive(stream, faults)
+    arrays = _read_archive(stream, faults, asked)
     tables = _read_tables(arrays, faults)
     counts, budget, floors = (arrays.get(key) for key in ("count", "budget", "floor"))
-    criterion, over = _plain_text(arrays.get("criterion"), "discounted"), _plain_text(arrays.get("over"), "arms")
+    written, over = _plain_text(arrays.get("criterion"), "discounted"), _plain_text(arrays.get("over"), "arms")
+    criterion = written if asked is None else asked
+    if asked is not None:
+        read_criterion(0.0, written, faults)
     welfare = _plain_text(arrays["welfare"], "") if "welfare" in arrays else None
     resources, groups = (_text_list(arrays.get(key), key, faults) for key in ("resources", "group"))
     discount: Any = arrays["discount"][()] if "discount" in arrays else 1.0
     by_action = "usage" in arrays and arrays["usage"].ndim == 3
     if tables is not None and budget is not None and not faults:
         try:
-            return CoupledMDP(
-                arms=tables,
-                budget=budget,
-                discount=discount,
-                counts=counts,  # type: ignore[arg-type]
-                resources=resources,
-                groups=groups,
-                floors=floors,  # type: ignore[arg-type]
-                criterion=criterion,  # type: ignore[arg-type]
-                over=over,  # type: ignore[arg-type]
-                welfare=welfare,
-            )
+            with hearing() as rows:
+                problem = CoupledMDP(
+                    arms=tables,
+                    budget=budget,
+                    discount=discount,
+                    counts=counts,  # type: ignore[arg-type]
+                    resources=resources,
+                    groups=groups,
+                    floors=floors,  # type: ignore[arg-type]
+                    criterion=criterion,  # type: ignore[arg-type]
+                    over=over,  # type: ignore[arg-type]
+                    welfare=welfare,
+                )
+            return problem, list(_in_words_of_arrays(rows, tables, resources, by_action))
         except ModelError as error:
-            raise ModelError(list(_in_words_of_arrays(error.faults, by_action))) from None
+            raise ModelError(list(_in_words_of_arrays(error.faults, tables, resources, by_action))) from None
     # Something is wrong with the file already. What else can be told of its parts is told along with it.
     found = Faults()
     if tables is not None:
@@ -607,35 +677,39 @@ def _load_npz(stream: BinaryIO) -> CoupledMDP:
         read_budget(budget, arrays["usage"].shape[-1] if "usage" in arrays else None, found)
     if "discount" in arrays:
         read_criterion(discount, criterion, found)
-    raise ModelError([*faults.found, *_in_words_of_arrays(found.found, by_action)])
+    raise ModelError([*faults.found, *_in_words_of_arrays(found.found, tables, resources, by_action)])
 
 
-def _in_words_of_arrays(faults: Iterable[Fault], by_action: bool) -> Iterator[Fault]:
-    """Faults of arms told by their places in the arrays: `arms[2].rewards[0][1]` is `rewards[2][0][1]`."""
-    for fault in faults:
+def _in_words_of_arrays(
+    faults: Iterable[Fault], tables: ArmTables | None, resources: Sequence[str], by_action: bool
+) -> Iterator[Fault]:
+    """Faults of arms by their names and by their places in the arrays: for `arms[2].rewards[0]`, `rewards[2][0]`."""
+    names = [] if tables is None else tables.names
+    for fault in with_words(faults, names, resources, labelled=True):
         match = re.fullmatch(r"arms\[(\d+)\]\.(\w+)(?:\[(\d+)\])?(.*)", fault.place)
         if match is None:
-            yield Fault(
-                {"counts": "count", "arms": "count", "groups": "group", "floors": "floor"}.get(
-                    fault.place, fault.place
-                ),
-                fault.message,
-            )
+            yield replace(fault, place=_PLURALS.get(fault.place, fault.place))
             continue
         block, key, first, rest = match.groups()
         if first is None:
-            yield Fault(f"{key}[{block}]", fault.message)
+            yield replace(fault, place=f"{key}[{block}]")
         elif not (by_action and key == "usage"):
-            yield Fault(f"{key}[{block}][{first}]{rest}", fault.message)
+            yield replace(fault, place=f"{key}[{block}][{first}]{rest}")
         elif first == "0":  # in the file there is no state here, and the other states say the same
-            yield Fault(f"{key}[{block}]{rest}", fault.message)
+            plain_names = [replace(own, by_state=False) for own in names]
+            (told,) = with_words([replace(fault, place=f"arms[{block}].{key}{rest}")], plain_names, resources, True)
+            yield replace(told, place=f"{key}[{block}]{rest}")
 
 
-def _read_archive(stream: IO[bytes], faults: Faults) -> dict[str, Array]:
+_PLURALS = {"counts": "count", "arms": "count", "groups": "group", "floors": "floor"}
+"""What the arrays of a file are called where a problem has another word."""
+
+
+def _read_archive(stream: IO[bytes], faults: Faults, asked: Asked) -> dict[str, Array]:
     """The arrays of the known keys whose kind and number of axes are right."""
     try:
         with zipfile.ZipFile(stream) as archive:
-            members = _find_members(archive, faults)
+            members = _find_members(archive, faults, asked)
             size = sum(member.file_size for member in members.values())
             check_memory(ARRAY_OVERHEAD * size, "to read these arrays", "Split the problem, or use a larger machine.")
             read = {key: _read_member(archive, member, key, faults) for key, member in members.items()}
@@ -646,10 +720,11 @@ def _read_archive(stream: IO[bytes], faults: Faults) -> dict[str, Array]:
     return {key: array for key, array in read.items() if array is not None}
 
 
-def _find_members(archive: zipfile.ZipFile, faults: Faults) -> dict[str, zipfile.ZipInfo]:
+def _find_members(archive: zipfile.ZipFile, faults: Faults, asked: Asked) -> dict[str, zipfile.ZipInfo]:
     members = archive.infolist()
     times = Counter(member.filename.removesuffix(".npy") for member in members)
-    needed = NEEDED_ARRAYS if "criterion" in times else ("discount", *NEEDED_ARRAYS)
+    without = "criterion" in times if asked is None else "discount" not in _needed_at_top(asked)
+    needed = NEEDED_ARRAYS if without else ("discount", *NEEDED_ARRAYS)
     _check_keys(times, ARRAY_AXES, needed, "", faults)
     for key, number in times.items():
         if number > 1:

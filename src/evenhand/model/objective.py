@@ -15,8 +15,8 @@ from functools import cached_property
 
 import numpy as np
 
-from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
+from evenhand.model.simulator import Problem
 from evenhand.model.welfare import DEFAULT, Welfare, as_welfare
 from evenhand.typing import Floats, Indices, Ints
 
@@ -41,7 +41,7 @@ class Objective:
     """(objective,) the least share of time in which each of its arms is served."""
 
     @classmethod
-    def of_types(cls, problem: CoupledMDP, welfare: str | Welfare | None) -> "Objective":
+    def of_types(cls, problem: Problem, welfare: str | Welfare | None) -> "Objective":
         """One value a type.
 
         Args:
@@ -52,7 +52,7 @@ class Objective:
         return cls(problem.criterion, read_welfare(problem, welfare), problem.type_counts, groups, problem.type_floors)
 
     @classmethod
-    def of_arms(cls, problem: CoupledMDP, welfare: str | Welfare | None) -> "Objective":
+    def of_arms(cls, problem: Problem, welfare: str | Welfare | None) -> "Objective":
         """One value an arm.
 
         Args:
@@ -126,12 +126,12 @@ class Objective:
         self.welfare.check_domain(self.members(values))
 
 
-def num_members(problem: CoupledMDP) -> int:
+def num_members(problem: Problem) -> int:
     """How many members welfare has: arms, or groups."""
     return len(problem.group_names) if problem.over == "groups" else problem.num_arms
 
 
-def read_welfare(problem: CoupledMDP, welfare: str | Welfare | None) -> Welfare:
+def read_welfare(problem: Problem, welfare: str | Welfare | None) -> Welfare:
     """The welfare that was meant, checked to be for as many members as the problem has.
 
     Args:
@@ -139,5 +139,5 @@ def read_welfare(problem: CoupledMDP, welfare: str | Welfare | None) -> Welfare:
         welfare: a text form or a welfare; the problem's own when absent, and where it has none `welfare.DEFAULT`. This
             is the one place that knows a default.
     """
-    meant = welfare if welfare is not None else problem.welfare or DEFAULT
+    meant = welfare if welfare is not None else getattr(problem, "welfare", None) or DEFAULT
     return as_welfare(meant, num_members(problem))

@@ -1,17 +1,25 @@
-"""Identical arms that can only be sampled: a user's own simulator, without matrices."""
+"""Identical arms that can only be sampled: a user's own simulator, without matrices.
 
+What is known of it has the names that a `CoupledMDP` has (`types`, `type_of_arm`, `under`, ...), so that policies that
+look at usage alone, simulation and evaluation treat both as a `Problem`. What needs more asks `needs_tables`.
+"""
+
+import copy
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from evenhand.checks import Faults, check_positive_int
-from evenhand.errors import InvalidInput
+from evenhand.display import Shown, counted
+from evenhand.errors import InvalidInput, NotApplicable, UnknownName
 from evenhand.model.arm import frozen
-from evenhand.model.coupled import MOST_ARMS, read_budget, read_discount
-from evenhand.typing import Array, ArrayLike, Floats, Indices
+from evenhand.model.coupled import MOST_ARMS, CoupledMDP, Over, read_budget, read_criterion
+from evenhand.model.criterion import Criterion, as_criterion
+from evenhand.typing import Array, ArrayLike, Bools, Floats, Indices, Ints
 
 Sample: TypeAlias = Callable[[Indices, Indices, np.random.Generator], tuple[Array, Array]]
 """(states, actions, rng) -> (next states, rewards), all of them (arm,); every arm moves independently of the others."""
@@ -21,10 +29,63 @@ First: TypeAlias = Callable[[int, np.random.Generator], Array]
 
 
 @dataclass(frozen=True, eq=False)
-class Simulator:
+class SampledArm:
+    """What is known of the one type of arm that a simulator has."""
+
+    usage: Floats
+    """(1, state, action, resource) usage."""
+
+    labels: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
+    """Its states and actions have no names."""
+
+    distinct_names: Sequence[str] = ("",)
+    """Nor has it one itself."""
+
+    def __len__(self) -> int:
+        return 1
+
+    @cached_property
+    def valid(self) -> Bools:
+        """(1, state, action) all of them are."""
+        return np.ones(self.usage.shape[:3], dtype=np.bool_)
+
+    @cached_property
+    def served(self) -> Bools:
+        """(1, state, action) whether the action uses anything."""
+        return np.asarray((self.usage > 0).any(axis=-1))
+
+    @cached_property
+    def idle(self) -> Indices:
+        """(1, state) the first action that uses nothing."""
+        return np.asarray((~self.served).argmax(axis=-1), dtype=np.int32)
+
+    @property
+    def num_states(self) -> Indices:
+        """(1,) how many states there are."""
+        return np.array(self.usage.shape[1:2], dtype=np.int32)
+
+    @property
+    def num_actions(self) -> Indices:
+        """(1,) how many actions there are."""
+        return np.array(self.usage.shape[2:3], dtype=np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class Simulator(Shown):
     """Identical arms given by a function that samples what happens to them.
 
-    It may be called with any number of arms at once, those of many copies of the problem together.
+    It may be called with any number of arms at once, those of many copies of the problem together. `train` learns a
+    policy from it; `simulate`, `evaluate` and `compare` play policies on it.
+
+    Example:
+        >>> import evenhand as eh
+        >>> def sample(states, actions, rng):
+        ...     worse = (rng.random(len(states)) < 0.3) & (actions == 0)
+        ...     return np.where(actions == 1, 0, np.minimum(states + worse, 2)), 1.0 - states / 2
+        >>> pumps = eh.Simulator(sample, lambda number, rng: rng.integers(0, 3, number), usage=[[0], [1]],
+        ...                      num_states=3, num_arms=4, budget=[1], discount=0.9)
+        >>> pumps
+        Simulator(4 arms, identical, 3 states, 2 actions, 1 resource, discount 0.9)
     """
 
     sample: Sample
@@ -46,7 +107,10 @@ class Simulator:
     """(resource,) what is available of each resource at every step."""
 
     discount: float
-    """In [0, 1): what a reward one step later is worth."""
+    """In [0, 1]: what a reward one step later is worth; 1 only where the criterion is not `discounted`."""
+
+    criterion: Criterion = "discounted"  # type: ignore[assignment]  # text is read below
+    """What rewards over time are worth; may be given as text."""
 
     def __post_init__(self) -> None:
         faults = Faults()
@@ -57,12 +121,19 @@ class Simulator:
         states = _read_number(self.num_states, "num_states", faults)
         usage = _read_usage(self.usage, states, faults)
         budget = read_budget(self.budget, None if usage is None else usage.shape[2], faults)
-        discount = read_discount(self.discount, faults)
+        discount, criterion = read_criterion(self.discount, self.criterion, faults)
         faults.raise_if_any()
         assert usage is not None
         read: dict[str, Any] = {"num_arms": arms, "num_states": states, "usage": frozen(usage), "discount": discount}
+        read["criterion"] = criterion
         for name, value in (read | {"budget": frozen(budget)}).items():
             object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        sizes = (self.num_states, "state"), (self.num_actions, "action"), (len(self.budget), "resource")
+        each = ", ".join(counted(*size) for size in sizes)
+        worth = f"discount {self.discount:g}" if self.criterion.name == "discounted" else self.criterion.name
+        return f"Simulator({counted(self.num_arms, 'arm')}, identical, {each}, {worth})"
 
     @property
     def num_actions(self) -> int:
@@ -73,6 +144,101 @@ class Simulator:
     def budget_limit(self) -> Floats:
         """(resource,) the budget with room for rounding."""
         return np.asarray(self.budget * (1 + 1e-9))
+
+    @property
+    def num_resources(self) -> int:
+        """How many resources the arms share."""
+        return len(self.budget)
+
+    @property
+    def named_budget(self) -> dict[str, float]:
+        """The budget of each resource, by its name."""
+        return dict(zip(self.resource_names, self.budget.tolist(), strict=True))
+
+    @property
+    def resource_names(self) -> tuple[str, ...]:
+        """`resource 0` and so on."""
+        return tuple(f"resource {k}" for k in range(self.num_resources))
+
+    @cached_property
+    def types(self) -> SampledArm:
+        """What is known of the arms."""
+        return SampledArm(np.asarray(frozen(self.usage[None])))
+
+    @property
+    def tables(self) -> SampledArm:
+        """The same: there is one block of arms."""
+        return self.types
+
+    @property
+    def num_types(self) -> int:
+        """All arms are identical."""
+        return 1
+
+    @property
+    def is_symmetric(self) -> bool:
+        """All arms are identical."""
+        return True
+
+    @property
+    def type_counts(self) -> Ints:
+        """(1,) how many arms there are."""
+        return np.array([self.num_arms], dtype=np.int64)
+
+    @property
+    def type_of_block(self) -> Indices:
+        """(1,) there is one block of arms, of the one type."""
+        return np.zeros(1, dtype=np.int32)
+
+    @cached_property
+    def type_of_arm(self) -> Indices:
+        """(arm,) all of the one type."""
+        return np.asarray(frozen(np.zeros(self.num_arms, dtype=np.int32)))
+
+    @property
+    def type_floors(self) -> Floats:
+        """(1,) there are none."""
+        return np.zeros(1)
+
+    @property
+    def has_floors(self) -> bool:
+        """There are none."""
+        return False
+
+    @property
+    def over(self) -> Over:
+        """Welfare is over the arms: they are alike, and in no groups."""
+        return "arms"
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """All arms are one group, which has no name."""
+        return ("",)
+
+    @property
+    def group_of_type(self) -> Indices:
+        """(1,) the one group."""
+        return np.zeros(1, dtype=np.int32)
+
+    def under(self, criterion: str | Criterion | None = None, over: str | None = None) -> "Simulator":
+        """The same arms and budget under another criterion.
+
+        Args:
+            criterion: `discounted`, `average`, `finite:T`, or an object, whose own discount then counts; as it is when
+                absent.
+            over: `arms`; a simulator has no groups.
+        """
+        if over not in (None, "arms", "groups"):
+            raise UnknownName("choice of whom welfare is over", str(over), ["arms", "groups"])
+        if over == "groups":
+            raise NotApplicable("the arms of a simulator are identical and in no groups: welfare is over arms")
+        chosen = self.criterion if criterion is None else as_criterion(criterion, self.discount)
+        if chosen == self.criterion:
+            return self
+        same = copy.copy(self)
+        object.__setattr__(same, "criterion", chosen)
+        object.__setattr__(same, "discount", getattr(chosen, "discount", self.discount))
+        return same
 
     def begin(self, number: int, rng: np.random.Generator) -> Indices:
         """(number,) first states, checked."""
@@ -104,6 +270,27 @@ class Simulator:
             wrong = states.min() if states.min() < 0 else states.max()
             raise InvalidInput(f"{source}: states must be from 0 to {self.num_states - 1}, got {wrong}")
         return states.astype(np.int32)
+
+
+Problem: TypeAlias = CoupledMDP | Simulator
+"""What policies can be played on."""
+
+
+def needs_tables(problem: Problem, what: str, instead: str = "") -> CoupledMDP:
+    """The problem, if its transitions and rewards are known.
+
+    Args:
+        problem: a problem, or a simulator.
+        what: who asks, to begin a sentence.
+        instead: what to do, a sentence.
+
+    Raises:
+        NotApplicable: it can only be sampled.
+    """
+    if isinstance(problem, Simulator):
+        told = f"{what} needs transition probabilities and rewards, and a simulator only samples them"
+        raise NotApplicable(f"{told}. {instead}" if instead else told)
+    return problem
 
 
 def _read_number(value: object, name: str, faults: Faults) -> int:

@@ -1,27 +1,33 @@
 """Policies side by side, in the same world, under the best bound known."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from evenhand.errors import Infeasible, InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge
+from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar, told_by
+from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
-from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
+from evenhand.model.files import Location
 from evenhand.model.objective import read_welfare
 from evenhand.model.policy import Policy, Starting
+from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.welfare import Welfare
+from evenhand.planning.chosen import Several, read_policies
 from evenhand.planning.relaxed import tightest
-from evenhand.planning.roster import ROSTER, find_policy
+from evenhand.planning.roster import RosterEntry
 from evenhand.planning.solve import solve
 from evenhand.reductions.counts import num_count_states
 from evenhand.reductions.joint import num_joint_states
 from evenhand.typing import Progress, Rng
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 @dataclass(frozen=True)
-class Row:
+class Row(Shown):
     """One policy's figures."""
 
     policy: str
@@ -30,9 +36,12 @@ class Row:
     evaluation: Evaluation
     """What it is worth."""
 
+    def __repr__(self) -> str:
+        return f"Row({self.policy!r}, welfare {self.evaluation.welfare_words})"
+
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Shown):
     """Policies side by side, best first."""
 
     welfare: Welfare
@@ -50,19 +59,62 @@ class Comparison:
     bound_name: str
     """Where the bound is from: "optimum", or what kind of bound it is."""
 
-    problem: CoupledMDP = field(repr=False)
+    problem: Problem = field(repr=False)
     """What they were compared on, under the criterion and over the members that were asked for."""
 
+    def __repr__(self) -> str:
+        bound = "" if self.upper_bound is None else f"; {self.bound_name or 'bound'} {self.upper_bound:.6g}"
+        best = f", best {self.rows[0].policy!r} with {self.rows[0].evaluation.welfare_words}" if self.rows else ""
+        return f"Comparison({counted(len(self.rows), 'policy', 'policies')} by {self.welfare.name}{best}{bound})"
 
+    def to_frame(self, library: FrameLibrary | None = None) -> Any:
+        """One row a policy, best first: welfare, mean, worst, with their errors, and how they were measured.
+
+        Args:
+            library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
+        """
+        found = [row.evaluation for row in self.rows]
+        columns: dict[str, list[Any]] = {"policy": [row.policy for row in self.rows]}
+        for name in ("welfare", "welfare_stderr", "mean", "mean_stderr", "worst", "gini_coefficient"):
+            columns[name] = [getattr(each, name) for each in found]
+        for number, name in enumerate(self.problem.resource_names):
+            columns[f"used: {name}"] = [float(each.budget_used[number]) for each in found]
+        columns["upper_bound"] = [self.upper_bound] * len(found)
+        for name in ("exact", "num_episodes", "horizon", "seconds"):
+            columns[name] = [getattr(each, name) for each in found]
+        return as_frame(columns, library)
+
+    def plot(self, kind: Literal["welfare", "spread", "lorenz"] = "welfare") -> "Figure":
+        """A figure of the report.
+
+        Args:
+            kind: `welfare` (bars with 95 % error bars, under the bound), `spread` (the values of the arms under each
+                policy) or `lorenz` (how evenly values are shared).
+        """
+        figure: Figure = told_by("pictures", "comparison_picture")(self, kind)
+        return figure
+
+    def report(self, path: Location, title: str | None = None, seed: int | None = None) -> None:
+        """Write the report: one HTML page with its tables and figures, that needs nothing else.
+
+        Args:
+            path: the HTML file; one that is there is replaced.
+            title: the heading; one is made up when absent.
+            seed: where the randomness started, to be told on the page.
+        """
+        told_by("page", "write_comparison")(self, self.problem, path, title, seed=seed)
+
+
+@shows_bar
 def compare(
-    problem: CoupledMDP,
-    policies: Sequence[str] | Mapping[str, Policy | Starting] | None = None,
+    problem: Problem,
+    policies: Several | None = None,
     welfare: str | Welfare | None = None,
     num_episodes: int = 1000,
     horizon: int | None = None,
     rng: Rng = None,
     method: Method = "auto",
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     solve_up_to: int = 3_000,
     criterion: str | Criterion | None = None,
     over: str | None = None,
@@ -70,30 +122,40 @@ def compare(
     """Evaluate policies on one problem, all in the same world.
 
     Args:
-        problem: the problem.
-        policies: names from the roster, or policies under names of one's own; when absent, all that apply.
+        problem: the problem, or a simulator.
+        policies: names from the roster, files of saved policies and policies themselves, one or several, or under names
+            of one's own; when absent, all that apply.
         welfare: how values are weighed, as text or object; the problem's own when absent.
         num_episodes: episodes to play where a policy must be simulated.
         horizon: steps an episode; when absent, the criterion's own (see `evaluate`).
         rng: seed or generator; every policy gets the same.
         method: see `evaluate`.
-        progress: called now and then with what is being done and the share that is done.
+        progress: True shows a bar; a function is called now and then with what is being done and the share done.
         solve_up_to: the optimum is computed too if its space has no more states than this; beyond, the fluid bound.
         criterion: what rewards over time are worth, as text or object; the problem's own when absent. Named policies
             and the bound are made for it.
         over: whose values are weighed, `arms` or `groups`; the problem's own when absent.
+
+    Example:
+        >>> import evenhand as eh
+        >>> machines = eh.problems.machine_replacement(num_arms=3)
+        >>> mine = eh.policies.worst_first(machines, ties="first")
+        >>> found = eh.compare(machines, ["whittle", "never-act", mine], num_episodes=100, rng=0)
+        >>> [row.policy for row in found.rows]
+        ['whittle', 'PriorityPolicy', 'never-act']
     """
     judged = problem.under(criterion, over)
     judged.criterion.simulated_steps(horizon)  # a horizon that does not fit is refused before any work
     weighed_by = read_welfare(judged, welfare)
     chosen, left_out = _build(judged, weighed_by, policies)
-    bound, bound_name, best = _bound(judged, weighed_by, solve_up_to, left_out, progress)
+    told = heard(progress)
+    bound, bound_name, best = _bound(judged, weighed_by, solve_up_to, left_out, told)
     if best is not None and policies is None:
         chosen = {"optimal": best, **chosen}
     seed = rng if isinstance(rng, int) else int(np.random.default_rng(rng).integers(2**63))
     rows: list[Row] = []
     for number, (name, policy) in enumerate(chosen.items()):
-        tell = None if progress is None else _turn_of(progress, name, number, len(chosen))
+        tell = None if told is None else _turn_of(told, name, number, len(chosen))
         try:
             # Policies of one's own were made for the problem as it was given.
             judging = judged.criterion, judged.over
@@ -108,10 +170,11 @@ def compare(
 
 
 def _bound(
-    problem: CoupledMDP, welfare: Welfare, solve_up_to: int, left_out: dict[str, str], progress: Progress | None
+    given: Problem, welfare: Welfare, solve_up_to: int, left_out: dict[str, str], progress: Progress | None
 ) -> tuple[float | None, str, Policy | Starting | None]:
     """The best bound at hand and its name; also the optimal policy where it was quick to find."""
     try:
+        problem = needs_tables(given, "a bound")
         if min(num_count_states(problem), num_joint_states(problem)) <= solve_up_to:
             best = solve(problem, welfare, "auto", 1e-6, progress)
             if best.method != "fluid":
@@ -129,25 +192,16 @@ def _turn_of(progress: Progress, name: str, number: int, total: int) -> Progress
 
 
 def _build(
-    problem: CoupledMDP, welfare: Welfare, policies: Sequence[str] | Mapping[str, Policy | Starting] | None
+    problem: Problem, welfare: Welfare, policies: Several | None
 ) -> tuple[dict[str, Policy | Starting], dict[str, str]]:
     """The policies under their names, and those that do not apply; the optimal one is asked for by name only."""
-    if isinstance(policies, Mapping):
-        return dict(policies), {}
-    if isinstance(policies, str):
-        policies = [policies]
-    if policies is not None and not all(isinstance(name, str) for name in policies):
-        raise InvalidInput("policies: expected names, or a dictionary of policies under names of your own")
-    named = [find_policy(name) for name in policies] if policies is not None else None
     chosen: dict[str, Policy | Starting] = {}
     left_out: dict[str, str] = {}
-    for entry in named if named is not None else ROSTER:
-        if named is None and entry.name == "optimal":
-            continue
+    for name, policy in read_policies(policies, problem).items():
         try:
-            chosen[entry.name] = entry.build(problem, welfare)
+            chosen[name] = policy.build(problem, welfare) if isinstance(policy, RosterEntry) else policy
         except (NotApplicable, Infeasible, TooLarge, OutOfDomain, NotConverged) as error:
-            if named is not None:
+            if policies is not None:
                 raise
-            left_out[entry.name] = str(error)
+            left_out[name] = str(error)
     return chosen, left_out

@@ -1,5 +1,6 @@
 """The names of policies, and nothing that makes one: told, checked and completed without loading what plays them."""
 
+from pathlib import Path
 from typing import NamedTuple
 
 from evenhand.errors import UnknownName
@@ -46,3 +47,10 @@ def find_name(name: str) -> PolicyName:
         if name.lower() in (known.name, known.abbreviation.lower()):
             return known
     raise UnknownName("policy", name, [known.name for known in NAMES])
+
+
+def is_file(policy: str) -> bool:
+    """Whether this means a saved policy rather than the name of one; a file of such a name is told by `./whittle`."""
+    if any(policy.lower() in (known.name, known.abbreviation.lower()) for known in NAMES):
+        return False
+    return Path(policy).exists() or bool(Path(policy).suffix) or "/" in policy

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from evenhand._version import __version__
-from evenhand.errors import PolicyError
+from evenhand.errors import NotApplicable, PolicyError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.rules import ALLOCATION_RULES
 from evenhand.model.simulator import Simulator
+from evenhand.planning import carried
 from evenhand.planning.archives import check_parts, read_part, write_archive
 from evenhand.policies.network import (
     CountNetworkPolicy,
@@ -44,7 +45,10 @@ class OtherDynamics(UserWarning):
 
 
 def save_network(
-    policy: CountNetworkPolicy | JointNetworkPolicy, path: str | Path, about: dict[str, Any] | None = None
+    policy: CountNetworkPolicy | JointNetworkPolicy,
+    path: str | Path,
+    about: dict[str, Any] | None = None,
+    carry: bool = True,
 ) -> None:
     """Write a trained network.
 
@@ -52,15 +56,22 @@ def save_network(
         policy: from `train`.
         path: where to; an existing file is replaced as a whole.
         about: facts for the manifest, such as settings, seed, score and learning curve.
+        carry: whether the file carries the policy's problem, so that it can act by itself; a simulator never is.
     """
     from safetensors.numpy import save as save_tensors
 
     network = policy.network
+    if not isinstance(network, Network):
+        raise NotApplicable(
+            f"a policy that asks {network!r} cannot be saved here, for its network is not ours; save the model itself, "
+            "or train with `train`"
+        )
     tensors: dict[str, Singles] = {}
     for layer, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
         tensors |= {f"{layer}.weight": np.ascontiguousarray(weight), f"{layer}.bias": np.ascontiguousarray(bias)}
     body = save_tensors(tensors)
-    counts = isinstance(policy, CountNetworkPolicy)
+    counts, problem = isinstance(policy, CountNetworkPolicy), policy.problem
+    carries, carried_bodies = carried.pack(problem) if carry and isinstance(problem, CoupledMDP) else ({}, {})
     manifest = {
         "format": FORMAT,
         "schema": SCHEMA,
@@ -70,16 +81,18 @@ def save_network(
         "network": {"layers": len(network.weights), "squash": network.squash},
         "allocation": policy.rule if isinstance(policy, CountNetworkPolicy) else None,
         "about": about or {},
+        "carries": carries,
         "sha256": hashlib.sha256(body).hexdigest(),
     }
-    write_archive(Path(path), manifest, {TENSORS: body})
+    write_archive(Path(path), manifest, {TENSORS: body, **carried_bodies})
 
 
 def read_network(
     file: zipfile.ZipFile, manifest: dict[str, Any], problem: CoupledMDP | Simulator
 ) -> CountNetworkPolicy | JointNetworkPolicy:
     """The policy of an archive whose manifest has been read, for a problem that it fits; see `other_dynamics`."""
-    check_parts(file, [TENSORS], MOST_BYTES)
+    check_parts(file, [TENSORS, *carried.parts_of(manifest)], MOST_BYTES)
+    carried.check(file, manifest)
     network = _read_layers(read_part(file, TENSORS, manifest["sha256"], "network"), manifest["network"])
     _check_fits(manifest["problem"], problem)
     if manifest["kind"] == "count-network":

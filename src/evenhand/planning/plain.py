@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from evenhand import policies
-from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
+from evenhand.model.simulator import Problem
 
-PLAIN: dict[str, Callable[[CoupledMDP], Policy | Starting]] = {
+PLAIN: dict[str, Callable[[Problem], Policy | Starting]] = {
     "whittle": policies.whittle,
     "random": policies.random_feasible,
     "oldest-first": policies.worst_first,

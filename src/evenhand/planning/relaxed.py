@@ -14,6 +14,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Opening
 from evenhand.model.objective import read_welfare
 from evenhand.model.policy import Policy, Starting
+from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.welfare import PowerMean, RankWeighted, Welfare
 from evenhand.policies.fluid import Resolving, fair_index, occupancy_priority
 from evenhand.solvers.fluid import FluidSolution, solve_fluid, solve_opening
@@ -120,7 +121,7 @@ def fluid_policies(problem: CoupledMDP, relaxed: FluidSolution) -> dict[str, Pol
     return found
 
 
-def fluid_policy(problem: CoupledMDP, welfare: str | Welfare | None, name: str) -> Policy | Starting:
+def fluid_policy(problem: Problem, welfare: str | Welfare | None, name: str) -> Policy | Starting:
     """One policy of the relaxation.
 
     Args:
@@ -131,7 +132,8 @@ def fluid_policy(problem: CoupledMDP, welfare: str | Welfare | None, name: str) 
     Raises:
         NotApplicable: it is not for this many arms, types or resources.
     """
-    return build_policy(problem, relax(problem, welfare), name)
+    known = needs_tables(problem, name)
+    return build_policy(known, relax(known, welfare), name)
 
 
 def build_policy(problem: CoupledMDP, relaxed: FluidSolution, name: str) -> Policy | Starting:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from evenhand.errors import TooLarge
-from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
+from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.welfare import Welfare
 from evenhand.planning.names import NAMES, find_name
 from evenhand.planning.plain import PLAIN
@@ -18,7 +18,7 @@ from evenhand.planning.solve import choose_method, solve
 class Build(Protocol):
     """Makes a policy for a problem and a welfare; raises NotApplicable or TooLarge if it cannot."""
 
-    def __call__(self, problem: CoupledMDP, welfare: str | Welfare | None = None) -> Policy | Starting:
+    def __call__(self, problem: Problem, welfare: str | Welfare | None = None) -> Policy | Starting:
         """The policy."""
         ...
 
@@ -40,26 +40,27 @@ class RosterEntry:
     """Makes it."""
 
 
-def _optimal(problem: CoupledMDP, welfare: str | Welfare | None = None) -> Policy | Starting:
-    method, reason = choose_method(problem)
+def _optimal(problem: Problem, welfare: str | Welfare | None = None) -> Policy | Starting:
+    known = needs_tables(problem, "optimal")
+    method, reason = choose_method(known)
     if method == "fluid":
         raise TooLarge(reason)
-    return solve(problem, welfare, method).policy
+    return solve(known, welfare, method).policy
 
 
 def _relaxed(name: str) -> Build:
     """The policy of this name from the fair fluid relaxation."""
 
-    def build(problem: CoupledMDP, welfare: str | Welfare | None = None) -> Policy | Starting:
+    def build(problem: Problem, welfare: str | Welfare | None = None) -> Policy | Starting:
         return fluid_policy(problem, welfare, name)
 
     return build
 
 
-def _any_welfare(make: Callable[[CoupledMDP], Policy | Starting]) -> Build:
+def _any_welfare(make: Callable[[Problem], Policy | Starting]) -> Build:
     """A policy that is the same for every welfare."""
 
-    def build(problem: CoupledMDP, welfare: str | Welfare | None = None) -> Policy | Starting:
+    def build(problem: Problem, welfare: str | Welfare | None = None) -> Policy | Starting:
         return make(problem)
 
     return build

@@ -3,6 +3,7 @@
     manifest.json   format, schema, kind, the problem's signature, shape and objective, what made it, and of every array
                     its shape, dtype and SHA-256
     NAME.npy        one array each, never pickled
+    model.npz       the problem it was made for, and perhaps arms.json, the names of its arms (`carried`)
 
 A policy by steps has the `kind` of its parts and their number; its arrays are those of the parts, stacked, or one after
 the other where their lengths differ. A mixture has its parts one by one, each with arrays of its own, and their shares.
@@ -31,7 +32,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import MOST_STEPS
 from evenhand.model.policy import Policy, Starting, capabilities
 from evenhand.model.simulator import Simulator
-from evenhand.planning import networks
+from evenhand.planning import carried, networks
 from evenhand.planning.archives import check_parts, guarded, read_manifest, read_part, write_archive
 from evenhand.planning.solution import Solution
 from evenhand.policies.baselines import random_feasible
@@ -46,6 +47,9 @@ from evenhand.typing import Array
 FORMAT = "evenhand-policy"
 SCHEMA = 1
 
+MOST_VALUES = 10_000
+"""Values that a manifest has room for; of more types there are none in it."""
+
 
 def save_policy(
     policy: Policy | Starting, problem: CoupledMDP, path: str | Path, about: dict[str, Any] | None = None
@@ -54,13 +58,14 @@ def save_policy(
 
     Args:
         policy: from `solve`.
-        problem: what it was made for.
+        problem: what it was made for; the file carries it.
         path: where to; an existing file is replaced as a whole.
         about: facts for the manifest, such as the method and the certificate.
     """
     if isinstance(policy, (CountNetworkPolicy, JointNetworkPolicy)):
         networks.save_network(policy, path, about)
         return
+    carries, carried_bodies = carried.pack(problem)
     form, arrays = _take_apart(policy)
     bodies = {name: _npy(array) for name, array in arrays.items()}
     manifest = {
@@ -70,14 +75,26 @@ def save_policy(
         **form,
         "problem": _identity(problem),
         "about": about or {},
+        "carries": carries,
         "arrays": {name: _facts(arrays[name], bodies[name]) for name in arrays},
     }
-    write_archive(Path(path), manifest, {f"{name}.npy": body for name, body in bodies.items()})
+    write_archive(Path(path), manifest, {f"{name}.npy": body for name, body in bodies.items()} | carried_bodies)
 
 
-def save_solution(solution: Solution, path: str | Path) -> None:
-    """Write a solution's policy, with its certificate in the manifest."""
-    about = {
+def save_solution(solution: Solution, path: str | Path, asked: Sequence[str] = ()) -> None:
+    """Write a solution's policy, with its certificate in the manifest: a plan, for `load_plan`."""
+    save_policy(solution.policy, solution.problem, path, facts_of(solution, asked))
+
+
+def facts_of(solution: Solution, asked: Sequence[str] = ()) -> dict[str, Any]:
+    """What a plan tells of itself.
+
+    Args:
+        solution: the solution.
+        asked: the model and the options that it was solved with, as words of a command line.
+    """
+    few = len(solution.unit_values) <= MOST_VALUES
+    return {
         "method": solution.method,
         "welfare": solution.objective.welfare.name,
         "criterion": solution.problem.criterion.name,
@@ -89,8 +106,11 @@ def save_solution(solution: Solution, path: str | Path) -> None:
         "parts": [{"policy": part.name, "share": part.share} for part in solution.parts],
         "optimism": solution.optimism,
         "kept_welfare": solution.kept_welfare,
+        "prices": solution.prices,
+        "by": "type" if solution.by_type else "arm",
+        "values": solution.unit_values.tolist() if few else None,
+        "asked": list(asked),
     }
-    save_policy(solution.policy, solution.problem, path, about)
 
 
 def load_policy(path: str | Path, problem: CoupledMDP | Simulator) -> Policy | Starting:
@@ -107,6 +127,23 @@ def load_policy(path: str | Path, problem: CoupledMDP | Simulator) -> Policy | S
         told = "this network was trained on arms with other transitions, rewards or first states"
         warnings.warn(told, networks.OtherDynamics, stacklevel=2)
     return policy
+
+
+def load_carried(path: str | Path) -> tuple[Policy | Starting, CoupledMDP, dict[str, Any]]:
+    """A policy, the problem that its file carries, and what the file tells of itself.
+
+    Raises:
+        PolicyError: the file is not sound, or carries no problem.
+    """
+    found: tuple[Policy | Starting, CoupledMDP, dict[str, Any]] = guarded(Path(path), _read_carried)
+    return found
+
+
+def _read_carried(file: zipfile.ZipFile) -> tuple[Policy | Starting, CoupledMDP, dict[str, Any]]:
+    manifest = read_manifest(file, (FORMAT, networks.FORMAT), SCHEMA)
+    problem = carried.unpack(file, manifest)
+    about = manifest.get("about")
+    return _read(file, problem)[0], problem, about if isinstance(about, dict) else {}
 
 
 def _take_apart(policy: Policy | Starting) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -175,7 +212,7 @@ def _archive_of(network: CountNetworkPolicy | JointNetworkPolicy) -> Array:
     """A network's own file, byte by byte: as part of a mixture."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "network.zip"
-        networks.save_network(network, path, None)
+        networks.save_network(network, path, carry=False)
         return np.frombuffer(path.read_bytes(), dtype=np.uint8)
 
 
@@ -254,7 +291,8 @@ def _read_arrays(file: zipfile.ZipFile, manifest: dict[str, Any]) -> dict[str, A
     needed = {name for name, spec in expected.items() if not spec.optional}
     if not isinstance(described, dict) or not needed <= set(described) <= set(expected):
         raise PolicyError(f"a policy of kind {manifest['kind']} has the arrays {', '.join(expected)}")
-    check_parts(file, [f"{name}.npy" for name in described])
+    check_parts(file, [*(f"{name}.npy" for name in described), *carried.parts_of(manifest)])
+    carried.check(file, manifest)
     arrays = {name: _read_array(file, name, facts) for name, facts in described.items()}
     for name, array in arrays.items():
         if array.dtype.kind not in expected[name].letters or array.ndim not in expected[name].axes:

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from evenhand.display import FrameLibrary, Shown, as_frame, told_by
+from evenhand.evaluation.evaluate import unit_columns
 from evenhand.evaluation.fairness import gini_coefficient
 from evenhand.evaluation.kinks import CONFIDENCE, welfare_error
 from evenhand.model.coupled import CoupledMDP
@@ -14,6 +16,9 @@ from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import PowerMean
 from evenhand.planning.relaxed import resource_prices
 from evenhand.typing import Floats
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Part(NamedTuple):
@@ -54,7 +59,7 @@ class Samples:
 
 
 @dataclass(frozen=True, eq=False)
-class Solution:
+class Solution(Shown):
     """A policy with its certificate."""
 
     method: str
@@ -107,6 +112,31 @@ class Solution:
 
     history: tuple[tuple[int, float], ...] = ()
     """After each round of column generation, the policies so far and the welfare of the best mixture of them."""
+
+    def __repr__(self) -> str:
+        sure = "" if self.welfare_stderr == 0 else f" ± {self.welfare_stderr:.2g}"
+        return (
+            f"Solution({self.objective.welfare.name} {self.welfare:.6g}{sure}, at most {self.upper_bound:.6g}, "
+            f"gap {100 * self.gap:.3f} %, by {self.method})"
+        )
+
+    def to_frame(self, library: FrameLibrary | None = None) -> Any:
+        """One row a type, or an arm where arms of a type differ: its name, group, number of arms and value.
+
+        Args:
+            library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
+        """
+        return as_frame(unit_columns(self.problem, self.objective, self.by_type, {"value": self.unit_values}), library)
+
+    def plot(self, kind: Literal["values", "history"] = "values") -> "Figure":
+        """A figure.
+
+        Args:
+            kind: `values` (what each type or arm gets) or `history` (how the search went on; only where the policy is
+                a mixture found by playing).
+        """
+        figure: Figure = told_by("pictures", "solution_picture")(self, kind)
+        return figure
 
     @property
     def gini_coefficient(self) -> float:

@@ -22,11 +22,13 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.checks import check_positive_int, fits_in_memory
+from evenhand.display import heard, shows_bar
 from evenhand.errors import InvalidInput, NotApplicable, TooLarge, UnknownName
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.objective import read_welfare
 from evenhand.model.policy import Policy, Starting
+from evenhand.model.simulator import needs_tables
 from evenhand.model.welfare import Welfare
 from evenhand.planning import exact, played
 from evenhand.planning.solution import Solution
@@ -58,12 +60,19 @@ METHODS: dict[str, Callable[[Task], Solution]] = {
 """Every method that has a name."""
 
 
+_OF_SAMPLES = (
+    "Use train, which learns from samples, or compare: it plays baselines, networks and scores of your own "
+    "(policies.ExchangeablePriority)."
+)
+
+
+@shows_bar
 def solve(
     problem: CoupledMDP,
     welfare: str | Welfare | None = None,
     method: str = "auto",
     tolerance: float = DEFAULT_TOLERANCE,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     rng: Rng = 0,
     candidates: Mapping[str, Policy | Starting] | None = None,
     criterion: str | Criterion | None = None,
@@ -79,7 +88,7 @@ def solve(
         method: counts, joint, count-lp, joint-lp, whittle, fluid, or auto: the exact method that fits, else fluid.
         tolerance: the relative gap to stop at. The linear programs end as close as HiGHS gets; for whittle and fluid
             it is the gap of the relaxation, at least 1e-5, and not that of the policy.
-        progress: called now and then with what is being done and the share that is done.
+        progress: True shows a bar; a function is called now and then with what is being done and the share done.
         rng: seed or generator of the simulations that whittle and fluid need.
         candidates: policies under names of one's own, such as trained ones, that compete with those of the method
             fluid; auto then takes that method.
@@ -98,13 +107,13 @@ def solve(
     """
     if not 0 < tolerance < 1:
         raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
-    problem = problem.under(criterion, over)
+    problem = needs_tables(problem, "solve", _OF_SAMPLES).under(criterion, over)
     _check_candidates(candidates)
     task = Task(
         problem,
         read_welfare(problem, welfare),
         tolerance,
-        progress,
+        heard(progress),
         rng=_repeatable(rng),
         candidates=dict(candidates or {}),
         seconds=_check_seconds(seconds),

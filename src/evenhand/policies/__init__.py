@@ -1,12 +1,13 @@
 """Ways to act, all feasible by construction.
 
 PriorityPolicy and ExchangeablePriority (greedy by score), the baselines of the paper built on them
-(random_feasible, worst_first, myopic, never_act), RoundRobin, and trained networks (CountNetworkPolicy,
-JointNetworkPolicy).
+(random_feasible, worst_first, myopic, never_act), RoundRobin, trained networks (CountNetworkPolicy,
+JointNetworkPolicy), and any function (from_function).
 """
 
 from evenhand.policies.baselines import myopic, never_act, random_feasible, worst_first
 from evenhand.policies.fluid import OccupancyPriority, Resolving, fair_index, occupancy_priority
+from evenhand.policies.functions import FunctionPolicy, from_function
 from evenhand.policies.index import whittle
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
 from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
@@ -15,6 +16,7 @@ from evenhand.policies.round_robin import RoundRobin
 __all__ = [
     "CountNetworkPolicy",
     "ExchangeablePriority",
+    "FunctionPolicy",
     "JointNetworkPolicy",
     "Network",
     "OccupancyPriority",
@@ -22,6 +24,7 @@ __all__ = [
     "Resolving",
     "RoundRobin",
     "fair_index",
+    "from_function",
     "myopic",
     "never_act",
     "occupancy_priority",

@@ -21,6 +21,7 @@ from evenhand.checks import check_memory
 from evenhand.errors import InvalidInput
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.simulator import Problem, needs_tables
 from evenhand.policies.priority import NOISE, ExchangeablePriority, PriorityPolicy, value_noise
 from evenhand.solvers.closed_classes import means_and_biases
 from evenhand.typing import Bools, Floats
@@ -28,7 +29,7 @@ from evenhand.typing import Bools, Floats
 Ties = Literal["random", "first"]
 
 
-def random_feasible(problem: CoupledMDP) -> ExchangeablePriority:
+def random_feasible(problem: Problem) -> ExchangeablePriority:
     """RDM: again and again a uniform choice among stopping and every (arm, action) that still fits.
 
     With a budget of one unit this is uniform over idling and serving one of the arms. It may idle although there is
@@ -37,13 +38,14 @@ def random_feasible(problem: CoupledMDP) -> ExchangeablePriority:
     return ExchangeablePriority(problem, np.zeros(problem.types.valid.shape), stop=True)
 
 
-def worst_first(problem: CoupledMDP, ties: Ties = "random") -> PriorityPolicy | BySteps:
+def worst_first(problem: Problem, ties: Ties = "random") -> PriorityPolicy | BySteps:
     """OFT, oldest first: serve the arm in the worst state, then the next, as long as the budget lasts.
 
     The worst state is the one with the lowest value if the arm is never served: for machines the oldest. Budget is
     always spent while any action fits, even on arms that are well. Of several actions an arm gets the one that is
     best if nothing is done afterwards, among those that fit. For a finite horizon each step has an order of its own.
     """
+    problem = needs_tables(problem, "oldest-first")
     values = values_when_idle(problem)
     if problem.criterion.is_average:
         means = means_when_idle(problem)
@@ -76,13 +78,13 @@ def _worst_by(problem: CoupledMDP, worth: list[Floats], ahead: list[Floats], tie
     return _priority(problem, scores, ties=ties)
 
 
-def myopic(problem: CoupledMDP, ties: Ties = "random") -> PriorityPolicy:
+def myopic(problem: Problem, ties: Ties = "random") -> PriorityPolicy:
     """MYP: serve where the reward of this step gains most over idling, as long as it gains and the budget lasts.
 
     The gain is not divided by usage. Where no action gains anything now, nothing is spent: on Quadratic-RCCC, where
     replacing always costs more than operating, it never acts.
     """
-    types = problem.types
+    types = needs_tables(problem, "myopic").types
     idle_rewards = np.take_along_axis(types.rewards, types.idle[:, :, None], axis=2)
     # 0.3 - 0.1 is more than 0.2 in doubles; such a gain is none.
     gains = types.rewards - idle_rewards
@@ -90,7 +92,7 @@ def myopic(problem: CoupledMDP, ties: Ties = "random") -> PriorityPolicy:
     return _priority(problem, np.where(gains > least, gains, 0.0), threshold=0.0, ties=ties)
 
 
-def never_act(problem: CoupledMDP) -> ExchangeablePriority:
+def never_act(problem: Problem) -> ExchangeablePriority:
     """Every arm idles, always: the first action that uses nothing."""
     return ExchangeablePriority(problem, np.zeros(problem.types.valid.shape), threshold=np.inf)
 
@@ -134,7 +136,7 @@ def _dense_order(keys: Floats, valid: Bools, noise: float) -> Floats:
     return number[np.clip(np.searchsorted(ordered, keys), 0, len(ordered) - 1)].astype(np.float64)
 
 
-def _priority(problem: CoupledMDP, scores: Floats, threshold: float = -np.inf, ties: Ties = "random") -> PriorityPolicy:
+def _priority(problem: Problem, scores: Floats, threshold: float = -np.inf, ties: Ties = "random") -> PriorityPolicy:
     kinds = {"random": ExchangeablePriority, "first": PriorityPolicy}
     if ties not in kinds:
         raise InvalidInput(f"ties: expected 'random' or 'first', got {ties!r}")

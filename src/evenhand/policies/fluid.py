@@ -27,6 +27,7 @@ from itertools import product
 import numpy as np
 
 from evenhand.checks import check_memory, check_positive_int, check_shape
+from evenhand.display import ShownPolicy
 from evenhand.errors import NotApplicable
 from evenhand.kernels.choosing import SERVING, serve_by_rank, serve_by_rank_fast
 from evenhand.kernels.randomness import draw_keys, grid, uniforms_at
@@ -177,7 +178,7 @@ def occupancy_priority(
     return BySteps(parts)
 
 
-class OccupancyPriority:
+class OccupancyPriority(ShownPolicy):
     """Draws what the relaxation would do, then repairs and fills."""
 
     exchangeable = True
@@ -234,14 +235,19 @@ class OccupancyPriority:
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Draw, repair, fill."""
         problem, types = self.problem, self.problem.types
-        draw, order = draw_keys(rng, 2)
-        uniforms = uniforms_at(draw, grid(0, *states.shape))
-        drawn = np.zeros(states.shape, dtype=np.int32)
-        for action in range(types.valid.shape[2] - 1):
-            drawn += uniforms >= self._cumulative[problem.type_of_arm, states, action]
+        drawn, order = self.draw(states, rng)
         do = serve_by_rank_fast if SERVING.compiles(states.size, COMPILE_FROM) else serve_by_rank
         tables = (problem.type_of_arm, self.fill_ranks, types.usage, types.idle, problem.budget_limit)
         return do(*tables, states, order, False, True, drawn, self.drawn_ranks)
+
+    def draw(self, states: Indices, rng: np.random.Generator) -> tuple[Indices, np.uint64]:
+        """The (episode, arm) actions that are drawn before repair, and the key of the order of equal ranks."""
+        draw, order = draw_keys(rng, 2)
+        uniforms = uniforms_at(draw, grid(0, *states.shape))
+        drawn = np.zeros(states.shape, dtype=np.int32)
+        for action in range(self.laws.shape[2] - 1):
+            drawn += uniforms >= self._cumulative[self.problem.type_of_arm, states, action]
+        return drawn, order
 
 
 def _laws(problem: CoupledMDP, occupancy: Floats, preferred: Bools) -> Floats:

@@ -9,23 +9,31 @@ resource, so arms with different usage compete on one scale. Where the index is 
 good even if the resource is free.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenhand.display import FrameLibrary, Shown, as_frame, counted, told_by
 from evenhand.errors import NotApplicable
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import Criterion
+from evenhand.model.simulator import Problem, needs_tables
 from evenhand.policies.priority import ExchangeablePriority, settle
 from evenhand.solvers.whittle import WhittleResult, whittle_indices
-from evenhand.typing import Floats, Indices
+from evenhand.typing import Bools, Floats, Indices
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TRUNCATED_AT = 2.0
 """The paper's search looked for charges in [-2, 2]; an index outside stayed 0."""
 
 
 @dataclass(frozen=True)
-class TypeIndices:
+class TypeIndices(Shown):
     """Whittle indices of all types of a problem."""
 
     result: WhittleResult
@@ -33,6 +41,66 @@ class TypeIndices:
 
     active: Indices
     """(type, state) the action that is not idle."""
+
+    problem: CoupledMDP
+    """Whose types they are."""
+
+    @property
+    def indices(self) -> Floats:
+        """(type, state) indices, for a finite horizon (type, step, state); nan where there is none."""
+        return self.result.indices
+
+    @property
+    def indexable(self) -> Bools:
+        """(type,) whether each type is indexable."""
+        return self.result.indexable
+
+    def __repr__(self) -> str:
+        sound = int(self.indexable.sum())
+        return f"TypeIndices({counted(len(self.indexable), 'type')}, {sound} indexable, {self.problem.criterion.name})"
+
+    def to_frame(self, library: FrameLibrary | None = None) -> Any:
+        """One row a type and state, for a finite horizon also a step: labels where there are any, and the index.
+
+        Args:
+            library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
+        """
+        types = self.problem.types
+        real = np.arange(self.indices.shape[-1]) < types.num_states[:, None]
+        rows = np.argwhere(np.broadcast_to(real if self.indices.ndim == 2 else real[:, None], self.indices.shape))
+        kinds, states = rows[:, 0], rows[:, -1]
+        columns: dict[str, Any] = {"type": kinds}
+        if types.labels:
+            columns["name"] = [types.labels[kind][0] for kind in kinds]
+        if self.indices.ndim == 3:
+            columns["step"] = rows[:, 1]
+        columns["state"] = states
+        if any(labels for _, labels, _ in types.labels):
+            columns["label"] = [_label(types.labels[kind][1], state) for kind, state in zip(kinds, states, strict=True)]
+        columns |= {"indexable": self.indexable[kinds], "index": self.indices[tuple(rows.T)]}
+        return as_frame(columns, library)
+
+    def plot(self) -> "Figure":
+        """A figure: the index of each state; for a finite horizon by the steps that are left."""
+        figure: Figure = told_by("pictures", "indices_picture")(self)
+        return figure
+
+
+def _label(labels: Sequence[str], state: int) -> str:
+    return labels[state] if labels else str(state)
+
+
+def indices(problem: CoupledMDP, criterion: str | Criterion | None = None) -> TypeIndices:
+    """The Whittle indices of every type of arm, with a proved verdict on indexability.
+
+    Args:
+        problem: arms with two actions, one of them idle.
+        criterion: `discounted`, `average` or `finite:T`; the problem's own when absent.
+
+    Raises:
+        NotApplicable: some arm has other than two actions.
+    """
+    return indices_of(problem.under(criterion))
 
 
 def indices_of(problem: CoupledMDP) -> TypeIndices:
@@ -50,11 +118,11 @@ def indices_of(problem: CoupledMDP) -> TypeIndices:
     order = np.stack([types.idle, active], axis=-1)
     transitions = np.take_along_axis(types.transitions, order[..., None], axis=2)
     rewards = np.take_along_axis(types.rewards, order, axis=2)
-    return TypeIndices(whittle_indices(transitions, rewards, problem.criterion, types.num_states), active)
+    return TypeIndices(whittle_indices(transitions, rewards, problem.criterion, types.num_states), active, problem)
 
 
 def whittle(
-    problem: CoupledMDP, paper_compat: bool = False, allow_not_indexable: bool = False
+    problem: Problem, paper_compat: bool = False, allow_not_indexable: bool = False
 ) -> ExchangeablePriority | BySteps:
     """The Whittle index policy (WIP); for a finite horizon one for each step.
 
@@ -69,6 +137,7 @@ def whittle(
     Raises:
         NotApplicable: the problem has no Whittle indices; says which arm and why.
     """
+    problem = needs_tables(problem, "whittle")
     if problem.num_resources != 1:
         raise NotApplicable(f"Whittle indices are for one resource; this problem has {problem.num_resources}")
     found = indices_of(problem)

@@ -24,11 +24,12 @@ paper has it, the budget is always spent; with N + 1 the last one stands for nob
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.display import ShownPolicy
 from evenhand.errors import InvalidInput, NotApplicable, PolicyError
 from evenhand.kernels.copies import serve_greedily_fast
 from evenhand.kernels.priorities import priority_law, sample_by_priority_fast
@@ -74,6 +75,10 @@ class Network:
             if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
                 raise InvalidInput(f"network: layer {layer} holds numbers that are not finite")
 
+    def __repr__(self) -> str:
+        sizes = [self.num_inputs, *(weight.shape[1] for weight in self.weights)]
+        return f"Network({' → '.join(map(str, sizes))})"
+
     @property
     def num_inputs(self) -> int:
         """Numbers that go in."""
@@ -94,6 +99,24 @@ class Network:
         outputs = values @ self.weights[-1]
         outputs += self.biases[-1]
         return np.tanh(outputs, out=outputs) if self.squash else outputs
+
+
+class Answering(Protocol):
+    """Whatever turns observations into outputs: a network, or somebody else's model."""
+
+    @property
+    def num_inputs(self) -> int:
+        """Numbers that go in."""
+        ...
+
+    @property
+    def num_outputs(self) -> int:
+        """Numbers that come out."""
+        ...
+
+    def __call__(self, inputs: Singles) -> Singles:
+        """(batch, output) from (batch, input)."""
+        ...
 
 
 def usage_of(problem: CoupledMDP | Simulator) -> Floats:
@@ -159,15 +182,15 @@ def spend_amounts(shares: Floats, budget: Floats, usage: Floats) -> Floats:
     return np.where(steps >= units, budget, np.minimum(smallest * steps * (1 + 1e-9), budget))
 
 
-class CountNetworkPolicy:
+class CountNetworkPolicy(ShownPolicy):
     """A network on count proportions, for identical arms; one network serves any number of arms and any budget."""
 
-    def __init__(self, problem: CoupledMDP | Simulator, network: Network, rule: AllocationRule = "greedy") -> None:
+    def __init__(self, problem: CoupledMDP | Simulator, network: Answering, rule: AllocationRule = "greedy") -> None:
         """Fit the network to a problem.
 
         Args:
             problem: identical arms.
-            network: from S + K numbers to S A scores (and K shares for priority-sampling).
+            network: from S + K numbers to S A scores (and K shares for priority-sampling); or what answers like one.
             rule: how outputs become an allocation.
         """
         if rule not in ALLOCATION_RULES:
@@ -184,6 +207,9 @@ class CountNetworkPolicy:
         self.problem, self.network, self.rule = problem, network, rule
         self.deterministic = rule == "greedy"
         self._shares = budget_shares(np.array([problem.num_arms]), problem.budget[None], self.usage)[0]
+
+    def _in_short(self) -> str:
+        return f"{super()._in_short()}, {self.rule}, {self.network!r}"
 
     @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
@@ -235,7 +261,7 @@ def num_draws(problem: CoupledMDP) -> int:
     return draws
 
 
-class JointNetworkPolicy:
+class JointNetworkPolicy(ShownPolicy):
     """The paper's Vanilla-DRL: a network on the raw joint state that says which arms to serve."""
 
     def __init__(self, problem: CoupledMDP, network: Network) -> None:

@@ -16,13 +16,14 @@ from functools import cached_property
 import numpy as np
 
 from evenhand.checks import check_shape
+from evenhand.display import ShownPolicy
 from evenhand.errors import InvalidInput, TooLarge
 from evenhand.kernels.choosing import SERVING, serve_by_rank, serve_by_rank_fast
 from evenhand.kernels.priorities import LARGEST_LAW
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.acting import on_batches
-from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
+from evenhand.model.simulator import Problem
 from evenhand.typing import Floats, Indices, Ints
 
 COMPILE_FROM = 50_000
@@ -38,17 +39,17 @@ NOISE = 1e-12
 """The same as a share of the largest score: what is left of a number that should be 0."""
 
 
-class PriorityPolicy:
+class PriorityPolicy(ShownPolicy):
     """Serves the highest scores first; of equal scores the first arm."""
 
     shuffle = False
     stop = False
 
-    def __init__(self, problem: CoupledMDP, scores: Floats, threshold: float = -np.inf) -> None:
+    def __init__(self, problem: Problem, scores: Floats, threshold: float = -np.inf) -> None:
         """Prepare the ranks.
 
         Args:
-            problem: the problem.
+            problem: the problem, or a simulator: only usage is looked at.
             scores: (type, state, action) scores; those of idle actions do not matter.
             threshold: cells with a score at or below it are never served.
         """
@@ -78,11 +79,11 @@ class ExchangeablePriority(PriorityPolicy):
 
     shuffle = True
 
-    def __init__(self, problem: CoupledMDP, scores: Floats, threshold: float = -np.inf, stop: bool = False) -> None:
+    def __init__(self, problem: Problem, scores: Floats, threshold: float = -np.inf, stop: bool = False) -> None:
         """Prepare the ranks.
 
         Args:
-            problem: the problem.
+            problem: the problem, or a simulator: only usage is looked at.
             scores: (type, state, action) scores; those of idle actions do not matter.
             threshold: cells with a score at or below it are never served.
             stop: whether stopping competes as one more candidate; only where all scores are equal.
@@ -208,7 +209,7 @@ class ExchangeablePriority(PriorityPolicy):
         return done
 
 
-def serveable_cells(problem: CoupledMDP) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def serveable_cells(problem: Problem) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     """(type, state, action) cells other than the idle one; choosing them is what a score is for."""
     kinds, states = np.indices(problem.types.idle.shape)
     cells = problem.types.valid.copy()

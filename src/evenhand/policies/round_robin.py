@@ -6,7 +6,7 @@ import numpy as np
 
 from evenhand.errors import PolicyError
 from evenhand.model.acting import Actor, Memory, Remembered, RememberingPolicy, read_memory
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model.simulator import Problem
 from evenhand.typing import ArrayLike, Floats, Indices, Ints, Rng
 
 
@@ -22,7 +22,7 @@ class RoundRobin(RememberingPolicy):
 
     exchangeable = True
 
-    def __init__(self, problem: CoupledMDP) -> None:
+    def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.service = _largest_action(problem)
 
@@ -78,7 +78,7 @@ class RoundRobinActor(Actor):
         return actions
 
 
-def _largest_action(problem: CoupledMDP) -> Indices:
+def _largest_action(problem: Problem) -> Indices:
     """(type, state) the action with the largest share of the budget that fits on its own."""
     types, budget = problem.types, problem.budget
     fits = (types.usage <= problem.budget_limit).all(axis=-1) & types.valid

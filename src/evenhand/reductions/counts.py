@@ -19,6 +19,7 @@ from scipy import sparse
 from scipy.special import gammaln
 
 from evenhand.checks import check_memory, fits_in_memory
+from evenhand.display import ShownPolicy
 from evenhand.errors import NotApplicable, TooLarge
 from evenhand.kernels.choosing import assign_uniformly, assign_uniformly_fast
 from evenhand.kernels.lattice import (
@@ -35,6 +36,7 @@ from evenhand.kernels.randomness import draw_keys
 from evenhand.model.acting import on_batches
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.simulator import Problem
 from evenhand.model.tabular import TabularMDP
 from evenhand.reductions.reduction import MOST_PAIRS
 from evenhand.reductions.sampling import PairSampler
@@ -226,7 +228,7 @@ class Counts:
         return CountTable(self, probabilities)
 
 
-class CountTable:
+class CountTable(ShownPolicy):
     """An exchangeable policy given by a table over the pairs of the count space."""
 
     def __init__(self, reduction: Counts, probabilities: Floats) -> None:
@@ -271,14 +273,14 @@ def _lattice_sizes(problem: CoupledMDP) -> list[int]:
     return [lattice_size(int(arms), int(states)) for arms, states in numbers]
 
 
-def count_states(problem: CoupledMDP, states: Indices) -> Ints:
+def count_states(problem: Problem, states: Indices) -> Ints:
     """(episode, type, state) how many arms are in each state.
 
     Args:
         problem: the problem.
         states: (episode, arm) states.
     """
-    S = problem.types.rewards.shape[1]
+    S = problem.types.valid.shape[1]
     width = problem.num_types * S
     cell = problem.type_of_arm * S + states + np.arange(len(states))[:, None] * width
     counts = np.bincount(cell.reshape(-1), minlength=len(states) * width)
@@ -307,7 +309,7 @@ def _row_products(left: sparse.csr_array, right: sparse.csr_array) -> sparse.csr
     )
 
 
-class CountChoices:
+class CountChoices(ShownPolicy):
     """An exchangeable policy that has one allocation for each count state of a symmetric problem.
 
     It keeps only the numbers of arms off the base action, so that a million count states are a small table.
@@ -367,7 +369,7 @@ def count_policy(problem: CoupledMDP, cells: Ints, base: Ints, choices: Array) -
     return BySteps([CountChoices(problem, cells, base, amounts) for amounts in choices])
 
 
-class TypedChoices:
+class TypedChoices(ShownPolicy):
     """An exchangeable policy that has one allocation for each count state of arms of several types.
 
     Allocations of one type at a time are kept once, however many states they are chosen in, so that a million count

@@ -14,6 +14,7 @@ from math import prod
 import numpy as np
 
 from evenhand.checks import check_memory, fits_in_memory, human_bytes
+from evenhand.display import ShownPolicy
 from evenhand.errors import TooLarge
 from evenhand.kernels.products import ActionKernel, ProductKernel, distinct_rows
 from evenhand.model.acting import on_batches
@@ -179,7 +180,7 @@ class Joint:
         return JointTable(self, probabilities)
 
 
-class JointTable:
+class JointTable(ShownPolicy):
     """A policy given by a table over the pairs of the product space."""
 
     def __init__(self, reduction: Joint, probabilities: Floats) -> None:

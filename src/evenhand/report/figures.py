@@ -8,7 +8,7 @@ import numpy as np
 
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.evaluation.kinks import CONFIDENCE
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model.simulator import Problem
 from evenhand.planning.compare import Comparison, Row
 from evenhand.report.svg import BLUE, FAINT, GREEN, INK, ORANGE, PINK, RED, SKY, drawn
 from evenhand.report.words import (
@@ -46,11 +46,16 @@ def welfare_figure(comparison: Comparison) -> str:
     """Bars of welfare, best on top, with 95 % error bars and the bound as a line."""
     alternative = "; ".join(f"{row.policy} {number(row.evaluation.welfare)}" for row in comparison.rows)
     bound = "" if comparison.upper_bound is None else f"; {bound_title(comparison)} {number(comparison.upper_bound)}"
-    height = 0.85 + 0.3 * len(comparison.rows)
-    return drawn("welfare", f"Welfare by policy: {alternative}{bound}", height, lambda f: _bars(f, comparison))
+    label = f"Welfare by policy: {alternative}{bound}"
+    return drawn("welfare", label, welfare_height(comparison), lambda f: draw_welfare(f, comparison))
 
 
-def spread_figure(comparison: Comparison, problem: CoupledMDP) -> str | None:
+def welfare_height(comparison: Comparison) -> float:
+    """Inches that the bars of welfare take."""
+    return 0.85 + 0.3 * len(comparison.rows)
+
+
+def spread_figure(comparison: Comparison, problem: Problem) -> str | None:
     """The values of the arms, a row a policy; None where every arm has the same value under every policy."""
     if all(is_level(row.evaluation) for row in comparison.rows):
         return None
@@ -59,9 +64,13 @@ def spread_figure(comparison: Comparison, problem: CoupledMDP) -> str | None:
         f"mean {number(row.evaluation.mean)}"
         for row in comparison.rows
     )
-    height = 1.1 + 0.34 * len(comparison.rows)
     label = f"Values of the arms by policy: {alternative}"
-    return drawn("spread", label, height, lambda f: _rows_of_values(f, comparison.rows, problem))
+    return drawn("spread", label, spread_height(comparison), lambda f: draw_spread(f, comparison.rows, problem))
+
+
+def spread_height(comparison: Comparison) -> float:
+    """Inches that the rows of values take."""
+    return 1.1 + 0.34 * len(comparison.rows)
 
 
 def lorenz_figure(comparison: Comparison) -> str | None:
@@ -72,14 +81,19 @@ def lorenz_figure(comparison: Comparison) -> str | None:
     alternative = "; ".join(
         f"{row.policy}, Gini coefficient {number_text(row.evaluation.gini_coefficient, 3)}" for row in chosen
     )
-    return drawn("lorenz", f"Lorenz curves: {alternative}", 3.4, lambda f: _curves(f, chosen))
+    return drawn("lorenz", f"Lorenz curves: {alternative}", 3.4, lambda f: draw_lorenz(f, chosen))
 
 
-def lorenz_rows(rows: Sequence[Row]) -> list[Row]:
-    """The policies whose Lorenz curves say something: none where values are negative or nearly equal."""
+def lorenz_rows(rows: Sequence[Row], uneven_from: float = UNEVEN) -> list[Row]:
+    """The policies whose Lorenz curves say something: none where values are negative or nearly equal.
+
+    Args:
+        rows: the policies, best first.
+        uneven_from: the Gini coefficient that one of them must have.
+    """
     sound = [row for row in rows if row.evaluation.worst >= 0 and math.isfinite(row.evaluation.gini_coefficient)]
     uneven = most_unequal(sound)
-    if uneven is None or uneven.evaluation.gini_coefficient < UNEVEN:
+    if uneven is None or uneven.evaluation.gini_coefficient < uneven_from:
         return []
     chosen = {id(row): row for row in (sound[0], most_equal(sound), uneven) if row is not None}
     return list(chosen.values())
@@ -90,7 +104,7 @@ def shows_dots(evaluation: Evaluation) -> bool:
     return len(evaluation.unit_values) <= MOST_DOTS
 
 
-def marks_types(problem: CoupledMDP) -> bool:
+def marks_types(problem: Problem) -> bool:
     """Whether the spread figure tells types apart."""
     return 2 <= problem.num_types <= len(MARKS)
 
@@ -129,7 +143,8 @@ def _column(axes: "Axes", texts: Sequence[str], title: str) -> None:
     axes.text(at, -0.62, title, transform=axes.get_yaxis_transform(), ha="right", va="bottom", fontsize=8, color=FAINT)
 
 
-def _bars(figure: "Figure", comparison: Comparison) -> None:
+def draw_welfare(figure: "Figure", comparison: Comparison) -> None:
+    """Bars of welfare with error bars, under the bound."""
     rows, bound = comparison.rows, comparison.upper_bound
     axes = figure.subplots()
     welfare = np.array([row.evaluation.welfare for row in rows])
@@ -157,7 +172,8 @@ def _error_bars(axes: "Axes", welfare: Floats, errors: Floats) -> None:
         )
 
 
-def _rows_of_values(figure: "Figure", rows: Sequence[Row], problem: CoupledMDP) -> None:
+def draw_spread(figure: "Figure", rows: Sequence[Row], problem: Problem) -> None:
+    """The values of the arms, a line a policy."""
     axes = figure.subplots()
     for y, row in enumerate(rows):
         _spread(axes, y, row.evaluation, problem)
@@ -173,7 +189,7 @@ def _rows_of_values(figure: "Figure", rows: Sequence[Row], problem: CoupledMDP) 
     )
 
 
-def _spread(axes: "Axes", y: int, found: Evaluation, problem: CoupledMDP) -> None:
+def _spread(axes: "Axes", y: int, found: Evaluation, problem: Problem) -> None:
     """One policy: a thin line from worst to best; dots for the arms, or a thick line for the middle half."""
     values, counts = found.unit_values, found.unit_counts
     axes.plot([values.min(), values.max()], [y, y], color="#b5b5b5", linewidth=1.2, solid_capstyle="round")
@@ -185,7 +201,7 @@ def _spread(axes: "Axes", y: int, found: Evaluation, problem: CoupledMDP) -> Non
     axes.plot([found.mean], [y], "|", color=INK, markersize=11, markeredgewidth=1.4, zorder=5)
 
 
-def _dots(axes: "Axes", y: int, found: Evaluation, problem: CoupledMDP) -> None:
+def _dots(axes: "Axes", y: int, found: Evaluation, problem: Problem) -> None:
     kinds = np.arange(problem.num_types) if found.by_type else problem.type_of_arm
     for kind in np.unique(kinds):
         colour, shape = MARKS[int(kind)] if marks_types(problem) else MARKS[0]
@@ -203,7 +219,8 @@ def _dots(axes: "Axes", y: int, found: Evaluation, problem: CoupledMDP) -> None:
         )
 
 
-def _curves(figure: "Figure", rows: Sequence[Row]) -> None:
+def draw_lorenz(figure: "Figure", rows: Sequence[Row]) -> None:
+    """Lorenz curves, at most three."""
     axes = figure.subplots()
     who = member(rows[0].evaluation.problem)
     axes.plot([0, 100], [0, 100], color=FAINT, linewidth=0.9, label=f"all {who}s equal")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand._version import __version__
-from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import Location, write_atomically
+from evenhand.model.simulator import Problem
 from evenhand.planning.compare import Comparison
 from evenhand.report import figures, tables, words
 from evenhand.report.rendering import render
@@ -18,7 +18,7 @@ from evenhand.typing import Progress
 
 def write_comparison(
     comparison: Comparison,
-    problem: CoupledMDP,
+    problem: Problem,
     path: Location,
     title: str | None = None,
     command: str = "",
@@ -44,7 +44,7 @@ def write_comparison(
 
 def comparison_page(
     comparison: Comparison,
-    problem: CoupledMDP,
+    problem: Problem,
     title: str | None = None,
     command: str = "",
     progress: Progress | None = None,
@@ -80,7 +80,7 @@ def comparison_page(
 # The parts
 
 
-def _cards(comparison: Comparison, problem: CoupledMDP) -> list[tuple[str, str, str]]:
+def _cards(comparison: Comparison, problem: Problem) -> list[tuple[str, str, str]]:
     """Term, figure and a remark."""
     best = comparison.rows[0]
     found, bound = best.evaluation, comparison.upper_bound
@@ -118,7 +118,7 @@ class Drawing:
     groups: tables.Table | None = None
 
 
-def _drawings(comparison: Comparison, problem: CoupledMDP) -> list[Drawing]:
+def _drawings(comparison: Comparison, problem: Problem) -> list[Drawing]:
     found = [Drawing("Welfare", figures.welfare_figure(comparison), _welfare_caption(comparison))]
     if problem.num_arms > 1:
         found.append(_spread(comparison, problem))
@@ -137,7 +137,7 @@ def _welfare_caption(comparison: Comparison) -> str:
     return caption
 
 
-def _spread(comparison: Comparison, problem: CoupledMDP) -> Drawing:
+def _spread(comparison: Comparison, problem: Problem) -> Drawing:
     title, picture = "Who gets how much", figures.spread_figure(comparison, problem)
     if picture is None:
         return Drawing(title, None, _level_words(comparison, problem))
@@ -150,7 +150,7 @@ def _spread(comparison: Comparison, problem: CoupledMDP) -> Drawing:
     )
 
 
-def _level_words(comparison: Comparison, problem: CoupledMDP) -> str:
+def _level_words(comparison: Comparison, problem: Problem) -> str:
     alike = "All arms are identical, and" if problem.is_symmetric else "Although the arms differ,"
     policies = "every policy" if len(comparison.rows) > 1 else "the policy"
     return (
@@ -159,7 +159,7 @@ def _level_words(comparison: Comparison, problem: CoupledMDP) -> str:
     )
 
 
-def _spread_caption(comparison: Comparison, problem: CoupledMDP) -> str:
+def _spread_caption(comparison: Comparison, problem: Problem) -> str:
     found = [row.evaluation for row in comparison.rows]
     dots, bands = any(map(figures.shows_dots, found)), not all(map(figures.shows_dots, found))
     caption = "One row a policy, worse-off arms to the left; the thin line runs from the worst to the best arm."
@@ -183,7 +183,7 @@ def _lorenz_caption(comparison: Comparison) -> str:
     )
 
 
-def _reading(comparison: Comparison, problem: CoupledMDP) -> list[tuple[str, str]]:
+def _reading(comparison: Comparison, problem: Problem) -> list[tuple[str, str]]:
     name = words.shortened(comparison.welfare.name, 60)
     entries = [
         ("Policy", "A rule that decides at every step which arms are served, and how."),

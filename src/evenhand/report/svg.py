@@ -8,7 +8,8 @@ the colour-blind too, and never carry a meaning alone: dots differ in shape, lin
 import io
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -52,21 +53,33 @@ def drawn(name: str, label: str, height: float, draw: Callable[["Figure"], None]
         height: inches.
         draw: puts axes into an empty figure.
     """
-    import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     stream = io.StringIO()
-    with mpl.rc_context(), warnings.catch_warnings():
-        # The reader's browser has glyphs that the font used for measuring lacks.
-        warnings.filterwarnings("ignore", message="Glyph .* missing")
-        mpl.rcdefaults()
-        mpl.rcParams.update({**_STYLE, "svg.hashsalt": name})
+    with styled({"svg.hashsalt": name}):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         FigureCanvasSVG(figure)
         draw(figure)
         figure.savefig(stream, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     return _inline(stream.getvalue(), name, label)
+
+
+@contextmanager
+def styled(more: Mapping[Any, Any] | None = None) -> Iterator[None]:
+    """Whatever is drawn within has the style of the reports, and nothing of the user's own settings.
+
+    Args:
+        more: settings of matplotlib besides.
+    """
+    import matplotlib as mpl
+
+    with mpl.rc_context(), warnings.catch_warnings():
+        # The reader's browser has glyphs that the font used for measuring lacks.
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        mpl.rcdefaults()
+        mpl.rcParams.update({**_STYLE, **(more or {})})
+        yield
 
 
 def _inline(svg: str, name: str, label: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evenhand.evaluation.evaluate import Evaluation
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model.simulator import Problem
 from evenhand.planning.compare import Comparison
 from evenhand.report.words import (
     UNKNOWN,
@@ -64,7 +64,7 @@ class Table:
     rows: tuple[TableRow, ...]
 
 
-def results_table(comparison: Comparison, problem: CoupledMDP) -> Table:
+def results_table(comparison: Comparison, problem: Problem) -> Table:
     """A row a policy, the bound on top."""
     columns = _columns(comparison, problem)
     rows = [
@@ -92,7 +92,7 @@ def _column(title: str, texts: Sequence[str], bound: str = "") -> Column:
     return Column(title, bound, tuple(Cell(text) for text in texts))
 
 
-def _columns(comparison: Comparison, problem: CoupledMDP) -> list[Column]:
+def _columns(comparison: Comparison, problem: Problem) -> list[Column]:
     found = [row.evaluation for row in comparison.rows]
     bound = comparison.upper_bound
     welfare = [each.welfare for each in found] + ([] if bound is None else [bound])
@@ -127,7 +127,7 @@ def _bound_column(bound: float, title: str, found: Sequence[Evaluation]) -> Colu
     return _column(f"Below the {title}", [number_text(gap, decimals) for gap in missing], number_text(0.0, decimals))
 
 
-def _budget_column(found: Sequence[Evaluation], resource: int, problem: CoupledMDP) -> Column:
+def _budget_column(found: Sequence[Evaluation], resource: int, problem: Problem) -> Column:
     title = "Budget used" if problem.num_resources == 1 else f"Used of resource {resource + 1}"
     none = problem.budget[resource] == 0
     return _column(title, [UNKNOWN if none else percent(float(each.budget_used[resource])) for each in found])
@@ -144,7 +144,7 @@ def _bound_row(comparison: Comparison, cells: tuple[Cell, ...]) -> TableRow:
     return TableRow(capitalised(bound_title(comparison)), cells, note=line, kind="bound")
 
 
-def types_table(problem: CoupledMDP) -> Table | None:
+def types_table(problem: Problem) -> Table | None:
     """The types: how many arms, and their states and actions where these differ; None where it would say nothing."""
     names, alike = type_names(problem), same_choices(problem)
     if problem.is_symmetric or (alike and is_nameless(problem)):
@@ -160,13 +160,13 @@ def types_table(problem: CoupledMDP) -> Table | None:
     return Table("Types of arms", tuple(heads), tuple(rows))
 
 
-def more_types(problem: CoupledMDP) -> str:
+def more_types(problem: Problem) -> str:
     """How many types the table of them leaves out; empty where it has all."""
     more = problem.num_types - MOST_TYPES
     return f"… and {more:,} more type{'s' if more > 1 else ''}." if more > 0 else ""
 
 
-def values_table(comparison: Comparison, problem: CoupledMDP) -> Table | None:
+def values_table(comparison: Comparison, problem: Problem) -> Table | None:
     """The mean value of the arms of each type under each policy; None where there is one type, or very many."""
     if not 2 <= problem.num_types <= MOST_TYPES or not comparison.rows:
         return None
@@ -180,7 +180,7 @@ def values_table(comparison: Comparison, problem: CoupledMDP) -> Table | None:
     return Table("Mean value of an arm, by type", heads, tuple(rows))
 
 
-def groups_table(comparison: Comparison, problem: CoupledMDP) -> Table | None:
+def groups_table(comparison: Comparison, problem: Problem) -> Table | None:
     """The value of each group under each policy; None where welfare is over arms, or there are very many groups."""
     if problem.over != "groups" or len(problem.group_names) > MOST_TYPES or not comparison.rows:
         return None
@@ -194,7 +194,7 @@ def groups_table(comparison: Comparison, problem: CoupledMDP) -> Table | None:
     return Table("Value of a group, the mean of its arms", heads, tuple(rows))
 
 
-def floors_missed(comparison: Comparison, problem: CoupledMDP) -> list[tuple[str, str]]:
+def floors_missed(comparison: Comparison, problem: Problem) -> list[tuple[str, str]]:
     """The policies that serve some arms less often than they must, each with whom and how often."""
     items = []
     for row in comparison.rows:

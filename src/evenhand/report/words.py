@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from evenhand.display import counted as counted
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.evaluation.kinks import CONFIDENCE
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model.simulator import Problem
 from evenhand.model.welfare import Welfare
 from evenhand.planning.compare import Comparison, Row
 from evenhand.planning.roster import ROSTER
@@ -80,11 +81,6 @@ def _longer(seconds: int) -> str:
 # Grammar
 
 
-def counted(count: int, singular: str, plural: str = "") -> str:
-    """`1 arm`, `5 arms`; thousands are set apart."""
-    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
-
-
 def listed(items: Sequence[str], joint: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {joint} {items[-1]}" if items else ""
@@ -117,7 +113,7 @@ def abbreviation_and_summary(policy: str) -> tuple[str, str]:
     return "", ""
 
 
-def type_names(problem: CoupledMDP) -> list[str]:
+def type_names(problem: Problem) -> list[str]:
     """(type,) what a person calls each type; numbered where the file has no name, or the same name twice."""
     blocks: list[dict[str, None]] = [{} for _ in range(problem.num_types)]
     labels = problem.tables.labels
@@ -129,7 +125,7 @@ def type_names(problem: CoupledMDP) -> list[str]:
     return [_numbered(name, index, times[name] > 1) for index, name in enumerate(names, start=1)]
 
 
-def is_nameless(problem: CoupledMDP) -> bool:
+def is_nameless(problem: Problem) -> bool:
     """Whether every arm is a type of its own and none has a name: then there is nothing to say of types."""
     return problem.num_types == problem.num_arms and not any(name for name, _, _ in problem.types.labels)
 
@@ -144,7 +140,7 @@ def _numbered(name: str, index: int, twice: bool) -> str:
     return f"{name} (type {index})" if twice else name
 
 
-def member(problem: CoupledMDP) -> str:
+def member(problem: Problem) -> str:
     """`arm` or `group`: whom welfare is over."""
     return "group" if problem.over == "groups" else "arm"
 
@@ -162,7 +158,7 @@ def gap_to(bound: float, welfare: float) -> float:
     return (bound - welfare) / abs(bound) if bound else math.nan
 
 
-def values_by_type(evaluation: Evaluation, problem: CoupledMDP) -> Floats:
+def values_by_type(evaluation: Evaluation, problem: Problem) -> Floats:
     """(type,) mean value of the arms of each type."""
     if evaluation.by_type:
         return evaluation.unit_values
@@ -191,7 +187,7 @@ def most_equal(rows: Sequence[Row]) -> Row | None:
 # Sentences: what came out
 
 
-def summary(comparison: Comparison, problem: CoupledMDP) -> list[list[str]]:
+def summary(comparison: Comparison, problem: Problem) -> list[list[str]]:
     """What was compared and what came out: a few sentences in one paragraph on welfare and one on fairness."""
     if not comparison.rows:
         return [[f"No policy was compared on this problem of {counted(problem.num_arms, 'arm')}."]]
@@ -201,7 +197,7 @@ def summary(comparison: Comparison, problem: CoupledMDP) -> list[list[str]]:
     return [part for part in paragraphs if part]
 
 
-def _compared(comparison: Comparison, problem: CoupledMDP) -> str:
+def _compared(comparison: Comparison, problem: Problem) -> str:
     rows = comparison.rows
     what = f"{capitalised(spelled(len(rows)))} {'policy was' if len(rows) == 1 else 'policies were'} compared on"
     crowd = "one arm that uses" if problem.num_arms == 1 else f"{spelled(problem.num_arms)} arms that share"
@@ -268,7 +264,7 @@ def _error(best: Evaluation, row: Row) -> float:
     return chance + (best.truncation_bound or 0.0) + (other.truncation_bound or 0.0)
 
 
-def _worst_off(best: Row, problem: CoupledMDP) -> str:
+def _worst_off(best: Row, problem: Problem) -> str:
     found = best.evaluation
     if problem.num_arms == 1:
         return ""
@@ -278,7 +274,7 @@ def _worst_off(best: Row, problem: CoupledMDP) -> str:
     return f"Worst off under {best.policy} {who}, with {number(found.worst)} against {number(found.mean)} on average."
 
 
-def worst_off_unit(found: Evaluation, problem: CoupledMDP) -> str:
+def worst_off_unit(found: Evaluation, problem: Problem) -> str:
     """`is arm 3`, `are the 4 arms of type 2` or `is the group north`."""
     if found.groups:
         return f"is the group {min(found.groups, key=found.groups.__getitem__)}"
@@ -333,7 +329,7 @@ def _evener(rows: Sequence[Row], gini: str) -> str:
 # Sentences: the problem
 
 
-def problem_words(problem: CoupledMDP) -> list[tuple[str, str]]:
+def problem_words(problem: Problem) -> list[tuple[str, str]]:
     """The problem: terms, and what there is to say of each."""
     return [
         ("Arms", _crowd(problem)),
@@ -345,7 +341,7 @@ def problem_words(problem: CoupledMDP) -> list[tuple[str, str]]:
     ]
 
 
-def _groups(problem: CoupledMDP) -> list[tuple[str, str]]:
+def _groups(problem: Problem) -> list[tuple[str, str]]:
     if problem.over != "groups":
         return []
     names = problem.group_names
@@ -354,7 +350,7 @@ def _groups(problem: CoupledMDP) -> list[tuple[str, str]]:
     return [("Groups", f"The arms are in {counted(len(names), 'group')}{which}. {worth}")]
 
 
-def _floors(problem: CoupledMDP) -> list[tuple[str, str]]:
+def _floors(problem: Problem) -> list[tuple[str, str]]:
     if not problem.has_floors:
         return []
     pairs = zip(type_names(problem), problem.type_floors, strict=True)
@@ -362,7 +358,7 @@ def _floors(problem: CoupledMDP) -> list[tuple[str, str]]:
     return [("Floors", f"Each arm is to be served in at least this share of the time: {listed(_few(asked))}.")]
 
 
-def _crowd(problem: CoupledMDP) -> str:
+def _crowd(problem: Problem) -> str:
     meaning = "An arm is whatever competes for the resources: a machine, a patient, a customer."
     if problem.num_arms == 1:
         return f"There is one arm, {type_names(problem)[0]}. {meaning}"
@@ -374,7 +370,7 @@ def _crowd(problem: CoupledMDP) -> str:
     return f"There are {problem.num_arms:,} arms {kinds}. {meaning}"
 
 
-def _choices(problem: CoupledMDP) -> str:
+def _choices(problem: Problem) -> str:
     """States and actions, where they are the same for all types but for the numbers."""
     if not same_choices(problem):
         return "The types differ in their states and actions; the table below tells them."
@@ -383,7 +379,7 @@ def _choices(problem: CoupledMDP) -> str:
     return f"At every step {who} is in one of {states}, and is given one of {actions}."
 
 
-def same_choices(problem: CoupledMDP) -> bool:
+def same_choices(problem: Problem) -> bool:
     """Whether all types have the same states and actions, by name and by use of resources."""
     types = problem.types
     labels = {label[1:] for label in types.labels}
@@ -391,14 +387,14 @@ def same_choices(problem: CoupledMDP) -> bool:
     return len(labels) <= 1 and bool(alike) and bool((types.usage == types.usage[0]).all())
 
 
-def states_text(problem: CoupledMDP, kind: int) -> str:
+def states_text(problem: Problem, kind: int) -> str:
     """`3 states (new, worn, failed)`."""
     size = int(problem.types.num_states[kind])
     labels = problem.types.labels[kind][1] if problem.types.labels else ()
     return counted(size, "state") + (f" ({', '.join(_few(labels))})" if labels else "")
 
 
-def actions_text(problem: CoupledMDP, kind: int) -> str:
+def actions_text(problem: Problem, kind: int) -> str:
     """`2 actions: wait (uses nothing) or call (uses 1)`."""
     types = problem.types
     size = int(types.num_actions[kind])
@@ -425,7 +421,7 @@ def _use(usage: Floats) -> str:
     return listed([f"{text} of resource {index}" for index, text in enumerate(amounts, 1) if text != "0"])
 
 
-def _limits(problem: CoupledMDP) -> str:
+def _limits(problem: Problem) -> str:
     budget = [amount(value) for value in problem.budget]
     shares = "In one step it may use" if problem.num_arms == 1 else "In one step all arms together may use"
     if len(budget) == 1:
@@ -433,7 +429,7 @@ def _limits(problem: CoupledMDP) -> str:
     return f"{shares} at most {listed([f'{text} of resource {index}' for index, text in enumerate(budget, 1)])}."
 
 
-def _time(problem: CoupledMDP) -> str:
+def _time(problem: Problem) -> str:
     criterion = problem.criterion
     if criterion.is_average:
         return (
@@ -447,7 +443,7 @@ def _time(problem: CoupledMDP) -> str:
     return f"{ends}. {alike}. The value of an arm is all the reward it can expect until then, added up in this way."
 
 
-def weights_of_time(problem: CoupledMDP) -> str:
+def weights_of_time(problem: Problem) -> str:
     """How the end of a sentence says what steps count for; nothing where they count alike."""
     if problem.criterion.is_average:
         return ", in the long run"

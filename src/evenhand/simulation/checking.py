@@ -8,12 +8,13 @@ import numpy as np
 from evenhand.errors import PolicyError, TooLarge
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.stepping import first_states
-from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Finite
+from evenhand.model.feasible import check_actions, check_budget, checked_shape
 from evenhand.model.policy import Exchangeable, Lawful, Policy, Remembers, Resuming, Starting, begin, capabilities
+from evenhand.model.simulator import Problem, Simulator
 from evenhand.reductions.counts import count_states
 from evenhand.simulation.counts import checked_allocation
-from evenhand.simulation.rollout import check_budget, checked_shape, simulate
+from evenhand.simulation.rollout import simulate
 from evenhand.typing import Indices, Ints, Rng
 
 BATCHES = (1, 2, 7, 100)
@@ -23,7 +24,7 @@ STEPS = 25
 """Steps that are played to reach states by acting."""
 
 
-def check_policy(policy: Policy | Starting, problem: CoupledMDP, rng: Rng = 0) -> None:
+def check_policy(policy: Policy | Starting, problem: Problem, rng: Rng = 0) -> None:
     """Try a policy on a problem and raise PolicyError with everything that is wrong with it.
 
     Checked: it acts (or starts an actor that does); actions have the shape of the states, exist, and respect the
@@ -35,7 +36,7 @@ def check_policy(policy: Policy | Starting, problem: CoupledMDP, rng: Rng = 0) -
 
     Args:
         policy: the policy to try.
-        problem: a problem to try it on.
+        problem: a problem to try it on, or a simulator.
         rng: seed or generator of the states that are tried.
     """
     generator = np.random.default_rng(rng)
@@ -60,11 +61,14 @@ def check_policy(policy: Policy | Starting, problem: CoupledMDP, rng: Rng = 0) -
         raise PolicyError("the policy breaks the rules:\n" + "\n".join(f"  {fault}" for fault in dict.fromkeys(faults)))
 
 
-def _trial_states(problem: CoupledMDP, size: int, rng: np.random.Generator) -> list[Indices]:
+def _trial_states(problem: Problem, size: int, rng: np.random.Generator) -> list[Indices]:
     """Likely states, any states, and every arm in the same state."""
     kinds = problem.type_of_arm
     sizes = problem.types.num_states[kinds]
-    likely = first_states(kinds, problem.types.cumulative_initial, draw_keys(rng, 1)[0], 0, size)
+    if isinstance(problem, Simulator):
+        likely = problem.begin(size * problem.num_arms, rng).reshape(size, problem.num_arms)
+    else:
+        likely = first_states(kinds, problem.types.cumulative_initial, draw_keys(rng, 1)[0], 0, size)
     anything = rng.integers(0, sizes, size=(size, problem.num_arms)).astype(np.int32)
     same = np.minimum(rng.integers(0, sizes.max(), size=(size, 1)), sizes - 1).astype(np.int32)
     return [likely, anything, same]
@@ -80,14 +84,14 @@ def _attempt(faults: list[str], where: str, check, *arguments) -> None:  # type:
         faults.append(f"{where}: raised {type(error).__name__}: {error}")
 
 
-def _try_acting(policy: Policy | Starting, problem: CoupledMDP, states: Indices) -> None:
+def _try_acting(policy: Policy | Starting, problem: Problem, states: Indices) -> None:
     given = states.copy()
     seen = [checked_shape(_act_once(policy, given, seed), given) for seed in (1, 1)]
     if not np.array_equal(given, states):
         raise PolicyError("act changed the states it was given")
     if not np.array_equal(seen[0], seen[1]):
         raise PolicyError("the same seed gave different actions")
-    _check_feasible(problem, states, seen[0])
+    check_actions(problem, states, seen[0])
 
 
 def _act_once(policy: Policy | Starting, states: Indices, seed: int) -> Indices:
@@ -95,14 +99,7 @@ def _act_once(policy: Policy | Starting, states: Indices, seed: int) -> Indices:
     return begin(policy, len(states), rng).act(states, rng)
 
 
-def _check_feasible(problem: CoupledMDP, states: Indices, actions: Indices) -> None:
-    kinds, types = problem.type_of_arm, problem.types
-    if actions.min() < 0 or actions.max() >= types.rewards.shape[2] or not types.valid[kinds, states, actions].all():
-        raise PolicyError("an action does not exist in its arm's state")
-    check_budget(problem, types.usage[kinds, states, actions].sum(axis=1), 0)
-
-
-def _try_playing(policy: Policy | Starting, problem: CoupledMDP, seed: int) -> None:
+def _try_playing(policy: Policy | Starting, problem: Problem, seed: int) -> None:
     simulate(problem, policy, num_episodes=3, rng=seed, criterion=Finite(STEPS, problem.discount))
 
 
@@ -118,7 +115,7 @@ def _try_resuming(starts: Starting, resumes: Resuming, trials: list[Indices]) ->
             raise PolicyError("it goes on in another way from what it remembered")
 
 
-def _try_allocating(policy: Exchangeable, problem: CoupledMDP, counts: Ints, deterministic: bool) -> None:
+def _try_allocating(policy: Exchangeable, problem: Problem, counts: Ints, deterministic: bool) -> None:
     seen = [
         checked_allocation(problem, policy.allocate(counts.copy(), np.random.default_rng(seed)), counts)
         for seed in (1, 1, 2)
@@ -130,7 +127,7 @@ def _try_allocating(policy: Exchangeable, problem: CoupledMDP, counts: Ints, det
     check_budget(problem, np.einsum("etsa,tsak->ek", seen[0], problem.types.usage), 0)
 
 
-def _try_law(policy: Lawful, problem: CoupledMDP, counts: Ints) -> None:
+def _try_law(policy: Lawful, problem: Problem, counts: Ints) -> None:
     allocations, probabilities = policy.allocation_law(counts)
     checked_allocation(problem, allocations, np.repeat(counts[None], len(allocations), axis=0))
     check_budget(problem, np.einsum("etsa,tsak->ek", allocations, problem.types.usage), 0)

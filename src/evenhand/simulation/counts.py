@@ -4,6 +4,8 @@ The cost of a step does not depend on the number of arms. The mean return of a t
 each arm; for an exchangeable policy every arm of a type has that value in expectation.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from evenhand.checks import check_memory, check_positive_int
@@ -12,13 +14,15 @@ from evenhand.kernels.crowds import step_crowds_fast
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
+from evenhand.model.feasible import check_budget
 from evenhand.model.policy import Exchangeable, Policy, Starting, capabilities
-from evenhand.simulation.rollout import Rollout, as_asked, check_budget, share_of_budget, step_weights, summed_rewards
+from evenhand.model.simulator import Problem, needs_tables
+from evenhand.simulation.rollout import Rollout, as_asked, share_of_budget, step_weights, summed_rewards
 from evenhand.typing import Array, Floats, Ints, Progress, Rng
 
 
 def simulate_counts(
-    problem: CoupledMDP,
+    problem: Problem,
     policy: Exchangeable | Policy | Starting,
     num_episodes: int = 1000,
     horizon: int | None = None,
@@ -26,6 +30,7 @@ def simulate_counts(
     progress: Progress | None = None,
     criterion: str | Criterion | None = None,
     rewards: Floats | None = None,
+    keep_paths: bool = False,
 ) -> Rollout:
     """Play an exchangeable policy on counts.
 
@@ -39,14 +44,23 @@ def simulate_counts(
         criterion: what the steps weigh, as text or object; the problem's own when absent.
         rewards: (type, state, action) what is summed in place of the arms' own rewards; or several such tables (see
             `simulate`).
+        keep_paths: whether to keep the counts and allocations of every step.
 
     Returns:
         A Rollout whose returns and shares of time served are (episode, type) means over the arms of each type.
+
+    Example:
+        >>> import evenhand as eh
+        >>> machines = eh.problems.machine_replacement(num_arms=1000, budget=100)
+        >>> played = eh.simulate_counts(machines, eh.policies.worst_first(machines), 10, 50, rng=0, keep_paths=True)
+        >>> played.returns.shape, played.counts.shape, played.allocations.shape
+        ((10, 1), (10, 50, 1, 3), (10, 50, 1, 3, 2))
     """
+    problem = needs_tables(problem, "simulation by counts", "Use simulate, which follows every arm.")
     check_positive_int(num_episodes, "num_episodes")
     weights = step_weights(problem, horizon, criterion)
     types = problem.types
-    check_memory(40.0 * num_episodes * types.valid.size, f"counts of {num_episodes} episodes", "Use fewer episodes.")
+    paths = _Paths.reserve(problem, num_episodes, len(weights), keep_paths)
     world_rng, policy_rng = np.random.default_rng(rng).spawn(2)
     starts = capabilities(policy).starts
     actor = capabilities(policy if starts is None else starts.start(num_episodes, policy_rng)).allocates
@@ -61,6 +75,7 @@ def simulate_counts(
         allocation = checked_allocation(problem, actor.allocate(counts, policy_rng), counts)
         spent = np.einsum("etsa,tsak->ek", allocation, types.usage)
         check_budget(problem, spent, t)
+        paths.keep(t, counts, allocation)
         used += weight * spent
         for table, sums in zip(gains, returns, strict=True):
             sums += weight * _mean_over_arms(problem, allocation, table)
@@ -69,7 +84,41 @@ def simulate_counts(
         if progress is not None and t % 16 == 0:
             progress("playing", t / len(weights))
     total = float(weights.sum())
-    return Rollout(as_asked(returns, rewards), share_of_budget(problem, used, total), served / total, len(weights))
+    return Rollout(
+        returns=as_asked(returns, rewards),
+        used=share_of_budget(problem, used, total),
+        served=served / total,
+        horizon=len(weights),
+        counts=paths.counts,
+        allocations=paths.allocations,
+    )
+
+
+class _Paths(NamedTuple):
+    """The steps that were played, where they are kept."""
+
+    counts: Ints | None
+    """(episode, step, type, state)"""
+
+    allocations: Ints | None
+    """(episode, step, type, state, action)"""
+
+    @classmethod
+    def reserve(cls, problem: CoupledMDP, num_episodes: int, steps: int, kept: bool) -> "_Paths":
+        """Room for them, if there is any; and room to play."""
+        kinds, states, actions = problem.types.valid.shape
+        size, what, instead = 40.0 * num_episodes * problem.types.valid.size, "counts", "Use fewer episodes."
+        if kept:
+            size += 8.0 * num_episodes * steps * kinds * states * (1 + actions)
+            what, instead = f"paths of {steps} steps", "Use fewer episodes or steps, or do not keep the paths."
+        check_memory(size, f"{what} of {num_episodes} episodes", instead)
+        path = (num_episodes, steps, kinds, states)
+        return cls(np.zeros(path, np.int64), np.zeros((*path, actions), np.int64)) if kept else cls(None, None)
+
+    def keep(self, step: int, counts: Ints, allocation: Ints) -> None:
+        """Note a step, where they are kept."""
+        if self.counts is not None and self.allocations is not None:
+            self.counts[:, step], self.allocations[:, step] = counts, allocation
 
 
 def _mean_over_arms(problem: CoupledMDP, allocation: Ints, table: Array) -> Floats:
@@ -86,9 +135,9 @@ def _first_counts(problem: CoupledMDP, num_episodes: int, key: np.uint64) -> Int
     return step_crowds_fast(np.ascontiguousarray(law), arms, key, 0)
 
 
-def checked_allocation(problem: CoupledMDP, allocation: Ints, counts: Ints) -> Ints:
+def checked_allocation(problem: Problem, allocation: Ints, counts: Ints) -> Ints:
     """The allocation, if it treats each arm exactly once and by actions that exist."""
-    expected = (*counts.shape, problem.types.rewards.shape[2])
+    expected = (*counts.shape, problem.types.valid.shape[2])
     if np.shape(allocation) != expected or np.asarray(allocation).dtype.kind not in "iu":
         raise PolicyError(
             "allocate: expected whole numbers of shape (episode, type, state, action) = "

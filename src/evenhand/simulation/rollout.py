@@ -7,21 +7,25 @@ warm-up where it averages. A policy made for a finite horizon that is played for
 step (`BySteps`).
 
 Randomness is split once: one stream for the world, one for the policy. The world's numbers belong to (step, episode,
-arm), so two policies given the same rng meet the same world, and an arm that both treat alike moves alike.
+arm), so two policies given the same rng meet the same world, and an arm that both treat alike moves alike. A simulator
+draws as it likes: its numbers belong to the step and the batch.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.checks import check_memory, check_positive_int, check_shape, plain
-from evenhand.errors import PolicyError
+from evenhand.checks import check_memory, check_positive_int, check_shape
+from evenhand.display import counted
+from evenhand.errors import NotApplicable, PolicyError
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.stepping import COMPILE_FROM, World, first_states, step_arms, step_arms_fast
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
+from evenhand.model.feasible import check_budget, checked_shape, missing_action
 from evenhand.model.policy import Policy, Starting, begin
-from evenhand.typing import Array, Floats, Indices, Progress, Rng
+from evenhand.model.simulator import Problem, Simulator
+from evenhand.typing import Array, Floats, Indices, Ints, Progress, Rng
 
 BATCH = 4_000_000
 """Arms of all episodes that are in memory at once. Part of the result: each batch has a stream of its own."""
@@ -43,9 +47,27 @@ class Rollout:
     horizon: int
     """Steps an episode."""
 
+    states: Indices | None = None
+    """(episode, step, arm) the state in which each arm was at each step; None unless paths are kept."""
+
+    actions: Indices | None = None
+    """(episode, step, arm) the action that it then got."""
+
+    rewards: Floats | None = None
+    """(episode, step, arm) what it then earned, not weighted; of the first table where several are summed."""
+
+    counts: Ints | None = None
+    """(episode, step, type, state) how many arms were in each state, of a simulation of counts whose paths are kept."""
+
+    allocations: Ints | None = None
+    """(episode, step, type, state, action) how many of them got each action."""
+
+    def __repr__(self) -> str:
+        return f"Rollout({counted(len(self.used), 'episode')} of {counted(self.horizon, 'step')})"
+
 
 def simulate(
-    problem: CoupledMDP,
+    problem: Problem,
     policy: Policy | Starting,
     num_episodes: int = 1000,
     horizon: int | None = None,
@@ -53,11 +75,12 @@ def simulate(
     progress: Progress | None = None,
     criterion: str | Criterion | None = None,
     rewards: Floats | None = None,
+    keep_paths: bool = False,
 ) -> Rollout:
     """Play a policy, every arm on its own.
 
     Args:
-        problem: the problem.
+        problem: the problem, or a simulator.
         policy: what acts; its actions are checked at every step.
         num_episodes: how many independent episodes.
         horizon: steps an episode; when absent, the criterion's own: 300 discounted, 1000 for an average, of which the
@@ -66,37 +89,132 @@ def simulate(
         progress: called now and then with what is being done and the share that is done.
         criterion: what the steps weigh, as text or object; the problem's own when absent.
         rewards: (type, state, action) what is summed in place of the arms' own rewards; or (table, type, state,
-            action) several such, and then returns are (table, episode, arm).
+            action) several such, and then returns are (table, episode, arm). Not for a simulator.
+        keep_paths: whether to keep the states, actions and rewards of every step.
 
     Raises:
         PolicyError: an action does not exist, the budget is broken, or the shape is wrong.
+        TooLarge: the returns, or the paths, would not fit in memory; nothing is played then.
+
+    Example:
+        >>> import evenhand as eh
+        >>> machines = eh.problems.machine_replacement(num_arms=5)
+        >>> played = eh.simulate(machines, eh.policies.worst_first(machines), 10, 50, rng=0, keep_paths=True)
+        >>> played.returns.shape, played.states.shape, played.actions.max()
+        ((10, 5), (10, 50, 5), np.int32(1))
     """
     check_positive_int(num_episodes, "num_episodes")
-    weights, gains = step_weights(problem, horizon, criterion), summed_rewards(problem, rewards)
-    check_memory(
-        8.0 * (len(gains) + 1) * num_episodes * problem.num_arms + 40.0 * min(BATCH, num_episodes * problem.num_arms),
-        f"the returns of {num_episodes} episodes of {problem.num_arms} arms",
-        "Use fewer episodes; a policy that treats equal arms alike can also be simulated by counts.",
-    )
+    weights = step_weights(problem, horizon, criterion)
+    gains = None if isinstance(problem, Simulator) else summed_rewards(problem, rewards)
+    if gains is None and rewards is not None:
+        raise NotApplicable("rewards: a simulator samples its own, and others cannot be summed in their place")
+    tables = 1 if gains is None else len(gains)
+    sums = _Sums.reserve(problem, tables, num_episodes, len(weights), keep_paths)
     world_rng, policy_rng = np.random.default_rng(rng).spawn(2)
     keys = draw_keys(world_rng, len(weights) + 1)
     size = max(1, min(num_episodes, BATCH // problem.num_arms))
     starts = range(0, num_episodes, size)
-    returns = np.zeros((len(gains), num_episodes, problem.num_arms))
-    served, used = np.zeros(returns.shape[1:]), np.zeros((num_episodes, problem.num_resources))
     fast = num_episodes * problem.num_arms * len(weights) >= COMPILE_FROM
     for batch, (start, stream) in enumerate(zip(starts, policy_rng.spawn(len(starts)), strict=True)):
-        rows = slice(start, min(start + size, num_episodes))
+        own = sums.of(slice(start, min(start + size, num_episodes)))
         tell = None if progress is None else part_of(progress, batch, len(starts))
-        used[rows] = _play(
-            problem, policy, gains, weights, (returns[:, rows], served[rows]), keys, start, stream, fast, tell
-        )
+        play = _Play(policy, weights, keys, start, stream, tell)
+        if isinstance(problem, Simulator):
+            _play_sampled(problem, play, own)
+        else:
+            assert gains is not None
+            _play(problem, play, own, gains, fast)
     total = float(weights.sum())
-    served /= total
-    return Rollout(as_asked(returns, rewards), share_of_budget(problem, used, total), served, len(weights))
+    return Rollout(
+        returns=as_asked(sums.returns, rewards),
+        used=share_of_budget(problem, sums.used, total),
+        served=sums.served / total,
+        horizon=len(weights),
+        states=sums.states,
+        actions=sums.actions,
+        rewards=sums.rewards,
+    )
 
 
-def step_weights(problem: CoupledMDP, horizon: int | None, criterion: str | Criterion | None) -> Floats:
+@dataclass(frozen=True)
+class _Sums:
+    """What is summed up and kept while a policy is played."""
+
+    returns: Floats
+    """(table, episode, arm)"""
+
+    served: Floats
+    """(episode, arm)"""
+
+    used: Floats
+    """(episode, resource)"""
+
+    states: Indices | None
+    """(episode, step, arm), where paths are kept; so the next two."""
+
+    actions: Indices | None
+
+    rewards: Floats | None
+
+    @classmethod
+    def reserve(cls, problem: Problem, tables: int, num_episodes: int, steps: int, keep_paths: bool) -> "_Sums":
+        """Room for all of it, if there is any."""
+        arms = problem.num_arms
+        size = 8.0 * (tables + 1) * num_episodes * arms + 40.0 * min(BATCH, num_episodes * arms)
+        what, instead = f"the returns of {num_episodes} episodes of {arms} arms", "Use fewer episodes; "
+        if keep_paths:
+            size += 16.0 * num_episodes * steps * arms
+            what = f"the paths of {num_episodes} episodes of {steps} steps of {arms} arms"
+            instead = "Use fewer episodes or steps, or do not keep the paths; "
+        check_memory(size, what, f"{instead}a policy that treats equal arms alike can also be simulated by counts.")
+        path = (num_episodes, steps, arms)
+        return cls(
+            np.zeros((tables, num_episodes, arms)),
+            np.zeros((num_episodes, arms)),
+            np.zeros((num_episodes, problem.num_resources)),
+            np.zeros(path, dtype=np.int32) if keep_paths else None,
+            np.zeros(path, dtype=np.int32) if keep_paths else None,
+            np.zeros(path) if keep_paths else None,
+        )
+
+    def of(self, rows: slice) -> "_Sums":
+        """Those of some episodes; what is written there is written here."""
+        paths = (None if path is None else path[rows] for path in (self.states, self.actions, self.rewards))
+        return _Sums(self.returns[:, rows], self.served[rows], self.used[rows], *paths)  # type: ignore[arg-type]
+
+    def keep(self, step: int, states: Indices, actions: Indices, rewards: Floats) -> None:
+        """Note a step, where paths are kept; all are (episode, arm)."""
+        if self.states is not None and self.actions is not None and self.rewards is not None:
+            self.states[:, step], self.actions[:, step], self.rewards[:, step] = states, actions, rewards
+
+
+@dataclass(frozen=True)
+class _Play:
+    """How one batch of episodes is played."""
+
+    policy: Policy | Starting
+
+    weights: Floats
+    """(step,)"""
+
+    keys: Array
+    """(step + 1,) of the world; the first one is of the first states."""
+
+    first: int
+    """The number of the first episode."""
+
+    rng: np.random.Generator
+    """The policy's."""
+
+    progress: Progress | None
+
+    def tell(self, step: int) -> None:
+        """Say how far it is, now and then."""
+        if self.progress is not None and step % 16 == 0:
+            self.progress("playing", step / len(self.weights))
+
+
+def step_weights(problem: Problem, horizon: int | None, criterion: str | Criterion | None) -> Floats:
     """(step,) what each step to be simulated counts for."""
     chosen = problem.under(criterion).criterion
     steps = chosen.simulated_steps(horizon)
@@ -125,78 +243,66 @@ def part_of(progress: Progress, part: int, parts: int) -> Progress:
     return lambda what, share: progress(what, (part + share) / parts)
 
 
-def _play(
-    problem: CoupledMDP,
-    policy: Policy | Starting,
-    gains: Floats,
-    weights: Floats,
-    sums: tuple[Floats, Floats],
-    keys: Array,
-    first: int,
-    rng: np.random.Generator,
-    fast: bool,
-    progress: Progress | None,
-) -> Floats:
-    """Play one batch of episodes; adds to the sums of rewards and of time served, and gives the weighted usage."""
+def _play(problem: CoupledMDP, play: _Play, sums: _Sums, gains: Floats, fast: bool) -> None:
+    """Play one batch of episodes by matrices."""
     types = problem.types
-    (returns, *others), served = sums
+    returns, *others = sums.returns
     world = World(problem.type_of_arm, types.cumulative, gains[0], types.usage, types.valid, types.served)
     step = step_arms_fast if fast else step_arms
-    states = first_states(problem.type_of_arm, types.cumulative_initial, keys[0], first, len(returns))
-    actor = begin(policy, len(returns), rng)
-    used = np.zeros((len(returns), problem.num_resources))
-    for t, (key, weight) in enumerate(zip(keys[1:], weights.tolist(), strict=True)):
+    states = first_states(problem.type_of_arm, types.cumulative_initial, play.keys[0], play.first, len(returns))
+    actor = begin(play.policy, len(returns), play.rng)
+    for t, (key, weight) in enumerate(zip(play.keys[1:], play.weights.tolist(), strict=True)):
         # The policy sees a copy: what it does with it does not change the world.
-        actions = checked_shape(actor.act(states.copy(), rng), states, t)
-        before = states.copy() if others else states
-        spent, exist = step(world, states, actions, weight, returns, served, key, first)
+        actions = checked_shape(actor.act(states.copy(), play.rng), states, t)
+        before = states.copy() if others or sums.states is not None else states
+        spent, exist = step(world, states, actions, weight, returns, sums.served, key, play.first)
         if not exist:
-            raise PolicyError(_missing_action(problem, states, actions, t, first))
+            raise PolicyError(missing_action(problem, states, actions, t, play.first))
         for table, sums_of_table in zip(gains[1:], others, strict=True):
             sums_of_table += weight * table[problem.type_of_arm, before, actions]
-        check_budget(problem, spent, t, first)
-        used += weight * spent
-        if progress is not None and t % 16 == 0:
-            progress("playing", t / len(weights))
-    return used
+        check_budget(problem, spent, t, play.first)
+        sums.used[:] += weight * spent
+        if sums.states is not None:
+            sums.keep(t, before, actions, gains[0][problem.type_of_arm, before, actions])
+        play.tell(t)
 
 
-def _missing_action(problem: CoupledMDP, states: Indices, actions: Indices, step: int, first: int) -> str:
-    """Words for the first action that does not exist."""
-    known = problem.types.num_actions[problem.type_of_arm]
-    episode, arm = (int(i) for i in np.argwhere((actions < 0) | (actions >= known))[0])
-    return (
-        f"step {step}, episode {first + episode}, arm {arm}: the policy chose action {actions[episode, arm]}, "
-        f"which does not exist in state {states[episode, arm]} (there are 0 to {known[arm] - 1})"
-    )
+def _play_sampled(simulator: Simulator, play: _Play, sums: _Sums) -> None:
+    """Play one batch of episodes by sampling: all arms of all episodes in one call a step.
+
+    The sampler of a step draws from a generator of the step's own key, so that policies given the same rng meet the
+    same numbers, as far as the sampler draws as many for every state and action.
+    """
+    usage, returns = simulator.usage, sums.returns[0]
+    states = _sampled_first(simulator, play, len(returns))
+    actor = begin(play.policy, len(returns), play.rng)
+    for t, (key, weight) in enumerate(zip(play.keys[1:], play.weights.tolist(), strict=True)):
+        actions = checked_shape(actor.act(states.copy(), play.rng), states, t)
+        if actions.min() < 0 or actions.max() >= simulator.num_actions:
+            raise PolicyError(missing_action(simulator, states, actions, t, play.first))
+        spent = usage[states, actions].sum(axis=1)
+        check_budget(simulator, spent, t, play.first)
+        moved, got = simulator.step(states.reshape(-1).copy(), actions.reshape(-1), _stream(key, play.first))
+        rewards = got.reshape(states.shape)
+        returns += weight * rewards
+        sums.served[:] += weight * simulator.types.served[0][states, actions]
+        sums.used[:] += weight * spent
+        sums.keep(t, states, actions, rewards)
+        states = moved.reshape(states.shape)
+        play.tell(t)
 
 
-def checked_shape(actions: Array, states: Indices, step: int = 0) -> Indices:
-    """The actions as an array of indices, if they are one for each arm of each episode."""
-    actions = np.asarray(actions)
-    if actions.shape != states.shape or actions.dtype.kind not in "iu":
-        raise PolicyError(
-            f"step {step}: act: expected whole numbers of shape (episode={states.shape[0]}, arm={states.shape[1]}), "
-            f"got {actions.dtype} of shape {actions.shape}"
-        )
-    if actions.dtype.itemsize > 4:
-        actions = np.clip(actions, -1, np.iinfo(np.int32).max)  # what does not fit is no action either
-    return np.ascontiguousarray(actions, dtype=np.int32)
+def _sampled_first(simulator: Simulator, play: _Play, number: int) -> Indices:
+    drawn = simulator.begin(number * simulator.num_arms, _stream(play.keys[0], play.first))
+    return drawn.reshape(number, simulator.num_arms)
 
 
-def check_budget(problem: CoupledMDP, spent: Floats, step: int, first: int = 0) -> None:
-    """Raise PolicyError if some episode used more than there is."""
-    # Sums in another order may differ in the last bits from those the policy made.
-    over = spent > problem.budget_limit * (1 + 1e-9)
-    if over.any():
-        episode, resource = (int(i) for i in np.argwhere(over)[0])
-        raise PolicyError(
-            f"step {step}, episode {first + episode}: the policy used {plain(spent[episode, resource])} of resource "
-            f"{resource}, whose budget is {plain(problem.budget[resource])}"
-        )
+def _stream(key: np.uint64, first: int) -> np.random.Generator:
+    """The world's generator of one step of one batch."""
+    return np.random.default_rng([int(key), first])
 
 
-def share_of_budget(problem: CoupledMDP, used: Floats, total: float) -> Floats:
+def share_of_budget(problem: Problem, used: Floats, total: float) -> Floats:
     """(..., resource) weighted usage as a share of what the budget allows; 0 where there is no budget.
 
     Args:

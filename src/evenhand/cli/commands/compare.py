@@ -19,8 +19,9 @@ from evenhand.cli.console import (
     progress,
     seconds,
 )
-from evenhand.cli.reading import called, check_target, is_file, read_names, read_policy, read_problems
+from evenhand.cli.reading import called, check_target, read_names, read_policy, read_problems
 from evenhand.model.files import Format
+from evenhand.planning.names import is_file
 
 if TYPE_CHECKING:
     from evenhand.evaluation.evaluate import Method
@@ -33,6 +34,7 @@ def run(
     parameters: tuple[str, ...],
     budgets: tuple[str, ...],
     format: Format | None,
+    initial: str | None,
     policies: str | None,
     welfare: str | None,
     criterion: str | None,
@@ -49,7 +51,9 @@ def run(
     check_target(report, "--report")
     names = None if policies is None else read_names(policies)
     refuse_with_several(budgets, {"--report": report})
-    problem, *others = (one.under(criterion, over) for one in read_problems(model, parameters, format, budgets))
+    problem, *others = (
+        one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion, initial)
+    )
     from evenhand.planning.compare import compare as compare_policies  # after what may be refused at once
     from evenhand.planning.what_if import compare_budgets
 

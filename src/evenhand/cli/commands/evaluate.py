@@ -30,6 +30,7 @@ def run(
     parameters: tuple[str, ...],
     budgets: tuple[str, ...],
     format: Format | None,
+    initial: str | None,
     policy: str,
     welfare: str | None,
     criterion: str | None,
@@ -42,7 +43,7 @@ def run(
     quiet: bool,
 ) -> None:
     """Evaluate one policy and print what it is worth."""
-    problem = read_problem(model, parameters, format, budgets).under(criterion, over)
+    problem = read_problem(model, parameters, format, budgets, criterion, initial).under(criterion, over)
     from evenhand.evaluation.evaluate import evaluate as evaluate_policy  # after what may be refused at once
 
     actor = read_policy(policy, problem, welfare)

@@ -3,12 +3,15 @@
 import re
 import shlex
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from evenhand.cli.commands.budgets import budget_words
+from evenhand.cli.commands.solve import asked_words
 from evenhand.cli.console import SHOWN_UNITS, number, objective_words, percent, print_json, print_table, progress
 from evenhand.cli.reading import called, check_target, read_problem
 from evenhand.errors import InvalidInput
@@ -26,6 +29,7 @@ def run(
     parameters: tuple[str, ...],
     budgets: tuple[str, ...],
     format: Format | None,
+    initial: str | None,
     welfares: tuple[str, ...],
     criterion: str | None,
     over: str | None,
@@ -40,12 +44,13 @@ def run(
     """Find the best plan for each welfare, and print what each is worth to whom."""
     check_target(report, "--report")
     _check_folder(out)
-    problem = read_problem(model, parameters, format, budgets).under(criterion, over)
+    problem = read_problem(model, parameters, format, budgets, criterion, initial).under(criterion, over)
     from evenhand.planning.fairness import fairness  # after what may be refused at once
 
     with progress(quiet) as tell:
         found = fairness(problem, list(welfares) or None, method, progress=tell, rng=seed, seconds=seconds)
-    saved = _save(found, out)
+    asked = partial(asked_words, model, parameters, format, criterion=criterion, over=over)
+    saved = _save(found, out, asked)
     if report:
         from evenhand.report.fairness import write_fairness
 
@@ -72,8 +77,8 @@ def _check_folder(out: str | None) -> None:
         raise InvalidInput(f"--out: the folder of {out} does not exist")
 
 
-def _save(found: "Fairness", out: str | None) -> dict[str, str]:
-    """Every plan as a file of the folder, by welfare; the names of the files."""
+def _save(found: "Fairness", out: str | None, asked: Callable[[str], list[str]]) -> dict[str, str]:
+    """Every plan as a file of the folder, by welfare; the names of the files. `asked` says what each was asked for."""
     if out is None:
         return {}
     from evenhand.planning.saved import save_solution
@@ -83,7 +88,7 @@ def _save(found: "Fairness", out: str | None) -> dict[str, str]:
     for row in found.rows:
         name = re.sub(r"[^\w.]+", "-", row.welfare)
         saved[row.welfare] = str(Path(out) / f"{name}.zip")
-        save_solution(row.solution, saved[row.welfare])
+        save_solution(row.solution, saved[row.welfare], asked(row.welfare))
     return saved
 
 

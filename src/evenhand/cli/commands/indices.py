@@ -30,7 +30,7 @@ def run(
     quiet: bool,
 ) -> None:
     """Compute and print Whittle indices."""
-    problem = read_problem(model, parameters, format, budgets).under(criterion)
+    problem = read_problem(model, parameters, format, budgets, criterion).under(criterion)
     from evenhand.policies.index import indices_of  # after what may be refused at once
 
     found = indices_of(problem)

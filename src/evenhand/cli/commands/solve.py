@@ -36,6 +36,7 @@ def run(
     parameters: tuple[str, ...],
     budgets: tuple[str, ...],
     format: Format | None,
+    initial: str | None,
     welfare: str | None,
     criterion: str | None,
     over: str | None,
@@ -52,7 +53,9 @@ def run(
     """Solve and print the certificate."""
     check_target(out, "--out")
     refuse_with_several(budgets, {"--out": out, "--candidate": candidates or None})
-    first, *others = (one.under(criterion, over) for one in read_problems(model, parameters, format, budgets))
+    first, *others = (
+        one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion, initial)
+    )
     from evenhand.planning.saved import save_solution  # after what may be refused at once
     from evenhand.planning.solve import solve as find_best
     from evenhand.planning.what_if import what_if
@@ -66,35 +69,34 @@ def run(
     with progress(quiet) as tell:
         tried = {name: read_policy(name, first, welfare) for name in candidates}
         solution = find_best(first, welfare, method, tolerance, tell, seed, tried, seconds=seconds, rotate=rotate)
+    named = welfare or solution.objective.welfare.name
     if out:
-        save_solution(solution, out)
+        save_solution(solution, out, asked_words(model, parameters, format, named, criterion, over))
     if as_json:
         print_json(as_dict(solution, out))
         return
     _show(solution, called(model), budget_words(first, budgets))
     if out and not quiet:
-        named = welfare or solution.objective.welfare.name
-        played = _play_it(model, parameters, budgets, format, named, criterion, over, out)
-        click.echo(f"policy: {out}   (play it: {played})")
+        played = asked_words(model, parameters, format, named, criterion, over)
+        played.insert(1, out)
+        played += [word for budget in budgets for word in ("--budget", budget)]
+        played += ["--initial", initial] if initial else []
+        click.echo(f"policy: {out}   (play it: {shlex.join(['evenhand', 'evaluate', *played])})")
 
 
-def _play_it(
+def asked_words(
     model: str,
     parameters: tuple[str, ...],
-    budgets: tuple[str, ...],
     format: str | None,
     welfare: str,
     criterion: str | None,
     over: str | None,
-    out: str,
-) -> str:
-    """The command that plays the saved policy."""
-    settings = [word for parameter in parameters for word in ("-p", parameter)]
-    settings += [word for budget in budgets for word in ("--budget", budget)]
-    settings += ["--welfare", welfare]
-    for option, value in (("--format", format), ("--criterion", criterion), ("--over", over)):
-        settings += [option, value] if value is not None else []
-    return shlex.join(["evenhand", "evaluate", model, out, *settings])
+) -> list[str]:
+    """MODEL and what was asked of it, as words of a command line; without what changes from day to day."""
+    words = [model, *(word for parameter in parameters for word in ("-p", parameter))]
+    for option, value in (("--welfare", welfare), ("--format", format), ("--criterion", criterion), ("--over", over)):
+        words += [option, value] if value is not None else []
+    return words
 
 
 def as_dict(solution: "Solution", out: str | None) -> dict[str, Any]:

@@ -10,19 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.errors import NotApplicable
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model.simulator import Problem, needs_tables
 from evenhand.planning.saved import load_policy
 from evenhand.policies.network import CountNetworkPolicy, usage_of
 
 FOLDER = Path(__file__).parent
 
 
-def shipped_network(problem: CoupledMDP) -> CountNetworkPolicy:
+def shipped_network(problem: Problem) -> CountNetworkPolicy:
     """The network that was trained on such arms.
 
     Raises:
         NotApplicable: there is none; says how to train one.
     """
+    problem = needs_tables(problem, "cp-drl")
     usage_of(problem)  # refuses arms that are not identical
     arm = problem.types.digests[0].hex()
     for path, manifest in manifests().items():

@@ -1,0 +1,70 @@
+"""`evenhand act`."""
+
+import csv
+import io
+
+import click
+
+from evenhand.cli.console import print_json, print_table
+from evenhand.cli.reading import called, check_target, read_amounts
+from evenhand.cli.standard_input import DASH, standard_input
+from evenhand.model.files import write_atomically
+from evenhand.model.whereabouts import FORMATS, TableFormat, read_table
+from evenhand.planning.plans import Decisions, load_plan
+
+SHOWN_ARMS = 200
+"""Arms that are listed one by one; --json and --out have all of them."""
+
+COLUMNS = ("arm", "type", "state", "action", "reason")
+
+
+def run(
+    plan: str,
+    states: str,
+    format: TableFormat | None,
+    budget: str | None,
+    step: int,
+    part: int | None,
+    out: str | None,
+    seed: int,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Say what to do now, arm by arm."""
+    check_target(out, "--out")
+    read = load_plan(plan)
+    table = read_table(standard_input("STATES", format, FORMATS) if states == DASH else states, format)
+    amounts = None if budget is None else read_amounts(budget)
+    decisions = read.act(table, seed, budget=amounts, step=step, part=part)
+    if out:
+        write_atomically(out, _as_csv(decisions).encode())
+    if as_json:
+        print_json(decisions.as_dict())
+        return
+    _show(decisions, f"{plan}, for {len(decisions.rows)} arms of {called(states)}")
+    if out and not quiet:
+        click.echo(f"written to {out}")
+
+
+def _as_csv(decisions: Decisions) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows([[getattr(row, column) for column in COLUMNS] for row in decisions.rows])
+    return text.getvalue()
+
+
+def _show(decisions: Decisions, title: str) -> None:
+    if part := decisions.part:
+        title += f"; part {part.number} of the mixture, drawn {100 * part.share:.3g} of 100 times"
+    if decisions.step is not None:
+        title += f"; step {decisions.step}"
+    rows = sorted(decisions.rows, key=lambda row: not row.served)  # who is served comes first, else as in the table
+    shown = [[getattr(row, column) for column in COLUMNS] for row in rows[:SHOWN_ARMS]]
+    print_table(title, [(column, "left") for column in COLUMNS], shown)
+    if len(rows) > SHOWN_ARMS:
+        click.echo(f"... {len(rows) - SHOWN_ARMS} more; --json and --out have all of them\n")
+    used = ", ".join(f"{name} {amount:g} of {decisions.budget[name]:g}" for name, amount in decisions.used.items())
+    click.echo(f"used: {used}")
+    if decisions.note:
+        click.echo(f"note: {decisions.note}")

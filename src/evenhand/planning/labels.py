@@ -1,0 +1,70 @@
+"""What things are called: types, states, actions and resources by their labels, else by their numbers."""
+
+from evenhand.model.coupled import CoupledMDP
+
+ORDINALS = (
+    "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth",
+    "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth",
+    "nineteenth", "twentieth",
+)  # fmt: skip
+
+
+class Labels:
+    """The words of one problem."""
+
+    def __init__(self, problem: CoupledMDP) -> None:
+        self.problem = problem
+        types = problem.types
+        self._labels = types.labels or (("", (), ()),) * len(types)
+        names = types.distinct_names
+        self._types = [name or f"type {kind}" for kind, name in enumerate(names)]
+
+    def type(self, kind: int) -> str:
+        """`Ford`, or `type 2`."""
+        return self._types[kind]
+
+    def state(self, kind: int, state: int) -> str:
+        """`poor`, or `2`."""
+        states = self._labels[kind][1]
+        return states[state] if states else str(state)
+
+    def action(self, kind: int, action: int) -> str:
+        """`overhaul`, or `2`."""
+        actions = self._labels[kind][2]
+        return actions[action] if actions else str(action)
+
+    def doing(self, kind: int, action: int) -> str:
+        """`overhaul`, or `action 2`, as it stands in a sentence."""
+        return self.action(kind, action) if self._labels[kind][2] else f"action {action}"
+
+    def being(self, kind: int, state: int) -> str:
+        """`in poor`, or `in state 2`."""
+        return f"in {self.state(kind, state)}" if self._labels[kind][1] else f"in state {state}"
+
+    def resources(self, which: list[int]) -> str:
+        """`bays and technicians`."""
+        names = [self.problem.resource_names[number] for number in which]
+        return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def one_more(name: str, amount: float) -> str:
+    """`a fourth bay`: one unit more of a resource of which there is some amount."""
+    single = _singular(name)
+    if single is None or amount != int(amount) or not 0 <= amount < len(ORDINALS):
+        return f"one unit more of {name}"
+    word = ORDINALS[int(amount)]
+    return f"{'an' if word[0] == 'e' else 'a'} {word} {single}"
+
+
+def _singular(name: str) -> str | None:
+    """The name of one of many; None where it is not the plural of an English word."""
+    if not name.replace(" ", "").isalpha() or not name.endswith("s") or name.endswith(("ss", "us", "is")):
+        return None
+    if name.endswith("ies") and len(name) > 4:
+        return name[:-3] + "y"
+    return name[:-2] if name.endswith(("ches", "shes", "xes", "sses")) else name[:-1]
+
+
+def quantity(amount: float) -> float | int:
+    """A whole number as such."""
+    return int(amount) if float(amount).is_integer() else float(amount)

@@ -1,0 +1,100 @@
+"""A policy for other numbers of the same arms: vans come and go, and a plan made last month still says who is next.
+
+Policies that rank conditions (type, state, action), or that a network gives for any number of arms, do not depend on
+how many arms there are. Tables over counts or joint states do, and are refused for other numbers or another budget.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from evenhand.errors import NotApplicable
+from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.policy import Policy, Starting
+from evenhand.planning.labels import Labels
+from evenhand.policies.fluid import OccupancyPriority, Resolving
+from evenhand.policies.network import CountNetworkPolicy
+from evenhand.policies.priority import ExchangeablePriority
+from evenhand.policies.round_robin import RoundRobin
+from evenhand.typing import Ints
+
+
+def other_numbers(problem: CoupledMDP, kinds: Sequence[int], counts: Ints, budget: Sequence[float]) -> CoupledMDP:
+    """The same types of arms, as many as are counted, and what they share.
+
+    Args:
+        problem: what a plan was made for.
+        kinds: (kept type,) the types of which there are any, in rising order.
+        counts: (kept type,) how many.
+        budget: (resource,) what there is.
+    """
+    over_groups = problem.over == "groups"
+    return CoupledMDP(
+        arms=problem.types.select(np.asarray(kinds)),
+        budget=np.asarray(budget, dtype=np.float64),
+        discount=problem.discount,
+        counts=np.asarray(counts),
+        resources=problem.resources,
+        groups=[problem.group_names[problem.group_of_type[kind]] for kind in kinds] if over_groups else (),
+        floors=problem.type_floors[np.asarray(kinds)],
+        criterion=problem.criterion,
+        over=problem.over,
+    )
+
+
+def same_moves(made_for: CoupledMDP, problem: CoupledMDP) -> list[int]:
+    """(type,) the type that each of a problem's types is in another problem, wherever it starts.
+
+    Args:
+        made_for: the problem that a plan was made for.
+        problem: another, such as the same from where its arms are now.
+
+    Raises:
+        NotApplicable: some arm of the problem is not in the other.
+    """
+    known = {_moves(made_for, kind): kind for kind in reversed(range(made_for.num_types))}
+    found = [known.get(_moves(problem, kind)) for kind in range(problem.num_types)]
+    if None in found:
+        missing = Labels(problem).type(found.index(None))
+        raise NotApplicable(f"the plan was made for other arms: it does not know {missing}")
+    return [kind for kind in found if kind is not None]
+
+
+def _moves(problem: CoupledMDP, kind: int) -> bytes:
+    """All numbers of an arm but where it starts."""
+    arm = problem.types[kind]
+    return repr((arm.transitions.tolist(), arm.rewards.tolist(), arm.usage.tolist())).encode()
+
+
+def fit_policy(policy: Policy | Starting, problem: CoupledMDP, kinds: Sequence[int]) -> Policy | Starting:
+    """The same policy for other numbers of arms.
+
+    Args:
+        policy: of a plan.
+        problem: the other numbers, from `other_numbers`.
+        kinds: (type,) the plan's types that the problem has.
+
+    Raises:
+        NotApplicable: it is a table that has no entry for them.
+    """
+    _, S, A = problem.types.valid.shape
+    cells = np.ix_(np.asarray(kinds), np.arange(S), np.arange(A))  # kept types may have fewer states and actions
+    rows = np.asarray(kinds)
+    if isinstance(policy, Mixture):
+        return Mixture([fit_policy(part, problem, kinds) for part in policy.parts], policy.shares, policy.rotate)
+    if isinstance(policy, BySteps):
+        parts = [fit_policy(part, problem, kinds) for part in policy.parts]
+        return BySteps([part for part in parts if isinstance(part, Policy)])
+    if isinstance(policy, ExchangeablePriority):
+        return ExchangeablePriority(problem, policy.scores[cells], policy.threshold, policy.stop)
+    if isinstance(policy, OccupancyPriority):
+        return OccupancyPriority.of_tables(problem, policy.laws[cells], policy.scores[cells])
+    if isinstance(policy, Resolving):
+        pay = None if policy.floor_prices is None else policy.floor_prices[rows]
+        return Resolving(problem, policy.weights[rows], policy.prices, policy.every, policy.points, pay)
+    if isinstance(policy, CountNetworkPolicy):
+        return CountNetworkPolicy(problem, policy.network, policy.rule)
+    if isinstance(policy, RoundRobin):
+        return RoundRobin(problem)
+    raise NotApplicable("the plan is a table for just the numbers of arms and the budget that it was made for")

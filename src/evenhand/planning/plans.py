@@ -1,0 +1,370 @@
+"""A plan: a policy with the problem it was made for. It says what to do now, arm by arm, and why, in two steps.
+
+    draw    a mixture draws one of its parts, by the seed alone: the same seed is the same part, whatever the day. A
+            mixture that rotates draws anew every so many steps
+    act     the part acts on where the arms are. Lots among equal arms are drawn from the seed, the step and the table,
+            so that the same table has the same answer, and no arm is unlucky every week
+
+Arms that the plan knows by name have their places in it; the others take what is left, in the order of their names.
+"""
+
+import copy
+import hashlib
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evenhand.errors import InvalidInput, NotApplicable
+from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.policy import Policy, Starting, begin
+from evenhand.model.whereabouts import Whereabouts, find_arms, in_order
+from evenhand.planning.labels import Labels, quantity
+from evenhand.planning.other_numbers import fit_policy, other_numbers, same_moves
+from evenhand.planning.reasons import Moment, reasons
+from evenhand.planning.saved import facts_of, load_carried
+from evenhand.planning.solution import Solution
+from evenhand.policies.round_robin import RoundRobin
+from evenhand.typing import Floats, Indices, Ints, Rng
+
+
+class Decision(NamedTuple):
+    """What one arm gets."""
+
+    arm: str
+    """What it is called."""
+
+    type: str
+    """Its type, by name or number."""
+
+    state: str
+    """Where it is."""
+
+    action: str
+    """What it gets."""
+
+    reason: str
+    """Why."""
+
+    served: bool
+    """Whether the action uses anything."""
+
+
+class DrawnPart(NamedTuple):
+    """The part of a mixture that acts."""
+
+    number: int
+    """From 1, the largest share first."""
+
+    share: float
+    """How often it is drawn."""
+
+    name: str
+    """What made it, such as fair-index."""
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """What to do now."""
+
+    rows: tuple[Decision, ...]
+    """One for each arm, in the order of the table."""
+
+    used: dict[str, float]
+    """What is used of each resource."""
+
+    budget: dict[str, float]
+    """What there is of each."""
+
+    step: int | None
+    """The step of a plan by steps; None where steps are alike."""
+
+    part: DrawnPart | None
+    """What was drawn, where the plan is a mixture."""
+
+    note: str = ""
+    """What differs from what the plan was made for, in words."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        keys = ("arm", "type", "state", "action", "reason")
+        told: dict[str, Any] = {
+            "actions": [{key: getattr(row, key) for key in keys} for row in self.rows],
+            "used": {name: quantity(amount) for name, amount in self.used.items()},
+            "budget": {name: quantity(amount) for name, amount in self.budget.items()},
+            "step": self.step,
+            "part": None if self.part is None else self.part._asdict(),
+        }
+        return told | ({"note": self.note} if self.note else {})
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A policy and the problem that it was made for."""
+
+    policy: Policy | Starting = field(repr=False)
+    """What to do."""
+
+    problem: CoupledMDP
+    """What it was made for."""
+
+    about: dict[str, Any] = field(default_factory=dict, repr=False)
+    """Facts: method, welfare, value, upper bound, parts, prices, values, what was asked."""
+
+    source: str = field(default="PLAN", repr=False)
+    """The name of its file."""
+
+    def act(
+        self,
+        states: Any,
+        rng: Rng = 0,
+        *,
+        budget: float | Sequence[float] | Mapping[str, float] | None = None,
+        step: int = 0,
+        part: int | None = None,
+    ) -> Decisions:
+        """What every arm of a table gets now, and why.
+
+        Args:
+            states: a table with the columns arm, type and state (see `CoupledMDP.starting_at`), with any number of
+                arms where the policy can serve them.
+            rng: seed of the draws, or a generator.
+            budget: what there is today, as `CoupledMDP.with_budget` takes it; as in the plan when absent.
+            step: of a plan by steps, from 0.
+            part: of a mixture, from 1, the largest share first; drawn when absent.
+
+        Raises:
+            TableError: the table's faults, with their rows.
+            NotApplicable: the policy is a table for other numbers of arms, or another budget.
+        """
+        if isinstance(step, bool) or not isinstance(step, (int, np.integer)) or step < 0:
+            raise InvalidInput(f"step: expected a whole number from 0, got {step!r}")
+        found = find_arms(self.problem, states)
+        given = self.problem.budget if budget is None else self.problem.with_budget(budget).budget
+        crowd = _Crowd(self, found, given)
+        drawing, acting = _streams(rng, found, int(step))
+        number = self._number(part, drawing, int(step))
+        leaf, by_steps = _leaf(crowd.policy, number, int(step))
+        name = self.part_names[number] if number is not None else self.name
+        moment, why = _decide(leaf, crowd, acting, int(step), name)
+        return Decisions(
+            rows=_rows(crowd, moment, why),
+            used=dict(zip(self.problem.resource_names, _use(moment).tolist(), strict=True)),
+            budget=dict(zip(self.problem.resource_names, given.tolist(), strict=True)),
+            step=int(step) if by_steps else None,
+            part=None if number is None else self._drawn(number),
+            note=crowd.note,
+        )
+
+    def fitted(self, problem: CoupledMDP) -> Policy | Starting:
+        """The policy for the same kinds of arms in other numbers, from other states, with another budget.
+
+        Args:
+            problem: such as `plan.problem.starting_at(states)`.
+
+        Raises:
+            NotApplicable: the policy is a table for just what it was made for, or there are arms that it does not know.
+        """
+        kinds = same_moves(self.problem, problem)
+        try:
+            return fit_policy(self.policy, problem, kinds)
+        except NotApplicable as error:
+            raise NotApplicable(f"{error}. Give the name of a policy, or a plan made with the same --initial") from None
+
+    @property
+    def is_mixture(self) -> bool:
+        """Whether one of several policies is drawn."""
+        return isinstance(self.policy, Mixture)
+
+    @property
+    def by_size(self) -> list[int]:
+        """The numbers of a mixture's parts, the largest share first."""
+        assert isinstance(self.policy, Mixture)
+        return [int(number) for number in np.argsort(-self.policy.shares, kind="stable")]
+
+    @property
+    def name(self) -> str:
+        """The name of a plan of one policy, where it is known: fair-index, whittle."""
+        named = self._named()
+        return named[0] if len(named) == 1 else str(self.about.get("method", ""))
+
+    @property
+    def part_names(self) -> list[str]:
+        """(part,) the names of a mixture's parts, where they are known."""
+        assert isinstance(self.policy, Mixture)
+        named = self._named()
+        if len(named) != len(self.policy.parts):
+            return [""] * len(self.policy.parts)
+        return [named[self.by_size.index(number)] for number in range(len(named))]
+
+    def _named(self) -> list[str]:
+        told = self.about.get("parts")
+        told = told if isinstance(told, list) else []
+        return [str(part.get("policy", "")) if isinstance(part, dict) else "" for part in told]
+
+    def _drawn(self, number: int) -> DrawnPart:
+        assert isinstance(self.policy, Mixture)
+        return DrawnPart(self.by_size.index(number) + 1, float(self.policy.shares[number]), self.part_names[number])
+
+    def _number(self, asked: int | None, rng: np.random.Generator, step: int) -> int | None:
+        """The part that acts: the one that was asked for, or drawn."""
+        if not isinstance(self.policy, Mixture):
+            if asked is not None:
+                raise InvalidInput("part: this plan is one policy, not a mixture of several")
+            return None
+        number = len(self.policy.parts)
+        if asked is not None:
+            if isinstance(asked, bool) or not isinstance(asked, (int, np.integer)) or not 1 <= asked <= number:
+                raise InvalidInput(f"part: expected a number from 1 to {number}, got {asked!r}")
+            return self.by_size[int(asked) - 1]
+        before = 0 if self.policy.rotate is None else step // self.policy.rotate
+        draw = rng.random(before + 1)[-1]
+        return int(min(np.searchsorted(np.cumsum(self.policy.shares), draw, side="right"), number - 1))
+
+
+def load_plan(path: str | Path) -> Plan:
+    """Read a plan: a saved policy that carries its problem.
+
+    Args:
+        path: from `save_solution`, `save_policy`, `evenhand solve --out` or `evenhand train --out`.
+
+    Raises:
+        PolicyError: the file is not sound, or carries no problem.
+    """
+    return Plan(*load_carried(path), source=str(path))
+
+
+def plan_of(solution: Solution) -> Plan:
+    """The plan of a solution, as it would be read from its file."""
+    return Plan(solution.policy, solution.problem, facts_of(solution))
+
+
+def _streams(rng: Rng, found: Whereabouts, step: int) -> tuple[np.random.Generator, np.random.Generator]:
+    """One stream to draw a part from, and one for lots: the first knows the seed alone, the second the table too."""
+    if isinstance(rng, np.random.Generator):
+        return rng, rng
+    seed = int(np.random.default_rng().integers(2**63)) if rng is None else int(rng)
+    rows = sorted(zip(found.names, found.blocks.tolist(), found.states.tolist(), strict=True))
+    digest = int.from_bytes(hashlib.sha256(repr(rows).encode()).digest()[:8], "little")
+    return np.random.default_rng([seed, 0]), np.random.default_rng([seed, 1, step, digest])
+
+
+class _Crowd:
+    """The arms of a table in the order of the problem that is played, and the policy for it."""
+
+    def __init__(self, plan: Plan, found: Whereabouts, budget: Floats) -> None:
+        self.plan, self.found = plan, found
+        made_for = plan.problem
+        kinds = made_for.type_of_block[found.blocks]
+        counts = np.bincount(kinds, minlength=made_for.num_types)
+        same_numbers = np.array_equal(counts, made_for.type_counts)
+        same_budget = np.array_equal(budget, made_for.budget)
+        self.problem, self.policy = made_for, plan.policy
+        self.kinds = list(range(made_for.num_types))
+        self.note = "; ".join([*_told_numbers(plan, counts), *_told_budget(plan, budget)])
+        if not (same_numbers and same_budget):
+            self.kinds = np.flatnonzero(counts).tolist()
+            self.problem = other_numbers(made_for, self.kinds, counts[self.kinds], budget.tolist())
+            try:
+                self.policy = fit_policy(plan.policy, self.problem, self.kinds)
+            except NotApplicable as error:
+                raise NotApplicable(f"{error} ({self.note}). {self._plan_again(same_budget, budget)}") from None
+        self.places = self._seats(kinds)
+
+    def _seats(self, kinds: Indices) -> Ints:
+        """(row,) the place of each row's arm in the problem: known arms at their own, others by their names."""
+        number = {kind: place for place, kind in enumerate(self.kinds)}
+        own = np.array([number[int(kind)] for kind in kinds])
+        seats = np.empty(len(own), dtype=np.int64)
+        known = {name: place for place, name in enumerate(self.problem.arm_names)}
+        for kind in range(self.problem.num_types):
+            free = np.flatnonzero(self.problem.type_of_arm == kind).tolist()
+            rows = sorted(np.flatnonzero(own == kind).tolist(), key=lambda row: in_order(self.found.names[row]))
+            at_home = {row: known[self.found.names[row]] for row in rows if known.get(self.found.names[row]) in free}
+            left = iter([seat for seat in free if seat not in set(at_home.values())])
+            for row in rows:
+                seats[row] = at_home[row] if row in at_home else next(left)
+        return seats
+
+    def _plan_again(self, same_budget: bool, budget: Floats) -> str:
+        """The command that makes a plan for the arms and the budget that there are."""
+        asked = self.plan.about.get("asked")
+        words = [str(word) for word in asked] if isinstance(asked, list) and asked else ["MODEL"]
+        amounts = [] if same_budget else ["--budget", ",".join(f"{quantity(amount)}" for amount in budget.tolist())]
+        files = ["--initial", self.found.source or "STATES", "--out", self.plan.source]
+        return "Plan again: " + shlex.join(["evenhand", "solve", *words, *amounts, *files])
+
+    @property
+    def states(self) -> Indices:
+        """(arm,) in the order of the problem."""
+        states = np.empty(len(self.places), dtype=np.int32)
+        states[self.places] = self.found.states
+        return states
+
+
+def _told_numbers(plan: Plan, counts: Ints) -> list[str]:
+    words = Labels(plan.problem)
+    changed = np.flatnonzero(counts != plan.problem.type_counts).tolist()
+    told = [f"{counts[kind]} {words.type(kind)}, planned for {plan.problem.type_counts[kind]}" for kind in changed[:5]]
+    more = [f"{len(changed) - 5} more types in other numbers"] if len(changed) > 5 else []
+    return told + more
+
+
+def _told_budget(plan: Plan, budget: Floats) -> list[str]:
+    rows = zip(plan.problem.resource_names, budget.tolist(), plan.problem.budget.tolist(), strict=True)
+    return [f"{quantity(now)} {name}, planned for {quantity(then)}" for name, now, then in rows if now != then]
+
+
+def _leaf(policy: Policy | Starting, number: int | None, step: int) -> tuple[Policy | Starting, bool]:
+    """The part that acts at a step, neither a mixture nor by steps; and whether the step matters."""
+    matters = False
+    if isinstance(policy, Mixture):
+        assert number is not None
+        matters, policy = policy.rotate is not None, policy.parts[number]
+    if isinstance(policy, BySteps):
+        return policy.parts[step % len(policy.parts)], True
+    return policy, matters or isinstance(policy, RoundRobin) or _horizon(policy)
+
+
+def _horizon(policy: Policy | Starting) -> bool:
+    problem = getattr(policy, "problem", None)
+    remembers = isinstance(policy, Starting)
+    return remembers and isinstance(problem, CoupledMDP) and problem.criterion.num_steps is not None
+
+
+def _decide(
+    policy: Policy | Starting, crowd: _Crowd, rng: np.random.Generator, step: int, name: str
+) -> tuple[Moment, list[str]]:
+    states = crowd.states
+    actor = begin(policy, 1, rng)
+    if isinstance(policy, RoundRobin):
+        for _ in range(step):  # whose turn it is at a step, if the arms had been where they are all the time
+            actor.act(states[None], rng)
+    elif (skip := getattr(actor, "skip_to", None)) is not None:
+        skip(step)
+    before = copy.deepcopy(rng)
+    actions = np.asarray(actor.act(states[None], rng)[0], dtype=np.int32)
+    family = name.partition(",")[0].partition(" for ")[0]
+    moment = Moment(crowd.problem, states, actions, step, family, before)
+    return moment, reasons(policy, actor, moment)
+
+
+def _use(moment: Moment) -> Floats:
+    """(resource,) what is used, without the dust of sums."""
+    return np.asarray(np.round(moment.problem.types.usage[moment.kinds, moment.states, moment.actions].sum(axis=0), 9))
+
+
+def _rows(crowd: _Crowd, moment: Moment, why: Sequence[str]) -> tuple[Decision, ...]:
+    problem, found = crowd.plan.problem, crowd.found
+    words, labels = Labels(problem), problem.tables.labels
+    rows = []
+    for row, (name, block) in enumerate(zip(found.names, found.blocks.tolist(), strict=True)):
+        place, kind = int(crowd.places[row]), int(problem.type_of_block[block])
+        called = (labels[block][0] if labels else "") or str(kind)
+        state, action = words.state(kind, int(found.states[row])), words.action(kind, int(moment.actions[place]))
+        rows.append(Decision(name, called, state, action, why[place], bool(moment.served[place])))
+    return tuple(rows)

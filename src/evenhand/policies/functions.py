@@ -1,0 +1,88 @@
+"""Any function as a policy, held to the rules at every call."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from evenhand.display import ShownPolicy
+from evenhand.errors import InvalidInput
+from evenhand.model.acting import on_batches
+from evenhand.model.feasible import check_actions, checked_shape
+from evenhand.model.simulator import Problem
+from evenhand.typing import Array, Indices
+
+Choose: TypeAlias = Callable[[Indices, np.random.Generator], Array]
+"""(states, rng) -> actions, of all episodes at once, (episode, arm), or of one, (arm,)."""
+
+
+class FunctionPolicy(ShownPolicy):
+    """A function that chooses actions; what it answers is checked before anybody acts on it."""
+
+    def __init__(
+        self, function: Choose, problem: Problem, *, exchangeable: bool = False, one_by_one: bool = False
+    ) -> None:
+        """Keep the function.
+
+        Args:
+            function: (states, rng) -> actions.
+            problem: whose rules it is held to.
+            exchangeable: whether it treats arms of one type alike, which then have equal values.
+            one_by_one: whether it is asked for one episode at a time.
+        """
+        if not callable(function):
+            raise InvalidInput(f"function: expected a function of (states, rng), got {function!r}")
+        self.function, self.problem = function, problem
+        self.exchangeable, self.one_by_one = exchangeable, one_by_one
+
+    def _in_short(self) -> str:
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        return f"{name}, {super()._in_short()}"
+
+    @on_batches
+    def act(self, states: Indices, rng: np.random.Generator) -> Indices:
+        """What the function says, if it keeps the rules."""
+        asked = states.copy()  # the function may do with it what it likes
+        answer = [self.function(row, rng) for row in asked] if self.one_by_one else self.function(asked, rng)
+        try:
+            array = np.asarray(answer)
+        except ValueError:
+            raise InvalidInput("act: expected one action for each arm, got lists of different lengths") from None
+        # A mask of who is served is a natural answer where there are two actions.
+        actions = checked_shape(array.astype(np.int32) if array.dtype == np.bool_ else array, states, None)
+        check_actions(self.problem, states, actions, None)
+        return actions
+
+
+def from_function(
+    function: Choose, problem: Problem, *, exchangeable: bool = False, one_by_one: bool = False
+) -> FunctionPolicy:
+    """A policy made of a function; `evaluate`, `compare`, `simulate` and `solve` take it like any other.
+
+    Every answer is checked: an action for each arm, that exists in its state, within the budget. `check_policy` tries
+    it in many states at once.
+
+    Args:
+        function: (states, rng) -> actions. States and actions are whole numbers of shape (episode, arm), for many
+            episodes at once; False and True are 0 and 1. All randomness must come from rng.
+        problem: a problem or a simulator, whose rules it is held to.
+        exchangeable: whether it treats arms of one type alike, as by drawing who is served. Their values are then
+            equal, and are estimated together, with smaller errors. It is believed.
+        one_by_one: whether the function takes the (arm,) states of one episode at a time. Slower.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> def first_worn_out(states, rng):
+        ...     worn_out = states == 2
+        ...     return worn_out & (worn_out.cumsum(axis=1) <= 1)
+        >>> policy = eh.policies.from_function(first_worn_out, problem)
+        >>> policy.act([2, 1, 2], 0)
+        array([1, 0, 0], dtype=int32)
+        >>> greedy = eh.policies.from_function(lambda states, rng: [1, 1, 1], problem, one_by_one=True)
+        >>> greedy.act([2, 1, 2], 0)
+        Traceback (most recent call last):
+            ...
+        evenhand.errors.PolicyError: episode 0: the policy used 3 of resource 0, whose budget is 1
+    """
+    return FunctionPolicy(function, problem, exchangeable=exchangeable, one_by_one=one_by_one)

@@ -1,0 +1,438 @@
+"""What a notebook shows of a problem, an arm, a policy or a result: a few facts and a small table, as HTML.
+
+`html_of` looks up how a class is told (`told`), and the template `cell.html` makes HTML of it, with every text
+escaped. Nothing is computed here, and no table is longer than a screen.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+
+import numpy as np
+
+from evenhand.display import Shown, counted
+from evenhand.evaluation.evaluate import Evaluation
+from evenhand.learning.training import Training
+from evenhand.model.arm import Arm
+from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.policy import capabilities
+from evenhand.model.simulator import Problem, Simulator
+from evenhand.planning.compare import Comparison, Row
+from evenhand.planning.solution import Solution
+from evenhand.policies.index import TypeIndices
+from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
+from evenhand.policies.priority import PriorityPolicy
+from evenhand.report.rendering import render
+from evenhand.report.tables import Cell, Table, TableRow, results_table
+from evenhand.report.words import (
+    UNKNOWN,
+    amount,
+    bound_title,
+    capitalised,
+    decimals_of,
+    duration,
+    member,
+    number,
+    number_text,
+    percent,
+    shortened,
+    type_names,
+)
+from evenhand.typing import Array, Floats
+
+MOST_ROWS = 12
+"""Rows of a table; the rest is counted."""
+
+MOST_STATES, MOST_ACTIONS = 12, 6
+"""States and actions up to which an arm is shown in numbers."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line without axes."""
+
+    points: str
+    """Of an SVG polyline, 320 wide and 64 high."""
+
+    label: str
+    """What it shows, in words."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is said of a thing."""
+
+    title: str
+    aside: str = ""
+    """A few words after the title."""
+    facts: Sequence[tuple[str, str]] = ()
+    """Terms and what they are here."""
+    curve: Curve | None = None
+    tables: Sequence[Table] = ()
+    folded: Sequence[Table] = ()
+    """Tables that are opened by a click."""
+    notes: Sequence[str] = ()
+
+
+def html_of(thing: object) -> str:
+    """The HTML that a notebook shows of a thing.
+
+    Args:
+        thing: a problem, an arm, a policy or a result.
+    """
+    return render("cell.html", it=told(thing))
+
+
+@singledispatch
+def told(thing: object) -> Told:
+    """What is said of a thing; a class without words of its own is a policy."""
+    return _policy(thing)
+
+
+def shortened_table(
+    caption: str,
+    heads: Sequence[str],
+    rows: Sequence[tuple[str, Sequence[str]]],
+    more: int = 0,
+    words: Collection[str] = (),
+) -> Table:
+    """A table of texts.
+
+    Args:
+        caption: above it; may be empty.
+        heads: of all columns.
+        rows: a name and the other cells each.
+        more: rows that are left out, counted in a last one.
+        words: the heads of columns of words, which are set from the left.
+    """
+    are_words = [head in words for head in heads]
+    lines = [
+        TableRow(name, tuple(Cell(text, is_text=says) for text, says in zip(texts, are_words[1:], strict=True)))
+        for name, texts in rows
+    ]
+    if more > 0:
+        lines.append(TableRow(f"… and {more:,} more", tuple(Cell("") for _ in heads[1:])))
+    return Table(
+        caption, tuple(Cell(head, is_text=says) for head, says in zip(heads, are_words, strict=True)), tuple(lines)
+    )
+
+
+# Problems
+
+
+@told.register
+def _(problem: CoupledMDP) -> Told:
+    kinds = "all identical" if problem.is_symmetric else f"of {counted(problem.num_types, 'type')}"
+    facts = [
+        (f"budget: {name}", f"{amount(b)} a step")
+        for name, b in zip(problem.resource_names, problem.budget, strict=True)
+    ]
+    if problem.num_resources == 1 and not problem.resources:
+        facts = [("budget", f"{amount(float(problem.budget[0]))} a step")]
+    facts.append(("values", _criterion_words(problem)))
+    if problem.over == "groups":
+        facts.append(("welfare over", counted(len(problem.group_names), "group")))
+    alone = problem.is_symmetric
+    folded = [_choices_table(problem.types[0])] if alone and _is_small(problem.types[0]) else []
+    return Told(counted(problem.num_arms, "arm"), kinds, facts, tables=[_types_table(problem)], folded=folded)
+
+
+def _criterion_words(problem: Problem) -> str:
+    name = problem.criterion.name
+    return f"discounted by {amount(problem.discount)}" if name == "discounted" else name
+
+
+def _types_table(problem: Problem) -> Table:
+    types, names = problem.types, type_names(problem)
+    heads = ["type", "arms", "states", "actions"]
+    heads += ["group"] * (problem.over == "groups") + ["floor"] * problem.has_floors
+    rows = []
+    for kind in range(min(problem.num_types, MOST_ROWS)):
+        cells = [f"{problem.type_counts[kind]:,}", str(types.num_states[kind]), str(types.num_actions[kind])]
+        if problem.over == "groups":
+            cells.append(problem.group_names[problem.group_of_type[kind]])
+        if problem.has_floors:
+            cells.append(percent(float(problem.type_floors[kind])))
+        rows.append((shortened(names[kind], 40), cells))
+    return shortened_table("", heads, rows, problem.num_types - MOST_ROWS, ["group"])
+
+
+def _is_small(arm: Arm) -> bool:
+    return arm.num_states <= MOST_STATES and arm.num_actions <= MOST_ACTIONS
+
+
+@told.register
+def _(arm: Arm) -> Told:
+    sizes = f"{counted(arm.num_states, 'state')}, {counted(arm.num_actions, 'action')}"
+    resources = counted(arm.usage.shape[2], "resource")
+    title = arm.name or "An arm"
+    if not _is_small(arm):
+        return Told(title, f"{sizes}, {resources}", notes=["Its arrays: transitions, rewards, usage, initial."])
+    moves = [_moves_table(arm, action) for action in range(arm.num_actions)]
+    return Told(title, f"{sizes}, {resources}", tables=[_choices_table(arm)], folded=moves)
+
+
+def _labels(given: Sequence[str], size: int, what: str) -> list[str]:
+    return [shortened(label, 24) for label in given] if given else [f"{what} {number}" for number in range(size)]
+
+
+def _choices_table(arm: Arm) -> Table:
+    """What each action earns and uses in each state."""
+    actions = _labels(arm.actions, arm.num_actions, "action")
+    decimals = decimals_of(arm.rewards.reshape(-1).tolist())
+    rows = []
+    for state, name in enumerate(_labels(arm.states, arm.num_states, "state")):
+        pairs = zip(arm.rewards[state], arm.usage[state], strict=True)
+        cells = [f"{number_text(float(reward), decimals)}{_use(use)}" for reward, use in pairs]
+        rows.append((name, [percent(float(arm.initial[state])), *cells]))
+    return shortened_table("Rewards, and in brackets what an action uses", ["state", "at first", *actions], rows)
+
+
+def _use(use: Floats) -> str:
+    return f" ({', '.join(amount(float(a)) for a in use)})" if use.any() else ""
+
+
+def _moves_table(arm: Arm, action: int) -> Table:
+    states = _labels(arm.states, arm.num_states, "state")
+    rows = [
+        (name, [percent(float(chance)) if chance else "" for chance in arm.transitions[state, action]])
+        for state, name in enumerate(states)
+    ]
+    name = _labels(arm.actions, arm.num_actions, "action")[action]
+    return shortened_table(f"Where {name} leads", ["from", *states], rows)
+
+
+@told.register
+def _(simulator: Simulator) -> Told:
+    facts = [
+        ("budget", f"{', '.join(amount(float(b)) for b in simulator.budget)} a step"),
+        ("values", f"discounted by {amount(simulator.discount)}"),
+        ("an arm has", f"{counted(simulator.num_states, 'state')}, {counted(simulator.num_actions, 'action')}"),
+        ("sampled by", getattr(simulator.sample, "__qualname__", type(simulator.sample).__name__)),
+    ]
+    return Told(counted(simulator.num_arms, "arm"), "all identical, known by samples only", facts)
+
+
+# Results
+
+
+@told.register
+def _(solution: Solution) -> Told:
+    sure = "" if solution.welfare_stderr == 0 else f" ± {number(solution.welfare_stderr, 2)} (standard error)"
+    facts = [
+        (f"welfare, {solution.objective.welfare.name}", f"{number(solution.welfare, 6)}{sure}"),
+        ("no policy has more than", number(solution.upper_bound, 6)),
+        ("gap", percent(solution.gap, 3)),
+        ("values", _criterion_words(solution.problem)),
+        ("method", f"{solution.method}: {solution.reason}" if solution.reason else solution.method),
+        ("policy", repr(solution.policy)),
+        ("time", duration(sum(solution.seconds.values()))),
+    ]
+    tables = [_units_table(solution.problem, solution.by_type, {"value": solution.unit_values})]
+    tables += [_groups_table(solution.problem, solution.groups)] if solution.groups else []
+    tables += [_parts_table([(p.name, p.share) for p in solution.parts])] if solution.parts else []
+    return Told("A plan", f"for {counted(solution.problem.num_arms, 'arm')}", facts, tables=tables)
+
+
+def _units_table(problem: Problem, by_type: bool, figures: Mapping[str, Floats]) -> Table:
+    """The first types or arms with their figures."""
+    names, size = type_names(problem), len(next(iter(figures.values())))
+    decimals = {name: decimals_of(values.tolist(), 2 if name == "± error" else 5) for name, values in figures.items()}
+    rows = []
+    for unit in range(min(size, MOST_ROWS)):
+        kind = unit if by_type else int(problem.type_of_arm[unit])
+        who = names[kind] if by_type else f"{unit} {names[kind]}"
+        cells = [f"{problem.type_counts[kind]:,}"] if by_type else []
+        cells += [_figure(name, float(values[unit]), decimals[name]) for name, values in figures.items()]
+        rows.append((shortened(who, 40), cells))
+    heads = ["type", "arms", *figures] if by_type else ["arm", *figures]
+    return shortened_table("", heads, rows, size - MOST_ROWS)
+
+
+def _figure(name: str, value: float, decimals: int | None) -> str:
+    return percent(value) if name == "served" else number_text(value, decimals)
+
+
+def _groups_table(problem: Problem, groups: Mapping[str, float]) -> Table:
+    decimals = decimals_of(list(groups.values()))
+    rows = [(name, [number_text(value, decimals)]) for name, value in list(groups.items())[:MOST_ROWS]]
+    return shortened_table("", ["group", "value"], rows, len(groups) - MOST_ROWS)
+
+
+def _parts_table(parts: Sequence[tuple[str, float]]) -> Table:
+    rows = [(name, [percent(share)]) for name, share in parts[:MOST_ROWS]]
+    return shortened_table("", ["part of the mixture", "drawn in"], rows, len(parts) - MOST_ROWS)
+
+
+@told.register
+def _(found: Evaluation) -> Told:
+    who = member(found.problem)
+    played = "exactly computed"
+    if found.num_episodes is not None and found.horizon is not None:
+        played = f"{counted(found.num_episodes, 'episode')} of {counted(found.horizon, 'step')}"
+    facts = [
+        (f"welfare, {found.objective.welfare.name}", _with_error(found.welfare, found.welfare_stderr, found.exact)),
+        (f"mean {who}", _with_error(found.mean, found.mean_stderr, found.exact)),
+        (f"worst {who}", number(found.worst, 6)),
+        ("Gini coefficient", number_text(found.gini_coefficient, 4)),
+        ("budget used", _used(found)),
+        ("values", _criterion_words(found.problem)),
+        ("time", duration(found.seconds)),
+    ]
+    figures = {"value": found.unit_values}
+    if not found.exact:
+        figures["± error"] = found.unit_stderr
+    figures["served"] = found.unit_served
+    tables = [_units_table(found.problem, found.by_type, figures)]
+    tables += [_groups_table(found.problem, found.groups)] if found.groups else []
+    return Told("What a policy is worth", played, facts, tables=tables)
+
+
+def _with_error(value: float, error: float, exact: bool) -> str:
+    return number(value, 6) if exact else f"{number(value, 6)} ± {number(error, 2)} (standard error)"
+
+
+def _used(found: Evaluation) -> str:
+    names = found.problem.resource_names
+    shares = [percent(float(share)) if np.isfinite(share) else UNKNOWN for share in found.budget_used]
+    return shares[0] if len(shares) == 1 else ", ".join(f"{n} {s}" for n, s in zip(names, shares, strict=True))
+
+
+@told.register
+def _(row: Row) -> Told:
+    found = told(row.evaluation)
+    return Told(row.policy, found.aside, found.facts, tables=found.tables)
+
+
+@told.register
+def _(comparison: Comparison) -> Told:
+    title = f"{counted(len(comparison.rows), 'policy', 'policies')} on {counted(comparison.problem.num_arms, 'arm')}"
+    aside = f"by {comparison.welfare.name}, best first"
+    tables = []
+    if comparison.rows:
+        table = results_table(comparison, comparison.problem)
+        tables = [Table("", table.heads, table.rows)]
+    notes = [f"Left out: {name}: {reason}" for name, reason in list(comparison.left_out.items())[:MOST_ROWS]]
+    if comparison.upper_bound is not None and comparison.bound_name not in ("optimum", ""):
+        notes.insert(0, f"{capitalised(bound_title(comparison))}: {comparison.bound_name}; no policy can have more.")
+    return Told(title, aside, tables=tables, notes=notes)
+
+
+@told.register
+def _(training: Training) -> Told:
+    asked, first, last = training.settings, training.curve[0][1], training.curve[-1][1]
+    facts = [
+        (
+            "score",
+            f"{number(training.score, 6)}, {'exact' if training.exact else 'estimated'}: the mean value of an arm",
+        ),
+        ("steps", f"{training.steps:,} in {duration(training.seconds)}"),
+        ("learner", f"{asked.get('algorithm', UNKNOWN)}, seed {asked.get('seed', UNKNOWN)}"),
+        ("policy", repr(training.policy)),
+        (
+            "looks",
+            f"{len(training.curve)}, from {number(first, 5)} at first to {number(last, 5)} at last",
+        ),
+    ]
+    curve = _curve(training.curve) if len(training.curve) > 1 else None
+    return Told("A trained policy", f"for {counted(training.problem.num_arms, 'arm')}", facts, curve)
+
+
+def _curve(points: Sequence[tuple[int, float]]) -> Curve:
+    steps, scores = (np.array(column, dtype=np.float64) for column in zip(*points, strict=True))
+    across = (steps - steps[0]) / max(steps[-1] - steps[0], 1.0)
+    up = (scores - scores.min()) / np.ptp(scores) if np.ptp(scores) else np.full(len(scores), 0.5)
+    places = " ".join(f"{2 + 316 * x:.1f},{60 - 56 * y:.1f}" for x, y in zip(across, up, strict=True))
+    return Curve(places, f"Learning curve from {number(float(scores[0]))} to {number(float(scores[-1]))}")
+
+
+@told.register
+def _(found: TypeIndices) -> Told:
+    problem, table = found.problem, found.indices if found.indices.ndim == 2 else found.indices[:, 0]
+    names = type_names(problem)
+    labels = {states for _, states, _ in problem.types.labels}
+    shared = next(iter(labels)) if len(labels) == 1 else ()
+    size = min(table.shape[1], MOST_STATES)
+    heads = ["type", "arms", "indexable", *_labels(shared, table.shape[1], "state")[:size]]
+    rows = [
+        (
+            shortened(names[kind], 40),
+            [f"{problem.type_counts[kind]:,}", _verdict(found, kind), *_numbers(table[kind, :size])],
+        )
+        for kind in range(min(problem.num_types, MOST_ROWS))
+    ]
+    notes = ["The other states are in to_frame()."] if table.shape[1] > size else []
+    if found.indices.ndim == 3:
+        notes.append("These are the indices of the first step; to_frame() and plot() have every step.")
+    aside = f"{problem.criterion.name}; the charge per active step at which idling is as good"
+    shown = shortened_table("", heads, rows, problem.num_types - MOST_ROWS)
+    return Told("Whittle indices", aside, tables=[shown], notes=notes)
+
+
+def _verdict(found: TypeIndices, kind: int) -> str:
+    if found.indexable[kind]:
+        return "yes"
+    return "undefined" if kind in found.result.refused else "no"
+
+
+def _numbers(values: Array) -> list[str]:
+    decimals = decimals_of(values.tolist())
+    return [number_text(float(value), decimals) for value in values]
+
+
+# Policies
+
+
+def _policy(policy: object) -> Told:
+    """A policy by its class, for whom it was made, and what it can do."""
+    summary = (type(policy).__doc__ or "").strip().partition("\n")[0]
+    facts = [*_made_for(policy), ("can", _abilities(policy))]
+    return Told(type(policy).__name__, summary, facts, tables=_insides(policy))
+
+
+def _made_for(policy: object) -> list[tuple[str, str]]:
+    problem = getattr(policy, "problem", None) or getattr(getattr(policy, "reduction", None), "problem", None)
+    return [("made for", repr(problem))] if isinstance(problem, Shown) else []
+
+
+def _abilities(policy: object) -> str:
+    can = capabilities(policy)
+    told = ["act on the states of arms" if can.starts is None else "act, with a memory"]
+    told += ["be played by counts"] if can.by_counts else []
+    told += ["be evaluated exactly"] if can.law or can.table or can.tabulates else []
+    return ", ".join(told)
+
+
+def _insides(policy: object) -> list[Table]:
+    if isinstance(policy, Mixture):
+        return [
+            _parts_table([(repr(part), float(share)) for part, share in zip(policy.parts, policy.shares, strict=True)])
+        ]
+    if isinstance(policy, BySteps):
+        rows = [(str(step), [repr(part)]) for step, part in enumerate(policy.parts[:MOST_ROWS])]
+        return [shortened_table("", ["step", "policy"], rows, len(policy.parts) - MOST_ROWS, ["policy"])]
+    if isinstance(policy, PriorityPolicy):
+        return [_ranks_table(policy)]
+    if isinstance(policy, (CountNetworkPolicy, JointNetworkPolicy)) and isinstance(policy.network, Network):
+        layers = [(str(layer), [str(w.shape[0]), str(w.shape[1])]) for layer, w in enumerate(policy.network.weights)]
+        return [shortened_table("", ["layer", "inputs", "outputs"], layers)]
+    return []
+
+
+def _ranks_table(policy: PriorityPolicy) -> Table:
+    """Who is served first: the best cells, by falling score."""
+    problem, ranks = policy.problem, policy.ranks
+    cells = np.argwhere(ranks >= 0)
+    order = np.argsort(ranks[tuple(cells.T)], kind="stable")
+    names, labels = type_names(problem), problem.types.labels
+    rows = []
+    for kind, state, action in cells[order[:MOST_ROWS]].tolist():
+        states, actions = (labels[kind][1], labels[kind][2]) if labels else ((), ())
+        where = states[state] if states else f"state {state}"
+        what = actions[action] if actions else f"action {action}"
+        place = str(ranks[kind, state, action] + 1)
+        score = number(float(policy.scores[kind, state, action]))
+        rows.append((place, [shortened(names[kind], 30), shortened(where, 30), shortened(what, 30), score]))
+    heads, words = ["rank", "type", "in", "gets", "score"], ["type", "in", "gets"]
+    return shortened_table("Who is served first", heads, rows, len(cells) - MOST_ROWS, words)

@@ -1,0 +1,107 @@
+"""`evenhand act`: a saved plan and a table of arms to a table of actions."""
+
+import csv
+import io
+import json
+import sys
+
+import pytest
+
+STATES = "arm,type,state\np1,pump,1\nm1,machine,0\nm2,machine,1\n"
+
+
+@pytest.fixture
+def plan(small, evenhand):
+    assert evenhand("solve", small, "--out", "plan.zip", "--welfare", "maximin", "--quiet").code == 0
+    return small.with_name("plan.zip")
+
+
+@pytest.fixture
+def states(folder):
+    file = folder / "monday.csv"
+    file.write_text(STATES)
+    return file
+
+
+def test_json_is_that_of_the_contract(plan, states, evenhand):
+    told = evenhand("act", plan, states, "--json").json
+    assert [row["arm"] for row in told["actions"]] == ["p1", "m1", "m2"]
+    assert [row["type"] for row in told["actions"]] == ["pump", "machine", "machine"]
+    assert set(told["actions"][0]) == {"arm", "type", "state", "action", "reason"}
+    assert told["used"] == {"resource 0": 1}
+    assert [row["action"] for row in told["actions"]].count("1") == 1
+
+
+def test_people_see_who_is_served_first(plan, states, evenhand):
+    out = evenhand("act", plan, states).out
+    lines = [line.split() for line in out.splitlines() if line.strip().startswith(("p1", "m1", "m2"))]
+    assert [line[3] for line in lines] == ["1", "0", "0"]
+    assert "used: resource 0 1 of 1" in out
+
+
+def test_out_is_a_table(plan, states, evenhand, folder):
+    assert "written to actions.csv" in evenhand("act", plan, states, "--out", "actions.csv").out
+    rows = list(csv.DictReader(io.StringIO((folder / "actions.csv").read_text())))
+    assert rows == evenhand("act", plan, states, "--json").json["actions"]
+
+
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_standard_input(format, plan, states, evenhand, monkeypatch):
+    expected = evenhand("act", plan, states, "--json").out
+    rows = list(csv.DictReader(io.StringIO(STATES)))
+    text = STATES if format == "csv" else json.dumps(rows)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    assert evenhand("act", plan, "-", "--format", format, "--json").out == expected
+    assert "--format csv" in evenhand("act", plan, "-").refusal
+
+
+def test_every_fault_at_once_and_nothing_written(plan, states, evenhand, files):
+    states.write_text("arm,type,state\np1,pmp,1\nm1,machine,9\nm1,machine,0\n")
+    before = files()
+    told = evenhand("act", plan, states, "--out", "actions.csv").refusal
+    assert "monday.csv: 3 faults" in told
+    assert 'line 2: type "pmp" is not in the plan or model. Did you mean "pump"?' in told
+    assert 'line 3: "9" is no state of type "machine". Known are 0 to 1' in told
+    assert 'line 4: arm "m1" is also in line 3' in told
+    assert files() == before
+
+
+def test_a_table_for_other_numbers_says_how_to_plan_again(plan, states, evenhand, small):
+    states.write_text(STATES + "m3,machine,1\n")
+    told = evenhand("act", plan, states).refusal
+    assert "3 machine, planned for 2" in told
+    assert f"Plan again: evenhand solve {small} --welfare maximin --initial {states} --out {plan}" in told
+
+
+def test_a_trained_network_is_a_plan(evenhand, folder, states):
+    import numpy as np
+
+    from evenhand.planning.networks import save_network
+    from evenhand.policies.network import CountNetworkPolicy, Network
+    from evenhand.problems import machine_replacement
+
+    weights = [np.eye(4, 6, dtype=np.float32)]
+    policy = CountNetworkPolicy(machine_replacement(num_arms=4), Network(weights, [np.arange(6, dtype=np.float32)]))
+    save_network(policy, "net.zip")
+    states.write_text("arm,state\n" + "".join(f"m{i},age {1 + i % 3}\n" for i in range(7)))
+    told = evenhand("act", "net.zip", states, "--budget", "2", "--json").json
+    assert told["used"] == {"resource 0": 2}
+    assert told["note"] == "7 machine, planned for 4; 2 resource 0, planned for 1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--budget", "x"], "expected a number from 0"),
+        (["--budget", "1,2"], "expected 1 number (resource 0), got 2"),
+        (["--part", "1"], "not a mixture"),
+        (["--out", "no/where.csv"], "does not exist"),
+    ],
+    ids=str,
+)
+def test_bad_options(arguments, message, plan, states, evenhand):
+    assert message in evenhand("act", plan, states, *arguments).refusal
+
+
+def test_what_is_not_a_plan(folder, states, evenhand):
+    assert "monday.csv" in evenhand("act", states, states).refusal

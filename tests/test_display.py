@@ -1,0 +1,201 @@
+"""Results that show themselves: one line, a frame; and work that shows how far it is."""
+
+import io
+import sys
+import types
+
+import numpy as np
+import pandas
+import polars
+import pytest
+
+import evenhand as eh
+from evenhand import display
+from evenhand.display import as_frame, shows_bar, telling
+from evenhand.errors import InvalidInput, MissingExtra
+from evenhand.model.composite import BySteps, Mixture
+from evenhand.policies.network import CountNetworkPolicy, Network
+
+from .conftest import two_types
+
+
+@pytest.fixture(scope="module")
+def machines():
+    return eh.problems.machine_replacement(num_arms=3)
+
+
+class TestOneLine:
+    """Nothing that a person meets at a prompt is a wall of numbers."""
+
+    @pytest.mark.parametrize(
+        ("make", "expected"),
+        [
+            (lambda m: m, "CoupledMDP(3 arms, identical, 1 resource, discount 0.95)"),
+            (lambda m: m.arms[0], "Arm('machine', 3 states, 2 actions, 1 resource)"),
+            (lambda m: m.arms, "ArmTables(1 arm, up to 3 states and 2 actions)"),
+            (lambda m: eh.solve(m), "Solution(gini:2 14.0793, at most 14.0793, gap 0.000 %, by counts)"),
+            (lambda m: eh.indices(m), "TypeIndices(1 type, 1 indexable, discounted)"),
+            (lambda m: eh.solve(m).policy, "CountChoices(for 3 arms)"),
+            (lambda m: eh.policies.whittle(m), "ExchangeablePriority(for 3 arms)"),
+            (lambda m: eh.policies.RoundRobin(m), "RoundRobin(for 3 arms)"),
+            (
+                lambda m: Mixture([eh.policies.myopic(m), eh.policies.never_act(m)], [0.25, 0.75], 5),
+                "Mixture(2 parts with shares 0.25, 0.75, drawn anew every 5 steps)",
+            ),
+            (
+                lambda m: BySteps([eh.policies.never_act(m)] * 4),
+                "BySteps(4 steps, the first ExchangeablePriority(for 3 arms))",
+            ),
+            (
+                lambda m: eh.evaluate(eh.policies.whittle(m), m),
+                "Evaluation(gini:2 14.0793, mean 14.0793, worst 14.0793, exact)",
+            ),
+        ],
+    )
+    def test_words(self, machines, make, expected):
+        assert repr(make(machines)) == expected
+
+    def test_a_comparison_names_the_best_and_the_bound(self, machines):
+        found = eh.compare(machines, ["random", "whittle"], rng=0)
+        told = "Comparison(2 policies by gini:2, best 'whittle' with 14.0793; optimum 14.0793)"
+        assert repr(found) == told
+        assert repr(found.rows[0]) == "Row('whittle', welfare 14.0793)"
+
+    def test_an_estimate_has_its_error(self, machines):
+        found = eh.evaluate(eh.policies.whittle(machines), machines, num_episodes=20, rng=0, method="monte-carlo")
+        assert " ± " in repr(found) and repr(found).endswith("20 episodes of 300 steps)")
+        assert repr(eh.simulate(machines, eh.policies.whittle(machines), 1, 7, 0)) == "Rollout(1 episode of 7 steps)"
+
+    def test_a_network_has_its_layers(self, machines):
+        layers = [np.zeros((4, 8), dtype=np.float32), np.zeros((8, 6), dtype=np.float32)]
+        policy = CountNetworkPolicy(machines, Network(layers, [np.zeros(8, np.float32), np.zeros(6, np.float32)]))
+        assert repr(policy) == "CountNetworkPolicy(for 3 arms, greedy, Network(4 → 8 → 6))"
+
+
+class TestFrames:
+    @pytest.mark.parametrize(("library", "kind"), [("pandas", pandas.DataFrame), ("polars", polars.DataFrame)])
+    def test_a_comparison_has_a_row_a_policy(self, machines, library, kind):
+        found = eh.compare(machines, ["random", "whittle"], rng=0)
+        frame = found.to_frame(library)
+        assert isinstance(frame, kind)
+        assert list(frame["policy"]) == ["whittle", "random"]
+        assert list(frame["welfare"]) == [row.evaluation.welfare for row in found.rows]
+        assert list(frame["used: resource 0"]) == [float(row.evaluation.budget_used[0]) for row in found.rows]
+        assert list(frame["upper_bound"]) == [found.upper_bound] * 2
+
+    def test_an_evaluation_has_a_row_a_unit(self):
+        problem = two_types().under(over="groups")
+        found = eh.evaluate(eh.policies.random_feasible(problem), problem)
+        frame = found.to_frame()
+        assert isinstance(frame, pandas.DataFrame)
+        assert list(frame["value"]) == found.unit_values.tolist()
+        assert frame["arms"].sum() == problem.num_arms
+        assert set(frame["group"]) == set(problem.group_names)
+
+    def test_arms_that_differ_have_a_row_each(self, machines):
+        first = eh.policies.worst_first(machines, ties="first")
+        frame = eh.evaluate(first, machines, num_episodes=5, horizon=5, rng=0, method="monte-carlo").to_frame("polars")
+        assert frame["arm"].to_list() == [0, 1, 2]
+        assert {"name", "value", "stderr", "served", "served_stderr"} <= set(frame.columns)
+
+    def test_a_solution_has_its_values(self, machines):
+        solution = eh.solve(machines)
+        assert solution.to_frame()["value"].tolist() == solution.unit_values.tolist()
+
+    def test_indices_have_a_row_a_state_and_step(self, machines):
+        frame = eh.indices(machines).to_frame()
+        assert frame["label"].tolist() == ["age 1", "age 2", "age 3"]
+        assert frame["index"].tolist() == eh.indices(machines).indices[0].tolist()
+        steps = eh.indices(machines, "finite:4").to_frame()
+        assert len(steps) == 12 and set(steps["step"]) == {0, 1, 2, 3}
+
+    def test_an_unknown_library_is_refused(self):
+        with pytest.raises(InvalidInput, match="'pandas' or 'polars'"):
+            as_frame({"a": [1]}, "excel")
+
+    @pytest.mark.parametrize(
+        ("library", "command"),
+        [
+            (None, r"pip install 'evenhand\[data\]'"),
+            ("polars", r"pip install 'evenhand\[data\]'"),
+            ("pandas", "pip install pandas"),
+        ],
+    )
+    def test_what_is_missing_is_told_with_the_command(self, monkeypatch, library, command):
+        monkeypatch.setattr(display, "find_spec", lambda name: None)
+        with pytest.raises(MissingExtra, match=command):
+            as_frame({"a": [1]}, library)
+
+    def test_polars_is_taken_where_pandas_is_not(self, monkeypatch):
+        monkeypatch.setattr(display, "find_spec", lambda name: None if name == "pandas" else name)
+        assert isinstance(as_frame({"a": [1]}), polars.DataFrame)
+
+
+@shows_bar
+def work(steps, progress=None):
+    for step in range(steps):
+        if progress is not None:
+            progress("working", step / steps)
+    return progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+class TestProgress:
+    def test_a_callback_is_called_as_before(self):
+        heard = []
+        assert work(2, progress=lambda *told: heard.append(told)) is not None
+        assert heard == [("working", 0.0), ("working", 0.5)]
+
+    @pytest.mark.parametrize("given", [None, False])
+    def test_nothing_is_shown_where_nothing_is_asked(self, given, capsys):
+        assert work(2, given) is None and work(2, progress=given) is None
+        assert capsys.readouterr().err == ""
+
+    def test_a_terminal_gets_a_bar_that_goes_away(self, monkeypatch):
+        monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+        work(3, True)
+        assert "working" in terminal.getvalue() and "%" in terminal.getvalue()
+        assert terminal.getvalue().endswith("\x1b[2K")
+
+    def test_brackets_in_words_are_words(self, monkeypatch):
+        monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+        with telling(True) as tell:
+            tell("[bold]mine", 0.5)
+        assert "[bold]mine" in terminal.getvalue()
+
+    def test_elsewhere_there_are_lines(self, monkeypatch, capsys):
+        monkeypatch.setattr(display, "SECONDS_BETWEEN_LINES", 0.0)
+        work(2, progress=True)
+        assert capsys.readouterr().err.splitlines() == ["working: 0 %", "working: 50 %"]
+
+    def test_a_notebook_gets_a_bar_in_its_cell(self, monkeypatch):
+        shown = []
+        handle = types.SimpleNamespace(update=shown.append)
+        notebook = types.ModuleType("IPython")
+        notebook.get_ipython = lambda: types.SimpleNamespace(kernel=object())
+        cells = types.ModuleType("IPython.display")
+        cells.display = lambda first, display_id: (shown.append(first), handle)[1]
+        monkeypatch.setitem(sys.modules, "IPython", notebook)
+        monkeypatch.setitem(sys.modules, "IPython.display", cells)
+        monkeypatch.setattr(display, "SECONDS_BETWEEN_UPDATES", 0.0)
+        with telling(True) as tell:
+            tell("a <b>", 0.25)
+        html = [each._repr_html_() for each in shown]
+        assert 'value="0.2500"' in html[1] and "a &lt;b&gt;" in html[1]
+        assert html[2] == "" and repr(shown[2]) == ""
+
+    def test_the_library_takes_true(self, machines, monkeypatch, capsys):
+        monkeypatch.setattr(display, "SECONDS_BETWEEN_LINES", 0.0)
+        policy = eh.policies.whittle(machines)
+        eh.solve(machines, progress=True)
+        assert "%" in capsys.readouterr().err
+        eh.compare(machines, ["whittle"], progress=True)
+        assert "whittle" in capsys.readouterr().err
+        played = eh.evaluate(policy, machines, num_episodes=5, rng=0, method="monte-carlo", progress=True)
+        assert "%" in capsys.readouterr().err
+        quiet = eh.evaluate(policy, machines, num_episodes=5, rng=0, method="monte-carlo")
+        assert played.welfare == quiet.welfare
