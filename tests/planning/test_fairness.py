@@ -100,9 +100,10 @@ def test_what_has_no_plan_is_left_out_with_the_reason():
 
 def test_types_of_one_name_are_told_apart():
     arms = [Arm([[[1.0], [1.0]]], [[0.0, gain]], [[0], [1]], name="pump") for gain in (1.0, 2.0)]
-    assert list(eh.fairness(eh.CoupledMDP(arms, [1], 0.9), ["maximin"]).counts) == ["pump (0)", "pump (1)"]
+    names = list(eh.fairness(eh.CoupledMDP(arms, [1], 0.9), ["maximin"]).counts)
+    assert names == ["pump from state 0 (0)", "pump from state 0 (1)"]
     nameless = [Arm([[[1.0], [1.0]]], [[0.0, 1.0]], [[0], [1]])] * 2
-    assert list(eh.fairness(eh.CoupledMDP(nameless, [1], 0.9), ["maximin"]).counts) == ["every arm"]
+    assert list(eh.fairness(eh.CoupledMDP(nameless, [1], 0.9), ["maximin"]).counts) == ["type 0"]
 
 
 @pytest.fixture

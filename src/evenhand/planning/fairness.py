@@ -24,6 +24,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.objective import Objective, read_welfare
 from evenhand.model.welfare import Leximin, Welfare, is_lexicographic
+from evenhand.planning.labels import Labels
 from evenhand.planning.solution import Samples, Solution
 from evenhand.planning.solve import DEFAULT_TOLERANCE, solve
 from evenhand.typing import Floats, Progress, Rng
@@ -315,9 +316,8 @@ def _arms_of_groups(problem: CoupledMDP) -> Floats:
 
 
 def _type_names(problem: CoupledMDP) -> list[str]:
-    """A name for each type: its own, with its number where several have it."""
-    own = [label[0] for label in problem.types.labels] if problem.types.labels else [""] * problem.num_types
-    if problem.num_types == 1 and not own[0]:
-        return ["every arm"]
-    times = Counter(own)
-    return [name if name and times[name] == 1 else f"{name or 'type'} ({number})" for number, name in enumerate(own)]
+    """What each type is called, no two alike."""
+    labels = Labels(problem)
+    names = [labels.type(kind) for kind in range(problem.num_types)]
+    times = Counter(names)
+    return [name if times[name] == 1 else f"{name} ({kind})" for kind, name in enumerate(names)]
