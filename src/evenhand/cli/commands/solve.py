@@ -178,11 +178,12 @@ def _worth_of_more(solution: "Solution") -> list[tuple[str, str]]:
 
 
 def _weights_in_words(solution: "Solution") -> list[tuple[str, str]]:
-    """What share of the weight the worst-off tenth has; nothing where all weigh the same, or nobody else at all."""
+    """What share of the weight the worst-off tenth has; nothing where that says nothing."""
     problem, welfare = solution.problem, solution.objective.welfare
     number_of = num_members(problem)
     worst, one = (weight_of_worst(welfare, part, number_of) for part in (0.1, 0.0))
-    if worst is None or one is None or is_mean(welfare, number_of) or one[1] == 1:
+    alike = problem.is_symmetric and problem.over == "arms"  # then every plan that treats them alike is weighed alike
+    if worst is None or one is None or is_mean(welfare, number_of) or one[1] == 1 or alike:
         return []
     few, share = worst
     who = "groups" if problem.over == "groups" else "arms"
