@@ -28,7 +28,9 @@ if TYPE_CHECKING:
         Utilitarian,
         Welfare,
         parse_welfare,
+        register_welfare,
     )
+    from evenhand.planning.check import Check, check
     from evenhand.planning.chosen import evaluate
     from evenhand.planning.compare import Comparison, compare
     from evenhand.planning.fairness import Fairness, fairness
@@ -68,6 +70,9 @@ _HOMES = {
     "Utilitarian": "model.welfare",
     "Welfare": "model.welfare",
     "parse_welfare": "model.welfare",
+    "register_welfare": "model.welfare",
+    "Check": "planning.check",
+    "check": "planning.check",
     "Comparison": "planning.compare",
     "compare": "planning.compare",
     "Fairness": "planning.fairness",
@@ -95,6 +100,7 @@ __all__ = [
     "AlphaFair",
     "Arm",
     "BySteps",
+    "Check",
     "Comparison",
     "CoupledMDP",
     "Decisions",
@@ -116,6 +122,7 @@ __all__ = [
     "Utilitarian",
     "Welfare",
     "__version__",
+    "check",
     "check_policy",
     "compare",
     "compare_budgets",
@@ -132,6 +139,7 @@ __all__ = [
     "policies",
     "price_of_fairness",
     "problems",
+    "register_welfare",
     "save",
     "save_policy",
     "save_solution",

@@ -43,6 +43,8 @@ class Faults:
 
     def flag(self, place: str, bad: Bools, describe: "Describe") -> None:
         """Note every True entry of `bad`, with its indices behind `place`, up to a limit."""
+        if not bad.any():
+            return
         where = np.argwhere(bad)
         for index in where[:SHOWN_PER_ARRAY]:
             key = tuple(int(i) for i in index)
@@ -134,10 +136,21 @@ def _common_lengths(value: object, depth: int) -> list[int]:
     level: list[object] = [value]
     for _ in range(depth):
         lists = [item for item in level if isinstance(item, (list, tuple, np.ndarray))]
-        sizes = [len(item) for item in lists]
-        lengths.append(max(Counter(sizes).items(), key=lambda item: (item[1], item[0]))[0] if sizes else 0)
+        lengths.append(_common_length(lists))
         level = [entry for item in lists[:1000] for entry in item]
     return lengths
+
+
+def _common_length(lists: Sequence[Sequence[object] | Array]) -> int:
+    """The most frequent length; of several the largest that is not due to decimal commas."""
+    times = Counter(map(len, lists))
+    if len(times) == 1:
+        return len(lists[0])
+    most = max(times.values(), default=0)
+    usual = sorted(size for size, number in times.items() if number == most)
+    while len(usual) > 1 and any(comma_hint(item, usual[0]) for item in lists if len(item) == usual[-1]):
+        usual.pop()
+    return usual[-1] if usual else 0
 
 
 def _check_nested(
@@ -255,9 +268,12 @@ def nearly(values: Floats, place: str) -> list[Fault]:
         place: where they stand.
     """
     sums = values.sum(axis=-1)
+    off = np.abs(sums - 1) > SUM_TOLERANCE
+    if not off.any():
+        return []
     return [
         Fault(place + "".join(f"[{i}]" for i in index), f"probabilities sum to {plain(sums[tuple(index)])}, not 1")
-        for index in np.argwhere(np.abs(sums - 1) > SUM_TOLERANCE).tolist()
+        for index in np.argwhere(off).tolist()
     ]
 
 

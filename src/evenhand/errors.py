@@ -33,10 +33,6 @@ class EvenhandError(Exception):
     """Everything this library raises on purpose."""
 
 
-class InvalidInput(EvenhandError, ValueError):
-    """The input is wrong, and the message says how."""
-
-
 @dataclass(frozen=True)
 class Fault:
     """One thing wrong with an input."""
@@ -65,6 +61,12 @@ class Fault:
         return replace(self, place=f"{outer}{joint}{self.place}", words="")
 
 
+class InvalidInput(EvenhandError, ValueError):
+    """The input is wrong, and the message says how. Where that is several things, they are in `faults`, too."""
+
+    faults: tuple[Fault, ...] = ()
+
+
 class ModelError(InvalidInput):
     """A model is not sound. All its faults are in `faults`."""
 
@@ -83,11 +85,11 @@ class TableError(ModelError):
 class UnknownName(InvalidInput):
     """A name nobody knows, with the nearest known ones."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], more: str = "") -> None:
         names = sorted(known)
         near = nearest(name, names)
         hint = f"Did you mean '{near}'? " if near else ""
-        super().__init__(f"unknown {kind} '{name}'. {hint}Known: {', '.join(names) or 'none'}.")
+        super().__init__(f"unknown {kind} '{name}'. {hint}Known: {', '.join(names) or 'none'}.{more}")
 
 
 class OutOfDomain(InvalidInput):

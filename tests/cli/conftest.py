@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.cli import console
+from evenhand.cli import progress
 from evenhand.cli.main import run
 
 PATIENCE = 900.0
@@ -71,14 +71,14 @@ def _refuse(constant):
 def timepiece(monkeypatch):
     """The clock by which progress is told, as a list of one reading; it stands still unless a test moves it."""
     reading = [0.0]
-    monkeypatch.setattr(console, "monotonic", lambda: reading[0])
+    monkeypatch.setattr(progress, "monotonic", lambda: reading[0])
     return reading
 
 
 @pytest.fixture
 def talkative(monkeypatch):
     """Progress is told whenever there is some, however short the work."""
-    monkeypatch.setattr(console, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
 
 
 @pytest.fixture
@@ -182,6 +182,32 @@ def _read(terminal):
 def plain():
     """Text as it is seen: without colours and moves of the cursor."""
     return lambda text: re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "")
+
+
+@pytest.fixture
+def screen():
+    """The lines that are left on a terminal, which knows what Rich's bar needs: to go up, and to erase a line."""
+
+    def screen(shown, width):
+        lines, row, column = [[]], 0, 0
+        for token in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|.", shown, re.DOTALL):
+            if token == "\r":
+                column = 0
+            elif token == "\n":
+                row, column = row + 1, 0
+            elif token.startswith("\x1b"):
+                row -= int(token[2:-1] or 1) if token.endswith("A") else 0
+                if token.endswith("K"):
+                    lines[row] = []
+                continue
+            else:
+                row, column = (row + 1, 0) if column == width else (row, column)
+                lines[row : row + 1] = [[*(lines[row] if row < len(lines) else [])[:column], token]]
+                column += 1
+            lines += [[] for _ in range(row + 1 - len(lines))]
+        return ["".join(line) for line in lines]
+
+    return screen
 
 
 @pytest.fixture

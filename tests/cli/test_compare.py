@@ -1,5 +1,7 @@
 """`evenhand compare`: the table, the JSON, and what is refused."""
 
+import re
+
 import pytest
 
 from evenhand.planning.roster import ROSTER
@@ -214,3 +216,86 @@ def test_another_seed_gives_other_figures(small, evenhand):
 def test_nothing_is_written_that_was_not_asked_for(small, evenhand, files):
     assert evenhand("compare", small, *QUICK).code == 0
     assert files() == [small.name]
+
+
+TWO_RESOURCES = ["crew-maintenance", "-p", "num_arms=3", *QUICK]
+"""Whittle indices are for one resource, and count proportions for identical arms."""
+
+
+def test_a_named_policy_that_does_not_apply_is_left_out_with_its_reason(evenhand):
+    command = ["compare", *TWO_RESOURCES, "--policies", "whittle,random"]
+    found = evenhand(*command, "--json").json
+    assert list(by_policy(found)) == ["random"]
+    assert found["left_out"] == {"whittle": "Whittle indices are for one resource; this problem has 2"}
+    assert "left out: whittle: Whittle indices are for one resource; this problem has 2" in evenhand(*command).out
+
+
+def test_so_is_one_beside_a_saved_policy(evenhand, folder):
+    assert evenhand("solve", *TWO_RESOURCES[:3], "--out", "plan.zip").code == 0
+    found = evenhand("compare", *TWO_RESOURCES, "--policies", "plan.zip,WIP,RDM", "--json").json
+    assert set(by_policy(found)) == {"plan.zip", "random"}
+    assert list(found["left_out"]) == ["whittle"]
+
+
+def test_where_none_applies_all_reasons_are_told(evenhand):
+    told = evenhand("compare", *TWO_RESOURCES, "--policies", "whittle,cp-drl", "--json")
+    assert "none of these policies applies" in told.refusal
+    assert [fault["place"] for fault in told.failure["faults"]] == ["whittle", "cp-drl"]
+    assert "one resource" in evenhand("compare", *TWO_RESOURCES, "--policies", "whittle").refusal
+
+
+LUCKY = [
+    "machine-replacement",
+    "-p",
+    "num_arms=2",
+    "--policies",
+    "whittle,optimal",
+    "--monte-carlo",
+    "--episodes",
+    30,
+    "--seed",
+    3,
+]
+"""With this seed both are estimated above the optimum that both attain."""
+
+
+def test_an_estimate_above_the_optimum_is_a_tie_with_it(evenhand, folder):
+    found = evenhand("compare", *LUCKY, "--json").json
+    rows, optimum = by_policy(found), found["upper_bound"]
+    above = [name for name, row in rows.items() if row["welfare"] > optimum]
+    assert above, "choose another seed"
+    assert [name for name, row in rows.items() if row["above_bound"]] == above
+    shown = evenhand("compare", *LUCKY, "--report", "page.html").out
+    for name in above:
+        (line,) = (line for line in shown.splitlines() if line.split()[:1] == [name])
+        assert line.split()[1] == f"{optimum:.4f}"
+        assert line.split()[3] == "100.0"
+        played = f"{rows[name]['welfare']:.4f} ± {rows[name]['welfare_stderr']:.4f}"
+        assert f"tie: {name} with the optimum: it played {played}, more only by chance" in shown
+    page = (folder / "page.html").read_text()
+    assert "more than the optimum, which only chance can do" in page
+    assert "100.00" in page
+    assert not re.findall(r"10\d\.[1-9]\d\u2009?%|100\.[0-9]*[1-9]", page)
+
+
+def test_an_exact_value_is_no_tie(evenhand):
+    found = evenhand("compare", "machine-replacement", "-p", "num_arms=2", "--policies", "whittle,optimal", "--json")
+    assert [row["above_bound"] for row in found.json["rows"]] == [False, False]
+
+
+@pytest.mark.parametrize("command", ["compare", "evaluate"])
+def test_a_horizon_without_use_is_told(command, small, evenhand):
+    policy = ["random"] if command == "evaluate" else ["--policies", "random"]
+    shown = evenhand(command, small, *policy, "--horizon", 20)
+    assert "not used: the value is exact, over all time; --monte-carlo plays 20 steps" in shown.out
+    long_run = evenhand(command, small, *policy, "--horizon", 20, "--criterion", "average").out
+    assert "not used: the value is exact, in the long run" in long_run
+    for settings in ([], ["--horizon", 20, "--monte-carlo"], ["--criterion", "finite:5", "--horizon", 5]):
+        assert "not used" not in evenhand(command, small, *policy, *settings).out
+    assert "20" in evenhand(command, small, *policy, "--horizon", 20, "--criterion", "finite:5").refusal
+
+
+@pytest.mark.parametrize(("settings", "horizon"), [([], None), (["--monte-carlo"], 7)], ids=["exact", "played"])
+def test_the_json_tells_what_was_played(settings, horizon, small, evenhand):
+    found = evenhand("evaluate", small, "random", "--horizon", 7, "--episodes", 5, *settings, "--json").json
+    assert (found["horizon"], found["episodes"]) == (horizon, None if horizon is None else 5)

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from evenhand.cli.commands.reproduce import targets_folder
+from evenhand.cli.targets import targets_folder
 
 TARGET = """
 title = "Small"

@@ -281,6 +281,7 @@ def test_levels_are_told_apart():
     assert not is_worse(first, (np.array([1.3, 4.0, 12.0]), np.full(3, 0.1)))
 
 
+@pytest.mark.slow
 def test_the_luck_of_the_worst_off_decides_for_nobody():
     """By the luck of the poor alone, `oldest-first` is the best policy: and costs the second-worst a fifth."""
     problem = with_poor(2)

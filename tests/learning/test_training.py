@@ -120,7 +120,7 @@ def always_told(monkeypatch):
 
 
 class TestReproducible:
-    @pytest.mark.parametrize("name", one_in(3, RUNS))
+    @pytest.mark.parametrize("name", one_in(4, RUNS))
     def test_the_same_seed_is_the_same_policy(self, name):
         """With checkpoints, as the one that is kept, or without."""
         assert same(whole(name), run(name))

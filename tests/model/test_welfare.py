@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from evenhand.errors import InvalidInput, OutOfDomain, TooLarge, UnknownName
+from evenhand.model import welfare as welfare_module
 from evenhand.model.welfare import (
     AlphaFair,
     Gini,
@@ -22,6 +23,7 @@ from evenhand.model.welfare import (
     Welfare,
     as_welfare,
     parse_welfare,
+    register_welfare,
     weight_of_worst,
 )
 
@@ -597,3 +599,86 @@ class TestText:
 
         median = Median()
         assert as_welfare(median, 3) is median
+
+
+class Share:
+    """The mean, times a number: a structure that nobody knows."""
+
+    def __init__(self, factor):
+        self.factor = factor
+        self.name = f"share:{factor:g}"
+
+    def __call__(self, values, counts=None):
+        return self.factor * Utilitarian()(values, counts)
+
+    def supergradient(self, values, counts=None):
+        return self.factor * Utilitarian().supergradient(values, counts)
+
+    def check_domain(self, values):
+        Utilitarian().check_domain(values)
+
+
+class TestRegistered:
+    @pytest.fixture(autouse=True)
+    def _forget(self, monkeypatch):
+        monkeypatch.setattr(welfare_module, "_registered", {})
+
+    def test_text_with_numbers_makes_it(self):
+        register_welfare("share", lambda numbers, num_arms: Share(*numbers))
+        made = parse_welfare(" Share:0.5 ", 4)
+        assert isinstance(made, Share) and made.name == "share:0.5" and made([1, 2, 3, 6]) == 1.5
+        assert as_welfare("share:2", 3)([1, 1, 1]) == 2
+
+    def test_it_is_told_how_many_arms_there_are(self):
+        register_welfare("even", lambda numbers, num_arms: Gini(np.full(num_arms, 1 / num_arms)))
+        assert parse_welfare("even", 5).num_arms == 5
+
+    def test_again_replaces_ones_own(self):
+        for factor in (1.0, 3.0):
+            register_welfare("share", lambda numbers, num_arms, factor=factor: Share(factor))
+        assert parse_welfare("share", 2)([1, 1]) == 3.0
+
+    @pytest.mark.parametrize(
+        ("name", "build", "words"),
+        [
+            ("gini", lambda numbers, num_arms: Share(1), "is a welfare of the library"),
+            ("Two Words", lambda numbers, num_arms: Share(1), "small letters"),
+            ("a:b", lambda numbers, num_arms: Share(1), "small letters"),
+            ("share", Share(1).name, "expected a function"),
+        ],
+        ids=["taken", "words", "colon", "no function"],
+    )
+    def test_what_cannot_be_registered(self, name, build, words):
+        with pytest.raises(InvalidInput, match=words):
+            register_welfare(name, build)
+
+    @pytest.mark.parametrize(
+        ("text", "build", "words"),
+        [
+            (
+                "share:a",
+                lambda numbers, num_arms: Share(*numbers),
+                "'a' is not a number\nRight is, for example, share:2",
+            ),
+            (
+                "share:1,2,3",
+                lambda numbers, num_arms: Share(*numbers),
+                r"cannot be made of the numbers \[1.0, 2.0, 3.0\]",
+            ),
+            ("share", lambda numbers, num_arms: 3, "made 3, which is no welfare"),
+            ("share", lambda numbers, num_arms: Share, "which is no welfare"),
+            ("share", lambda numbers, num_arms: Gini([0.5, 0.5]), "2 arms"),
+        ],
+        ids=["text", "too many", "a number", "a class", "other arms"],
+    )
+    def test_what_cannot_be_made_is_told(self, text, build, words):
+        register_welfare("share", build, example="share:2")
+        with pytest.raises(InvalidInput, match=words):
+            parse_welfare(text, 3)
+
+    def test_one_that_is_not_registered_is_told_with_the_remedy(self):
+        with pytest.raises(UnknownName, match="known once register_welfare was called"):
+            parse_welfare("share:2", 3)
+        with pytest.raises(UnknownName, match="Did you mean 'gini'") as caught:
+            parse_welfare("ginni:2", 3)
+        assert "register_welfare" not in str(caught.value)

@@ -85,6 +85,12 @@ def test_the_same_seed_gives_the_same_plan(few_episodes, monkeypatch):
     first, second, other = (eh.solve(problem, "gini:2", "fluid", rng=seed) for seed in (1, 1, 2))
     assert first.welfare == second.welfare and first.parts == second.parts
     assert other.welfare != first.welfare
+
+
+@pytest.mark.slow
+def test_the_same_generator_gives_the_same_plan(few_episodes, monkeypatch):
+    monkeypatch.setattr(mixed, "MOST_ROUNDS", 2)
+    problem = brief(num_arms=6)
     drawn = [eh.solve(problem, rng=np.random.default_rng(3), method="fluid").welfare for _ in range(2)]
     assert drawn[0] == drawn[1]
 

@@ -346,8 +346,8 @@ class TestJointPolicy:
     def test_exact_values_are_met_by_simulation(self):
         problem = machine_replacement(num_arms=4, budget=2, discount=0.8)
         policy = JointNetworkPolicy(problem, random_network(2, [4, 8, 8]))
-        returns = simulate(problem, policy, 4000, 60, 3).returns
-        error = 4.5 * returns.std(axis=0) / np.sqrt(4000) + 0.8**60 / 0.2
+        returns = simulate(problem, policy, 1000, 60, 3).returns
+        error = 4.5 * returns.std(axis=0) / np.sqrt(1000) + 0.8**60 / 0.2
         assert (np.abs(returns.mean(axis=0) - exact_values(policy, problem).values) < error).all()
 
     def test_who_has_the_largest_logit_is_served_whatever_idling_is_called(self):

@@ -66,6 +66,7 @@ def compared(machines):
 THINGS = {
     "problem": (lambda m: m, "3 arms all identical budget 1 a step"),
     "arm": (lambda m: m.arms[0], "machine 3 states, 2 actions, 1 resource"),
+    "check": (lambda m: eh.check(m.with_budget([3])), "this budget never binds"),
     "solution": (lambda m: eh.solve(m), "no policy has more than 14.0793"),
     "evaluation": (lambda m: eh.evaluate(eh.policies.whittle(m), m), "What a policy is worth exactly computed"),
     "training": (trained, "score 3.00000, exact"),
@@ -117,6 +118,7 @@ def test_every_text_is_escaped():
     shown = [
         problem,
         arm,
+        eh.check(problem),
         eh.solve(problem),
         eh.compare(problem, mine),
         eh.indices(problem),

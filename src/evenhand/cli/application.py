@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from evenhand._version import __version__
+from evenhand.cli.completion import complete
 from evenhand.cli.options import (
     budget_option,
     common,
@@ -36,7 +37,12 @@ Try:
 
 
 class Commands(click.Group):
-    """A group whose list of commands says whole sentences, on as many lines as they take."""
+    """A group whose list of commands says whole sentences, however long, and that a shell completes."""
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        """Add a command, whose parameters a shell can then complete by their names."""
+        complete(cmd)
+        super().add_command(cmd, name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list."""
@@ -64,6 +70,25 @@ def application() -> None:
 def problems(**options: Any) -> None:
     """List the built-in problems and their parameters, or one problem in detail."""
     from evenhand.cli.commands.problems import run
+
+    run(**options)
+
+
+@application.command()
+@model_argument
+@budget_option()
+@welfare_option
+@criterion_option
+@over_option
+@common(seeded=False)
+def check(**options: Any) -> None:
+    """Tell what MODEL says, and what looks odd about it.
+
+    MODEL is a model file (.toml, .json, .npz) or a built-in problem. Faults end with exit code 2, all of them told with
+    their lines. Oddities are notes: names that are there twice, actions that no budget allows, states that are never
+    reached, arms that gain nothing by being served, budgets that never bind, floors that cannot be met, ...
+    """
+    from evenhand.cli.commands.check import run
 
     run(**options)
 

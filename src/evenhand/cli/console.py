@@ -5,9 +5,8 @@ import json
 import math
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from time import monotonic
+import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,16 +15,13 @@ if TYPE_CHECKING:
     from evenhand.evaluation.evaluate import Evaluation
     from evenhand.model.arm import ArmTables
     from evenhand.model.simulator import Problem, SampledArm
-    from evenhand.typing import Floats, Ints, Progress
+    from evenhand.typing import Floats, Ints
 
 MOST_LISTED = 1_000_000
 """Arms up to which JSON lists a figure for each."""
 
 SHOWN_UNITS = 20
 """Types, arms or groups whose values are shown in a table; --json has all of them."""
-
-SECONDS_BETWEEN_LINES = 2.0
-"""How often progress is told where it is not a terminal; a run that is shorter tells none."""
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -58,6 +54,8 @@ def figures(found: "Evaluation") -> dict[str, Any]:
         "budget_used": found.budget_used,
         "exact": found.exact,
         "truncation_bound": found.truncation_bound,
+        "episodes": found.num_episodes,
+        "horizon": found.horizon,
         "seconds": found.seconds,
     }
     if found.groups:
@@ -68,6 +66,14 @@ def figures(found: "Evaluation") -> dict[str, Any]:
             {kind: missed.unit, "floor": missed.floor, "served": missed.served} for missed in found.floors_missed
         ]
     return told
+
+
+def unused_horizon(found: "Evaluation", horizon: int | None) -> str:
+    """What became of a horizon that was asked for where there was nothing to play; else nothing."""
+    if horizon is None or not found.exact or found.problem.criterion.num_steps is not None:
+        return ""
+    span = "in the long run" if found.problem.criterion.is_average else "over all time"
+    return f"not used: the value is exact, {span}; --monte-carlo plays {horizon} step{'s' if horizon > 1 else ''}"
 
 
 def floors_in_words(found: "Evaluation") -> list[str]:
@@ -137,7 +143,23 @@ def _terminal_width() -> int:
 def print_facts(title: str, facts: Sequence[tuple[str, str]]) -> None:
     """Names and what they are, line by line."""
     width = max(len(name) for name, _ in facts)
-    click.echo("\n".join([title, "", *(f"  {name:{width}}  {value}" for name, value in facts), ""]))
+    say("\n".join([title, ""]))
+    for name, value in facts:
+        say(f"  {name:{width}}  {value}", width + 4)
+    say("")
+
+
+def say(text: str, indent: int = 2) -> None:
+    """A line for people; where it is longer than their terminal it is broken between words.
+
+    Args:
+        text: what to say.
+        indent: of the second and later lines.
+    """
+    width = _terminal_width() if sys.stdout is not None and sys.stdout.isatty() else 0
+    if width > indent + 20 and len(text) > width:
+        text = "\n".join(textwrap.wrap(text, width, subsequent_indent=" " * indent, break_on_hyphens=False))
+    click.echo(text)
 
 
 def print_values(
@@ -189,36 +211,3 @@ def percent(value: float) -> str:
 def seconds(value: float) -> str:
     """A time in words."""
     return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
-
-
-@contextmanager
-def progress(quiet: bool) -> Iterator["Progress | None"]:
-    """Something to tell progress to, on standard error: a bar on a terminal, plain lines elsewhere, None if quiet."""
-    if quiet:
-        yield None
-    elif sys.stderr is not None and sys.stderr.isatty():
-        yield from _bar()
-    else:
-        yield _lines()
-
-
-def _bar() -> Iterator["Progress"]:
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = (TextColumn("{task.description:24}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"))
-    with Bar(*columns, TimeRemainingColumn(), console=Console(file=sys.stderr), transient=True) as bar:
-        task = bar.add_task("", total=1.0)
-        yield lambda what, share: bar.update(task, description=what, completed=share)
-
-
-def _lines() -> "Progress":
-    last = [monotonic()]
-
-    def tell(what: str, share: float) -> None:
-        if (now := monotonic()) - last[0] >= SECONDS_BETWEEN_LINES:
-            last[0] = now
-            click.echo(f"{what}: {100 * share:.0f} %", err=True)
-
-    return tell

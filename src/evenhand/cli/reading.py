@@ -11,7 +11,7 @@ import click
 from evenhand.cli.standard_input import DASH, standard_input
 from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, PolicyError, UnknownName
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import FORMATS, Format, load_noting
+from evenhand.model.files import FORMATS, Format, Loaded, load_noting
 from evenhand.planning.names import find_name, is_file
 from evenhand.problems import catalog
 
@@ -39,9 +39,14 @@ def read_problem(
         criterion: what the model will be solved under, if not its own; it need not have a discount then.
         initial: a table of where the arms are, or none.
     """
+    refuse_several(budgets)
+    return read_problems(model, parameters, format, budgets, criterion, initial)[0]
+
+
+def refuse_several(budgets: Sequence[str]) -> None:
+    """Refuse more budgets than one, where a command answers for one."""
     if len(budgets) > 1:
         raise InvalidInput("--budget: this command takes one; `evenhand solve` and `evenhand compare` take several")
-    return read_problems(model, parameters, format, budgets, criterion, initial)[0]
 
 
 def read_problems(
@@ -53,11 +58,11 @@ def read_problems(
     initial: str | None = None,
 ) -> list[CoupledMDP]:
     """The same model with each of some budgets; with its own where none is given. What was normalised is told."""
-    problem, rows = read_noting(model, parameters, format, criterion)
-    if rows:
-        told = Normalised(rows, called(model))
-        click.echo(f"note: {told}{'; evenhand check lists them' if len(rows) > 1 else ''}", err=True)
-    return with_budgets(_start_at(problem, initial), parameters, budgets)
+    loaded = read_noting(model, parameters, format, criterion)
+    if loaded.rows:
+        more = "; evenhand check lists them" if len(loaded.rows) > 1 else ""
+        click.echo(f"note: {Normalised(loaded.rows, loaded.name)}{more}", err=True)
+    return with_budgets(_start_at(loaded.problem, initial), parameters, budgets)
 
 
 def with_budgets(problem: CoupledMDP, parameters: Sequence[str], budgets: Sequence[str]) -> list[CoupledMDP]:
@@ -101,16 +106,14 @@ def _number(text: str) -> object:
         return text
 
 
-def read_noting(
-    model: str, parameters: Sequence[str], format: Format | None, criterion: str | None
-) -> tuple[CoupledMDP, list[Fault]]:
-    """A problem, and the rows of its file that were normalised."""
+def read_noting(model: str, parameters: Sequence[str], format: Format | None, criterion: str | None) -> Loaded:
+    """A problem, and what is known of its file."""
     if not model:
         raise InvalidInput("MODEL: expected a model file or the name of a problem, got nothing")
     if model in catalog.names():
         if format is not None:
             raise InvalidInput(f"--format says what kind of file MODEL is; {model} is a built-in problem")
-        return catalog.build(model, read_parameters(parameters)), []
+        return Loaded(catalog.build(model, read_parameters(parameters)), name=model)
     known = format is not None or model.endswith(SUFFIXES) or model == DASH
     if not known and not Path(model).exists():
         there = [model + suffix for suffix in SUFFIXES if Path(model + suffix).is_file()]

@@ -21,7 +21,6 @@ truncation bound. An average has none: how far the arms still are from their lon
 simulator, whose largest reward is not known. It is never evaluated exactly.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -34,6 +33,7 @@ from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, PolicyErro
 from evenhand.evaluation.exact import exact_values
 from evenhand.evaluation.fairness import gini_coefficient, lorenz_curve, price_of_fairness
 from evenhand.evaluation.kinks import CONFIDENCE, welfare_error
+from evenhand.kernels.compilation import work_clock
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP, Over
 from evenhand.model.criterion import Criterion
@@ -127,7 +127,7 @@ class Evaluation(Shown):
     """Steps an episode; None when exact."""
 
     seconds: float
-    """How long it took."""
+    """How long it took, without the time in which code was compiled."""
 
     objective: Objective = field(repr=False)
     """What the values of the units are weighed by."""
@@ -431,7 +431,7 @@ def _num_both(one: Problem, other: Problem) -> int:
 
 
 def _exactly(policy: object, case: _Case) -> Evaluation:
-    start = time.perf_counter()
+    start = work_clock()
     played = needs_tables(case.played, "exact evaluation")
     case.check_types(policy)
     found = exact_values(policy, played)
@@ -455,7 +455,7 @@ def _exactly(policy: object, case: _Case) -> Evaluation:
         truncation_bound=0.0,
         num_episodes=None,
         horizon=None,
-        seconds=time.perf_counter() - start,
+        seconds=work_clock() - start,
         objective=objective,
         problem=case.judged,
     )
@@ -468,7 +468,7 @@ def _mean_member(objective: Objective, values: Floats) -> float:
 def _by_simulation(
     policy: Policy | Starting, case: _Case, num_episodes: int, horizon: int, rng: Rng, progress: Progress | None
 ) -> Evaluation:
-    start = time.perf_counter()
+    start = work_clock()
     played, pooled = case.played, case.pools(policy)
     many = num_episodes * horizon * played.num_arms > FOLLOW_ARMS_UP_TO
     by_counts = many and pooled and plays_by_counts(policy) and isinstance(played, CoupledMDP)
@@ -481,7 +481,7 @@ def _by_simulation(
         returns, served = mean_by_type(played, returns), mean_by_type(played, served)
     columns, by_type = case.units(pooled)
     units = _Played(case.objective(by_type), by_type, returns[:, columns], served[:, columns])
-    return _summary(case.judged, rollout, units, strata, plug_in, time.perf_counter() - start)
+    return _summary(case.judged, rollout, units, strata, plug_in, work_clock() - start)
 
 
 class _Strata(NamedTuple):

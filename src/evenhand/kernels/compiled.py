@@ -3,8 +3,8 @@
 import math
 
 import numpy as np
-from numba import njit, prange
 
+from evenhand.kernels.jit import njit, prange
 from evenhand.kernels.randomness import GOLDEN, MIX_1, MIX_2, TO_UNIT
 
 BLOCK = 8192

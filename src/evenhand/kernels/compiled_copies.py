@@ -1,10 +1,10 @@
 """What Numba compiles for copies of a problem; mathematics and NumPy twins are in copies.py and priorities.py."""
 
 import numpy as np
-from numba import njit
 
 from evenhand.kernels.compiled import bits_at, move_crowds
 from evenhand.kernels.compiled_priorities import sample_one
+from evenhand.kernels.jit import njit
 
 SAMPLING = np.uint64(0x5851F42D4C957F2D)  # sets the draws of the allocation apart from those of the world
 

@@ -10,7 +10,8 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from numba import njit
+
+from evenhand.kernels.jit import njit
 
 # As in `fluid_sweeps`; written again because Numba's cache heeds changes of this file alone.
 ADVANTAGE = 1e-13

@@ -4,9 +4,9 @@ A layer is a table over charges: the charge, and the advantage and the idle valu
 """
 
 import numpy as np
-from numba import njit
 
 from evenhand.kernels.compiled_fluid import in_parallel
+from evenhand.kernels.jit import njit
 from evenhand.kernels.whittle_layers import BLUR, EPSILON, Layers
 from evenhand.kernels.whittle_pivots import CROWDED, DONE, TIE
 from evenhand.typing import Floats, Ints

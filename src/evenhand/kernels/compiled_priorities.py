@@ -6,9 +6,9 @@ Within, cells (state, action) are numbered row by row: `cell // num_actions` is 
 import math
 
 import numpy as np
-from numba import njit, prange
 
 from evenhand.kernels.compiled import binomial, bits_at, uniform_at
+from evenhand.kernels.jit import njit, prange
 
 FEW = 3.0
 """Draws for each cell within which a limit is so near that they are made one by one: a block would cost more."""

@@ -1,9 +1,9 @@
 """What Numba compiles for the lattice of counts: the mathematics and the NumPy twins are in `lattice_sweeps`."""
 
 import numpy as np
-from numba import njit, prange
 
 from evenhand.kernels.compiled import loops_alone
+from evenhand.kernels.jit import njit, prange
 from evenhand.kernels.threads import threads_for
 
 TASKS = 64

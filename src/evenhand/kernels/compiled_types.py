@@ -1,7 +1,8 @@
 """What Numba compiles for the counts of several types: the mathematics and the NumPy twins are in `type_sweeps`."""
 
 import numpy as np
-from numba import njit
+
+from evenhand.kernels.jit import njit
 
 LANES = 64
 """Values that are treated side by side, so that a weight, once loaded, serves them all; what they need stays near."""

@@ -6,9 +6,9 @@ is best for small arms.
 """
 
 import numpy as np
-from numba import njit
 
 from evenhand.kernels.compiled_fluid import in_parallel
+from evenhand.kernels.jit import njit
 from evenhand.kernels.threads import ALONE_BELOW
 from evenhand.kernels.whittle_pivots import CROWDED, DONE, FIRM, FLAT, SPLIT, STUCK, TIE, Sweeps, probe
 from evenhand.typing import Floats, Ints

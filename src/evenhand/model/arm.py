@@ -30,7 +30,7 @@ from evenhand.checks import (
     tell_normalised,
 )
 from evenhand.display import Shown, counted
-from evenhand.errors import Fault, InvalidInput
+from evenhand.errors import Fault, InvalidInput, ModelError
 from evenhand.model.places import Names, with_words, with_words_of_arm
 from evenhand.typing import Array, Bools, Floats, Indices
 
@@ -75,17 +75,17 @@ class Arm(Shown):
     def __post_init__(self) -> None:
         faults = Faults()
         given = {key: getattr(self, key) for key in ("transitions", "rewards", "usage", "initial")}
-        arrays = _read_arrays(given, faults)
+        arrays, sizes = _read_arrays(given, faults)
         labels = {key: _read_labels(getattr(self, key), key, faults) for key in ("states", "actions")}
         if not isinstance(self.name, str):
             faults.add("name", f"expected text, got {reprlib.repr(self.name)}")
-        for key, size in zip(("states", "actions"), arrays["rewards"].shape if arrays else (), strict=False):
-            if labels[key] and len(labels[key]) != size:
-                faults.add(key, f"has {len(labels[key])} labels for {size} {key}")
-        faults.found = with_words_of_arm(faults.found, self._names())
-        faults.raise_if_any()
-        rows = [row for key in ("transitions", "initial") for row in nearly(arrays[key], key)]
-        tell_normalised(with_words_of_arm(rows, self._names()), stacklevel=3)
+        for key, axis in (("states", "state"), ("actions", "action")):
+            if labels[key] and axis in sizes and len(labels[key]) != sizes[axis]:
+                faults.add(key, f"has {len(labels[key])} labels for {sizes[axis]} {key}")
+        if faults:
+            raise ModelError(with_words_of_arm(faults.found, self._names()))
+        if rows := [row for key in ("transitions", "initial") for row in nearly(arrays[key], key)]:
+            tell_normalised(with_words_of_arm(rows, self._names()), stacklevel=3)
         arrays |= {key: normalised(arrays[key]) for key in ("transitions", "initial")}
         for key, value in {**arrays, **labels}.items():
             object.__setattr__(self, key, frozen(value) if isinstance(value, np.ndarray) else value)
@@ -148,8 +148,8 @@ _CHECKS: dict[str, Check] = {
 }
 
 
-def _read_arrays(given: dict[str, object], faults: Faults) -> dict[str, Floats]:
-    """The four arrays, with numbers that make sense and shapes that agree; or faults."""
+def _read_arrays(given: dict[str, object], faults: Faults) -> tuple[dict[str, Floats], dict[str, int]]:
+    """The four arrays, with numbers that make sense and shapes that agree, or faults; and the sizes that are known."""
     by_action = _depth(given["usage"]) < 3
     axes = _AXES | ({"usage": _AXES["usage by action"]} if by_action else {})
     read = {
@@ -159,20 +159,20 @@ def _read_arrays(given: dict[str, object], faults: Faults) -> dict[str, Floats]:
     }
     arrays = {key: array for key, array in read.items() if array is not None}
     source = next((key for key in ("transitions", "rewards") if key in arrays), None)
+    sizes: dict[str, int] = {}
     if source is not None:
         sizes = dict(zip(axes[source], arrays[source].shape, strict=True))
         sizes["next state"] = sizes["state"]
         for key, array in arrays.items():
-            hint = comma_hint(given[key], sizes.get(axes[key][-1]))
-            _check_sizes(key, dict(zip(axes[key], array.shape, strict=True)), sizes, source, faults, hint)
+            _check_sizes(key, dict(zip(axes[key], array.shape, strict=True)), sizes, source, given[key], faults)
     if "usage" in arrays:
         _check_idle(arrays["usage"], faults)
     if faults or source is None:
-        return {}
+        return {}, sizes
     if by_action:
         arrays["usage"] = np.repeat(arrays["usage"][None], sizes["state"], axis=0)
     arrays.setdefault("initial", np.full(sizes["state"], 1 / sizes["state"]))
-    return arrays
+    return arrays, sizes
 
 
 def _depth(value: object) -> int:
@@ -182,11 +182,14 @@ def _depth(value: object) -> int:
     return depth
 
 
-def _check_sizes(key: str, got: dict[str, int], want: dict[str, int], source: str, faults: Faults, hint: str) -> None:
+def _check_sizes(
+    key: str, got: dict[str, int], want: dict[str, int], source: str, given: object, faults: Faults
+) -> None:
     for axis, size in got.items():
         if axis in want and size != want[axis]:
             known = f"there are {want[axis]} states" if key == source else f"{source} has {want[axis]}"
-            faults.add(key, f"has {size} {axis}s where {known}" + (hint if axis == list(got)[-1] else ""))
+            hint = comma_hint(given, want[axis]) if axis == list(got)[-1] else ""
+            faults.add(key, f"has {size} {axis}s where {known}{hint}")
 
 
 def _check_idle(usage: Floats, faults: Faults) -> None:

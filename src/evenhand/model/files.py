@@ -42,7 +42,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Literal, NoReturn, TypeAlias, TypeVar
 
@@ -72,7 +72,6 @@ Location: TypeAlias = str | os.PathLike[str]
 Labels: TypeAlias = tuple[str, tuple[str, ...], tuple[str, ...]]
 Choice = TypeVar("Choice")
 Asked: TypeAlias = str | None
-Noted: TypeAlias = tuple[CoupledMDP, list[Fault]]
 Format: TypeAlias = Literal["toml", "json", "npz"]
 
 FORMATS: tuple[Format, ...] = ("toml", "json", "npz")
@@ -112,17 +111,46 @@ def load(path: Location | BinaryIO, format: Format | None = None, criterion: str
         ModelError: with every fault of the file.
         InvalidInput: no such file, or not a kind of file that is known.
     """
-    problem, rows = load_noting(path, format, criterion)
-    if rows:
-        source = str(path) if isinstance(path, (str, os.PathLike)) else _name_of_stream(path)
-        warnings.warn(Normalised(rows, source), stacklevel=2)
-    return problem
+    loaded = load_noting(path, format, criterion)
+    if loaded.rows:
+        warnings.warn(Normalised(loaded.rows, loaded.name), stacklevel=2)
+    return loaded.problem
 
 
-def load_noting(
-    path: Location | BinaryIO, format: Format | None = None, criterion: str | None = None
-) -> tuple[CoupledMDP, list[Fault]]:
-    """The same as `load`, with the rows that were normalised, each with its sum, instead of a warning."""
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A problem, and what is known of the file it was read from."""
+
+    problem: CoupledMDP
+    """What the file says."""
+
+    rows: tuple[Fault, ...] = ()
+    """The rows that were normalised, each with its sum."""
+
+    name: str = ""
+    """What people call the file."""
+
+    text: str = field(default="", repr=False)
+    """Of TOML and JSON; empty for arrays, and for what comes from no file."""
+
+    document: object = field(default=None, repr=False)
+    """What was read of the text."""
+
+    toml: bool = True
+    """Whether the text is TOML; else it is JSON."""
+
+    def lines(self, places: Iterable[str]) -> dict[str, int]:
+        """The line of each place, where that can be told.
+
+        Args:
+            places: as faults have them, `arms[2].name`.
+        """
+        faults = with_lines([Fault(place, "") for place in places], self.text, self.document, self.toml)
+        return {fault.place: fault.line for fault in faults if fault.line is not None}
+
+
+def load_noting(path: Location | BinaryIO, format: Format | None = None, criterion: str | None = None) -> Loaded:
+    """The same as `load`, with the rows that were normalised instead of a warning."""
     if criterion is not None:
         parse_criterion(criterion, 0.0)  # so that what was asked for is not told as a fault of the file
     file = _named(path) if isinstance(path, (str, os.PathLike)) else None
@@ -130,7 +158,7 @@ def load_noting(
     read = {"toml": _load_toml, "json": _load_json, "npz": _load_npz}[_format_of(file, format, name)]
     try:
         with file.open("rb") if file is not None else contextlib.nullcontext(path) as stream:
-            return read(_seekable(stream), criterion)  # type: ignore[arg-type]  # told apart above
+            return replace(read(_seekable(stream), criterion), name=name)  # type: ignore[arg-type]  # told apart above
     except ModelError as error:
         raise ModelError(error.faults, name) from None
     except TooLarge as error:
@@ -296,7 +324,7 @@ def _inside(place: str, key: str) -> str:
 # TOML and JSON, in
 
 
-def _load_toml(stream: BinaryIO, criterion: Asked) -> Noted:
+def _load_toml(stream: BinaryIO, criterion: Asked) -> Loaded:
     text = _read_text(stream)
     try:
         document = tomllib.loads(text)
@@ -309,7 +337,7 @@ def _load_toml(stream: BinaryIO, criterion: Asked) -> Noted:
     return _read_with_lines(document, text, criterion, toml=True)
 
 
-def _load_json(stream: BinaryIO, criterion: Asked) -> Noted:
+def _load_json(stream: BinaryIO, criterion: Asked) -> Loaded:
     text = _read_text(stream)
     try:
         document = json.loads(text, object_pairs_hook=_Table, parse_int=_whole_number)
@@ -340,13 +368,13 @@ def _hint_on_syntax(text: str, message: str) -> str:
     return ""
 
 
-def _read_with_lines(document: object, text: str, criterion: Asked, toml: bool) -> Noted:
+def _read_with_lines(document: object, text: str, criterion: Asked, toml: bool) -> Loaded:
     """The model of a document; what is told of it has the line of the text where it stands."""
     try:
         problem, rows = _read_document(document, criterion)
     except ModelError as error:
         raise ModelError(with_lines(error.faults, text, document, toml)) from None
-    return problem, with_lines(rows, text, document, toml)
+    return Loaded(problem, tuple(with_lines(rows, text, document, toml)), text=text, document=document, toml=toml)
 
 
 class _Table(dict[str, object]):
@@ -376,7 +404,7 @@ def _read_text(stream: BinaryIO) -> str:
         _refuse(f"not UTF-8 text: byte 0x{data[error.start]:02x} in line {line}")
 
 
-def _read_document(document: object, asked: Asked) -> Noted:
+def _read_document(document: object, asked: Asked) -> tuple[CoupledMDP, list[Fault]]:
     faults, rows = Faults(), list[Fault]()
     document = _tidy(document, "", faults)
     if not isinstance(document, dict):
@@ -636,7 +664,7 @@ DAMAGE = (
 """What zipfile and NumPy are known to raise at an archive that is damaged, encrypted or oddly packed."""
 
 
-def _load_npz(stream: BinaryIO, asked: Asked) -> Noted:
+def _load_npz(stream: BinaryIO, asked: Asked) -> Loaded:
     faults = Faults()
     arrays = _read_archive(stream, faults, asked)
     tables = _read_tables(arrays, faults)
@@ -664,7 +692,7 @@ def _load_npz(stream: BinaryIO, asked: Asked) -> Noted:
                     over=over,  # type: ignore[arg-type]
                     welfare=welfare,
                 )
-            return problem, list(_in_words_of_arrays(rows, tables, resources, by_action))
+            return Loaded(problem, tuple(_in_words_of_arrays(rows, tables, resources, by_action)))
         except ModelError as error:
             raise ModelError(list(_in_words_of_arrays(error.faults, tables, resources, by_action))) from None
     # Something is wrong with the file already. What else can be told of its parts is told along with it.

@@ -14,6 +14,7 @@ no method shows it. Nobody looks for these but `capabilities`, which everybody a
     tabulates       on(space)                             it can be written as such a table
     exchangeable    allocates, `exchangeable = True`      arms of one type are alike to it, and have equal values
     by_counts       allocates, `plays_by_counts = True`   it, or the actors it starts, can be simulated by counts
+    saves           `kind`, arrays()                      it gives itself as arrays, and can be saved
     deterministic   allocates and `deterministic = True`  its allocation is not drawn: all states are tabulated at once
 """
 
@@ -25,7 +26,7 @@ import numpy as np
 
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.tabular import TabularMDP
-from evenhand.typing import ArrayLike, Floats, Indices, Ints
+from evenhand.typing import Array, ArrayLike, Floats, Indices, Ints
 
 
 @runtime_checkable
@@ -109,6 +110,37 @@ class Lawful(Protocol):
         ...
 
 
+@runtime_checkable
+class Savable(Protocol):
+    """A policy of one's own that gives itself as arrays; its class makes it of them again by `from_arrays`."""
+
+    @property
+    def kind(self) -> str:
+        """What its class is called in files, such as `first-worn-out`."""
+        ...
+
+    def arrays(self) -> Mapping[str, Array]:
+        """All that it consists of, beside the problem: arrays of numbers under names."""
+        ...
+
+
+@runtime_checkable
+class SavableKind(Protocol):
+    """The class of such policies."""
+
+    kind: str
+    """What it is called in files."""
+
+    def from_arrays(self, problem: CoupledMDP, arrays: dict[str, Array]) -> "Policy | Starting":
+        """The policy of these arrays; a class method.
+
+        Args:
+            problem: what it was made for.
+            arrays: what `arrays()` gave.
+        """
+        ...
+
+
 class Space(Protocol):
     """A space that policies are tables over: a reduction of one problem."""
 
@@ -177,6 +209,9 @@ class Capabilities:
     tabulates: Tabulable | None
     """It can be written as one."""
 
+    saves: Savable | None
+    """It gives itself as arrays."""
+
     exchangeable: bool
     """Arms of one type have equal values under it."""
 
@@ -203,6 +238,7 @@ def capabilities(policy: object) -> Capabilities:
         law=policy if isinstance(policy, Lawful) else None,
         table=policy if isinstance(policy, Tabulated) else None,
         tabulates=policy if isinstance(policy, Tabulable) else None,
+        saves=policy if isinstance(policy, Savable) else None,
         exchangeable=by_counts or says("exchangeable"),
         by_counts=by_counts,
         deterministic=allocates is not None and says("deterministic"),

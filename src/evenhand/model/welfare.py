@@ -39,6 +39,7 @@ and sentences about an `arm` or a `group`, is told in the reports by them.
 """
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ from evenhand.checks import (
     plain,
     read_numbers,
 )
-from evenhand.errors import InvalidInput, OutOfDomain, UnknownName
+from evenhand.errors import InvalidInput, OutOfDomain, UnknownName, nearest
 from evenhand.model.arm import frozen
 from evenhand.typing import ArrayLike, Bools, Floats, Ints
 
@@ -538,7 +539,7 @@ def weight_of_worst(welfare: Welfare, part: float, num_arms: int) -> tuple[int, 
     """
     if not isinstance(welfare, RankWeighted):
         return None
-    few = max(1, round(part * num_arms))
+    few = max(1, int(part * num_arms * (1 + ROUNDING)))
     return few, float(welfare.rank_mass(np.array(0), np.array(few), num_arms))
 
 
@@ -880,25 +881,85 @@ _KINDS = {
 }
 
 
+_registered: dict[str, _Kind] = {}
+"""Kinds of users' own, in this process."""
+
+_WORD = re.compile(r"[a-z][a-z0-9-]*")
+
+
+def register_welfare(name: str, build: Callable[[list[float], int], Welfare], example: str = "") -> None:
+    """Let a welfare of one's own be written as text, with numbers behind a colon, wherever welfare is text.
+
+    It holds for this process. A name that was registered before gets the new meaning; those of the library stay.
+
+    Args:
+        name: what is written before the colon: small letters, digits and hyphens.
+        build: makes it from the numbers behind the colon and the number of arms (or groups); it raises InvalidInput
+            with the reason where the numbers will not do. The `name` of what it makes is that text.
+        example: how it is written, for messages.
+
+    Example:
+        >>> import evenhand as eh
+        >>> from evenhand.model.welfare import RankWeighted
+        >>> class Tail(RankWeighted):
+        ...     "The mean of the worst-off share of the arms."
+        ...     def __init__(self, share):
+        ...         self.share, self.name = share, f"tail:{share:g}"
+        ...     name = ""
+        ...     def rank_mass(self, first, last, num_arms):
+        ...         part = self.share * num_arms
+        ...         return (np.minimum(last, part) - np.minimum(first, part)) / part
+        >>> eh.register_welfare("tail", lambda numbers, num_arms: Tail(*numbers), example="tail:0.5")
+        >>> eh.parse_welfare("tail:0.5", num_arms=4)([8, 10, 10, 12])
+        9.0
+    """
+    if not isinstance(name, str) or not _WORD.fullmatch(name):
+        raise InvalidInput(f"name: expected small letters, digits and hyphens, such as 'tail', got {name!r}")
+    if name in _KINDS:
+        raise InvalidInput(f"name: '{name}' is a welfare of the library; choose another name")
+    if not callable(build):
+        raise InvalidInput(f"build: expected a function of the numbers and the number of arms, got {build!r}")
+    _registered[name] = _Kind(_checked(name, build), example or name)
+
+
+def _checked(name: str, build: Callable[[list[float], int], Welfare]) -> Callable[[list[float], int], Welfare]:
+    """What a user's function makes, if it is a welfare."""
+
+    def checked(numbers: list[float], num_arms: int) -> Welfare:
+        try:
+            made = build(numbers, num_arms)
+        except TypeError as error:  # such as a class that takes one number, and got two
+            raise InvalidInput(f"cannot be made of the numbers {numbers}: {error}") from error
+        if isinstance(made, type) or not isinstance(made, Welfare):
+            raise InvalidInput(f"what was registered as '{name}' made {made!r}, which is no welfare")
+        if isinstance(made, RankWeighted):
+            made.check_num_arms(num_arms)
+        return made
+
+    return checked
+
+
 def parse_welfare(text: str, num_arms: int) -> Welfare:
     """Read a welfare from its text form.
 
     Args:
         text: `gini:2` (a single number is a ratio), `gini:half=0.75` (the share of the worse-off half),
             `gini:0.5,0.3,0.2` (several are weights), `utilitarian`, `maximin`, `maximin:0.01`, `leximin`, `alpha:2`, or
-            `nash`, which is `alpha:1`.
+            `nash`, which is `alpha:1`; or one that was registered (`register_welfare`).
         num_arms: how many arms it is for.
     """
     num_arms = check_positive_int(num_arms, "num_arms")
     kind, colon, rest = text.strip().lower().partition(":")
-    if kind not in _KINDS:
-        raise UnknownName("welfare", kind, _KINDS)
+    kinds = _KINDS | _registered
+    if kind not in kinds:
+        hint = "" if nearest(kind, kinds) else " One of your own is known once register_welfare was called."
+        raise UnknownName("welfare", kind, kinds, hint)
     try:
         if kind == "gini" and "=" in rest:
             return _build_half(rest)
-        return _KINDS[kind].build(_read_text(rest) if colon else [], num_arms)
+        return kinds[kind].build(_read_text(rest) if colon else [], num_arms)
     except InvalidInput as error:
-        example = _KINDS[kind].example
+        example = kinds[kind].example
         raise InvalidInput(f"welfare '{text}': {error}\nRight is, for example, {example}") from None
 
 

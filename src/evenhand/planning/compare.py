@@ -1,12 +1,21 @@
 """Policies side by side, in the same world, under the best bound known."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar, told_by
-from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain, TooLarge
+from evenhand.errors import (
+    EvenhandError,
+    Fault,
+    Infeasible,
+    NotApplicable,
+    NotConverged,
+    OutOfDomain,
+    TooLarge,
+)
 from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
 from evenhand.model.criterion import Criterion
 from evenhand.model.files import Location
@@ -24,6 +33,12 @@ from evenhand.typing import Progress, Rng
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+OPTIMAL = 1e-5
+"""The relative gap up to which a bound counts as the optimum."""
+
+MAKING, BOUNDING = 0.05, 0.15
+"""Shares of the work after which policies are made, and a bound is found; the rest is to play them."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +76,26 @@ class Comparison(Shown):
 
     problem: Problem = field(repr=False)
     """What they were compared on, under the criterion and over the members that were asked for."""
+
+    def is_above_bound(self, row: Row) -> bool:
+        """Whether a policy was estimated above what no policy exceeds, which only chance can do: it ties with that."""
+        found = row.evaluation
+        return self.upper_bound is not None and not found.exact and found.welfare > self.upper_bound
+
+    def shown_welfare(self, row: Row) -> float:
+        """A row's welfare as people are told it: an estimate above the bound is at the bound."""
+        bound, found = self.upper_bound, row.evaluation.welfare
+        return found if bound is None or not self.is_above_bound(row) else bound
+
+    def as_shown(self) -> "Comparison":
+        """The same as people are told it: whoever was estimated above the bound has just that welfare."""
+        told = [
+            Row(row.policy, replace(row.evaluation, welfare=self.shown_welfare(row)))
+            if self.is_above_bound(row)
+            else row
+            for row in self.rows
+        ]
+        return replace(self, rows=tuple(told))
 
     def __repr__(self) -> str:
         bound = "" if self.upper_bound is None else f"; {self.bound_name or 'bound'} {self.upper_bound:.6g}"
@@ -124,7 +159,8 @@ def compare(
     Args:
         problem: the problem, or a simulator.
         policies: names from the roster, files of saved policies and policies themselves, one or several, or under names
-            of one's own; when absent, all that apply.
+            of one's own; when absent, all that apply. A name that does not apply is left out, with the reason, unless
+            none of them does.
         welfare: how values are weighed, as text or object; the problem's own when absent.
         num_episodes: episodes to play where a policy must be simulated.
         horizon: steps an episode; when absent, the criterion's own (see `evaluate`).
@@ -147,42 +183,78 @@ def compare(
     judged = problem.under(criterion, over)
     judged.criterion.simulated_steps(horizon)  # a horizon that does not fit is refused before any work
     weighed_by = read_welfare(judged, welfare)
-    chosen, left_out = _build(judged, weighed_by, policies)
     told = heard(progress)
-    bound, bound_name, best = _bound(judged, weighed_by, solve_up_to, left_out, told)
+    chosen, left_out = _build(judged, weighed_by, policies, _share_of(told, 0.0, MAKING))
+    bound, bound_name, best = _bound(judged, weighed_by, solve_up_to, left_out, _share_of(told, MAKING, BOUNDING))
     if best is not None and policies is None:
         chosen = {"optimal": best, **chosen}
     seed = rng if isinstance(rng, int) else int(np.random.default_rng(rng).integers(2**63))
     rows: list[Row] = []
+    refused: dict[str, EvenhandError] = {}
+    playing = _share_of(told, BOUNDING, 1.0)
     for number, (name, policy) in enumerate(chosen.items()):
-        tell = None if told is None else _turn_of(told, name, number, len(chosen))
+        tell = None if playing is None else _turn_of(playing, name, number, len(chosen))
         try:
             # Policies of one's own were made for the problem as it was given.
             judging = judged.criterion, judged.over
             found = evaluate(policy, problem, weighed_by, num_episodes, horizon, seed, method, tell, *judging)
             rows.append(Row(name, found))
         except (NotApplicable, TooLarge, OutOfDomain) as error:
-            if number + 1 == len(chosen) and not rows:
-                raise
-            left_out[name] = str(error)
-    rows.sort(key=lambda row: -float(f"{row.evaluation.welfare:.9g}"))  # of equals the first stays first
-    return Comparison(weighed_by, tuple(rows), left_out, bound, bound_name, judged)
+            refused[name], left_out[name] = error, str(error)
+    if not rows:
+        raise _none_applies(refused)
+    return Comparison(weighed_by, _best_first(rows, bound), left_out, bound, bound_name, judged)
+
+
+def _best_first(rows: Sequence[Row], bound: float | None) -> tuple[Row, ...]:
+    """By welfare, of equals the first first; an estimate above the bound comes after who is proved to be there."""
+    exact = [row.evaluation.welfare for row in rows if row.evaluation.exact]
+    if bound is not None and exact and max(exact) >= bound - OPTIMAL * abs(bound):
+        bound = max(exact)
+
+    def place(row: Row) -> tuple[float, bool]:
+        found = row.evaluation
+        above = bound is not None and not found.exact and found.welfare > bound
+        return -float(f"{bound if above else found.welfare:.9g}"), above
+
+    return tuple(sorted(rows, key=place))
+
+
+def _none_applies(refused: Mapping[str, EvenhandError]) -> EvenhandError:
+    """What is raised where nothing is left to compare: the reason, or all of them."""
+    if len({str(error) for error in refused.values()}) == 1 or all(isinstance(e, TooLarge) for e in refused.values()):
+        return next(iter(refused.values()))
+    faults = tuple(Fault(name, str(error)) for name, error in refused.items())
+    found = NotApplicable("\n".join(["none of these policies applies", *(f"  {fault}" for fault in faults)]))
+    found.faults = faults
+    return found
 
 
 def _bound(
     given: Problem, welfare: Welfare, solve_up_to: int, left_out: dict[str, str], progress: Progress | None
 ) -> tuple[float | None, str, Policy | Starting | None]:
     """The best bound at hand and its name; also the optimal policy where it was quick to find."""
+    if progress is not None:
+        progress("upper bound", 0.0)
     try:
         problem = needs_tables(given, "a bound")
         if min(num_count_states(problem), num_joint_states(problem)) <= solve_up_to:
             best = solve(problem, welfare, "auto", 1e-6, progress)
             if best.method != "fluid":
-                return best.upper_bound, "optimum" if best.gap <= 1e-5 else "upper bound", best.policy
+                return best.upper_bound, "optimum" if best.gap <= OPTIMAL else "upper bound", best.policy
+        if progress is not None:
+            progress("upper bound: fluid relaxation", 0.5)
         return tightest(problem, welfare).upper_bound, "fluid bound", None
     except (NotApplicable, Infeasible, TooLarge, OutOfDomain, NotConverged) as error:
         left_out["upper bound"] = str(error)
         return None, "", None
+
+
+def _share_of(progress: Progress | None, begin: float, end: float) -> Progress | None:
+    """Progress of a part of the work, as a share of the whole."""
+    if progress is None:
+        return None
+    return lambda what, share: progress(what, begin + (end - begin) * share)
 
 
 def _turn_of(progress: Progress, name: str, number: int, total: int) -> Progress:
@@ -192,16 +264,22 @@ def _turn_of(progress: Progress, name: str, number: int, total: int) -> Progress
 
 
 def _build(
-    problem: Problem, welfare: Welfare, policies: Several | None
+    problem: Problem, welfare: Welfare, policies: Several | None, progress: Progress | None
 ) -> tuple[dict[str, Policy | Starting], dict[str, str]]:
     """The policies under their names, and those that do not apply; the optimal one is asked for by name only."""
     chosen: dict[str, Policy | Starting] = {}
-    left_out: dict[str, str] = {}
-    for name, policy in read_policies(policies, problem).items():
+    refused: dict[str, EvenhandError] = {}
+    wanted = read_policies(policies, problem)
+    for number, (name, policy) in enumerate(wanted.items()):
+        if not isinstance(policy, RosterEntry):
+            chosen[name] = policy
+            continue
+        if progress is not None:
+            progress(f"making {name}", number / len(wanted))
         try:
-            chosen[name] = policy.build(problem, welfare) if isinstance(policy, RosterEntry) else policy
+            chosen[name] = policy.build(problem, welfare)
         except (NotApplicable, Infeasible, TooLarge, OutOfDomain, NotConverged) as error:
-            if policies is not None:
-                raise
-            left_out[name] = str(error)
-    return chosen, left_out
+            refused[name] = error
+    if refused and not chosen:
+        raise _none_applies(refused)
+    return chosen, {name: str(error) for name, error in refused.items()}

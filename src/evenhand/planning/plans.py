@@ -21,7 +21,7 @@ import numpy as np
 from evenhand.errors import InvalidInput, NotApplicable
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Policy, Starting, begin
+from evenhand.model.policy import Policy, SavableKind, Starting, begin
 from evenhand.model.whereabouts import Whereabouts, find_arms, in_order
 from evenhand.planning.labels import Labels, quantity
 from evenhand.planning.other_numbers import fit_policy, other_numbers, same_moves
@@ -226,16 +226,17 @@ class Plan:
         return int(min(np.searchsorted(np.cumsum(self.policy.shares), draw, side="right"), number - 1))
 
 
-def load_plan(path: str | Path) -> Plan:
+def load_plan(path: str | Path, kinds: Sequence[SavableKind] = ()) -> Plan:
     """Read a plan: a saved policy that carries its problem.
 
     Args:
         path: from `save_solution`, `save_policy`, `evenhand solve --out` or `evenhand train --out`.
+        kinds: classes of policies of one's own, if the plan holds such; see `load_policy`.
 
     Raises:
         PolicyError: the file is not sound, or carries no problem.
     """
-    return Plan(*load_carried(path), source=str(path))
+    return Plan(*load_carried(path, kinds), source=str(path))
 
 
 def plan_of(solution: Solution) -> Plan:

@@ -8,6 +8,9 @@
 A policy by steps has the `kind` of its parts and their number; its arrays are those of the parts, stacked, or one after
 the other where their lengths differ. A mixture has its parts one by one, each with arrays of its own, and their shares.
 
+A policy of someone's own (`kind`, `arrays()`) has the kind `own`, what its class is called, and the names of its
+arrays. It is read only by who has that class and gives it: a file cannot ask for anything to be imported or run.
+
 A file is read only if its manifest is understood, every array is the one the manifest describes, and the policy was
 made for the very problem it is asked to play. It plays that problem under any criterion. Trained networks have files of
 their own kind (`networks`).
@@ -30,10 +33,11 @@ from evenhand.kernels.lattice import lattice_index, lattice_points
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import MOST_STEPS
-from evenhand.model.policy import Policy, Starting, capabilities
-from evenhand.model.simulator import Simulator
+from evenhand.model.policy import Policy, SavableKind, Starting, capabilities
+from evenhand.model.simulator import Simulator, needs_tables
 from evenhand.planning import carried, networks
 from evenhand.planning.archives import check_parts, guarded, read_manifest, read_part, write_archive
+from evenhand.planning.own_kinds import MOST_AXES, OWN, Kinds, build_own, own_names, read_kinds, take_own_apart
 from evenhand.planning.solution import Solution
 from evenhand.policies.baselines import random_feasible
 from evenhand.policies.fluid import OccupancyPriority, Resolving
@@ -54,10 +58,11 @@ MOST_VALUES = 10_000
 def save_policy(
     policy: Policy | Starting, problem: CoupledMDP, path: str | Path, about: dict[str, Any] | None = None
 ) -> None:
-    """Write a policy that is a table or a trained network.
+    """Write a policy that is a table, a trained network, or one of one's own that gives itself as arrays.
 
     Args:
-        policy: from `solve`.
+        policy: from `solve`; or of a class with a text `kind`, a method `arrays()` and a class method
+            `from_arrays(problem, arrays)`, which `load_policy` is then given.
         problem: what it was made for; the file carries it.
         path: where to; an existing file is replaced as a whole.
         about: facts for the manifest, such as the method and the certificate.
@@ -65,6 +70,7 @@ def save_policy(
     if isinstance(policy, (CountNetworkPolicy, JointNetworkPolicy)):
         networks.save_network(policy, path, about)
         return
+    problem = needs_tables(problem, "a saved policy", "A trained network is saved without them.")
     carries, carried_bodies = carried.pack(problem)
     form, arrays = _take_apart(policy)
     bodies = {name: _npy(array) for name, array in arrays.items()}
@@ -113,15 +119,23 @@ def facts_of(solution: Solution, asked: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-def load_policy(path: str | Path, problem: CoupledMDP | Simulator) -> Policy | Starting:
+def load_policy(
+    path: str | Path, problem: CoupledMDP | Simulator, kinds: Sequence[SavableKind] = ()
+) -> Policy | Starting:
     """Read a policy for a problem.
 
     A table plays the very problem it was made for. A trained network plays any number of such arms, with any budget.
 
+    Args:
+        path: the file.
+        problem: what is to be played.
+        kinds: classes of policies of one's own (`kind`, `from_arrays`), if the file holds such.
+
     Raises:
         PolicyError: the file is not sound, or the policy was made for another problem; says how they differ.
     """
-    found: tuple[Policy | Starting, bool] = guarded(Path(path), lambda file: _read(file, problem))
+    known = read_kinds(kinds)
+    found: tuple[Policy | Starting, bool] = guarded(Path(path), lambda file: _read(file, problem, known))
     policy, strange = found
     if strange:
         told = "this network was trained on arms with other transitions, rewards or first states"
@@ -129,21 +143,30 @@ def load_policy(path: str | Path, problem: CoupledMDP | Simulator) -> Policy | S
     return policy
 
 
-def load_carried(path: str | Path) -> tuple[Policy | Starting, CoupledMDP, dict[str, Any]]:
+def load_carried(
+    path: str | Path, kinds: Sequence[SavableKind] = ()
+) -> tuple[Policy | Starting, CoupledMDP, dict[str, Any]]:
     """A policy, the problem that its file carries, and what the file tells of itself.
+
+    Args:
+        path: the file.
+        kinds: see `load_policy`.
 
     Raises:
         PolicyError: the file is not sound, or carries no problem.
     """
-    found: tuple[Policy | Starting, CoupledMDP, dict[str, Any]] = guarded(Path(path), _read_carried)
+    known = read_kinds(kinds)
+    found: tuple[Policy | Starting, CoupledMDP, dict[str, Any]] = guarded(
+        Path(path), lambda file: _read_carried(file, known)
+    )
     return found
 
 
-def _read_carried(file: zipfile.ZipFile) -> tuple[Policy | Starting, CoupledMDP, dict[str, Any]]:
+def _read_carried(file: zipfile.ZipFile, kinds: Kinds) -> tuple[Policy | Starting, CoupledMDP, dict[str, Any]]:
     manifest = read_manifest(file, (FORMAT, networks.FORMAT), SCHEMA)
     problem = carried.unpack(file, manifest)
     about = manifest.get("about")
-    return _read(file, problem)[0], problem, about if isinstance(about, dict) else {}
+    return _read(file, problem, kinds)[0], problem, about if isinstance(about, dict) else {}
 
 
 def _take_apart(policy: Policy | Starting) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -159,11 +182,15 @@ def _take_apart(policy: Policy | Starting) -> tuple[dict[str, Any], dict[str, Ar
         if policy.rotate is not None:
             form["rotate"] = policy.rotate
         return form, {"shares": policy.shares, **arrays}
+    if (own := capabilities(policy).saves) is not None:
+        return take_own_apart(own)
     kind, arrays = _arrays_of(policy)
     return {"kind": kind}, arrays
 
 
 def _take_steps_apart(policy: BySteps) -> tuple[dict[str, Any], dict[str, Array]]:
+    if any(capabilities(part).saves is not None for part in policy.parts):
+        raise NotApplicable("steps of a kind of your own cannot be saved one by one; let one policy have all steps")
     parts = [_arrays_of(part) for part in policy.parts]
     kinds = {kind for kind, _ in parts}
     if len(kinds) > 1:
@@ -205,7 +232,10 @@ def _arrays_of(policy: Policy | Starting) -> tuple[str, dict[str, Array]]:
         pay = {} if policy.floor_prices is None else {"floor_prices": policy.floor_prices}
         steps = {"every": np.array(policy.every), "points": np.array(policy.points)}
         return "re-solving", {"weights": policy.weights, "prices": policy.prices, **pay, **steps}
-    raise NotApplicable(f"a policy of type {type(policy).__name__} is not a table and cannot be saved; use its name")
+    raise NotApplicable(
+        f"a policy of type {type(policy).__name__} is not a table and cannot be saved. Use its name; or, if it is your "
+        "own, let it give itself as arrays: a text kind, arrays(), and a class method from_arrays(problem, arrays)"
+    )
 
 
 def _archive_of(network: CountNetworkPolicy | JointNetworkPolicy) -> Array:
@@ -273,7 +303,7 @@ def _check_identity(made_for: dict[str, Any], problem: CoupledMDP) -> None:
     raise PolicyError(f"made for another problem ({details or 'other transitions, rewards, usage or initial states'})")
 
 
-def _read(file: zipfile.ZipFile, problem: CoupledMDP | Simulator) -> tuple[Policy | Starting, bool]:
+def _read(file: zipfile.ZipFile, problem: CoupledMDP | Simulator, kinds: Kinds) -> tuple[Policy | Starting, bool]:
     """The policy, and whether it is a network that meets dynamics which it was not trained on."""
     manifest = read_manifest(file, (FORMAT, networks.FORMAT), SCHEMA)
     if manifest["format"] == networks.FORMAT:
@@ -283,7 +313,7 @@ def _read(file: zipfile.ZipFile, problem: CoupledMDP | Simulator) -> tuple[Polic
     arrays = _read_arrays(file, manifest)
     same = _made_for(manifest["problem"], problem)
     _check_identity(manifest["problem"], same)
-    return _build(manifest, same, arrays), False
+    return _build(manifest, same, arrays, kinds), False
 
 
 def _read_arrays(file: zipfile.ZipFile, manifest: dict[str, Any]) -> dict[str, Array]:
@@ -320,18 +350,22 @@ def _expected(form: dict[str, Any], depth: int = 0) -> dict[str, "_Spec"]:
             raise PolicyError("it does not say what its steps are")
         own = {name: spec if name in _RAGGED else spec.stacked for name, spec in _ARRAYS[part].items()}
         return own | ({"lengths": _Spec("iu", (1,))} if set(own) & set(_RAGGED) else {})
+    if kind == OWN:
+        return {name: _Spec("biuf", tuple(range(MOST_AXES + 1))) for name in own_names(form)}
     if kind not in _ARRAYS or (kind == "network" and depth == 0):  # by itself it has a file of its own kind
         raise PolicyError(f"its kind {kind!r} is not known to this version")
     return dict(_ARRAYS[kind])
 
 
-def _build(form: dict[str, Any], problem: CoupledMDP, arrays: dict[str, Array]) -> Policy | Starting:
+def _build(form: dict[str, Any], problem: CoupledMDP, arrays: dict[str, Array], kinds: Kinds) -> Policy | Starting:
     """The policy of a form and its arrays."""
+    if form["kind"] == OWN:
+        return build_own(form, problem, arrays, kinds)
     if form["kind"] == "mixture":
         parts = []
         for i, part in enumerate(form["parts"]):
             own = {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{i}.")}
-            parts.append(_build(part, problem, own))
+            parts.append(_build(part, problem, own, kinds))
         return Mixture(parts, arrays["shares"], form.get("rotate"))
     if form["kind"] == "by-steps":
         built = [_BUILDERS[form["part"]](problem, own) for own in _step_arrays(form["steps"], arrays)]

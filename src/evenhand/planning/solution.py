@@ -90,7 +90,8 @@ class Solution(Shown):
     """What it was found for."""
 
     seconds: dict[str, float]
-    """How long it took, by stage: build the tables, solve, and play where a policy is simulated."""
+    """How long it took, by stage: build the tables, solve, play where a policy is simulated, and compile where code had
+    to be made ready, which happens once on a machine."""
 
     welfare_stderr: float = 0.0
     """Standard error of the welfare: 0 where it is exact, positive where the policy was simulated."""

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from time import perf_counter
 
 import numpy as np
 
+from evenhand.kernels.compilation import seconds_getting_ready, work_clock
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
@@ -13,6 +13,9 @@ from evenhand.model.welfare import Welfare
 from evenhand.solvers.count_dynamics import CountPlan
 from evenhand.solvers.typed_counts import TypedPlan
 from evenhand.typing import Progress, Rng
+
+WORTH_TELLING = 0.01
+"""Seconds of compiling, or of reading what was compiled, that are told as a stage of their own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,14 +85,16 @@ def gap_share(gap: float, tolerance: float) -> float:
 
 
 class Stopwatch:
-    """Splits the time since it was made among the stages that are named."""
+    """Splits the time since it was made among the stages that are named; compiling is a stage of its own."""
 
     def __init__(self) -> None:
-        self._last = perf_counter()
+        self._last, self._ready = work_clock(), seconds_getting_ready()
         self.seconds: dict[str, float] = {"build": 0.0, "solve": 0.0}
 
     def lap(self, stage: str) -> None:
         """The time since the last lap was spent on this stage."""
-        now = perf_counter()
+        now, ready = work_clock(), seconds_getting_ready()
         self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
-        self._last = now
+        if ready - self._ready >= WORTH_TELLING:
+            self.seconds["compile"] = self.seconds.get("compile", 0.0) + ready - self._ready
+        self._last, self._ready = now, ready

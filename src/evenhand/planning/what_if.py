@@ -141,7 +141,7 @@ def what_if(
 def compare_budgets(
     problem: CoupledMDP,
     budgets: Sequence[Budget],
-    policies: Sequence[str] | Mapping[str, Policy | Starting] | None = None,
+    policies: Sequence[str] | Mapping[str, Policy | Starting | str] | None = None,
     welfare: str | Welfare | None = None,
     num_episodes: int = 1000,
     horizon: int | None = None,

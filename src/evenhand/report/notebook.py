@@ -18,6 +18,7 @@ from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import capabilities
 from evenhand.model.simulator import Problem, Simulator
+from evenhand.planning.check import Check, listed, starts_in_words
 from evenhand.planning.compare import Comparison, Row
 from evenhand.planning.solution import Solution
 from evenhand.policies.index import TypeIndices
@@ -160,6 +161,27 @@ def _types_table(problem: Problem) -> Table:
 
 def _is_small(arm: Arm) -> bool:
     return arm.num_states <= MOST_STATES and arm.num_actions <= MOST_ACTIONS
+
+
+@told.register
+def _(found: Check) -> Told:
+    heads = ("type", "arms", "states", "starts in", "served by", "service adds at most")
+    rows = [
+        (
+            one.name or f"arms[{one.block}]",
+            (
+                f"{one.count:,}",
+                listed(one.states),
+                starts_in_words(one),
+                listed(one.served_by) or "nothing",
+                UNKNOWN if one.service_worth is None else number(one.service_worth),
+            ),
+        )
+        for one in found.types[:MOST_ROWS]
+    ]
+    words = ("type", "states", "starts in", "served by")
+    table = shortened_table("", heads, rows, len(found.types) - MOST_ROWS, words)
+    return Told(found.summary, facts=found.facts, tables=[table], notes=[str(note) for note in found.notes])
 
 
 @told.register
@@ -311,7 +333,7 @@ def _(comparison: Comparison) -> Told:
     aside = f"by {comparison.welfare.name}, best first"
     tables = []
     if comparison.rows:
-        table = results_table(comparison, comparison.problem)
+        table = results_table(comparison.as_shown(), comparison.problem)
         tables = [Table("", table.heads, table.rows)]
     notes = [f"Left out: {name}: {reason}" for name, reason in list(comparison.left_out.items())[:MOST_ROWS]]
     if comparison.upper_bound is not None and comparison.bound_name not in ("optimum", ""):

@@ -3,14 +3,16 @@
 What is said is put together here and in `words`, `tables` and `figures`; how it is set is in `templates`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from evenhand._version import __version__
+from evenhand.evaluation.evaluate import Evaluation
 from evenhand.model.files import Location, write_atomically
 from evenhand.model.simulator import Problem
-from evenhand.planning.compare import Comparison
+from evenhand.planning.compare import Comparison, Row
 from evenhand.report import figures, tables, words
 from evenhand.report.rendering import render
 from evenhand.typing import Progress
@@ -51,6 +53,8 @@ def comparison_page(
     seed: int | None = None,
 ) -> str:
     """The page of a comparison; arguments as of `write_comparison`."""
+    ties = [row for row in comparison.rows if comparison.is_above_bound(row)]
+    comparison = comparison.as_shown()
     heading = title or f"Comparison of {words.counted(len(comparison.rows), 'policy', 'policies')}"
     if progress is not None:
         progress("figures", 0.0)
@@ -71,7 +75,7 @@ def comparison_page(
         problem=words.problem_words(problem),
         types=types,
         more_types=tables.more_types(problem) if types else "",
-        reading=_reading(comparison, problem),
+        reading=_reading(comparison, problem) + _ties(ties, comparison),
         command=command,
         making=" ".join(_making(comparison, seed)),
     )
@@ -221,6 +225,25 @@ def _bound_entry(comparison: Comparison) -> tuple[str, str]:
         f"A number that provably no policy can exceed{kind}. The true optimum is at or below it, "
         "so a policy may be closer to the best than it seems.",
     )
+
+
+def _ties(ties: Sequence[Row], comparison: Comparison) -> list[tuple[str, str]]:
+    """Who was estimated above what no policy exceeds, as a reader of the table should know."""
+    if not ties:
+        return []
+    played = words.listed([f"{row.policy} {_with_error(row.evaluation)}" for row in ties])
+    top = words.bound_title(comparison)
+    return [
+        (
+            "Tie",
+            f"The simulation gave {played}, more than the {top}, which only chance can do. The page shows the {top} "
+            "itself in its place.",
+        )
+    ]
+
+
+def _with_error(found: Evaluation) -> str:
+    return f"{words.number(found.welfare)}\u00a0±\u00a0{words.number(found.welfare_stderr, 2)}"
 
 
 def _precision(comparison: Comparison) -> list[tuple[str, str]]:

@@ -75,7 +75,7 @@ def comparison_picture(comparison: Comparison, kind: Literal["welfare", "spread"
     if not comparison.rows:
         raise NotApplicable("there is nothing to draw: no policy was compared")
     if kind == "welfare":
-        return pictured(welfare_height(comparison), lambda figure: draw_welfare(figure, comparison))
+        return pictured(welfare_height(comparison), lambda figure: draw_welfare(figure, comparison.as_shown()))
     if kind == "spread":
         height = spread_height(comparison)
         return pictured(height, lambda figure: draw_spread(figure, comparison.rows, comparison.problem))

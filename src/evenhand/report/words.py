@@ -236,7 +236,11 @@ def _distance(comparison: Comparison, found: Evaluation) -> str:
 
 def _rivals(rows: Sequence[Row]) -> str:
     best, others = rows[0].evaluation, rows[1:]
-    equal = [row.policy for row in others if _difference(best, row) <= SAME * max(1.0, abs(best.welfare))]
+    equal = [
+        row.policy
+        for row in others
+        if _difference(best, row) <= SAME * max(1.0, abs(best.welfare)) and row.evaluation.exact == best.exact
+    ]
     close = [row.policy for row in others if row.policy not in equal and _difference(best, row) <= _error(best, row)]
     sentences = []
     if equal:

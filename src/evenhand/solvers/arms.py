@@ -350,6 +350,23 @@ def _stationary(chain: Floats, mass: Floats, real: Bools) -> Floats:
 def check_communicating(types: ArmTables, allowed: Bools) -> None:
     """Raise NotApplicable unless every arm has long-run means that do not depend on where it starts.
 
+    Args:
+        types: the arms.
+        allowed: (type, state, action) what may be chosen.
+    """
+    bad = np.flatnonzero(~are_communicating(types, allowed))
+    if len(bad):
+        name = types.labels[bad[0]][0] if types.labels else ""
+        called = f" ({name})" if name else ""
+        raise NotApplicable(
+            f"criterion average: the long-run mean of arm type {bad[0]}{called} depends on the state it starts in: "
+            "some of its states cannot be reached from others. Use the criterion finite:T, or a discount near 1."
+        )
+
+
+def are_communicating(types: ArmTables, allowed: Bools) -> Bools:
+    """(type,) whether the arm's long-run means do not depend on where it starts.
+
     An arm is weakly communicating if from every state the same closed class can be reached, and no policy can stay
     outside of it for ever.
 
@@ -365,14 +382,7 @@ def check_communicating(types: ArmTables, allowed: Bools) -> None:
     for _ in range(real.shape[1]):  # states in which one can stay outside for one step more
         stays = allowed & ~(support & ~outside[:, None, None, :]).any(axis=-1)
         outside = outside & stays.any(axis=-1)
-    bad = np.flatnonzero((classes > 1) | outside.any(axis=-1))
-    if len(bad):
-        name = types.labels[bad[0]][0] if types.labels else ""
-        called = f" ({name})" if name else ""
-        raise NotApplicable(
-            f"criterion average: the long-run mean of arm type {bad[0]}{called} depends on the state it starts in: "
-            "some of its states cannot be reached from others. Use the criterion finite:T, or a discount near 1."
-        )
+    return np.asarray((classes <= 1) & ~outside.any(axis=-1))
 
 
 def action_values(

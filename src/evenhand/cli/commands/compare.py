@@ -16,12 +16,15 @@ from evenhand.cli.console import (
     percent,
     print_json,
     print_table,
-    progress,
+    say,
     seconds,
+    unused_horizon,
 )
+from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_names, read_policy, read_problems
+from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import Format
-from evenhand.planning.names import is_file
+from evenhand.planning.names import find_name, is_file
 
 if TYPE_CHECKING:
     from evenhand.evaluation.evaluate import Method
@@ -54,32 +57,49 @@ def run(
     problem, *others = (
         one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion, initial)
     )
-    from evenhand.planning.compare import compare as compare_policies  # after what may be refused at once
-    from evenhand.planning.what_if import compare_budgets
-
-    chosen: Sequence[str] | Mapping[str, Policy | Starting] | None = names
-    if names is not None and any(is_file(name) for name in names):
-        chosen = {name: read_policy(name, problem, welfare) for name in names}
     method: Method = "monte-carlo" if monte_carlo else "auto"
     if others:
         every = [one.budget for one in (problem, *others)]
         with progress(quiet) as tell:
+            from evenhand.planning.what_if import compare_budgets  # after what may be refused at once
+
+            chosen = _choose(names, problem, welfare)
             table = compare_budgets(problem, every, chosen, welfare, episodes, horizon, seed, method, tell)
         print_json(comparisons_as_dict(table, as_dict)) if as_json else show_comparisons(table, called(model))
         return
     with progress(quiet) as tell:
-        comparison = compare_policies(problem, chosen, welfare, episodes, horizon, seed, method, tell)
-    if report:
-        from evenhand.report.page import write_comparison
+        from evenhand.planning.compare import compare as compare_policies
 
-        write_comparison(comparison, problem, report, command=f"evenhand {shlex.join(sys.argv[1:])}", seed=seed)
+        chosen = _choose(names, problem, welfare)
+        comparison = compare_policies(problem, chosen, welfare, episodes, horizon, seed, method, tell)
+        if report:
+            if tell is not None:
+                tell("writing the report", 1.0)
+            from evenhand.report.page import write_comparison  # it loads what draws
+
+            write_comparison(comparison, problem, report, command=f"evenhand {shlex.join(sys.argv[1:])}", seed=seed)
     if as_json:
         print_json(as_dict(comparison))
         return
     about = f"welfare {comparison.welfare.name}{objective_words(problem)}{budget_words(problem, budgets)}"
     _show(comparison, f"{called(model)}: {problem.num_arms} arms, {about}")
+    unused = {row.policy: told for row in comparison.rows if (told := unused_horizon(row.evaluation, horizon))}
+    if unused:
+        say(f"--horizon: {', '.join(unused)}: {next(iter(unused.values()))}")
     if report and not quiet:
         click.echo(f"report: {report}")
+
+
+def _choose(
+    names: Sequence[str] | None, problem: CoupledMDP, welfare: str | None
+) -> "Sequence[str] | Mapping[str, Policy | Starting | str] | None":
+    """The policies that were asked for, saved ones read from their files."""
+    if names is None or not any(is_file(name) for name in names):
+        return names
+    return {
+        name if is_file(name) else find_name(name).name: read_policy(name, problem, welfare) if is_file(name) else name
+        for name in names
+    }
 
 
 def as_dict(comparison: "Comparison") -> dict[str, Any]:
@@ -91,7 +111,10 @@ def as_dict(comparison: "Comparison") -> dict[str, Any]:
         "budget": comparison.problem.named_budget,
         "upper_bound": comparison.upper_bound,
         "bound": comparison.bound_name or None,
-        "rows": [{"policy": row.policy, **figures(row.evaluation)} for row in comparison.rows],
+        "rows": [
+            {"policy": row.policy, **figures(row.evaluation), "above_bound": comparison.is_above_bound(row)}
+            for row in comparison.rows
+        ],
         "left_out": comparison.left_out,
     }
 
@@ -106,9 +129,9 @@ def _show(comparison: "Comparison", title: str) -> None:
         rows.append(
             (
                 row.policy,
-                number(found.welfare),
+                number(comparison.shown_welfare(row)),
                 "exact" if found.exact else number(found.welfare_stderr),
-                percent(found.welfare / bound) if bound and bound > 0 else "-",
+                percent(comparison.shown_welfare(row) / bound) if bound and bound > 0 else "-",
                 number(found.mean),
                 number(found.worst),
                 number(found.gini_coefficient),
@@ -118,9 +141,18 @@ def _show(comparison: "Comparison", title: str) -> None:
         )
     shown = [i for i, name in enumerate(names) if name != "of bound" or bound is not None]
     print_table(title, [columns[i] for i in shown], [[row[i] for i in shown] for row in rows])
+    _tell_ties(comparison)
     _warn(comparison)
     for name, reason in comparison.left_out.items():
-        click.echo(f"left out: {name}: {reason}")
+        say(f"left out: {name}: {reason}")
+
+
+def _tell_ties(comparison: "Comparison") -> None:
+    """Who was estimated above what no policy exceeds."""
+    for row in comparison.rows:
+        if comparison.is_above_bound(row):
+            played = f"{number(row.evaluation.welfare)} ± {number(row.evaluation.welfare_stderr)}"
+            say(f"tie: {row.policy} with the {comparison.bound_name}: it played {played}, more only by chance")
 
 
 def _warn(comparison: "Comparison") -> None:
@@ -132,7 +164,7 @@ def _warn(comparison: "Comparison") -> None:
     ]
     if any(cut > error for cut, error in cuts):
         most = max(cut for cut, _ in cuts)
-        click.echo(f"warning: simulated values end at the horizon and may be off by {most:.2g}; use a longer --horizon")
+        say(f"warning: simulated values end at the horizon and may be off by {most:.2g}; use a longer --horizon")
     for row in comparison.rows:
         for line in floors_in_words(row.evaluation):
-            click.echo(f"floor missed: {row.policy}: {line}")
+            say(f"floor missed: {row.policy}: {line}")

@@ -14,9 +14,10 @@ from evenhand.cli.console import (
     print_groups,
     print_json,
     print_values,
-    progress,
     seconds,
+    unused_horizon,
 )
+from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, read_policy, read_problem
 from evenhand.model.files import Format
 from evenhand.model.objective import read_welfare
@@ -44,19 +45,21 @@ def run(
 ) -> None:
     """Evaluate one policy and print what it is worth."""
     problem = read_problem(model, parameters, format, budgets, criterion, initial).under(criterion, over)
-    from evenhand.evaluation.evaluate import evaluate as evaluate_policy  # after what may be refused at once
-
-    actor = read_policy(policy, problem, welfare)
-    weighed_by = read_welfare(problem, welfare)
     method: Method = "monte-carlo" if monte_carlo else "auto"
     with progress(quiet) as tell:
+        from evenhand.evaluation.evaluate import evaluate as evaluate_policy  # after what may be refused at once
+
+        if tell is not None:
+            tell(f"making {policy}", 0.0)
+        actor = read_policy(policy, problem, welfare)
+        weighed_by = read_welfare(problem, welfare)
         turn = None if tell is None else (lambda _, share: tell(policy, share))
         found = evaluate_policy(actor, problem, weighed_by, episodes, horizon, seed, method, turn)
     if as_json:
         print_json(as_dict(found))
     else:
         about = f"{objective_words(problem)}{budget_words(problem, budgets)}"
-        _show(found, f"{policy} on {called(model)}, welfare {weighed_by.name}{about}")
+        _show(found, f"{policy} on {called(model)}, welfare {weighed_by.name}{about}", horizon)
 
 
 def as_dict(found: "Evaluation") -> dict[str, Any]:
@@ -80,7 +83,7 @@ def _group_errors(found: "Evaluation") -> dict[str, Any]:
     return {"groups_stderr": dict(zip(found.groups, found.member_stderr.tolist(), strict=True))}
 
 
-def _show(found: "Evaluation", title: str) -> None:
+def _show(found: "Evaluation", title: str, horizon: int | None) -> None:
     low, high = found.welfare_interval
     error = "exact" if found.exact else f"95 % interval {number(low)} to {number(high)}"
     facts = [
@@ -90,6 +93,7 @@ def _show(found: "Evaluation", title: str) -> None:
         ("worst group" if found.groups else "worst arm", number(found.worst)),
         ("Gini coefficient", number(found.gini_coefficient) + _realised(found)),
         ("budget used", ", ".join(percent(share) for share in found.budget_used)),
+        *([("--horizon", unused_horizon(found, horizon))] if unused_horizon(found, horizon) else []),
         *_cut_off(found),
         ("time", seconds(found.seconds)),
         *(("floor missed", line) for line in floors_in_words(found)),

@@ -12,7 +12,8 @@ import click
 
 from evenhand.cli.commands.budgets import budget_words
 from evenhand.cli.commands.solve import asked_words
-from evenhand.cli.console import SHOWN_UNITS, number, objective_words, percent, print_json, print_table, progress
+from evenhand.cli.console import SHOWN_UNITS, number, objective_words, percent, print_json, print_table
+from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_problem
 from evenhand.errors import InvalidInput
 from evenhand.model.files import Format

@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-import evenhand
-from evenhand.cli.console import print_json, print_table, progress, seconds
+from evenhand.cli.console import print_json, print_table, seconds
+from evenhand.cli.progress import progress
+from evenhand.cli.targets import targets_folder
 from evenhand.errors import EvenhandError, InvalidInput
 from evenhand.experiments.run import Reproduction, Work
 from evenhand.experiments.spec import Target, choose, read_targets
@@ -55,19 +56,6 @@ def run(
         raise click.exceptions.Exit(1)
     if done.failures:
         raise EvenhandError(failed)
-
-
-def targets_folder(paper: str | None) -> Path:
-    """Where the targets are: given, in the package, or beside its sources."""
-    if paper is not None:
-        if not Path(paper).is_dir():
-            raise InvalidInput(f"--paper: there is no folder {paper}")
-        return Path(paper)
-    package = Path(evenhand.__file__).parent
-    for folder in (package / "paper", package.parent.parent / "paper"):
-        if folder.is_dir():
-            return folder
-    raise InvalidInput("the targets are not part of this installation; name their folder with --paper")
 
 
 def _check_folder(out: str) -> Path:

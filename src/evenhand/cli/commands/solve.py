@@ -16,9 +16,9 @@ from evenhand.cli.console import (
     print_groups,
     print_json,
     print_values,
-    progress,
     seconds,
 )
+from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_policy, read_problems
 from evenhand.model.files import Format
 from evenhand.model.objective import num_members
@@ -56,19 +56,23 @@ def run(
     first, *others = (
         one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion, initial)
     )
-    from evenhand.planning.saved import save_solution  # after what may be refused at once
-    from evenhand.planning.solve import solve as find_best
-    from evenhand.planning.what_if import what_if
-
     if others:
         every = [problem.budget for problem in (first, *others)]
         with progress(quiet) as tell:
+            from evenhand.planning.what_if import what_if  # after what may be refused at once
+
             rows = what_if(first, every, welfare, method, tolerance, tell, seed, seconds=seconds, rotate=rotate)
         print_json(solutions_as_dict(rows, as_dict)) if as_json else show_solutions(rows, called(model))
         return
     with progress(quiet) as tell:
+        from evenhand.planning.saved import save_solution
+        from evenhand.planning.solve import solve as find_best
+
         tried = {name: read_policy(name, first, welfare) for name in candidates}
         solution = find_best(first, welfare, method, tolerance, tell, seed, tried, seconds=seconds, rotate=rotate)
+        if tell is not None:
+            tell("what one unit more is worth", 1.0)
+        _ = solution.prices  # computed once, here where progress is told
     named = welfare or solution.objective.welfare.name
     if out:
         save_solution(solution, out, asked_words(model, parameters, format, named, criterion, over))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand.cli.console import number, print_facts, print_json, progress, seconds
+from evenhand.cli.console import number, print_facts, print_json, seconds
+from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_problem
 from evenhand.errors import InvalidInput
 from evenhand.model.files import Format

@@ -1,0 +1,149 @@
+"""What the shell offers when a person presses TAB: names of problems, policies, welfares, and files.
+
+Click has the machinery: `_EVENHAND_COMPLETE=bash_source evenhand` prints what Bash needs. Here is what may stand in the
+place of each parameter, by its name, so that a new command completes as the others do. A shell completes files by
+itself if it is told that one may stand there; Bash does so only where nothing else fits, so files of the right kind are
+listed here, too.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+Found = Iterable[tuple[str, str]]
+"""Values, each with a few words on it or nothing."""
+
+MODELS, POLICIES, TABLES, PAGES = (".toml", ".json", ".npz"), (".zip",), (".csv", ".parquet", ".json"), (".html",)
+
+
+def _problems(context: click.Context) -> Found:
+    from evenhand.problems.catalog import CATALOG
+
+    return [(entry.name, entry.summary) for entry in CATALOG]
+
+
+def _policies(context: click.Context) -> Found:
+    from evenhand.planning.names import NAMES
+
+    return [(known.name, known.summary) for known in NAMES]
+
+
+def _parameters(context: click.Context) -> Found:
+    """KEY= of the problem that was typed before; KEY=VALUE where there are choices."""
+    from evenhand.problems.catalog import CATALOG
+
+    # An option whose value is still to come ends Click's reading, and what was read before is left in `args`.
+    typed = (context.params.get("model"), context.params.get("name"), *context.args)
+    for entry in CATALOG:
+        for parameter in entry.parameters if entry.name in typed else ():
+            values = [str(choice) for choice in parameter.choices] or [""]
+            yield from ((f"{parameter.name}={value}", parameter.help) for value in values)
+
+
+def _targets(context: click.Context) -> Found:
+    from evenhand.cli.targets import targets_folder
+
+    folder = targets_folder(context.params.get("paper"))
+    return [("all", "every target"), *((file.stem, "") for file in sorted(folder.glob("*.toml")))]
+
+
+def _words(**words: str) -> Callable[[click.Context], Found]:
+    return lambda context: [(word.replace("_", "-"), about) for word, about in words.items()]
+
+
+def _listed(*words: tuple[str, str]) -> Callable[[click.Context], Found]:
+    return lambda context: words
+
+
+_WELFARES = _listed(
+    ("gini:half=0.75", "weights of which the worse-off half has 75 %"),
+    ("gini:2", "weights that fall by a factor 2 from the worst-off on"),
+    ("utilitarian", "the mean"),
+    ("maximin", "the worst-off"),
+    ("maximin:0.01", "the worst-off, and a little of the mean"),
+    ("leximin", "the worst-off, then the next, and so on"),
+    ("nash", "proportional fairness, the geometric mean"),
+    ("alpha:2", "alpha-fairness"),
+)
+_CRITERIA = _listed(("discounted", ""), ("average", "the long-run mean"), ("finite:", "the first T steps"))
+_METHODS = _words(auto="", counts="", joint="", count_lp="", joint_lp="", whittle="", fluid="")
+
+
+class Completed(click.types.StringParamType):
+    """A text, and what may be typed for it."""
+
+    def __init__(self, names: Callable[[click.Context], Found] | None, files: tuple[str, ...] = (), many: bool = False):
+        self.names, self.files, self.many = names, files, many
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """What begins as what was typed; of names separated by commas, the last."""
+        before, last = incomplete.rpartition(",")[::2] if self.many else ("", incomplete)
+        before += "," if before else ""
+        found = [CompletionItem(before + name, help=about or None) for name, about in self._known(ctx, last)]
+        if not self.files or before:
+            return found
+        return [CompletionItem(incomplete, type="file"), *found]  # first, for Bash then forgets what came before
+
+    def _known(self, context: click.Context, start: str) -> Found:
+        if self.names is not None:
+            yield from ((name, about) for name, about in self.names(context) if name.startswith(start))
+        if self.files and os.environ.get("_EVENHAND_COMPLETE", "bash").startswith("bash"):
+            yield from ((name, "") for name in _files(start, self.files))
+
+
+def _files(start: str, suffixes: tuple[str, ...]) -> list[str]:
+    """Files of some kinds that begin so; hidden ones if the dot was typed."""
+    folder, slash, beginning = start.rpartition("/")
+    place = Path(folder + slash)
+    try:
+        names = sorted(entry.name for entry in place.iterdir() if entry.is_file())
+    except OSError:
+        return []
+    fitting = [name for name in names if name.startswith(beginning) and name.endswith(suffixes)]
+    return [f"{folder}{slash}{name}" for name in fitting if beginning.startswith(".") or not name.startswith(".")]
+
+
+class _Folder(click.types.StringParamType):
+    """A text that names a folder."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(incomplete, type="dir")]
+
+
+COMPLETED: "dict[str, click.ParamType[Any]]" = {
+    "model": Completed(_problems, MODELS),
+    "name": Completed(_problems),
+    "parameters": Completed(_parameters),
+    "policy": Completed(_policies, POLICIES),
+    "policies": Completed(_policies, POLICIES, many=True),
+    "candidates": Completed(_policies, POLICIES),
+    "plan": Completed(None, POLICIES),
+    "states": Completed(None, TABLES),
+    "initial": Completed(None, TABLES),
+    "welfare": Completed(_WELFARES),
+    "welfares": Completed(_WELFARES),
+    "criterion": Completed(_CRITERIA),
+    "over": Completed(_words(arms="", groups="")),
+    "method": Completed(_METHODS),
+    "targets": Completed(_targets),
+    "out": Completed(None, (*MODELS, *POLICIES)),
+    "report": Completed(None, PAGES),
+    "paper": _Folder(),
+    "tensorboard": _Folder(),
+}
+"""What may stand for parameters of these names, where they are texts."""
+
+
+def complete(command: click.Command) -> None:
+    """Give the parameters of a command what may stand for them.
+
+    Args:
+        command: with its parameters.
+    """
+    for parameter in command.params:
+        if parameter.type is click.STRING and parameter.name in COMPLETED:
+            parameter.type = COMPLETED[parameter.name]

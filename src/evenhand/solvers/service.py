@@ -1,0 +1,130 @@
+"""What service can do for single arms: where they can get, who can be served, and whether it ever helps.
+
+Each arm is looked at alone, as if all of the budget were its own. An action can be *afforded* in a state if what it
+uses there is within the budget. A state is *reached* if some afforded actions lead there from the first states, under
+`finite:T` within the T steps. With V the value from the first states, service is worth
+
+    worth = max of V over policies of afforded actions  -  max of V over policies that use nothing,
+
+the most that it can ever add to the arm's value. Where that is 0 no budget is well spent on the arm.
+
+Values are exact but for rounding: policy iteration (`arms`) for discounted rewards, backward induction for a finite
+horizon, and for the average policy iteration where the mean does not depend on the start. Where it does, the linear
+program of Markov decision processes of several chains (Puterman, 9.3) has the best mean from the first states mu:
+
+    minimise  mu.g    subject to    g(s) >= sum_s' p(s' | s, a) g(s')
+                                    g(s) + h(s) >= r(s, a) + sum_s' p(s' | s, a) h(s')
+"""
+
+import numpy as np
+from scipy import sparse
+
+from evenhand.model.arm import ArmTables
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import Criterion
+from evenhand.solvers.arms import SingleArms, are_communicating, gains_at
+from evenhand.typing import Bools, Floats, Ints
+
+MOST_STEPS = 20_000
+"""Steps of the longest horizon over which values are found."""
+
+MOST_PROGRAMS = 1000
+"""Arms whose means are found by linear programs, one by one."""
+
+
+def affordable(problem: CoupledMDP) -> Bools:
+    """(type, state, action) whether what the action uses is within the budget, were all of it one arm's."""
+    return np.asarray(problem.types.valid & (problem.types.usage <= problem.budget_limit).all(axis=-1))
+
+
+def reached(types: ArmTables, allowed: Bools, criterion: Criterion) -> Bools:
+    """(type, state) which states are reached from the first ones.
+
+    Args:
+        types: the arms.
+        allowed: (type, state, action) what may be chosen.
+        criterion: its steps, if they end, are all there are.
+    """
+    edges = ((types.transitions > 0) & allowed[..., None]).any(axis=2)
+    now = types.initial > 0
+    steps = types.rewards.shape[1] if criterion.num_steps is None else criterion.num_steps - 1
+    for _ in range(min(steps, types.rewards.shape[1])):
+        now = now | (now[..., None] & edges).any(axis=1)
+    return np.asarray(now)
+
+
+def worth_of_service(problem: CoupledMDP) -> Floats:
+    """(type,) the most that service can add to the value of an arm; not a number where that is not known.
+
+    Args:
+        problem: the arms, under their criterion.
+    """
+    types, can = problem.types, affordable(problem)
+    free = best_values(types, can, problem.criterion)
+    return np.asarray(np.maximum(free - best_values(types, can & ~types.served, problem.criterion), 0.0))
+
+
+def best_values(types: ArmTables, allowed: Bools, criterion: Criterion) -> Floats:
+    """(type,) the value of the best policy of each arm from its first states; not a number where it is not known.
+
+    Args:
+        types: the arms.
+        allowed: (type, state, action) what may be chosen; some action in every state.
+        criterion: what rewards over time are worth.
+    """
+    if criterion.is_average:
+        return _best_means(types, allowed, criterion)
+    if criterion.num_steps is not None:
+        return _backwards(types, allowed, criterion)
+    return _by_iteration(types, allowed, criterion, np.arange(len(types)))
+
+
+def _by_iteration(types: ArmTables, allowed: Bools, criterion: Criterion, rows: Ints) -> Floats:
+    gains = gains_at(types, np.ones(len(types)), np.zeros(types.usage.shape[-1]), criterion)
+    arms = SingleArms(types, allowed, types.initial, criterion)
+    return arms.best(rows, gains[rows]).bound
+
+
+def _backwards(types: ArmTables, allowed: Bools, criterion: Criterion) -> Floats:
+    """Backward induction that keeps no step but the last."""
+    assert criterion.num_steps is not None
+    if criterion.num_steps > MOST_STEPS:
+        return np.full(len(types), np.nan)
+    real, values = allowed.any(axis=-1), np.zeros(types.rewards.shape[:2])
+    for _ in range(criterion.num_steps):
+        worth = types.rewards + criterion.factor * np.einsum("tsaj,tj->tsa", types.transitions, values)
+        values = np.where(real, np.where(allowed, worth, -np.inf).max(axis=-1), 0.0)
+    return np.asarray((types.initial * values).sum(axis=-1))
+
+
+def _best_means(types: ArmTables, allowed: Bools, criterion: Criterion) -> Floats:
+    simple = are_communicating(types, allowed)
+    found = np.full(len(types), np.nan)
+    rows = np.flatnonzero(simple)
+    if len(rows):
+        found[rows] = _by_iteration(types, allowed, criterion, rows)
+    for row in np.flatnonzero(~simple)[:MOST_PROGRAMS]:
+        found[row] = _best_mean(types, allowed, row)
+    return found
+
+
+def _best_mean(types: ArmTables, allowed: Bools, row: int) -> float:
+    """The best mean of one arm by the program of several chains; columns are g, then h."""
+    from evenhand.solvers._highs import LinearProgram, solve_program  # few models need it
+
+    size = int(types.num_states[row])
+    states, actions = np.nonzero(allowed[row])
+    flow = np.eye(size)[states] - types.transitions[row][states, actions, :size]
+    away = np.hstack([flow, np.zeros_like(flow)])
+    paid = np.hstack([np.eye(size)[states], flow])
+    pairs = len(states)
+    lower = np.concatenate([np.zeros(pairs), types.rewards[row][states, actions]])
+    program = LinearProgram(
+        gains=np.concatenate([-types.initial[row, :size], np.zeros(size)]),
+        matrix=sparse.csr_array(np.vstack([away, paid])),
+        row_lower=lower,
+        row_upper=np.full(2 * pairs, np.inf),
+        lower=np.full(2 * size, -np.inf),
+        upper=np.full(2 * size, np.inf),
+    )
+    return float(types.initial[row, :size] @ solve_program(program).primal[:size])

@@ -1,0 +1,81 @@
+"""evenhand check: what a model says, what looks odd, and every fault if it is not sound."""
+
+import pytest
+
+VANS = """
+discount = 0.95
+budget = [1]
+resources = ["bays"]
+[[arms]]
+name = "Ford"
+states = ["good", "poor"]
+actions = ["drive", "repair"]
+count = 30
+transitions = [[[0.8, 0.2], [1, 0]], [[0, 1], [0.6666667, 0.3333334]]]
+rewards = [[1, 1], [0, 0]]
+usage = [[0], [1]]
+initial = [1, 0]
+"""
+
+
+@pytest.fixture
+def vans(folder):
+    (folder / "vans.toml").write_text(VANS)
+    return "vans.toml"
+
+
+def test_it_tells_what_the_model_says(vans, evenhand):
+    told = evenhand("check", vans, "--welfare", "utilitarian")
+    assert (told.code, told.err) == (0, "")
+    lines = [" ".join(line.split()) for line in told.out.splitlines()]
+    assert lines[0] == "vans.toml is sound; one thing looks odd"
+    assert "arms 30, all alike" in lines
+    assert "budget bays: 1 a step" in lines
+    assert "can be served every arm" in lines
+    (row,) = [line for line in lines if line.startswith("0 Ford")]
+    assert row.startswith("0 Ford 30 good, poor good drive, repair repair ")
+    assert lines[-1].startswith('- arm "Ford", state "poor", action "repair": probabilities sum to 1.0000001')
+    assert lines[-1].endswith("and were divided by that (line 10)")
+
+
+def test_as_json(vans, evenhand):
+    found = evenhand("check", vans, "--welfare", "gini:2", "--json").json
+    assert found["sound"] is True
+    assert found["welfare"] == {"name": "gini:2", "weight_of_worst_tenth": pytest.approx(0.875)}
+    assert found["resources"] == [{"name": "bays", "budget": 1.0, "most_used": 1.0}]
+    (facts,) = found["types"]
+    assert (facts["name"], facts["count"], facts["served_by"]) == ("Ford", 30, ["repair"])
+    (note,) = found["notes"]
+    assert (note["kind"], note["places"], note["lines"]) == ("normalised", ["arms[0].transitions[1][1]"], [10])
+
+
+def test_options_take_the_place_of_what_the_file_says(vans, evenhand):
+    def kinds(*options):
+        return [note["kind"] for note in evenhand("check", vans, "--json", *options).json["notes"]][1:]
+
+    assert kinds("--welfare", "gini:9") == ["nearly-maximin"]
+    assert kinds("--welfare", "utilitarian", "--budget", "30") == ["never-binding"]
+    assert kinds("--welfare", "utilitarian", "--budget", "bays=0.5") == ["over-budget", "never-served"]
+    assert kinds("--welfare", "utilitarian", "--criterion", "finite:1") == ["never-helped", "unreached"]
+    assert evenhand("check", vans, "--over", "groups", "--json").json["over"] == "groups"
+
+
+def test_faults_end_with_2(folder, evenhand):
+    (folder / "vans.toml").write_text(VANS.replace("[1, 0]]", "[0.9, 0]]").replace("0.95", "0,95"))
+    assert "decimal comma? Write 0.95" in evenhand("check", "vans.toml").refusal
+    (folder / "vans.toml").write_text(VANS.replace("[1, 0]]", "[0.9, 0]]").replace("0.95", "1.95"))
+    told = evenhand("check", "vans.toml").refusal
+    assert told == (
+        "error: vans.toml: 2 faults\n"
+        '  arm "Ford", state "good", action "repair" (line 10): probabilities sum to 0.9, not 1\n'
+        "  discount: expected a number from 0 to below 1, got 1.95 (line 2)\n"
+    )
+
+
+def test_a_built_in_problem(evenhand):
+    found = evenhand("check", "machine-replacement", "-p", "num_arms=3", "--json").json
+    assert (found["model"], found["arms"], found["notes"]) == ("machine-replacement", 3, [])
+
+
+def test_only_one_budget(vans, evenhand):
+    assert "--budget: this command takes one" in evenhand("check", vans, "--budget", "1", "--budget", "2").refusal
