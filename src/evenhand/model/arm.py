@@ -48,6 +48,19 @@ class Arm(Shown):
     """One arm: a Markov decision process that uses shared resources.
 
     Lists are accepted and turned into arrays; everything wrong with them is reported at once (ModelError).
+
+    Example:
+        >>> import evenhand as eh
+        >>> arm = eh.Arm(
+        ...     transitions=[[[0.7, 0.3], [1, 0]], [[0, 1], [1, 0]]],
+        ...     rewards=[[1.0, 0.5], [0.0, -0.5]],
+        ...     usage=[[0], [1]],
+        ...     name="pump",
+        ...     states=["runs", "broken"],
+        ...     actions=["wait", "repair"],
+        ... )
+        >>> arm
+        Arm('pump', 2 states, 2 actions, 1 resource)
     """
 
     transitions: Floats

@@ -111,6 +111,13 @@ def load(path: Location | BinaryIO, format: Format | None = None, criterion: str
     Raises:
         ModelError: with every fault of the file.
         InvalidInput: no such file, or not a kind of file that is known.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> eh.save(problem, "machines.toml")
+        >>> eh.load("machines.toml")
+        CoupledMDP(3 arms, identical, 1 resource, discount 0.95)
     """
     loaded = load_noting(path, format, criterion)
     if loaded.rows:
@@ -196,6 +203,13 @@ def save(problem: CoupledMDP, path: Location) -> None:
     Args:
         problem: what to write.
         path: a `.toml`, `.json` or `.npz` file; one that is there already is replaced.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> eh.save(problem, "machines.toml")
+        >>> eh.load("machines.toml") == problem
+        True
     """
     problem = needs_tables(problem, "a model file")
     file = _named(path)

@@ -244,6 +244,14 @@ def load_plan(path: str | Path, kinds: Sequence[SavableKind] = ()) -> Plan:
 
     Raises:
         PolicyError: the file is not sound, or carries no problem.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> eh.save_solution(eh.solve(problem), "plan.zip")
+        >>> plan = eh.load_plan("plan.zip")
+        >>> plan.problem
+        CoupledMDP(3 arms, identical, 1 resource, discount 0.95)
     """
     return Plan(*load_carried(path, kinds), source=str(path))
 
