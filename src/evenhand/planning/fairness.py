@@ -143,6 +143,14 @@ def fairness(
 
     Raises:
         InvalidInput: a welfare cannot be read. One for which there is no plan is left out, with the reason.
+
+    Example:
+        >>> import evenhand as eh
+        >>> people = eh.problems.health_outreach(num_arms=6, num_states=2, budget=1)
+        >>> for row in eh.fairness(people, ["maximin"]).rows:
+        ...     print(f"{row.welfare:11} mean {row.mean:.3f}, worst {row.worst:.3f}, price {100 * row.price:.1f} %")
+        utilitarian mean 8.116, worst 5.164, price 0.0 %
+        maximin     mean 7.579, worst 6.984, price 6.6 %
     """
     judged = problem.under(criterion, over)
     ideas = _read(judged, welfares)
