@@ -20,6 +20,7 @@ import math
 import re
 import runpy
 import shlex
+import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -131,10 +132,18 @@ def execute(block: Block, namespace: dict[str, object]) -> str:
 def command(words: list[str], block: Block) -> int:
     if words[0] == "evenhand":
         return run(words[1:])
-    if words[0] == "python" and (ROOT / words[1]) in EXAMPLES and len(words) == 2:
-        runpy.run_path(str(ROOT / words[1]), run_name="__main__")
+    if words[0] == "python" and (ROOT / words[1]) in EXAMPLES:
+        run_example(ROOT / words[1], words[2:])
         return 0
     raise AssertionError(f"{block.place}: cannot run `{shlex.join(words)}`; mark the block <!-- not run: why -->")
+
+
+def run_example(example: Path, arguments: list[str]) -> None:
+    before, sys.argv = sys.argv, [str(example), *arguments]
+    try:
+        runpy.run_path(str(example), run_name="__main__")
+    finally:
+        sys.argv = before
 
 
 # What is shown, and what came
@@ -230,7 +239,7 @@ def test_example(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        runpy.run_path(str(example), run_name="__main__")
+        run_example(example, [])
     assert out.getvalue().strip()
 
 

@@ -146,7 +146,7 @@ class Comparison(Shown):
 def compare(
     problem: Problem,
     policies: Several | None = None,
-    welfare: str | Welfare = "gini:2",
+    welfare: str | Welfare | None = None,
     num_episodes: int = 1000,
     horizon: int | None = None,
     rng: Rng = None,
@@ -163,7 +163,7 @@ def compare(
         policies: names from the roster, files of saved policies and policies themselves, one or several, or under names
             of one's own; when absent, all that apply. A name that does not apply is left out, with the reason, unless
             none of them does.
-        welfare: how values are weighed, as text or object.
+        welfare: how values are weighed, as text or object; the problem's own when absent.
         num_episodes: episodes to play where a policy must be simulated.
         horizon: steps an episode; when absent, the criterion's own (see `evaluate`).
         rng: seed or generator; every policy gets the same.
