@@ -102,6 +102,11 @@ def read_numbers(value: object, axes: Sequence[str], place: str, faults: Faults,
         sound_rows: list[tuple[Floats, str]] = []
         _check_nested(value, axes, _common_lengths(value, len(axes)), place, faults, sound_rows, top=True)
     if len(faults.found) > before:
+        if depth := _other_depth(value, len(axes)):  # one fault for all of them
+            wanted = "".join(f"[{axis}]" for axis in axes)
+            shown = f"is {depth} list{'s' if depth > 1 else ''} deep, expected {len(axes)}: {wanted}"
+            faults.found[before:] = [Fault(place, shown)]
+            return None
         for row, where in sound_rows:
             check(row, where, faults)
         _shorten(faults, before, place)
@@ -109,6 +114,16 @@ def read_numbers(value: object, axes: Sequence[str], place: str, faults: Faults,
     array = np.array(value, dtype=np.float64)
     check(array, place, faults)
     return array
+
+
+def _other_depth(value: object, depth: int) -> int:
+    """How deep lists of numbers are that are the same everywhere, and not as deep as expected; 0 where they are not."""
+    try:
+        array = np.array(value) if isinstance(value, (list, tuple)) else None
+    except ValueError:  # ragged
+        return 0
+    regular = array is not None and array.dtype.kind in "fiu" and array.size > 0
+    return array.ndim if regular and array is not None and array.ndim != depth else 0
 
 
 def _is_sound(value: object, depth: int) -> bool:

@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from threading import get_ident
 
 import pytest
 from numba import get_num_threads
 
-from evenhand.kernels.threads import ALONE_BELOW, idle_threads_sleep, threads_for
+from evenhand.kernels import forks
+from evenhand.kernels.threads import ALONE_BELOW, idle_threads_sleep, in_threads, threads_for
 
 SCRIPT = """
 import os
@@ -56,3 +58,28 @@ def test_small_work_is_done_alone():
     with threads_for(ALONE_BELOW):
         assert get_num_threads() == before
     assert get_num_threads() == before
+
+
+def test_a_forked_process_works_alone(monkeypatch):
+    with threads_for(ALONE_BELOW):
+        before = get_num_threads()
+    assert not forks.forked()
+    monkeypatch.setattr(forks, "_maker", [os.getpid() + 1])
+    assert forks.forked()
+    with threads_for(ALONE_BELOW):
+        assert get_num_threads() == 1
+    assert get_num_threads() == before
+    assert len(set(in_threads(lambda _: get_ident(), range(4)))) == 1
+
+
+def test_callers_wait_where_threads_serve_one_at_a_time(monkeypatch):
+    if get_num_threads() == 1:
+        pytest.skip("there is one thread")
+    monkeypatch.setattr("numba.threading_layer", lambda: "workqueue")
+    with threads_for(ALONE_BELOW):
+        assert forks._in_turn.locked()
+    with threads_for(ALONE_BELOW - 1):
+        assert not forks._in_turn.locked()
+    monkeypatch.setattr("numba.threading_layer", lambda: "omp")
+    with threads_for(ALONE_BELOW):
+        assert not forks._in_turn.locked()

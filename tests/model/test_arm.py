@@ -113,6 +113,16 @@ def test_transitions_are_square():
     assert found == ["transitions: has 3 next states where there are 2 states"]
 
 
+def test_lists_of_another_depth_are_one_fault():
+    found = faults_of(transitions=[[0.5, 0.5], [0, 1]], rewards=[1, 0], usage=[[0], [1]])
+    assert found == [
+        "transitions: is 2 lists deep, expected 3: [state][action][next state]",
+        "rewards: is 1 list deep, expected 2: [state][action]",
+    ]
+    found = faults_of(rewards=[[[1, 2], [1, 2]], [[1, 2], [1, 2]]])
+    assert found == ["rewards: is 3 lists deep, expected 2: [state][action]"]
+
+
 def test_all_faults_at_once():
     found = faults_of(
         transitions=[[[0.5, 0.4], [1, 0]], [[0, 1], [2, -1]]],

@@ -148,7 +148,7 @@ def test_other_discounts_are_refused(discount):
         ([1e13], "budget[0]: 1e+13 is too large (at most 1e+12)"),
         (["1"], "budget[0]: expected a number, got text ('1'); write it without quotes: 1"),
         ([], "budget: is empty; expected one entry for each resource"),
-        ([[1]], "budget[0]: expected a number, got a list"),
+        ([[1]], "budget: is 2 lists deep, expected 1: [resource]"),
         ([[1], [1, 2]], "budget[0]: expected a number, got a list"),
         (None, "budget[0]: expected a number, got nothing"),
     ],

@@ -326,6 +326,29 @@ def test_no_damage_ends_in_anything_but_faults(tmp_path_factory, data, suffix):
         assert str(path) in str(error)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "hint"),
+    [
+        ("model.toml", "discount = 0,95", "; a decimal comma? Write 0.95"),
+        ("model.json", '{"discount": 0,95}', "; a decimal comma? Write 0.95"),
+        ("model.json", '{"discount": 0, 95}', "; a decimal comma? Write 0.95"),
+        ("model.toml", "[[arms]]\nfloor = 2.5 %", "; write 2.5 % as 0.025"),
+        ("model.toml", "criterion = finite:5", '; text stands in quotes: "finite"'),
+        ("model.toml", "over = groups # by region", '; text stands in quotes: "groups"'),
+        ("model.json", '{"over": groups}', '; text stands in quotes: "groups"'),
+        ("model.json", '{"budget": [1,]}', "; the last comma is one too many"),
+        ("model.json", '{"budget": [1],\n}', "; the last comma is one too many"),
+        ("model.toml", "discount = 0.9 0.8 # see: notes, 1,5 or 5 %", ""),
+        ("model.toml", "flag = true false", ""),
+        ("model.toml", "budget = [1,5", ""),
+    ],
+)
+def test_what_was_probably_meant_where_reading_ends(tmp_path, name, text, hint):
+    (fault,) = faults_in(written(tmp_path, text, name))
+    told = "trailing comma" in fault  # newer readers of JSON say so themselves
+    assert told or fault.partition(")")[2] == hint
+
+
 # Faults of TOML and JSON
 
 

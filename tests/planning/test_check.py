@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import ModelError
+from evenhand.errors import InvalidInput, ModelError
 from evenhand.model.arm import ArmTables
 from evenhand.planning.check import SHOWN_OF_A_KIND
 from evenhand.planning.oddities import look_alike
@@ -264,6 +264,12 @@ def test_a_file_that_is_not_sound_is_refused(tmp_path):
     (tmp_path / "bad.toml").write_text("budget = [1]\n")
     with pytest.raises(ModelError, match="2 faults"):
         eh.check(tmp_path / "bad.toml")
+
+
+def test_what_is_no_model_is_refused_in_words():
+    simulator = eh.Simulator(max, min, [[0], [1]], num_states=3, num_arms=9, budget=[2], discount=0.9)
+    with pytest.raises(InvalidInput, match="of a Simulator nothing is known"):
+        eh.check(simulator)
 
 
 def test_many_notes_of_a_kind_are_summed_up():

@@ -52,6 +52,8 @@ class TestEvaluate:
             eh.evaluate(tmp_path / "nothing.zip", THREE)
         with pytest.raises(PolicyError, match="Idle is a class; make an object of it"):
             eh.evaluate(Idle, THREE)
+        with pytest.raises(PolicyError, match=r"this is a function; policies\.from_function"):
+            eh.evaluate(lambda states, rng: states * 0, THREE)
         with pytest.raises(PolicyError, match=r"expected a name, a file or an object with a method act.* got int"):
             eh.evaluate(3, THREE)
 

@@ -162,6 +162,8 @@ REFUSED = {
     "solve": lambda: eh.solve(PUMPS),
     "exact evaluation": lambda: eh.evaluate(never_act(PUMPS), PUMPS, method="exact"),
     "simulation by counts": lambda: eh.simulate_counts(PUMPS, never_act(PUMPS)),
+    "a model file": lambda: eh.save(PUMPS, "pumps.toml"),
+    "a saved policy": lambda: eh.save_policy(never_act(PUMPS), PUMPS, "idle.zip"),
     "whittle": lambda: eh.policies.whittle(PUMPS),
     "oldest-first": lambda: eh.policies.worst_first(PUMPS),
     "myopic": lambda: eh.policies.myopic(PUMPS),

@@ -29,6 +29,7 @@ Try:
   evenhand problems
   evenhand solve machine-replacement -p num_arms=5
   evenhand compare machine-replacement -p num_arms=5
+  evenhand check my-model.toml
   evenhand compare my-model.toml --welfare maximin --report report.html
   evenhand train machine-replacement -p num_arms=10 --out policy.zip
   evenhand reproduce table-1 --quick
@@ -235,6 +236,23 @@ def act(**options: Any) -> None:
     type and state, in any order: CSV, Parquet, JSON, or - for standard input.
     """
     from evenhand.cli.commands.act import run
+
+    run(**options)
+
+
+@application.command()
+@click.argument("plan")
+@click.option(
+    "--step", default=0, show_default=True, type=click.IntRange(min=0), help="The step, of a plan made for T steps."
+)
+@common(seeded=False)
+def show(**options: Any) -> None:
+    """Tell a saved PLAN in words: who is served first, in which state, by what.
+
+    And how much one unit more of each resource is worth. PLAN is a file saved by `evenhand solve --out` or `evenhand
+    train --out`.
+    """
+    from evenhand.cli.commands.show import run
 
     run(**options)
 

@@ -31,6 +31,13 @@ def gini_coefficient(values: ArrayLike, counts: ArrayLike | None = None) -> Floa
 
     Returns:
         (...) coefficients, a float when `values` has one axis.
+
+    Example:
+        >>> import evenhand as eh
+        >>> eh.gini_coefficient([2.0, 2.0, 2.0])
+        0.0
+        >>> round(eh.gini_coefficient([0.0, 0.0, 3.0]), 4)
+        0.6667
     """
     arms = Population.read(values, counts)
     order, ascending, first, last = arms.ranks()
@@ -58,6 +65,12 @@ def lorenz_curve(values: ArrayLike, counts: ArrayLike | None = None) -> tuple[Fl
     Returns:
         (arm + 1,) shares of arms and (arm + 1,) shares of value, both from 0 at the first point to 1 at the
         last; with counts there is one point for each type that has arms.
+
+    Example:
+        >>> import evenhand as eh
+        >>> arms, value = eh.lorenz_curve([3.0, 1.0])
+        >>> arms.tolist(), value.tolist()
+        ([0.0, 0.5, 1.0], [0.0, 0.25, 1.0])
     """
     arms = Population.read(values, counts)
     if arms.values.ndim != 1:
@@ -80,6 +93,11 @@ def price_of_fairness(mean_value: float, reference_mean: float) -> float:
         mean_value: the mean value of the arms under the fair policy.
         reference_mean: the mean under the reference, most often the utilitarian optimum. If it is zero, the
             price is 0 when the means are equal, and else nan.
+
+    Example:
+        >>> import evenhand as eh
+        >>> eh.price_of_fairness(9.5, 10.0)
+        0.05
     """
     for name, mean in (("mean_value", mean_value), ("reference_mean", reference_mean)):
         if not math.isfinite(mean):

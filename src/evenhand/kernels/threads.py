@@ -8,10 +8,12 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from importlib.util import find_spec
 from typing import TypeVar
+
+from evenhand.kernels.forks import forked, one_at_a_time, start_threads
 
 ALONE_BELOW = 200_000
 """Elementary operations below which one thread does the work."""
@@ -78,11 +80,15 @@ def threads_for(work: float) -> Iterator[None]:
     """Within it, compiled loops use as many threads as the work is worth."""
     from numba import get_num_threads, set_num_threads
 
-    with idle_threads_sleep():  # the first call starts Numba's threads
-        before = get_num_threads()
-    set_num_threads(before if work >= ALONE_BELOW else 1)
+    with idle_threads_sleep():
+        start_threads()
+    before = get_num_threads()
+    number = before if work >= ALONE_BELOW and not forked() else 1
+    in_turn = one_at_a_time() if number > 1 else nullcontext()
+    set_num_threads(number)
     try:
-        yield
+        with in_turn:
+            yield
     finally:
         set_num_threads(before)
 
@@ -100,7 +106,7 @@ def in_threads(do: Callable[[Piece], Answer], pieces: Sequence[Piece], *, alone:
         return
     from numba import get_num_threads
 
-    number = min(get_num_threads(), len(pieces))
+    number = 1 if forked() else min(get_num_threads(), len(pieces))
     if number == 1:
         yield from map(do, pieces)
         return

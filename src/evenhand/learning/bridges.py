@@ -13,7 +13,8 @@ from evenhand.errors import InvalidInput, PolicyError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.rules import ALLOCATION_RULES, AllocationRule
 from evenhand.model.simulator import Simulator
-from evenhand.policies.network import CountNetworkPolicy, Singles, num_outputs, usage_of
+from evenhand.policies.network import CountNetworkPolicy, num_outputs, usage_of
+from evenhand.typing import Singles
 
 
 class ModelAnswers:
@@ -60,6 +61,15 @@ def from_stable_baselines3(model: Any, problem: CoupledMDP | Simulator) -> Count
 
     Raises:
         PolicyError: the model has other inputs or outputs than this problem needs.
+
+    Example:
+        >>> import evenhand as eh
+        >>> from evenhand.learning import CountEnv, from_stable_baselines3
+        >>> from stable_baselines3 import PPO
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> model = PPO("MlpPolicy", CountEnv(problem), device="cpu", seed=0)  # then model.learn(...)
+        >>> from_stable_baselines3(model, problem)
+        CountNetworkPolicy(for 3 arms, greedy, PPO(4 → 6))
     """
     answers = ModelAnswers(model)
     return CountNetworkPolicy(problem, answers, _rule_of(answers, problem))

@@ -29,8 +29,8 @@ from evenhand.learning.worlds import ArmWorld, CountWorld, Step, Tasks, sampled
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.rules import AllocationRule
 from evenhand.model.simulator import Simulator
-from evenhand.policies.network import Singles, num_outputs, usage_of
-from evenhand.typing import Array, Bools, Floats, Ints
+from evenhand.policies.network import num_outputs, usage_of
+from evenhand.typing import Array, Bools, Floats, Ints, Singles
 
 
 def spaces(problem: CoupledMDP | Simulator, rule: AllocationRule) -> tuple[Box, Box]:

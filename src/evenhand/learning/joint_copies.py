@@ -18,8 +18,8 @@ from evenhand.kernels.randomness import bits_at, draw_keys
 from evenhand.learning.environments import SharedCopies
 from evenhand.learning.worlds import sampled
 from evenhand.model.coupled import CoupledMDP
-from evenhand.policies.network import Singles, num_draws, observe_arms, serve_chosen
-from evenhand.typing import Array, Bools, Floats, Indices
+from evenhand.policies.network import num_draws, observe_arms, serve_chosen
+from evenhand.typing import Array, Bools, Floats, Indices, Singles
 
 
 class BatchedJoint(SharedCopies):

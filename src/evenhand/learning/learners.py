@@ -27,6 +27,7 @@ class PPOLearner:
     """Proximal policy optimisation."""
 
     name: ClassVar[str] = "ppo"
+    """What a user calls it."""
 
     num_copies: int = 125
     """Copies of the problem that are played together."""
@@ -80,6 +81,7 @@ class SACLearner:
     """Soft actor-critic."""
 
     name: ClassVar[str] = "sac"
+    """What a user calls it."""
 
     num_copies: int = 64
     """Copies of the problem that are played together."""
@@ -114,6 +116,7 @@ class TD3Learner:
     """Twin delayed deep deterministic policy gradients."""
 
     name: ClassVar[str] = "td3"
+    """What a user calls it."""
 
     num_copies: int = 64
     """Copies of the problem that are played together."""

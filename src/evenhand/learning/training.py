@@ -118,6 +118,13 @@ def _asked_by(
 def train(problem: Problem, run: TrainingRun) -> Training:  # noqa: D417  # told by the fields of TrainingRun
     """Learn a policy by trial and error.
 
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> training = eh.train(problem, steps=4_000, seed=0)
+        >>> training.policy
+        CountNetworkPolicy(for 3 arms, greedy, Network(4 → 64 → 64 → 6))
+
     Args:
         problem: identical arms, or a simulator of them; the learner sees only what it samples.
     """

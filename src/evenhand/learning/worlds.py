@@ -21,8 +21,8 @@ from evenhand.kernels.randomness import bits_at, draw_keys
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP
 from evenhand.model.rules import AllocationRule
 from evenhand.model.simulator import Simulator
-from evenhand.policies.network import Singles, observe, read_priorities, read_scores, usage_of
-from evenhand.typing import Array, Bools, Floats, Indices, Ints
+from evenhand.policies.network import observe, read_priorities, read_scores, usage_of
+from evenhand.typing import Array, Bools, Floats, Indices, Ints, Singles
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ Everything that computes works on ArmTables, so that a step of a million differe
 
 import hashlib
 import reprlib
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -49,6 +48,19 @@ class Arm(Shown):
     """One arm: a Markov decision process that uses shared resources.
 
     Lists are accepted and turned into arrays; everything wrong with them is reported at once (ModelError).
+
+    Example:
+        >>> import evenhand as eh
+        >>> arm = eh.Arm(
+        ...     transitions=[[[0.7, 0.3], [1, 0]], [[0, 1], [1, 0]]],
+        ...     rewards=[[1.0, 0.5], [0.0, -0.5]],
+        ...     usage=[[0], [1]],
+        ...     name="pump",
+        ...     states=["runs", "broken"],
+        ...     actions=["wait", "repair"],
+        ... )
+        >>> arm
+        Arm('pump', 2 states, 2 actions, 1 resource)
     """
 
     transitions: Floats
@@ -365,18 +377,18 @@ class ArmTables(Sequence[Arm]):
 
     @cached_property
     def distinct_names(self) -> list[str]:
-        """(arm,) names that tell arms apart: where several are called alike, by where they start or by their number."""
+        """(arm,) names; where arms of one name start in different states for certain, also where that is."""
         names = [label[0] for label in self.labels] or [""] * len(self)
-        times = Counter(names)
+        starts: dict[str, set[bytes]] = {}
+        for name, start in zip(names, self.initial, strict=True):
+            starts.setdefault(name, set()).add(start.tobytes())
         told = []
         for number, name in enumerate(names):
-            if not name or times[name] == 1:
+            start, states = self.initial[number], self.labels[number][1] if name else ()
+            if not name or len(starts[name]) == 1 or start.max() < 1:
                 told.append(name)
-            elif (start := self.initial[number]).max() == 1:
-                states = self.labels[number][1]
-                told.append(f"{name} from {states[start.argmax()] if states else f'state {start.argmax()}'}")
             else:
-                told.append(f"{name} ({number})")
+                told.append(f"{name} from {states[start.argmax()] if states else f'state {start.argmax()}'}")
         return told
 
     @cached_property

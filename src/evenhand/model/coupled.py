@@ -43,6 +43,12 @@ class CoupledMDP(Shown):
     At every step the chosen actions may use at most `budget` of each resource, summed over all arms.
     Blocks of identical arms are one *type*, however they were written down; under `over = "groups"` a type does not
     reach beyond its group.
+
+    Example:
+        >>> import evenhand as eh
+        >>> pump = eh.Arm([[[0.7, 0.3], [1, 0]], [[0, 1], [1, 0]]], rewards=[[1, 0.5], [0, -0.5]], usage=[[0], [1]])
+        >>> eh.CoupledMDP([pump], budget=[2], discount=0.9, counts=[10])
+        CoupledMDP(10 arms, identical, 1 resource, discount 0.9)
     """
 
     arms: Sequence[Arm]

@@ -62,6 +62,7 @@ from evenhand.model.coupled import (
 )
 from evenhand.model.criterion import parse_criterion
 from evenhand.model.places import Names, called, with_lines, with_words
+from evenhand.model.simulator import needs_tables
 from evenhand.typing import Array, Bools, Floats, Indices
 
 __all__ = ["load", "save", "write_atomically"]
@@ -108,6 +109,13 @@ def load(path: Location | BinaryIO, format: Format | None = None, criterion: str
     Raises:
         ModelError: with every fault of the file.
         InvalidInput: no such file, or not a kind of file that is known.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> eh.save(problem, "machines.toml")
+        >>> eh.load("machines.toml")
+        CoupledMDP(3 arms, identical, 1 resource, discount 0.95)
     """
     loaded = load_noting(path, format, criterion)
     if loaded.rows:
@@ -193,7 +201,15 @@ def save(problem: CoupledMDP, path: Location) -> None:
     Args:
         problem: what to write.
         path: a `.toml`, `.json` or `.npz` file; one that is there already is replaced.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> eh.save(problem, "machines.toml")
+        >>> eh.load("machines.toml") == problem
+        True
     """
+    problem = needs_tables(problem, "a model file")
     file = _named(path)
     write = _by_suffix(file, {".toml": _save_toml, ".json": _save_json, ".npz": _save_npz})
     try:
@@ -341,7 +357,9 @@ def _load_json(stream: BinaryIO, criterion: Asked) -> Loaded:
         document = json.loads(text, object_pairs_hook=_Table, parse_int=_whole_number)
     except json.JSONDecodeError as error:
         place = f"(at line {error.lineno}, column {error.colno})"
-        _refuse(f"not JSON: {error.msg} {place}{_hint_on_syntax(text, place)}")
+        last = text[: error.pos].rstrip().endswith(",") and text[error.pos : error.pos + 1] in ("]", "}")
+        hint = "; the last comma is one too many" if last else _hint_on_syntax(text, place)
+        _refuse(f"not JSON: {error.msg} {place}{hint}")
     except RecursionError:
         _refuse("not a model: lists within lists, too deep to be read")
     return _read_with_lines(document, text, criterion, toml=False)
@@ -357,13 +375,17 @@ def _hint_on_syntax(text: str, message: str) -> str:
     place = re.search(r"at line (\d+)", message)
     lines = text.splitlines()
     line = lines[int(place[1]) - 1] if place and int(place[1]) <= len(lines) else ""
-    if match := re.search(r"[=:]\s*([-+]?\d+),\s*(\d+)", line):
+    if match := re.search(_KEY + r"([-+]?\d+),\s*(\d+)", line):
         return f"; a decimal comma? Write {match[1]}.{match[2]}"
-    if match := re.search(r"[=:]\s*([-+]?\d[\d.]*)\s*%", line):
-        return f"; write {match[1]} % as {plain(float(match[1]) / 100)}" if match[1].count(".") < 2 else ""
-    if match := re.search(r"[=:]\s*(?!true|false|inf|nan)([A-Za-z_]\w*)\s*[,#]?", line):
+    if match := re.search(_KEY + r"([-+]?\d+(?:\.\d+)?)\s*%", line):
+        return f"; write {match[1]} % as {plain(float(match[1]) / 100)}"
+    if match := re.search(_KEY + r"(?!true\b|false\b|inf\b|nan\b|null\b)([A-Za-z_][\w-]*)", line):
         return f'; text stands in quotes: "{match[1]}"'
     return ""
+
+
+_KEY = r"""(?:^\s*[\w.'"-]+\s*=|"\s*:)\s*"""
+"""A key of TOML or JSON, up to its value."""
 
 
 def _read_with_lines(document: object, text: str, criterion: Asked, toml: bool) -> Loaded:
@@ -527,10 +549,10 @@ def _written_resources(blocks: Sequence[object]) -> int | None:
     """The number of resources as the usage of the first block has it, where no arm is sound."""
     for block in blocks:
         entry = block.get("usage") if isinstance(block, dict) else None
-        width = None
+        width, depth = 0, 0
         while isinstance(entry, list) and entry:
-            width, entry = len(entry), entry[0]
-        if width is not None and not isinstance(entry, list):
+            width, depth, entry = len(entry), depth + 1, entry[0]
+        if depth in (2, 3) and not isinstance(entry, list):
             return width
     return None
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from evenhand.checks import Faults, check_positive_int
+from evenhand.checks import Faults, check_memory, check_positive_int
 from evenhand.display import Shown, counted
 from evenhand.errors import InvalidInput, NotApplicable, UnknownName
 from evenhand.model.arm import frozen
@@ -193,6 +193,7 @@ class Simulator(Shown):
     @cached_property
     def type_of_arm(self) -> Indices:
         """(arm,) all of the one type."""
+        check_memory(4.0 * self.num_arms, f"a table of {self.num_arms} arms", "Use fewer arms.")
         return np.asarray(frozen(np.zeros(self.num_arms, dtype=np.int32)))
 
     @property

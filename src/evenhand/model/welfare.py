@@ -334,7 +334,15 @@ def _tied_ranks(ranks: Ranks, num_arms: int) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Gini(RankWeighted):
-    """The generalised Gini welfare: sum over ranks n of w_n v_(n), for a fixed number of arms."""
+    """The generalised Gini welfare: sum over ranks n of w_n v_(n), for a fixed number of arms.
+
+    Example:
+        >>> import evenhand as eh
+        >>> round(eh.Gini([0.5, 0.3, 0.2])([1.0, 2.0, 4.0]), 4)
+        1.9
+        >>> eh.Gini.geometric(3, ratio=2)
+        Gini.geometric(3, ratio=2)
+    """
 
     num_arms: int
     """How many arms it is for."""
@@ -500,7 +508,13 @@ def _check_number(value: object, name: str, expected: str, accept: Callable[[flo
 
 @dataclass(frozen=True)
 class Utilitarian(RankWeighted):
-    """The mean."""
+    """The mean.
+
+    Example:
+        >>> import evenhand as eh
+        >>> round(eh.Utilitarian()([1.0, 2.0, 4.0]), 4)
+        2.3333
+    """
 
     @property
     def name(self) -> str:
@@ -541,7 +555,13 @@ class _WorstArm(RankWeighted):
 
 @dataclass(frozen=True)
 class Maximin(_WorstArm):
-    """The value of the worst arm."""
+    """The value of the worst arm.
+
+    Example:
+        >>> import evenhand as eh
+        >>> round(eh.Maximin()([1.0, 2.0, 4.0]), 4)
+        1.0
+    """
 
     @property
     def name(self) -> str:
@@ -560,6 +580,11 @@ class Leximin(_WorstArm):
     This is an order of vectors and not a number: `compare` tells which of two is better. As a number it is
     reported by the worst arm's value. It is the limit of `Gini.geometric` as the ratio goes to infinity: once
     the ratio is large enough for two given vectors, their Gini welfares differ in the way they compare.
+
+    Example:
+        >>> import evenhand as eh
+        >>> round(eh.Leximin()([1.0, 2.0, 4.0]), 4)
+        1.0
     """
 
     lexicographic = True
@@ -600,7 +625,13 @@ class Leximin(_WorstArm):
 
 @dataclass(frozen=True)
 class RegularisedMaximin(RankWeighted):
-    """Weights proportional to (1, epsilon, ..., epsilon): the worst arm, and a little of all the others."""
+    """Weights proportional to (1, epsilon, ..., epsilon): the worst arm, and a little of all the others.
+
+    Example:
+        >>> import evenhand as eh
+        >>> round(eh.RegularisedMaximin(0.1)([1.0, 2.0, 4.0]), 4)
+        1.3333
+    """
 
     epsilon: float
     """From 0 (maximin) to 1 (utilitarian)."""
@@ -637,6 +668,11 @@ class AlphaFair(PowerMean):
     alpha < 1, so that no exponent below is positive,
 
         W(v) = r exp(q),   q = 1/beta log(mean_n exp(beta d_n)),   q = mean_n d_n when beta = 0.
+
+    Example:
+        >>> import evenhand as eh
+        >>> round(eh.AlphaFair(1)([1.0, 2.0, 4.0]), 4)
+        2.0
     """
 
     alpha: float
@@ -860,6 +896,13 @@ def parse_welfare(text: str, num_arms: int) -> Welfare:
             `maximin`, `maximin:0.01`, `leximin`, `alpha:2`, or `nash`, which is `alpha:1`; or one that was registered
             (`register_welfare`).
         num_arms: how many arms it is for.
+
+    Example:
+        >>> import evenhand as eh
+        >>> round(eh.parse_welfare("gini:2", 3)([1.0, 2.0, 4.0]), 4)
+        1.7143
+        >>> eh.parse_welfare("maximin", 3)([1.0, 2.0, 4.0])
+        1.0
     """
     num_arms = check_positive_int(num_arms, "num_arms")
     kind, colon, rest = text.strip().lower().partition(":")

@@ -120,6 +120,8 @@ def _find(policy: Chosen, problem: Problem) -> RosterEntry | Policy | Starting:
     inner = getattr(policy, "policy", None)
     if isinstance(inner, (Policy, Starting)):
         return inner
+    if callable(policy):
+        raise PolicyError("policy: this is a function; policies.from_function(function, problem) makes a policy of it")
     raise PolicyError(
         f"policy: expected a name, a file or an object with a method act(states, rng), got {type(policy).__name__}; "
         "see check_policy"

@@ -1,5 +1,8 @@
 """What things are called: types, states, actions and resources by their labels, else by their numbers."""
 
+from collections import Counter
+from collections.abc import Sequence
+
 from evenhand.model.coupled import CoupledMDP
 
 ORDINALS = (
@@ -7,6 +10,9 @@ ORDINALS = (
     "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth",
     "nineteenth", "twentieth",
 )  # fmt: skip
+
+MOST_NAMED = 6
+"""Types that are named one by one where they are together."""
 
 
 class Labels:
@@ -17,11 +23,43 @@ class Labels:
         types = problem.types
         self._labels = types.labels or (("", (), ()),) * len(types)
         names = types.distinct_names
-        self._types = [name or f"type {kind}" for kind, name in enumerate(names)]
+        self._times = Counter(label[0] for label in self._labels)
+        shared = Counter(names)
+        if problem.over == "groups" and max(shared.values()) > 1:
+            groups = [problem.group_names[number] for number in problem.group_of_type]
+            names = [f"{n} of {g}" if n and shared[n] > 1 else n for n, g in zip(names, groups, strict=True)]
+            shared = Counter(names)
+        self._types = [
+            f"type {kind}" if not name else name if shared[name] == 1 else f"{name} (type {kind})"
+            for kind, name in enumerate(names)
+        ]
 
     def type(self, kind: int) -> str:
         """`Ford`, or `type 2`."""
         return self._types[kind]
+
+    def base(self, kind: int) -> str:
+        """`Ford`, also where several types are called so."""
+        return self._labels[kind][0] or self.type(kind)
+
+    def types(self, kinds: Sequence[int]) -> str:
+        """`Ford and Opel`; `Ford from new, fair` where only some of a name are meant, by where they start."""
+        told: dict[str, list[int]] = {}
+        for kind in kinds:
+            told.setdefault(self.base(kind), []).append(kind)
+        names = []
+        for base, own in told.items():
+            whole = len(own) == self._times[base] or len(own) == 1
+            start = f"{base} from "
+            if len(own) > 1 and whole:
+                names.append(base)
+            elif whole or not all(self.type(kind).startswith(start) for kind in own):
+                names += [self.type(kind) for kind in own]
+            else:
+                names.append(start + ", ".join(self.type(kind).removeprefix(start) for kind in own))
+        if len(names) > MOST_NAMED:
+            return f"{len(kinds)} types ({names[0]}, ...)"
+        return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
     def state(self, kind: int, state: int) -> str:
         """`poor`, or `2`."""
@@ -63,6 +101,11 @@ def _singular(name: str) -> str | None:
     if name.endswith("ies") and len(name) > 4:
         return name[:-3] + "y"
     return name[:-2] if name.endswith(("ches", "shes", "xes", "sses")) else name[:-1]
+
+
+def amount_of(name: str, amount: float) -> str:
+    """`3 bays`, `1 bay`."""
+    return f"{quantity(amount)} {(_singular(name) if amount == 1 else None) or name}"
 
 
 def quantity(amount: float) -> float | int:

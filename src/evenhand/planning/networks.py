@@ -27,9 +27,9 @@ from evenhand.policies.network import (
     CountNetworkPolicy,
     JointNetworkPolicy,
     Network,
-    Singles,
     usage_of,
 )
+from evenhand.typing import Singles
 
 FORMAT = "evenhand-network"
 SCHEMA = 1

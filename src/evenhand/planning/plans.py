@@ -23,10 +23,11 @@ from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, SavableKind, Starting, begin
 from evenhand.model.whereabouts import Whereabouts, find_arms, in_order
-from evenhand.planning.labels import Labels, quantity
+from evenhand.planning.labels import Labels, amount_of, quantity
 from evenhand.planning.other_numbers import fit_policy, other_numbers, same_moves
 from evenhand.planning.reasons import Moment, reasons
 from evenhand.planning.saved import facts_of, load_carried
+from evenhand.planning.showing import show_plan
 from evenhand.planning.solution import Solution
 from evenhand.policies.round_robin import RoundRobin
 from evenhand.typing import Floats, Indices, Ints, Rng
@@ -160,6 +161,14 @@ class Plan:
             note=crowd.note,
         )
 
+    def show(self, step: int = 0) -> str:
+        """The plan in plain words and as a small picture: who comes first, and what one unit more is worth.
+
+        Args:
+            step: of a plan by steps, from 0.
+        """
+        return show_plan(self, step)
+
     def fitted(self, problem: CoupledMDP) -> Policy | Starting:
         """The policy for the same kinds of arms in other numbers, from other states, with another budget.
 
@@ -235,6 +244,14 @@ def load_plan(path: str | Path, kinds: Sequence[SavableKind] = ()) -> Plan:
 
     Raises:
         PolicyError: the file is not sound, or carries no problem.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> eh.save_solution(eh.solve(problem), "plan.zip")
+        >>> plan = eh.load_plan("plan.zip")
+        >>> plan.problem
+        CoupledMDP(3 arms, identical, 1 resource, discount 0.95)
     """
     return Plan(*load_carried(path, kinds), source=str(path))
 
@@ -317,7 +334,7 @@ def _told_numbers(plan: Plan, counts: Ints) -> list[str]:
 
 def _told_budget(plan: Plan, budget: Floats) -> list[str]:
     rows = zip(plan.problem.resource_names, budget.tolist(), plan.problem.budget.tolist(), strict=True)
-    return [f"{quantity(now)} {name}, planned for {quantity(then)}" for name, now, then in rows if now != then]
+    return [f"{amount_of(name, now)}, planned for {quantity(then)}" for name, now, then in rows if now != then]
 
 
 def _leaf(policy: Policy | Starting, number: int | None, step: int) -> tuple[Policy | Starting, bool]:

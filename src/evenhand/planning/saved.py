@@ -66,6 +66,13 @@ def save_policy(
         problem: what it was made for; the file carries it.
         path: where to; an existing file is replaced as a whole.
         about: facts for the manifest, such as the method and the certificate.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> eh.save_policy(eh.policies.whittle(problem), problem, "policy.zip")
+        >>> eh.load_policy("policy.zip", problem)
+        ExchangeablePriority(for 3 arms)
     """
     if isinstance(policy, (CountNetworkPolicy, JointNetworkPolicy)):
         networks.save_network(policy, path, about)
@@ -88,7 +95,20 @@ def save_policy(
 
 
 def save_solution(solution: Solution, path: str | Path, asked: Sequence[str] = ()) -> None:
-    """Write a solution's policy, with its certificate in the manifest: a plan, for `load_plan`."""
+    """Write a solution's policy, with its certificate in the manifest: a plan, for `load_plan`.
+
+    Args:
+        solution: from `solve`.
+        path: where to; an existing file is replaced as a whole.
+        asked: the model and the options that it was solved with, as words of a command line; they are told in the file.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> eh.save_solution(eh.solve(problem), "plan.zip")
+        >>> eh.load_policy("plan.zip", problem)
+        CountChoices(for 3 arms)
+    """
     save_policy(solution.policy, solution.problem, path, facts_of(solution, asked))
 
 
@@ -127,12 +147,19 @@ def load_policy(
     A table plays the very problem it was made for. A trained network plays any number of such arms, with any budget.
 
     Args:
-        path: the file.
-        problem: what is to be played.
+        path: from `save_policy`, `save_solution`, `Training.save`, or the command line.
+        problem: what it is to play.
         kinds: classes of policies of one's own (`kind`, `from_arrays`), if the file holds such.
 
     Raises:
         PolicyError: the file is not sound, or the policy was made for another problem; says how they differ.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> eh.save_solution(eh.solve(problem), "plan.zip")
+        >>> round(eh.evaluate(eh.load_policy("plan.zip", problem), problem).welfare, 4)
+        14.0793
     """
     known = read_kinds(kinds)
     found: tuple[Policy | Starting, bool] = guarded(Path(path), lambda file: _read(file, problem, known))

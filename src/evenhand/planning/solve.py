@@ -104,6 +104,15 @@ def solve(
         TooLarge: it would not fit; says how large it would be and what to use instead.
         NotApplicable: this method cannot treat this problem or welfare.
         Infeasible: the floors ask for more than the budget allows.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> solution = eh.solve(problem, welfare="gini:2")
+        >>> solution
+        Solution(gini:2 14.0793, at most 14.0793, gap 0.000 %, by counts)
+        >>> solution.policy.act([0, 1, 2], 0)
+        array([0, 0, 1], dtype=int32)
     """
     if not 0 < tolerance < 1:
         raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")

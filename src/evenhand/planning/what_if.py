@@ -113,6 +113,15 @@ def what_if(
 
     Returns:
         One row a budget, in the order in which they came.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> for row in eh.what_if(problem, [[0], [1], [2]]):
+        ...     print(row.budget, round(row.solution.welfare, 3))
+        {'resource 0': 0.0} 2.774
+        {'resource 0': 1.0} 14.079
+        {'resource 0': 2.0} 14.252
     """
     seed = _seed(rng)
     problems = [problem.under(criterion, over).with_budget(budget) for budget in _several(budgets)]
@@ -171,6 +180,14 @@ def compare_budgets(
 
     Returns:
         One row a budget, in the order in which they came.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> for row in eh.compare_budgets(problem, [[1], [2]], ["whittle", "random"], rng=0):
+        ...     print(row.comparison)
+        Comparison(2 policies by gini:2, best 'whittle' with 14.0793; optimum 14.0793)
+        Comparison(2 policies by gini:2, best 'whittle' with 14.2522; optimum 14.2522)
     """
     seed = _seed(rng)
     problems = [problem.under(criterion, over).with_budget(budget) for budget in _several(budgets)]

@@ -34,6 +34,16 @@ def random_feasible(problem: Problem) -> ExchangeablePriority:
 
     With a budget of one unit this is uniform over idling and serving one of the arms. It may idle although there is
     budget left; idle actions are never drawn, they are what the others do.
+
+    Args:
+        problem: the problem, or a simulator.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> policy = eh.policies.random_feasible(problem)
+        >>> policy.act([0, 1, 2], 0)
+        array([0, 1, 0], dtype=int32)
     """
     return ExchangeablePriority(problem, np.zeros(problem.types.valid.shape), stop=True)
 
@@ -44,6 +54,17 @@ def worst_first(problem: Problem, ties: Ties = "random") -> PriorityPolicy | ByS
     The worst state is the one with the lowest value if the arm is never served: for machines the oldest. Budget is
     always spent while any action fits, even on arms that are well. Of several actions an arm gets the one that is
     best if nothing is done afterwards, among those that fit. For a finite horizon each step has an order of its own.
+
+    Args:
+        problem: the problem.
+        ties: who is served first among equals: drawn at `random`, or the `first` arm.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> policy = eh.policies.worst_first(problem)
+        >>> policy.act([0, 1, 2], 0)
+        array([0, 0, 1], dtype=int32)
     """
     problem = needs_tables(problem, "oldest-first")
     values = values_when_idle(problem)
@@ -83,6 +104,17 @@ def myopic(problem: Problem, ties: Ties = "random") -> PriorityPolicy:
 
     The gain is not divided by usage. Where no action gains anything now, nothing is spent: on Quadratic-RCCC, where
     replacing always costs more than operating, it never acts.
+
+    Args:
+        problem: the problem.
+        ties: who is served first among equals: drawn at `random`, or the `first` arm.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> policy = eh.policies.myopic(problem)
+        >>> policy.act([0, 1, 2], 0)
+        array([0, 0, 1], dtype=int32)
     """
     types = needs_tables(problem, "myopic").types
     idle_rewards = np.take_along_axis(types.rewards, types.idle[:, :, None], axis=2)
@@ -93,7 +125,18 @@ def myopic(problem: Problem, ties: Ties = "random") -> PriorityPolicy:
 
 
 def never_act(problem: Problem) -> ExchangeablePriority:
-    """Every arm idles, always: the first action that uses nothing."""
+    """Every arm idles, always: the first action that uses nothing.
+
+    Args:
+        problem: the problem, or a simulator.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> policy = eh.policies.never_act(problem)
+        >>> policy.act([0, 1, 2], 0)
+        array([0, 0, 0], dtype=int32)
+    """
     return ExchangeablePriority(problem, np.zeros(problem.types.valid.shape), threshold=np.inf)
 
 

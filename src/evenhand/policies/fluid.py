@@ -73,6 +73,13 @@ def fair_index(
         weights: (type,) what a unit of an arm's value is worth, from the relaxation.
         prices: (resource,) what a unit of a resource is worth, from the relaxation; or (step, resource).
         floor_prices: (type,) what being served is worth in itself; nothing when absent.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> policy = eh.policies.fair_index(problem, np.ones(1) / 3, np.array([1.0]))
+        >>> policy.act([0, 1, 2], 0)
+        array([0, 0, 1], dtype=int32)
     """
     service = _service(problem, weights, prices, floor_prices)
     parts = [ExchangeablePriority(problem, scores, threshold=0.0) for scores, _ in service]
@@ -167,6 +174,14 @@ def occupancy_priority(
         weights: (type,) what a unit of an arm's value is worth.
         prices: (resource,) what a unit of a resource is worth; or (step, resource).
         floor_prices: (type,) what being served is worth in itself; nothing when absent.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> visits = np.array([[[6.0, 0.0], [7.0, 0.0], [0.0, 7.0]]])  # worn out, they are replaced
+        >>> policy = eh.policies.occupancy_priority(problem, visits, np.ones(1) / 3, np.array([1.0]))
+        >>> policy.act([0, 1, 2], 0)
+        array([0, 0, 1], dtype=int32)
     """
     if problem.criterion.num_steps is None:
         return OccupancyPriority(problem, occupancy, weights, prices, floor_prices)

@@ -99,6 +99,15 @@ def indices(problem: CoupledMDP, criterion: str | Criterion | None = None) -> Ty
 
     Raises:
         NotApplicable: some arm has other than two actions.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> found = eh.indices(problem)
+        >>> found
+        TypeIndices(1 type, 1 indexable, discounted)
+        >>> found.indices.round(4).tolist()
+        [[-0.6767, 0.2923, 5.0112]]
     """
     return indices_of(problem.under(criterion))
 
@@ -136,6 +145,13 @@ def whittle(
 
     Raises:
         NotApplicable: the problem has no Whittle indices; says which arm and why.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> policy = eh.policies.whittle(problem)
+        >>> policy.act([0, 1, 2], 0)
+        array([0, 0, 1], dtype=int32)
     """
     problem = needs_tables(problem, "whittle")
     if problem.num_resources != 1:

@@ -24,10 +24,9 @@ paper has it, the budget is always spent; with N + 1 the last one stands for nob
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.display import ShownPolicy
 from evenhand.errors import InvalidInput, NotApplicable, PolicyError
@@ -40,10 +39,7 @@ from evenhand.model.rules import ALLOCATION_RULES, AllocationRule
 from evenhand.model.simulator import Simulator
 from evenhand.reductions.counts import assign
 from evenhand.reductions.joint import Joint, JointTable
-from evenhand.typing import Floats, Indices, Ints
-
-Singles: TypeAlias = NDArray[np.float32]
-"""What networks compute with."""
+from evenhand.typing import Floats, Indices, Ints, Singles
 
 LEAST_PRIORITY = 1e-3
 """Priorities are in [LEAST_PRIORITY, 1]: never 0, so that every cell can be drawn."""

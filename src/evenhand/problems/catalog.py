@@ -98,12 +98,27 @@ CATALOG: tuple[Entry, ...] = (
 
 
 def names() -> tuple[str, ...]:
-    """The names of the built-in problems."""
+    """The names of the built-in problems.
+
+    Example:
+        >>> import evenhand as eh
+        >>> eh.problems.names()[0]
+        'machine-replacement'
+    """
     return tuple(entry.name for entry in CATALOG)
 
 
 def find(name: str) -> Entry:
-    """The built-in problem of this name; raises UnknownName with the nearest one if there is none."""
+    """The built-in problem of this name; raises UnknownName with the nearest one if there is none.
+
+    Args:
+        name: which problem.
+
+    Example:
+        >>> import evenhand as eh
+        >>> [parameter.name for parameter in eh.problems.find("machine-replacement").parameters][:2]
+        ['num_arms', 'num_states']
+    """
     for entry in CATALOG:
         if entry.name == name:
             return entry
@@ -120,6 +135,11 @@ def build(name: str, parameters: Mapping[str, object] | None = None) -> CoupledM
     Raises:
         UnknownName: there is no such problem.
         ModelError: some parameters are unknown, of the wrong type or out of range; tells all of them.
+
+    Example:
+        >>> import evenhand as eh
+        >>> eh.problems.build("machine-replacement", {"num-arms": "4", "budget": 2})
+        CoupledMDP(4 arms, identical, 1 resource, discount 0.95)
     """
     entry = find(name)
     faults = Faults()

@@ -56,6 +56,11 @@ def crew_maintenance(
             what one replacement takes.
         repair_success: chance that a repair makes a machine one state better.
         discount: what a reward one step later is worth.
+
+    Example:
+        >>> import evenhand as eh
+        >>> eh.problems.crew_maintenance(num_arms=6, num_types=2)
+        CoupledMDP(6 arms, 2 types, 2 resources, discount 0.95)
     """
     given = Arguments()
     sound = given.whole("num_arms", num_arms, most=MOST_ARMS)

@@ -68,6 +68,11 @@ def health_outreach(
         num_states: 2 is engaged and lapsed, with calls; 3 adds wavering, and visits.
         num_groups: how many groups of people with different dynamics.
         seed: where the groups' random numbers start.
+
+    Example:
+        >>> import evenhand as eh
+        >>> eh.problems.health_outreach(num_arms=8, num_groups=2)
+        CoupledMDP(8 arms, 2 types, 1 resource, discount 0.95)
     """
     given = Arguments()
     sound = given.whole("num_arms", num_arms, most=MOST_ARMS)

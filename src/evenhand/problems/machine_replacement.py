@@ -76,6 +76,11 @@ def machine_replacement(
         replacement_cost_ratio: cost rccc, as a multiple of the largest quadratic cost.
         preset: the costs of the paper's tables, in place of operating_cost and replacement_cost.
         seed: where random costs start; without them it changes nothing.
+
+    Example:
+        >>> import evenhand as eh
+        >>> eh.problems.machine_replacement(num_arms=5, operating_cost="exponential", budget=1)
+        CoupledMDP(5 arms, identical, 1 resource, discount 0.95)
     """
     given = Arguments()
     given.whole("num_arms", num_arms, most=MOST_ARMS)
@@ -121,6 +126,11 @@ def heterogeneous_machine_replacement(
         discount: what a reward one step later is worth.
         num_states: how many states of wear a machine has.
         seed: where the random numbers start.
+
+    Example:
+        >>> import evenhand as eh
+        >>> eh.problems.heterogeneous_machine_replacement(num_arms=4)
+        CoupledMDP(4 arms, 4 types, 1 resource, discount 0.95)
     """
     given = Arguments()
     given.whole("num_arms", num_arms, most=MOST_ARMS)

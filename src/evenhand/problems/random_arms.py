@@ -42,6 +42,11 @@ def random_coupled(
         seed: where the random numbers start.
         integer_usage: whether an action uses 1, 2 or 3 of a resource; else any amount from 0.5 to 3.
         state_dependent_usage: whether an action's usage depends on the state.
+
+    Example:
+        >>> import evenhand as eh
+        >>> eh.problems.random_coupled(num_arms=4, num_states=3, seed=1)
+        CoupledMDP(4 arms, identical, 1 resource, discount 0.95)
     """
     given = Arguments()
     sound = given.whole("num_arms", num_arms, most=MOST_ARMS)

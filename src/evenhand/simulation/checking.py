@@ -38,6 +38,20 @@ def check_policy(policy: Policy | Starting, problem: Problem, rng: Rng = 0) -> N
         policy: the policy to try.
         problem: a problem to try it on, or a simulator.
         rng: seed or generator of the states that are tried.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> eh.check_policy(eh.policies.worst_first(problem), problem)
+        >>> class Everybody:
+        ...     def act(self, states, rng):
+        ...         return states * 0 + 1
+        >>> eh.check_policy(Everybody(), problem)
+        Traceback (most recent call last):
+            ...
+        evenhand.errors.PolicyError: the policy breaks the rules:
+          batch of 1: step 0, episode 0: the policy used 3 of resource 0, whose budget is 1
+          ...
     """
     generator = np.random.default_rng(rng)
     faults: list[str] = []

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 MOST_PARTS = 6
 """Parts of a mixture that are named one by one."""
 
+MOST_COMMON = 3
+"""Conditions that all parts begin with that are named."""
+
 
 def run(
     model: str,
@@ -143,21 +146,10 @@ def _mixture_facts(solution: "Solution") -> dict[str, Any]:
 
 
 def _mixture_words(solution: "Solution") -> list[tuple[str, str]]:
-    """The plan in words, and how equal arms fare within an episode."""
-    from evenhand.model.composite import Mixture
-
+    """How a plan that was chosen by playing fares, and equal arms within an episode."""
     if not solution.parts:
         return []
     facts = []
-    if len(solution.parts) > 1:
-        assert isinstance(solution.policy, Mixture)
-        rotate = solution.policy.rotate
-        drawn = "drawn once at the start and kept" if rotate is None else f"drawn anew every {rotate} steps"
-        facts.append(("plan", f"one of these, {drawn}"))
-        named = solution.parts[:MOST_PARTS]
-        facts += [("", f"{100 * part.share:.3g} of 100 times: {part.name}") for part in named]
-        if rest := solution.parts[MOST_PARTS:]:
-            facts.append(("", f"{100 * sum(part.share for part in rest):.3g} of 100 times: {len(rest)} others"))
     if solution.kept_welfare is not None:
         facts.append(("if kept", f"welfare {number(solution.kept_welfare, 6)}, were it drawn once and kept"))
     if solution.optimism is not None and solution.welfare_stderr > 0:
@@ -167,10 +159,38 @@ def _mixture_words(solution: "Solution") -> list[tuple[str, str]]:
     return facts
 
 
+def _plan_words(solution: "Solution") -> list[tuple[str, str]]:
+    """Whom the plan serves first, as `evenhand show` tells it, in short."""
+    from evenhand.model.composite import BySteps, Mixture
+    from evenhand.planning.plans import plan_of
+    from evenhand.planning.showing import often, parts_of
+
+    parts, common = parts_of(plan_of(solution))
+    if not isinstance(solution.policy, Mixture):
+        when = "; at the first step" if isinstance(solution.policy, BySteps) else ""
+        return [("serves first" if parts[0].order.ranked else "serves most", parts[0].words + when)]
+    rotate = solution.policy.rotate
+    drawn = "drawn once at the start and kept" if rotate is None else f"drawn anew every {rotate} steps"
+    facts = [("plan", f"one of these, {drawn}")]
+    if common:
+        more = f" and {len(common) - MOST_COMMON} more" if len(common) > MOST_COMMON else ""
+        facts.append(("", f"all of them serve first {', '.join(common[:MOST_COMMON])}{more}; then"))
+    facts += [("", f"{often(part.share)}: {part.words}") for part in parts[:MOST_PARTS]]
+    if rest := parts[MOST_PARTS:]:
+        facts.append(("", f"{often(sum(part.share for part in rest))}: {len(rest)} others"))
+    return facts
+
+
 def _worth_of_more(solution: "Solution") -> list[tuple[str, str]]:
     """What one unit more of each resource raises the bound by at the most, since that is concave in the budget."""
     if not solution.prices:
         return []
+    if solution.problem.resources:
+        from evenhand.planning.showing import worth_of_more
+
+        told = "; ".join(worth_of_more(solution.problem, solution.prices, solution.welfare))
+        whose = ", to the worst-off" if is_lexicographic(solution.objective.welfare) else ""
+        return [("one unit more", f"{told} (a step, in the fluid relaxation{whose})")]
     named = [f"{number(worth)} for {name}" for name, worth in solution.prices.items()]
     whose = ", to the worst-off" if is_lexicographic(solution.objective.welfare) else ""
     return [("one unit more", f"worth at most {', '.join(named)} (a step, in the fluid relaxation{whose})")]
@@ -183,6 +203,7 @@ def _show(solution: "Solution", model: str, budget: str) -> None:
         ("welfare", number(solution.welfare, 6) + error),
         ("upper bound", number(solution.upper_bound, 6)),
         ("gap", f"{solution.gap:.2g}"),
+        *_plan_words(solution),
         *_mixture_words(solution),
         *_worth_of_more(solution),
         ("method", f"{solution.method}: {solution.reason}"),

@@ -1,0 +1,473 @@
+"""A plan in plain words: who comes first, in which condition, with which action; and what one unit more is worth.
+
+A *condition* is a type and a state. Policies that serve by rank have an order of conditions, which is told as it is.
+Tables, networks and turns have none: they are played a little from the plan's own start, and conditions are told by how
+often they are served,
+
+    share(t, s, a) = visits of (t, s) in which a is given / visits of (t, s),
+
+weighed over time as the criterion weighs rewards. A mixture is told by what its parts have in common, and where they
+part: their names are whom they serve next.
+"""
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.policy import Policy, Starting, plays_by_counts
+from evenhand.planning.labels import Labels, amount_of, one_more, quantity
+from evenhand.policies.fluid import OccupancyPriority, Resolving
+from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
+from evenhand.policies.priority import ExchangeablePriority
+from evenhand.policies.round_robin import RoundRobin
+from evenhand.simulation import simulate, simulate_counts
+from evenhand.typing import Floats, Indices
+
+if TYPE_CHECKING:
+    from evenhand.planning.plans import Plan
+
+PLAYED, STEPS = 2e4, 60
+"""Steps of arms, and steps of an episode, for which a policy without ranks is played."""
+
+MOST_PLAYED = 2_000
+"""Arms up to which it is played arm by arm; beyond, by counts if it can be."""
+
+MOST_RANKED = 20_000
+"""Types up to which an order is told."""
+
+SELDOM = 1e-3
+"""Conditions in which arms are for less of the time than this are not told of what was played."""
+
+LEAST_SHARE = 5e-3
+"""Those that are served more seldom than this when arms are in them are not told, either."""
+
+SHORT, LONG = 3, 12
+"""Conditions that are told, in the short form and in the long one."""
+
+MOST_TYPES, MOST_STATES = 30, 8
+"""Rows and columns of the picture."""
+
+SHADES = "█▓▒░"
+"""From the first to the last in the order."""
+
+WIDTH = 110
+"""Letters of a line."""
+
+NO_WORTH = 1e-6
+"""A unit that is worth less than this share of the welfare is worth nothing: that is where the relaxation stops."""
+
+
+class Served(NamedTuple):
+    """One condition in the order of a policy."""
+
+    level: int
+    """From 1; those of one level are equal."""
+
+    kind: int
+    """The type."""
+
+    state: int
+    """The state."""
+
+    action: int
+    """What comes first there."""
+
+    share: float | None
+    """How often it is given; None where it always is, if there is budget."""
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """Whom a policy serves, the first first."""
+
+    rows: tuple[Served, ...]
+    """Conditions that are served."""
+
+    how: str
+    """What kind of order it is, in words."""
+
+    ranked: bool
+    """Whether it is the policy's own order; else it was seen in play."""
+
+
+def order_of(policy: Policy | Starting, problem: CoupledMDP, step: int = 0) -> Order:
+    """Whom a policy serves first; at a step, where it has steps.
+
+    Args:
+        policy: not a mixture.
+        problem: what it was made for.
+        step: from 0.
+    """
+    if isinstance(policy, BySteps):
+        policy = policy.parts[step % len(policy.parts)]
+    if isinstance(policy, ExchangeablePriority):
+        if policy.stop:
+            return Order((), "whoever is drawn at random", ranked=True)
+        return _by_ranks(problem, policy.ranks, "by fixed ranks")
+    if isinstance(policy, Resolving):
+        start = np.round(problem.type_counts[:, None] * problem.types.initial).astype(np.int64)
+        place = int(policy.best_prices(start[None], step)[0])
+        return _by_ranks(problem, policy.policy_at(place, step).ranks, "by ranks that follow where the arms are")
+    if isinstance(policy, OccupancyPriority):
+        return _by_draws(problem, policy)
+    if isinstance(policy, RoundRobin):
+        return Order((), "every arm in turn, whatever its state", ranked=True)
+    how = "by a trained network" if isinstance(policy, (CountNetworkPolicy, JointNetworkPolicy)) else "by a table"
+    if problem.num_arms > MOST_PLAYED and not plays_by_counts(policy):
+        return Order((), f"{how}; there are too many arms to play it here", ranked=False)
+    return _by_play(problem, policy, how)
+
+
+def _by_ranks(problem: CoupledMDP, ranks: Indices, how: str, laws: Floats | None = None) -> Order:
+    """Conditions by the rank of what comes first in them; equal ranks are one level."""
+    types = problem.types
+    if len(types) > MOST_RANKED:
+        return Order((), f"{how}; there are too many types to tell", ranked=True)
+    kinds, states = np.indices(types.idle.shape)
+    own = ranks.copy()
+    own[kinds, states, types.idle] = -1
+    first = np.where(own >= 0, own, np.iinfo(np.int32).max)
+    action = first.argmin(axis=2)
+    best = first.min(axis=2)
+    cells = [
+        cell for cell in np.argwhere(best < np.iinfo(np.int32).max).tolist() if types.valid[cell[0], cell[1]].any()
+    ]
+    cells.sort(key=lambda cell: (int(best[tuple(cell)]), cell))
+    levels = {rank: number for number, rank in enumerate(sorted({int(best[tuple(cell)]) for cell in cells}), start=1)}
+    rows = []
+    for kind, state in cells:
+        given = int(action[kind, state])
+        share = None if laws is None else float(laws[kind, state, given])
+        rows.append(Served(levels[int(best[kind, state])], kind, state, given, share))
+    return Order(tuple(rows), how if rows else "nobody", ranked=True)
+
+
+def _by_draws(problem: CoupledMDP, policy: OccupancyPriority) -> Order:
+    """What may be drawn comes by its rank, then what the rest of the budget is filled with."""
+    ranks = np.where(policy.laws > 0, policy.drawn_ranks, policy.fill_ranks)
+    return _by_ranks(problem, ranks.astype(np.int32), "by ranks, with draws", policy.laws)
+
+
+def _by_play(problem: CoupledMDP, policy: Policy | Starting, how: str) -> Order:
+    types = problem.types
+    _, S, A = types.valid.shape
+    steps = min(STEPS, problem.criterion.num_steps or STEPS)
+    episodes = int(np.clip(PLAYED / (problem.num_arms * steps), 4, 50))
+    cells = np.zeros((S * A, *types.valid.shape))
+    for number, (state, action) in enumerate(np.ndindex(S, A)):
+        cells[number, :, state, action] = 1.0
+    if problem.num_arms > MOST_PLAYED:
+        visits = simulate_counts(problem, policy, episodes, steps, 0, rewards=cells).returns.mean(axis=1).T
+    else:
+        played = simulate(problem, policy, episodes, steps, 0, rewards=cells).returns.mean(axis=1)
+        visits = np.stack([played[:, problem.type_of_arm == kind].mean(axis=1) for kind in range(problem.num_types)])
+    visits = visits.reshape(problem.num_types, S, A)
+    present = visits.sum(axis=2)
+    served = np.where(types.served, visits, 0.0)
+    shares = served / np.where(present > 0, present, 1.0)[:, :, None]
+    met = present > SELDOM * present.sum(axis=1, keepdims=True)
+    rows = [
+        Served(0, kind, state, int(shares[kind, state].argmax()), float(shares[kind, state].max()))
+        for kind, state in np.argwhere(met & (shares.max(axis=2) > LEAST_SHARE)).tolist()
+    ]
+    rows.sort(key=lambda row: (-round(row.share or 0.0, 2), row.kind, row.state))
+    return Order(tuple(row._replace(level=i) for i, row in enumerate(rows, start=1)), how, ranked=False)
+
+
+# In words
+
+
+def often(share: float) -> str:
+    """`always`, or `86 of 100 times`."""
+    if share == 0:
+        return "if budget is left"
+    if share < 0.005:
+        return "hardly ever"
+    return "always" if share > 0.995 else f"{100 * share:.0f} of 100 times"
+
+
+def levels_of(order: Order, words: Labels, shares: bool = True) -> list[str]:
+    """One text a level, as `Ford and Opel in poor (overhaul)`: conditions that are equal stand together.
+
+    Args:
+        order: of a policy.
+        words: of its problem.
+        shares: whether to tell how often, where that is known.
+    """
+    told: dict[int, dict[str, list[int]]] = {}
+    for row in order.rows:
+        share = "" if row.share is None or not shares else f", {often(row.share)}"
+        doing = f"{words.being(row.kind, row.state)} ({words.doing(row.kind, row.action)}{share})"
+        told.setdefault(row.level, {}).setdefault(doing, []).append(row.kind)
+    return [" and ".join(f"{words.types(kinds)} {doing}" for doing, kinds in own.items()) for own in told.values()]
+
+
+def short_words(order: Order, words: Labels, skip: int = 0) -> str:
+    """The first few conditions in one line.
+
+    Args:
+        order: of a policy.
+        words: of its problem.
+        skip: levels that are told elsewhere.
+    """
+    if not order.rows:
+        return order.how
+    levels = levels_of(order, words, shares=not order.ranked)[skip:]
+    more = f", then {len(levels) - SHORT} more" if len(levels) > SHORT else ""
+    return ", ".join(levels[:SHORT]) + more if levels else "nobody else, in just this order"
+
+
+class PartWords(NamedTuple):
+    """A part of a mixture, told by whom it serves."""
+
+    number: int
+    """From 1, the largest share first."""
+
+    share: float
+    """How often it is drawn."""
+
+    name: str
+    """What made it, such as fair-index."""
+
+    words: str
+    """Whom it serves first, after what is common to all parts."""
+
+    order: Order
+    """In full."""
+
+
+def parts_of(plan: "Plan", step: int = 0) -> tuple[list[PartWords], list[str]]:
+    """The parts of a plan, the largest share first, and the levels that all of them begin with."""
+    words = Labels(plan.problem)
+    if not isinstance(plan.policy, Mixture):
+        order = order_of(plan.policy, plan.problem, step)
+        return [PartWords(1, 1.0, plan.name, short_words(order, words), order)], []
+    orders = [order_of(plan.policy.parts[number], plan.problem, step) for number in plan.by_size]
+    common, texts = 0, [[""]]
+    if all(order.ranked and order.rows for order in orders):
+        texts = [levels_of(order, words, shares=False) for order in orders]
+        least = min(len(own) for own in texts)
+        while common < least and len({own[common] for own in texts}) == 1:
+            common += 1
+    told = []
+    for place, (number, order) in enumerate(zip(plan.by_size, orders, strict=True), start=1):
+        said = short_words(order, words, common)
+        share, name = float(plan.policy.shares[number]), plan.part_names[number]
+        told.append(PartWords(place, share, name, f"{said}; {order.how}" if order.rows else said, order))
+    return told, texts[0][:common]
+
+
+def worth_of_more(problem: CoupledMDP, prices: dict[str, float] | None, scale: float) -> list[str]:
+    """What one unit more of each resource is worth, as `a fourth bay: nothing`, the most first.
+
+    Args:
+        problem: with the budget.
+        prices: by the relaxation, or None.
+        scale: the welfare.
+    """
+    if not prices:
+        return []
+    amounts = dict(zip(problem.resource_names, problem.budget.tolist(), strict=True))
+    told = sorted(((name, worth) for name, worth in prices.items() if name in amounts), key=lambda pair: -pair[1])
+    return [f"{one_more(name, amounts[name])}: {_worth(worth, scale)}" for name, worth in told]
+
+
+def _worth(worth: float, scale: float) -> str:
+    if worth <= NO_WORTH * max(1.0, abs(scale)):
+        return "nothing"
+    return f"at most {worth:.4f} of welfare" if worth >= 5e-5 else "less than 0.0001 of welfare"
+
+
+# As a picture
+
+
+def picture(order: Order, problem: CoupledMDP) -> list[str]:
+    """A line a type and a column a state, with the place in the order and the action; empty where it would not fit."""
+    words, types = Labels(problem), problem.types
+    if not order.rows or problem.num_types > MOST_TYPES or types.valid.shape[1] > MOST_STATES:
+        return []
+    last = max(row.level for row in order.rows)
+    cells = {(row.kind, row.state): _cell(row, words, last, order.ranked) for row in order.rows}
+    names = [[words.state(kind, state) for state in range(types.num_states[kind])] for kind in range(problem.num_types)]
+    alike = all(own == names[0] for own in names)
+    lines = [["", *names[0]]] if alike else []
+    rows: dict[tuple[str, ...], list[int]] = {}
+    for kind, own in enumerate(names):
+        texts = [cells.get((kind, state), "·") for state in range(len(own))]
+        if not alike:
+            texts = [f"{name}: {text}" for name, text in zip(own, texts, strict=True)]
+        rows.setdefault((words.base(kind), *texts), []).append(kind)
+    lines += [[words.types(kinds), *texts] for (_, *texts), kinds in rows.items()]
+    width = max(len(line) for line in lines)
+    full = [line + [""] * (width - len(line)) for line in lines]
+    widths = [max(len(line[column]) for line in full) for column in range(width)]
+    return ["  ".join(text.ljust(size) for text, size in zip(line, widths, strict=True)).rstrip() for line in full]
+
+
+def _cell(row: Served, words: Labels, last: int, ranked: bool) -> str:
+    action = words.doing(row.kind, row.action)
+    if not ranked:
+        share = row.share or 0.0
+        return f"{SHADES[min(int(4 * (1 - share)), 3)]} {100 * share:.0f} % {action}"
+    return f"{SHADES[min(int(4 * (row.level - 1) / max(last, 1)), 3)]} {row.level} {action}"
+
+
+# The whole
+
+
+def show_plan(plan: "Plan", step: int = 0) -> str:
+    """A plan in words and as a small picture."""
+    parts, common = parts_of(plan, step)
+    lines = [*_wrapped(_title(plan)), "", *_certificate(plan)]
+    if isinstance(plan.policy, Mixture):
+        lines += ["", *_mixture_lines(plan, parts, common)]
+    seen: dict[tuple[str, ...], int] = {}
+    for part in parts[:SHORT]:
+        drawn = (part.order.how, *picture(part.order, plan.problem))
+        lines += ["", *_part_lines(plan, part, len(parts) > 1, step, seen.setdefault(drawn[1:] or drawn, part.number))]
+    if len(parts) > SHORT:
+        lines += ["", f"... and {len(parts) - SHORT} parts of smaller shares; --json has all of them"]
+    if more := worth_of_more(plan.problem, _prices(plan), _number(plan.about.get("value"))):
+        lines += ["", "What one unit more would be worth, at every step, by the fluid relaxation:"]
+        lines += [f"  {text}" for text in more]
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str, first: str = "", then: str = "  ") -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=then, break_long_words=False)
+
+
+def _title(plan: "Plan") -> str:
+    problem, words = plan.problem, Labels(plan.problem)
+    numbers: dict[str, int] = {}
+    for kind, count in enumerate(problem.type_counts.tolist()):
+        numbers[words.base(kind)] = numbers.get(words.base(kind), 0) + count
+    kinds = [f"{count} {name}" for name, count in numbers.items()]
+    more = f" and {len(kinds) - LONG} more types" if len(kinds) > LONG else ""
+    shared = ", ".join(map(amount_of, problem.resource_names, problem.budget.tolist()))
+    welfare = f"; welfare {plan.about['welfare']}" if isinstance(plan.about.get("welfare"), str) else ""
+    criterion = "" if problem.criterion.name == "discounted" else f", criterion {problem.criterion.name}"
+    groups = f", over {len(problem.group_names)} groups" if problem.over == "groups" else ""
+    whose = f"{problem.num_arms} arms ({', '.join(kinds[:LONG])}{more})"
+    return f"{plan.source}: {whose} share {shared}{welfare}{criterion}{groups}"
+
+
+def _certificate(plan: "Plan") -> list[str]:
+    about, words = plan.about, Labels(plan.problem)
+    lines = []
+    if isinstance(about.get("value"), float) and isinstance(about.get("upper_bound"), float):
+        gap = (
+            f"within {100 * about['gap']:.2g} % of the best"
+            if _number(about.get("gap")) > 1e-8
+            else "the best there is"
+        )
+        lines.append(f"  welfare {about['value']:.4f}; no plan has more than {about['upper_bound']:.4f} ({gap})")
+    values = about.get("values")
+    if about.get("by") == "type" and isinstance(values, list) and len(values) == plan.problem.num_types <= LONG:
+        told = [f"{words.type(kind)} {value:.4f}" for kind, value in enumerate(values)]
+        lines.append(f"  value of an arm: {', '.join(told)}")
+    return lines or ["  (what it is worth was not saved with it)"]
+
+
+def _mixture_lines(plan: "Plan", parts: Sequence[PartWords], common: Sequence[str]) -> list[str]:
+    assert isinstance(plan.policy, Mixture)
+    rotate = plan.policy.rotate
+    drawn = "drawn once at the start and kept" if rotate is None else f"drawn anew every {rotate} steps"
+    lines = [f"One of {len(parts)} ways to serve, {drawn}:"]
+    if common:
+        beginning = ", ".join(common[:LONG]) + (" ..." if len(common) > LONG else "")
+        lines += _wrapped(f"all of them serve first {beginning}; then", "  ", "    ")
+    for part in parts:
+        lines += _wrapped(f"{part.number}. {often(part.share)}: {part.words}", "  ", "     ")
+    return lines
+
+
+def _part_lines(plan: "Plan", part: PartWords, several: bool, step: int, like: int) -> list[str]:
+    words, order = Labels(plan.problem), part.order
+    whose = f", part {part.number}" if several else ""
+    when = f" at step {step}" if _has_steps(plan) else ""
+    if not order.rows:
+        return [f"Who comes first{whose}{when}: {order.how}"]
+    if like != part.number:
+        return [f"Who comes first{whose}{when}: as in part {like} ({order.how})"]
+    if order.ranked:
+        head = f"Who comes first{whose}{when} ({order.how}; 1 is served first, · never):"
+    else:
+        head = f"Who is served how often{whose}{when} ({order.how}, as played from the plan's start; · hardly ever):"
+    lines = [head, *(f"  {line}" for line in picture(order, plan.problem))]
+    if several and len(lines) > 1:
+        return lines
+    lines += [""] if len(lines) > 1 else []
+    levels = levels_of(order, words)
+    for place, text in enumerate(levels[:LONG], start=1):
+        lines += _wrapped(f"{place}. {text}", "  ", "     ")
+    if len(levels) > LONG:
+        lines.append(f"  ... {len(levels) - LONG} more; --json has all of them")
+    return lines
+
+
+def _has_steps(plan: "Plan") -> bool:
+    parts = plan.policy.parts if isinstance(plan.policy, Mixture) else [plan.policy]
+    return any(isinstance(part, BySteps) for part in parts)
+
+
+def _prices(plan: "Plan") -> dict[str, float] | None:
+    prices = plan.about.get("prices")
+    if not isinstance(prices, dict):
+        return None
+    return {str(name): _number(worth) for name, worth in prices.items()}
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0
+
+
+def plan_facts(plan: "Plan", step: int = 0) -> dict[str, Any]:
+    """The same for programs."""
+    problem, about, words = plan.problem, plan.about, Labels(plan.problem)
+    parts, common = parts_of(plan, step)
+    amounts = dict(zip(problem.resource_names, problem.budget.tolist(), strict=True))
+    prices = _prices(plan)
+    kinds = [{"name": words.type(kind), "arms": int(count)} for kind, count in enumerate(problem.type_counts)]
+    return {
+        "method": about.get("method"),
+        "welfare": {
+            "name": about.get("welfare"),
+            "value": about.get("value"),
+            "upper_bound": about.get("upper_bound"),
+            "gap": about.get("gap"),
+            "stderr": about.get("stderr"),
+        },
+        "criterion": problem.criterion.name,
+        "over": problem.over,
+        "types": kinds,
+        "budget": {name: quantity(amount) for name, amount in amounts.items()},
+        "by": about.get("by"),
+        "values": about.get("values"),
+        "prices": prices,
+        "one_unit_more": worth_of_more(problem, prices, _number(about.get("value"))),
+        "step": step if _has_steps(plan) else None,
+        "rotate": plan.policy.rotate if isinstance(plan.policy, Mixture) else None,
+        "first": list(common),
+        "parts": [_part_facts(part, words) for part in parts],
+    }
+
+
+def _part_facts(part: PartWords, words: Labels) -> dict[str, Any]:
+    rows = [
+        {
+            "place": row.level,
+            "type": words.type(row.kind),
+            "state": words.state(row.kind, row.state),
+            "action": words.action(row.kind, row.action),
+            "share": row.share,
+        }
+        for row in part.order.rows
+    ]
+    told = {"number": part.number, "share": part.share, "policy": part.name, "words": part.words, "how": part.order.how}
+    return told | {"order": rows}

@@ -1,0 +1,43 @@
+"""`evenhand show`: a saved plan in words."""
+
+import pytest
+
+
+@pytest.fixture
+def plan(small, evenhand):
+    small.write_text(small.read_text().replace("budget = [1]", 'budget = [1]\nresources = ["crews"]'))
+    assert evenhand("solve", small, "--out", "plan.zip", "--quiet").code == 0
+    return small.with_name("plan.zip")
+
+
+def test_says_who_comes_first_and_what_more_is_worth(plan, evenhand):
+    out = evenhand("show", plan).out
+    assert "3 arms (2 machine, 1 pump) share 1 crew;" in " ".join(out.split())
+    assert "Who is served how often" in out
+    assert "a second crew: at most" in out
+
+
+def test_json(plan, evenhand):
+    told = evenhand("show", plan, "--json").json
+    assert [kind["name"] for kind in told["types"]] == ["machine", "pump"]
+    assert told["welfare"]["name"] == "gini:2"
+    assert set(told["prices"]) == {"crews"}
+    assert {"place", "type", "state", "action", "share"} == set(told["parts"][0]["order"][0])
+
+
+def test_in_a_terminal_and_piped(plan, terminal, launch, plain):
+    piped = launch("show", plan)
+    code, shown = terminal(100, "show", plan)
+    assert (code, piped.code) == (0, 0)
+    assert plain(shown) == piped.out
+
+
+def test_solve_tells_it_in_short(small, evenhand):
+    exact = evenhand("solve", small).out
+    assert "serves most    " in exact
+    indices = evenhand("solve", small, "--method", "whittle").out
+    assert "serves first   machine in state 1 (action 1), pump in state 1 (action 1)" in indices
+
+
+def test_what_is_no_plan(small, evenhand):
+    assert "not a policy file" in evenhand("show", small).refusal

@@ -1,0 +1,173 @@
+"""Plans in words: the order that is told is the policy's own, and what parts have in common is told once."""
+
+import re
+
+import numpy as np
+import pytest
+
+from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.coupled import CoupledMDP
+from evenhand.planning.labels import Labels, one_more
+from evenhand.planning.plans import Plan, plan_of
+from evenhand.planning.showing import levels_of, often, order_of, parts_of, picture, plan_facts, worth_of_more
+from evenhand.planning.solve import solve
+from evenhand.policies import ExchangeablePriority, RoundRobin, never_act, random_feasible, whittle
+
+from .test_plans import MACHINES, POLICIES, fleet
+
+KINDS = sorted(POLICIES)
+
+
+def ranked(*scores, problem=None):
+    """A policy by scores of (type, state, action), given as rows of (type, state, action, score)."""
+    problem = problem or fleet()
+    table = np.zeros(problem.types.valid.shape)
+    for kind, state, action, score in scores:
+        table[kind, state, action] = score
+    return ExchangeablePriority(problem, table, threshold=0.0)
+
+
+class TestOrders:
+    def test_is_that_of_the_ranks(self):
+        policy = ranked((0, 2, 2, 5.0), (1, 2, 2, 4.0), (0, 2, 1, 3.0), (1, 1, 1, 3.0), (0, 1, 1, 3.0))
+        rows = [(row.level, row.kind, row.state, row.action) for row in order_of(policy, fleet()).rows]
+        assert rows == [(1, 0, 2, 2), (2, 1, 2, 2), (3, 0, 1, 1), (3, 1, 1, 1)]
+        told = ["Ford in bad (renew)", "Opel in bad (renew)", "Ford and Opel in worn (mend)"]
+        assert levels_of(order_of(policy, fleet()), Labels(fleet())) == told
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_every_kind_has_words(self, kind):
+        problem, policy = POLICIES[kind][0](), POLICIES[kind][1]()
+        text = Plan(policy, problem).show()
+        assert text.endswith("\n")
+        assert max(map(len, text.splitlines())) <= 130
+        facts = plan_facts(Plan(policy, problem))
+        assert sum(part["share"] for part in facts["parts"]) == pytest.approx(1)
+        assert all(part["words"] for part in facts["parts"])
+
+    def test_what_is_played_is_told_by_how_often(self):
+        order = order_of(solve(MACHINES).policy, MACHINES)
+        assert not order.ranked
+        assert [(row.state, row.action) for row in order.rows] == [(2, 1), (1, 1)]  # the oldest most often
+        shares = [row.share for row in order.rows]
+        assert 1 >= shares[0] > shares[1] > 0
+
+    def test_a_table_that_serves_by_rank_is_served_so(self):
+        """Played, the Whittle policy serves what it ranks first most often."""
+        by_rank = [row.state for row in order_of(whittle(MACHINES), MACHINES).rows]
+        assert [row.state for row in order_of(solve(MACHINES).policy, MACHINES).rows] == by_rank
+
+    def test_those_without_an_order(self):
+        for policy, told in (
+            (RoundRobin(MACHINES), "every arm in turn"),
+            (random_feasible(MACHINES), "at random"),
+            (never_act(MACHINES), "nobody"),
+        ):
+            assert told in Plan(policy, MACHINES).show()
+
+    def test_of_many_arms_by_counts(self):
+        many = CoupledMDP(MACHINES.arms, [700.0], 0.95, [3000])
+        order = order_of(POLICIES["network"][1]().__class__(many, POLICIES["network"][1]().network), many)
+        assert order.rows
+
+    def test_steps(self):
+        plan = Plan(BySteps([ranked((0, 2, 2, 1.0)), ranked((1, 2, 2, 1.0))]), fleet().under("finite:2"))
+        assert "Who comes first at step 0" in plan.show()
+        assert "1. Ford in bad (renew)" in plan.show(0)
+        assert "1. Opel in bad (renew)" in plan.show(1)
+
+    def test_draws(self):
+        order = order_of(POLICIES["occupancy-priority"][1](), fleet())
+        shares = [row.share for row in order.rows]
+        assert all(share is not None for share in shares)
+        drawn = [share > 0 for share in shares]
+        assert drawn == sorted(drawn, reverse=True)  # what the budget is filled with comes last
+
+
+class TestMixtures:
+    def test_are_told_by_where_they_part(self):
+        same = [(0, 2, 2, 9.0), (1, 2, 2, 8.0)]
+        one, other = ranked(*same, (0, 1, 1, 7.0)), ranked(*same, (1, 1, 1, 7.0))
+        parts, common = parts_of(Plan(Mixture([one, other], [0.25, 0.75]), fleet()))
+        assert common == ["Ford in bad (renew)", "Opel in bad (renew)"]
+        assert [(part.number, part.share) for part in parts] == [(1, 0.75), (2, 0.25)]
+        assert [part.words for part in parts] == [
+            "Opel in worn (mend); by fixed ranks",
+            "Ford in worn (mend); by fixed ranks",
+        ]
+        text = Plan(Mixture([one, other], [0.25, 0.75]), fleet()).show()
+        assert "all of them serve first Ford in bad (renew), Opel in bad (renew); then" in text
+        assert "1. 75 of 100 times: Opel in worn (mend)" in text
+
+    def test_parts_in_the_same_order_are_drawn_once(self):
+        text = Plan(Mixture([ranked((0, 2, 2, 9.0)), ranked((0, 2, 2, 5.0))], [0.5, 0.5]), fleet()).show()
+        assert "part 2: as in part 1" in text
+
+    def test_of_an_exact_method(self):
+        solution = solve(fleet(), "maximin", "joint")
+        assert isinstance(solution.policy, Mixture) or solution.policy
+        assert plan_of(solution).show()
+
+
+class TestPicture:
+    def test_has_a_line_a_type_and_a_column_a_state(self):
+        policy = ranked((0, 2, 2, 5.0), (1, 2, 1, 4.0), (0, 1, 1, 3.0))
+        lines = [re.split(r"\s{2,}", line.strip()) for line in picture(order_of(policy, fleet()), fleet())]
+        assert lines == [
+            ["good", "worn", "bad"],
+            ["Ford", "·", "▒ 3 mend", "█ 1 renew"],
+            ["Opel", "·", "·", "▓ 2 mend"],
+        ]
+
+    def test_types_that_differ_in_their_start_alone_share_a_line(self):
+        started = fleet().starting_at(
+            [{"arm": name, "type": "Ford", "state": name} for name in ("good", "worn", "bad")]
+        )
+        scores = [(kind, 2, 2, 5.0 if kind else 6.0) for kind in range(3)]
+        lines = picture(order_of(ranked(*scores, problem=started), started), started)
+        assert [re.split(r"\s{2,}", line)[0] for line in lines[1:]] == ["Ford from good", "Ford from worn, bad"]
+
+    def test_too_wide_is_left_out(self):
+        wide = CoupledMDP(MACHINES.arms, [1.0], 0.9, [1])
+        assert picture(order_of(whittle(wide), wide), wide)
+        assert "1. " in Plan(POLICIES["whittle"][1](), MACHINES).show()
+
+
+class TestWorth:
+    def test_in_words(self):
+        problem = fleet(budget=(3, 4))
+        told = worth_of_more(problem, {"bays": 0.0, "technicians": 0.002}, 20.0)
+        assert told == ["a fifth technician: at most 0.0020 of welfare", "a fourth bay: nothing"]
+        assert worth_of_more(problem, None, 20.0) == []
+        assert worth_of_more(problem, {"bays": 3e-5}, 1.0) == ["a fourth bay: less than 0.0001 of welfare"]
+
+    @pytest.mark.parametrize(
+        ("name", "amount", "told"),
+        [
+            ("bays", 0, "a first bay"),
+            ("hours", 7, "an eighth hour"),
+            ("hours", 10, "an eleventh hour"),
+            ("supplies", 2, "a third supply"),
+            ("boxes", 2, "a third box"),
+            ("benches", 1, "a second bench"),
+            ("resource 0", 2, "one unit more of resource 0"),
+            ("crew", 2, "one unit more of crew"),
+            ("glass", 2, "one unit more of glass"),
+            ("bays", 2.5, "one unit more of bays"),
+            ("bays", 500, "one unit more of bays"),
+        ],
+    )
+    def test_one_more(self, name, amount, told):
+        assert one_more(name, amount) == told
+
+    def test_how_often(self):
+        shares = (0.0, 0.001, 0.86, 0.999)
+        assert list(map(often, shares)) == ["if budget is left", "hardly ever", "86 of 100 times", "always"]
+
+
+def test_the_whole():
+    solution = solve(fleet(), "gini:1.5", "counts")
+    text = plan_of(solution).show()
+    assert "PLAN: 4 arms (2 Ford, 2 Opel) share 1 bay, 2 technicians; welfare gini:1.5" in text
+    assert f"welfare {solution.welfare:.4f}; no plan has more than {solution.upper_bound:.4f}" in text
+    assert "What one unit more would be worth" in text
