@@ -20,7 +20,7 @@ def test_says_who_comes_first_and_what_more_is_worth(plan, evenhand):
 def test_json(plan, evenhand):
     told = evenhand("show", plan, "--json").json
     assert [kind["name"] for kind in told["types"]] == ["machine", "pump"]
-    assert told["welfare"]["name"] == "gini:2"
+    assert told["welfare"]["name"] == "gini:half=0.75"
     assert set(told["prices"]) == {"crews"}
     assert {"place", "type", "state", "action", "share"} == set(told["parts"][0]["order"][0])
 

@@ -184,7 +184,7 @@ def check_loaded(loaded: Loaded, welfare: str | Welfare | None = None) -> Check:
         welfare: how values are weighed; as `solve` has it when absent.
     """
     problem = loaded.problem
-    weighed_by = read_welfare(problem, "gini:2" if welfare is None else welfare)
+    weighed_by = read_welfare(problem, welfare)
     study = Study(problem, weighed_by)
     notes = [*_shortened([_normalised(row) for row in loaded.rows]), *_by_kind(find_oddities(study))]
     return Check(
