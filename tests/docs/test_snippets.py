@@ -38,7 +38,10 @@ from evenhand.planning.solve import METHODS
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-LONG = {f"docs/{name}.md" for name in ("command-line", "criteria-and-groups", "fluid", "learning", "reproduction")}
+LONG = {
+    f"docs/{name}.md"
+    for name in ("command-line", "criteria-and-groups", "fluid", "learning", "reproduction", "notebook")
+}
 """Pages that train or play for long: run by `make test-slow`. What they show is asked on small problems elsewhere."""
 
 MARKERS = ("file", "exits", "not run")

@@ -337,10 +337,14 @@ def _(comparison: Comparison) -> Told:
     if comparison.rows:
         table = results_table(comparison.as_shown(), comparison.problem)
         tables = [Table("", table.heads, table.rows)]
-    notes = [f"Left out: {name}: {reason}" for name, reason in list(comparison.left_out.items())[:MOST_ROWS]]
+    notes = [_missing(name, reason) for name, reason in list(comparison.left_out.items())[:MOST_ROWS]]
     if comparison.upper_bound is not None and comparison.bound_name not in ("optimum", ""):
         notes.insert(0, f"{capitalised(bound_title(comparison))}: {comparison.bound_name}; no policy can have more.")
     return Told(title, aside, tables=tables, notes=notes)
+
+
+def _missing(name: str, reason: str) -> str:
+    return f"No upper bound: {reason}." if name == "upper bound" else f"Left out: {name}: {reason}"
 
 
 @told.register
