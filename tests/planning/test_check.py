@@ -216,6 +216,10 @@ def test_maximin_in_disguise():
     assert message.startswith("gini:2 gives the worst-off 4 of 40 arms 94 % of the weight: it is maximin in disguise")
     for welfare in ("gini:1.05", "utilitarian", "maximin", "leximin", "maximin:0.001", "alpha:2"):
         assert odd(forty, welfare=welfare) == []
+    assert odd(forty) == [], "the default is the same for any number of arms"
+    own = problem(counts=[40], welfare="gini:2")
+    assert only(own, "nearly-maximin").places == ("welfare",)
+    assert odd(own, welfare="gini:1.05") == []
     assert "over 99 %" in only(problem(counts=[100]), "nearly-maximin", welfare="gini:2").message
     assert odd(problem(counts=[5]), welfare="gini:20") == [], "of five, the worst-off one is no tenth"
 

@@ -13,21 +13,26 @@ plans are reported on the same episodes, or exactly.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from evenhand.display import FrameLibrary, Shown, as_frame, counted, told_by
 from evenhand.errors import Infeasible, InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.evaluation.evaluate import mean_by_type, standard_errors
 from evenhand.evaluation.fairness import gini_coefficient, price_of_fairness
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
+from evenhand.model.files import Location
 from evenhand.model.objective import Objective, read_welfare
 from evenhand.model.welfare import Leximin, Welfare, is_lexicographic
 from evenhand.planning.labels import Labels
 from evenhand.planning.solution import Samples, Solution
 from evenhand.planning.solve import DEFAULT_TOLERANCE, solve
 from evenhand.typing import Floats, Progress, Rng
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 IDEAS = ("utilitarian", None, "gini:2", "alpha:1", "maximin", "leximin")
 """What is weighed where nobody says; None is the problem's own welfare."""
@@ -97,7 +102,7 @@ class FairnessRow:
 
 
 @dataclass(frozen=True, eq=False)
-class Fairness:
+class Fairness(Shown):
     """The price of fairness."""
 
     rows: tuple[FairnessRow, ...]
@@ -114,6 +119,45 @@ class Fairness:
 
     problem: CoupledMDP = field(repr=False)
     """What it is about, under the criterion and over the members that were asked for."""
+
+    def __repr__(self) -> str:
+        dearest = max(self.rows, key=lambda row: round(row.price, 6))  # of equals the first
+        price = f", up to {100 * dearest.price:.1f} % of the mean for {dearest.welfare}"
+        return f"Fairness({counted(len(self.rows), 'welfare')} on {counted(self.problem.num_arms, 'arm')}{price})"
+
+    def to_frame(self, library: FrameLibrary | None = None) -> Any:
+        """One row a welfare: mean, price, worst, what every welfare makes of the plan, and the values of all.
+
+        Args:
+            library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
+        """
+        columns: dict[str, list[Any]] = {}
+        for name in ("welfare", "plan_of", "mean", "price", "worst", "gini_coefficient", "exact"):
+            columns[name] = [getattr(row, name) for row in self.rows]
+        for name in self.rows[0].by:
+            columns[f"by {name}"] = [row.by[name] for row in self.rows]
+        for name in self.counts:
+            columns[f"value: {name}"] = [row.values[name] for row in self.rows]
+        return as_frame(columns, library)
+
+    def plot(self, kind: Literal["values", "trade"] = "values") -> "Figure":
+        """A figure of the report.
+
+        Args:
+            kind: `values` (of each type or group under each plan) or `trade` (the worst-off against the mean).
+        """
+        figure: Figure = told_by("fairness", "fairness_picture")(self, kind)
+        return figure
+
+    def report(self, path: Location, title: str | None = None, seed: int | None = None) -> None:
+        """Write the report: one HTML page with its tables and figures, that needs nothing else.
+
+        Args:
+            path: the HTML file; one that is there is replaced.
+            title: the heading; one is made up when absent.
+            seed: where the randomness started, to be told on the page.
+        """
+        told_by("fairness", "write_fairness")(self, path, title, seed=seed)
 
 
 def fairness(

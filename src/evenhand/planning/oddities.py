@@ -18,7 +18,7 @@ from evenhand.errors import Infeasible, NotApplicable, NotConverged, TooLarge
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import num_members
 from evenhand.model.places import called, quoted
-from evenhand.model.welfare import Welfare, is_lexicographic, weight_of_worst
+from evenhand.model.welfare import DEFAULT, Welfare, is_lexicographic, weight_of_worst
 from evenhand.solvers.service import affordable, reached, worth_of_service
 from evenhand.typing import Bools, Floats, Ints
 
@@ -359,7 +359,8 @@ def _disguised(study: Study) -> Iterator[Note]:
     yield Note(
         "nearly-maximin",
         f"{study.welfare.name} gives the worst-off {few} of {members} {who} {per_cent(share)} of the weight: "
-        "it is maximin in disguise, and hardly sees the others; gini:half=0.75 weighs alike for any number of them",
+        f"it is maximin in disguise, and hardly sees the others; {DEFAULT} weighs alike for any number of them",
+        ("welfare",) if study.problem.welfare == study.welfare.name else (),
     )
 
 

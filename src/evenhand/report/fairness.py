@@ -3,10 +3,12 @@
 from typing import TYPE_CHECKING
 
 from evenhand._version import __version__
+from evenhand.errors import InvalidInput
 from evenhand.model.files import Location, write_atomically
 from evenhand.planning.fairness import Fairness, FairnessRow
 from evenhand.report import words
 from evenhand.report.figures import MARKS
+from evenhand.report.pictures import Picture, pictured
 from evenhand.report.rendering import render
 from evenhand.report.svg import BLUE, FAINT, INK, drawn
 from evenhand.report.tables import MOST_TYPES, Cell, Table, TableRow
@@ -41,11 +43,11 @@ def fairness_page(found: Fairness, title: str | None = None, command: str = "", 
         title=title or f"What fairness costs: {words.counted(len(found.rows), 'idea')} of it",
         lead=_lead(found),
         cards=_cards(found),
-        results=_results(found),
+        results=results_table(found),
         taken=_taken_over(found),
         left_out=sorted(found.left_out.items()),
         spread=_values_figure(found),
-        values=_values_table(found),
+        values=values_table(found),
         trade=_trade_figure(found),
         problem=words.problem_words(found.problem),
         reading=_reading(found),
@@ -147,7 +149,8 @@ def _making(seed: int | None) -> str:
 # Tables
 
 
-def _results(found: Fairness) -> Table:
+def results_table(found: Fairness) -> Table:
+    """A row a welfare: its plan, and what all of them make of it."""
     names = [row.welfare for row in found.rows if row.welfare not in SHOWN_OTHERWISE]
     decimals = words.decimals_of([value for row in found.rows for value in row.by.values()])
     heads = ["Best for", "Mean", "Price", f"Worst {words.member(found.problem)}", "Gini coefficient"]
@@ -168,7 +171,7 @@ def _results(found: Fairness) -> Table:
     return Table(caption, tuple(Cell(head) for head in heads), tuple(rows))
 
 
-def _values_table(found: Fairness) -> Table:
+def values_table(found: Fairness) -> Table:
     """A row a type or group: what an arm has under each plan, and how much that is beside the best mean."""
     first, *others = found.rows
     decimals = words.decimals_of([value for row in found.rows for value in row.values.values()])
@@ -195,13 +198,30 @@ def _values_figure(found: Fairness) -> str:
     told = "; ".join(
         f"{row.welfare} from {words.number(row.worst)}, mean {words.number(row.mean)}" for row in found.rows
     )
-    few = len(found.counts) <= len(MARKS)
-    height = 1.0 + 0.36 * len(found.rows) + (0.25 if few else 0.0)
-    return drawn("values", f"Values by {found.who}: {told}", height, lambda figure: _draw_values(figure, found, few))
+    label = f"Values by {found.who}: {told}"
+    return drawn("values", label, _values_height(found), lambda figure: _draw_values(figure, found))
 
 
-def _draw_values(figure: "Figure", found: Fairness, few: bool) -> None:
-    axes = figure.subplots()
+def fairness_picture(found: Fairness, kind: str) -> Picture:
+    """What `Fairness.plot` gives: the figures of the page.
+
+    Args:
+        found: what came out.
+        kind: `values` or `trade`.
+    """
+    if kind == "values":
+        return pictured(_values_height(found), lambda figure: _draw_values(figure, found))
+    if kind == "trade":
+        return pictured(3.2, lambda figure: _draw_trade(figure.subplots(), _places(found), found))
+    raise InvalidInput(f"kind: expected 'values' or 'trade', got {kind!r}")
+
+
+def _values_height(found: Fairness) -> float:
+    return 1.0 + 0.36 * len(found.rows) + (0.25 if len(found.counts) <= len(MARKS) else 0.0)
+
+
+def _draw_values(figure: "Figure", found: Fairness) -> None:
+    axes, few = figure.subplots(), len(found.counts) <= len(MARKS)
     names = list(found.counts)
     for y, row in enumerate(found.rows):
         values = list(row.values.values())
@@ -229,14 +249,20 @@ def _draw_values(figure: "Figure", found: Fairness, few: bool) -> None:
 
 def _trade_figure(found: Fairness) -> str | None:
     """What the worst-off has against the mean; None where all plans do the same."""
-    places: dict[tuple[str, str], list[FairnessRow]] = {}
-    for row in found.rows:
-        places.setdefault((f"{row.mean:.3g}", f"{row.worst:.3g}"), []).append(row)
+    places = _places(found)
     if len(places) < 2:
         return None
     told = "; ".join(f"{row.welfare} {words.number(row.mean)} and {words.number(row.worst)}" for row in found.rows)
     label = f"Mean and worst-off by welfare: {told}"
-    return drawn("trade", label, 3.2, lambda figure: _draw_trade(figure.subplots(), list(places.values()), found))
+    return drawn("trade", label, 3.2, lambda figure: _draw_trade(figure.subplots(), places, found))
+
+
+def _places(found: Fairness) -> list[list[FairnessRow]]:
+    """The rows by where they stand in the figure: those that cannot be told apart by eye together."""
+    places: dict[tuple[str, str], list[FairnessRow]] = {}
+    for row in found.rows:
+        places.setdefault((f"{row.mean:.3g}", f"{row.worst:.3g}"), []).append(row)
+    return list(places.values())
 
 
 def _draw_trade(axes: "Axes", places: list[list[FairnessRow]], found: Fairness) -> None:

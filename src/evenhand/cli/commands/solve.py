@@ -168,7 +168,7 @@ def _plan_words(solution: "Solution") -> list[tuple[str, str]]:
     """Whom the plan serves first, as `evenhand show` tells it, in short."""
     from evenhand.model.composite import BySteps, Mixture
     from evenhand.planning.plans import plan_of
-    from evenhand.planning.showing import often, parts_of
+    from evenhand.planning.showing import beginning_words, often, parts_of
 
     parts, common = parts_of(plan_of(solution))
     if not isinstance(solution.policy, Mixture):
@@ -179,7 +179,7 @@ def _plan_words(solution: "Solution") -> list[tuple[str, str]]:
     facts = [("plan", f"one of these, {drawn}")]
     if common:
         more = f" and {len(common) - MOST_COMMON} more" if len(common) > MOST_COMMON else ""
-        facts.append(("", f"all of them serve first {', '.join(common[:MOST_COMMON])}{more}; then"))
+        facts.append(("", f"{beginning_words(parts)} {', '.join(common[:MOST_COMMON])}{more}; then"))
     facts += [("", f"{often(part.share)}: {part.words}") for part in parts[:MOST_PARTS]]
     if rest := parts[MOST_PARTS:]:
         facts.append(("", f"{often(sum(part.share for part in rest))}: {len(rest)} others"))
