@@ -82,6 +82,9 @@ class TestOrders:
         assert plan.show(0) == plan.show(1)
         assert "by a table for each step" in plan.show()
 
+    def test_long_tables_are_played_for_their_first_steps(self):
+        assert "by a table for each step, in its first 60 steps" in plan_of(solve(MACHINES.under("finite:70"))).show()
+
     def test_draws(self):
         order = order_of(POLICIES["occupancy-priority"][1](), fleet())
         shares = [row.share for row in order.rows]
