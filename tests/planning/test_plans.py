@@ -384,6 +384,18 @@ class TestFiles:
         with pytest.raises(PolicyError):
             load_plan(path)
 
+    def test_whose_model_would_fill_the_memory_is_not_unpacked(self, tmp_path, monkeypatch):
+        path = tmp_path / "plan.zip"
+        save_policy(whittle(MACHINES), MACHINES, path)
+        data = path.read_bytes()
+        with zipfile.ZipFile(path) as file:
+            size = file.getinfo("model.npz").file_size.to_bytes(4, "little")
+        at = data.rindex(size, 0, data.rindex(b"model.npz"))  # in the directory at the end
+        path.write_bytes(data[:at] + (2**32 - 2).to_bytes(4, "little") + data[at + 4 :])
+        monkeypatch.setattr("evenhand.checks.available_memory", lambda: 1e9)
+        with pytest.raises(PolicyError, match=r"GB"):
+            load_plan(path)
+
 
 def test_faults_of_the_table_come_first():
     with pytest.raises(TableError, match="1 fault"):
