@@ -328,9 +328,15 @@ class TestSteps:
     def test_turns_go_on(self):
         plan = Plan(RoundRobin(MACHINES), MACHINES)
         served = [next(row.arm for row in plan.act(MACHINE_TABLE, step=step).rows if row.served) for step in range(4)]
-        assert served != ["m0"] * 4
+        assert sorted(served) == ["m0", "m1", "m2", "m3"]  # everyone once a round
         with pytest.raises(InvalidInput, match="step"):
             plan.act(MACHINE_TABLE, step=-1)
+
+    def test_who_is_next_is_served_next_wherever_arms_are_by_then(self):
+        plan, moved = Plan(RoundRobin(MACHINES), MACHINES), [row | {"state": 0} for row in MACHINE_TABLE]
+        for step in range(4):
+            following = [row.arm for row in plan.act(MACHINE_TABLE, step=step).rows if row.reason == "it is next"]
+            assert following == [row.arm for row in plan.act(moved, step=step + 1).rows if row.served]
 
 
 class TestFiles:

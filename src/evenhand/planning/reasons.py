@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenhand.display import counted
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.planning.labels import Labels
@@ -282,6 +283,10 @@ def _by_turn(actor: RoundRobinActor, moment: Moment) -> list[str]:
     number = len(moment.states)
     waits = (np.argsort(actor.order[0]) - actor.head[0]) % number
     return [
-        "its turn has come in the round" if busy else f"its turn comes after {wait} others" if wait else "it is next"
+        "its turn has come in the round"
+        if busy
+        else f"its turn comes after {counted(wait, 'other')}"
+        if wait
+        else "it is next"
         for busy, wait in zip(moment.served.tolist(), waits.tolist(), strict=True)
     ]
