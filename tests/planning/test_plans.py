@@ -228,6 +228,14 @@ class TestReasonsOfRanks:
         assert ("by lot" in row.reason or "the lot among" in row.reason) or short.any()
         return "another" if given[arm] else "higher" if short.any() else "lot"
 
+    def test_do_not_blame_others_where_there_is_too_little_for_anyone(self):
+        problem = fleet(counts=(2, 1), budget=(1, 1))  # renewing takes two technicians
+        scores = np.zeros((2, 3, 3))
+        scores[1, 1, 1], scores[0, 2, 2] = 2.0, 1.0
+        found = Plan(ExchangeablePriority(problem, scores, threshold=0.0), problem).act([2, 2, 1])
+        assert [row.served for row in found.rows] == [False, False, True]
+        assert found.rows[0].reason.endswith("but it needs more technicians than there are")
+
     def test_say_why_a_condition_is_never_served(self):
         good = [{"arm": "m", "state": "age 1"}, *({"arm": f"m{i}", "state": 1} for i in range(3))]
         found = Plan(whittle(MACHINES), MACHINES, {"method": "whittle"}).act(good)

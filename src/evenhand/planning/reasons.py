@@ -167,9 +167,10 @@ class _Ranked:
         return "" if self.served_at[level] == number else f", by lot among {number} arms of that priority"
 
     def _lacking(self, arm: int, level: int) -> str:
-        short = np.flatnonzero(self.usage[arm, self.best[arm]] > self.left[level]).tolist()
-        if short and not (self.left[level] < self.moment.problem.budget_limit)[short].any():
-            return f"it needs more {self.words.resources(short)} than there are"
+        needed = self.usage[arm, self.best[arm]]
+        if beyond := np.flatnonzero(needed > self.moment.problem.budget_limit).tolist():
+            return f"it needs more {self.words.resources(beyond)} than there are"
+        short = np.flatnonzero(needed > self.left[level]).tolist()
         if short:
             return f"arms of higher priority left too few {self.words.resources(short)}"
         return f"the lot among {self.competing[level]} arms of that priority went to others"
