@@ -281,10 +281,14 @@ def _listed(study: Study, block: int, states: Iterable[int]) -> str:
 
 
 def _never_served(study: Study) -> Iterator[Note]:
-    served = np.asarray(study.problem.types.served.any(axis=(1, 2)))
+    served = study.problem.types.served
     for t in np.flatnonzero(~study.servable.any(axis=1)).tolist():
         block = int(study.blocks[t])
-        why = "every action that uses something takes more than there is" if served[t] else "no action uses anything"
+        why = "every action that uses something takes more than there is"
+        if not served[t].any():
+            why = "no action uses anything"
+        elif (served & study.affordable)[t].any():
+            why = "where some action that uses something is within the budget, it never gets"
         yield Note("never-served", f"{study.arm(block)} can never be served: {why}", (f"arms[{block}]",))
 
 
