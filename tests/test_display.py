@@ -80,7 +80,7 @@ class TestFrames:
         assert isinstance(frame, kind)
         assert list(frame["policy"]) == ["whittle", "random"]
         assert list(frame["welfare"]) == [row.evaluation.welfare for row in found.rows]
-        assert list(frame["used: resource 0"]) == [float(row.evaluation.budget_used[0]) for row in found.rows]
+        assert list(frame["budget_used"]) == [float(row.evaluation.budget_used[0]) for row in found.rows]
         assert list(frame["upper_bound"]) == [found.upper_bound] * 2
 
     def test_an_evaluation_has_a_row_a_unit(self):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from evenhand.model.welfare import (
         AlphaFair,
         Gini,
+        GiniHalf,
         Leximin,
         Maximin,
         RegularisedMaximin,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from evenhand.planning.check import Check, check
     from evenhand.planning.chosen import evaluate
     from evenhand.planning.compare import Comparison, compare
+    from evenhand.planning.fairness import Fairness, fairness
     from evenhand.planning.plans import Decisions, Plan, load_plan
     from evenhand.planning.saved import load_policy, save_policy, save_solution
     from evenhand.planning.solution import Solution
@@ -61,6 +63,7 @@ _HOMES = {
     "Simulator": "model.simulator",
     "AlphaFair": "model.welfare",
     "Gini": "model.welfare",
+    "GiniHalf": "model.welfare",
     "Leximin": "model.welfare",
     "Maximin": "model.welfare",
     "RegularisedMaximin": "model.welfare",
@@ -72,6 +75,8 @@ _HOMES = {
     "check": "planning.check",
     "Comparison": "planning.compare",
     "compare": "planning.compare",
+    "Fairness": "planning.fairness",
+    "fairness": "planning.fairness",
     "Decisions": "planning.plans",
     "Plan": "planning.plans",
     "load_plan": "planning.plans",
@@ -100,7 +105,9 @@ __all__ = [
     "CoupledMDP",
     "Decisions",
     "Evaluation",
+    "Fairness",
     "Gini",
+    "GiniHalf",
     "Leximin",
     "Maximin",
     "Mixture",
@@ -121,6 +128,7 @@ __all__ = [
     "compare_budgets",
     "errors",
     "evaluate",
+    "fairness",
     "gini_coefficient",
     "indices",
     "load",

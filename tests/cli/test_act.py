@@ -45,6 +45,20 @@ def test_out_is_a_table(plan, states, evenhand, folder):
     assert rows == evenhand("act", plan, states, "--json").json["actions"]
 
 
+@pytest.mark.parametrize("name", ["actions.json", "actions.parquet"])
+def test_out_by_its_name(name, plan, states, evenhand, folder):
+    assert evenhand("act", plan, states, "--out", name).code == 0
+    read = {"actions.json": lambda: json.loads((folder / name).read_text()), "actions.parquet": lambda: rows_of(name)}
+    assert read[name]() == evenhand("act", plan, states, "--json").json["actions"]
+    assert evenhand("act", plan, name, "--json").code == 0  # what comes out may go in again
+
+
+def rows_of(name):
+    import polars
+
+    return polars.read_parquet(name).to_dicts()
+
+
 @pytest.mark.parametrize("format", ["csv", "json"])
 def test_standard_input(format, plan, states, evenhand, monkeypatch):
     expected = evenhand("act", plan, states, "--json").out

@@ -14,7 +14,7 @@ QUICK = ["--episodes", 20, "--horizon", 20]
 
 
 def test_exact(small, evenhand):
-    found = evenhand("evaluate", small, "random", "--json").json
+    found = evenhand("evaluate", small, "random", "--welfare", "gini:2", "--json").json
     assert set(found) >= KEYS
     assert found["exact"] is True
     assert found["welfare_stderr"] == found["mean_stderr"] == found["truncation_bound"] == 0
@@ -138,17 +138,19 @@ class TestObjective:
     @pytest.mark.parametrize("criterion", ["discounted", "average", "finite:6"])
     @pytest.mark.parametrize("options", [[], ["--monte-carlo", "--episodes", 50]], ids=["exact", "monte-carlo"])
     def test_groups_and_criterion_in_json(self, criterion, options, towns, evenhand):
+        options = ["--welfare", "gini:2", *options]
         found = evenhand("evaluate", towns, "random", "--criterion", criterion, *options, "--json").json
-        assert (found["criterion"], found["over"], found["exact"]) == (criterion, "groups", not options)
+        played = "--monte-carlo" in options
+        assert (found["criterion"], found["over"], found["exact"]) == (criterion, "groups", not played)
         values = found["values"]
         assert found["groups"] == pytest.approx({"north": np.mean(values[:2]), "south": values[2]})
         assert found["welfare"] == pytest.approx(np.sort(list(found["groups"].values())) @ [2 / 3, 1 / 3])
         assert found["worst"] == pytest.approx(min(found["groups"].values()))
         assert set(found["groups_stderr"]) == {"north", "south"} and len(found["served_by_type"]) == 2
-        assert (found["truncation_bound"] is None) == (criterion == "average" and bool(options))
+        assert (found["truncation_bound"] is None) == (criterion == "average" and played)
 
     def test_over_arms_there_are_no_groups(self, towns, evenhand):
-        found = evenhand("evaluate", towns, "random", "--over", "arms", "--json").json
+        found = evenhand("evaluate", towns, "random", "--over", "arms", "--welfare", "gini:2", "--json").json
         assert found["over"] == "arms" and not {"groups", "groups_stderr"} & set(found)
         assert found["welfare"] == pytest.approx(np.sort(found["values"]) @ [4 / 7, 2 / 7, 1 / 7])
 

@@ -34,7 +34,8 @@ def model(tmp_path):
 def test_solve_equals_brute_force(evenhand, model, name, criterion, over):
     problem = FIXED[name]()
     best = read_problem(problem, criterion, over).best("gini:2").welfare
-    told = evenhand("solve", model(problem), "--criterion", criterion, "--over", over, "--json").json
+    asked = ["--welfare", "gini:2", "--criterion", criterion, "--over", over]
+    told = evenhand("solve", model(problem), *asked, "--json").json
     assert told["welfare"]["value"] == pytest.approx(best, rel=1e-6)
     assert told["welfare"]["upper_bound"] == pytest.approx(best, rel=1e-6)
     assert (told["criterion"], told["over"]) == (criterion, over)
@@ -53,7 +54,8 @@ def test_solve_equals_brute_force(evenhand, model, name, criterion, over):
 def test_seeded_problems_too(evenhand, model, seed):
     criterion = ["discounted", "average", "finite:3"][seed % 3]
     problem = seeded_problem(seed)
-    told = evenhand("solve", model(problem), "--criterion", criterion, "--over", OVER[seed % 2], "--json")
+    asked = ["--welfare", "gini:2", "--criterion", criterion, "--over", OVER[seed % 2]]
+    told = evenhand("solve", model(problem), *asked, "--json")
     if told.code == 2:
         assert criterion == "average" and "start" in told.err
         return

@@ -55,7 +55,7 @@ def test_the_page_tells_what_the_table_tells(page, small, evenhand):
     assert found["rows"]
     for row in found["rows"]:
         assert row["policy"] in page
-    for name in ("machine", "pump", "gini:2"):
+    for name in ("machine", "pump", "gini:half=0.75"):
         assert name in page
 
 

@@ -5,6 +5,8 @@ import time
 
 import pytest
 
+from evenhand.cli import console
+from evenhand.cli.commands import reproduce as command
 from evenhand.cli.targets import targets_folder
 
 TARGET = """
@@ -131,6 +133,38 @@ def test_it_runs_tells_and_writes_everything(paper, folder, launch, evenhand):
     assert again.err == ""
     assert again.json["cells"] == {"ran": 0, "skipped": 2, "failed": 0}
     assert stamps(folder / "out") == before
+
+
+def test_the_tables_are_shown(paper, evenhand):
+    shown = evenhand("reproduce", "table-1", "--quick", "--paper", "paper", "--jobs", 1, "--quiet").out
+    assert shown.startswith("Table 1: ")
+    lines = [line.split() for line in shown.splitlines() if "14.19" in line]
+    assert [line[-1] for line in lines] == ["14.19", "14.19"]  # the paper's and ours
+    assert "This was a quick run" in shown
+
+
+def test_a_table_that_is_too_wide_goes_on_below(monkeypatch, capsys):
+    heads = ["", *(f"column {number}" for number in range(20))]
+    rows = [["row", *(f"{number}.0000 ± 0.0000" for number in range(20))]]
+    console.print_wide_table("Wide", heads, rows, 1)
+    shown = capsys.readouterr().out
+    assert shown.count("Wide") > 1
+    assert "Wide (continued)" in shown
+    for text in (*heads, *rows[0]):
+        assert text in shown
+    assert max(map(len, shown.splitlines())) <= 160
+
+
+def test_the_extra_is_asked_for_before_any_work(paper, evenhand, files, monkeypatch):
+    (paper / "table-1.toml").write_text(TARGET + TRAINING)
+    known = command.find_spec
+    monkeypatch.setattr(command, "find_spec", lambda name: None if name == "torch" else known(name))
+    told = evenhand("reproduce", "table-1", "--quick", "--paper", "paper", "--json")
+    assert (told.code, told.failure["exit_code"]) == (1, 1)
+    assert "1 cell trains a network, and that needs an optional package: pip install 'evenhand[rl]'" in told.err
+    assert files() == ["paper"]
+    (paper / "table-1.toml").write_text(TARGET)
+    assert evenhand("reproduce", "table-1", "--quick", "--paper", "paper", "--jobs", 1).code == 0
 
 
 def test_quick_is_smaller(paper, folder, evenhand):

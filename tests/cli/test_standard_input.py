@@ -16,6 +16,7 @@ COMMANDS = {
     "compare": ["compare", "-", "--policies", "never-act"],
     "evaluate": ["evaluate", "-", "never-act"],
     "indices": ["indices", "-"],
+    "fairness": ["fairness", "-", "--welfare", "utilitarian", "--welfare", "maximin"],
 }
 
 
@@ -108,8 +109,8 @@ def test_a_built_in_problem_has_no_format(evenhand):
 def test_the_next_command_names_the_format(small, pipe, evenhand):
     pipe(small.read_bytes())
     assert (
-        "evenhand evaluate - policy.zip --welfare gini:2 --format toml"
-        in evenhand("solve", "-", "--format", "toml", "--out", "policy.zip").out
+        "evenhand evaluate - policy.zip --welfare maximin --format toml"
+        in evenhand("solve", "-", "--format", "toml", "--welfare", "maximin", "--out", "policy.zip").out
     )
 
 

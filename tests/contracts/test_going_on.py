@@ -219,6 +219,20 @@ def test_what_are_no_states_is_told(states):
             policy.act(states, 0)
 
 
+@pytest.mark.parametrize("name", POLICIES)
+def test_states_that_arms_do_not_have_are_told(name):
+    """Also where tables are padded, or looked up by compiled code: nothing is read behind their ends."""
+    problem, policy = problem_of(name), POLICIES[name]()
+    states = some_states(problem, 3, 0)
+    states[1, 2] = problem.types.num_states[problem.type_of_arm[2]]
+    with pytest.raises(InvalidInput, match=r"states: arm 2 is in state \d, and its states are 0 to \d"):
+        policy.act(states, 0)
+    if "cp-drl" not in name:  # a network plays any number of arms
+        with pytest.raises(InvalidInput, match=f"for {problem.num_arms} arms, and here are {problem.num_arms - 1}"):
+            policy.act(some_states(problem, 2, 0)[:, 1:], 0)
+    assert policy.act(some_states(problem, 5, 0), 0).shape == (5, problem.num_arms)  # nothing was begun
+
+
 class Alternating(RoundRobin):
     """Says that it resumes, but forgets whose turn it is."""
 

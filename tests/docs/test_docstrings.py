@@ -13,6 +13,9 @@ import evenhand as eh
 from evenhand import learning
 
 ROOMS = {"eh": eh, "eh.problems": eh.problems, "eh.policies": eh.policies, "learning": learning}
+LONG = {"eh.train"}
+"""Examples that train: run by `make test-slow`."""
+
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
@@ -39,7 +42,9 @@ def test_every_function_has_an_example(name):
     assert ">>>" in inspect.getdoc(FUNCTIONS[name])
 
 
-@pytest.mark.parametrize("name", WITH_EXAMPLES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in WITH_EXAMPLES]
+)
 def test_examples_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     test = doctest.DocTestParser().get_doctest(inspect.getdoc(WITH_EXAMPLES[name]), {"np": np}, name, name, 0)

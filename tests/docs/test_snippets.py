@@ -20,6 +20,7 @@ import math
 import re
 import runpy
 import shlex
+import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -37,7 +38,10 @@ from evenhand.planning.solve import METHODS
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-LONG = {f"docs/{name}.md" for name in ("command-line", "criteria-and-groups", "fluid", "learning", "reproduction")}
+LONG = {
+    f"docs/{name}.md"
+    for name in ("command-line", "criteria-and-groups", "fluid", "learning", "reproduction", "notebook")
+}
 """Pages that train or play for long: run by `make test-slow`. What they show is asked on small problems elsewhere."""
 
 MARKERS = ("file", "exits", "not run")
@@ -128,10 +132,18 @@ def execute(block: Block, namespace: dict[str, object]) -> str:
 def command(words: list[str], block: Block) -> int:
     if words[0] == "evenhand":
         return run(words[1:])
-    if words[0] == "python" and (ROOT / words[1]) in EXAMPLES and len(words) == 2:
-        runpy.run_path(str(ROOT / words[1]), run_name="__main__")
+    if words[0] == "python" and (ROOT / words[1]) in EXAMPLES:
+        run_example(ROOT / words[1], words[2:])
         return 0
     raise AssertionError(f"{block.place}: cannot run `{shlex.join(words)}`; mark the block <!-- not run: why -->")
+
+
+def run_example(example: Path, arguments: list[str]) -> None:
+    before, sys.argv = sys.argv, [str(example), *arguments]
+    try:
+        runpy.run_path(str(example), run_name="__main__")
+    finally:
+        sys.argv = before
 
 
 # What is shown, and what came
@@ -227,7 +239,7 @@ def test_example(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        runpy.run_path(str(example), run_name="__main__")
+        run_example(example, [])
     assert out.getvalue().strip()
 
 

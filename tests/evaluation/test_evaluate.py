@@ -43,7 +43,7 @@ class TestExact:
     def test_equals_enumeration(self, small_problem, brute_force):
         oracle = brute_force(small_problem)
         values, used = oracle.evaluate(oracle.greedy(lambda *_: 0.0, stop=True))
-        found = evaluate(random_feasible(small_problem), small_problem)
+        found = evaluate(random_feasible(small_problem), small_problem, "gini:2")
         weights = 0.5 ** np.arange(len(values))
         assert found.welfare == pytest.approx(np.sort(values) @ weights / weights.sum())
         assert found.mean == pytest.approx(values.mean()) and found.worst == pytest.approx(values.min())

@@ -52,7 +52,7 @@ def test_the_policy_does_what_the_model_does_in_the_environment(machines):
 def test_it_is_compared_and_evaluated_like_any_other(machines):
     policy = from_stable_baselines3(next(models(machines)), machines)
     exact = eh.evaluate(policy, machines)
-    played = eh.evaluate(policy, machines, num_episodes=200, horizon=100, rng=0, method="monte-carlo")
+    played = eh.evaluate(policy, machines, num_episodes=60, horizon=100, rng=0, method="monte-carlo")
     assert exact.exact and abs(exact.welfare - played.welfare) < 5 * played.welfare_stderr + 0.1
     table = eh.compare(machines, {"mine": policy, "none": eh.policies.never_act(machines)}, rng=0)
     assert {row.policy for row in table.rows} == {"mine", "none"}

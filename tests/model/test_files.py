@@ -378,9 +378,9 @@ def test_unknown_keys_and_what_was_meant(tmp_path):
     document["arms"][0]["discount"] = 0.9
     assert json_faults(tmp_path, document) == [
         "bugdet: unknown key, did you mean 'budget'?",
-        "qqq: unknown key; known are discount, budget, resources, criterion, over, arms",
+        "qqq: unknown key; known are discount, budget, resources, criterion, over, welfare, arms",
         "count: unknown key here; it belongs inside each of the arms",
-        "'odd key\\n': unknown key; known are discount, budget, resources, criterion, over, arms",
+        "'odd key\\n': unknown key; known are discount, budget, resources, criterion, over, welfare, arms",
         "arms[0].discount: unknown key here; it belongs to the whole problem, above the first of the arms",
         "arms[1].transision: unknown key, did you mean 'transitions'?",
         "arms[1].transitions: missing",
@@ -518,7 +518,7 @@ def test_a_file_with_many_faults_tells_all_of_them(tmp_path):
         """,
     )
     assert set(found) == {
-        "horizon: unknown key; known are discount, budget, resources, criterion, over, arms",
+        "horizon: unknown key; known are discount, budget, resources, criterion, over, welfare, arms",
         "arms[0].transision: unknown key, did you mean 'transitions'?",
         "arms[0].transitions: missing",
         "arms[0].rewards[0][1]: expected a number, got text ('x')",
@@ -626,7 +626,7 @@ def test_faults_of_many_arrays_come_together(tmp_path):
     )
     assert set(found) == {
         "horizon: unknown key; known are discount, budget, transitions, rewards, usage, initial, count, floor, "
-        "num_states, num_actions, criterion, over, resources, group, labels",
+        "num_states, num_actions, criterion, over, welfare, resources, group, labels",
         "labels[0]: expected a table, got 3",
         "transitions[0][0][0]: probabilities sum to 0.9, not 1",
         "rewards[0][0][0]: is nan, not a finite number",

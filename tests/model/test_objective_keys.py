@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand import load, save
+from evenhand import load, problems, save
 from evenhand.errors import ModelError
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Discounted, Finite
+from evenhand.model.objective import read_welfare
+from evenhand.model.welfare import GiniHalf
 
 IDLE_OR_NOT = Arm([[[1.0], [1.0]]], [[0.0, 1.0]], [[0.0, 0.0], [1.0, 0.5]], name="pump")
 DOCUMENT = {
@@ -50,9 +52,10 @@ def faults_of(tmp_path, **changes):
     groups=st.lists(st.sampled_from(["", "north", 'so "uth"', "öst"]), min_size=2, max_size=2),
     floors=st.lists(st.floats(0, 1), min_size=2, max_size=2),
     resources=st.sampled_from([(), ("crews", "spare parts")]),
+    welfare=st.sampled_from([None, "gini:2", "gini:half=0.6", "leximin"]),
     suffix=st.sampled_from(["toml", "json", "npz"]),
 )
-def test_all_of_it_reads_back(tmp_path_factory, criterion, over, groups, floors, resources, suffix):
+def test_all_of_it_reads_back(tmp_path_factory, criterion, over, groups, floors, resources, welfare, suffix):
     problem = CoupledMDP(
         [IDLE_OR_NOT, IDLE_OR_NOT],
         [1, 1],
@@ -63,12 +66,14 @@ def test_all_of_it_reads_back(tmp_path_factory, criterion, over, groups, floors,
         floors=floors,
         criterion=criterion,
         over=over,
+        welfare=welfare,
     )
     file = tmp_path_factory.mktemp("model") / f"model.{suffix}"
     save(problem, file)
     again = load(file)
     assert again == problem
     assert (again.criterion, again.over, again.groups) == (problem.criterion, over, problem.groups)
+    assert again.welfare == welfare
     assert again.floors.tolist() == problem.floors.tolist() and again.resources == tuple(resources)
 
 
@@ -82,7 +87,29 @@ def test_a_file_says_it_all(tmp_path):
 def test_what_is_as_usual_is_not_written(tmp_path):
     save(CoupledMDP([IDLE_OR_NOT], [1, 1], 0.5), tmp_path / "model.toml")
     text = (tmp_path / "model.toml").read_text()
-    assert not any(key in text for key in ("criterion", "over", "resources", "group", "floor"))
+    assert not any(key in text for key in ("criterion", "over", "resources", "group", "floor", "welfare"))
+
+
+def test_one_function_knows_the_default(tmp_path):
+    """Asked for, else the model's own, else the same emphasis on the worse-off for any number of arms."""
+    own = load(written(tmp_path / "model.json", {**DOCUMENT, "welfare": "gini:3"}))
+    without = load(written(tmp_path / "model.json", DOCUMENT))
+    assert [read_welfare(own, given).name for given in ("maximin", None)] == ["maximin", "gini:3"]
+    assert read_welfare(without, None) == GiniHalf(0.75)
+    assert own != without
+    for name, default in {"machine-replacement": "gini:2", "heterogeneous-machine-replacement": "gini:2"}.items():
+        assert read_welfare(problems.build(name), None).name == default
+    for name in ("random", "health-outreach", "crew-maintenance"):
+        assert read_welfare(problems.build(name), None).name == "gini:half=0.75"
+
+
+def test_a_default_with_weights_is_for_so_many_members():
+    several = {"arms": [IDLE_OR_NOT, IDLE_OR_NOT], "budget": [1, 1], "discount": 0.9, "counts": [1, 2]}
+    assert CoupledMDP(**several, welfare="gini:0.5,0.3,0.2").welfare == "gini:0.5,0.3,0.2"
+    by_groups = CoupledMDP(**several, over="groups", welfare="gini:0.6,0.4")
+    assert read_welfare(by_groups, None).name == "gini:0.6,0.4"
+    with pytest.raises(ModelError, match="2 arms, but there are 3"):
+        CoupledMDP(**several, welfare="gini:0.6,0.4")
 
 
 @pytest.mark.parametrize(
@@ -96,6 +123,9 @@ def test_what_is_as_usual_is_not_written(tmp_path):
         ({"criterion": "discounted"}, "discount: missing"),
         ({"discount": 1.0, "criterion": "discounted"}, "discount: expected a number from 0 to below 1, got 1"),
         ({"over": "arm"}, "over: expected 'arms' or 'groups', got 'arm'"),
+        ({"welfare": "gnii:2"}, "welfare: unknown welfare 'gnii'. Did you mean 'gini'?"),
+        ({"welfare": 2}, "welfare: expected text such as 'gini:2', got 2"),
+        ({"welfare": "gini:0.5,0.3,0.2"}, "welfare: welfare 'gini:0.5,0.3,0.2': this Gini welfare is for 3 arms"),
         ({"resources": ["crews"]}, "resources: has 1 names for 2 resources"),
         ({"resources": ["crews", "crews"]}, "resources: has the same name twice"),
         ({"resources": "crews"}, "resources: expected a list of names, got 'crews'"),

@@ -11,7 +11,7 @@ from evenhand.errors import Fault, ModelError
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import load
-from evenhand.model.places import Names, find_lines, path_of, with_words
+from evenhand.model.places import Names, find_lines, path_of, quoted, with_words
 
 VANS = """\
 discount = 0.95
@@ -132,6 +132,14 @@ def test_json_has_names_and_lines_too(tmp_path):
     line = text[: text.index("0.7,\n            0.2")].count("\n")
     assert fault == f'arm "Ford", state "poor", action "overhaul" (line {line}): probabilities sum to 0.9, not 1'
     assert text.splitlines()[line - 1].strip() == "["
+
+
+@pytest.mark.parametrize("odd", ["a\x1b[2Jb", "a\x9bb", "a\u202eb", "a\u2028b", "a\rb"])
+def test_names_do_nothing_to_a_terminal(odd):
+    shown = quoted(odd)
+    assert shown.isprintable()
+    assert shown.startswith('"a\\') and shown.endswith('b"')
+    assert quoted("Köln 漢") == '"Köln 漢"'
 
 
 def test_odd_names_do_not_break_a_line(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import ModelError
+from evenhand.errors import InvalidInput, ModelError
 from evenhand.model.arm import ArmTables
 from evenhand.planning.check import SHOWN_OF_A_KIND
 from evenhand.planning.oddities import look_alike
@@ -216,6 +216,10 @@ def test_maximin_in_disguise():
     assert message.startswith("gini:2 gives the worst-off 4 of 40 arms 94 % of the weight: it is maximin in disguise")
     for welfare in ("gini:1.05", "utilitarian", "maximin", "leximin", "maximin:0.001", "alpha:2"):
         assert odd(forty, welfare=welfare) == []
+    assert odd(forty) == [], "the default is the same for any number of arms"
+    own = problem(counts=[40], welfare="gini:2")
+    assert only(own, "nearly-maximin").places == ("welfare",)
+    assert odd(own, welfare="gini:1.05") == []
     assert "over 99 %" in only(problem(counts=[100]), "nearly-maximin", welfare="gini:2").message
     assert odd(problem(counts=[5]), welfare="gini:20") == [], "of five, the worst-off one is no tenth"
 
@@ -264,6 +268,12 @@ def test_a_file_that_is_not_sound_is_refused(tmp_path):
     (tmp_path / "bad.toml").write_text("budget = [1]\n")
     with pytest.raises(ModelError, match="2 faults"):
         eh.check(tmp_path / "bad.toml")
+
+
+def test_what_is_no_model_is_refused_in_words():
+    simulator = eh.Simulator(max, min, [[0], [1]], num_states=3, num_arms=9, budget=[2], discount=0.9)
+    with pytest.raises(InvalidInput, match="of a Simulator nothing is known"):
+        eh.check(simulator)
 
 
 def test_many_notes_of_a_kind_are_summed_up():

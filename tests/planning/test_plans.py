@@ -2,8 +2,10 @@
 
 import json
 import re
+import tempfile
 import zipfile
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -53,10 +55,11 @@ MACHINE_TABLE = [{"arm": f"m{i}", "state": state} for i, state in enumerate([2, 
 
 
 @cache
-def relaxed(problem=None):
-    return relax(problem or fleet(), "gini:1.5")
+def relaxed():
+    return relax(fleet(), "gini:1.5")
 
 
+@cache
 def mixture():
     parts = [build_policy(fleet(), relaxed(), name) for name in ("fair-index", "occupancy-priority", "re-solving")]
     return Mixture(parts, [0.2, 0.5, 0.3])
@@ -90,11 +93,18 @@ def kind(request):
     return request.param
 
 
-@pytest.fixture
-def plan(kind, tmp_path):
+@cache
+def saved(kind):
     build, make = POLICIES[kind]
-    save_policy(make(), build(), tmp_path / "plan.zip", {"method": kind})
-    return load_plan(tmp_path / "plan.zip")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "plan.zip"
+        save_policy(make(), build(), path, {"method": kind})
+        return load_plan(path)
+
+
+@pytest.fixture
+def plan(kind):
+    return saved(kind)
 
 
 def table_of(plan):
@@ -234,13 +244,24 @@ class TestReasonsOfRanks:
         assert any("the network" in row.reason for row in found.rows)
 
 
+def test_many_arms_take_no_time():
+    """Seats are found by sorting: a table of thousands is no matter of minutes."""
+    number = 3000
+    rows = [{"arm": f"m{i}", "state": i % 3} for i in range(number)]
+    started = MACHINES.starting_at(rows)
+    found = Plan(whittle(started), started).act(rows[::-1], budget=[50])
+    assert [row.arm for row in found.rows] == [row["arm"] for row in rows[::-1]]
+    assert sum(row.served for row in found.rows) == 50
+    assert all(row.state == "age 3" for row in found.rows if row.served)
+
+
 class TestMixtures:
     def test_the_seed_draws_the_part_and_keeps_it(self):
         plan, other = Plan(mixture(), fleet()), [row | {"state": "worn"} for row in TABLE]
-        drawn = [plan.act(TABLE, seed).part for seed in range(300)]
-        assert drawn[:20] == [plan.act(other, seed).part for seed in range(20)]
-        shares = [sum(part.number == number for part in drawn) / 300 for number in (1, 2, 3)]
-        assert np.allclose(shares, [0.5, 0.3, 0.2], atol=0.08)
+        drawn = [plan.act(TABLE, seed).part for seed in range(100)]
+        assert drawn[:10] == [plan.act(other, seed).part for seed in range(10)]
+        shares = [sum(part.number == number for part in drawn) / 100 for number in (1, 2, 3)]
+        assert np.allclose(shares, [0.5, 0.3, 0.2], atol=0.12)
         assert {(part.number, part.share) for part in drawn} == {(1, 0.5), (2, 0.3), (3, 0.2)}
 
     def test_a_part_may_be_asked_for(self):
@@ -260,8 +281,8 @@ class TestMixtures:
 
     def test_rotation_draws_anew(self):
         plan = Plan(mixture().rotating(4), fleet())
-        parts = [plan.act(TABLE, 1, step=step).part.number for step in range(40)]
-        assert all(len(set(parts[start : start + 4])) == 1 for start in range(0, 40, 4))
+        parts = [plan.act(TABLE, 1, step=step).part.number for step in range(24)]
+        assert all(len(set(parts[start : start + 4])) == 1 for start in range(0, 24, 4))
         assert len(set(parts)) > 1
         assert plan.act(TABLE, 1).step == 0
 
@@ -308,7 +329,7 @@ class TestFiles:
 
     def test_arms_known_by_name(self, tmp_path):
         started = fleet().starting_at(TABLE)
-        save_solution(solve(started, "gini:1.5", "fluid", seconds=0.5), tmp_path / "plan.zip")
+        save_policy(build_policy(started, relax(started, "gini:1.5"), "fair-index"), started, tmp_path / "plan.zip")
         plan = load_plan(tmp_path / "plan.zip")
         assert plan.problem == started
         assert plan.problem.arm_names == ("v2", "v1", "v4", "v3")

@@ -12,8 +12,9 @@ from evenhand.planning.plans import Plan, plan_of
 from evenhand.planning.showing import levels_of, often, order_of, parts_of, picture, plan_facts, worth_of_more
 from evenhand.planning.solve import solve
 from evenhand.policies import ExchangeablePriority, RoundRobin, never_act, random_feasible, whittle
+from evenhand.reductions.counts import Counts
 
-from .test_plans import MACHINES, POLICIES, fleet
+from .test_plans import MACHINES, POLICIES, fleet, saved
 
 KINDS = sorted(POLICIES)
 
@@ -37,11 +38,10 @@ class TestOrders:
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_every_kind_has_words(self, kind):
-        problem, policy = POLICIES[kind][0](), POLICIES[kind][1]()
-        text = Plan(policy, problem).show()
+        text = saved(kind).show()
         assert text.endswith("\n")
         assert max(map(len, text.splitlines())) <= 130
-        facts = plan_facts(Plan(policy, problem))
+        facts = plan_facts(saved(kind))
         assert sum(part["share"] for part in facts["parts"]) == pytest.approx(1)
         assert all(part["words"] for part in facts["parts"])
 
@@ -84,6 +84,22 @@ class TestOrders:
         assert drawn == sorted(drawn, reverse=True)  # what the budget is filled with comes last
 
 
+FORDS = [(0, 2, 2, 9.0), (0, 1, 2, 8.0), (1, 2, 2, 7.0), (1, 1, 2, 6.0)]
+OPELS = [(1 - kind, state, action, score) for kind, state, action, score in FORDS]
+
+
+def table_of(policy):
+    """The same as a table over counts."""
+    space = Counts(policy.problem)
+    table = np.zeros(space.mdp.num_pairs)
+    for state, counts in enumerate(space.states):
+        allocations, chances = policy.allocation_law(counts)
+        pairs = np.arange(space.mdp.offsets[state], space.mdp.offsets[state + 1])
+        for allocation, chance in zip(allocations, chances, strict=True):
+            table[pairs[(space.allocations[pairs] == allocation).all(axis=(1, 2, 3))]] += chance
+    return space.lift(table)
+
+
 class TestMixtures:
     def test_are_told_by_where_they_part(self):
         same = [(0, 2, 2, 9.0), (1, 2, 2, 8.0)]
@@ -103,10 +119,14 @@ class TestMixtures:
         text = Plan(Mixture([ranked((0, 2, 2, 9.0)), ranked((0, 2, 2, 5.0))], [0.5, 0.5]), fleet()).show()
         assert "part 2: as in part 1" in text
 
-    def test_of_an_exact_method(self):
-        solution = solve(fleet(), "maximin", "joint")
-        assert isinstance(solution.policy, Mixture) or solution.policy
-        assert plan_of(solution).show()
+    def test_of_tables_are_told_by_what_they_serve_more_often(self):
+        one, other = (table_of(ranked(*scores)) for scores in (FORDS, OPELS))
+        parts, common = parts_of(Plan(Mixture([one, other], [0.4, 0.6]), fleet()))
+        assert len(common) == 3
+        assert parts[0].words.startswith("more often Opel in ")
+        assert parts[1].words.startswith("more often Ford in ")
+        same, _ = parts_of(Plan(Mixture([one, one], [0.4, 0.6]), fleet()))
+        assert [part.words for part in same] == ["much like the others; by a table"] * 2
 
 
 class TestPicture:

@@ -275,6 +275,28 @@ def test_the_page_stands_alone(page: str) -> None:
     assert set(re.findall(r"url\(#([^)]*)\)", page)) <= set(ids)
 
 
+def test_a_part_of_the_targets_has_no_dead_links(targets: dict[str, Target], tmp_path: Path) -> None:
+    """Claims speak of targets that are not in this run."""
+    folder = Lab().write(tmp_path, {"table-1": targets["table-1"]})
+    path = write_reproduction(folder, [targets["table-1"]], STATEMENTS)
+    reader = read(path.read_text())
+    links = {value or "" for tag, name, value in reader.attributes if tag == "a" and name == "href"}
+    ids = {value for _, name, value in reader.attributes if name == "id"}
+    assert "#table-1" in links
+    assert [link for link in links if link.startswith("#") and link[1:] not in ids] == []
+    files = [link for link in links if not link.startswith(("#", "data:"))]
+    assert files
+    assert [link for link in files if not (folder / link).is_file()] == []
+    assert "not run here" in path.read_text()
+
+
+def test_on_a_phone_every_figure_stands_under_its_head(page: str) -> None:
+    """There the cells of a table stand below each other, and no table is cut: `td::before` shows the head."""
+    cells = re.findall(r"<td[^>]*>", page)
+    assert cells
+    assert all('data-head="' in cell for cell in cells)
+
+
 def test_every_target_and_every_column_is_shown(page: str, targets: dict[str, Target]) -> None:
     text = plain(page)
     for name, target in targets.items():

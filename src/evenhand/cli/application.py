@@ -31,6 +31,7 @@ Try:
   evenhand compare machine-replacement -p num_arms=5
   evenhand check my-model.toml
   evenhand compare my-model.toml --welfare maximin --report report.html
+  evenhand fairness my-model.toml --report fairness.html
   evenhand train machine-replacement -p num_arms=10 --out policy.zip
   evenhand reproduce table-1 --quick
 """
@@ -174,6 +175,35 @@ def compare(**options: Any) -> None:
     exactly where that is possible, else simulated, all of them in the same world.
     """
     from evenhand.cli.commands.compare import run
+
+    run(**options)
+
+
+@application.command()
+@model_argument
+@budget_option()
+@initial_option
+@click.option(
+    "--welfare",
+    "welfares",
+    multiple=True,
+    metavar="W",
+    help="An idea of welfare, as in solve; repeatable. The mean always is one. When absent: utilitarian, the model's "
+    "own, gini:2, alpha:1, maximin and leximin.",
+)
+@criterion_option
+@over_option
+@click.option("--method", default="auto", show_default=True, metavar="M", help="How plans are found, as in solve.")
+@click.option("--seconds", type=float, metavar="S", help="How long all plans together may take, about, by playing.")
+@click.option("--report", metavar="FILE.html", help="Also write it as a page with figures.")
+@click.option("--out", metavar="FOLDER", help="Save the plan for each welfare as a file of this folder.")
+@common()
+def fairness(**options: Any) -> None:
+    """Tell what fairness costs: the best plan for each welfare, weighed by all of them, and who gains and loses.
+
+    MODEL is a model file (.toml, .json, .npz) or a built-in problem (see `evenhand problems`).
+    """
+    from evenhand.cli.commands.fairness import run
 
     run(**options)
 

@@ -60,6 +60,7 @@ def _listed(*words: tuple[str, str]) -> Callable[[click.Context], Found]:
 
 
 _WELFARES = _listed(
+    ("gini:half=0.75", "weights of which the worse-off half has 75 %"),
     ("gini:2", "weights that fall by a factor 2 from the worst-off on"),
     ("utilitarian", "the mean"),
     ("maximin", "the worst-off"),
@@ -124,7 +125,7 @@ COMPLETED: "dict[str, click.ParamType[Any]]" = {
     "states": Completed(None, TABLES),
     "initial": Completed(None, TABLES),
     "welfare": Completed(_WELFARES),
-    "welfares": Completed(_WELFARES, many=True),
+    "welfares": Completed(_WELFARES),
     "criterion": Completed(_CRITERIA),
     "over": Completed(_words(arms="", groups="")),
     "method": Completed(_METHODS),

@@ -127,6 +127,28 @@ def print_table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[S
     click.echo("\n".join(line.rstrip() for line in lines))
 
 
+def print_wide_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], names: int) -> None:
+    """A table of numbers; one that is wider than the line goes on below, with the names of its rows again.
+
+    Args:
+        title: what it is.
+        heads: of the columns.
+        rows: texts.
+        names: how many columns at the left name the row.
+    """
+    line = _terminal_width() if sys.stdout is not None and sys.stdout.isatty() else 160
+    widths = [max(len(text) for text in column) + 3 for column in zip(heads, *rows, strict=True)]
+    rest = list(range(names, len(heads)))
+    while rest:
+        taken = 1
+        while taken < len(rest) and sum(widths[:names]) + sum(widths[i] for i in rest[: taken + 1]) <= line:
+            taken += 1
+        shown = [*range(names), *rest[:taken]]
+        columns = [(heads[i], "left" if i < names else "right") for i in shown]
+        print_table(title, columns, [[row[i] for i in shown] for row in rows])
+        rest, title = rest[taken:], f"{title} (continued)" if not title.endswith("(continued)") else title
+
+
 def _columns_that_fit(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], width: int) -> int:
     """How many columns a line has room for. Words can be broken to fit, so only tables of numbers lose columns."""
     if any(side == "left" for _, side in columns[1:]):

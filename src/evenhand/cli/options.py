@@ -49,10 +49,10 @@ def welfare_option(command: Command) -> Command:
     """How values are weighed."""
     return click.option(
         "--welfare",
-        default="gini:2",
-        show_default=True,
         metavar="W",
-        help="gini:2, gini:0.5,0.3,0.2, utilitarian, maximin, maximin:0.01, leximin, nash, alpha:2, ...",
+        help="How values are weighed: gini:half=0.75, gini:2, gini:0.5,0.3,0.2, utilitarian, maximin, maximin:0.01, "
+        "leximin, nash, alpha:2, ...; when absent the model's own, or gini:half=0.75, by which the worse-off half has "
+        "75 % of the weight.",
     )(command)
 
 

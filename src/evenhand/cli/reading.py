@@ -192,7 +192,7 @@ def read_parameters(parameters: Sequence[str]) -> dict[str, str]:
     return {key.strip(): value.strip() for key, value in pairs}
 
 
-def read_policy(policy: str, problem: CoupledMDP, welfare: str) -> "Policy | Starting":
+def read_policy(policy: str, problem: CoupledMDP, welfare: str | None) -> "Policy | Starting":
     """A saved policy, or one that has a name."""
     from evenhand.planning.networks import OtherDynamics
     from evenhand.planning.roster import find_policy

@@ -289,7 +289,7 @@ def unit_columns(
 def evaluate(
     policy: Policy | Starting,
     problem: Problem,
-    welfare: str | Welfare = "gini:2",
+    welfare: str | Welfare | None = None,
     num_episodes: int = 1000,
     horizon: int | None = None,
     rng: Rng = None,
@@ -303,7 +303,7 @@ def evaluate(
     Args:
         policy: what acts. `evenhand.evaluate` also takes the name of one, or the file of a saved one.
         problem: where it acts; a problem, or a simulator.
-        welfare: how the members' values are weighed, as text or object.
+        welfare: how the members' values are weighed, as text or object; the problem's own when absent.
         num_episodes: episodes to play, where it must be simulated.
         horizon: steps an episode; when absent, the criterion's own: 300 discounted, 1000 for an average, of which the
             first quarter does not count, and the horizon itself where it is finite.
@@ -351,7 +351,7 @@ class _Case(NamedTuple):
     """The problem the policy was made for, if it knows: to play on another is allowed."""
 
     @classmethod
-    def of(cls, policy: object, judged: Problem, usual: Over, welfare: str | Welfare) -> "_Case":
+    def of(cls, policy: object, judged: Problem, usual: Over, welfare: str | Welfare | None) -> "_Case":
         made_for = _made_for(policy)
         if made_for is not None and made_for.num_arms != judged.num_arms and not isinstance(policy, CountNetworkPolicy):
             raise PolicyError(f"the policy was made for {made_for.num_arms} arms, and here are {judged.num_arms}")

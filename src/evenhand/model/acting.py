@@ -24,6 +24,8 @@ import numpy as np
 from evenhand.checks import check_positive_int
 from evenhand.display import ShownPolicy
 from evenhand.errors import InvalidInput, PolicyError
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.simulator import Problem, Simulator
 from evenhand.typing import ArrayLike, Indices, Ints, Rng
 
 Memory: TypeAlias = dict[str, Ints]
@@ -40,9 +42,12 @@ def on_batches(
     """Lets a method that takes (episode, arm) states and a generator take one episode, lists and seeds as well."""
 
     def ask(self: Own, states: ArrayLike, rng: Rng) -> Indices:
-        batch = _as_batch(states)
-        generator = np.random.default_rng(rng)
-        return act(self, batch, generator) if batch.ndim == 2 else act(self, batch[None], generator)[0]
+        array = _as_batch(states)
+        batch = array if array.ndim == 2 else array[None]
+        if (problem := _made_for(self)) is not None:
+            check_states(problem, batch, getattr(self, "any_number", False) is True)
+        actions = act(self, batch, np.random.default_rng(rng))
+        return actions if array.ndim == 2 else actions[0]
 
     # Not functools.wraps: the signature that help() shows is the wider one.
     ask.__name__, ask.__qualname__, ask.__doc__ = act.__name__, act.__qualname__, act.__doc__
@@ -63,6 +68,36 @@ def _as_batch(states: ArrayLike) -> Indices:
     if array.min() < 0 or (array.itemsize > 4 and array.max() > LARGEST):
         raise InvalidInput("states: expected numbers of states, from 0, and some are no such number")
     return np.ascontiguousarray(array, dtype=np.int32)
+
+
+def _made_for(policy: object) -> Problem | None:
+    """The problem whose arms a policy acts on, where it knows."""
+    of_parts = (getattr(policy, name, None) for name in ("reduction", "policy"))
+    for owner in (policy, *of_parts):
+        found = getattr(owner, "problem", None)
+        if isinstance(found, (CoupledMDP, Simulator)):
+            return found
+    return None
+
+
+def check_states(problem: Problem, states: Indices, any_number: bool = False) -> None:
+    """Raise InvalidInput where arms are in states that they do not have: compiled code looks up what it is given.
+
+    Args:
+        problem: whose arms they are.
+        states: (episode, arm) states.
+        any_number: whether there may be more or fewer arms than the problem has; they must be of one type then.
+    """
+    arms, sizes = states.shape[1], problem.types.num_states
+    if arms != problem.num_arms and not any_number:
+        raise InvalidInput(f"states: this policy is for {problem.num_arms} arms, and here are {arms}")
+    if states.max() < sizes.min():
+        return
+    most = np.broadcast_to(sizes if any_number else sizes[problem.type_of_arm], arms)
+    if len(wrong := np.argwhere(states >= most)):
+        episode, arm = wrong[0]
+        told = f"arm {arm} is in state {states[episode, arm]}, and its states are 0 to {most[arm] - 1}"
+        raise InvalidInput(f"states: {told}")
 
 
 class Actor(ABC):
@@ -117,9 +152,10 @@ class RememberingPolicy(ShownPolicy, ABC):
     @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """The actions of the next step. The first call starts its own actor, and the others go on with it."""
-        if self._own is None:
-            self._own = self.start(len(states), rng)
-        return self._own.act(states, rng)
+        own = self.start(len(states), rng) if self._own is None else self._own
+        actions = own.act(states, rng)
+        self._own = own  # a first step that fails begins nothing
+        return actions
 
     def memory(self) -> Memory:
         """What it remembers since it was first asked directly; see `Actor.memory`."""

@@ -27,6 +27,7 @@ from evenhand.errors import InvalidInput, UnknownName, nearest
 from evenhand.model.arm import Arm, ArmTables, frozen
 from evenhand.model.criterion import Criterion, as_criterion
 from evenhand.model.places import Names, called, with_words
+from evenhand.model.welfare import parse_welfare
 from evenhand.typing import Floats, Indices, Ints
 
 MOST_ARMS = 10**9
@@ -78,6 +79,9 @@ class CoupledMDP(Shown):
     over: Over = "arms"
     """Whose values welfare weighs."""
 
+    welfare: str | None = None
+    """How values are weighed unless something else is asked for, as text; `gini:half=0.75` when absent."""
+
     arm_names: Sequence[str] = ()
     """(arm,) what each arm is called, in the order of the blocks, or none; `starting_at` fills it in."""
 
@@ -99,6 +103,7 @@ class CoupledMDP(Shown):
             "floors": read_floors(self.floors, num_blocks, faults),
         }
         read_over(self.over, faults)
+        read_welfare_text(self.welfare, _members_of(read, self.over), faults)
         read["arm_names"] = _read_arm_names(self.arm_names, int(counts.sum()), faults)
         if faults:
             faults.found = with_words(faults.found, self._names(), self.resources)
@@ -319,7 +324,7 @@ class CoupledMDP(Shown):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, CoupledMDP):
             return NotImplemented
-        same = ("signature", "criterion", "over", "groups", "resources", "arm_names")
+        same = ("signature", "criterion", "over", "groups", "resources", "welfare", "arm_names")
         return (
             all(getattr(self, name) == getattr(other, name) for name in same)
             and np.array_equal(self.floors, other.floors)
@@ -450,6 +455,29 @@ def read_over(value: object, faults: Faults) -> None:
     """`arms` or `groups`."""
     if value not in ("arms", "groups"):
         faults.add("over", f"expected 'arms' or 'groups', got {reprlib.repr(value)}")
+
+
+def read_welfare_text(value: object, number: int | None, faults: Faults) -> None:
+    """A welfare as text, for so many members; where that is not known, weights of one's own are not counted."""
+    if value is None or (number is None and isinstance(value, str) and "," in value):
+        return
+    if not isinstance(value, str):
+        faults.add("welfare", f"expected text such as 'gini:2', got {reprlib.repr(value)}")
+        return
+    try:
+        parse_welfare(value, number or 1)
+    except InvalidInput as error:
+        faults.add("welfare", str(error))
+
+
+def _members_of(read: Mapping[str, Any], over: object) -> int | None:
+    """How many members welfare has, where all that it takes to know was read."""
+    tables, groups = read["arms"], read["groups"]
+    if tables is None or len(read["counts"]) != len(tables) or len(groups) not in (0, len(tables)):
+        return None
+    if over != "groups":
+        return int(read["counts"].sum())
+    return len({group for group in groups if group}) + (list(groups).count("") if groups else len(tables))
 
 
 def read_names(value: object, number: int | None, place: str, faults: Faults) -> tuple[str, ...]:

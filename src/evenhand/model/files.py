@@ -3,6 +3,7 @@
     discount, budget                          of the problem; without a discount it is 1, if the criterion allows that
     resources                                 optional names of the resources
     criterion, over                           optional: `discounted`, `arms`
+    welfare                                   optional text: what `--welfare` is when absent
     arms[...]: transitions, rewards, usage    of each block of identical arms
                initial, count                 optional: uniform, 1
                group, floor                   optional: a group of its own, 0
@@ -13,7 +14,7 @@ In an `.npz` the blocks are the first axis of each array, padded with zeros to t
     discount ()   budget (resource,)   count (block,)   transitions (block, state, action, next_state)
     rewards (block, state, action)     usage (block, state, action, resource) or (block, action, resource)
     initial (block, state)   num_states (block,)   num_actions (block,)   floor (block,)   criterion (): a text
-    over (): a text          labels (), resources (), group (): JSON texts
+    over (), welfare (): texts          labels (), resources (), group (): JSON texts
 
 where `labels` is a list with one table of `name`, `states`, `actions` a block, `resources` a list of names, and `group`
 a list with one name a block. Optional are all but `budget`, `transitions`, `rewards` and `usage`, as above; without
@@ -59,6 +60,7 @@ from evenhand.model.coupled import (
     read_groups,
     read_names,
     read_over,
+    read_welfare_text,
 )
 from evenhand.model.criterion import parse_criterion
 from evenhand.model.places import Names, called, with_lines, with_words
@@ -75,7 +77,7 @@ Format: TypeAlias = Literal["toml", "json", "npz"]
 
 FORMATS: tuple[Format, ...] = ("toml", "json", "npz")
 
-TOP_KEYS = ("discount", "budget", "resources", "criterion", "over", "arms")
+TOP_KEYS = ("discount", "budget", "resources", "criterion", "over", "welfare", "arms")
 NEEDED_KEYS = ("discount", "budget", "arms")
 NEEDED_OF_ARM = ("transitions", "rewards", "usage")
 BLOCK_KEYS = ("count", "group", "floor")
@@ -453,6 +455,7 @@ def _read_document(document: object, asked: Asked) -> tuple[CoupledMDP, list[Fau
     if asked is not None:
         read_criterion(0.0, document.get("criterion", "discounted"), faults)
     read_over(over, faults)
+    read_welfare_text(document.get("welfare"), None, faults)
     if faults:
         raise ModelError(with_words(faults.found, names, resources))
     sound = [arm for arm in arms if arm is not None]
@@ -466,6 +469,7 @@ def _read_document(document: object, asked: Asked) -> tuple[CoupledMDP, list[Fau
         floors=np.array(floors, dtype=np.float64),
         criterion=criterion,  # type: ignore[arg-type]  # text is read by the problem
         over=over,
+        welfare=document.get("welfare"),
     )
     return problem, with_words(rows, names)
 
@@ -583,6 +587,8 @@ def _head_as_text(problem: CoupledMDP) -> dict[str, str]:
         head["criterion"] = _quoted(problem.criterion.name)
     if problem.over != "arms":
         head["over"] = _quoted(problem.over)
+    if problem.welfare is not None:
+        head["welfare"] = _quoted(problem.welfare)
     return head
 
 
@@ -659,7 +665,7 @@ TABLE_AXES: dict[str, tuple[str, ...]] = {
     "num_actions": ("block",),
 }
 USAGE_BY_ACTION = ("block", "action", "resource")
-TEXTS = ("criterion", "over", "resources", "group", "labels")
+TEXTS = ("criterion", "over", "welfare", "resources", "group", "labels")
 ARRAY_AXES = {"discount": (), "budget": ("resource",), **TABLE_AXES, **dict.fromkeys(TEXTS, ())}
 NEEDED_ARRAYS = ("budget", *NEEDED_OF_ARM)
 WHOLE_NUMBERS = ("count", "num_states", "num_actions")
@@ -689,6 +695,7 @@ def _load_npz(stream: BinaryIO, asked: Asked) -> Loaded:
     criterion = written if asked is None else asked
     if asked is not None:
         read_criterion(0.0, written, faults)
+    welfare = _plain_text(arrays["welfare"], "") if "welfare" in arrays else None
     resources, groups = (_text_list(arrays.get(key), key, faults) for key in ("resources", "group"))
     discount: Any = arrays["discount"][()] if "discount" in arrays else 1.0
     by_action = "usage" in arrays and arrays["usage"].ndim == 3
@@ -705,6 +712,7 @@ def _load_npz(stream: BinaryIO, asked: Asked) -> Loaded:
                     floors=floors,  # type: ignore[arg-type]
                     criterion=criterion,  # type: ignore[arg-type]
                     over=over,  # type: ignore[arg-type]
+                    welfare=welfare,
                 )
             return Loaded(problem, tuple(_in_words_of_arrays(rows, tables, resources, by_action)))
         except ModelError as error:
@@ -808,7 +816,8 @@ def _header_fault(key: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str
     if dtype.hasobject:
         return "holds Python objects, which are not read"
     if key in TEXTS and (dtype.kind not in "US" or shape):
-        return f"expected one {'' if key in ('criterion', 'over') else 'JSON '}text, got {dtype} of shape {shape}"
+        kind = "text" if key in ("criterion", "over", "welfare") else "JSON text"
+        return f"expected one {kind}, got {dtype} of shape {shape}"
     kinds = "US" if key in TEXTS else "iu" if key in WHOLE_NUMBERS else "fiu"
     if dtype.kind not in kinds:
         return f"expected {'whole ' if key in WHOLE_NUMBERS else ''}numbers, got {dtype}"
@@ -996,6 +1005,8 @@ def _save_npz(problem: CoupledMDP, stream: BinaryIO) -> None:
         arrays["criterion"] = np.array(problem.criterion.name)
     if problem.over != "arms":
         arrays["over"] = np.array(problem.over)
+    if problem.welfare is not None:
+        arrays["welfare"] = np.array(problem.welfare)
     if problem.has_floors:
         arrays["floor"] = problem.floors
     for key, names in (("resources", problem.resources), ("group", problem.groups)):

@@ -17,7 +17,7 @@ import numpy as np
 
 from evenhand.model.criterion import Criterion
 from evenhand.model.simulator import Problem
-from evenhand.model.welfare import Welfare, as_welfare
+from evenhand.model.welfare import DEFAULT, Welfare, as_welfare
 from evenhand.typing import Floats, Indices, Ints
 
 
@@ -41,23 +41,23 @@ class Objective:
     """(objective,) the least share of time in which each of its arms is served."""
 
     @classmethod
-    def of_types(cls, problem: Problem, welfare: str | Welfare) -> "Objective":
+    def of_types(cls, problem: Problem, welfare: str | Welfare | None) -> "Objective":
         """One value a type.
 
         Args:
             problem: the problem, which says the criterion and whom welfare is over.
-            welfare: as text or object.
+            welfare: as text or object; the problem's own when absent.
         """
         groups = problem.group_of_type if problem.over == "groups" else None
         return cls(problem.criterion, read_welfare(problem, welfare), problem.type_counts, groups, problem.type_floors)
 
     @classmethod
-    def of_arms(cls, problem: Problem, welfare: str | Welfare) -> "Objective":
+    def of_arms(cls, problem: Problem, welfare: str | Welfare | None) -> "Objective":
         """One value an arm.
 
         Args:
             problem: the problem, which says the criterion and whom welfare is over.
-            welfare: as text or object.
+            welfare: as text or object; the problem's own when absent.
         """
         kinds = problem.type_of_arm
         groups = problem.group_of_type[kinds] if problem.over == "groups" else None
@@ -131,11 +131,13 @@ def num_members(problem: Problem) -> int:
     return len(problem.group_names) if problem.over == "groups" else problem.num_arms
 
 
-def read_welfare(problem: Problem, welfare: str | Welfare) -> Welfare:
+def read_welfare(problem: Problem, welfare: str | Welfare | None) -> Welfare:
     """The welfare that was meant, checked to be for as many members as the problem has.
 
     Args:
         problem: the problem.
-        welfare: a text form or a welfare.
+        welfare: a text form or a welfare; the problem's own when absent, and where it has none `welfare.DEFAULT`. This
+            is the one place that knows a default.
     """
-    return as_welfare(welfare, num_members(problem))
+    meant = welfare if welfare is not None else getattr(problem, "welfare", None) or DEFAULT
+    return as_welfare(meant, num_members(problem))

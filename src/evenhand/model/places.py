@@ -82,7 +82,8 @@ def _texts(value: object) -> tuple[str, ...]:
 def quoted(name: str) -> str:
     """A name in quotes, without what would break a line, and not too long."""
     shown = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 3] + "..."
-    return json.dumps(shown, ensure_ascii=False)
+    text = json.dumps(shown, ensure_ascii=False)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def with_words(

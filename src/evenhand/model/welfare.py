@@ -6,6 +6,7 @@ v_(1) <= ... <= v_(N):
 
     rank-weighted    W(v) = sum_n w_n v_(n),  w_1 >= ... >= w_N >= 0,  sum_n w_n = 1       (the paper's GGF_w)
         Gini                  any such w; Gini.geometric: w_n proportional to ratio^-(n-1)
+        GiniHalf              geometric, the ratio such that the worse-off half has a given share of the weight
         Utilitarian           w = (1, ..., 1) / N
         Maximin               w = (1, 0, ..., 0)
         RegularisedMaximin    w proportional to (1, eps, ..., eps)
@@ -17,7 +18,18 @@ only the mass of the ranks a+1, ..., b. For geometric weights, with decay L = lo
 
     w_{a+1} + ... + w_b = (ratio^-a - ratio^-b) / (1 - ratio^-N) = exp(-L a) expm1(-L (b-a)) / expm1(-L N),
 
-so a billion arms cost as much as there are types. Supergradients g satisfy W(u) <= W(v) + g.(u - v). For a
+so a billion arms cost as much as there are types.
+
+A fixed ratio is harsher the more arms there are: with ratio 2 the worst four of 40 have 94 % of the weight. To mean the
+same at any size, the decay must go with 1/N. The worse-off half has, with L = c/N,
+
+    (1 - e^(-c/2)) / (1 - e^-c) = 1 / (1 + e^(-c/2)) = h,    so    c = 2 log(h / (1 - h)),    ratio = (h / (1-h))^(2/N),
+
+and the mass of the arms from the fraction x to the fraction y is (e^(-c x) - e^(-c y)) / (1 - e^-c), whatever N is: a
+population in which everyone is there twice has the same welfare. With h = 3/4 the ratio is 9^(1/N), the worst tenth has
+22 % of the weight, and the worst-off arm of many counts at most 9 times as much as the best-off one.
+
+Supergradients g satisfy W(u) <= W(v) + g.(u - v). For a
 rank-weighted welfare each arm gets the weight of its rank, and tied arms share theirs; for alpha-fairness
 g_n = (W(v) / v_n)^alpha / N.
 
@@ -54,6 +66,9 @@ from evenhand.typing import ArrayLike, Bools, Floats, Ints
 
 MOST_RANKS = 10**18
 """More arms than this are refused: their ranks would not fit in 64 bits. Problems have far fewer, `MOST_ARMS`."""
+
+DEFAULT = "gini:half=0.75"
+"""How values are weighed where nobody says: the emphasis on the worse-off is the same for any number of arms."""
 
 ROUNDING = 1e-12
 """Weights whose difference is no more than this share of them are taken for equal."""
@@ -413,11 +428,7 @@ class Gini(RankWeighted):
         self.check_num_arms(num_arms)
         if self.ratio is None:
             return np.asarray(self._tails[first] - self._tails[last])
-        if self.ratio == 1:
-            return np.asarray((last - first) / num_arms)
-        decay = math.log(self.ratio)
-        shares = np.expm1(-decay * (last - first)) / math.expm1(-decay * num_arms)
-        return np.asarray(np.exp(-decay * first) * shares)
+        return _geometric_mass(first, last, num_arms, math.log(self.ratio))
 
     def in_short(self, who: str) -> str:
         """A clause for people."""
@@ -471,6 +482,73 @@ class Gini(RankWeighted):
         if self.ratio is not None:
             return f"Gini.geometric({self.num_arms}, ratio={_text(self.ratio)})"
         return f"Gini([{', '.join(_text(weight) for weight in self.given)}])"
+
+
+def _geometric_mass(first: Ints, last: Ints, num_arms: int, decay: float) -> Floats:
+    """The weight of the ranks first+1, ..., last where weights fall by exp(-decay) from rank to rank."""
+    if decay == 0:
+        return np.asarray((last - first) / num_arms)
+    shares = np.expm1(-decay * (last - first)) / math.expm1(-decay * num_arms)
+    return np.asarray(np.exp(-decay * first) * shares)
+
+
+@dataclass(frozen=True)
+class GiniHalf(RankWeighted):
+    """Geometric weights of which the worse-off half has a given share, for any number of arms.
+
+    Unlike that of `Gini.geometric`, its emphasis on the worse-off does not grow with the number of arms: see the head
+    of this file.
+    """
+
+    share: float = 0.75
+    """The weight of the worse-off half: from 0.5 (utilitarian) to below 1 (maximin is the limit)."""
+
+    def __post_init__(self) -> None:
+        share = _check_number(self.share, "half", "at least 0.5 and below 1", lambda h: 0.5 <= h < 1)
+        object.__setattr__(self, "share", share)
+
+    @property
+    def name(self) -> str:
+        """`gini:half=0.75`."""
+        return f"gini:half={_text(self.share)}"
+
+    def in_short(self, who: str) -> str:
+        """A clause for people."""
+        return _counts_for_more(who)
+
+    def meaning(self, who: str) -> str:
+        """A sentence for people."""
+        if self.share == 0.5:
+            return f"It is a weighted mean: all {who}s have the same weight."
+        half, tenth = (f"{100 * part:.3g}\u00a0%" for part in (self.share, self._mass(0.1)))
+        falls = f"the worse off, the more {'an arm' if who == 'arm' else f'a {who}'} counts"
+        return f"It is a weighted mean: {falls}. The worse-off half has {half} of the weight, the worst tenth {tenth}."
+
+    @property
+    def _decay(self) -> float:
+        """c: how much the weights fall, from the worst to the best, on a logarithmic scale."""
+        return 2 * math.log(self.share / (1 - self.share))
+
+    def _mass(self, fraction: float) -> float:
+        return math.expm1(-self._decay * fraction) / math.expm1(-self._decay)
+
+    def rank_mass(self, first: Ints, last: Ints, num_arms: int) -> Floats:
+        """The weight of the ranks first+1, ..., last together; see the head of this file."""
+        return _geometric_mass(first, last, num_arms, self._decay / num_arms)
+
+
+def weight_of_worst(welfare: Welfare, part: float, num_arms: int) -> tuple[int, float] | None:
+    """How many the worst-off part of the arms are, at least one, and which share of all weight they have.
+
+    Args:
+        welfare: any; None is the answer where it does not weigh by rank.
+        part: of the arms, such as 0.1.
+        num_arms: how many there are.
+    """
+    if not isinstance(welfare, RankWeighted):
+        return None
+    few = max(1, int(part * num_arms * (1 + ROUNDING)))
+    return few, float(welfare.rank_mass(np.array(0), np.array(few), num_arms))
 
 
 def _read_weights(weights: object) -> tuple[int, None, tuple[float, ...]]:
@@ -799,6 +877,15 @@ def _build_gini(numbers: list[float], num_arms: int) -> Welfare:
     return welfare
 
 
+def _build_half(text: str) -> Welfare:
+    word, _, number = text.partition("=")
+    if word.strip() != "half":
+        raise InvalidInput(
+            f"'{word.strip()}=' is not known, only half=: the share of the weight that the worse half has"
+        )
+    return GiniHalf(*_read_text(number))
+
+
 def _build_maximin(numbers: list[float], num_arms: int) -> Welfare:
     if len(numbers) > 1:
         raise InvalidInput(f"takes at most one number, got {len(numbers)}")
@@ -821,7 +908,7 @@ def _without_numbers(welfare: Welfare) -> Callable[[list[float], int], Welfare]:
 
 
 _KINDS = {
-    "gini": _Kind(_build_gini, "gini:2 or gini:0.5,0.3,0.2"),
+    "gini": _Kind(_build_gini, "gini:2, gini:half=0.75 or gini:0.5,0.3,0.2"),
     "utilitarian": _Kind(_without_numbers(Utilitarian()), "utilitarian"),
     "maximin": _Kind(_build_maximin, "maximin or maximin:0.01"),
     "leximin": _Kind(_without_numbers(Leximin()), "leximin"),
@@ -892,9 +979,9 @@ def parse_welfare(text: str, num_arms: int) -> Welfare:
     """Read a welfare from its text form.
 
     Args:
-        text: `gini:2` (a single number is a ratio), `gini:0.5,0.3,0.2` (several are weights), `utilitarian`,
-            `maximin`, `maximin:0.01`, `leximin`, `alpha:2`, or `nash`, which is `alpha:1`; or one that was registered
-            (`register_welfare`).
+        text: `gini:2` (a single number is a ratio), `gini:half=0.75` (the share of the worse-off half),
+            `gini:0.5,0.3,0.2` (several are weights), `utilitarian`, `maximin`, `maximin:0.01`, `leximin`, `alpha:2`, or
+            `nash`, which is `alpha:1`; or one that was registered (`register_welfare`).
         num_arms: how many arms it is for.
 
     Example:
@@ -911,6 +998,8 @@ def parse_welfare(text: str, num_arms: int) -> Welfare:
         hint = "" if nearest(kind, kinds) else " One of your own is known once register_welfare was called."
         raise UnknownName("welfare", kind, kinds, hint)
     try:
+        if kind == "gini" and "=" in rest:
+            return _build_half(rest)
         return kinds[kind].build(_read_text(rest) if colon else [], num_arms)
     except InvalidInput as error:
         example = kinds[kind].example

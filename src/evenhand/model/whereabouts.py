@@ -457,5 +457,6 @@ def starting_at(problem: CoupledMDP, given: Any) -> CoupledMDP:
         floors=problem.floors[blocks],
         criterion=problem.criterion,
         over=problem.over,
+        welfare=problem.welfare,
         arm_names=[found.names[row] for row in order],
     )

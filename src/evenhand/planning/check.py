@@ -1,5 +1,6 @@
 """`check`: what a model says, in words, and what looks odd about it (`oddities`)."""
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ import numpy as np
 
 from evenhand.checks import plain
 from evenhand.display import Shown
-from evenhand.errors import Fault
+from evenhand.errors import Fault, InvalidInput
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import Loaded, Location, load_noting
 from evenhand.model.objective import num_members, read_welfare
@@ -168,6 +169,9 @@ def check(
         >>> found.types[0].served_by
         ('replace',)
     """
+    if not isinstance(model, (CoupledMDP, str, os.PathLike)):
+        kind = type(model).__name__
+        raise InvalidInput(f"check: expected a problem, or the name of a model file; of a {kind} nothing is known")
     loaded = Loaded(model) if isinstance(model, CoupledMDP) else load_noting(model, criterion=criterion)
     return check_loaded(replace(loaded, problem=loaded.problem.under(criterion, over)), welfare)
 
@@ -180,7 +184,7 @@ def check_loaded(loaded: Loaded, welfare: str | Welfare | None = None) -> Check:
         welfare: how values are weighed; as `solve` has it when absent.
     """
     problem = loaded.problem
-    weighed_by = read_welfare(problem, "gini:2" if welfare is None else welfare)
+    weighed_by = read_welfare(problem, welfare)
     study = Study(problem, weighed_by)
     notes = [*_shortened([_normalised(row) for row in loaded.rows]), *_by_kind(find_oddities(study))]
     return Check(

@@ -1,5 +1,6 @@
 """Policies side by side, in the same world, under the best bound known."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -113,8 +114,9 @@ class Comparison(Shown):
         for name in ("welfare", "welfare_stderr", "mean", "mean_stderr", "worst", "gini_coefficient"):
             columns[name] = [getattr(each, name) for each in found]
         for number, name in enumerate(self.problem.resource_names):
-            columns[f"used: {name}"] = [float(each.budget_used[number]) for each in found]
-        columns["upper_bound"] = [self.upper_bound] * len(found)
+            column = "budget_used" if self.problem.num_resources == 1 else f"used: {name}"
+            columns[column] = [float(each.budget_used[number]) for each in found]
+        columns["upper_bound"] = [math.nan if self.upper_bound is None else self.upper_bound] * len(found)
         for name in ("exact", "num_episodes", "horizon", "seconds"):
             columns[name] = [getattr(each, name) for each in found]
         return as_frame(columns, library)
@@ -144,7 +146,7 @@ class Comparison(Shown):
 def compare(
     problem: Problem,
     policies: Several | None = None,
-    welfare: str | Welfare = "gini:2",
+    welfare: str | Welfare | None = None,
     num_episodes: int = 1000,
     horizon: int | None = None,
     rng: Rng = None,
@@ -161,7 +163,7 @@ def compare(
         policies: names from the roster, files of saved policies and policies themselves, one or several, or under names
             of one's own; when absent, all that apply. A name that does not apply is left out, with the reason, unless
             none of them does.
-        welfare: how values are weighed, as text or object.
+        welfare: how values are weighed, as text or object; the problem's own when absent.
         num_episodes: episodes to play where a policy must be simulated.
         horizon: steps an episode; when absent, the criterion's own (see `evaluate`).
         rng: seed or generator; every policy gets the same.

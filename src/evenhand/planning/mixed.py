@@ -31,17 +31,17 @@ import numpy as np
 from evenhand.checks import available_memory
 from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.evaluation.evaluate import treats_alike
-from evenhand.evaluation.kinks import welfare_error
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import JUDGED
 from evenhand.model.objective import Objective, num_members
 from evenhand.model.policy import Policy, Starting
-from evenhand.model.welfare import Gini, PowerMean, Welfare, as_welfare, is_lexicographic
+from evenhand.model.welfare import Gini, Welfare, as_welfare, is_lexicographic
 from evenhand.planning.floors import MARGIN, floor_columns
 from evenhand.planning.judging import Column, Judge, law_of
 from evenhand.planning.plain import PLAIN
 from evenhand.planning.relaxed import FLUID_TOLERANCE, MOST_FOLLOWED, build_policy, relax, tightest
+from evenhand.planning.solution import Samples
 from evenhand.planning.task import Task
 from evenhand.policies.fluid import LEAST_WEIGHT, OccupancyPriority, fair_index, occupancy_priority
 from evenhand.policies.priority import ExchangeablePriority
@@ -139,6 +139,9 @@ class Reported:
 
     stderr: float
     """Its standard error; 0 where all parts are evaluated exactly."""
+
+    samples: Samples
+    """What the error is from."""
 
 
 @dataclass
@@ -504,10 +507,7 @@ def report_parts(
         found.append(judge(*_asked(column), own))
         values += share * found[-1].returns.mean(axis=0)
     noisy = [number for number, part in enumerate(found) if not part.exact]
-    error = welfare_error(objective, values, shares[noisy], [found[number].returns for number in noisy])
     parts = zip(shares.tolist(), found, strict=True)
     beyond = sum((share * part.beyond for share, part in parts if part.beyond is not None), np.zeros(len(values)))
-    # Whoever looks worst may be another than who is: at a kink the largest counts for all.
-    weights, smooth = objective.supergradient(values), isinstance(objective.welfare, PowerMean)
-    unplayed = float(weights @ (beyond if smooth else np.full_like(beyond, beyond.max())))
-    return Reported(values, objective(values), float(np.hypot(error, unplayed)))
+    samples = Samples(shares[noisy], tuple(found[number].returns for number in noisy), beyond)
+    return Reported(values, objective(values), samples.error(objective, values), samples)

@@ -18,7 +18,7 @@ from evenhand.errors import Infeasible, NotApplicable, NotConverged, TooLarge
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import num_members
 from evenhand.model.places import called, quoted
-from evenhand.model.welfare import RankWeighted, Welfare, is_lexicographic
+from evenhand.model.welfare import DEFAULT, Welfare, is_lexicographic, weight_of_worst
 from evenhand.solvers.service import affordable, reached, worth_of_service
 from evenhand.typing import Bools, Floats, Ints
 
@@ -339,10 +339,7 @@ def weight_of_worst_tenth(welfare: Welfare, members: int) -> tuple[int, float] |
         welfare: how values are weighed.
         members: how many there are.
     """
-    if not isinstance(welfare, RankWeighted):
-        return None
-    few = max(1, members // 10)
-    return few, float(welfare.rank_mass(np.array(0), np.array(few), members))
+    return weight_of_worst(welfare, 0.1, members)
 
 
 def per_cent(share: float) -> str:
@@ -362,7 +359,8 @@ def _disguised(study: Study) -> Iterator[Note]:
     yield Note(
         "nearly-maximin",
         f"{study.welfare.name} gives the worst-off {few} of {members} {who} {per_cent(share)} of the weight: "
-        "it is maximin in disguise, and hardly sees the others",
+        f"it is maximin in disguise, and hardly sees the others; {DEFAULT} weighs alike for any number of them",
+        ("welfare",) if study.problem.welfare == study.welfare.name else (),
     )
 
 

@@ -296,16 +296,19 @@ class _Crowd:
     def _seats(self, kinds: Indices) -> Ints:
         """(row,) the place of each row's arm in the problem: known arms at their own, others by their names."""
         number = {kind: place for place, kind in enumerate(self.kinds)}
-        own = np.array([number[int(kind)] for kind in kinds])
+        own = [number[kind] for kind in kinds.tolist()]
+        names, type_of_arm = self.found.names, self.problem.type_of_arm.tolist()
+        known = {name: seat for seat, name in enumerate(self.problem.arm_names)}
+        home = {row: seat for row, name in enumerate(names) if (seat := known.get(name)) is not None}
+        home = {row: seat for row, seat in home.items() if type_of_arm[seat] == own[row]}
         seats = np.empty(len(own), dtype=np.int64)
-        known = {name: place for place, name in enumerate(self.problem.arm_names)}
-        for kind in range(self.problem.num_types):
-            free = np.flatnonzero(self.problem.type_of_arm == kind).tolist()
-            rows = sorted(np.flatnonzero(own == kind).tolist(), key=lambda row: in_order(self.found.names[row]))
-            at_home = {row: known[self.found.names[row]] for row in rows if known.get(self.found.names[row]) in free}
-            left = iter([seat for seat in free if seat not in set(at_home.values())])
-            for row in rows:
-                seats[row] = at_home[row] if row in at_home else next(left)
+        seats[list(home)] = list(home.values())
+        taken = set(home.values())
+        free = sorted(
+            (seat for seat in range(len(own)) if seat not in taken), key=lambda seat: (type_of_arm[seat], seat)
+        )
+        rows = [row for row in range(len(own)) if row not in home]
+        seats[sorted(rows, key=lambda row: (own[row], in_order(names[row])))] = free
         return seats
 
     def _plan_again(self, same_budget: bool, budget: Floats) -> str:

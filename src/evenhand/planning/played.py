@@ -84,6 +84,7 @@ def _solution(task: Task, method: str, reason: str, plan: Plan, relaxed: FluidSo
         parts=tuple(Part(plan.columns[i].name, float(plan.shares[i])) for i in order),
         optimism=None if np.isnan(plan.welfare) else plan.welfare - found.welfare,
         kept_welfare=kept,
+        samples=None if rotates else found.samples,
         realised_gini=seen.realised_gini_coefficient,
         history=plan.history,
     )

@@ -33,7 +33,7 @@ _memory: deque[tuple[CoupledMDP, Welfare, float, FluidSolution]] = deque(maxlen=
 _tightest: deque[tuple[FluidSolution, FluidSolution]] = deque(maxlen=REMEMBERED)
 
 
-def relax(problem: CoupledMDP, welfare: str | Welfare, tolerance: float = FLUID_TOLERANCE) -> FluidSolution:
+def relax(problem: CoupledMDP, welfare: str | Welfare | None, tolerance: float = FLUID_TOLERANCE) -> FluidSolution:
     """The fair fluid relaxation of a problem; the last few are remembered, since several policies are made of one.
 
     Args:
@@ -56,7 +56,7 @@ def _is_same(first: Welfare, second: Welfare) -> bool:
     return first is second or (known and bool(first == second))
 
 
-def tightest(problem: CoupledMDP, welfare: str | Welfare, relaxed: FluidSolution | None = None) -> FluidSolution:
+def tightest(problem: CoupledMDP, welfare: str | Welfare | None, relaxed: FluidSolution | None = None) -> FluidSolution:
     """The solution with the least bound: of the relaxation, or of that whose budget holds in each of the first steps.
 
     Args:
@@ -76,7 +76,7 @@ def tightest(problem: CoupledMDP, welfare: str | Welfare, relaxed: FluidSolution
     return found
 
 
-def resource_prices(problem: CoupledMDP, welfare: str | Welfare) -> dict[str, float] | None:
+def resource_prices(problem: CoupledMDP, welfare: str | Welfare | None) -> dict[str, float] | None:
     """What one unit more of each resource at every step is worth in welfare, by the tightest relaxation.
 
     Args:
@@ -121,7 +121,7 @@ def fluid_policies(problem: CoupledMDP, relaxed: FluidSolution) -> dict[str, Pol
     return found
 
 
-def fluid_policy(problem: Problem, welfare: str | Welfare, name: str) -> Policy | Starting:
+def fluid_policy(problem: Problem, welfare: str | Welfare | None, name: str) -> Policy | Starting:
     """One policy of the relaxation.
 
     Args:

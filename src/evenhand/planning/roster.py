@@ -18,7 +18,7 @@ from evenhand.planning.solve import choose_method, solve
 class Build(Protocol):
     """Makes a policy for a problem and a welfare; raises NotApplicable or TooLarge if it cannot."""
 
-    def __call__(self, problem: Problem, welfare: str | Welfare = "gini:2") -> Policy | Starting:
+    def __call__(self, problem: Problem, welfare: str | Welfare | None = None) -> Policy | Starting:
         """The policy."""
         ...
 
@@ -40,7 +40,7 @@ class RosterEntry:
     """Makes it."""
 
 
-def _optimal(problem: Problem, welfare: str | Welfare = "gini:2") -> Policy | Starting:
+def _optimal(problem: Problem, welfare: str | Welfare | None = None) -> Policy | Starting:
     known = needs_tables(problem, "optimal")
     method, reason = choose_method(known)
     if method == "fluid":
@@ -51,7 +51,7 @@ def _optimal(problem: Problem, welfare: str | Welfare = "gini:2") -> Policy | St
 def _relaxed(name: str) -> Build:
     """The policy of this name from the fair fluid relaxation."""
 
-    def build(problem: Problem, welfare: str | Welfare = "gini:2") -> Policy | Starting:
+    def build(problem: Problem, welfare: str | Welfare | None = None) -> Policy | Starting:
         return fluid_policy(problem, welfare, name)
 
     return build
@@ -60,7 +60,7 @@ def _relaxed(name: str) -> Build:
 def _any_welfare(make: Callable[[Problem], Policy | Starting]) -> Build:
     """A policy that is the same for every welfare."""
 
-    def build(problem: Problem, welfare: str | Welfare = "gini:2") -> Policy | Starting:
+    def build(problem: Problem, welfare: str | Welfare | None = None) -> Policy | Starting:
         return make(problem)
 
     return build

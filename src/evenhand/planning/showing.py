@@ -43,6 +43,9 @@ MOST_RANKED = 20_000
 SELDOM = 1e-3
 """Conditions in which arms are for less of the time than this are not told of what was played."""
 
+NOTABLE = 0.02
+"""How much more often a part must serve a condition than the others for that to be told."""
+
 LEAST_SHARE = 5e-3
 """Those that are served more seldom than this when arms are in them are not told, either."""
 
@@ -248,18 +251,51 @@ def parts_of(plan: "Plan", step: int = 0) -> tuple[list[PartWords], list[str]]:
         order = order_of(plan.policy, plan.problem, step)
         return [PartWords(1, 1.0, plan.name, short_words(order, words), order)], []
     orders = [order_of(plan.policy.parts[number], plan.problem, step) for number in plan.by_size]
+    shares = [float(plan.policy.shares[number]) for number in plan.by_size]
+    if all(not order.ranked and order.rows for order in orders):
+        said, common = _told_by_play(orders, shares, words)
+    else:
+        said, common = _told_by_rank(orders, words)
+    named = zip(shares, [plan.part_names[number] for number in plan.by_size], said, orders, strict=True)
+    return [PartWords(place, *rest) for place, rest in enumerate(named, start=1)], common
+
+
+def _told_by_rank(orders: Sequence[Order], words: Labels) -> tuple[list[str], list[str]]:
+    """What each part serves after the levels that all begin with, and those."""
     common, texts = 0, [[""]]
     if all(order.ranked and order.rows for order in orders):
         texts = [levels_of(order, words, shares=False) for order in orders]
         least = min(len(own) for own in texts)
         while common < least and len({own[common] for own in texts}) == 1:
             common += 1
-    told = []
-    for place, (number, order) in enumerate(zip(plan.by_size, orders, strict=True), start=1):
-        said = short_words(order, words, common)
-        share, name = float(plan.policy.shares[number]), plan.part_names[number]
-        told.append(PartWords(place, share, name, f"{said}; {order.how}" if order.rows else said, order))
+    said = [short_words(order, words, common) for order in orders]
+    told = [f"{text}; {order.how}" if order.rows else text for text, order in zip(said, orders, strict=True)]
     return told, texts[0][:common]
+
+
+def _told_by_play(orders: Sequence[Order], shares: Sequence[float], words: Labels) -> tuple[list[str], list[str]]:
+    """What each part serves more often than all of them do on average, and what that is most often."""
+    found: dict[tuple[int, int, int], list[float]] = {}
+    for place, order in enumerate(orders):
+        for row in order.rows:
+            found.setdefault((row.kind, row.state, row.action), [0.0] * len(orders))[place] = row.share or 0.0
+    mean = {cell: float(np.dot(own, shares)) for cell, own in found.items()}
+    most = sorted(mean, key=lambda cell: (-round(mean[cell], 2), cell))
+    common = [_often_served(words, cell, often(mean[cell])) for cell in most[:SHORT]]
+    told = []
+    for place, order in enumerate(orders):
+        more = {cell: own[place] - mean[cell] for cell, own in found.items() if own[place] - mean[cell] >= NOTABLE}
+        best = sorted(more, key=lambda cell: (-round(more[cell], 2), cell))[:2]
+        texts = [
+            _often_served(words, cell, f"{often(found[cell][place])}, on average {often(mean[cell])}") for cell in best
+        ]
+        told.append(f"more often {', '.join(texts)}; {order.how}" if texts else f"much like the others; {order.how}")
+    return told, common
+
+
+def _often_served(words: Labels, cell: tuple[int, int, int], times: str) -> str:
+    kind, state, action = cell
+    return f"{words.type(kind)} {words.being(kind, state)} ({words.doing(kind, action)}, {times})"
 
 
 def worth_of_more(problem: CoupledMDP, prices: dict[str, float] | None, scale: float) -> list[str]:
@@ -381,10 +417,15 @@ def _mixture_lines(plan: "Plan", parts: Sequence[PartWords], common: Sequence[st
     lines = [f"One of {len(parts)} ways to serve, {drawn}:"]
     if common:
         beginning = ", ".join(common[:LONG]) + (" ..." if len(common) > LONG else "")
-        lines += _wrapped(f"all of them serve first {beginning}; then", "  ", "    ")
+        lines += _wrapped(f"{beginning_words(parts)} {beginning}; then", "  ", "    ")
     for part in parts:
         lines += _wrapped(f"{part.number}. {often(part.share)}: {part.words}", "  ", "     ")
     return lines
+
+
+def beginning_words(parts: Sequence[PartWords]) -> str:
+    """How what parts have in common is told."""
+    return "all of them serve first" if parts[0].order.ranked else "all of them serve most"
 
 
 def _part_lines(plan: "Plan", part: PartWords, several: bool, step: int, like: int) -> list[str]:

@@ -9,10 +9,11 @@ import numpy as np
 from evenhand.display import FrameLibrary, Shown, as_frame, told_by
 from evenhand.evaluation.evaluate import unit_columns
 from evenhand.evaluation.fairness import gini_coefficient
-from evenhand.evaluation.kinks import CONFIDENCE
+from evenhand.evaluation.kinks import CONFIDENCE, welfare_error
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
+from evenhand.model.welfare import PowerMean
 from evenhand.planning.relaxed import resource_prices
 from evenhand.typing import Floats
 
@@ -28,6 +29,33 @@ class Part(NamedTuple):
 
     share: float
     """How often it is drawn."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """The episodes on which a plan was reported: what is known of the errors of its values."""
+
+    shares: Floats
+    """(part,) of those parts whose values are estimated; none where all of it is exact."""
+
+    returns: tuple[Floats, ...]
+    """For each such part, (episode, unit) unbiased estimates of the value."""
+
+    beyond: Floats
+    """(unit,) how much of the values is not played, but taken to go on as before."""
+
+    def error(self, objective: Objective, values: Floats) -> float:
+        """The standard error of the welfare of the values, whatever the welfare; 0 where they are exact.
+
+        Args:
+            objective: how they are weighed.
+            values: (unit,) the estimates.
+        """
+        error = welfare_error(objective, values, self.shares, self.returns)
+        # Whoever looks worst may be another than who is: at a kink the largest counts for all.
+        weights, smooth = objective.supergradient(values), isinstance(objective.welfare, PowerMean)
+        unplayed = float(weights @ (self.beyond if smooth else np.full_like(self.beyond, self.beyond.max())))
+        return float(np.hypot(error, unplayed))
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +107,9 @@ class Solution(Shown):
 
     realised_gini: float | None = None
     """The Gini coefficient of what arms really get within an episode, on average; None where it was not played."""
+
+    samples: Samples | None = field(default=None, repr=False)
+    """The episodes on which it was reported; None for exact methods, and where a mixture is drawn anew."""
 
     history: tuple[tuple[int, float], ...] = ()
     """After each round of column generation, the policies so far and the welfare of the best mixture of them."""

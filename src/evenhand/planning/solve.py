@@ -69,7 +69,7 @@ _OF_SAMPLES = (
 @shows_bar
 def solve(
     problem: CoupledMDP,
-    welfare: str | Welfare = "gini:2",
+    welfare: str | Welfare | None = None,
     method: str = "auto",
     tolerance: float = DEFAULT_TOLERANCE,
     progress: Progress | bool | None = None,
@@ -84,7 +84,7 @@ def solve(
 
     Args:
         problem: the problem.
-        welfare: what to maximise, as text or object.
+        welfare: what to maximise, as text or object; the problem's own when absent (`CoupledMDP.welfare`).
         method: counts, joint, count-lp, joint-lp, whittle, fluid, or auto: the exact method that fits, else fluid.
         tolerance: the relative gap to stop at. The linear programs end as close as HiGHS gets; for whittle and fluid
             it is the gap of the relaxation, at least 1e-5, and not that of the policy.

@@ -86,7 +86,7 @@ class BudgetComparison:
 def what_if(
     problem: CoupledMDP,
     budgets: Sequence[Budget],
-    welfare: str | Welfare = "gini:2",
+    welfare: str | Welfare | None = None,
     method: str = "auto",
     tolerance: float = DEFAULT_TOLERANCE,
     progress: Progress | None = None,
@@ -101,7 +101,7 @@ def what_if(
     Args:
         problem: the problem; its own budget is used only where a budget names some resources and not all.
         budgets: each one number a resource, or amounts under the names of resources; see `CoupledMDP.with_budget`.
-        welfare: what to maximise, as text or object.
+        welfare: what to maximise, as text or object; the problem's own when absent.
         method: see `solve`.
         tolerance: see `solve`.
         progress: called now and then with what is being done and the share that is done.
@@ -151,7 +151,7 @@ def compare_budgets(
     problem: CoupledMDP,
     budgets: Sequence[Budget],
     policies: Sequence[str] | Mapping[str, Policy | Starting | str] | None = None,
-    welfare: str | Welfare = "gini:2",
+    welfare: str | Welfare | None = None,
     num_episodes: int = 1000,
     horizon: int | None = None,
     rng: Rng = None,
@@ -169,7 +169,7 @@ def compare_budgets(
         problem: the problem.
         budgets: see `what_if`.
         policies: see `compare`.
-        welfare: how values are weighed, as text or object.
+        welfare: how values are weighed, as text or object; the problem's own when absent.
         num_episodes: episodes to play where a policy must be simulated.
         horizon: steps an episode; when absent, the criterion's own.
         rng: seed or generator; every policy gets the same.

@@ -187,6 +187,8 @@ def spend_amounts(shares: Floats, budget: Floats, usage: Floats) -> Floats:
 class CountNetworkPolicy(ShownPolicy):
     """A network on count proportions, for identical arms; one network serves any number of arms and any budget."""
 
+    any_number = True
+
     def __init__(self, problem: CoupledMDP | Simulator, network: Answering, rule: AllocationRule = "greedy") -> None:
         """Fit the network to a problem.
 

@@ -41,6 +41,9 @@ Reset: TypeAlias = Literal["then-deteriorate", "pure"]
 Preset: TypeAlias = Literal["exponential-rccc", "quadratic-rccc"]
 """The two pairs of costs that the paper's tables are about."""
 
+PAPERS_WELFARE = "gini:2"
+"""How the paper weighs machines, and so these problems, unless something else is asked for."""
+
 _ACTIONS = ("operate", "replace")
 _MOST_STATES = 10_000
 _MOST_EXPONENTIAL_STATES = 700  # e^(s-1) is finite in doubles up to s = 710
@@ -104,7 +107,13 @@ def machine_replacement(
         reset,
         ["machine"],
     )
-    return CoupledMDP(arms=arms, budget=np.array([budget], np.float64), discount=discount, counts=np.array([num_arms]))
+    return CoupledMDP(
+        arms=arms,
+        budget=np.array([budget], np.float64),
+        discount=discount,
+        counts=np.array([num_arms]),
+        welfare=PAPERS_WELFARE,
+    )
 
 
 def heterogeneous_machine_replacement(
@@ -154,7 +163,7 @@ def heterogeneous_machine_replacement(
     names = [f"machine, {_MIXED_KINDS[index]} cost" for index in kind]
     arms = _machines(costs, stay, 1.0, "then-deteriorate", names)
     amount = max(1, num_arms // 10) if budget is None else budget
-    return CoupledMDP(arms=arms, budget=np.array([amount], np.float64), discount=discount)
+    return CoupledMDP(arms=arms, budget=np.array([amount], np.float64), discount=discount, welfare=PAPERS_WELFARE)
 
 
 def _cost_kinds(

@@ -20,10 +20,12 @@ from evenhand.model.policy import capabilities
 from evenhand.model.simulator import Problem, Simulator
 from evenhand.planning.check import Check, listed, starts_in_words
 from evenhand.planning.compare import Comparison, Row
+from evenhand.planning.fairness import Fairness
 from evenhand.planning.solution import Solution
 from evenhand.policies.index import TypeIndices
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
 from evenhand.policies.priority import PriorityPolicy
+from evenhand.report import fairness
 from evenhand.report.rendering import render
 from evenhand.report.tables import Cell, Table, TableRow, results_table
 from evenhand.report.words import (
@@ -335,10 +337,23 @@ def _(comparison: Comparison) -> Told:
     if comparison.rows:
         table = results_table(comparison.as_shown(), comparison.problem)
         tables = [Table("", table.heads, table.rows)]
-    notes = [f"Left out: {name}: {reason}" for name, reason in list(comparison.left_out.items())[:MOST_ROWS]]
+    notes = [_missing(name, reason) for name, reason in list(comparison.left_out.items())[:MOST_ROWS]]
     if comparison.upper_bound is not None and comparison.bound_name not in ("optimum", ""):
         notes.insert(0, f"{capitalised(bound_title(comparison))}: {comparison.bound_name}; no policy can have more.")
     return Told(title, aside, tables=tables, notes=notes)
+
+
+def _missing(name: str, reason: str) -> str:
+    return f"No upper bound: {reason}." if name == "upper bound" else f"Left out: {name}: {reason}"
+
+
+@told.register
+def _(found: Fairness) -> Told:
+    title = f"What fairness costs: {counted(len(found.rows), 'welfare')} on {counted(found.problem.num_arms, 'arm')}"
+    notes = [f"Left out: {name}: {reason}" for name, reason in found.left_out.items()]
+    taken = [row for row in found.rows if row.plan_of != row.welfare]
+    notes += [f"Best for {row.welfare}: the plan for {row.plan_of}, which is better than its own." for row in taken]
+    return Told(title, tables=[fairness.results_table(found), fairness.values_table(found)], notes=notes)
 
 
 @told.register

@@ -239,7 +239,8 @@ def _rivals(rows: Sequence[Row]) -> str:
     equal = [
         row.policy
         for row in others
-        if _difference(best, row) <= SAME * max(1.0, abs(best.welfare)) and row.evaluation.exact == best.exact
+        if _difference(best, row) <= SAME * max(1.0, abs(best.welfare))
+        and row.evaluation.welfare_stderr == best.welfare_stderr  # else chance has made them equal
     ]
     close = [row.policy for row in others if row.policy not in equal and _difference(best, row) <= _error(best, row)]
     sentences = []

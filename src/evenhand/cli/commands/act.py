@@ -2,12 +2,15 @@
 
 import csv
 import io
+import json
+from pathlib import Path
 
 import click
 
 from evenhand.cli.console import print_json, print_table
 from evenhand.cli.reading import called, check_target, read_amounts
 from evenhand.cli.standard_input import DASH, standard_input
+from evenhand.errors import MissingExtra
 from evenhand.model.files import write_atomically
 from evenhand.model.whereabouts import FORMATS, TableFormat, read_table
 from evenhand.planning.plans import Decisions, load_plan
@@ -37,7 +40,7 @@ def run(
     amounts = None if budget is None else read_amounts(budget)
     decisions = read.act(table, seed, budget=amounts, step=step, part=part)
     if out:
-        write_atomically(out, _as_csv(decisions).encode())
+        write_atomically(out, _as_file(decisions, out))
     if as_json:
         print_json(decisions.as_dict())
         return
@@ -46,12 +49,25 @@ def run(
         click.echo(f"written to {out}")
 
 
-def _as_csv(decisions: Decisions) -> str:
+def _as_file(decisions: "Decisions", name: str) -> bytes:
+    """The actions as a table, in the format of the name: Parquet, JSON, else CSV."""
+    rows = [{column: getattr(row, column) for column in COLUMNS} for row in decisions.rows]
+    suffix = Path(name).suffix.lower()
+    if suffix == ".parquet":
+        try:
+            import polars
+        except ImportError:
+            raise MissingExtra("writing Parquet", "data") from None
+        body = io.BytesIO()
+        polars.DataFrame(rows).write_parquet(body)
+        return body.getvalue()
+    if suffix == ".json":
+        return json.dumps(rows, indent=1, ensure_ascii=False).encode()
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([[getattr(row, column) for column in COLUMNS] for row in decisions.rows])
-    return text.getvalue()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
 
 
 def _show(decisions: Decisions, title: str) -> None:

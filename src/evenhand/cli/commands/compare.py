@@ -39,7 +39,7 @@ def run(
     format: Format | None,
     initial: str | None,
     policies: str | None,
-    welfare: str,
+    welfare: str | None,
     criterion: str | None,
     over: str | None,
     episodes: int,
@@ -91,7 +91,7 @@ def run(
 
 
 def _choose(
-    names: Sequence[str] | None, problem: CoupledMDP, welfare: str
+    names: Sequence[str] | None, problem: CoupledMDP, welfare: str | None
 ) -> "Sequence[str] | Mapping[str, Policy | Starting | str] | None":
     """The policies that were asked for, saved ones read from their files."""
     if names is None or not any(is_file(name) for name in names):

@@ -33,7 +33,7 @@ def run(
     format: Format | None,
     initial: str | None,
     policy: str,
-    welfare: str,
+    welfare: str | None,
     criterion: str | None,
     over: str | None,
     episodes: int,

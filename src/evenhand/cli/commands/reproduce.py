@@ -4,18 +4,22 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
 
-from evenhand.cli.console import print_json, print_table, seconds
+from evenhand.cli.console import print_json, print_table, print_wide_table, say, seconds
 from evenhand.cli.progress import progress
 from evenhand.cli.targets import targets_folder
-from evenhand.errors import EvenhandError, InvalidInput
+from evenhand.errors import EvenhandError, InvalidInput, MissingExtra
 from evenhand.experiments.run import Reproduction, Work
 from evenhand.experiments.spec import Target, choose, read_targets
 from evenhand.report.reproduction import read_statements, write_reproduction
+from evenhand.report.reproduction.formats import sheet_cells
+from evenhand.report.reproduction.report import Report, read_report
+from evenhand.report.reproduction.sheets import remarks
 
 
 def run(
@@ -37,6 +41,7 @@ def run(
     folder = _check_folder(out)
     statements = read_statements(where)
     work = Work(chosen, folder, quick)
+    _check_extra(work)
     workers = jobs or _num_cores()
     if not quiet:
         count = "1 target" if len(chosen) == 1 else f"{len(chosen)} targets"
@@ -50,12 +55,22 @@ def run(
         told = as_dict(done, chosen, report, quick)
         print_json({**told, "error": failed} if done.failures else told)
     else:
+        _show_tables(read_report(folder, chosen, statements))
         _show(done, report, quiet)
     if done.failures and as_json:  # the one object has been printed
         click.echo(f"error: {failed}", err=True)
         raise click.exceptions.Exit(1)
     if done.failures:
         raise EvenhandError(failed)
+
+
+def _check_extra(work: Work) -> None:
+    """Refuse, before any work, what cannot be done without packages that are not installed."""
+    training = [planned for planned in work.to_do if planned.cell.kind == "train"]
+    absent = [name for name in ("torch", "stable_baselines3", "gymnasium") if find_spec(name) is None]
+    if training and absent:
+        cells = "1 cell trains a network" if len(training) == 1 else f"{len(training)} cells train networks"
+        raise MissingExtra(f"{cells}, and that", "rl")
 
 
 def _check_folder(out: str) -> Path:
@@ -117,6 +132,26 @@ def as_dict(done: Reproduction, targets: Sequence[Target], report: Path, quick: 
         "out": str(done.folder),
         "report": str(report),
     }
+
+
+def _show_tables(report: Report) -> None:
+    """Every table with ours beside the paper's, and what holds."""
+    for part in report.parts:
+        for sheet in part.sheets:
+            if not sheet.visible:
+                continue
+            heads, *rows = sheet_cells(sheet)
+            names = len(heads) - len(sheet.columns)
+            print_wide_table(f"{part.target.source}: {sheet.caption}", heads, rows, names)
+            for remark in remarks(sheet):
+                say(f"- {remark}")
+    told = [claim for claim in (*report.claims, *report.findings) if claim.verdict != "not run"]
+    if told:
+        say("")
+    for claim in told:
+        say(f"{claim.verdict}: {claim.title}. {claim.evidence}")
+    if report.quick:
+        say("This was a quick run: sizes are reduced, and the numbers are not those of the full run.")
 
 
 def _show(done: Reproduction, report: Path, quiet: bool) -> None:

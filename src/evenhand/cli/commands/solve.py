@@ -11,6 +11,7 @@ from evenhand.cli.console import (
     number,
     objective_words,
     per_arm,
+    percent,
     print_facts,
     print_groups,
     print_json,
@@ -20,7 +21,8 @@ from evenhand.cli.console import (
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_policy, read_problems
 from evenhand.model.files import Format
-from evenhand.model.welfare import is_lexicographic
+from evenhand.model.objective import num_members
+from evenhand.model.welfare import is_lexicographic, is_mean, weight_of_worst
 
 if TYPE_CHECKING:
     from evenhand.planning.solution import Solution
@@ -38,7 +40,7 @@ def run(
     budgets: tuple[str, ...],
     format: Format | None,
     initial: str | None,
-    welfare: str,
+    welfare: str | None,
     criterion: str | None,
     over: str | None,
     method: str,
@@ -74,21 +76,22 @@ def run(
         if tell is not None:
             tell("what one unit more is worth", 1.0)
         _ = solution.prices  # computed once, here where progress is told
+    named = welfare or solution.objective.welfare.name
     if out:
-        save_solution(solution, out, _asked(model, parameters, format, welfare, criterion, over))
+        save_solution(solution, out, asked_words(model, parameters, format, named, criterion, over))
     if as_json:
         print_json(as_dict(solution, out))
         return
     _show(solution, called(model), budget_words(first, budgets))
     if out and not quiet:
-        played = _asked(model, parameters, format, welfare, criterion, over)
+        played = asked_words(model, parameters, format, named, criterion, over)
         played.insert(1, out)
         played += [word for budget in budgets for word in ("--budget", budget)]
         played += ["--initial", initial] if initial else []
         click.echo(f"policy: {out}   (play it: {shlex.join(['evenhand', 'evaluate', *played])})")
 
 
-def _asked(
+def asked_words(
     model: str,
     parameters: tuple[str, ...],
     format: str | None,
@@ -105,6 +108,7 @@ def _asked(
 
 def as_dict(solution: "Solution", out: str | None) -> dict[str, Any]:
     """The JSON form."""
+    worst = weight_of_worst(solution.objective.welfare, 0.1, num_members(solution.problem))
     return {
         "method": solution.method,
         "reason": solution.reason,
@@ -118,6 +122,7 @@ def as_dict(solution: "Solution", out: str | None) -> dict[str, Any]:
         },
         "criterion": solution.problem.criterion.name,
         "over": solution.problem.over,
+        "weight_of_worst_tenth": worst[1] if worst is not None else None,
         "budget": solution.problem.named_budget,
         "prices": solution.prices,
         **({"groups": solution.groups} if solution.groups else {}),
@@ -163,7 +168,7 @@ def _plan_words(solution: "Solution") -> list[tuple[str, str]]:
     """Whom the plan serves first, as `evenhand show` tells it, in short."""
     from evenhand.model.composite import BySteps, Mixture
     from evenhand.planning.plans import plan_of
-    from evenhand.planning.showing import often, parts_of
+    from evenhand.planning.showing import beginning_words, often, parts_of
 
     parts, common = parts_of(plan_of(solution))
     if not isinstance(solution.policy, Mixture):
@@ -174,7 +179,7 @@ def _plan_words(solution: "Solution") -> list[tuple[str, str]]:
     facts = [("plan", f"one of these, {drawn}")]
     if common:
         more = f" and {len(common) - MOST_COMMON} more" if len(common) > MOST_COMMON else ""
-        facts.append(("", f"all of them serve first {', '.join(common[:MOST_COMMON])}{more}; then"))
+        facts.append(("", f"{beginning_words(parts)} {', '.join(common[:MOST_COMMON])}{more}; then"))
     facts += [("", f"{often(part.share)}: {part.words}") for part in parts[:MOST_PARTS]]
     if rest := parts[MOST_PARTS:]:
         facts.append(("", f"{often(sum(part.share for part in rest))}: {len(rest)} others"))
@@ -196,6 +201,20 @@ def _worth_of_more(solution: "Solution") -> list[tuple[str, str]]:
     return [("one unit more", f"worth at most {', '.join(named)} (a step, in the fluid relaxation{whose})")]
 
 
+def _weights_in_words(solution: "Solution") -> list[tuple[str, str]]:
+    """What share of the weight the worst-off tenth has; nothing where that says nothing."""
+    problem, welfare = solution.problem, solution.objective.welfare
+    number_of = num_members(problem)
+    worst, one = (weight_of_worst(welfare, part, number_of) for part in (0.1, 0.0))
+    alike = problem.is_symmetric and problem.over == "arms"  # then every plan that treats them alike is weighed alike
+    if worst is None or one is None or is_mean(welfare, number_of) or one[1] == 1 or alike:
+        return []
+    few, share = worst
+    who = "groups" if problem.over == "groups" else "arms"
+    have = f"{few} of {number_of} {who} {'has' if few == 1 else 'have'}"
+    return [("weights", f"the worst-off {have} {percent(share)} of the weight")]
+
+
 def _show(solution: "Solution", model: str, budget: str) -> None:
     low, high = solution.welfare_interval
     error = f"  (simulated; 95 % interval {number(low)} to {number(high)})" if solution.welfare_stderr else ""
@@ -203,6 +222,7 @@ def _show(solution: "Solution", model: str, budget: str) -> None:
         ("welfare", number(solution.welfare, 6) + error),
         ("upper bound", number(solution.upper_bound, 6)),
         ("gap", f"{solution.gap:.2g}"),
+        *_weights_in_words(solution),
         *_plan_words(solution),
         *_mixture_words(solution),
         *_worth_of_more(solution),

@@ -14,12 +14,12 @@ def markdown_sheet(sheet: Sheet) -> str:
     """The sheet as a Markdown table, with its caption above and its remarks below."""
     if not sheet.visible:
         return ""
-    table = _markdown_table(_cells(sheet))
+    table = _markdown_table(sheet_cells(sheet))
     notes = "\n".join(f"- {_markdown(note)}" for note in remarks(sheet))
     return f"**{_markdown(sheet.caption)}**\n\n{table}" + (f"\n\n{notes}" if notes else "") + "\n"
 
 
-def _cells(sheet: Sheet) -> list[list[str]]:
+def sheet_cells(sheet: Sheet) -> list[list[str]]:
     """The sheet as rows of texts, the head first; the row's name stands at its first line only."""
     places, several = grid(sheet), len(lines_of(sheet)) > 1
     table = [["", *([""] if several else []), *sheet.columns]]
@@ -79,7 +79,7 @@ def latex_sheet(sheet: Sheet, label: str) -> str:
     """The sheet as a LaTeX table; it needs the package booktabs."""
     if not sheet.visible:
         return ""
-    cells, several = _cells(sheet), len(lines_of(sheet)) > 1
+    cells, several = sheet_cells(sheet), len(lines_of(sheet)) > 1
     heads = 2 if several else 1
     body: list[str] = []
     for row in cells[1:]:

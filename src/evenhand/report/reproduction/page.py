@@ -62,6 +62,7 @@ def report_page(report: Report, drawings: Mapping[str, Drawings]) -> str:
         claimed=_with_badges(report.claims),
         found=_with_badges(report.findings),
         contents=targets,
+        shown=[name for name, _ in targets],
         targets=[_target(part, report, drawings[part.target.name]) for part in report.parts],
         terms=list(report.words.terms.items()),
         making=_making(report),

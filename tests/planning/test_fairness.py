@@ -1,0 +1,173 @@
+"""The price of fairness: the best plan for each welfare, weighed by all, and never worse than another's."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import evenhand as eh
+from evenhand.errors import InvalidInput
+from evenhand.model.arm import Arm
+from evenhand.model.objective import Objective
+from evenhand.planning import fairness as module
+from evenhand.planning.solution import Samples
+
+IDEAS = ["gini:half=0.75", "gini:2", "alpha:1", "maximin", "leximin"]
+
+
+def outreach():
+    return eh.problems.health_outreach(num_arms=6, num_states=2, num_groups=3, budget=1)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return eh.fairness(outreach())
+
+
+def test_without_a_word_these_are_the_ideas(found):
+    assert [row.welfare for row in found.rows] == ["utilitarian", *IDEAS]
+    assert found.left_out == {}
+    assert (found.who, found.counts) == ("type", {"group 1": 2, "group 2": 2, "group 3": 2})
+    machines = eh.fairness(eh.problems.machine_replacement(num_arms=2))
+    assert [row.welfare for row in machines.rows] == ["utilitarian", "gini:2", "alpha:1", "maximin", "leximin"]
+
+
+def test_every_plan_is_weighed_by_every_welfare(found):
+    problem = outreach()
+    for row in found.rows:
+        alone = eh.solve(problem, row.welfare)
+        assert row.by[row.welfare] == pytest.approx(alone.welfare, rel=1e-6)
+        assert row.exact and row.is_proved and set(row.by_stderr.values()) == {0.0}
+        values = np.array(list(row.values.values()))
+        for name, welfare in row.by.items():
+            assert welfare == pytest.approx(eh.parse_welfare(name, 6)(values, [2, 2, 2])), (row.welfare, name)
+        assert (row.mean, row.worst) == (pytest.approx(values.mean()), values.min())
+        assert row.gini_coefficient == pytest.approx(eh.gini_coefficient(values))
+
+
+def test_no_plan_is_better_in_the_column_of_another(found):
+    for column in found.rows:
+        best = max(row.by[column.welfare] for row in found.rows)
+        assert column.by[column.welfare] >= best * (1 - 1e-6)
+
+
+def test_prices_gains_and_losses_are_from_the_best_mean(found):
+    first, *others = found.rows
+    assert first.price == 0 and set(first.gains.values()) == {0.0}
+    for row in others:
+        assert row.price == pytest.approx((first.mean - row.mean) / first.mean)
+        assert row.gains == pytest.approx({name: row.values[name] - first.values[name] for name in row.values})
+    leximin = others[-1]
+    assert leximin.gains["group 1"] < 0 < min(leximin.gains["group 2"], leximin.gains["group 3"])
+
+
+def test_asked_for_the_mean_is_always_there_and_comes_first():
+    found = eh.fairness(outreach(), ["maximin", eh.Utilitarian(), "maximin"])
+    assert [row.welfare for row in found.rows] == ["utilitarian", "maximin"]
+    assert [row.welfare for row in eh.fairness(outreach(), "maximin").rows] == ["utilitarian", "maximin"]
+    with pytest.raises(InvalidInput, match="at least one"):
+        eh.fairness(outreach(), [])
+    with pytest.raises(InvalidInput, match="Did you mean 'maximin'"):
+        eh.fairness(outreach(), ["maximn"])
+
+
+def test_over_groups_the_values_are_those_of_groups():
+    problem = outreach()
+    grouped = eh.CoupledMDP(
+        problem.arms, problem.budget, 0.95, counts=problem.counts, groups=["north", "south", "north"]
+    )
+    found = eh.fairness(grouped, ["maximin"], over="groups")
+    assert (found.who, found.counts) == ("group", {"north": 4, "south": 2})
+    row = found.rows[1]
+    best = eh.solve(grouped, "maximin", over="groups")
+    assert row.values == pytest.approx(best.groups)
+    assert row.worst == pytest.approx(min(best.groups.values()))
+
+
+def test_arms_of_one_type_that_fare_differently_are_told_by_their_mean():
+    found = eh.fairness(outreach(), ["maximin"], method="joint")
+    assert set(found.rows[0].values) == {"group 1", "group 2", "group 3"}
+    assert found.rows[1].by["maximin"] == pytest.approx(6.9838, abs=1e-4)
+
+
+def test_what_has_no_plan_is_left_out_with_the_reason():
+    loss = Arm([[[1.0], [1.0]]], [[-1.0, -0.5]], [[0], [1]])
+    found = eh.fairness(eh.CoupledMDP([loss, loss], [1], 0.9), ["alpha:1", "maximin"])
+    assert [row.welfare for row in found.rows] == ["utilitarian", "maximin"]
+    assert list(found.left_out) == ["alpha:1"]
+    assert "positive" in found.left_out["alpha:1"]
+
+
+def test_types_of_one_name_are_told_apart():
+    arms = [Arm([[[1.0], [1.0]]], [[0.0, gain]], [[0], [1]], name="pump") for gain in (1.0, 2.0)]
+    names = list(eh.fairness(eh.CoupledMDP(arms, [1], 0.9), ["maximin"]).counts)
+    assert len(set(names)) == 2 and all(name.startswith("pump") for name in names)
+    nameless = [Arm([[[1.0], [1.0]]], [[0.0, 1.0]], [[0], [1]])] * 2
+    assert list(eh.fairness(eh.CoupledMDP(nameless, [1], 0.9), ["maximin"]).counts) == ["type 0"]
+
+
+@pytest.fixture
+def unlucky(monkeypatch):
+    """As if plans were found by playing, and that for gini:2 was a bad one: that of the mean."""
+    search = module.solve
+
+    def solve(problem, welfare, *arguments, **options):
+        found = search(problem, welfare.name.replace("gini:2", "utilitarian"), *arguments, **options)
+        noise = np.random.default_rng(0).normal(0, 1e-3, size=(50, 3))
+        returns = found.unit_values + noise - noise.mean(axis=0)
+        objective = Objective.of_types(problem, welfare)
+        samples = Samples(np.ones(1), (returns,), np.zeros(3))
+        return replace(found, objective=objective, welfare=objective(found.unit_values), samples=samples)
+
+    monkeypatch.setattr(module, "solve", solve)
+
+
+def test_a_better_plan_of_another_is_taken_over(unlucky):
+    found = eh.fairness(outreach(), ["gini:2", "maximin", "leximin"])
+    mean, gini, maximin, leximin = found.rows
+    assert [row.plan_of for row in found.rows] == ["utilitarian", "maximin", "maximin", "leximin"]
+    assert gini.values == maximin.values
+    assert gini.by["gini:2"] == maximin.by["gini:2"] > mean.by["gini:2"]
+    plan = gini.solution
+    assert plan.objective.welfare.name == "gini:2"
+    assert plan.policy is maximin.solution.policy
+    assert plan.welfare == gini.by["gini:2"]
+    assert "plan for maximin" in plan.reason
+    assert not gini.exact and 0 < gini.by_stderr["gini:2"] < 1e-2
+    assert all(0 < error < 1e-2 for error in gini.values_stderr.values())
+    assert not leximin.is_proved
+
+
+def test_a_level_of_leximin_is_not_given_for_a_trifle(unlucky):
+    """Maximin may have a hair more for the worst-off: the plan for leximin stays."""
+    found = eh.fairness(outreach(), ["maximin", "leximin"])
+    assert found.rows[2].plan_of == "leximin"
+
+
+@pytest.mark.slow
+def test_plans_by_playing():
+    problem = eh.problems.health_outreach(num_arms=24, budget=4)
+    found = eh.fairness(problem, ["gini:2", "maximin", "leximin"], seconds=20)
+    for column in found.rows:
+        for row in found.rows:
+            error = np.hypot(row.by_stderr[column.welfare], column.by_stderr[column.welfare])
+            assert row.by[column.welfare] <= column.by[column.welfare] + 3 * error, (row.welfare, column.welfare)
+            assert row.by[column.welfare] <= column.solution.upper_bound + 3 * row.by_stderr[column.welfare]
+
+
+def test_in_a_notebook(found, tmp_path):
+    assert repr(found) == "Fairness(6 welfares on 6 arms, up to 6.6 % of the mean for gini:2)"
+    html = found._repr_html_()
+    assert "What fairness costs" in html and "leximin" in html and "group 3" in html
+    for library in ("pandas", "polars"):
+        pytest.importorskip(library)
+        frame = found.to_frame(library)
+        assert list(frame["welfare"]) == ["utilitarian", *IDEAS]
+        assert list(frame["by gini:2"]) == [row.by["gini:2"] for row in found.rows]
+        assert list(frame["value: group 1"]) == [row.values["group 1"] for row in found.rows]
+    for kind in ("values", "trade"):
+        assert found.plot(kind).axes
+    with pytest.raises(InvalidInput, match="expected 'values' or 'trade'"):
+        found.plot("pie")
+    found.report(tmp_path / "page.html", title="Ours")
+    assert "<h1>Ours</h1>" in (tmp_path / "page.html").read_text(encoding="utf-8")
