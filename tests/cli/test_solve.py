@@ -1,7 +1,9 @@
 """`evenhand solve`: what is printed, what is written, and the exit codes."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -17,6 +19,8 @@ from evenhand.problems.machine_replacement import machine_replacement
 
 from ..conftest import chessboard
 from ..theorems.product_space import ProductSpace, best_concave, best_gini, best_leximin, random_arm
+
+Evenhand = Callable[..., Any]
 
 MACHINES = ["machine-replacement", "-p", "num_arms=3", "-p", "operating_cost=exponential", "-p", "budget=1"]
 
@@ -197,3 +201,54 @@ def test_a_model_file_is_solved_to_the_brute_force_optimum(
         assert answer["welfare"]["upper_bound"] == pytest.approx(optimum, abs=1e-6)
         if welfare == "leximin":
             assert sorted(answer["values"]) == pytest.approx(ladder, abs=1e-5)
+
+
+FLOORS = """
+discount = 0.9
+budget = [1]
+[[arms]]
+name = "machine"
+floor = 0.1
+transitions = [[[0.8, 0.2], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]]
+rewards = [[1.0, 0.5], [0.0, 0.5]]
+usage = [[0], [1]]
+[[arms]]
+name = "pump"
+count = 2
+floor = 0.25
+transitions = [[[0.5, 0.5], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]]
+rewards = [[1.0, 0.2], [0.1, 0.2]]
+usage = [[0], [1]]
+"""
+
+
+def test_with_floors_the_shares_of_time_served_are_told(folder: Path, evenhand: Evenhand) -> None:
+    (folder / "floors.toml").write_text(FLOORS)
+    found = evenhand("solve", "floors.toml", "--out", "plan.zip", "--json").json
+    assert found["served"][0] >= 0.1 - 1e-6
+    assert found["served"][1] == found["served"][2] >= 0.25 - 1e-6
+    played = evenhand("evaluate", "floors.toml", "plan.zip", "--json").json
+    assert [found["served"][0], found["served"][2]] == pytest.approx(played["served_by_type"])
+    shown = evenhand("solve", "floors.toml").out
+    for name, share in zip(("0 machine", "1 pump"), (found["served"][0], found["served"][2]), strict=True):
+        (line,) = (line for line in shown.splitlines() if line.strip().startswith(name))
+        assert line.rstrip().endswith(f"{100 * share:.1f} %")
+    assert "served" not in evenhand("solve", *MACHINES, "--json").json
+
+
+def test_quiet_still_says_how_to_play_what_was_saved(folder: Path, evenhand: Evenhand) -> None:
+    shown = evenhand("solve", *MACHINES, "--out", "plan.zip", "--quiet")
+    assert shown.err == ""
+    assert "(play it: evenhand evaluate machine-replacement plan.zip" in shown.out
+
+
+def test_simulated_values_have_errors(evenhand: Evenhand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evenhand.planning.judging.MOST_EXACT", 0)
+    monkeypatch.setattr("evenhand.planning.mixed.REPORTING", 1e5)
+    solve = ["solve", "machine-replacement", "-p", "num_arms=3", "--method", "whittle"]
+    found = evenhand(*solve, "--json").json
+    assert len(found["values_stderr"]) == 3
+    assert found["values_stderr"][0] == pytest.approx(found["welfare"]["stderr"])  # of one type, welfare is the value
+    (line,) = (line for line in evenhand(*solve).out.splitlines() if "0 machine" in line)
+    assert line.split()[-1] == f"{found['values_stderr'][0]:.4f}"
+    assert "values_stderr" not in evenhand("solve", *MACHINES, "--json").json

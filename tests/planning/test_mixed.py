@@ -1,5 +1,7 @@
 """Mixtures of weighted index policies, against exact optima, and what is said of them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from evenhand.model.welfare import Utilitarian, as_welfare
 from evenhand.planning import mixed
 from evenhand.planning import played as playing
 from evenhand.planning.relaxed import fluid_policy, relax
+from evenhand.planning.solution import Samples
 from evenhand.planning.task import Task
 from evenhand.policies import never_act
 from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
@@ -352,3 +355,20 @@ def test_named_policies_are_tried_however_short_the_time(few_episodes):
     assert "stopped by the time given" in plan.reason
     whole = eh.solve(problem, "gini:2", "fluid", seconds=1e3)
     assert "stopped" not in whole.reason and whole.history[-1][0] > plan.history[-1][0]
+
+
+def test_errors_of_units_are_those_of_the_parts_put_together():
+    rng = np.random.default_rng(0)
+    parts = tuple(rng.normal(size=(100, 2)) * scale for scale in (1.0, 3.0))
+    shares, beyond = np.array([0.25, 0.75]), np.array([0.0, 0.5])
+    errors = Samples(shares, parts, beyond).unit_errors()
+    own = [part.std(axis=0, ddof=1) / 10 for part in parts]
+    chance = np.sqrt((0.25 * own[0]) ** 2 + (0.75 * own[1]) ** 2)
+    assert errors == pytest.approx([chance[0], np.hypot(chance[1], 0.5)])
+    assert not Samples(np.zeros(0), (), np.zeros(2)).unit_errors().any()
+
+
+def test_one_policy_is_one(few_episodes, monkeypatch):
+    found = playing.find_mixture
+    monkeypatch.setattr(playing, "find_mixture", lambda *asked: replace(found(*asked), tried=1, rounds=1))
+    assert "of 1 policy, 1 round: " in eh.solve(brief(num_arms=3), "gini:2", "fluid").reason

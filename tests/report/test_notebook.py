@@ -202,3 +202,15 @@ def test_the_report_is_written_from_python(compared, tmp_path):
     compared.report(tmp_path / "page.html", title="Mine & <yours>", seed=7)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "Mine &amp; &lt;yours&gt;" in page and "the seed 7" in page and "<svg" in page
+
+
+def test_a_plan_is_told_in_words_and_what_to_do_as_a_table(machines, tmp_path):
+    eh.save_solution(eh.solve(machines), tmp_path / "plan.zip")
+    plan = eh.load_plan(tmp_path / "plan.zip")
+    assert repr(plan) == "Plan(CountChoices(for 3 arms), gini:2 14.0793)"
+    assert " ".join(plan.show().split()) == read(plan._repr_html_())
+    table = [{"arm": f"press <{n}>", "type": "machine", "state": state} for n, state in enumerate([0, 1, 2])]
+    now = plan.act(table)
+    assert repr(now) == "Decisions(3 arms, 1 served, 1 of 1 resource 0 used)"
+    assert "press <2> machine age 3 replace" in read(now._repr_html_())
+    assert now.to_frame("polars")["action"].to_list() == [row.action for row in now.rows]

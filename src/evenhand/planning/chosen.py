@@ -42,13 +42,13 @@ Several: TypeAlias = Chosen | Iterable[Chosen] | Mapping[str, Chosen]
 """One, several, or some under names of one's own."""
 
 
-def read_policy(policy: Chosen, problem: Problem, welfare: str | Welfare) -> Policy | Starting:
+def read_policy(policy: Chosen, problem: Problem, welfare: str | Welfare | None) -> Policy | Starting:
     """The policy that is meant, for a problem.
 
     Args:
         policy: a name, a file, a policy, or what has one.
         problem: what it is for, under its criterion.
-        welfare: what named policies are made for.
+        welfare: what named policies are made for; the problem's own when absent.
 
     Raises:
         UnknownName: no policy has this name.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from evenhand.display import FrameLibrary, Shown, as_frame, counted, told_by
+from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar, told_by
 from evenhand.errors import Infeasible, InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.evaluation.evaluate import mean_by_type, standard_errors
 from evenhand.evaluation.fairness import gini_coefficient, price_of_fairness
@@ -160,12 +160,13 @@ class Fairness(Shown):
         told_by("fairness", "write_fairness")(self, path, title, seed=seed)
 
 
+@shows_bar
 def fairness(
     problem: CoupledMDP,
     welfares: Sequence[str | Welfare] | None = None,
     method: str = "auto",
     tolerance: float = DEFAULT_TOLERANCE,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     rng: Rng = 0,
     criterion: str | Criterion | None = None,
     over: str | None = None,
@@ -179,7 +180,7 @@ def fairness(
             The mean is always among them, and comes first.
         method: see `solve`.
         tolerance: see `solve`.
-        progress: called now and then with what is being done and the share that is done.
+        progress: True shows a bar; a function is called now and then with what is being done and the share done.
         rng: seed or generator of the simulations that some methods need; every welfare gets the same.
         criterion: what rewards over time are worth; the problem's own when absent.
         over: welfare over `arms` or `groups`; as the problem says when absent.
@@ -203,7 +204,7 @@ def fairness(
     found: dict[str, Solution] = {}
     left_out: dict[str, str] = {}
     for turn, (name, welfare) in enumerate(ideas.items()):
-        tell = _turn_of(progress, name, turn, len(ideas))
+        tell = _turn_of(heard(progress), name, turn, len(ideas))
         try:
             found[name] = solve(judged, welfare, method, tolerance, tell, seed, seconds=share)
         except (NotApplicable, Infeasible, TooLarge, OutOfDomain, NotConverged) as error:

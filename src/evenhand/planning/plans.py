@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evenhand.display import FrameLibrary, Shown, as_frame, counted
 from evenhand.errors import InvalidInput, NotApplicable
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
@@ -69,7 +70,7 @@ class DrawnPart(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Decisions:
+class Decisions(Shown):
     """What to do now."""
 
     rows: tuple[Decision, ...]
@@ -90,6 +91,19 @@ class Decisions:
     note: str = ""
     """What differs from what the plan was made for, in words."""
 
+    def __repr__(self) -> str:
+        served = sum(row.served for row in self.rows)
+        used = ", ".join(f"{quantity(self.used[name])} of {quantity(self.budget[name])} {name}" for name in self.used)
+        return f"Decisions({counted(len(self.rows), 'arm')}, {served} served, {used} used)"
+
+    def to_frame(self, library: FrameLibrary | None = None) -> Any:
+        """One row an arm, in the order of the table: its type and state, what it gets, and why.
+
+        Args:
+            library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
+        """
+        return as_frame({name: [getattr(row, name) for row in self.rows] for name in Decision._fields}, library)
+
     def as_dict(self) -> dict[str, Any]:
         """The JSON form."""
         keys = ("arm", "type", "state", "action", "reason")
@@ -104,7 +118,7 @@ class Decisions:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(Shown):
     """A policy and the problem that it was made for."""
 
     policy: Policy | Starting = field(repr=False)
@@ -118,6 +132,11 @@ class Plan:
 
     source: str = field(default="PLAN", repr=False)
     """The name of its file."""
+
+    def __repr__(self) -> str:
+        welfare, value = self.about.get("welfare"), self.about.get("value")
+        worth = f", {welfare} {value:.6g}" if isinstance(welfare, str) and isinstance(value, float) else ""
+        return f"Plan({self.policy!r}{worth})"
 
     def act(
         self,

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from evenhand.display import counted
 from evenhand.errors import NotApplicable
 from evenhand.evaluation.evaluate import Evaluation, evaluate
 from evenhand.model.composite import Mixture
@@ -40,7 +41,8 @@ def by_fluid(task: Task) -> Solution:
     plan = find_mixture(task, relaxed)
     watch.lap("solve")
     made = f"a mixture of {len(plan.columns)}" if len(plan.columns) > 1 else plan.columns[0].name
-    looked = f"of {plan.tried} policies, {plan.rounds} rounds{', stopped by the time given' if plan.stopped else ''}"
+    looked = f"of {counted(plan.tried, 'policy', 'policies')}, {counted(plan.rounds, 'round')}"
+    looked += ", stopped by the time given" if plan.stopped else ""
     reason = f"{task.reason}; {looked}: {made}"
     return _solution(task, "fluid", reason, plan, relaxed, watch)
 
@@ -61,11 +63,13 @@ def _solution(task: Task, method: str, reason: str, plan: Plan, relaxed: FluidSo
     found = report_parts(task, plan.columns, plan.shares, objective, plan.haste)
     policy = mix(plan.columns, plan.shares)
     values, welfare, error, kept = found.values, found.welfare, found.stderr, None
+    errors = found.samples.unit_errors()
     if rotates := task.rotate is not None and isinstance(policy, Mixture):
         policy = policy.rotating(task.rotate)
     seen = _watch_it(task, policy, REPORTING if rotates else SEEN)
     if rotates:
         values, welfare, error, kept = seen.unit_values, seen.welfare, seen.welfare_stderr, found.welfare
+        errors = seen.unit_stderr
         objective, by_type = seen.objective, seen.by_type
     watch.lap("play")
     order = np.argsort(-plan.shares, kind="stable")
@@ -77,6 +81,7 @@ def _solution(task: Task, method: str, reason: str, plan: Plan, relaxed: FluidSo
         upper_bound=upper_bound,
         welfare_stderr=error,
         unit_values=values,
+        unit_stderr=errors if errors.any() else None,
         by_type=by_type,
         policy=policy,
         problem=task.problem,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, told_by
-from evenhand.evaluation.evaluate import unit_columns
+from evenhand.evaluation.evaluate import evaluate, standard_errors, unit_columns
 from evenhand.evaluation.fairness import gini_coefficient
 from evenhand.evaluation.kinks import CONFIDENCE, welfare_error
 from evenhand.model.coupled import CoupledMDP
@@ -56,6 +56,14 @@ class Samples:
         weights, smooth = objective.supergradient(values), isinstance(objective.welfare, PowerMean)
         unplayed = float(weights @ (self.beyond if smooth else np.full_like(self.beyond, self.beyond.max())))
         return float(np.hypot(error, unplayed))
+
+    def unit_errors(self) -> Floats:
+        """(unit,) standard errors of the values; 0 where they are exact."""
+        chance = sum(
+            ((share * standard_errors(part)) ** 2 for share, part in zip(self.shares, self.returns, strict=True)),
+            np.zeros(len(self.beyond)),
+        )
+        return np.asarray(np.hypot(np.sqrt(chance), self.beyond))
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +115,9 @@ class Solution(Shown):
 
     realised_gini: float | None = None
     """The Gini coefficient of what arms really get within an episode, on average; None where it was not played."""
+
+    unit_stderr: Floats | None = None
+    """(unit,) standard errors of the values, where the policy was simulated; None where they are exact."""
 
     samples: Samples | None = field(default=None, repr=False)
     """The episodes on which it was reported; None for exact methods, and where a mixture is drawn anew."""
@@ -168,6 +179,19 @@ class Solution(Shown):
     def prices(self) -> dict[str, float] | None:
         """What one unit more of each resource a step is worth in welfare, by the relaxation; None if there is none."""
         return resource_prices(self.problem, self.objective.welfare)
+
+    @cached_property
+    def unit_served(self) -> Floats | None:
+        """(unit,) the share of time in which an arm of each unit is served, where there are floors; else None.
+
+        Evaluated when it is first asked for: exactly where that is possible, else by playing a thousand episodes.
+        """
+        if not self.problem.has_floors:
+            return None
+        found = evaluate(self.policy, self.problem, self.objective.welfare, rng=0)
+        if self.by_type:
+            return found.served
+        return found.unit_served[self.problem.type_of_arm] if found.by_type else found.unit_served
 
     @property
     def groups(self) -> dict[str, float]:

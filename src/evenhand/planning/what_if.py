@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from evenhand.display import heard, shows_bar
 from evenhand.errors import InvalidInput
 from evenhand.evaluation.evaluate import Evaluation, Method
 from evenhand.model.coupled import CoupledMDP
@@ -83,13 +84,14 @@ class BudgetComparison:
     """What the change from the row before is worth to the best; None in the first row."""
 
 
+@shows_bar
 def what_if(
     problem: CoupledMDP,
     budgets: Sequence[Budget],
     welfare: str | Welfare | None = None,
     method: str = "auto",
     tolerance: float = DEFAULT_TOLERANCE,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     rng: Rng = 0,
     criterion: str | Criterion | None = None,
     over: str | None = None,
@@ -104,7 +106,7 @@ def what_if(
         welfare: what to maximise, as text or object; the problem's own when absent.
         method: see `solve`.
         tolerance: see `solve`.
-        progress: called now and then with what is being done and the share that is done.
+        progress: True shows a bar; a function is called now and then with what is being done and the share done.
         rng: seed or generator of the simulations that some methods need; every budget gets the same.
         criterion: what rewards over time are worth; the problem's own when absent.
         over: welfare over `arms` or `groups`; as the problem says when absent.
@@ -129,7 +131,7 @@ def what_if(
     found: dict[int, Solution] = {}
     kept_from: dict[int, int | None] = {}
     for turn, number in enumerate(order):
-        tell = _turn_of(progress, turn, len(order), f"budget {budget_in_words(problems[number])}")
+        tell = _turn_of(heard(progress), turn, len(order), f"budget {budget_in_words(problems[number])}")
         smaller = {i: found[i] for i in order[:turn] if _fits(problems[i], problems[number])}
         names = {f"plan for {budget_in_words(problems[i])}": i for i in smaller}
         by_playing = method == "fluid" or (method == "auto" and choose_method(problems[number])[0] == "fluid")
@@ -147,6 +149,7 @@ def what_if(
     return tuple(rows)
 
 
+@shows_bar
 def compare_budgets(
     problem: CoupledMDP,
     budgets: Sequence[Budget],
@@ -156,7 +159,7 @@ def compare_budgets(
     horizon: int | None = None,
     rng: Rng = None,
     method: Method = "auto",
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     criterion: str | Criterion | None = None,
     over: str | None = None,
 ) -> tuple[BudgetComparison, ...]:
@@ -174,7 +177,7 @@ def compare_budgets(
         horizon: steps an episode; when absent, the criterion's own.
         rng: seed or generator; every policy gets the same.
         method: see `evaluate`.
-        progress: called now and then with what is being done and the share that is done.
+        progress: True shows a bar; a function is called now and then with what is being done and the share done.
         criterion: what rewards over time are worth; the problem's own when absent.
         over: welfare over `arms` or `groups`; as the problem says when absent.
 
@@ -195,7 +198,7 @@ def compare_budgets(
     found: dict[int, Comparison] = {}
     best: dict[int, tuple[str, Evaluation]] = {}
     for turn, number in enumerate(order):
-        tell = _turn_of(progress, turn, len(order), f"budget {budget_in_words(problems[number])}")
+        tell = _turn_of(heard(progress), turn, len(order), f"budget {budget_in_words(problems[number])}")
         found[number] = compare(problems[number], policies, welfare, num_episodes, horizon, seed, method, tell)
         first = found[number].rows[0]
         best[number] = first.policy, first.evaluation

@@ -21,6 +21,7 @@ from evenhand.model.simulator import Problem, Simulator
 from evenhand.planning.check import Check, listed, starts_in_words
 from evenhand.planning.compare import Comparison, Row
 from evenhand.planning.fairness import Fairness
+from evenhand.planning.plans import Decisions, Plan
 from evenhand.planning.solution import Solution
 from evenhand.policies.index import TypeIndices
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
@@ -46,6 +47,9 @@ from evenhand.typing import Array, Floats
 
 MOST_ROWS = 12
 """Rows of a table; the rest is counted."""
+
+MOST_DECISIONS = 100
+"""Arms whose actions are shown: today's table is read from end to end."""
 
 MOST_STATES, MOST_ACTIONS = 12, 6
 """States and actions up to which an arm is shown in numbers."""
@@ -75,6 +79,8 @@ class Told:
     tables: Sequence[Table] = ()
     folded: Sequence[Table] = ()
     """Tables that are opened by a click."""
+    text: str = ""
+    """Set as it is, in letters of one width."""
     notes: Sequence[str] = ()
 
 
@@ -287,6 +293,27 @@ def _groups_table(problem: Problem, groups: Mapping[str, float]) -> Table:
 def _parts_table(parts: Sequence[tuple[str, float]]) -> Table:
     rows = [(name, [percent(share)]) for name, share in parts[:MOST_ROWS]]
     return shortened_table("", ["part of the mixture", "drawn in"], rows, len(parts) - MOST_ROWS)
+
+
+@told.register
+def _(plan: Plan) -> Told:
+    title, _, rest = plan.show().partition("\n")
+    return Told(title, text=rest.strip("\n"))
+
+
+@told.register
+def _(found: Decisions) -> Told:
+    used = [
+        (name, f"{amount(float(found.used[name]))} of {amount(float(found.budget[name]))} used") for name in found.used
+    ]
+    drawn = [] if found.part is None else [("drawn", f"part {found.part.number} of the mixture, {found.part.name}")]
+    heads = ["arm", "type", "state", "action", "reason"]
+    rows = [(row.arm, [row.type, row.state, row.action, row.reason]) for row in found.rows[:MOST_DECISIONS]]
+    table = shortened_table("", heads, rows, len(found.rows) - MOST_DECISIONS, heads[1:])
+    notes = [found.note] if found.note else []
+    return Told(
+        "What to do now", f"with {counted(len(found.rows), 'arm')}", [*used, *drawn], tables=[table], notes=notes
+    )
 
 
 @told.register

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.checks import check_memory, check_positive_int
+from evenhand.display import heard, shows_bar
 from evenhand.errors import NotApplicable, PolicyError
 from evenhand.kernels.crowds import step_crowds_fast
 from evenhand.kernels.randomness import draw_keys
@@ -21,13 +22,14 @@ from evenhand.simulation.rollout import Rollout, as_asked, share_of_budget, step
 from evenhand.typing import Array, Floats, Ints, Progress, Rng
 
 
+@shows_bar
 def simulate_counts(
     problem: Problem,
     policy: Exchangeable | Policy | Starting,
     num_episodes: int = 1000,
     horizon: int | None = None,
     rng: Rng = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     criterion: str | Criterion | None = None,
     rewards: Floats | None = None,
     keep_paths: bool = False,
@@ -40,7 +42,7 @@ def simulate_counts(
         num_episodes: how many independent episodes.
         horizon: steps an episode; when absent, the criterion's own (see `simulate`).
         rng: seed or generator.
-        progress: called now and then with what is being done and the share that is done.
+        progress: True shows a bar; a function is called now and then with what is being done and the share done.
         criterion: what the steps weigh, as text or object; the problem's own when absent.
         rewards: (type, state, action) what is summed in place of the arms' own rewards; or several such tables (see
             `simulate`).
@@ -57,6 +59,7 @@ def simulate_counts(
         ((10, 1), (10, 50, 1, 3), (10, 50, 1, 3, 2))
     """
     problem = needs_tables(problem, "simulation by counts", "Use simulate, which follows every arm.")
+    told = heard(progress)
     check_positive_int(num_episodes, "num_episodes")
     weights = step_weights(problem, horizon, criterion)
     types = problem.types
@@ -81,8 +84,8 @@ def simulate_counts(
             sums += weight * _mean_over_arms(problem, allocation, table)
         served += weight * _mean_over_arms(problem, allocation, types.served)
         counts = step_crowds_fast(types.transitions, allocation, key, 0)
-        if progress is not None and t % 16 == 0:
-            progress("playing", t / len(weights))
+        if told is not None and t % 16 == 0:
+            told("playing", t / len(weights))
     total = float(weights.sum())
     return Rollout(
         returns=as_asked(returns, rewards),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.checks import check_memory, check_positive_int, check_shape
-from evenhand.display import counted
+from evenhand.display import counted, heard, shows_bar
 from evenhand.errors import NotApplicable, PolicyError
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.stepping import COMPILE_FROM, World, first_states, step_arms, step_arms_fast
@@ -66,13 +66,14 @@ class Rollout:
         return f"Rollout({counted(len(self.used), 'episode')} of {counted(self.horizon, 'step')})"
 
 
+@shows_bar
 def simulate(
     problem: Problem,
     policy: Policy | Starting,
     num_episodes: int = 1000,
     horizon: int | None = None,
     rng: Rng = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     criterion: str | Criterion | None = None,
     rewards: Floats | None = None,
     keep_paths: bool = False,
@@ -86,7 +87,7 @@ def simulate(
         horizon: steps an episode; when absent, the criterion's own: 300 discounted, 1000 for an average, of which the
             first quarter does not count, and the horizon itself where it is finite.
         rng: seed or generator.
-        progress: called now and then with what is being done and the share that is done.
+        progress: True shows a bar; a function is called now and then with what is being done and the share done.
         criterion: what the steps weigh, as text or object; the problem's own when absent.
         rewards: (type, state, action) what is summed in place of the arms' own rewards; or (table, type, state,
             action) several such, and then returns are (table, episode, arm). Not for a simulator.
@@ -103,6 +104,7 @@ def simulate(
         >>> played.returns.shape, played.states.shape, played.actions.max()
         ((10, 5), (10, 50, 5), np.int32(1))
     """
+    told = heard(progress)
     check_positive_int(num_episodes, "num_episodes")
     weights = step_weights(problem, horizon, criterion)
     gains = None if isinstance(problem, Simulator) else summed_rewards(problem, rewards)
@@ -117,7 +119,7 @@ def simulate(
     fast = num_episodes * problem.num_arms * len(weights) >= COMPILE_FROM
     for batch, (start, stream) in enumerate(zip(starts, policy_rng.spawn(len(starts)), strict=True)):
         own = sums.of(slice(start, min(start + size, num_episodes)))
-        tell = None if progress is None else part_of(progress, batch, len(starts))
+        tell = None if told is None else part_of(told, batch, len(starts))
         play = _Play(policy, weights, keys, start, stream, tell)
         if isinstance(problem, Simulator):
             _play_sampled(problem, play, own)

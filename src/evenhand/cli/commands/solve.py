@@ -26,6 +26,7 @@ from evenhand.model.welfare import is_lexicographic, is_mean, weight_of_worst
 
 if TYPE_CHECKING:
     from evenhand.planning.solution import Solution
+    from evenhand.typing import Floats
 
 MOST_PARTS = 6
 """Parts of a mixture that are named one by one."""
@@ -76,6 +77,9 @@ def run(
         if tell is not None:
             tell("what one unit more is worth", 1.0)
         _ = solution.prices  # computed once, here where progress is told
+        if tell is not None and first.has_floors:
+            tell("how often each arm is served", 1.0)
+        _ = solution.unit_served
     named = welfare or solution.objective.welfare.name
     if out:
         save_solution(solution, out, asked_words(model, parameters, format, named, criterion, over))
@@ -83,7 +87,7 @@ def run(
         print_json(as_dict(solution, out))
         return
     _show(solution, called(model), budget_words(first, budgets))
-    if out and not quiet:
+    if out:
         played = asked_words(model, parameters, format, named, criterion, over)
         played.insert(1, out)
         played += [word for budget in budgets for word in ("--budget", budget)]
@@ -128,10 +132,16 @@ def as_dict(solution: "Solution", out: str | None) -> dict[str, Any]:
         **({"groups": solution.groups} if solution.groups else {}),
         "gini_coefficient": solution.gini_coefficient,
         **_mixture_facts(solution),
-        **per_arm(solution.problem, solution.by_type, {"values": solution.unit_values}),
+        **per_arm(solution.problem, solution.by_type, _units(solution)),
         "seconds": solution.seconds,
         "policy": out,
     }
+
+
+def _units(solution: "Solution") -> "dict[str, Floats]":
+    """Figures of types or arms: values, their errors where they are estimates, and shares of time served by floors."""
+    units = {"values": solution.unit_values, "values_stderr": solution.unit_stderr, "served": solution.unit_served}
+    return {name: figures for name, figures in units.items() if figures is not None}
 
 
 def _mixture_facts(solution: "Solution") -> dict[str, Any]:
@@ -172,7 +182,7 @@ def _plan_words(solution: "Solution") -> list[tuple[str, str]]:
 
     parts, common = parts_of(plan_of(solution))
     if not isinstance(solution.policy, Mixture):
-        when = "; at the first step" if isinstance(solution.policy, BySteps) else ""
+        when = "; at the first step" if isinstance(solution.policy, BySteps) and parts[0].order.ranked else ""
         return [("serves first" if parts[0].order.ranked else "serves most", parts[0].words + when)]
     rotate = solution.policy.rotate
     drawn = "drawn once at the start and kept" if rotate is None else f"drawn anew every {rotate} steps"
@@ -235,4 +245,4 @@ def _show(solution: "Solution", model: str, budget: str) -> None:
         print_groups(solution.groups, None)
     tables = problem.types if solution.by_type else problem.tables
     counts = problem.type_counts if solution.by_type else np.ones(len(values), dtype=np.int64)
-    print_values(tables, solution.by_type, counts, values, None)
+    print_values(tables, solution.by_type, counts, values, solution.unit_stderr, solution.unit_served)
