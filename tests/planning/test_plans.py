@@ -19,7 +19,8 @@ from evenhand.planning.relaxed import build_policy, relax
 from evenhand.planning.saved import save_policy, save_solution
 from evenhand.planning.solve import solve
 from evenhand.policies import ExchangeablePriority, RoundRobin, random_feasible, whittle
-from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
+from evenhand.policies.fluid import OccupancyPriority
+from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
 from evenhand.problems import machine_replacement
 
 from .test_networks import network
@@ -240,8 +241,28 @@ class TestReasonsOfRanks:
         assert served.reason == f"with the arms as they are, {wanted}"
 
     def test_of_a_network_are_those_of_its_scores(self):
-        found = Plan(POLICIES["network"][1](), MACHINES).act(MACHINE_TABLE)
-        assert any("the network" in row.reason for row in found.rows)
+        """Scores that put the oldest first, and idling before replacing the youngest."""
+        layer = np.zeros((4, 6), dtype=np.float32), np.array([1, 0, 0, 2, 0, 3], dtype=np.float32)
+        policy = CountNetworkPolicy(MACHINES, Network([layer[0]], [layer[1]]))
+        found = {row.state: row.reason for row in Plan(policy, MACHINES).act(MACHINE_TABLE).rows if not row.served}
+        told = ", by the network's scores with the arms as they are"
+        assert found["age 1"] == "the network puts idling first in this condition, with the arms as they are"
+        assert (
+            found["age 2"] == f"replace has priority 2 of 2, but arms of higher priority left too few resource 0{told}"
+        )
+        assert "the lot among 2 arms" in found["age 3"]
+
+    def test_of_draws_tell_of_what_is_left(self):
+        """One is drawn to idle and waits for what is left; that goes to who ranks higher."""
+        laws, scores = np.zeros((1, 3, 2)), np.zeros((1, 3, 2))
+        laws[0, :, 0], scores[0, :, 1] = 1.0, [0.0, 1.0, 2.0]
+        policy = OccupancyPriority.of_tables(MACHINES, laws, scores)
+        rows = [*MACHINE_TABLE[:3], MACHINE_TABLE[1] | {"arm": "x"}]
+        found = {row.arm: row.reason for row in Plan(policy, MACHINES).act(rows).rows}
+        meant, place = "the plan gives operate here always", "of 2 for what is left of the budget"
+        assert found["m0"] == f"{meant}; there was budget to fill up, priority 1 {place}"
+        assert found["m1"] == meant
+        assert found["m2"].endswith(f"priority 2 {place}, but arms of higher priority left too few resource 0")
 
 
 def test_many_arms_take_no_time():

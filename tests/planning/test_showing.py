@@ -76,6 +76,12 @@ class TestOrders:
         assert "1. Ford in bad (renew)" in plan.show(0)
         assert "1. Opel in bad (renew)" in plan.show(1)
 
+    def test_tables_by_steps_are_played_as_a_whole(self):
+        problem = MACHINES.under("finite:2")
+        plan = plan_of(solve(problem))
+        assert plan.show(0) == plan.show(1)
+        assert "by a table for each step" in plan.show()
+
     def test_draws(self):
         order = order_of(POLICIES["occupancy-priority"][1](), fleet())
         shares = [row.share for row in order.rows]
@@ -126,7 +132,10 @@ class TestMixtures:
         assert parts[0].words.startswith("more often Opel in ")
         assert parts[1].words.startswith("more often Ford in ")
         same, _ = parts_of(Plan(Mixture([one, one], [0.4, 0.6]), fleet()))
-        assert [part.words for part in same] == ["much like the others; by a table"] * 2
+        assert [part.words for part in same] == [
+            "much like the others; by a table",
+            "much like the others, and differs from part 1 in what is rarer; by a table",
+        ]
 
 
 class TestPicture:

@@ -178,7 +178,8 @@ def _by_rank(moment: Moment, ranks: Indices, never: str = "", also: str = "") ->
     """(arm,) reasons from ranks of (type, state, action), 0 first and -1 never."""
     never = never or GAINS_NOTHING.get(moment.family, "the plan never serves this condition")
     ranked = _Ranked(moment, ranks[moment.kinds, moment.states], int(ranks.max()) + 1)
-    return [ranked.why(arm, never) + also for arm in range(len(moment.states))]
+    told = [ranked.why(arm, "") for arm in range(len(moment.states))]
+    return [text + also if text else never for text in told]
 
 
 def _by_draw(policy: OccupancyPriority, moment: Moment) -> list[str]:
@@ -195,7 +196,8 @@ def _by_draw(policy: OccupancyPriority, moment: Moment) -> list[str]:
         kind = int(moment.kinds[arm])
         often = "always" if chance > 0.9995 else f"{100 * chance:.3g} of 100 times"
         meant = f"the plan gives {words.doing(kind, choice)} here {often}"
-        if moment.actions[arm] == choice:
+        waits = not moment.served[arm] and ranked.level[arm] >= 0
+        if moment.actions[arm] == choice and not waits:
             told.append(meant)
         elif moment.served[arm]:
             told.append(f"{meant}; there was budget to fill up, {ranked.why(arm, '')}")

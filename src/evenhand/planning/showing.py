@@ -106,6 +106,7 @@ def order_of(policy: Policy | Starting, problem: CoupledMDP, step: int = 0) -> O
         problem: what it was made for.
         step: from 0.
     """
+    whole = policy
     if isinstance(policy, BySteps):
         policy = policy.parts[step % len(policy.parts)]
     if isinstance(policy, ExchangeablePriority):
@@ -121,9 +122,10 @@ def order_of(policy: Policy | Starting, problem: CoupledMDP, step: int = 0) -> O
     if isinstance(policy, RoundRobin):
         return Order((), "every arm in turn, whatever its state", ranked=True)
     how = "by a trained network" if isinstance(policy, (CountNetworkPolicy, JointNetworkPolicy)) else "by a table"
-    if problem.num_arms > MOST_PLAYED and not plays_by_counts(policy):
+    how += " for each step" if whole is not policy else ""
+    if problem.num_arms > MOST_PLAYED and not plays_by_counts(whole):
         return Order((), f"{how}; there are too many arms to play it here", ranked=False)
-    return _by_play(problem, policy, how)
+    return _by_play(problem, whole, how)
 
 
 def _by_ranks(problem: CoupledMDP, ranks: Indices, how: str, laws: Floats | None = None) -> Order:
@@ -282,15 +284,19 @@ def _told_by_play(orders: Sequence[Order], shares: Sequence[float], words: Label
     mean = {cell: float(np.dot(own, shares)) for cell, own in found.items()}
     most = sorted(mean, key=lambda cell: (-round(mean[cell], 2), cell))
     common = [_often_served(words, cell, often(mean[cell])) for cell in most[:SHORT]]
-    told = []
+    told: list[str] = []
+    words_of: list[str] = []
     for place, order in enumerate(orders):
         more = {cell: own[place] - mean[cell] for cell, own in found.items() if own[place] - mean[cell] >= NOTABLE}
         best = sorted(more, key=lambda cell: (-round(more[cell], 2), cell))[:2]
         texts = [
             _often_served(words, cell, f"{often(found[cell][place])}, on average {often(mean[cell])}") for cell in best
         ]
-        told.append(f"more often {', '.join(texts)}; {order.how}" if texts else f"much like the others; {order.how}")
-    return told, common
+        said = f"more often {', '.join(texts)}" if texts else "much like the others"
+        like = f", and differs from part {told.index(said) + 1} in what is rarer" if said in told else ""
+        told.append(said)
+        words_of.append(f"{said}{like}; {order.how}")
+    return words_of, common
 
 
 def _often_served(words: Labels, cell: tuple[int, int, int], times: str) -> str:
@@ -407,6 +413,8 @@ def _certificate(plan: "Plan") -> list[str]:
     if about.get("by") == "type" and isinstance(values, list) and len(values) == plan.problem.num_types <= LONG:
         told = [f"{words.type(kind)} {value:.4f}" for kind, value in enumerate(values)]
         lines.append(f"  value of an arm: {', '.join(told)}")
+    if isinstance(about.get("score"), float):
+        lines.append(f"  welfare {about['score']:.4f}, as judged in training")
     return lines or ["  (what it is worth was not saved with it)"]
 
 
@@ -431,7 +439,7 @@ def beginning_words(parts: Sequence[PartWords]) -> str:
 def _part_lines(plan: "Plan", part: PartWords, several: bool, step: int, like: int) -> list[str]:
     words, order = Labels(plan.problem), part.order
     whose = f", part {part.number}" if several else ""
-    when = f" at step {step}" if _has_steps(plan) else ""
+    when = f" at step {step}" if order.ranked and _has_steps(plan) else ""
     if not order.rows:
         return [f"Who comes first{whose}{when}: {order.how}"]
     if like != part.number:

@@ -182,7 +182,7 @@ def _plan_words(solution: "Solution") -> list[tuple[str, str]]:
 
     parts, common = parts_of(plan_of(solution))
     if not isinstance(solution.policy, Mixture):
-        when = "; at the first step" if isinstance(solution.policy, BySteps) else ""
+        when = "; at the first step" if isinstance(solution.policy, BySteps) and parts[0].order.ranked else ""
         return [("serves first" if parts[0].order.ranked else "serves most", parts[0].words + when)]
     rotate = solution.policy.rotate
     drawn = "drawn once at the start and kept" if rotate is None else f"drawn anew every {rotate} steps"
