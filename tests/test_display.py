@@ -11,8 +11,10 @@ import pytest
 
 import evenhand as eh
 from evenhand import display
+from evenhand.cli import progress
 from evenhand.display import as_frame, shows_bar, telling
 from evenhand.errors import InvalidInput, MissingExtra
+from evenhand.kernels.compilation import compile_now
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.policies.network import CountNetworkPolicy, Network
 
@@ -159,7 +161,7 @@ class TestProgress:
         monkeypatch.setattr(sys, "stderr", terminal := Terminal())
         work(3, True)
         assert "working" in terminal.getvalue() and "%" in terminal.getvalue()
-        assert terminal.getvalue().endswith("\x1b[2K")
+        assert terminal.getvalue().endswith("\x1b[2K")  # the line is cleared
 
     def test_brackets_in_words_are_words(self, monkeypatch):
         monkeypatch.setattr(sys, "stderr", terminal := Terminal())
@@ -168,9 +170,9 @@ class TestProgress:
         assert "[bold]mine" in terminal.getvalue()
 
     def test_elsewhere_there_are_lines(self, monkeypatch, capsys):
-        monkeypatch.setattr(display, "SECONDS_BETWEEN_LINES", 0.0)
+        monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
         work(2, progress=True)
-        assert capsys.readouterr().err.splitlines() == ["working: 0 %", "working: 50 %"]
+        assert capsys.readouterr().err.splitlines() == ["working: 0 % (0 s)", "working: 50 % (0 s)"]
 
     def test_a_notebook_gets_a_bar_in_its_cell(self, monkeypatch):
         shown = []
@@ -184,12 +186,16 @@ class TestProgress:
         monkeypatch.setattr(display, "SECONDS_BETWEEN_UPDATES", 0.0)
         with telling(True) as tell:
             tell("a <b>", 0.25)
+            compile_now(True)
+            compile_now(False)
         html = [each._repr_html_() for each in shown]
+        assert "loading" in html[0]
         assert 'value="0.2500"' in html[1] and "a &lt;b&gt;" in html[1]
-        assert html[2] == "" and repr(shown[2]) == ""
+        assert 'value="0.2500"' in html[2] and "compiling" in html[2] and html[3] == html[1]
+        assert html[4] == "" and repr(shown[4]) == ""
 
     def test_the_library_takes_true(self, machines, monkeypatch, capsys):
-        monkeypatch.setattr(display, "SECONDS_BETWEEN_LINES", 0.0)
+        monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
         policy = eh.policies.whittle(machines)
         eh.solve(machines, progress=True)
         assert "%" in capsys.readouterr().err

@@ -1,8 +1,9 @@
 """Results that show themselves: in a notebook, as a frame, as a figure, as a page; and work that shows how far it is.
 
-What is said and drawn of a result is in `report`, which stands above all that it tells of. So results do not import
-it: it is found by its name when something is to be shown, as the package finds its public names. `told_by` is the only
-place in the library where a lower layer asks a higher one, and it asks for nothing but pictures and words.
+What is said and drawn of a result is in `report`, which stands above all that it tells of, and the bar of a terminal is
+the command line's. So results do not import them: they are found by name when something is to be shown, as the package
+finds its public names. This is the only place in the library where a lower layer asks higher ones, and it asks for
+nothing but pictures and words.
 
     Shown       gives a class its HTML in notebooks; ShownPolicy also a line of text
     told_by     the function of `report` that tells
@@ -27,9 +28,6 @@ from evenhand.typing import Progress
 
 FrameLibrary = Literal["pandas", "polars"]
 """Who makes a frame."""
-
-SECONDS_BETWEEN_LINES = 2.0
-"""How often progress is told where there is neither a terminal nor a notebook."""
 
 SECONDS_BETWEEN_UPDATES = 0.1
 """How often the bar of a notebook moves."""
@@ -65,7 +63,7 @@ def told_by(room: str, name: str) -> Callable[..., Any]:
         room: the file of it.
         name: what it is called there.
     """
-    function: Callable[..., Any] = getattr(import_module(f"evenhand.report.{room}"), name)
+    function: Callable[..., Any] = getattr(_higher(f"report.{room}"), name)
     return function
 
 
@@ -139,10 +137,9 @@ def telling(progress: Progress | bool | None) -> Iterator[Progress | None]:
         yield None
     elif _in_notebook():
         yield from _cell_bar()
-    elif sys.stderr is not None and sys.stderr.isatty():
-        yield from _terminal_bar()
     else:
-        yield _lines()
+        with _higher("cli.progress").progress(False) as tell:
+            yield tell
 
 
 def _in_notebook() -> bool:
@@ -156,7 +153,7 @@ def _in_notebook() -> bool:
 class _Bar:
     """How far it is, as HTML."""
 
-    def __init__(self, what: str = "", share: float = 0.0, over: bool = False) -> None:
+    def __init__(self, what: str = "loading", share: float = 0.0, over: bool = False) -> None:
         self.what, self.share, self.over = what, min(max(share, 0.0), 1.0), over
 
     def __repr__(self) -> str:
@@ -172,37 +169,26 @@ class _Bar:
 def _cell_bar() -> Iterator[Progress]:
     from IPython.display import display  # type: ignore[import-not-found]  # a notebook brings it
 
-    handle, last = display(_Bar(), display_id=True), [0.0]
+    bar, last = _Bar(), [0.0]
+    handle = display(bar, display_id=True)
 
     def tell(what: str, share: float) -> None:
+        nonlocal bar
+        bar = _Bar(what, share)
         if (now := monotonic()) - last[0] >= SECONDS_BETWEEN_UPDATES:
             last[0] = now
-            handle.update(_Bar(what, share))
+            handle.update(bar)
+
+    def hear(begins: bool) -> None:
+        handle.update(_Bar("compiling, once on this machine", bar.share) if begins else bar)
 
     try:
-        yield tell
+        with _higher("kernels.compilation").hearing(hear):
+            yield tell
     finally:
         handle.update(_Bar(over=True))
 
 
-def _terminal_bar() -> Iterator[Progress]:
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    words = TextColumn("{task.description:24}", markup=False)
-    columns = (words, BarColumn(), TextColumn("{task.percentage:3.0f} %"), TimeRemainingColumn())
-    with Bar(*columns, console=Console(file=sys.stderr), transient=True) as bar:
-        task = bar.add_task("", total=1.0)
-        yield lambda what, share: bar.update(task, description=what, completed=share)
-
-
-def _lines() -> Progress:
-    last = [monotonic()]
-
-    def tell(what: str, share: float) -> None:
-        if (now := monotonic()) - last[0] >= SECONDS_BETWEEN_LINES:
-            last[0] = now
-            sys.stderr.write(f"{what}: {100 * share:.0f} %\n")
-
-    return tell
+def _higher(module: str) -> Any:
+    """A module that stands above this one, found by its name."""
+    return import_module(f"evenhand.{module}")

@@ -58,7 +58,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     import click
 
     from evenhand.cli.application import application
-    from evenhand.errors import EvenhandError, InvalidInput
+    from evenhand.errors import EvenhandError
 
     as_json = "--json" in (sys.argv[1:] if arguments is None else arguments)
     try:
@@ -71,11 +71,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (click.ClickException, EvenhandError, OSError, MemoryError) as error:
-        from evenhand.cli.refusals import tell
+        from evenhand.cli.refusals import exit_code, tell
 
-        code = (
-            error.exit_code if isinstance(error, click.ClickException) else 2 if isinstance(error, InvalidInput) else 1
-        )
+        code = exit_code(error)
         tell(error, code, as_json)
         return code
     return 0

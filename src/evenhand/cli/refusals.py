@@ -7,13 +7,24 @@ by the names of the model, `named`; `error` is the title. A usage error has its 
 """
 
 import contextlib
+import errno
 import json
 import re
 from typing import Any
 
 import click
 
-from evenhand.errors import Fault
+from evenhand.errors import Fault, InvalidInput
+
+_NO_NAME = (errno.ENAMETOOLONG, errno.ELOOP)
+"""What a system says of a name that no file can have, or that leads to itself: the input is wrong, not the machine."""
+
+
+def exit_code(error: Exception) -> int:
+    """2 where the input was wrong, 1 where something else was."""
+    if isinstance(error, click.ClickException):
+        return error.exit_code
+    return 2 if isinstance(error, InvalidInput) or getattr(error, "errno", None) in _NO_NAME else 1
 
 
 def tell(error: Exception, code: int, as_json: bool) -> None:
@@ -41,6 +52,8 @@ def in_words(error: Exception) -> str:
     """What was wrong, in the user's words."""
     if isinstance(error, click.ClickException):
         return error.format_message()
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}"
     return str(error) or type(error).__name__
 
 

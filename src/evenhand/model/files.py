@@ -796,6 +796,8 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, key: str, fa
             if not message:
                 stream.seek(0)
                 return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
+    except OSError:
+        message = "is damaged: it is not where the archive says it is"
     except DAMAGE as error:
         message = f"is damaged: {error}"
     faults.add(key, message)

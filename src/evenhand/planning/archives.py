@@ -8,12 +8,13 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from evenhand.checks import check_memory, human_bytes, why_unreadable
-from evenhand.errors import PolicyError
+from evenhand.errors import EvenhandError, PolicyError
 from evenhand.model.files import write_atomically
 
 MOST_MANIFEST = 1_000_000
@@ -36,14 +37,43 @@ def write_archive(path: Path, manifest: dict[str, Any], bodies: dict[str, bytes]
 
 def read_manifest(file: zipfile.ZipFile, formats: Sequence[str], schema: int) -> dict[str, Any]:
     """The manifest of an archive, if it is of a known format and schema."""
+    if "manifest.json" not in file.namelist():
+        raise PolicyError("it is not an evenhand policy: it has no manifest")
     if file.getinfo("manifest.json").file_size > MOST_MANIFEST:
         raise PolicyError("its manifest is too large")
-    manifest = json.loads(_bounded(file, "manifest.json"))
+    manifest = _parsed(_bounded(file, "manifest.json"), "manifest")
     if not isinstance(manifest, dict) or manifest.get("format") not in formats:
         raise PolicyError("it is not an evenhand policy")
     if manifest.get("schema") != schema:
         raise PolicyError(f"its schema is {manifest.get('schema')}; this version reads {schema}")
+    if not isinstance(manifest.get("problem"), dict):
+        raise PolicyError("its manifest does not say for which problem it was made")
     return manifest
+
+
+def read_facts(manifest: dict[str, Any], name: str, facts: Mapping[str, type]) -> dict[str, Any]:
+    """What the manifest says under a name, if it has all of the facts, each of its type."""
+    found = manifest.get(name)
+    if not isinstance(found, dict):
+        raise PolicyError(f"its manifest does not describe its {name}")
+    for fact, kind in facts.items():
+        if not isinstance(found.get(fact), kind):
+            raise PolicyError(f"its manifest does not say the {fact} of its {name}")
+    return found
+
+
+def read_json(file: zipfile.ZipFile, name: str, sha256: object, what: str) -> Any:
+    """A part of an archive that is JSON."""
+    return _parsed(read_part(file, name, sha256, what), what)
+
+
+def _parsed(body: bytes, what: str) -> Any:
+    try:
+        return json.loads(body)
+    except json.JSONDecodeError as error:
+        raise PolicyError(f"its {what} is not JSON (line {error.lineno})") from None
+    except (UnicodeDecodeError, RecursionError, ValueError):
+        raise PolicyError(f"its {what} is not JSON that can be read") from None
 
 
 def check_parts(file: zipfile.ZipFile, parts: Iterable[str], most: float | None = None) -> None:
@@ -88,10 +118,22 @@ def guarded(path: Path, read: Callable[[zipfile.ZipFile], Any]) -> Any:
         raise PolicyError(f"{path}: {error}") from None
     except Warning:  # where a user made them errors
         raise
-    except (OSError, zipfile.BadZipFile) as error:
-        reason = (
-            why_unreadable(path, error) if isinstance(error, OSError) else "it is not a policy file, or a damaged one"
-        )
-        raise PolicyError(f"{path}: cannot be read: {reason}. {HOW_TO_SAVE}") from None
+    except EvenhandError as error:  # what is made of its parts refuses them, in words
+        raise PolicyError(f"{path}: {error}") from None
+    except OSError as error:
+        raise PolicyError(f"{path}: cannot be read: {why_unreadable(path, error)}. {HOW_TO_SAVE}") from None
+    except (zipfile.BadZipFile, zlib.error, EOFError):
+        raise PolicyError(f"{path}: cannot be read: it is not a policy file, or a damaged one. {HOW_TO_SAVE}") from None
     except Exception as error:  # noqa: BLE001  # the file is a stranger's
-        raise PolicyError(f"{path}: not a policy file that can be read ({type(error).__name__}: {error})") from None
+        raise PolicyError(f"{path}: not a policy file that can be read: {_in_words(error)}") from None
+
+
+def _in_words(error: Exception) -> str:
+    """What is wrong with a stranger's file that broke what reads it; names of classes tell a user nothing."""
+    if isinstance(error, NotImplementedError):
+        return "it is packed in a way that is not read here"
+    if isinstance(error, RuntimeError) and "password" in str(error):
+        return "it is encrypted"
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for what it says it holds"
+    return "its manifest and its parts do not fit together"

@@ -18,7 +18,7 @@ from typing import Any
 from evenhand.errors import PolicyError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import load, save
-from evenhand.planning.archives import read_part
+from evenhand.planning.archives import read_json, read_part
 
 MODEL, NAMES = "model.npz", "arms.json"
 
@@ -64,5 +64,7 @@ def unpack(file: zipfile.ZipFile, manifest: dict[str, Any]) -> CoupledMDP:
     problem = load(io.BytesIO(body), "npz")
     if NAMES not in parts:
         return problem
-    names = json.loads(read_part(file, NAMES, manifest["carries"][NAMES], "list of arms"))
+    names = read_json(file, NAMES, manifest["carries"][NAMES], "list of arms")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise PolicyError("its list of arms is not a list of names")
     return replace(problem, arm_names=names)

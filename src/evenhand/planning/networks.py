@@ -22,7 +22,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.rules import ALLOCATION_RULES
 from evenhand.model.simulator import Simulator
 from evenhand.planning import carried
-from evenhand.planning.archives import check_parts, read_part, write_archive
+from evenhand.planning.archives import check_parts, read_facts, read_part, write_archive
 from evenhand.policies.network import (
     CountNetworkPolicy,
     JointNetworkPolicy,
@@ -93,26 +93,32 @@ def read_network(
     """The policy of an archive whose manifest has been read, for a problem that it fits; see `other_dynamics`."""
     check_parts(file, [TENSORS, *carried.parts_of(manifest)], MOST_BYTES)
     carried.check(file, manifest)
-    network = _read_layers(read_part(file, TENSORS, manifest["sha256"], "network"), manifest["network"])
+    facts = read_facts(manifest, "network", {"layers": int, "squash": bool})
+    network = _read_layers(read_part(file, TENSORS, manifest.get("sha256"), "network"), facts)
     _check_fits(manifest["problem"], problem)
-    if manifest["kind"] == "count-network":
-        if manifest["allocation"] not in ALLOCATION_RULES:
-            raise PolicyError(f"its allocation {manifest['allocation']!r} is not known to this version")
+    kind = manifest.get("kind")
+    if kind == "count-network":
+        if manifest.get("allocation") not in ALLOCATION_RULES:
+            raise PolicyError(f"its allocation {manifest.get('allocation')!r} is not known to this version")
         return CountNetworkPolicy(problem, network, manifest["allocation"])
-    if manifest["kind"] != "joint-network":
-        raise PolicyError(f"its kind {manifest['kind']!r} is not known to this version")
+    if kind != "joint-network":
+        raise PolicyError(f"its kind {kind!r} is not known to this version")
     if isinstance(problem, Simulator):
         raise PolicyError("a joint network plays a problem with matrices")
     return JointNetworkPolicy(problem, network)
 
 
 def _read_layers(body: bytes, facts: dict[str, Any]) -> Network:
+    from safetensors import SafetensorError
     from safetensors.numpy import load as load_tensors
 
     layers = facts["layers"]
-    if not isinstance(layers, int) or not 1 <= layers <= MOST_LAYERS:
+    if not 1 <= layers <= MOST_LAYERS:
         raise PolicyError(f"it says it has {layers!r} layers")
-    tensors = load_tensors(body)
+    try:
+        tensors = load_tensors(body)
+    except (SafetensorError, ValueError, KeyError):
+        raise PolicyError("its network is not a file of tensors") from None
     names = {f"{layer}.{part}" for layer in range(layers) for part in ("weight", "bias")}
     if set(tensors) != names or any(tensor.dtype != np.float32 for tensor in tensors.values()):
         raise PolicyError("its tensors are not the weights and biases its manifest speaks of")

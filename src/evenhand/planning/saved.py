@@ -36,7 +36,15 @@ from evenhand.model.criterion import MOST_STEPS
 from evenhand.model.policy import Policy, SavableKind, Starting, capabilities
 from evenhand.model.simulator import Simulator, needs_tables
 from evenhand.planning import carried, networks
-from evenhand.planning.archives import check_parts, check_size, guarded, read_manifest, read_part, write_archive
+from evenhand.planning.archives import (
+    check_parts,
+    check_size,
+    guarded,
+    read_facts,
+    read_manifest,
+    read_part,
+    write_archive,
+)
 from evenhand.planning.own_kinds import MOST_AXES, OWN, Kinds, build_own, own_names, read_kinds, take_own_apart
 from evenhand.planning.solution import Solution
 from evenhand.policies.baselines import random_feasible
@@ -351,7 +359,7 @@ def _read_arrays(file: zipfile.ZipFile, manifest: dict[str, Any]) -> dict[str, A
         raise PolicyError(f"a policy of kind {manifest['kind']} has the arrays {', '.join(expected)}")
     check_parts(file, [*(f"{name}.npy" for name in described), *carried.parts_of(manifest)])
     carried.check(file, manifest)
-    arrays = {name: _read_array(file, name, facts) for name, facts in described.items()}
+    arrays = {name: _read_array(file, name, read_facts(described, name, {"sha256": str})) for name in described}
     for name, array in arrays.items():
         if array.dtype.kind not in expected[name].letters or array.ndim not in expected[name].axes:
             raise PolicyError(f"its array {name} is not of the right type and shape")
@@ -422,8 +430,11 @@ def _step_arrays(steps: int, arrays: dict[str, Array]) -> list[dict[str, Array]]
 
 def _read_array(file: zipfile.ZipFile, name: str, facts: dict[str, Any]) -> Array:
     body = read_part(file, f"{name}.npy", facts["sha256"], f"array {name}")
-    array: Array = np.lib.format.read_array(io.BytesIO(body), allow_pickle=False)
-    if list(array.shape) != facts["shape"] or array.dtype.str != facts["dtype"]:
+    try:
+        array: Array = np.lib.format.read_array(io.BytesIO(body), allow_pickle=False)
+    except (ValueError, EOFError, TypeError, SyntaxError, UnicodeDecodeError, OverflowError):
+        raise PolicyError(f"its array {name} is not an array of numbers as NumPy writes it") from None
+    if list(array.shape) != facts.get("shape") or array.dtype.str != facts.get("dtype"):
         raise PolicyError(f"its array {name} has another shape or type than its manifest says")
     return array
 

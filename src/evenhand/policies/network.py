@@ -44,6 +44,9 @@ from evenhand.typing import Floats, Indices, Ints, Singles
 LEAST_PRIORITY = 1e-3
 """Priorities are in [LEAST_PRIORITY, 1]: never 0, so that every cell can be drawn."""
 
+LARGEST_SUM = 1e38
+"""Sums beyond it do not fit single precision, in which networks are played."""
+
 
 @dataclass(frozen=True, eq=False)
 class Network:
@@ -70,6 +73,9 @@ class Network:
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
                 raise InvalidInput(f"network: layer {layer} holds numbers that are not finite")
+            # What goes in is at most 1 in size: observations are shares, and layers are joined by tanh.
+            if np.abs(weight, dtype=np.float64).sum(axis=0).max(initial=0) + np.abs(bias).max(initial=0) > LARGEST_SUM:
+                raise InvalidInput(f"network: the numbers of layer {layer} are so large that sums of them overflow")
 
     def __repr__(self) -> str:
         sizes = [self.num_inputs, *(weight.shape[1] for weight in self.weights)]
