@@ -202,4 +202,14 @@ def test_the_whole():
     text = plan_of(solution).show()
     assert "PLAN: 4 arms (2 Ford, 2 Opel) share 1 bay, 2 technicians; welfare gini:1.5" in text
     assert f"welfare {solution.welfare:.4f}; no plan has more than {solution.upper_bound:.4f}" in text
-    assert "What one unit more would be worth" in text
+    assert "What one unit more at every step would add to the bound of the fluid relaxation:" in text
+
+
+def test_a_plan_may_gain_more_than_the_bound_so_nothing_else_is_said():
+    now, then = (solve(MACHINES.under("average").with_budget(budget)) for budget in (2, 3))
+    assert "add to the bound of the fluid relaxation:\n  one unit more of resource 0: nothing" in plan_of(now).show()
+    assert then.welfare > now.welfare * 1.001
+
+
+def test_values_that_are_no_numbers_are_not_told():
+    assert "value of an arm" not in Plan(whittle(MACHINES), MACHINES, {"by": "type", "values": ["x"]}).show()

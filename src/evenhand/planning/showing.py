@@ -380,7 +380,7 @@ def show_plan(plan: "Plan", step: int = 0) -> str:
     if len(parts) > SHORT:
         lines += ["", f"... and {len(parts) - SHORT} parts of smaller shares; --json has all of them"]
     if more := worth_of_more(plan.problem, _prices(plan), _number(plan.about.get("value"))):
-        lines += ["", "What one unit more would be worth, at every step, by the fluid relaxation:"]
+        lines += ["", "What one unit more at every step would add to the bound of the fluid relaxation:"]
         lines += [f"  {text}" for text in more]
     return "\n".join(lines) + "\n"
 
@@ -414,8 +414,9 @@ def _certificate(plan: "Plan") -> list[str]:
             else "the best there is"
         )
         lines.append(f"  welfare {about['value']:.4f}; no plan has more than {about['upper_bound']:.4f} ({gap})")
-    values = about.get("values")
-    if about.get("by") == "type" and isinstance(values, list) and len(values) == plan.problem.num_types <= LONG:
+    given = about.get("values")
+    values = given if isinstance(given, list) and all(isinstance(value, (int, float)) for value in given) else []
+    if about.get("by") == "type" and len(values) == plan.problem.num_types <= LONG:
         told = [f"{words.type(kind)} {value:.4f}" for kind, value in enumerate(values)]
         lines.append(f"  value of an arm: {', '.join(told)}")
     if isinstance(about.get("score"), float):
