@@ -7,8 +7,8 @@ For discounted values and Gini weights that are equal but for the first, W(v) = 
                 t + slack_n = v_n = sum r_n(s_n, u_n) x(s, u)
 
 Every double is a fraction, so nothing is rounded anywhere: what this says of numbers of any size is so. Transitions and
-first states are taken as the doubles they are. It begins at the policy that idles (a basis, with the worst-off arm's row
-for t) and takes Bland's rule, which ends.
+first states are taken as the doubles they are. It begins at the policy that idles (a basis, with the row of the
+worst-off for t) and takes Bland's rule, which ends.
 """
 
 from fractions import Fraction
