@@ -3,6 +3,7 @@
 import io
 import sys
 import types
+from dataclasses import dataclass
 
 import numpy as np
 import pandas
@@ -11,8 +12,10 @@ import pytest
 
 import evenhand as eh
 from evenhand import display
-from evenhand.display import as_frame, shows_bar, telling
+from evenhand.cli import progress
+from evenhand.display import Shown, as_frame, shows_bar, telling
 from evenhand.errors import InvalidInput, MissingExtra
+from evenhand.kernels.compilation import compile_now
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.policies.network import CountNetworkPolicy, Network
 
@@ -70,6 +73,30 @@ class TestOneLine:
         layers = [np.zeros((4, 8), dtype=np.float32), np.zeros((8, 6), dtype=np.float32)]
         policy = CountNetworkPolicy(machines, Network(layers, [np.zeros(8, np.float32), np.zeros(6, np.float32)]))
         assert repr(policy) == "CountNetworkPolicy(for 3 arms, greedy, Network(4 → 8 → 6))"
+
+
+@dataclass(frozen=True)
+class Pair(Shown):
+    """Two things."""
+
+    first: int
+    """The one."""
+
+    second: int = 0
+    """The other, which may be told
+    in two lines."""
+
+
+class TestHelp:
+    def test_fields_are_read_when_somebody_asks(self):
+        assert Pair.__dict__["__doc__"].whole is None  # nothing was read to make the class
+        told = "Two things.\n\nAttributes:\n    first: The one.\n    second: The other, which may be told in two lines."
+        assert Pair.__doc__ == Pair(1).__doc__ == told
+
+    def test_where_there_is_no_source_the_docstring_stays(self):
+        namespace = {"dataclass": dataclass, "Shown": Shown}
+        exec("@dataclass\nclass Made(Shown):\n    'By hand.'\n    a: int = 0\n    'A number.'", namespace)
+        assert namespace["Made"].__doc__ == "By hand."
 
 
 class TestFrames:
@@ -159,7 +186,7 @@ class TestProgress:
         monkeypatch.setattr(sys, "stderr", terminal := Terminal())
         work(3, True)
         assert "working" in terminal.getvalue() and "%" in terminal.getvalue()
-        assert terminal.getvalue().endswith("\x1b[2K")
+        assert terminal.getvalue().endswith("\x1b[2K")  # the line is cleared
 
     def test_brackets_in_words_are_words(self, monkeypatch):
         monkeypatch.setattr(sys, "stderr", terminal := Terminal())
@@ -168,9 +195,9 @@ class TestProgress:
         assert "[bold]mine" in terminal.getvalue()
 
     def test_elsewhere_there_are_lines(self, monkeypatch, capsys):
-        monkeypatch.setattr(display, "SECONDS_BETWEEN_LINES", 0.0)
+        monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
         work(2, progress=True)
-        assert capsys.readouterr().err.splitlines() == ["working: 0 %", "working: 50 %"]
+        assert capsys.readouterr().err.splitlines() == ["working: 0 % (0 s)", "working: 50 % (0 s)"]
 
     def test_a_notebook_gets_a_bar_in_its_cell(self, monkeypatch):
         shown = []
@@ -184,12 +211,16 @@ class TestProgress:
         monkeypatch.setattr(display, "SECONDS_BETWEEN_UPDATES", 0.0)
         with telling(True) as tell:
             tell("a <b>", 0.25)
+            compile_now(True)
+            compile_now(False)
         html = [each._repr_html_() for each in shown]
+        assert "loading" in html[0]
         assert 'value="0.2500"' in html[1] and "a &lt;b&gt;" in html[1]
-        assert html[2] == "" and repr(shown[2]) == ""
+        assert 'value="0.2500"' in html[2] and "compiling" in html[2] and html[3] == html[1]
+        assert html[4] == "" and repr(shown[4]) == ""
 
     def test_the_library_takes_true(self, machines, monkeypatch, capsys):
-        monkeypatch.setattr(display, "SECONDS_BETWEEN_LINES", 0.0)
+        monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
         policy = eh.policies.whittle(machines)
         eh.solve(machines, progress=True)
         assert "%" in capsys.readouterr().err

@@ -1,24 +1,28 @@
 """Results that show themselves: in a notebook, as a frame, as a figure, as a page; and work that shows how far it is.
 
-What is said and drawn of a result is in `report`, which stands above all that it tells of. So results do not import
-it: it is found by its name when something is to be shown, as the package finds its public names. `told_by` is the only
-place in the library where a lower layer asks a higher one, and it asks for nothing but pictures and words.
+What is said and drawn of a result is in `report`, which stands above all that it tells of, and the bar of a terminal is
+the command line's. So results do not import them: they are found by name when something is to be shown, as the package
+finds its public names. This is the only place in the library where a lower layer asks higher ones, and it asks for
+nothing but pictures and words.
 
-    Shown       gives a class its HTML in notebooks; ShownPolicy also a line of text
+    Shown       gives a class its HTML in notebooks, and its fields a place in `help`; ShownPolicy also a line of text
     told_by     the function of `report` that tells
     as_frame    named columns as a frame of pandas or polars
     telling     something to tell progress to; with `progress=True` a bar, in a terminal and in a notebook
     shows_bar   lets a function take `progress=True`
 """
 
+import ast
 import inspect
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from html import escape
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import pairwise
 from time import monotonic
 from typing import Any, Literal, ParamSpec, TypeVar
 
@@ -28,9 +32,6 @@ from evenhand.typing import Progress
 FrameLibrary = Literal["pandas", "polars"]
 """Who makes a frame."""
 
-SECONDS_BETWEEN_LINES = 2.0
-"""How often progress is told where there is neither a terminal nor a notebook."""
-
 SECONDS_BETWEEN_UPDATES = 0.1
 """How often the bar of a notebook moves."""
 
@@ -39,11 +40,56 @@ Answer = TypeVar("Answer")
 
 
 class Shown:
-    """Has an HTML form for notebooks."""
+    """Has an HTML form for notebooks, and where it is a dataclass, `help` tells of its fields."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if isinstance(text := cls.__dict__.get("__doc__"), str):
+            type.__setattr__(cls, "__doc__", FieldsTold(text))
 
     def _repr_html_(self) -> str:
         html: str = told_by("notebook", "html_of")(self)
         return html
+
+
+class FieldsTold:
+    """A docstring that has a line for each field of its dataclass: what is written below the field in the source.
+
+    Python keeps these sentences nowhere, and `help` would not show them. They are read when somebody asks, and only
+    then: a class whose docstring nobody reads costs nothing.
+    """
+
+    def __init__(self, text: str) -> None:
+        """Keep what the class says of itself.
+
+        Args:
+            text: its docstring.
+        """
+        self.text = text
+        self.whole: str | None = None
+
+    def __get__(self, instance: object, owner: type) -> str:
+        if "__match_args__" not in owner.__dict__:  # no dataclass, or not one yet: it looks for a docstring on the way
+            return self.text
+        if self.whole is None:
+            fields = "".join(f"\n    {name}: {told}" for name, told in _told_fields(owner))
+            self.whole = f"{inspect.cleandoc(self.text)}\n\nAttributes:{fields}" if fields else self.text
+        return self.whole
+
+
+def _told_fields(owner: type) -> list[tuple[str, str]]:
+    """The fields of a class with the sentences below them, as its source has them; none where there is no source."""
+    try:
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return []
+    assert isinstance(tree, ast.ClassDef)
+    return [
+        (field.target.id, " ".join(below.value.value.split()))
+        for field, below in pairwise(tree.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str)
+    ]
 
 
 class ShownPolicy(Shown):
@@ -65,7 +111,7 @@ def told_by(room: str, name: str) -> Callable[..., Any]:
         room: the file of it.
         name: what it is called there.
     """
-    function: Callable[..., Any] = getattr(import_module(f"evenhand.report.{room}"), name)
+    function: Callable[..., Any] = getattr(_higher(f"report.{room}"), name)
     return function
 
 
@@ -139,10 +185,9 @@ def telling(progress: Progress | bool | None) -> Iterator[Progress | None]:
         yield None
     elif _in_notebook():
         yield from _cell_bar()
-    elif sys.stderr is not None and sys.stderr.isatty():
-        yield from _terminal_bar()
     else:
-        yield _lines()
+        with _higher("cli.progress").progress(False) as tell:
+            yield tell
 
 
 def _in_notebook() -> bool:
@@ -156,7 +201,7 @@ def _in_notebook() -> bool:
 class _Bar:
     """How far it is, as HTML."""
 
-    def __init__(self, what: str = "", share: float = 0.0, over: bool = False) -> None:
+    def __init__(self, what: str = "loading", share: float = 0.0, over: bool = False) -> None:
         self.what, self.share, self.over = what, min(max(share, 0.0), 1.0), over
 
     def __repr__(self) -> str:
@@ -172,37 +217,26 @@ class _Bar:
 def _cell_bar() -> Iterator[Progress]:
     from IPython.display import display  # type: ignore[import-not-found]  # a notebook brings it
 
-    handle, last = display(_Bar(), display_id=True), [0.0]
+    bar, last = _Bar(), [0.0]
+    handle = display(bar, display_id=True)
 
     def tell(what: str, share: float) -> None:
+        nonlocal bar
+        bar = _Bar(what, share)
         if (now := monotonic()) - last[0] >= SECONDS_BETWEEN_UPDATES:
             last[0] = now
-            handle.update(_Bar(what, share))
+            handle.update(bar)
+
+    def hear(begins: bool) -> None:
+        handle.update(_Bar("compiling, once on this machine", bar.share) if begins else bar)
 
     try:
-        yield tell
+        with _higher("kernels.compilation").hearing(hear):
+            yield tell
     finally:
         handle.update(_Bar(over=True))
 
 
-def _terminal_bar() -> Iterator[Progress]:
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    words = TextColumn("{task.description:24}", markup=False)
-    columns = (words, BarColumn(), TextColumn("{task.percentage:3.0f} %"), TimeRemainingColumn())
-    with Bar(*columns, console=Console(file=sys.stderr), transient=True) as bar:
-        task = bar.add_task("", total=1.0)
-        yield lambda what, share: bar.update(task, description=what, completed=share)
-
-
-def _lines() -> Progress:
-    last = [monotonic()]
-
-    def tell(what: str, share: float) -> None:
-        if (now := monotonic()) - last[0] >= SECONDS_BETWEEN_LINES:
-            last[0] = now
-            sys.stderr.write(f"{what}: {100 * share:.0f} %\n")
-
-    return tell
+def _higher(module: str) -> Any:
+    """A module that stands above this one, found by its name."""
+    return import_module(f"evenhand.{module}")

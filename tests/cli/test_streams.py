@@ -118,7 +118,7 @@ run({arguments!r})
 """
 
 
-@pytest.mark.parametrize("command", ["solve", "compare", "evaluate"])
+@pytest.mark.parametrize("command", one_in(3, ["solve", "compare", "evaluate"]))
 def test_loading_what_solves_is_told(command, launch):
     """It takes a second or more, and on a busy machine several; a fresh process has all of it to load."""
     arguments = [command, "machine-replacement", "-p", "num_arms=2", *(["random"] if command == "evaluate" else [])]

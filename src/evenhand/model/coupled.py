@@ -335,7 +335,7 @@ class CoupledMDP(Shown):
         return hash(self.signature)
 
     def __repr__(self) -> str:
-        kinds = "identical" if self.is_symmetric else f"{self.num_types} types"
+        kinds = "identical" if self.is_symmetric else counted(self.num_types, "type")
         worth = f"discount {self.discount}" if self.criterion.name == "discounted" else self.criterion.name
         groups = f", over {len(self.group_names)} groups" if self.over == "groups" else ""
         arms, resources = counted(self.num_arms, "arm"), counted(self.num_resources, "resource")
