@@ -211,5 +211,14 @@ def test_a_plan_may_gain_more_than_the_bound_so_nothing_else_is_said():
     assert then.welfare > now.welfare * 1.001
 
 
-def test_values_that_are_no_numbers_are_not_told():
-    assert "value of an arm" not in Plan(whittle(MACHINES), MACHINES, {"by": "type", "values": ["x"]}).show()
+@pytest.mark.parametrize(
+    "strange", [None, "x", [], {}, [None, "y"], True, float("nan"), 10**400, {"bays": "much"}], ids=str
+)
+def test_facts_of_strangers_do_no_harm(strange):
+    """What a file tells of itself may be anything."""
+    keys = ("value", "upper_bound", "gap", "stderr", "welfare", "values", "prices", "parts", "method", "score", "asked")
+    for policy in (whittle(MACHINES), Mixture([whittle(MACHINES), never_act(MACHINES)], [0.5, 0.5])):
+        plan = Plan(policy, MACHINES, dict.fromkeys(keys, strange) | {"by": "type"})
+        assert "Who comes first" in plan.show()
+        assert plan_facts(plan)["parts"]
+        assert plan.act([0, 1, 2, 2]).rows
