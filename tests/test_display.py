@@ -3,6 +3,7 @@
 import io
 import sys
 import types
+from dataclasses import dataclass
 
 import numpy as np
 import pandas
@@ -12,7 +13,7 @@ import pytest
 import evenhand as eh
 from evenhand import display
 from evenhand.cli import progress
-from evenhand.display import as_frame, shows_bar, telling
+from evenhand.display import Shown, as_frame, shows_bar, telling
 from evenhand.errors import InvalidInput, MissingExtra
 from evenhand.kernels.compilation import compile_now
 from evenhand.model.composite import BySteps, Mixture
@@ -72,6 +73,30 @@ class TestOneLine:
         layers = [np.zeros((4, 8), dtype=np.float32), np.zeros((8, 6), dtype=np.float32)]
         policy = CountNetworkPolicy(machines, Network(layers, [np.zeros(8, np.float32), np.zeros(6, np.float32)]))
         assert repr(policy) == "CountNetworkPolicy(for 3 arms, greedy, Network(4 → 8 → 6))"
+
+
+@dataclass(frozen=True)
+class Pair(Shown):
+    """Two things."""
+
+    first: int
+    """The one."""
+
+    second: int = 0
+    """The other, which may be told
+    in two lines."""
+
+
+class TestHelp:
+    def test_fields_are_read_when_somebody_asks(self):
+        assert Pair.__dict__["__doc__"].whole is None  # nothing was read to make the class
+        told = "Two things.\n\nAttributes:\n    first: The one.\n    second: The other, which may be told in two lines."
+        assert Pair.__doc__ == Pair(1).__doc__ == told
+
+    def test_where_there_is_no_source_the_docstring_stays(self):
+        namespace = {"dataclass": dataclass, "Shown": Shown}
+        exec("@dataclass\nclass Made(Shown):\n    'By hand.'\n    a: int = 0\n    'A number.'", namespace)
+        assert namespace["Made"].__doc__ == "By hand."
 
 
 class TestFrames:

@@ -5,21 +5,24 @@ the command line's. So results do not import them: they are found by name when s
 finds its public names. This is the only place in the library where a lower layer asks higher ones, and it asks for
 nothing but pictures and words.
 
-    Shown       gives a class its HTML in notebooks; ShownPolicy also a line of text
+    Shown       gives a class its HTML in notebooks, and its fields a place in `help`; ShownPolicy also a line of text
     told_by     the function of `report` that tells
     as_frame    named columns as a frame of pandas or polars
     telling     something to tell progress to; with `progress=True` a bar, in a terminal and in a notebook
     shows_bar   lets a function take `progress=True`
 """
 
+import ast
 import inspect
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from html import escape
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import pairwise
 from time import monotonic
 from typing import Any, Literal, ParamSpec, TypeVar
 
@@ -37,11 +40,56 @@ Answer = TypeVar("Answer")
 
 
 class Shown:
-    """Has an HTML form for notebooks."""
+    """Has an HTML form for notebooks, and where it is a dataclass, `help` tells of its fields."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if isinstance(text := cls.__dict__.get("__doc__"), str):
+            type.__setattr__(cls, "__doc__", FieldsTold(text))
 
     def _repr_html_(self) -> str:
         html: str = told_by("notebook", "html_of")(self)
         return html
+
+
+class FieldsTold:
+    """A docstring that has a line for each field of its dataclass: what is written below the field in the source.
+
+    Python keeps these sentences nowhere, and `help` would not show them. They are read when somebody asks, and only
+    then: a class whose docstring nobody reads costs nothing.
+    """
+
+    def __init__(self, text: str) -> None:
+        """Keep what the class says of itself.
+
+        Args:
+            text: its docstring.
+        """
+        self.text = text
+        self.whole: str | None = None
+
+    def __get__(self, instance: object, owner: type) -> str:
+        if "__match_args__" not in owner.__dict__:  # no dataclass, or not one yet: it looks for a docstring on the way
+            return self.text
+        if self.whole is None:
+            fields = "".join(f"\n    {name}: {told}" for name, told in _told_fields(owner))
+            self.whole = f"{inspect.cleandoc(self.text)}\n\nAttributes:{fields}" if fields else self.text
+        return self.whole
+
+
+def _told_fields(owner: type) -> list[tuple[str, str]]:
+    """The fields of a class with the sentences below them, as its source has them; none where there is no source."""
+    try:
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return []
+    assert isinstance(tree, ast.ClassDef)
+    return [
+        (field.target.id, " ".join(below.value.value.split()))
+        for field, below in pairwise(tree.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str)
+    ]
 
 
 class ShownPolicy(Shown):

@@ -119,3 +119,11 @@ def test_bad_options(arguments, message, plan, states, evenhand):
 
 def test_what_is_not_a_plan(folder, states, evenhand):
     assert "monday.csv" in evenhand("act", states, states).refusal
+
+
+def test_names_do_not_move_the_cursor(plan, states, evenhand):
+    states.write_text(STATES.replace("p1", "p\x1b[31m1"))
+    assert "\x1b" not in evenhand("act", plan, states).out
+    assert evenhand("act", plan, states, "--json").json["actions"][0]["arm"] == "p\x1b[31m1"
+    states.write_text(STATES.replace("pump", "\x1b[31m"))
+    assert "\x1b" not in evenhand("act", plan, states).refusal

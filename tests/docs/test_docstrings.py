@@ -4,7 +4,7 @@ import ast
 import doctest
 import inspect
 import textwrap
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 
 import numpy as np
 import pytest
@@ -83,6 +83,17 @@ def test_every_class_and_field_is_described(name):
     assert not (thing.__doc__ or f"{thing.__name__}(").startswith(f"{thing.__name__}("), "only what dataclass wrote"
     if is_dataclass(thing) and not any("help" in field.metadata for field in thing.__dataclass_fields__.values()):
         assert undescribed_fields(thing) == []
+
+
+@pytest.mark.parametrize(
+    "thing", [eh.Arm, eh.CoupledMDP, eh.Solution, eh.Evaluation, eh.Comparison, eh.Training, eh.Plan]
+)
+def test_help_tells_of_fields(thing):
+    told = inspect.getdoc(thing)
+    assert told.startswith(
+        textwrap.dedent(ast.get_docstring(ast.parse(inspect.getsource(thing)).body[0])).splitlines()[0]
+    )
+    assert not [each.name for each in fields(thing) if f"\n    {each.name}: " not in told]
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -200,3 +200,16 @@ def test_the_whole():
     assert "PLAN: 4 arms (2 Ford, 2 Opel) share 1 bay, 2 technicians; welfare gini:1.5" in text
     assert f"welfare {solution.welfare:.4f}; no plan has more than {solution.upper_bound:.4f}" in text
     assert "What one unit more would be worth" in text
+
+
+@pytest.mark.parametrize(
+    "strange", [None, "x", [], {}, [None, "y"], True, float("nan"), 10**400, {"bays": "much"}], ids=str
+)
+def test_facts_of_strangers_do_no_harm(strange):
+    """What a file tells of itself may be anything."""
+    keys = ("value", "upper_bound", "gap", "stderr", "welfare", "values", "prices", "parts", "method", "score", "asked")
+    for policy in (whittle(MACHINES), Mixture([whittle(MACHINES), never_act(MACHINES)], [0.5, 0.5])):
+        plan = Plan(policy, MACHINES, dict.fromkeys(keys, strange) | {"by": "type"})
+        assert "Who comes first" in plan.show()
+        assert plan_facts(plan)["parts"]
+        assert plan.act([0, 1, 2, 2]).rows

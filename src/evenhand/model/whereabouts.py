@@ -33,6 +33,7 @@ import numpy as np
 
 from evenhand.errors import Fault, InvalidInput, MissingExtra, TableError, nearest
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.places import quoted
 from evenhand.typing import Indices, Ints
 
 TableFormat = Literal["csv", "parquet", "json"]
@@ -334,7 +335,7 @@ class _Reader:
         if not name:
             self.faults.append(Fault(row, "has no arm"))
         elif name in self.seen:
-            self.faults.append(Fault(row, f'arm "{name}" is also in {self.seen[name]}'))
+            self.faults.append(Fault(row, f"arm {quoted(name)} is also in {self.seen[name]}"))
         else:
             self.seen[name] = row
         blocks = self._blocks(name, place, row)
@@ -360,7 +361,7 @@ class _Reader:
             return [own if own is not None else self.single_blocks[name]]
         if self.problem.is_symmetric:
             return list(range(len(self.problem.counts)))
-        told = f'has no type, and "{name}" is no arm that is known by name; types are {self._known_types}'
+        told = f"has no type, and {quoted(name)} is no arm that is known by name; types are {self._known_types}"
         self.faults.append(Fault(row, told))
         return []
 
@@ -377,17 +378,17 @@ class _Reader:
             found = [block for block, number in enumerate(self._type_numbers) if number == int(kind)]
         if not found:
             near = nearest(kind, [name for name in names if name])
-            hint = f' Did you mean "{near}"?' if near else ""
-            return f'type "{kind}" is not in the plan or model.{hint} Known are {self._known_types}'
+            hint = f" Did you mean {quoted(near)}?" if near else ""
+            return f"type {quoted(kind)} is not in the plan or model.{hint} Known are {self._known_types}"
         if group:
             groups = [problem.group_names[number] for number in problem.group_of_block]
             found = [block for block in found if groups[block] == group]
             if not found:
-                return f'there are no arms of type "{kind}" in group "{group}"'
+                return f"there are no arms of type {quoted(kind)} in group {quoted(group)}"
         kinds = sorted({self._type_numbers[block] for block in found})
         if len(kinds) > 1 and not _differ_only_in_start(problem, found):
             listed = ", ".join(map(str, kinds))
-            return f'type "{kind}" may be any of the types number {listed}: give the number, or a column group'
+            return f"type {quoted(kind)} may be any of the types number {listed}: give the number, or a column group"
         return found
 
     def _state(self, block: int, given: str, row: str) -> int | None:
@@ -402,10 +403,10 @@ class _Reader:
             self.faults.append(Fault(row, "has no state"))
             return None
         near = nearest(given, labels)
-        hint = f' Did you mean "{near}"?' if near else ""
+        hint = f" Did you mean {quoted(near)}?" if near else ""
         known = ", ".join(labels[:KNOWN_SHOWN]) if labels else f"0 to {size - 1}"
-        whose = f' of type "{self.block_names[block]}"' if self.block_names[block] else ""
-        self.faults.append(Fault(row, f'"{given}" is no state{whose}.{hint} Known are {known}'))
+        whose = f" of type {quoted(self.block_names[block])}" if self.block_names[block] else ""
+        self.faults.append(Fault(row, f"{quoted(given)} is no state{whose}.{hint} Known are {known}"))
         return None
 
     def _one_of(self, blocks: Sequence[int], state: int) -> int:

@@ -99,7 +99,7 @@ SPREADS = (2.0, 8.0)
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Blend:
     """A mixture of policies, before it is reported."""
 
     columns: tuple[Column, ...]
@@ -249,7 +249,7 @@ def _same(one: object, other: object) -> bool:
     return False
 
 
-def find_mixture(task: Task, relaxed: FluidSolution) -> Plan:
+def find_mixture(task: Task, relaxed: FluidSolution) -> Blend:
     """The best mixture of policies of single arms, chosen on episodes of its own.
 
     Args:
@@ -394,7 +394,7 @@ def _polish(
     rounds: int,
     history: tuple[tuple[int, float], ...],
     seed: int,
-) -> Plan:
+) -> Blend:
     """Play the parts again on other episodes, and settle their shares on all of them."""
     kept = _worth_another_look(oracle, objective, shares)
     parts = []
@@ -413,7 +413,7 @@ def _polish(
         settled = settled[large] / settled[large].sum()
     parts, settled = _simplest(oracle, objective, parts, settled)
     welfare = objective(np.column_stack([part.values for part in parts]) @ settled)
-    return Plan(tuple(parts), settled, welfare, len(oracle.columns), rounds, history)
+    return Blend(tuple(parts), settled, welfare, len(oracle.columns), rounds, history)
 
 
 def _simplest(

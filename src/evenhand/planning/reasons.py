@@ -11,6 +11,7 @@ same condition; networks by the order of their scores.
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -65,12 +66,12 @@ class Moment:
         """(arm,) types."""
         return self.problem.type_of_arm
 
-    @property
+    @cached_property
     def idle(self) -> Indices:
         """(arm,) the first action that uses nothing."""
         return np.asarray(self.problem.types.idle[self.kinds, self.states])
 
-    @property
+    @cached_property
     def served(self) -> Bools:
         """(arm,) whether the action uses anything."""
         return np.asarray(self.problem.types.served[self.kinds, self.states, self.actions])

@@ -196,6 +196,17 @@ def _read_carried(file: zipfile.ZipFile, kinds: Kinds) -> tuple[Policy | Startin
     return _read(file, problem, kinds)[0], problem, about if isinstance(about, dict) else {}
 
 
+def rebuilt(policy: Policy | Starting, problem: CoupledMDP) -> Policy | Starting:
+    """The same policy for a problem that differs in rewards only, as if it was saved and read.
+
+    Args:
+        policy: one that can be saved.
+        problem: with the same types of arms.
+    """
+    form, arrays = _take_apart(policy)
+    return _build(form, problem, arrays, {})
+
+
 def _take_apart(policy: Policy | Starting) -> tuple[dict[str, Any], dict[str, Array]]:
     """What the manifest says of a policy's form, and its arrays."""
     if isinstance(policy, BySteps):

@@ -10,6 +10,7 @@ weighed over time as the criterion weighs rewards. A mixture is told by what its
 part: their names are whom they serve next.
 """
 
+import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from evenhand.evaluation.kinks import CONFIDENCE
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting, plays_by_counts
@@ -402,18 +404,19 @@ def _title(plan: "Plan") -> str:
 def _certificate(plan: "Plan") -> list[str]:
     about, words = plan.about, Labels(plan.problem)
     lines = []
-    if isinstance(about.get("value"), float) and isinstance(about.get("upper_bound"), float):
-        gap = (
-            f"within {100 * about['gap']:.2g} % of the best"
-            if _number(about.get("gap")) > 1e-8
-            else "the best there is"
-        )
-        lines.append(f"  welfare {about['value']:.4f}; no plan has more than {about['upper_bound']:.4f} ({gap})")
+    if all(_is_number(about.get(key)) for key in ("value", "upper_bound", "gap")):
+        near = f"within {100 * about['gap']:.2g} % of the best"
+        gap = near if about["gap"] > 1e-8 else "the best there is"
+        error = _number(about.get("stderr"))
+        played = f", simulated, ± {CONFIDENCE * error:.2g}" if error > 0 else ""
+        bound = f"no plan has more than {about['upper_bound']:.4f} ({gap})"
+        lines.append(f"  welfare {about['value']:.4f}{played}; {bound}")
     values = about.get("values")
     if about.get("by") == "type" and isinstance(values, list) and len(values) == plan.problem.num_types <= LONG:
+        values = [_number(value) for value in values]
         told = [f"{words.type(kind)} {value:.4f}" for kind, value in enumerate(values)]
         lines.append(f"  value of an arm: {', '.join(told)}")
-    if isinstance(about.get("score"), float):
+    if _is_number(about.get("score")):
         lines.append(f"  welfare {about['score']:.4f}, as judged in training")
     return lines or ["  (what it is worth was not saved with it)"]
 
@@ -472,8 +475,14 @@ def _prices(plan: "Plan") -> dict[str, float] | None:
     return {str(name): _number(worth) for name, worth in prices.items()}
 
 
+def _is_number(value: Any) -> bool:
+    whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+    return whole or (isinstance(value, float) and math.isfinite(value))
+
+
 def _number(value: Any) -> float:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0
+    """A number that a file tells; 0 for anything else, for the file may be a stranger's."""
+    return float(value) if _is_number(value) else 0.0
 
 
 def plan_facts(plan: "Plan", step: int = 0) -> dict[str, Any]:

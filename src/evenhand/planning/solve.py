@@ -33,6 +33,7 @@ from evenhand.model.welfare import Welfare
 from evenhand.planning import exact, played
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import Task
+from evenhand.planning.zeros import solve_with_zeros
 from evenhand.reductions.counts import num_count_states
 from evenhand.reductions.joint import Joint, num_joint_states
 from evenhand.solvers.count_dynamics import CountPlan
@@ -130,7 +131,7 @@ def solve(
     )
     if candidates and method not in ("auto", "fluid"):
         raise InvalidInput(f"candidates compete with the policies of the method fluid, not with {method}")
-    return _told_of_rotation(task, _solve(task, method))
+    return _told_of_rotation(task, solve_with_zeros(task, lambda task: _solve(task, method)))
 
 
 def _solve(task: Task, method: str) -> Solution:

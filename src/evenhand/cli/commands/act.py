@@ -70,13 +70,18 @@ def _as_file(decisions: "Decisions", name: str) -> bytes:
     return text.getvalue().encode()
 
 
+def _printable(text: str) -> str:
+    """Without what would move the cursor: names come from a table that may be anybody's."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
 def _show(decisions: Decisions, title: str) -> None:
     if part := decisions.part:
         title += f"; part {part.number} of the mixture, drawn {100 * part.share:.3g} of 100 times"
     if decisions.step is not None:
         title += f"; step {decisions.step}"
     rows = sorted(decisions.rows, key=lambda row: not row.served)  # who is served comes first, else as in the table
-    shown = [[getattr(row, column) for column in COLUMNS] for row in rows[:SHOWN_ARMS]]
+    shown = [[_printable(getattr(row, column)) for column in COLUMNS] for row in rows[:SHOWN_ARMS]]
     print_table(title, [(column, "left") for column in COLUMNS], shown)
     if len(rows) > SHOWN_ARMS:
         click.echo(f"... {len(rows) - SHOWN_ARMS} more; --json and --out have all of them\n")

@@ -92,6 +92,8 @@ def run(
         played.insert(1, out)
         played += [word for budget in budgets for word in ("--budget", budget)]
         played += ["--initial", initial] if initial else []
+        shown, acted = (shlex.join(["evenhand", *words]) for words in (["show", out], ["act", out, "STATES"]))
+        click.echo(f"in words: {shown}   what to do now: {acted}")
         click.echo(f"policy: {out}   (play it: {shlex.join(['evenhand', 'evaluate', *played])})")
 
 

@@ -1,0 +1,122 @@
+"""Arms that can have no value, under alpha-fairness with alpha < 1.
+
+An arm without rewards has the value 0 whatever is done. With alpha < 1 the welfare of values some of which are 0 is
+defined, though its slope there is not, and methods that climb along slopes cannot begin. With beta = 1 - alpha and Z of
+N members at 0,
+
+    W(v)^beta = 1/N sum_n v_n^beta          the members at 0 add nothing, and cannot be helped
+
+so such arms are paid a constant while the problem is solved: each has the value k then, whatever is done,
+
+    W_k(v)^beta = W(v)^beta + Z/N k^beta
+
+which is the same order of policies and has slopes everywhere. The policy is that of the problem itself, and what is
+known of W_k, the bound above all, is turned into what it says of W: W = (W_k^beta - Z/N k^beta)^(1/beta). Nothing is
+approximated. An arm that could have a value below 0 is no such arm: it is refused, as before.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.objective import Objective, num_members
+from evenhand.model.welfare import AlphaFair
+from evenhand.planning.saved import rebuilt
+from evenhand.planning.solution import Solution
+from evenhand.planning.task import Task
+from evenhand.typing import Bools, Floats
+
+PAID = 0.731
+"""Of the largest reward: as large as what others get, and unlike what anybody gets."""
+
+_ROUNDING = 1e-15
+
+
+def solve_with_zeros(task: Task, solve: Callable[[Task], Solution]) -> Solution:
+    """Solve a task, whose arms without rewards are no hindrance where their welfare is defined.
+
+    Args:
+        task: what is to be solved.
+        solve: solves it, if all values can be positive.
+    """
+    welfare, problem = task.welfare, task.problem
+    if not isinstance(welfare, AlphaFair) or not 0 < welfare.alpha < 1 or task.candidates:
+        return solve(task)
+    empty = empty_blocks(problem)
+    if not empty.any():
+        return solve(task)
+    paid = PAID * (float(np.abs(problem.arms.rewards).max()) or 1.0)  # type: ignore[attr-defined]  # they are tables
+    rewards = problem.arms.rewards + paid * (empty[:, None, None] & problem.arms.valid)  # type: ignore[attr-defined]
+    lifted = replace(problem, arms=replace(problem.arms, rewards=rewards))  # type: ignore[type-var]
+    found = solve(replace(task, problem=lifted))
+    scale = _Scale(1 - welfare.alpha, _share(problem, empty), paid * problem.criterion.total)
+    return _brought_back(found, problem, scale)
+
+
+def empty_blocks(problem: CoupledMDP) -> Bools:
+    """(block,) whether its arms make a member of welfare that has the value 0 whatever is done."""
+    tables = problem.arms
+    none = np.array([not np.any(arm.rewards[_reached(arm.transitions, arm.initial)]) for arm in tables])
+    if problem.over != "groups":
+        return none
+    groups = problem.group_of_type[problem.type_of_block]
+    return np.array([none[groups == group].all() for group in groups])
+
+
+def _reached(transitions: Floats, initial: Floats) -> Bools:
+    """(state,) whether an arm can get there."""
+    reached = initial > 0
+    while True:
+        further = reached | (transitions[reached].sum(axis=(0, 1)) > 0)
+        if (further == reached).all():
+            return np.asarray(reached)
+        reached = further
+
+
+def _share(problem: CoupledMDP, empty: Bools) -> float:
+    """Z / N."""
+    if problem.over == "groups":
+        return len(np.unique(problem.group_of_type[problem.type_of_block][empty])) / num_members(problem)
+    return float(problem.counts[empty].sum() / problem.num_arms)
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """Between the welfare of what is solved and the welfare that was asked for."""
+
+    beta: float
+    share: float
+    value: float
+
+    def back(self, welfare: float, upwards: float = 0.0) -> float:
+        """The welfare that was asked for; rounded upwards by a relative error where it is a bound."""
+        rest = (1 + upwards) * welfare**self.beta - self.share * self.value**self.beta
+        return float(max(rest, 0.0) ** (1 / self.beta))
+
+
+def _brought_back(found: Solution, problem: CoupledMDP, scale: _Scale) -> Solution:
+    """The solution of the problem itself."""
+    objective = (Objective.of_types if found.by_type else Objective.of_arms)(problem, found.objective.welfare)
+    blocks = empty_blocks(problem)
+    kinds = np.zeros(problem.num_types, dtype=bool)
+    kinds[problem.type_of_block[blocks]] = True
+    values = np.where(kinds if found.by_type else kinds[problem.type_of_arm], 0.0, found.unit_values)
+    welfare = objective(values)
+    slope = (found.welfare / welfare) ** (scale.beta - 1) if welfare > 0 else 0.0
+    return replace(
+        found,
+        objective=objective,
+        welfare=welfare,
+        upper_bound=max(scale.back(found.upper_bound, _ROUNDING), welfare if not found.welfare_stderr else 0.0),
+        unit_values=values,
+        policy=rebuilt(found.policy, problem),
+        problem=problem,
+        reason=f"{found.reason}; {int(problem.counts[blocks].sum())} of the arms can have no value",
+        welfare_stderr=slope * found.welfare_stderr,
+        optimism=None if found.optimism is None else slope * found.optimism,
+        kept_welfare=None if found.kept_welfare is None else scale.back(found.kept_welfare),
+        samples=None,
+        history=tuple((number, scale.back(welfare)) for number, welfare in found.history),
+    )
