@@ -24,13 +24,13 @@ Members are types or arms (`Judge`). With floors, shares of time join the vector
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from time import perf_counter
 
 import numpy as np
 
 from evenhand.checks import available_memory
 from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.evaluation.evaluate import treats_alike
+from evenhand.kernels.compilation import work_clock
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import JUDGED
@@ -303,7 +303,7 @@ class _Clock:
     """Tells how it goes, and when the time is over."""
 
     def __init__(self, task: Task) -> None:
-        self.task, self.begin = task, perf_counter()
+        self.task, self.begin = task, work_clock()
 
     def tell(self, what: str, share: float) -> None:
         self.task.tell(what, share)
@@ -311,13 +311,13 @@ class _Clock:
     @property
     def is_over(self) -> bool:
         """Whether half of the time is over: the other half is for the end."""
-        return self.task.seconds is not None and perf_counter() - self.begin > 0.5 * self.task.seconds
+        return self.task.seconds is not None and work_clock() - self.begin > 0.5 * self.task.seconds
 
     def hurried(self, judge: Judge, number: int) -> Judge:
         """A judge of so few steps that this many policies take a quarter of the time; asked after the first of them."""
         if self.task.seconds is None:
             return judge
-        share = 0.25 * self.task.seconds / max(number * (perf_counter() - self.begin), 1e-9)
+        share = 0.25 * self.task.seconds / max(number * (work_clock() - self.begin), 1e-9)
         return replace(judge, arm_steps=judge.arm_steps * float(np.clip(share, LEAST_HASTE, 1.0)))
 
 

@@ -330,7 +330,7 @@ def _discount(study: Study) -> Iterator[Note]:
     if problem.criterion.name == "discounted" and problem.discount >= NEAR_ONE:
         yield Note(
             "discount",
-            f"the discount {plain(problem.discount)} looks {1 / (1 - problem.discount):,.0f} steps ahead, and makes "
+            f"the discount {plain(problem.discount)} looks {problem.criterion.total:,.0f} steps ahead, and makes "
             "solving slow; the criterion average may be what is meant",
             ("discount",),
         )
