@@ -100,6 +100,8 @@ class TestKindsOfTables:
         ("data", "format", "message"),
         [
             (b"", "csv", "the table is empty"),
+            (b",,\n", "csv", "the table is empty"),
+            (b"\xef\xbb\xbf", "csv", "the table is empty"),
             (b"  \n", "json", "the table is empty"),
             (b"{", "json", "is not JSON"),
             (b"7", "json", "expected a list of rows"),
@@ -181,6 +183,11 @@ class TestTypes:
         problem = CoupledMDP([arm("1", states=["1", "0"]), arm("0", 0.4)], [1], 0.9)
         found = find_arms(problem, [{"arm": "a", "type": 1, "state": 0}])
         assert (found.blocks.tolist(), found.states.tolist()) == ([0], [1])
+
+    def test_long_numbers_keep_all_their_digits(self):
+        long, tall = 12345678901234567891, 10**400
+        found = find_arms(fleet(), [ROWS[0] | {"arm": long}, ROWS[1] | {"arm": long + 1}, ROWS[2] | {"arm": tall}])
+        assert found.names == (str(long), str(long + 1), str(tall))
 
     def test_several_types_of_one_name(self):
         problem = CoupledMDP([arm("van"), arm("van", 0.4)], [1], 0.9, groups=["north", "south"])

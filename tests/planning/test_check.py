@@ -172,6 +172,11 @@ def test_arms_that_can_never_be_served():
     idle = eh.Arm([[[1.0]]], [[1.0]], [[0]], name="idle")
     note = only(problem(arm(name="van"), idle, counts=[2, 1]), "never-served")
     assert note.message == 'arm "idle" can never be served: no action uses anything'
+    usage = [[[0], [9]], [[0], [1]]]  # within the budget only where it never is
+    stays = eh.Arm(np.eye(2)[[[0, 0], [1, 1]]], np.ones((2, 2)), usage, [1, 0], name="stays")
+    notes = eh.check(problem(arm(name="van"), stays, counts=[2, 1])).notes
+    (note,) = (note for note in notes if note.kind == "never-served")
+    assert note.message.endswith("where some action that uses something is within the budget, it never gets")
     assert dict(eh.check(problem(arm(), idle, counts=[2, 1])).facts)["can be served"] == 'all but arm "idle"'
 
 

@@ -100,7 +100,7 @@ def test_the_same_generator_gives_the_same_plan(few_episodes, monkeypatch):
 
 def test_the_time_ends_the_search(few_episodes, monkeypatch):
     ticks = iter(range(10**6))
-    monkeypatch.setattr(mixed, "perf_counter", lambda: float(next(ticks)))
+    monkeypatch.setattr(mixed, "work_clock", lambda: float(next(ticks)))
     hurried = eh.solve(brief(), "gini:2", "fluid", seconds=4.0)
     assert "of 8 policies, 0 rounds, stopped by the time given" in hurried.reason
     assert eh.solve(brief(), "gini:2", "fluid").history[-1][0] > 8

@@ -228,6 +228,14 @@ class TestReasonsOfRanks:
         assert ("by lot" in row.reason or "the lot among" in row.reason) or short.any()
         return "another" if given[arm] else "higher" if short.any() else "lot"
 
+    def test_do_not_blame_others_where_there_is_too_little_for_anyone(self):
+        problem = fleet(counts=(2, 1), budget=(1, 1))  # renewing takes two technicians
+        scores = np.zeros((2, 3, 3))
+        scores[1, 1, 1], scores[0, 2, 2] = 2.0, 1.0
+        found = Plan(ExchangeablePriority(problem, scores, threshold=0.0), problem).act([2, 2, 1])
+        assert [row.served for row in found.rows] == [False, False, True]
+        assert found.rows[0].reason.endswith("but it needs more technicians than there are")
+
     def test_say_why_a_condition_is_never_served(self):
         good = [{"arm": "m", "state": "age 1"}, *({"arm": f"m{i}", "state": 1} for i in range(3))]
         found = Plan(whittle(MACHINES), MACHINES, {"method": "whittle"}).act(good)
@@ -328,9 +336,15 @@ class TestSteps:
     def test_turns_go_on(self):
         plan = Plan(RoundRobin(MACHINES), MACHINES)
         served = [next(row.arm for row in plan.act(MACHINE_TABLE, step=step).rows if row.served) for step in range(4)]
-        assert served != ["m0"] * 4
+        assert sorted(served) == ["m0", "m1", "m2", "m3"]  # everyone once a round
         with pytest.raises(InvalidInput, match="step"):
             plan.act(MACHINE_TABLE, step=-1)
+
+    def test_who_is_next_is_served_next_wherever_arms_are_by_then(self):
+        plan, moved = Plan(RoundRobin(MACHINES), MACHINES), [row | {"state": 0} for row in MACHINE_TABLE]
+        for step in range(4):
+            following = [row.arm for row in plan.act(MACHINE_TABLE, step=step).rows if row.reason == "it is next"]
+            assert following == [row.arm for row in plan.act(moved, step=step + 1).rows if row.served]
 
 
 class TestFiles:
@@ -382,6 +396,19 @@ class TestFiles:
             for name, body in (parts | {"manifest.json": json.dumps(manifest).encode()}).items():
                 file.writestr(name, body)
         with pytest.raises(PolicyError):
+            load_plan(path)
+
+    def test_whose_model_would_fill_the_memory_is_not_unpacked(self, tmp_path, monkeypatch):
+        path = tmp_path / "plan.zip"
+        save_policy(whittle(MACHINES), MACHINES, path)
+        data = path.read_bytes()
+        with zipfile.ZipFile(path) as file:
+            size = file.getinfo("model.npz").file_size.to_bytes(4, "little")
+        at = data.rindex(size, 0, data.rindex(b"model.npz"))  # in the directory at the end
+        path.write_bytes(data[:at] + (2**32 - 2).to_bytes(4, "little") + data[at + 4 :])
+        monkeypatch.setattr("evenhand.checks.available_memory", lambda: 1e9)
+        monkeypatch.setattr("evenhand.planning.carried.read_part", lambda *_: pytest.fail("unpacked"))
+        with pytest.raises(PolicyError, match=r"GB"):
             load_plan(path)
 
 

@@ -82,6 +82,9 @@ class TestOrders:
         assert plan.show(0) == plan.show(1)
         assert "by a table for each step" in plan.show()
 
+    def test_long_tables_are_played_for_their_first_steps(self):
+        assert "by a table for each step, in its first 60 steps" in plan_of(solve(MACHINES.under("finite:70"))).show()
+
     def test_draws(self):
         order = order_of(POLICIES["occupancy-priority"][1](), fleet())
         shares = [row.share for row in order.rows]
@@ -199,7 +202,13 @@ def test_the_whole():
     text = plan_of(solution).show()
     assert "PLAN: 4 arms (2 Ford, 2 Opel) share 1 bay, 2 technicians; welfare gini:1.5" in text
     assert f"welfare {solution.welfare:.4f}; no plan has more than {solution.upper_bound:.4f}" in text
-    assert "What one unit more would be worth" in text
+    assert "What one unit more at every step would add to the bound of the fluid relaxation:" in text
+
+
+def test_a_plan_may_gain_more_than_the_bound_so_nothing_else_is_said():
+    now, then = (solve(MACHINES.under("average").with_budget(budget)) for budget in (2, 3))
+    assert "add to the bound of the fluid relaxation:\n  one unit more of resource 0: nothing" in plan_of(now).show()
+    assert then.welfare > now.welfare * 1.001
 
 
 @pytest.mark.parametrize(

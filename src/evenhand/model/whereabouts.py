@@ -143,6 +143,8 @@ def _read_csv(data: bytes, name: str) -> Table:
         lines = [(reader.line_num, row) for row in reader if any(entry.strip() for entry in row)]
     except csv.Error as error:
         raise TableError([Fault(f"line {reader.line_num}", f"is not CSV: {error}")], name) from None
+    if not lines:
+        raise TableError([Fault("", "the table is empty")], name)
     head = [entry.strip() for entry in lines[0][1]]
     faults = [
         Fault(f"line {number}", f"has {len(row)} entries where the first line has {len(head)}")
@@ -208,8 +210,8 @@ def _text(entry: Any) -> str:
     """An entry as a person would type it; nothing where there is none."""
     if entry is None or (isinstance(entry, float) and math.isnan(entry)):
         return ""
-    if isinstance(entry, numbers.Real) and not isinstance(entry, (bool, np.bool_)) and float(entry).is_integer():
-        return str(int(float(entry)))
+    if isinstance(entry, (float, np.floating)) and float(entry).is_integer():
+        return str(int(entry))  # whole numbers are never turned into floats: long ones would lose their last digits
     return str(entry).strip()
 
 

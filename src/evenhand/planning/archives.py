@@ -81,6 +81,11 @@ def check_parts(file: zipfile.ZipFile, parts: Iterable[str], most: float | None 
     expected = {"manifest.json", *parts}
     if set(file.namelist()) != expected or len(file.namelist()) != len(expected):
         raise PolicyError("its parts are not those its manifest lists")
+    check_size(file, most)
+
+
+def check_size(file: zipfile.ZipFile, most: float | None = None) -> None:
+    """Refuse an archive that is too large to be read."""
     size = sum(entry.file_size for entry in file.infolist())
     if most is not None and size > most:
         raise PolicyError(f"it would unpack to {human_bytes(size)}, more than such a policy can need")

@@ -24,13 +24,13 @@ Members are types or arms (`Judge`). With floors, shares of time join the vector
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from time import perf_counter
 
 import numpy as np
 
 from evenhand.checks import available_memory
 from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.evaluation.evaluate import treats_alike
+from evenhand.kernels.compilation import work_clock
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import JUDGED
@@ -99,7 +99,7 @@ SPREADS = (2.0, 8.0)
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Blend:
     """A mixture of policies, before it is reported."""
 
     columns: tuple[Column, ...]
@@ -249,7 +249,7 @@ def _same(one: object, other: object) -> bool:
     return False
 
 
-def find_mixture(task: Task, relaxed: FluidSolution) -> Plan:
+def find_mixture(task: Task, relaxed: FluidSolution) -> Blend:
     """The best mixture of policies of single arms, chosen on episodes of its own.
 
     Args:
@@ -303,7 +303,7 @@ class _Clock:
     """Tells how it goes, and when the time is over."""
 
     def __init__(self, task: Task) -> None:
-        self.task, self.begin = task, perf_counter()
+        self.task, self.begin = task, work_clock()
 
     def tell(self, what: str, share: float) -> None:
         self.task.tell(what, share)
@@ -311,13 +311,13 @@ class _Clock:
     @property
     def is_over(self) -> bool:
         """Whether half of the time is over: the other half is for the end."""
-        return self.task.seconds is not None and perf_counter() - self.begin > 0.5 * self.task.seconds
+        return self.task.seconds is not None and work_clock() - self.begin > 0.5 * self.task.seconds
 
     def hurried(self, judge: Judge, number: int) -> Judge:
         """A judge of so few steps that this many policies take a quarter of the time; asked after the first of them."""
         if self.task.seconds is None:
             return judge
-        share = 0.25 * self.task.seconds / max(number * (perf_counter() - self.begin), 1e-9)
+        share = 0.25 * self.task.seconds / max(number * (work_clock() - self.begin), 1e-9)
         return replace(judge, arm_steps=judge.arm_steps * float(np.clip(share, LEAST_HASTE, 1.0)))
 
 
@@ -394,7 +394,7 @@ def _polish(
     rounds: int,
     history: tuple[tuple[int, float], ...],
     seed: int,
-) -> Plan:
+) -> Blend:
     """Play the parts again on other episodes, and settle their shares on all of them."""
     kept = _worth_another_look(oracle, objective, shares)
     parts = []
@@ -413,7 +413,7 @@ def _polish(
         settled = settled[large] / settled[large].sum()
     parts, settled = _simplest(oracle, objective, parts, settled)
     welfare = objective(np.column_stack([part.values for part in parts]) @ settled)
-    return Plan(tuple(parts), settled, welfare, len(oracle.columns), rounds, history)
+    return Blend(tuple(parts), settled, welfare, len(oracle.columns), rounds, history)
 
 
 def _simplest(

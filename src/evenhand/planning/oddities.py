@@ -281,10 +281,14 @@ def _listed(study: Study, block: int, states: Iterable[int]) -> str:
 
 
 def _never_served(study: Study) -> Iterator[Note]:
-    served = np.asarray(study.problem.types.served.any(axis=(1, 2)))
+    served = study.problem.types.served
     for t in np.flatnonzero(~study.servable.any(axis=1)).tolist():
         block = int(study.blocks[t])
-        why = "every action that uses something takes more than there is" if served[t] else "no action uses anything"
+        why = "every action that uses something takes more than there is"
+        if not served[t].any():
+            why = "no action uses anything"
+        elif (served & study.affordable)[t].any():
+            why = "where some action that uses something is within the budget, it never gets"
         yield Note("never-served", f"{study.arm(block)} can never be served: {why}", (f"arms[{block}]",))
 
 
@@ -326,7 +330,7 @@ def _discount(study: Study) -> Iterator[Note]:
     if problem.criterion.name == "discounted" and problem.discount >= NEAR_ONE:
         yield Note(
             "discount",
-            f"the discount {plain(problem.discount)} looks {1 / (1 - problem.discount):,.0f} steps ahead, and makes "
+            f"the discount {plain(problem.discount)} looks {problem.criterion.total:,.0f} steps ahead, and makes "
             "solving slow; the criterion average may be what is meant",
             ("discount",),
         )

@@ -166,11 +166,11 @@ class Plan(Shown):
         found = find_arms(self.problem, states)
         given = self.problem.budget if budget is None else self.problem.with_budget(budget).budget
         crowd = _Crowd(self, found, given)
-        drawing, acting = _streams(rng, found, int(step))
+        drawing, starting, acting = _streams(rng, found, int(step))
         number = self._number(part, drawing, int(step))
         leaf, by_steps = _leaf(crowd.policy, number, int(step))
         name = self.part_names[number] if number is not None else self.name
-        moment, why = _decide(leaf, crowd, acting, int(step), name)
+        moment, why = _decide(leaf, crowd, (starting, acting), int(step), name)
         return Decisions(
             rows=_rows(crowd, moment, why),
             used=dict(zip(self.problem.resource_names, _use(moment).tolist(), strict=True)),
@@ -280,14 +280,17 @@ def plan_of(solution: Solution) -> Plan:
     return Plan(solution.policy, solution.problem, facts_of(solution))
 
 
-def _streams(rng: Rng, found: Whereabouts, step: int) -> tuple[np.random.Generator, np.random.Generator]:
-    """One stream to draw a part from, and one for lots: the first knows the seed alone, the second the table too."""
+def _streams(
+    rng: Rng, found: Whereabouts, step: int
+) -> tuple[np.random.Generator, np.random.Generator, np.random.Generator]:
+    """Streams to draw a part from, and what holds for all steps, by the seed alone; and for lots, by the table too."""
     if isinstance(rng, np.random.Generator):
-        return rng, rng
+        return rng, rng, rng
     seed = int(np.random.default_rng().integers(2**63)) if rng is None else int(rng)
     rows = sorted(zip(found.names, found.blocks.tolist(), found.states.tolist(), strict=True))
     digest = int.from_bytes(hashlib.sha256(repr(rows).encode()).digest()[:8], "little")
-    return np.random.default_rng([seed, 0]), np.random.default_rng([seed, 1, step, digest])
+    part, round_, lots = (np.random.default_rng([seed, *more]) for more in ([0], [2], [1, step, digest]))
+    return part, round_, lots
 
 
 class _Crowd:
@@ -377,10 +380,15 @@ def _horizon(policy: Policy | Starting) -> bool:
 
 
 def _decide(
-    policy: Policy | Starting, crowd: _Crowd, rng: np.random.Generator, step: int, name: str
+    policy: Policy | Starting,
+    crowd: _Crowd,
+    streams: tuple[np.random.Generator, np.random.Generator],
+    step: int,
+    name: str,
 ) -> tuple[Moment, list[str]]:
     states = crowd.states
-    actor = begin(policy, 1, rng)
+    starting, rng = streams
+    actor = begin(policy, 1, starting)  # the round is the same at every step
     if isinstance(policy, RoundRobin):
         for _ in range(step):  # whose turn it is at a step, if the arms had been where they are all the time
             actor.act(states[None], rng)

@@ -8,7 +8,7 @@ from evenhand.evaluation.evaluate import Evaluation, evaluate
 from evenhand.model.composite import Mixture
 from evenhand.model.policy import Policy, Starting
 from evenhand.planning.judging import Column, law_of, mix
-from evenhand.planning.mixed import REPORTING, Plan, find_mixture, report_parts
+from evenhand.planning.mixed import REPORTING, Blend, find_mixture, report_parts
 from evenhand.planning.relaxed import FLUID_TOLERANCE, relax, tightest
 from evenhand.planning.solution import Part, Solution
 from evenhand.planning.task import Stopwatch, Task
@@ -30,7 +30,7 @@ def by_whittle(task: Task) -> Solution:
     relaxed = _relaxed(task, watch)
     nothing = np.zeros((0, task.problem.num_types))  # there was no choice to play it for
     column = Column("whittle", policy, law_of(task.problem, relaxed.occupancy), nothing, nothing)
-    plan = Plan((column,), np.ones(1), np.nan, 1, 0)
+    plan = Blend((column,), np.ones(1), np.nan, 1, 0)
     return _solution(task, "whittle", task.reason, plan, relaxed, watch)
 
 
@@ -54,7 +54,7 @@ def _relaxed(task: Task, watch: Stopwatch) -> FluidSolution:
     return relaxed
 
 
-def _solution(task: Task, method: str, reason: str, plan: Plan, relaxed: FluidSolution, watch: Stopwatch) -> Solution:
+def _solution(task: Task, method: str, reason: str, plan: Blend, relaxed: FluidSolution, watch: Stopwatch) -> Solution:
     """A plan as it is reported: on episodes that no choice has seen."""
     upper_bound = tightest(task.problem, task.welfare, relaxed).upper_bound
     watch.lap("solve")

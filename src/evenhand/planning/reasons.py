@@ -15,6 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
+from evenhand.display import counted
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.planning.labels import Labels
@@ -167,9 +168,10 @@ class _Ranked:
         return "" if self.served_at[level] == number else f", by lot among {number} arms of that priority"
 
     def _lacking(self, arm: int, level: int) -> str:
-        short = np.flatnonzero(self.usage[arm, self.best[arm]] > self.left[level]).tolist()
-        if short and not (self.left[level] < self.moment.problem.budget_limit)[short].any():
-            return f"it needs more {self.words.resources(short)} than there are"
+        needed = self.usage[arm, self.best[arm]]
+        if beyond := np.flatnonzero(needed > self.moment.problem.budget_limit).tolist():
+            return f"it needs more {self.words.resources(beyond)} than there are"
+        short = np.flatnonzero(needed > self.left[level]).tolist()
         if short:
             return f"arms of higher priority left too few {self.words.resources(short)}"
         return f"the lot among {self.competing[level]} arms of that priority went to others"
@@ -283,6 +285,10 @@ def _by_turn(actor: RoundRobinActor, moment: Moment) -> list[str]:
     number = len(moment.states)
     waits = (np.argsort(actor.order[0]) - actor.head[0]) % number
     return [
-        "its turn has come in the round" if busy else f"its turn comes after {wait} others" if wait else "it is next"
+        "its turn has come in the round"
+        if busy
+        else f"its turn comes after {counted(wait, 'other')}"
+        if wait
+        else "it is next"
         for busy, wait in zip(moment.served.tolist(), waits.tolist(), strict=True)
     ]

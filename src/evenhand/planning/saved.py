@@ -36,7 +36,15 @@ from evenhand.model.criterion import MOST_STEPS
 from evenhand.model.policy import Policy, SavableKind, Starting, capabilities
 from evenhand.model.simulator import Simulator, needs_tables
 from evenhand.planning import carried, networks
-from evenhand.planning.archives import check_parts, guarded, read_facts, read_manifest, read_part, write_archive
+from evenhand.planning.archives import (
+    check_parts,
+    check_size,
+    guarded,
+    read_facts,
+    read_manifest,
+    read_part,
+    write_archive,
+)
 from evenhand.planning.own_kinds import MOST_AXES, OWN, Kinds, build_own, own_names, read_kinds, take_own_apart
 from evenhand.planning.solution import Solution
 from evenhand.policies.baselines import random_feasible
@@ -191,6 +199,7 @@ def load_carried(
 
 def _read_carried(file: zipfile.ZipFile, kinds: Kinds) -> tuple[Policy | Starting, CoupledMDP, dict[str, Any]]:
     manifest = read_manifest(file, (FORMAT, networks.FORMAT), SCHEMA)
+    check_size(file)  # the model is unpacked before anything says which parts there should be
     problem = carried.unpack(file, manifest)
     about = manifest.get("about")
     return _read(file, problem, kinds)[0], problem, about if isinstance(about, dict) else {}

@@ -13,7 +13,7 @@ part: their names are whom they serve next.
 import math
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy as np
 from evenhand.evaluation.kinks import CONFIDENCE
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import Finite
 from evenhand.model.policy import Policy, Starting, plays_by_counts
 from evenhand.planning.labels import Labels, amount_of, one_more, quantity
 from evenhand.policies.fluid import OccupancyPriority, Resolving
@@ -163,15 +164,19 @@ def _by_draws(problem: CoupledMDP, policy: OccupancyPriority) -> Order:
 def _by_play(problem: CoupledMDP, policy: Policy | Starting, how: str) -> Order:
     types = problem.types
     _, S, A = types.valid.shape
-    steps = min(STEPS, problem.criterion.num_steps or STEPS)
+    criterion = problem.criterion
+    if isinstance(criterion, Finite) and criterion.steps > STEPS:
+        criterion, how = replace(criterion, steps=STEPS), f"{how}, in its first {STEPS} steps"
+    steps = criterion.num_steps or STEPS
     episodes = int(np.clip(PLAYED / (problem.num_arms * steps), 4, 50))
     cells = np.zeros((S * A, *types.valid.shape))
     for number, (state, action) in enumerate(np.ndindex(S, A)):
         cells[number, :, state, action] = 1.0
     if problem.num_arms > MOST_PLAYED:
-        visits = simulate_counts(problem, policy, episodes, steps, 0, rewards=cells).returns.mean(axis=1).T
+        crowds = simulate_counts(problem, policy, episodes, steps, 0, criterion=criterion, rewards=cells)
+        visits = crowds.returns.mean(axis=1).T
     else:
-        played = simulate(problem, policy, episodes, steps, 0, rewards=cells).returns.mean(axis=1)
+        played = simulate(problem, policy, episodes, steps, 0, criterion=criterion, rewards=cells).returns.mean(axis=1)
         visits = np.stack([played[:, problem.type_of_arm == kind].mean(axis=1) for kind in range(problem.num_types)])
     visits = visits.reshape(problem.num_types, S, A)
     present = visits.sum(axis=2)
@@ -377,7 +382,7 @@ def show_plan(plan: "Plan", step: int = 0) -> str:
     if len(parts) > SHORT:
         lines += ["", f"... and {len(parts) - SHORT} parts of smaller shares; --json has all of them"]
     if more := worth_of_more(plan.problem, _prices(plan), _number(plan.about.get("value"))):
-        lines += ["", "What one unit more would be worth, at every step, by the fluid relaxation:"]
+        lines += ["", "What one unit more at every step would add to the bound of the fluid relaxation:"]
         lines += [f"  {text}" for text in more]
     return "\n".join(lines) + "\n"
 

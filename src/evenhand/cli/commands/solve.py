@@ -92,6 +92,8 @@ def run(
         played.insert(1, out)
         played += [word for budget in budgets for word in ("--budget", budget)]
         played += ["--initial", initial] if initial else []
+        shown, acted = (shlex.join(["evenhand", *words]) for words in (["show", out], ["act", out, "STATES"]))
+        click.echo(f"in words: {shown}   what to do now: {acted}")
         click.echo(f"policy: {out}   (play it: {shlex.join(['evenhand', 'evaluate', *played])})")
 
 
@@ -205,10 +207,12 @@ def _worth_of_more(solution: "Solution") -> list[tuple[str, str]]:
 
         told = "; ".join(worth_of_more(solution.problem, solution.prices, solution.welfare))
         whose = ", to the worst-off" if is_lexicographic(solution.objective.welfare) else ""
-        return [("one unit more", f"{told} (a step, in the fluid relaxation{whose})")]
+        return [("one unit more", f"{told} (a step, by the bound of the fluid relaxation{whose})")]
     named = [f"{number(worth)} for {name}" for name, worth in solution.prices.items()]
     whose = ", to the worst-off" if is_lexicographic(solution.objective.welfare) else ""
-    return [("one unit more", f"worth at most {', '.join(named)} (a step, in the fluid relaxation{whose})")]
+    return [
+        ("one unit more", f"worth at most {', '.join(named)} (a step, by the bound of the fluid relaxation{whose})")
+    ]
 
 
 def _weights_in_words(solution: "Solution") -> list[tuple[str, str]]:
