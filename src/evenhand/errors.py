@@ -16,6 +16,7 @@ EvenhandError
 And what is told, though it goes on:
 
 Normalised (a UserWarning)           probabilities that nearly sum to 1 were divided by their sum
+CompiledAnew (a UserWarning)         code compiled earlier cannot be used, or what is compiled cannot be kept
 """
 
 import difflib
@@ -136,3 +137,7 @@ class Normalised(UserWarning):
         more = f"; and {len(rows) - 1} more" if several else ""
         told = f"{number} of probabilities did not quite sum to 1, and {done}: {rows[0]}{more}"
         super().__init__(f"{source}: {told}" if source else told)
+
+
+class CompiledAnew(UserWarning):
+    """Compiled code is made again: what was kept is damaged, or there is no place to keep it. Results are the same."""

@@ -1,17 +1,46 @@
-"""The door to Numba's compiler: what compiled kernels import, so that their compilation is heard of (`compilation`)."""
+"""The door to Numba's compiler: what compiled kernels import.
+
+Behind it, their compilation is heard of (`compilation`), and what comes of it is kept in files that are checked when
+they are read (`kept`).
+"""
 
 from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from evenhand.kernels.compilation import compile_now, get_ready
 
 get_ready(True)  # loading Numba takes most of a second
 try:
+    import numba
     from numba import njit, prange
     from numba.core import event
+
+    from evenhand.kernels.kept import store_of
 finally:
     get_ready(False)
 
 __all__ = ["njit", "prange"]
+
+
+def _njit(function: Callable[..., Any] | None = None, *, cache: bool = False, **options: Any) -> Any:
+    """Numba's decorator of the same name.
+
+    Args:
+        function: what to compile, when it is first called.
+        cache: whether to keep what comes of it, in the store of `kept`.
+        options: those of Numba.
+    """
+    if function is None:
+        return partial(_njit, cache=cache, **options)
+    made = numba.njit(**options)(function)
+    if cache and hasattr(made, "_cache"):  # not where the user's environment turns compilation off
+        made._cache = store_of(function)
+    return made
+
+
+if not TYPE_CHECKING:  # its types are Numba's
+    njit = _njit
 
 
 class _Hearing(event.Listener):
