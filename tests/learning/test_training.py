@@ -37,7 +37,7 @@ from evenhand.planning.solve import solve
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
 from evenhand.problems import machine_replacement
 
-from ..conftest import chessboard, one_in, two_types
+from ..conftest import one_in, two_types
 
 MACHINES = machine_replacement(num_arms=3, budget=1)
 PPO = PPOLearner(num_copies=8, rollout=16, batch=64)
@@ -163,7 +163,8 @@ class TestReproducible:
 
 
 class TestResume:
-    @chessboard(("name", "share"), RUNS, [0.6, 0.0])
+    @pytest.mark.parametrize("share", one_in(2, [0.6, 0.0]))
+    @pytest.mark.parametrize("name", one_in(2, RUNS))
     def test_it_ends_as_if_it_had_never_stopped(self, name, share, tmp_path, monkeypatch):
         always_told(monkeypatch)
         file = tmp_path / "run.checkpoint"

@@ -54,7 +54,9 @@ SMALL = {
 
 
 class TestCertificate:
-    @chessboard(("method", "name", "welfare"), ["fluid", "whittle"], SMALL, ["gini:2", "nash", "utilitarian"])
+    @chessboard(
+        ("method", "name", "welfare"), ["fluid", "whittle"], SMALL, ["gini:2", "nash", "utilitarian"], colours=3
+    )
     def test_the_bound_holds_and_the_estimate_is_no_better_than_the_optimum(self, method, name, welfare):
         problem = SMALL[name]()
         best = solve(problem, welfare, tolerance=1e-7)

@@ -82,6 +82,7 @@ def test_rounds_never_lose(few_episodes):
     assert (np.diff(history) >= -1e-6 * abs(history[0])).all()
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_plan(few_episodes, monkeypatch):
     monkeypatch.setattr(mixed, "MOST_ROUNDS", 2)
     problem = brief(num_arms=6)
