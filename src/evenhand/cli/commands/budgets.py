@@ -142,7 +142,7 @@ def _right(*names: str) -> list[tuple[str, str]]:
     return [(name, "right") for name in names]
 
 
-def _steps(rows: "Sequence[BudgetRow] | Sequence[BudgetComparison]") -> tuple[list[str], list[list[str]]]:
+def _steps(rows: "Sequence[BudgetRow | BudgetComparison]") -> tuple[list[str], list[list[str]]]:
     """The columns of steps, and their (row, column) cells; from which budget, where one is not from the row before."""
     cells = []
     for row in rows:
