@@ -87,6 +87,14 @@ def test_a_table_for_other_numbers_says_how_to_plan_again(plan, states, evenhand
     assert f"Plan again: evenhand solve {small} --welfare maximin --initial {states} --out {plan}" in told
 
 
+def test_planning_again_keeps_the_budget_that_was_asked_for(states, evenhand, small, folder):
+    plan = folder / "other.zip"
+    evenhand("solve", small, "--welfare", "maximin", "--budget", "2", "--out", plan)
+    states.write_text(STATES + "m3,machine,1\n")
+    assert f"--welfare maximin --budget 2 --initial {states}" in evenhand("act", plan, states).refusal
+    assert f"--welfare maximin --budget 1 --initial {states}" in evenhand("act", plan, states, "--budget", "1").refusal
+
+
 def test_a_trained_network_is_a_plan(evenhand, folder, states):
     import numpy as np
 

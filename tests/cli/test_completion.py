@@ -52,6 +52,11 @@ def test_policies_are_offered_by_name_and_file(offered):
     assert offered("act", "plan.zip", "t")[0] == ["today.csv"]
 
 
+def test_every_welfare_is_offered_once(offered):
+    words, _ = offered("solve", "fleet.toml", "--welfare", "")
+    assert "gini:half=0.75" in words and len(words) == len(set(words))
+
+
 def test_the_last_of_several_policies_is_completed(offered):
     before = "optimal,"
     assert offered("compare", "fleet.toml", "--policies", f"{before}wh") == ([f"{before}whittle"], set())

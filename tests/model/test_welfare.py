@@ -562,6 +562,7 @@ class TestText:
             ("gini:0.5", "at least 1.*got 0.5.*gini:2"),
             ("gini:nan", "ratio.*gini:2"),
             ("gini:half=0.2", "half: .*got 0.2.*gini:half=0.75"),
+            ("gini:half=0,75", "half= takes one number, with a point and no comma, got 2.*gini:half=0.75"),
             ("gini:half=", "'' is not a number.*gini:half=0.75"),
             ("gini:third=0.2", "'third=' is not known, only half=.*gini:half=0.75"),
             ("gini:0.5,0.3", "sum to 0.8, not 1.*gini:0.5,0.3,0.2"),

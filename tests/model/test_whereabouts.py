@@ -189,6 +189,13 @@ class TestTypes:
         found = find_arms(fleet(), [ROWS[0] | {"arm": long}, ROWS[1] | {"arm": long + 1}, ROWS[2] | {"arm": tall}])
         assert found.names == (str(long), str(long + 1), str(tall))
 
+    def test_endless_digits_are_no_number(self):
+        endless = "9" * 5000
+        assert find_arms(fleet(), [ROWS[0] | {"arm": endless}]).names == (endless,)
+        assert fleet().starting_at([ROWS[0] | {"arm": endless}]).arm_names == (endless,)
+        assert "is no state" in told(fleet(), [ROWS[0] | {"state": endless}])
+        assert "is not in the plan or model" in told(fleet(), [ROWS[0] | {"type": endless}])
+
     def test_several_types_of_one_name(self):
         problem = CoupledMDP([arm("van"), arm("van", 0.4)], [1], 0.9, groups=["north", "south"])
         assert "may be any of the types number 0, 1" in told(problem, [{"arm": "a", "type": "van", "state": 0}])

@@ -412,6 +412,13 @@ class TestDoctored:
         assert isinstance(load_policy(saved, MACHINES), CountNetworkPolicy)
         assert zlib.crc32(members(saved)[TENSORS]) != 0
 
+    def test_a_large_problem_inside_is_not_taken_for_a_large_network(self, saved, monkeypatch):
+        parts = members(saved)
+        manifest, tensors = len(parts["manifest.json"]), len(parts[TENSORS])
+        monkeypatch.setattr(networks, "MOST_BYTES", manifest + tensors + 1)
+        assert len(parts["model.npz"]) > 1
+        assert load_policy(saved, MACHINES)
+
     def test_no_such_file(self, tmp_path):
         assert "missing.zip" in refused(tmp_path / "missing.zip")
 

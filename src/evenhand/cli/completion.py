@@ -61,7 +61,6 @@ def _listed(*words: tuple[str, str]) -> Callable[[click.Context], Found]:
 
 _WELFARES = _listed(
     ("gini:half=0.75", "weights of which the worse-off half has 75 %"),
-    ("gini:half=0.75", "the worst-off half has this share of the weight"),
     ("gini:2", "weights that fall by a factor 2 from the worst-off on"),
     ("utilitarian", "the mean"),
     ("maximin", "the worst-off"),

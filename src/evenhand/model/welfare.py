@@ -883,7 +883,10 @@ def _build_half(text: str) -> Welfare:
         raise InvalidInput(
             f"'{word.strip()}=' is not known, only half=: the share of the weight that the worse half has"
         )
-    return GiniHalf(*_read_text(number))
+    numbers = _read_text(number)
+    if len(numbers) != 1:
+        raise InvalidInput(f"half= takes one number, with a point and no comma, got {len(numbers)}")
+    return GiniHalf(*numbers)
 
 
 def _build_maximin(numbers: list[float], num_arms: int) -> Welfare:

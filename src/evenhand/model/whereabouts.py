@@ -42,6 +42,9 @@ SUFFIXES: dict[str, TableFormat] = {".csv": "csv", ".tsv": "csv", ".txt": "csv",
 SHOWN_FAULTS = 30
 """Faults of a table that are told; a column of wrong names has thousands of them."""
 
+MOST_DIGITS = 100
+"""Of a number that is read as such; Python refuses to read some thousand."""
+
 KNOWN_SHOWN = 12
 """Names that are listed where one is unknown."""
 
@@ -376,8 +379,8 @@ class _Reader:
     def _choose(self, kind: str, group: str) -> list[int] | str:
         problem, names = self.problem, self.block_names
         found = [block for block, name in enumerate(names) if name == kind]
-        if not found and kind.isdecimal():
-            found = [block for block, number in enumerate(self._type_numbers) if number == int(kind)]
+        if not found:
+            found = [block for block, number in enumerate(self._type_numbers) if number == _whole(kind)]
         if not found:
             near = nearest(kind, [name for name in names if name])
             hint = f" Did you mean {quoted(near)}?" if near else ""
@@ -399,8 +402,8 @@ class _Reader:
         size = int(self.problem.tables.num_states[block])
         if given in labels:
             return labels.index(given)
-        if given.isdecimal() and int(given) < size:
-            return int(given)
+        if 0 <= (number := _whole(given)) < size:
+            return number
         if not given:
             self.faults.append(Fault(row, "has no state"))
             return None
@@ -431,9 +434,15 @@ def _differ_only_in_start(problem: CoupledMDP, blocks: Sequence[int]) -> bool:
     return same_moves and same_group and len({float(problem.floors[block]) for block in blocks}) == 1
 
 
+def _whole(text: str) -> int:
+    """A whole number that was typed; -1 where it is none, or has more digits than any number of ours."""
+    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else -1
+
+
 def in_order(name: str) -> list[tuple[int, str]]:
     """What names are sorted by: van2 comes before van10."""
-    return [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in re.split(r"(\d+)", name)]
+    numbers = ((_whole(piece), piece) for piece in re.split(r"(\d+)", name))
+    return [(number, "" if number >= 0 else piece) for number, piece in numbers]
 
 
 # Starting there

@@ -91,7 +91,8 @@ def read_network(
     file: zipfile.ZipFile, manifest: dict[str, Any], problem: CoupledMDP | Simulator
 ) -> CountNetworkPolicy | JointNetworkPolicy:
     """The policy of an archive whose manifest has been read, for a problem that it fits; see `other_dynamics`."""
-    check_parts(file, [TENSORS, *carried.parts_of(manifest)], MOST_BYTES)
+    beside = carried.parts_of(manifest)
+    check_parts(file, [TENSORS, *beside], MOST_BYTES + sum(file.getinfo(name).file_size for name in beside))
     carried.check(file, manifest)
     facts = read_facts(manifest, "network", {"layers": int, "squash": bool})
     network = _read_layers(read_part(file, TENSORS, manifest.get("sha256"), "network"), facts)

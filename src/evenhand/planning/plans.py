@@ -338,6 +338,9 @@ class _Crowd:
         asked = self.plan.about.get("asked")
         words = [str(word) for word in asked] if isinstance(asked, list) and asked else ["MODEL"]
         amounts = [] if same_budget else ["--budget", ",".join(f"{quantity(amount)}" for amount in budget.tolist())]
+        if amounts and "--budget" in words:  # today's in its place
+            at = words.index("--budget")
+            del words[at : at + 2]
         files = ["--initial", self.found.source or "STATES", "--out", self.plan.source]
         return "Plan again: " + shlex.join(["evenhand", "solve", *words, *amounts, *files])
 

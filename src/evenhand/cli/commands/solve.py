@@ -81,17 +81,16 @@ def run(
             tell("how often each arm is served", 1.0)
         _ = solution.unit_served
     named = welfare or solution.objective.welfare.name
+    asked = asked_words(model, parameters, format, named, criterion, over)
+    asked += [word for budget in budgets for word in ("--budget", budget)]
     if out:
-        save_solution(solution, out, asked_words(model, parameters, format, named, criterion, over))
+        save_solution(solution, out, asked)
     if as_json:
         print_json(as_dict(solution, out))
         return
     _show(solution, called(model), budget_words(first, budgets))
     if out:
-        played = asked_words(model, parameters, format, named, criterion, over)
-        played.insert(1, out)
-        played += [word for budget in budgets for word in ("--budget", budget)]
-        played += ["--initial", initial] if initial else []
+        played = [asked[0], out, *asked[1:], *(["--initial", initial] if initial else [])]
         shown, acted = (shlex.join(["evenhand", *words]) for words in (["show", out], ["act", out, "STATES"]))
         click.echo(f"in words: {shown}   what to do now: {acted}")
         click.echo(f"policy: {out}   (play it: {shlex.join(['evenhand', 'evaluate', *played])})")
