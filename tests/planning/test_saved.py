@@ -25,6 +25,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy
 from evenhand.planning.saved import load_policy, save_policy, save_solution
 from evenhand.planning.solve import solve
+from evenhand.policies.fluid import Resolving
 from evenhand.problems.machine_replacement import machine_replacement
 from evenhand.reductions.counts import CountChoices, Counts, CountTable
 from evenhand.reductions.joint import Joint, JointTable
@@ -651,3 +652,21 @@ class TestTablesThatBreakTheRules:
         base, amounts = np.zeros(3, dtype=np.int64), np.zeros((number, 1), dtype=np.int64)
         change_arrays(path, cells=np.array([[0, 0]]), base=base, amounts=amounts)
         refused(path, problem)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"points": np.array(20_001)},
+        {"points": np.array(0)},
+        {"weights": np.array([np.nan])},
+        {"prices": np.full(1, np.inf)},
+    ],
+    ids=str,
+)
+def test_a_re_solving_policy_that_nobody_made(change: dict[str, np.ndarray], tmp_path: Path) -> None:
+    machines, path = machine_replacement(num_arms=4, budget=1), tmp_path / "policy.zip"
+    save_policy(Resolving(machines, np.ones(1), np.ones(1)), machines, path)
+    assert load_policy(path, machines)
+    change_arrays(path, **change)
+    refused(path, machines, "no numbers, or more prices")

@@ -31,8 +31,23 @@ def test_exact_steps_are_differences_of_optima():
 def test_rows_stay_in_the_order_in_which_budgets_came():
     rows = what_if(outreach(), [[2], [1]], "utilitarian")
     assert [row.budget["resource 0"] for row in rows] == [2.0, 1.0]
-    assert rows[1].step.welfare == pytest.approx(rows[1].solution.welfare - rows[0].solution.welfare)
-    assert rows[1].step.welfare < 0
+    assert rows[1].step is None
+
+
+def test_a_step_is_from_the_largest_smaller_budget_above():
+    """More of one thing and less of another is no step."""
+    crew = eh.problems.crew_maintenance(num_arms=2, num_states=3, num_types=2)
+    budgets = [[2, 1], [2, 2], [3, 1], [3, 3], [1, 9], [3, 4]]
+    rows = what_if(crew, budgets, "utilitarian")
+    since = [row.step and list(row.step.since.values()) for row in rows]
+    assert since == [None, [2, 1], [2, 1], [3, 1], None, [3, 3]]
+    for row in rows:
+        if row.step is not None:
+            before = next(other for other in rows if other.budget == row.step.since)
+            assert row.step.welfare == pytest.approx(row.solution.welfare - before.solution.welfare)
+            assert row.step.welfare >= -1e-9
+    shown = compare_budgets(crew, budgets[:3], ["fair-index"], "utilitarian", rng=0)
+    assert [row.step and list(row.step.since.values()) for row in shown] == since[:3]
 
 
 def test_what_is_useless_is_worth_nothing():
@@ -60,7 +75,8 @@ def test_a_larger_budget_is_never_worse_by_playing(monkeypatch):
     assert most.solution.policy is more.solution.policy
     assert most.solution.upper_bound > more.solution.upper_bound
     assert most.solution.problem.budget.tolist() == [3]
-    assert more.step.welfare == more.step.stderr == 0
+    assert more.step.since == less.budget
+    assert most.step.since == less.budget
 
 
 def test_the_best_under_a_smaller_budget_can_be_kept():

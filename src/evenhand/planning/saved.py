@@ -539,6 +539,9 @@ def _build_drawn(problem: CoupledMDP, arrays: dict[str, Array]) -> Policy:
 
 def _build_resolving(problem: CoupledMDP, arrays: dict[str, Array]) -> Starting:
     steps = int(arrays["every"]), int(arrays["points"])
+    given = [arrays[name] for name in ("weights", "prices", "floor_prices") if name in arrays]
+    if not 1 <= steps[1] <= MOST_POINTS or not all(np.isfinite(array).all() for array in given):
+        raise PolicyError("its weights and prices are no numbers, or more prices are tried than ever were")
     return Resolving(problem, arrays["weights"], arrays["prices"], *steps, arrays.get("floor_prices"))
 
 
@@ -558,6 +561,9 @@ class _Spec(NamedTuple):
         """The same with a step in front."""
         return self._replace(axes=tuple(number + 1 for number in self.axes))
 
+
+MOST_POINTS = 10_000
+"""Prices that a re-solving policy tries for one resource, at the most; ours try far fewer."""
 
 MOST_PARTS = 1000
 """Parts of the largest mixture that is read."""

@@ -8,7 +8,9 @@ budget, so the plans of all smaller ones
     are kept      with the figures they have, where the new plan still comes out lower, if only by chance
 
 The budgets are solved from the smaller to the larger and told in the order in which they came. A step is the welfare
-less that of the row before; where the plans are estimated, their errors add up as if they were independent.
+less that of the largest budget in a row above that is nowhere larger (of several, neither of which holds the other,
+the nearest row); without such a row there is no step, for more of one thing and less of another is no step. Where the
+plans are estimated, their errors add up as if they were independent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,13 +42,16 @@ within errors only, for the sake of those after them."""
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What the change from the row before is worth."""
+    """What the change from a smaller budget in a row above is worth."""
 
     welfare: float
     """The difference in welfare."""
 
     stderr: float
     """Its standard error; 0 where both are exact, or the plan is the same."""
+
+    since: dict[str, float]
+    """The smaller budget: the amount of each resource, under its name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +65,7 @@ class BudgetRow:
     """The plan, with its bound."""
 
     step: Step | None
-    """What the change from the row before is worth; None in the first row."""
+    """What the change from a smaller budget above is worth; None where no row above has one."""
 
     kept_from: dict[str, float] | None = None
     """The smaller budget whose plan this is, where none better was found; else None."""
@@ -83,7 +88,7 @@ class BudgetComparison:
     """What the best is worth."""
 
     step: Step | None
-    """What the change from the row before is worth to the best; None in the first row."""
+    """What the change from a smaller budget above is worth to the best; None where no row above has one."""
 
 
 @shows_bar
@@ -144,7 +149,7 @@ def what_if(
         kept_from[number] = at if at is None or kept_from[at] is None else kept_from[at]
     rows: list[BudgetRow] = []
     for number, budgeted in enumerate(problems):
-        step = _step_between(found[number - 1] if number else None, found[number])
+        step = _step_to(problems, number, found)
         at = kept_from[number]
         rows.append(
             BudgetRow(budgeted.named_budget, found[number], step, None if at is None else problems[at].named_budget)
@@ -211,13 +216,9 @@ def compare_budgets(
             if _fits(problems[i], problems[number]) and best[i][1].welfare > best[number][1].welfare:
                 made = "" if " made for " in best[i][0] else f" made for {budget_in_words(problems[i])}"
                 best[number] = best[i][0] + made, best[i][1]
+    worth = {number: evaluation for number, (_, evaluation) in best.items()}
     return tuple(
-        BudgetComparison(
-            budgeted.named_budget,
-            found[number],
-            *best[number],
-            _step_between(best[number - 1][1] if number else None, best[number][1]),
-        )
+        BudgetComparison(budgeted.named_budget, found[number], *best[number], _step_to(problems, number, worth))
         for number, budgeted in enumerate(problems)
     )
 
@@ -243,6 +244,11 @@ def _fits(smaller: CoupledMDP, larger: CoupledMDP) -> bool:
     return bool((smaller.budget <= larger.budget).all())
 
 
+def _within(smaller: CoupledMDP, larger: CoupledMDP) -> bool:
+    """Whether a budget is smaller than another somewhere, and nowhere larger."""
+    return _fits(smaller, larger) and not _fits(larger, smaller)
+
+
 def _no_worse(own: Solution, smaller: Mapping[int, Solution], names: Mapping[str, int]) -> tuple[Solution, int | None]:
     """The own plan, or that of a smaller budget if it is the same or came out better; and which budget that is."""
     at = names.get(own.parts[0].name) if len(own.parts) == 1 else None
@@ -257,12 +263,20 @@ def _no_worse(own: Solution, smaller: Mapping[int, Solution], names: Mapping[str
     return replace(best, problem=own.problem, upper_bound=own.upper_bound, seconds=own.seconds, reason=kept), at
 
 
-def _step_between(before: Solution | Evaluation | None, after: Solution | Evaluation) -> Step | None:
-    if before is None:
+def _step_to(
+    problems: Sequence[CoupledMDP], number: int, found: Mapping[int, Solution] | Mapping[int, Evaluation]
+) -> Step | None:
+    """What a row's budget adds to the largest in a row above that is nowhere larger; None where there is none."""
+    since: int | None = None
+    for row in range(number):
+        if _fits(problems[row], problems[number]) and (since is None or not _within(problems[row], problems[since])):
+            since = row
+    if since is None:
         return None
+    before, after = found[since], found[number]
     same = np.array_equal(before.unit_values, after.unit_values)  # one plan, or two that do the same in the same world
     error = 0.0 if same else float(np.hypot(before.welfare_stderr, after.welfare_stderr))
-    return Step(after.welfare - before.welfare, error)
+    return Step(after.welfare - before.welfare, error, problems[since].named_budget)
 
 
 def _turn_of(progress: Progress | None, turn: int, total: int, what: str) -> Progress | None:

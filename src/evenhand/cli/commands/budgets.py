@@ -1,6 +1,7 @@
 """Several budgets at once: the tables of `evenhand solve` and `evenhand compare` with more than one --budget."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -67,10 +68,11 @@ def comparisons_as_dict(
     return {"welfare": rows[0].comparison.welfare.name, "budgets": told}
 
 
-def _step_as_dict(step: "Step | None") -> dict[str, float | None]:
+def _step_as_dict(step: "Step | None") -> dict[str, Any]:
     return {
         "step": None if step is None else step.welfare,
         "step_stderr": None if step is None else step.stderr,
+        "step_from": None if step is None else step.since,
     }
 
 
@@ -78,13 +80,14 @@ def show_solutions(rows: "Sequence[BudgetRow]", model: str) -> None:
     """The table of `solve`."""
     first = rows[0].solution
     resources, amounts = _resource_columns([row.budget for row in rows])
-    columns = [*resources, *_right("welfare", "±", "upper bound", "gap", "step", "± of step"), ("plan", "left")]
+    since, steps = _steps(rows)
+    columns = [*resources, *_right("welfare", "±", "upper bound", "gap", *since), ("plan", "left")]
     cells = []
-    for row, own in zip(rows, amounts, strict=True):
+    for row, own, step in zip(rows, amounts, steps, strict=True):
         found = row.solution
         error = number(found.welfare_stderr) if found.welfare_stderr else "exact"
         figures = (number(found.welfare), error, number(found.upper_bound), f"{found.gap:.2g}")
-        cells.append([*own, *figures, *_step_cells(row.step), _plan_words(row)])
+        cells.append([*own, *figures, *step, _plan_words(row)])
     title = f"{model}, welfare {first.objective.welfare.name}{objective_words(first.problem)}: what a budget is worth"
     print_table(title, columns, cells)
 
@@ -103,13 +106,14 @@ def show_comparisons(rows: "Sequence[BudgetComparison]", model: str) -> None:
     """The tables of `compare`: the best under each budget, and every policy under each."""
     first = rows[0].comparison
     resources, amounts = _resource_columns([row.budget for row in rows])
-    columns = [*resources, *_right("bound", "welfare", "±", "step", "± of step"), ("best policy", "left")]
+    since, steps = _steps(rows)
+    columns = [*resources, *_right("bound", "welfare", "±", *since), ("best policy", "left")]
     cells = []
-    for row, own in zip(rows, amounts, strict=True):
+    for row, own, step in zip(rows, amounts, steps, strict=True):
         found = row.evaluation
         error = "exact" if found.exact else number(found.welfare_stderr)
         bound = number(row.comparison.upper_bound)
-        cells.append([*own, bound, number(found.welfare), error, *_step_cells(row.step), row.best])
+        cells.append([*own, bound, number(found.welfare), error, *step, row.best])
     title = f"{model}, welfare {first.welfare.name}{objective_words(first.problem)}: what a budget is worth"
     print_table(title, columns, cells)
     _show_every_policy(rows)
@@ -138,7 +142,14 @@ def _right(*names: str) -> list[tuple[str, str]]:
     return [(name, "right") for name in names]
 
 
-def _step_cells(step: "Step | None") -> tuple[str, str]:
-    if step is None:
-        return "", ""
-    return f"{step.welfare:+.4f}", number(step.stderr) if step.stderr else "exact"
+def _steps(rows: "Sequence[BudgetRow | BudgetComparison]") -> tuple[list[str], list[list[str]]]:
+    """The columns of steps, and their (row, column) cells; from which budget, where one is not from the row before."""
+    cells = []
+    for row in rows:
+        step = row.step
+        error = "" if step is None else number(step.stderr) if step.stderr else "exact"
+        since = "" if step is None else ",".join(f"{amount:.10g}" for amount in step.since.values())
+        cells.append(["" if step is None else f"{step.welfare:+.4f}", error, since])
+    plain = all(row.step is not None and row.step.since == last.budget for last, row in pairwise(rows))
+    heads = ["step", "± of step", "step from"]
+    return (heads[:2], [own[:2] for own in cells]) if plain else (heads, cells)
