@@ -106,6 +106,15 @@ def test_types_of_one_name_are_told_apart():
     assert list(eh.fairness(eh.CoupledMDP(nameless, [1], 0.9), ["maximin"]).counts) == ["type 0"]
 
 
+def test_types_that_differ_in_their_choices_are_told_on_the_page(tmp_path):
+    pump = Arm([[[1.0], [1.0]]], [[0.0, 1.0]], [[0], [1]], name="pump", actions=["wait", "mend"])
+    valve = Arm([[[1.0]] * 3], [[0.0, 1.0, 2.0]], [[0], [1], [1]], name="valve", actions=["wait", "turn", "swap"])
+    eh.fairness(eh.CoupledMDP([pump, valve], [1], 0.9), ["maximin"]).report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "the table below tells them" in page
+    assert "3 actions: wait (uses nothing), turn (uses 1) or swap (uses 1)" in page
+
+
 @pytest.fixture
 def unlucky(monkeypatch):
     """As if plans were found by playing, and that for gini:2 was a bad one: that of the mean."""

@@ -102,7 +102,7 @@ class TestFloors:
     def test_who_misses_them_is_told(self, towns):
         text, _ = shown(side_by_side(towns, "oldest-first", "never-act"))
         missed = text[text.index("as often as it must") :]
-        assert re.match(r"as often as it must: never-act serves type 2 in 0.0.% of the time, not 25.0.%", missed)
+        assert re.match(r"as often as it must: never-act serves type 1 in 0.0.% of the time, not 25.0.%", missed)
 
     def test_where_nobody_does_nothing_is_said(self, towns):
         text, _ = shown(side_by_side(towns, "oldest-first"))

@@ -15,10 +15,12 @@ from evenhand.evaluation.evaluate import Evaluation
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
+from evenhand.model.simulator import Simulator
 from evenhand.model.welfare import as_welfare
 from evenhand.planning.compare import Comparison, Row, compare
 from evenhand.problems import crew_maintenance, machine_replacement
 from evenhand.report import comparison_page, figures, words, write_comparison
+from evenhand.typing import Floats, Ints
 
 EVIL = '<script>alert("x")</script> & $x_1$ \'"><img src=x onerror=y>'
 VOID = {"meta", "br", "img", "link", "hr", "input"}
@@ -247,7 +249,7 @@ def test_who_is_worst_off_and_who_is_unfair() -> None:
     text = said(side_by_side(problem, {"even": fair, "odd": unfair}), problem)
     lost = (fair.welfare - unfair.welfare) / fair.welfare
     assert "Two policies were compared on three arms that share one resource." in text
-    assert "Worst off under even is arm 2, with 2.000 against 2.500 on average." in text
+    assert "Worst off under even is arm 1, with 2.000 against 2.500 on average." in text
     assert f"The most unequal policy is odd (Gini coefficient {unfair.gini_coefficient:.3f})" in text
     assert (
         f"it has {100 * lost:.1f}\u00a0% less welfare than even, and its worst-off arm has 0.5000, not 2.000." in text
@@ -308,7 +310,7 @@ def test_three_resources_have_a_column_each() -> None:
     problem = different_arms(2, num_resources=3)
     used = np.array([0.125, 0.25, 1.0])
     page = comparison_page(side_by_side(problem, {"a": made_up(problem, np.ones(2), budget_used=used)}), problem)
-    assert [f"Used of resource {n}" in page for n in (1, 2, 3, 4)] == [True, True, True, False]
+    assert [f"Used of resource {n}" in page for n in (0, 1, 2, 3)] == [True, True, True, False]
     assert "12.5 %25.0 %100.0 %" in plain(page)
 
 
@@ -325,7 +327,7 @@ def test_a_thousand_different_arms() -> None:
     page = comparison_page(side_by_side(problem, rows), problem)
     assert len(page) < 200_000
     assert "The thick line holds the middle half of the arms." in plain(page)
-    assert "pump (type 12)1… and 988 more types." in plain(page).replace("1 … and", "1… and")
+    assert "pump (type 11)1… and 988 more types." in plain(page).replace("1 … and", "1… and")
     assert "Types of arms" not in comparison_page(side_by_side(problem, rows), different_arms(1000))
 
 
@@ -334,6 +336,22 @@ def test_a_billion_arms_are_told_by_type() -> None:
     found = made_up(problem, np.array([1.0, 5.0, 9.0]), by_type=True)
     text = plain(comparison_page(side_by_side(problem, {"a": found}), problem))
     assert "are the 333,333,334 arms of type 1" in text
+
+
+def test_what_a_simulator_cannot_tell_is_said_in_its_own_words() -> None:
+    def sample(states: Ints, actions: Ints, rng: np.random.Generator) -> tuple[Ints, Floats]:
+        return states, actions * 1.0
+
+    def first(number: int, rng: np.random.Generator) -> Ints:
+        return np.zeros(number, dtype=np.int64)
+
+    usage = np.array([[0.0, 0.0], [1.0, 1.0]])
+    world = Simulator(sample, first, usage, num_states=1, num_arms=2, budget=np.ones(2), discount=0.9)
+    found = compare(world, ["random", "never-act"], num_episodes=4, horizon=5, rng=0)
+    text = plain(comparison_page(found, world))
+    assert "What is left out cannot be bounded" in text and "the first do not count" not in text
+    assert "No upper bound is shown:" in text and "not apply to this problem" not in text
+    assert "Used of resource 0" in text and "Used of resource 2" not in text
 
 
 def test_it_is_written_wholly_or_not_at_all(

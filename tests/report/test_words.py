@@ -77,7 +77,7 @@ def arm(reward: float, name: str = "", states: tuple[str, ...] = ()) -> Arm:
 def test_types_have_the_names_of_their_blocks() -> None:
     blocks = [arm(1, "north"), arm(2), arm(1, "south"), arm(3, "east"), arm(4, "east")]
     problem = CoupledMDP(blocks, budget=np.ones(1), discount=0.5)
-    assert words.type_names(problem) == ["north, south", "type 2", "east (type 3)", "east (type 4)"]
+    assert words.type_names(problem) == ["north, south", "type 1", "east (type 2)", "east (type 3)"]
 
 
 def test_the_problem_in_words() -> None:
@@ -90,10 +90,22 @@ def test_the_problem_in_words() -> None:
     assert told["Arms"].startswith("There are 1,200 identical arms (pump).")
     assert told["States and actions"] == (
         "At every step each arm is in one of 2 states (dry, wet), and is given one of 2 actions: "
-        "rest (uses nothing) or run (uses 2 of resource 1 and 0.5 to 1, by state, of resource 2)."
+        "rest (uses nothing) or run (uses 2 of resource 0 and 0.5 to 1, by state, of resource 1)."
     )
-    assert told["Budget"] == "In one step all arms together may use at most 4 of resource 1 and 2.5 of resource 2."
+    assert told["Budget"] == "In one step all arms together may use at most 4 of resource 0 and 2.5 of resource 1."
     assert "worth 0.9 of one today" in told["Discount and value"]
+
+
+def test_what_has_a_name_is_called_by_it_and_the_rest_is_numbered_from_zero() -> None:
+    usage = [[[0.0, 0.0], [1.0, 2.0]]]
+    nameless = Arm(np.ones((1, 2, 1)), np.zeros((1, 2)), usage)
+    problem = CoupledMDP([nameless], [1.0, 3.0], 0.9, counts=[2], resources=("vans", "hours"))
+    told = dict(words.problem_words(problem))
+    assert told["Arms"].startswith("There are 2 identical arms. ")
+    assert "action 0 (uses nothing) or action 1 (uses 1 of vans and 2 of hours)" in told["States and actions"]
+    assert told["Budget"].endswith("at most 1 of vans and 3 of hours.")
+    one = CoupledMDP([arm(1)], [2.0], 0.9, counts=[3], resources=("vans",))
+    assert dict(words.problem_words(one))["Budget"].endswith("at most 2 of vans.")
 
 
 @pytest.mark.parametrize(

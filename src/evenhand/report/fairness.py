@@ -11,7 +11,7 @@ from evenhand.report.figures import MARKS
 from evenhand.report.pictures import Picture, pictured
 from evenhand.report.rendering import render
 from evenhand.report.svg import BLUE, FAINT, INK, drawn
-from evenhand.report.tables import MOST_TYPES, Cell, Table, TableRow
+from evenhand.report.tables import MOST_TYPES, Cell, Table, TableRow, more_types, types_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,6 +38,7 @@ def write_fairness(
 
 def fairness_page(found: Fairness, title: str | None = None, command: str = "", seed: int | None = None) -> str:
     """The page; arguments as of `write_fairness`."""
+    types = types_table(found.problem)
     return render(
         "fairness.html",
         title=title or f"What fairness costs: {words.counted(len(found.rows), 'idea')} of it",
@@ -50,6 +51,8 @@ def fairness_page(found: Fairness, title: str | None = None, command: str = "", 
         values=values_table(found),
         trade=_trade_figure(found),
         problem=words.problem_words(found.problem),
+        types=types,
+        more_types=more_types(found.problem) if types else "",
         reading=_reading(found),
         command=command,
         making=_making(seed),

@@ -69,8 +69,9 @@ def comparison_page(
         cards=_cards(comparison, problem) if comparison.rows else [],
         results=tables.results_table(comparison, problem) if comparison.rows else None,
         floors_missed=tables.floors_missed(comparison, problem),
-        left_out=sorted(comparison.left_out.items()),
+        left_out=_left_out(comparison),
         left_out_words=_left_out_words(comparison),
+        no_bound=comparison.left_out.get("upper bound", ""),
         drawings=drawings,
         problem=words.problem_words(problem),
         types=types,
@@ -104,8 +105,13 @@ def _cards(comparison: Comparison, problem: Problem) -> list[tuple[str, str, str
     return entries
 
 
+def _left_out(comparison: Comparison) -> list[tuple[str, str]]:
+    """The policies that do not apply, each with the reason; a bound that there is not is no policy."""
+    return sorted((name, why) for name, why in comparison.left_out.items() if name != "upper bound")
+
+
 def _left_out_words(comparison: Comparison) -> str:
-    count = len(comparison.left_out)
+    count = len(_left_out(comparison))
     return f"{'One policy does' if count == 1 else f'{count} policies do'} not apply to this problem:"
 
 

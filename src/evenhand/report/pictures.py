@@ -176,7 +176,7 @@ def _draw_bars(
     axes = figure.subplots()
     names = type_names(problem)
     if not by_type:
-        names = [f"{arm + 1} {names[kind]}" for arm, kind in enumerate(problem.type_of_arm)]
+        names = [f"{arm} {names[kind]}" for arm, kind in enumerate(problem.type_of_arm)]
     places = np.arange(len(values))
     axes.barh(places, values, height=0.62, color=BLUE)
     if errors is not None and np.isfinite(errors).all():

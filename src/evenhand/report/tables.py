@@ -21,6 +21,7 @@ from evenhand.report.words import (
     number_text,
     percent,
     same_choices,
+    shortened,
     states_text,
     type_names,
     values_by_type,
@@ -128,7 +129,8 @@ def _bound_column(bound: float, title: str, found: Sequence[Evaluation]) -> Colu
 
 
 def _budget_column(found: Sequence[Evaluation], resource: int, problem: Problem) -> Column:
-    title = "Budget used" if problem.num_resources == 1 else f"Used of resource {resource + 1}"
+    name = shortened(problem.resource_names[resource], 24)
+    title = "Budget used" if problem.num_resources == 1 else f"Used of {name}"
     none = problem.budget[resource] == 0
     return _column(title, [UNKNOWN if none else percent(float(each.budget_used[resource])) for each in found])
 

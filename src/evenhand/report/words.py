@@ -114,7 +114,7 @@ def abbreviation_and_summary(policy: str) -> tuple[str, str]:
 
 
 def type_names(problem: Problem) -> list[str]:
-    """(type,) what a person calls each type; numbered where the file has no name, or the same name twice."""
+    """(type,) what a person calls each type; by number, from 0, where the file has no name or the same name twice."""
     blocks: list[dict[str, None]] = [{} for _ in range(problem.num_types)]
     labels = problem.tables.labels
     for kind, (name, _, _) in zip(problem.type_of_block, labels, strict=False):
@@ -122,7 +122,7 @@ def type_names(problem: Problem) -> list[str]:
             blocks[kind][name] = None
     names = [_joined(list(block)) for block in blocks]
     times = Counter(names)
-    return [_numbered(name, index, times[name] > 1) for index, name in enumerate(names, start=1)]
+    return [_numbered(name, index, times[name] > 1) for index, name in enumerate(names)]
 
 
 def is_nameless(problem: Problem) -> bool:
@@ -286,7 +286,7 @@ def worst_off_unit(found: Evaluation, problem: Problem) -> str:
     unit = int(found.unit_values.argmin())
     if not found.by_type:
         name = type_names(problem)[int(problem.type_of_arm[unit])]
-        return f"is arm {unit + 1}" + ("" if problem.is_symmetric or is_nameless(problem) else f" ({name})")
+        return f"is arm {unit}" + ("" if problem.is_symmetric or is_nameless(problem) else f" ({name})")
     name, count = type_names(problem)[unit], int(found.unit_counts[unit])
     return f"is the one arm of {name}" if count == 1 else f"are the {count:,} arms of {name}"
 
@@ -369,7 +369,7 @@ def _crowd(problem: Problem) -> str:
         return f"There is one arm, {type_names(problem)[0]}. {meaning}"
     if problem.is_symmetric:
         name = type_names(problem)[0]
-        called = "" if name == "type 1" else f" ({name})"
+        called = "" if name == "type 0" else f" ({name})"
         return f"There are {problem.num_arms:,} identical arms{called}. {meaning}"
     kinds = f"of {problem.num_types:,} types" if problem.num_types < problem.num_arms else "which all differ"
     return f"There are {problem.num_arms:,} arms {kinds}. {meaning}"
@@ -403,9 +403,10 @@ def actions_text(problem: Problem, kind: int) -> str:
     """`2 actions: wait (uses nothing) or call (uses 1)`."""
     types = problem.types
     size = int(types.num_actions[kind])
-    labels = (types.labels[kind][2] if types.labels else ()) or [f"action {index + 1}" for index in range(size)]
+    labels = (types.labels[kind][2] if types.labels else ()) or [f"action {index}" for index in range(size)]
     usage = types.usage[kind, : types.num_states[kind]]
-    told = [f"{labels[action]} (uses {_use(usage[:, action])})" for action in range(size)]
+    names = problem.resource_names
+    told = [f"{labels[action]} (uses {_use(usage[:, action], names)})" for action in range(size)]
     return f"{counted(size, 'action')}: {listed(_few(told), 'or')}"
 
 
@@ -413,7 +414,7 @@ def _few(items: Sequence[str], most: int = 8) -> list[str]:
     return list(items) if len(items) <= most else [*items[: most - 2], "…", items[-1]]
 
 
-def _use(usage: Floats) -> str:
+def _use(usage: Floats, names: Sequence[str]) -> str:
     """What an action uses, from its (state, resource) usage."""
     low, high = usage.min(axis=0), usage.max(axis=0)
     if not high.any():
@@ -423,15 +424,16 @@ def _use(usage: Floats) -> str:
     ]
     if len(amounts) == 1:
         return amounts[0].rstrip(",")
-    return listed([f"{text} of resource {index}" for index, text in enumerate(amounts, 1) if text != "0"])
+    return listed([f"{text} of {name}" for text, name in zip(amounts, names, strict=True) if text != "0"])
 
 
 def _limits(problem: Problem) -> str:
     budget = [amount(value) for value in problem.budget]
     shares = "In one step it may use" if problem.num_arms == 1 else "In one step all arms together may use"
-    if len(budget) == 1:
+    names = problem.resource_names
+    if names == ("resource 0",):
         return f"{shares} at most {budget[0]} of the resource."
-    return f"{shares} at most {listed([f'{text} of resource {index}' for index, text in enumerate(budget, 1)])}."
+    return f"{shares} at most {listed([f'{text} of {name}' for text, name in zip(budget, names, strict=True)])}."
 
 
 def _time(problem: Problem) -> str:
@@ -458,6 +460,12 @@ def weights_of_time(problem: Problem) -> str:
 def truncation_words(found: Sequence[Evaluation]) -> tuple[str, str] | None:
     """What the horizon of a simulation leaves out; None where that is nothing."""
     bounds = [each.truncation_bound for each in found]
+    if None in bounds and not found[0].problem.criterion.is_average:
+        return (
+            "Truncation",
+            "A simulated play ends after a fixed number of steps, although the problem goes on for ever. What is left "
+            "out cannot be bounded, because the rewards of a simulator are known by samples only.",
+        )
     if None in bounds:
         return (
             "Long run",
