@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         register_welfare,
     )
     from evenhand.planning.check import Check, check
-    from evenhand.planning.chosen import evaluate
+    from evenhand.planning.chosen import evaluate, make_policy
     from evenhand.planning.compare import Comparison, compare
     from evenhand.planning.fairness import Fairness, fairness
     from evenhand.planning.plans import Decisions, Plan, load_plan
@@ -48,6 +48,7 @@ _HOMES = {
     "problems": "",
     "Evaluation": "evaluation",
     "evaluate": "planning.chosen",
+    "make_policy": "planning.chosen",
     "gini_coefficient": "evaluation",
     "lorenz_curve": "evaluation",
     "price_of_fairness": "evaluation",
@@ -135,6 +136,7 @@ __all__ = [
     "load_plan",
     "load_policy",
     "lorenz_curve",
+    "make_policy",
     "parse_welfare",
     "policies",
     "price_of_fairness",

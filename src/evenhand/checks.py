@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, TooLarge, nearest
-from evenhand.typing import Array, Bools, Floats
+from evenhand.typing import Array, Bools, Floats, Rng
 
 LARGEST = 1e12
 """The largest magnitude of a reward, usage or budget: beyond it doubles lose the digits that a certificate needs."""
@@ -360,6 +360,11 @@ def _listed(folder: Path) -> list[Path]:
         return []
 
 
+def is_number(value: object) -> bool:
+    """Whether it is a real number; True and False are none."""
+    return isinstance(value, (Real, np.number)) and not isinstance(value, (bool, np.bool_))
+
+
 def check_positive_int(value: object, name: str, largest: int | None = None) -> int:
     """A whole number of at least 1."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
@@ -368,6 +373,35 @@ def check_positive_int(value: object, name: str, largest: int | None = None) -> 
         upper = f" and at most {largest}" if largest is not None else ""
         raise InvalidInput(f"{name}: expected at least 1{upper}, got {value}")
     return int(value)
+
+
+def as_generator(rng: Rng) -> np.random.Generator:
+    """The generator that a user's `rng` stands for: itself, or a new one of a seed.
+
+    Args:
+        rng: a seed, a generator, or None for one that nobody can repeat.
+    """
+    return np.random.default_rng(_checked_rng(rng))
+
+
+def as_seed(rng: Rng) -> int:
+    """A seed for what is begun again and again: the user's own, or one that is drawn.
+
+    Args:
+        rng: a seed, a generator, or None for one that nobody can repeat.
+    """
+    read = _checked_rng(rng)
+    return read if isinstance(read, int) else int(np.random.default_rng(read).integers(2**63))
+
+
+def _checked_rng(rng: Rng) -> Rng:
+    if rng is None or isinstance(rng, (np.random.Generator, np.random.BitGenerator, np.random.SeedSequence)):
+        return rng
+    if isinstance(rng, (int, np.integer)) and not isinstance(rng, bool) and rng >= 0:
+        return int(rng)
+    old = "; of a RandomState, give rng.randint(2**31)" if isinstance(rng, np.random.RandomState) else ""
+    shown = type(rng).__name__ if old else repr(rng)
+    raise InvalidInput(f"rng: expected a whole number from 0, or a NumPy Generator (default_rng), got {shown}{old}")
 
 
 def check_fraction(value: object, name: str, *, below_one: bool = False) -> float:

@@ -154,6 +154,7 @@ def shows_bar(function: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
     @wraps(function)
     def called(*arguments: Asked.args, **keywords: Asked.kwargs) -> Answer:
         given = keywords.get("progress", arguments[place] if len(arguments) > place else None)
+        check_progress(given)
         if not isinstance(given, bool):
             return function(*arguments, **keywords)
         with telling(given) as tell:
@@ -165,6 +166,12 @@ def shows_bar(function: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
             return function(*changed, **keywords)
 
     return called
+
+
+def check_progress(progress: object) -> None:
+    """Refuse what is neither True, False, None nor a function."""
+    if not (progress is None or isinstance(progress, bool) or callable(progress)):
+        raise InvalidInput(f"progress: expected True, or a function of what is done and the share, got {progress!r}")
 
 
 def heard(progress: Progress | bool | None) -> Progress | None:
@@ -179,6 +186,7 @@ def telling(progress: Progress | bool | None) -> Iterator[Progress | None]:
     Args:
         progress: a callback; True for a bar in a notebook or a terminal and plain lines elsewhere; None or False.
     """
+    check_progress(progress)
     if not isinstance(progress, bool):
         yield progress
     elif not progress:

@@ -114,4 +114,4 @@ def test_signatures_can_be_read(name):
 def test_arrays_go_by_their_names():
     told = str(inspect.signature(eh.lorenz_curve))
     assert told == "(values: ArrayLike, counts: Optional[ArrayLike] = None) -> tuple[Floats, Floats]"
-    assert "rng: Rng = None" in str(inspect.signature(eh.simulate))
+    assert "rng: Rng = 0" in str(inspect.signature(eh.simulate))

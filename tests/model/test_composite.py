@@ -98,3 +98,17 @@ def test_groups_count_once_whatever_their_size():
     objective = Objective.of_types(problem, "utilitarian")
     assert objective(np.array([2.0, 4.0])) == 3.0
     assert objective.supergradient(np.array([2.0, 4.0])).tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("make", [BySteps, lambda parts: Mixture(parts, [1 / max(1, len(parts))] * len(parts))])
+@pytest.mark.parametrize(
+    ("parts", "words"), [([], "parts: expected .*, got none"), (["random"], r"parts\[0\]: expected an object")]
+)
+def test_parts_are_policies(make, parts, words):
+    with pytest.raises(InvalidInput, match=words):
+        make(parts)
+
+
+def test_shares_are_numbers():
+    with pytest.raises(InvalidInput, match="shares: expected a number for each part"):
+        Mixture([Always(0)], ["all"])

@@ -272,6 +272,15 @@ class TestReasonsOfRanks:
         assert found["m1"] == meant
         assert found["m2"].endswith(f"priority 2 {place}, but arms of higher priority left too few resource 0")
 
+    def test_of_draws_tell_the_rank_and_the_lot_of_who_won_it(self):
+        laws, scores = np.zeros((1, 3, 2)), np.zeros((1, 3, 2))
+        laws[0, :2, 0], laws[0, 2, 1], scores[0, :, 1] = 1.0, 1.0, [0.0, 1.0, 2.0]
+        policy = OccupancyPriority.of_tables(MACHINES, laws, scores)
+        found = Plan(policy, MACHINES).act(MACHINE_TABLE).rows
+        (won,) = (row.reason for row in found if row.served)
+        assert won.startswith("the plan gives replace here always, priority 1 of ")
+        assert won.endswith(", by lot among 2 arms of that priority")
+
 
 def test_many_arms_take_no_time():
     """Seats are found by sorting: a table of thousands is no matter of minutes."""

@@ -14,7 +14,7 @@ from evenhand.planning.solve import solve
 from evenhand.policies import ExchangeablePriority, RoundRobin, never_act, random_feasible, whittle
 from evenhand.reductions.counts import Counts
 
-from .test_plans import MACHINES, POLICIES, fleet, saved
+from .test_plans import ACTIONS, MACHINES, POLICIES, fleet, saved
 
 KINDS = sorted(POLICIES)
 
@@ -92,6 +92,16 @@ class TestOrders:
         drawn = [share > 0 for share in shares]
         assert drawn == sorted(drawn, reverse=True)  # what the budget is filled with comes last
 
+    def test_draws_say_what_is_given_only_if_budget_is_left(self):
+        plan = Plan(POLICIES["occupancy-priority"][1](), fleet())
+        order = order_of(plan.policy, fleet())
+        filled = next(row for row in order.rows if row.share == 0)
+        shown = plan.show()
+        assert "* if budget is left" in shown
+        assert f" {filled.level} {ACTIONS[filled.action]}*" in shown
+        assert f"`act` counts all {order.of} ranks of actions" in shown
+        assert order.of > max(row.level for row in order.rows)
+
 
 FORDS = [(0, 2, 2, 9.0), (0, 1, 2, 8.0), (1, 2, 2, 7.0), (1, 1, 2, 6.0)]
 OPELS = [(1 - kind, state, action, score) for kind, state, action, score in FORDS]
@@ -122,7 +132,7 @@ class TestMixtures:
         ]
         text = Plan(Mixture([one, other], [0.25, 0.75]), fleet()).show()
         assert "all of them serve first Ford in bad (renew), Opel in bad (renew); then" in text
-        assert "1. 75 of 100 times: Opel in worn (mend)" in text
+        assert "1. 75 of 100 starts: Opel in worn (mend)" in text
 
     def test_parts_in_the_same_order_are_drawn_once(self):
         text = Plan(Mixture([ranked((0, 2, 2, 9.0)), ranked((0, 2, 2, 5.0))], [0.5, 0.5]), fleet()).show()

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from evenhand.checks import check_positive_int
+from evenhand.checks import as_generator, check_positive_int
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar, told_by
 from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, PolicyError, TooLarge
 from evenhand.evaluation.exact import exact_values
@@ -39,7 +39,7 @@ from evenhand.model.coupled import CoupledMDP, Over
 from evenhand.model.criterion import Criterion
 from evenhand.model.objective import Objective, read_welfare
 from evenhand.model.policy import Policy, Starting, Tabulated, is_exchangeable, plays_by_counts
-from evenhand.model.simulator import Problem, Simulator, needs_tables
+from evenhand.model.simulator import Problem, Simulator, check_problem, needs_tables
 from evenhand.model.welfare import Welfare
 from evenhand.policies.network import CountNetworkPolicy
 from evenhand.simulation.counts import simulate_counts
@@ -292,7 +292,7 @@ def evaluate(
     welfare: str | Welfare | None = None,
     num_episodes: int = 1000,
     horizon: int | None = None,
-    rng: Rng = None,
+    rng: Rng = 0,
     method: Method = "auto",
     progress: Progress | bool | None = None,
     criterion: str | Criterion | None = None,
@@ -307,7 +307,7 @@ def evaluate(
         num_episodes: episodes to play, where it must be simulated.
         horizon: steps an episode; when absent, the criterion's own: 300 discounted, 1000 for an average, of which the
             first quarter does not count, and the horizon itself where it is finite.
-        rng: seed or generator.
+        rng: seed or generator; 0 when absent, so that the same call gives the same numbers. None for others each time.
         method: "exact" (by a linear solve), "monte-carlo", or "auto": exact where policy and problem allow it.
         progress: True shows a bar; a function is called now and then with what is being done and the share done.
         criterion: what rewards over time are worth, as text or object; the problem's own when absent.
@@ -324,6 +324,7 @@ def evaluate(
     check_positive_int(num_episodes, "num_episodes")
     if not isinstance(policy, (Policy, Starting)):
         raise PolicyError(f"policy: {type(policy).__name__} has no method act(states, rng); see check_policy")
+    check_problem(problem, "evaluate(policy, problem)")
     case = _Case.of(policy, problem.under(criterion, over), problem.over, welfare)
     steps = case.judged.criterion.simulated_steps(horizon)
     if method != "monte-carlo":
@@ -540,7 +541,7 @@ def _play_parts(
     """Play each part in a world of its own."""
     if len(strata.parts) == 1:
         return play(problem, strata.parts[0], int(strata.sizes[0]), horizon, rng, progress)
-    streams, rollouts = np.random.default_rng(rng).spawn(len(strata.parts)), []
+    streams, rollouts = as_generator(rng).spawn(len(strata.parts)), []
     for number, (part, size, stream) in enumerate(zip(strata.parts, strata.sizes.tolist(), streams, strict=True)):
         tell = None if progress is None else part_of(progress, number, len(strata.parts))
         rollouts.append(play(problem, part, size, horizon, stream, tell))

@@ -19,7 +19,7 @@ from evenhand.errors import MissingExtra, NotApplicable
 from evenhand.kernels.threads import idle_threads_sleep
 from evenhand.learning.settings import TrainingRun, check_names
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.simulator import Simulator
+from evenhand.model.simulator import Simulator, check_problem
 from evenhand.planning.networks import save_network
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
 
@@ -128,6 +128,7 @@ def train(problem: Problem, run: TrainingRun) -> Training:  # noqa: D417  # told
     Args:
         problem: identical arms, or a simulator of them; the learner sees only what it samples.
     """
+    check_problem(problem)
     _check_objective(problem)
     with telling(run.progress) as tell:
         training: Training = learning_loop().run(problem, replace(run, progress=tell))

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from evenhand.checks import check_positive_int
+from evenhand.checks import as_generator, check_positive_int
 from evenhand.display import ShownPolicy
 from evenhand.errors import InvalidInput, PolicyError
 from evenhand.model.coupled import CoupledMDP
@@ -46,7 +46,7 @@ def on_batches(
         batch = array if array.ndim == 2 else array[None]
         if (problem := _made_for(self)) is not None:
             check_states(problem, batch, getattr(self, "any_number", False) is True)
-        actions = act(self, batch, np.random.default_rng(rng))
+        actions = act(self, batch, as_generator(rng))
         return actions if array.ndim == 2 else actions[0]
 
     # Not functools.wraps: the signature that help() shows is the wider one.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.checks import check_positive_int, check_shape
+from evenhand.checks import as_generator, check_positive_int, check_shape
 from evenhand.display import counted
 from evenhand.errors import InvalidInput, NotApplicable, PolicyError
 from evenhand.model.acting import MOST, Actor, Memory, Remembered, RememberingPolicy, read_memory
@@ -24,6 +24,7 @@ from evenhand.model.policy import (
     Starting,
     begin,
     capabilities,
+    check_acts,
     is_exchangeable,
     plays_by_counts,
 )
@@ -39,10 +40,12 @@ class BySteps(RememberingPolicy):
         Args:
             parts: (step,) a policy without a memory for each step.
         """
-        if not parts:
+        if not len(parts):
             raise InvalidInput("parts: expected a policy for each step, got none")
         if any(isinstance(part, Starting) for part in parts):
             raise InvalidInput("parts: a policy that remembers cannot be one step of another")
+        for number, part in enumerate(parts):
+            check_acts(part, f"parts[{number}]")
         self.parts = tuple(parts)
         self.exchangeable = all(is_exchangeable(part) for part in parts)
         self.plays_by_counts = all(plays_by_counts(part) for part in parts)
@@ -123,7 +126,14 @@ class Mixture(RememberingPolicy):
             shares: (part,) not negative; they sum to 1.
             rotate: steps after which a part is drawn anew; when absent the first draw holds for good.
         """
-        given = np.asarray(shares, dtype=np.float64)
+        if not len(parts):
+            raise InvalidInput("parts: expected at least one policy, got none")
+        for number, part in enumerate(parts):
+            check_acts(part, f"parts[{number}]")
+        try:
+            given = np.asarray(shares, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InvalidInput(f"shares: expected a number for each part, got {shares!r}") from None
         check_shape(given, {"part": len(parts)}, "shares")
         if not (given.min() >= 0 and abs(given.sum() - 1) <= 1e-8):
             raise InvalidInput("shares: expected none negative, and a sum of 1")
@@ -150,7 +160,7 @@ class Mixture(RememberingPolicy):
 
     def start(self, num_episodes: int, rng: Rng = None) -> Actor:
         """An actor that has drawn a part for each episode."""
-        return self._actor(num_episodes, self.draw(num_episodes, np.random.default_rng(rng)), 0)
+        return self._actor(num_episodes, self.draw(num_episodes, as_generator(rng)), 0)
 
     def resume(self, memory: Mapping[str, ArrayLike]) -> Actor:
         """An actor that goes on where another one was; its memory is `step`, `part`, and that of the parts.

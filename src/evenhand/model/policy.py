@@ -24,6 +24,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from evenhand.errors import PolicyError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.tabular import TabularMDP
 from evenhand.typing import Array, ArrayLike, Floats, Indices, Ints
@@ -243,6 +244,28 @@ def capabilities(policy: object) -> Capabilities:
         by_counts=by_counts,
         deterministic=allocates is not None and says("deterministic"),
     )
+
+
+def check_acts(policy: object, name: str = "policy") -> None:
+    """Refuse what is no policy in the place of one, with a word on what to do.
+
+    Args:
+        policy: what came.
+        name: the argument.
+    """
+    expected = f"{name}: expected an object with a method act(states, rng)"
+    if isinstance(policy, str):
+        raise PolicyError(f"{expected}, got text; make_policy({policy!r}, problem) makes the policy of a name or file")
+    if isinstance(policy, type):
+        raise PolicyError(f"{expected}, got a class; make an object of it: {policy.__name__}(...)")
+    if isinstance(policy, (Policy, Starting)):
+        return
+    kind = type(policy).__name__
+    if isinstance(getattr(policy, "policy", None), (Policy, Starting)):
+        raise PolicyError(f"{expected}, got {kind}; its policy is its attribute `policy`")
+    if callable(policy):
+        raise PolicyError(f"{expected}, got a function; policies.from_function(function, problem) makes a policy of it")
+    raise PolicyError(f"{expected}, got {kind}; see check_policy")
 
 
 def is_exchangeable(policy: object) -> bool:

@@ -9,6 +9,7 @@ import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -277,6 +278,26 @@ Problem: TypeAlias = CoupledMDP | Simulator
 """What policies can be played on."""
 
 
+def check_problem(problem: object, order: str = "") -> None:
+    """Refuse what is no problem in the place of one, with a word on what it is.
+
+    Args:
+        problem: what came.
+        order: the call as it is meant, to be shown where a policy came.
+    """
+    if isinstance(problem, (CoupledMDP, Simulator)):
+        return
+    expected = "problem: expected a problem (CoupledMDP, or Simulator)"
+    if isinstance(problem, (str, PathLike)):
+        raise InvalidInput(f"{expected}, got text; load({str(problem)!r}) reads a model file")
+    kind = problem.__name__ if isinstance(problem, type) else type(problem).__name__
+    if isinstance(problem, type):
+        raise InvalidInput(f"{expected}, got the class {kind}")
+    if callable(getattr(problem, "act", None)) or callable(getattr(problem, "start", None)):
+        raise InvalidInput(f"{expected}, got a policy, {kind}" + (f"; the order is {order}" if order else ""))
+    raise InvalidInput(f"{expected}, got {'None' if problem is None else kind}")
+
+
 def needs_tables(problem: Problem, what: str, instead: str = "") -> CoupledMDP:
     """The problem, if its transitions and rewards are known.
 
@@ -286,8 +307,10 @@ def needs_tables(problem: Problem, what: str, instead: str = "") -> CoupledMDP:
         instead: what to do, a sentence.
 
     Raises:
+        InvalidInput: it is no problem.
         NotApplicable: it can only be sampled.
     """
+    check_problem(problem)
     if isinstance(problem, Simulator):
         told = f"{what} needs transition probabilities and rewards, and a simulator only samples them"
         raise NotApplicable(f"{told}. {instead}" if instead else told)

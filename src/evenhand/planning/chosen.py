@@ -15,8 +15,9 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar, ca
 
 from evenhand import evaluation
 from evenhand.errors import Fault, InvalidInput, ModelError, PolicyError
+from evenhand.model.criterion import Criterion
 from evenhand.model.policy import Policy, Starting
-from evenhand.model.simulator import Problem
+from evenhand.model.simulator import Problem, check_problem
 from evenhand.model.welfare import Welfare
 from evenhand.planning.names import is_file
 from evenhand.planning.roster import ROSTER, RosterEntry, find_policy
@@ -153,10 +154,43 @@ def _by_name(
         asked = signature.bind(policy, *arguments, **keywords)
         asked.apply_defaults()
         criterion, over = asked.arguments["criterion"], asked.arguments["over"]
+        check_problem(asked.arguments["problem"], f"{function.__name__}(policy, problem)")
         judged = asked.arguments["problem"].under(criterion, over)
         return function(read_policy(policy, judged, asked.arguments["welfare"]), *arguments, **keywords)
 
     return called  # type: ignore[return-value]  # `policy` may be given by name, too
+
+
+def make_policy(
+    policy: Chosen,
+    problem: Problem,
+    welfare: str | Welfare | None = None,
+    criterion: str | Criterion | None = None,
+    over: str | None = None,
+) -> Policy | Starting:
+    """The policy of a name or a file, to hold and to play.
+
+    Args:
+        policy: a name, such as `fair-index`, `occupancy-priority`, `re-solving` or `optimal`; or the file of a saved
+            policy. A policy, or what has one, is given back as it is.
+        problem: what it is for.
+        welfare: what policies that look at it are made for, as text or object; the problem's own when absent.
+        criterion: what rewards over time are worth, as text or object; the problem's own when absent.
+        over: whose values are weighed, `arms` or `groups`; the problem's own when absent.
+
+    Raises:
+        UnknownName: no policy has this name; says which there are.
+        NotApplicable: the policy of this name cannot treat this problem.
+
+    Example:
+        >>> import evenhand as eh
+        >>> machines = eh.problems.machine_replacement(num_arms=3)
+        >>> policy = eh.make_policy("re-solving", machines, "gini:2")
+        >>> eh.simulate(machines, policy, num_episodes=10, horizon=50)
+        Rollout(10 episodes of 50 steps)
+    """
+    check_problem(problem, "make_policy(policy, problem)")
+    return read_policy(policy, problem.under(criterion, over), welfare)
 
 
 evaluate = _by_name(evaluation.evaluate)

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
+from evenhand.checks import as_seed
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar, told_by
 from evenhand.errors import (
     EvenhandError,
@@ -22,7 +21,7 @@ from evenhand.model.criterion import Criterion
 from evenhand.model.files import Location
 from evenhand.model.objective import read_welfare
 from evenhand.model.policy import Policy, Starting
-from evenhand.model.simulator import Problem, needs_tables
+from evenhand.model.simulator import Problem, check_problem, needs_tables
 from evenhand.model.welfare import Welfare
 from evenhand.planning.chosen import Several, read_policies
 from evenhand.planning.relaxed import tightest
@@ -150,7 +149,7 @@ def compare(
     welfare: str | Welfare | None = None,
     num_episodes: int = 1000,
     horizon: int | None = None,
-    rng: Rng = None,
+    rng: Rng = 0,
     method: Method = "auto",
     progress: Progress | bool | None = None,
     solve_up_to: int = 3_000,
@@ -167,7 +166,8 @@ def compare(
         welfare: how values are weighed, as text or object; the problem's own when absent.
         num_episodes: episodes to play where a policy must be simulated.
         horizon: steps an episode; when absent, the criterion's own (see `evaluate`).
-        rng: seed or generator; every policy gets the same.
+        rng: seed or generator, every policy gets the same; 0 when absent, so that the same call gives the same numbers.
+            None for others each time.
         method: see `evaluate`.
         progress: True shows a bar; a function is called now and then with what is being done and the share done.
         solve_up_to: the optimum is computed too if its space has no more states than this; beyond, the fluid bound.
@@ -183,6 +183,7 @@ def compare(
         >>> [row.policy for row in found.rows]
         ['whittle', 'PriorityPolicy', 'never-act']
     """
+    check_problem(problem, "compare(problem, policies)")
     judged = problem.under(criterion, over)
     judged.criterion.simulated_steps(horizon)  # a horizon that does not fit is refused before any work
     weighed_by = read_welfare(judged, welfare)
@@ -191,7 +192,7 @@ def compare(
     bound, bound_name, best = _bound(judged, weighed_by, solve_up_to, left_out, _share_of(told, MAKING, BOUNDING))
     if best is not None and policies is None:
         chosen = {"optimal": best, **chosen}
-    seed = rng if isinstance(rng, int) else int(np.random.default_rng(rng).integers(2**63))
+    seed = as_seed(rng)
     rows: list[Row] = []
     refused: dict[str, EvenhandError] = {}
     playing = _share_of(told, BOUNDING, 1.0)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from evenhand.checks import as_seed
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar, told_by
 from evenhand.errors import Infeasible, InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.evaluation.evaluate import mean_by_type, standard_errors
@@ -25,6 +26,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.files import Location
 from evenhand.model.objective import Objective, read_welfare
+from evenhand.model.simulator import needs_tables
 from evenhand.model.welfare import Leximin, Welfare, is_lexicographic
 from evenhand.planning.labels import Labels
 from evenhand.planning.solution import Samples, Solution
@@ -203,9 +205,9 @@ def fairness(
         utilitarian mean 8.116, worst 5.164, price 0.0 %
         maximin     mean 7.579, worst 6.984, price 6.6 %
     """
-    judged = problem.under(criterion, over)
+    judged = needs_tables(problem, "fairness").under(criterion, over)
     ideas = _read(judged, welfares)
-    seed = rng if isinstance(rng, int) else int(np.random.default_rng(rng).integers(2**63))
+    seed = as_seed(rng)
     share = None if seconds is None else seconds / len(ideas)
     found: dict[str, Solution] = {}
     left_out: dict[str, str] = {}

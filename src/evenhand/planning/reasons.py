@@ -201,7 +201,7 @@ def _by_draw(policy: OccupancyPriority, moment: Moment) -> list[str]:
         meant = f"the plan gives {words.doing(kind, choice)} here {often}"
         waits = not moment.served[arm] and ranked.level[arm] >= 0
         if moment.actions[arm] == choice and not waits:
-            told.append(meant)
+            told.append(f"{meant}, {ranked.why(arm, '')}" if moment.served[arm] else meant)
         elif moment.served[arm]:
             told.append(f"{meant}; there was budget to fill up, {ranked.why(arm, '')}")
         else:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from evenhand.display import counted
 from evenhand.evaluation.kinks import CONFIDENCE
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
@@ -102,6 +103,9 @@ class Order:
     ranked: bool
     """Whether it is the policy's own order; else it was seen in play."""
 
+    of: int = 0
+    """How many ranks the policy has, those of actions that do not come first in their condition among them."""
+
 
 def order_of(policy: Policy | Starting, problem: CoupledMDP, step: int = 0) -> Order:
     """Whom a policy serves first; at a step, where it has steps.
@@ -165,7 +169,7 @@ def _by_ranks(problem: CoupledMDP, ranks: Indices, how: str, laws: Floats | None
         given = int(action[kind, state])
         share = None if laws is None else float(laws[kind, state, given])
         rows.append(Served(levels[int(best[kind, state])], kind, state, given, share))
-    return Order(tuple(rows), how if rows else "nobody", ranked=True)
+    return Order(tuple(rows), how if rows else "nobody", ranked=True, of=len(set(own[own >= 0].tolist())))
 
 
 def _by_draws(problem: CoupledMDP, policy: OccupancyPriority) -> Order:
@@ -207,13 +211,13 @@ def _by_play(problem: CoupledMDP, policy: Policy | Starting, how: str) -> Order:
 # In words
 
 
-def often(share: float) -> str:
-    """`always`, or `86 of 100 times`."""
+def often(share: float, what: str = "times") -> str:
+    """`always`, or `86 of 100 times`; what is drawn once and kept is counted in `starts`."""
     if share == 0:
         return "if budget is left"
     if share < 0.005:
         return "hardly ever"
-    return "always" if share > 0.995 else f"{100 * share:.0f} of 100 times"
+    return "always" if share > 0.995 else f"{100 * share:.0f} of 100 {what}"
 
 
 def levels_of(order: Order, words: Labels, shares: bool = True) -> list[str]:
@@ -376,7 +380,8 @@ def _cell(row: Served, words: Labels, last: int, ranked: bool) -> str:
     if not ranked:
         share = row.share or 0.0
         return f"{SHADES[min(int(4 * (1 - share)), 3)]} {100 * share:.0f} % {action}"
-    return f"{SHADES[min(int(4 * (row.level - 1) / max(last, 1)), 3)]} {row.level} {action}"
+    times = "" if row.share is None or row.share > 0.995 else f" {100 * row.share:.0f} %" if row.share else "*"
+    return f"{SHADES[min(int(4 * (row.level - 1) / max(last, 1)), 3)]} {row.level} {action}{times}"
 
 
 # The whole
@@ -393,7 +398,7 @@ def show_plan(plan: "Plan", step: int = 0) -> str:
         drawn = (part.order.how, *picture(part.order, plan.problem))
         lines += ["", *_part_lines(plan, part, len(parts) > 1, step, seen.setdefault(drawn[1:] or drawn, part.number))]
     if len(parts) > SHORT:
-        lines += ["", f"... and {len(parts) - SHORT} parts of smaller shares; --json has all of them"]
+        lines += ["", f"... and {counted(len(parts) - SHORT, 'part')} of smaller shares; --json has all of them"]
     if more := worth_of_more(plan.problem, _prices(plan), _number(plan.about.get("value"))):
         lines += ["", "What one unit more at every step would add to the bound of the fluid relaxation:"]
         lines += [f"  {text}" for text in more]
@@ -448,7 +453,8 @@ def _mixture_lines(plan: "Plan", parts: Sequence[PartWords], common: Sequence[st
         beginning = ", ".join(common[:LONG]) + (" ..." if len(common) > LONG else "")
         lines += _wrapped(f"{beginning_words(parts)} {beginning}; then", "  ", "    ")
     for part in parts:
-        lines += _wrapped(f"{part.number}. {often(part.share)}: {part.words}", "  ", "     ")
+        times = often(part.share, "starts" if rotate is None else "times")
+        lines += _wrapped(f"{part.number}. {times}: {part.words}", "  ", "     ")
     return lines
 
 
@@ -466,10 +472,13 @@ def _part_lines(plan: "Plan", part: PartWords, several: bool, step: int, like: i
     if like != part.number:
         return [f"Who comes first{whose}{when}: as in part {like} ({order.how})"]
     if order.ranked:
-        head = f"Who comes first{whose}{when} ({order.how}; 1 is served first, · never):"
+        left = ", * if budget is left" if any(row.share == 0 for row in order.rows) else ""
+        head = f"Who comes first{whose}{when} ({order.how}; 1 is served first{left}, · never):"
     else:
         head = f"Who is served how often{whose}{when} ({order.how}, as played from the plan's start; · hardly ever):"
     lines = [head, *(f"  {line}" for line in picture(order, plan.problem))]
+    if order.ranked and order.of > max(row.level for row in order.rows):
+        lines.append(f"  (what comes first in a condition is numbered; `act` counts all {order.of} ranks of actions)")
     if several and len(lines) > 1:
         return lines
     lines += [""] if len(lines) > 1 else []

@@ -19,9 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
-from evenhand.checks import check_positive_int, fits_in_memory
+from evenhand.checks import as_seed, check_positive_int, fits_in_memory, is_number
 from evenhand.display import heard, shows_bar
 from evenhand.errors import InvalidInput, NotApplicable, TooLarge, UnknownName
 from evenhand.model.coupled import CoupledMDP
@@ -115,7 +113,7 @@ def solve(
         >>> solution.policy.act([0, 1, 2], 0)
         array([0, 0, 1], dtype=int32)
     """
-    if not 0 < tolerance < 1:
+    if not is_number(tolerance) or not 0 < tolerance < 1:
         raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
     problem = needs_tables(problem, "solve", _OF_SAMPLES).under(criterion, over)
     _check_candidates(candidates)
@@ -124,7 +122,7 @@ def solve(
         read_welfare(problem, welfare),
         tolerance,
         heard(progress),
-        rng=_repeatable(rng),
+        rng=as_seed(rng),  # the streams of a method are split from it again and again
         candidates=dict(candidates or {}),
         seconds=_check_seconds(seconds),
         rotate=None if rotate is None else check_positive_int(rotate, "rotate"),
@@ -160,13 +158,8 @@ def _check_candidates(candidates: Mapping[str, Policy | Starting] | None) -> Non
             raise InvalidInput(f"candidates: {name!r} is no policy, for it has no method act(states, rng): {policy!r}")
 
 
-def _repeatable(rng: Rng) -> int:
-    """A seed: the streams of a method are split from it again and again."""
-    return rng if isinstance(rng, int) else int(np.random.default_rng(rng).integers(2**63))
-
-
 def _check_seconds(seconds: float | None) -> float | None:
-    if seconds is not None and not seconds > 0:
+    if seconds is not None and (not is_number(seconds) or not seconds > 0):
         raise InvalidInput(f"seconds: expected a positive number, got {seconds!r}")
     return seconds
 

@@ -18,12 +18,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from evenhand.checks import as_seed
 from evenhand.display import heard, shows_bar
 from evenhand.errors import InvalidInput
 from evenhand.evaluation.evaluate import Evaluation, Method
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.policy import Policy, Starting
+from evenhand.model.simulator import needs_tables
 from evenhand.model.welfare import Welfare, is_lexicographic
 from evenhand.planning.compare import Comparison, compare
 from evenhand.planning.solution import Solution
@@ -130,8 +132,9 @@ def what_if(
         {'resource 0': 1.0} 14.079
         {'resource 0': 2.0} 14.252
     """
-    seed = _seed(rng)
-    problems = [problem.under(criterion, over).with_budget(budget) for budget in _several(budgets)]
+    seed = as_seed(rng)
+    judged = needs_tables(problem, "what_if").under(criterion, over)
+    problems = [judged.with_budget(budget) for budget in _several(budgets)]
     order = _smaller_first(problems)
     found: dict[int, Solution] = {}
     kept_from: dict[int, int | None] = {}
@@ -162,7 +165,7 @@ def compare_budgets(
     welfare: str | Welfare | None = None,
     num_episodes: int = 1000,
     horizon: int | None = None,
-    rng: Rng = None,
+    rng: Rng = 0,
     method: Method = "auto",
     progress: Progress | bool | None = None,
     criterion: str | Criterion | None = None,
@@ -180,7 +183,8 @@ def compare_budgets(
         welfare: how values are weighed, as text or object; the problem's own when absent.
         num_episodes: episodes to play where a policy must be simulated.
         horizon: steps an episode; when absent, the criterion's own.
-        rng: seed or generator; every policy gets the same.
+        rng: seed or generator, every policy gets the same; 0 when absent, so that the same call gives the same numbers.
+            None for others each time.
         method: see `evaluate`.
         progress: True shows a bar; a function is called now and then with what is being done and the share done.
         criterion: what rewards over time are worth; the problem's own when absent.
@@ -197,8 +201,9 @@ def compare_budgets(
         Comparison(2 policies by gini:2, best 'whittle' with 14.0793; optimum 14.0793)
         Comparison(2 policies by gini:2, best 'whittle' with 14.2522; optimum 14.2522)
     """
-    seed = _seed(rng)
-    problems = [problem.under(criterion, over).with_budget(budget) for budget in _several(budgets)]
+    seed = as_seed(rng)
+    judged = needs_tables(problem, "compare_budgets").under(criterion, over)
+    problems = [judged.with_budget(budget) for budget in _several(budgets)]
     order = _smaller_first(problems)
     found: dict[int, Comparison] = {}
     best: dict[int, tuple[str, Evaluation]] = {}
@@ -227,10 +232,6 @@ def _several(budgets: Sequence[Budget]) -> Sequence[Budget]:
     if isinstance(budgets, (str, Mapping)) or not isinstance(budgets, (Sequence, np.ndarray)) or not len(budgets):
         raise InvalidInput(f"budgets: expected a list of budgets, as in [[3, 5], [4, 5]], got {budgets!r}")
     return budgets
-
-
-def _seed(rng: Rng) -> int:
-    return rng if isinstance(rng, int) else int(np.random.default_rng(rng).integers(2**63))
 
 
 def _smaller_first(problems: Sequence[CoupledMDP]) -> list[int]:

@@ -109,7 +109,7 @@ def indices(problem: CoupledMDP, criterion: str | Criterion | None = None) -> Ty
         >>> found.indices.round(4).tolist()
         [[-0.6767, 0.2923, 5.0112]]
     """
-    return indices_of(problem.under(criterion))
+    return indices_of(needs_tables(problem, "Whittle indices").under(criterion))
 
 
 def indices_of(problem: CoupledMDP) -> TypeIndices:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from evenhand.checks import as_generator
 from evenhand.errors import PolicyError
 from evenhand.model.acting import Actor, Memory, Remembered, RememberingPolicy, read_memory
 from evenhand.model.simulator import Problem
@@ -28,7 +29,7 @@ class RoundRobin(RememberingPolicy):
 
     def start(self, num_episodes: int, rng: Rng = None) -> "RoundRobinActor":
         """An actor at the first step of `num_episodes` episodes."""
-        order = np.argsort(np.random.default_rng(rng).random((num_episodes, self.problem.num_arms)), axis=1)
+        order = np.argsort(as_generator(rng).random((num_episodes, self.problem.num_arms)), axis=1)
         return RoundRobinActor(self, order, np.zeros(num_episodes, dtype=np.int64))
 
     def resume(self, memory: Mapping[str, ArrayLike]) -> "RoundRobinActor":

@@ -5,13 +5,14 @@ import copy
 
 import numpy as np
 
+from evenhand.checks import as_generator
 from evenhand.errors import PolicyError, TooLarge
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.stepping import first_states
 from evenhand.model.criterion import Finite
 from evenhand.model.feasible import check_actions, check_budget, checked_shape
 from evenhand.model.policy import Exchangeable, Lawful, Policy, Remembers, Resuming, Starting, begin, capabilities
-from evenhand.model.simulator import Problem, Simulator
+from evenhand.model.simulator import Problem, Simulator, check_problem
 from evenhand.reductions.counts import count_states
 from evenhand.simulation.counts import checked_allocation
 from evenhand.simulation.rollout import simulate
@@ -53,7 +54,8 @@ def check_policy(policy: Policy | Starting, problem: Problem, rng: Rng = 0) -> N
           batch of 1: step 0, episode 0: the policy used 3 of resource 0, whose budget is 1
           ...
     """
-    generator = np.random.default_rng(rng)
+    check_problem(problem, "check_policy(policy, problem)")
+    generator = as_generator(rng)
     faults: list[str] = []
     can = capabilities(policy)
     if can.acts is None and can.starts is None:

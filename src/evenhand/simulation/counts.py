@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.checks import check_memory, check_positive_int
+from evenhand.checks import as_generator, check_memory, check_positive_int
 from evenhand.display import heard, shows_bar
 from evenhand.errors import NotApplicable, PolicyError
 from evenhand.kernels.crowds import step_crowds_fast
@@ -16,8 +16,8 @@ from evenhand.kernels.randomness import draw_keys
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.feasible import check_budget
-from evenhand.model.policy import Exchangeable, Policy, Starting, capabilities
-from evenhand.model.simulator import Problem, needs_tables
+from evenhand.model.policy import Exchangeable, Policy, Starting, capabilities, check_acts, plays_by_counts
+from evenhand.model.simulator import Problem, check_problem, needs_tables
 from evenhand.simulation.rollout import Rollout, as_asked, share_of_budget, step_weights, summed_rewards
 from evenhand.typing import Array, Floats, Ints, Progress, Rng
 
@@ -28,7 +28,7 @@ def simulate_counts(
     policy: Exchangeable | Policy | Starting,
     num_episodes: int = 1000,
     horizon: int | None = None,
-    rng: Rng = None,
+    rng: Rng = 0,
     progress: Progress | bool | None = None,
     criterion: str | Criterion | None = None,
     rewards: Floats | None = None,
@@ -41,7 +41,7 @@ def simulate_counts(
         policy: what allocates, or starts an actor that does; its allocations are checked at every step.
         num_episodes: how many independent episodes.
         horizon: steps an episode; when absent, the criterion's own (see `simulate`).
-        rng: seed or generator.
+        rng: seed or generator; 0 when absent, so that the same call gives the same numbers. None for others each time.
         progress: True shows a bar; a function is called now and then with what is being done and the share done.
         criterion: what the steps weigh, as text or object; the problem's own when absent.
         rewards: (type, state, action) what is summed in place of the arms' own rewards; or several such tables (see
@@ -58,13 +58,16 @@ def simulate_counts(
         >>> played.returns.shape, played.counts.shape, played.allocations.shape
         ((10, 1), (10, 50, 1, 3), (10, 50, 1, 3, 2))
     """
+    check_problem(problem, "simulate_counts(problem, policy)")
+    if not plays_by_counts(policy):
+        check_acts(policy)
     problem = needs_tables(problem, "simulation by counts", "Use simulate, which follows every arm.")
     told = heard(progress)
     check_positive_int(num_episodes, "num_episodes")
     weights = step_weights(problem, horizon, criterion)
     types = problem.types
     paths = _Paths.reserve(problem, num_episodes, len(weights), keep_paths)
-    world_rng, policy_rng = np.random.default_rng(rng).spawn(2)
+    world_rng, policy_rng = as_generator(rng).spawn(2)
     starts = capabilities(policy).starts
     actor = capabilities(policy if starts is None else starts.start(num_episodes, policy_rng)).allocates
     if actor is None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.checks import check_memory, check_positive_int, check_shape
+from evenhand.checks import as_generator, check_memory, check_positive_int, check_shape
 from evenhand.display import counted, heard, shows_bar
 from evenhand.errors import NotApplicable, PolicyError
 from evenhand.kernels.randomness import draw_keys
@@ -23,8 +23,8 @@ from evenhand.kernels.stepping import COMPILE_FROM, World, first_states, step_ar
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.feasible import check_budget, checked_shape, missing_action
-from evenhand.model.policy import Policy, Starting, begin
-from evenhand.model.simulator import Problem, Simulator
+from evenhand.model.policy import Policy, Starting, begin, check_acts
+from evenhand.model.simulator import Problem, Simulator, check_problem
 from evenhand.typing import Array, Floats, Indices, Ints, Progress, Rng
 
 BATCH = 4_000_000
@@ -72,7 +72,7 @@ def simulate(
     policy: Policy | Starting,
     num_episodes: int = 1000,
     horizon: int | None = None,
-    rng: Rng = None,
+    rng: Rng = 0,
     progress: Progress | bool | None = None,
     criterion: str | Criterion | None = None,
     rewards: Floats | None = None,
@@ -86,7 +86,7 @@ def simulate(
         num_episodes: how many independent episodes.
         horizon: steps an episode; when absent, the criterion's own: 300 discounted, 1000 for an average, of which the
             first quarter does not count, and the horizon itself where it is finite.
-        rng: seed or generator.
+        rng: seed or generator; 0 when absent, so that the same call gives the same numbers. None for others each time.
         progress: True shows a bar; a function is called now and then with what is being done and the share done.
         criterion: what the steps weigh, as text or object; the problem's own when absent.
         rewards: (type, state, action) what is summed in place of the arms' own rewards; or (table, type, state,
@@ -104,6 +104,8 @@ def simulate(
         >>> played.returns.shape, played.states.shape, played.actions.max()
         ((10, 5), (10, 50, 5), np.int32(1))
     """
+    check_problem(problem, "simulate(problem, policy)")
+    check_acts(policy)
     told = heard(progress)
     check_positive_int(num_episodes, "num_episodes")
     weights = step_weights(problem, horizon, criterion)
@@ -112,7 +114,7 @@ def simulate(
         raise NotApplicable("rewards: a simulator samples its own, and others cannot be summed in their place")
     tables = 1 if gains is None else len(gains)
     sums = _Sums.reserve(problem, tables, num_episodes, len(weights), keep_paths)
-    world_rng, policy_rng = np.random.default_rng(rng).spawn(2)
+    world_rng, policy_rng = as_generator(rng).spawn(2)
     keys = draw_keys(world_rng, len(weights) + 1)
     size = max(1, min(num_episodes, BATCH // problem.num_arms))
     starts = range(0, num_episodes, size)

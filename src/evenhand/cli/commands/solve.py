@@ -191,9 +191,10 @@ def _plan_words(solution: "Solution") -> list[tuple[str, str]]:
     if common:
         more = f" and {len(common) - MOST_COMMON} more" if len(common) > MOST_COMMON else ""
         facts.append(("", f"{beginning_words(parts)} {', '.join(common[:MOST_COMMON])}{more}; then"))
-    facts += [("", f"{often(part.share)}: {part.words}") for part in parts[:MOST_PARTS]]
+    what = "starts" if rotate is None else "times"
+    facts += [("", f"{often(part.share, what)}: {part.words}") for part in parts[:MOST_PARTS]]
     if rest := parts[MOST_PARTS:]:
-        facts.append(("", f"{often(sum(part.share for part in rest))}: {len(rest)} others"))
+        facts.append(("", f"{often(sum(part.share for part in rest), what)}: {len(rest)} others"))
     return facts
 
 

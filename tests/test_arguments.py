@@ -1,0 +1,168 @@
+"""What comes in the wrong place, or is of the wrong kind, is told in the words of the call."""
+
+import numpy as np
+import pytest
+
+import evenhand as eh
+from evenhand.errors import InvalidInput, PolicyError, UnknownName
+from evenhand.policies import worst_first
+
+MACHINES = eh.problems.machine_replacement(num_arms=2)
+OLDEST = worst_first(MACHINES)
+
+TAKES_A_PROBLEM = {
+    "solve": eh.solve,
+    "fairness": eh.fairness,
+    "what_if": lambda problem: eh.what_if(problem, [[1]]),
+    "compare_budgets": lambda problem: eh.compare_budgets(problem, [[1]]),
+    "compare": eh.compare,
+    "evaluate": lambda problem: eh.evaluate("random", problem),
+    "simulate": lambda problem: eh.simulate(problem, OLDEST),
+    "simulate_counts": lambda problem: eh.simulate_counts(problem, OLDEST),
+    "check_policy": lambda problem: eh.check_policy(OLDEST, problem),
+    "make_policy": lambda problem: eh.make_policy("random", problem),
+    "train": lambda problem: eh.train(problem, 1),
+    "indices": eh.indices,
+    "save_policy": lambda problem: eh.save_policy(OLDEST, problem, "never.zip"),
+}
+
+
+@pytest.mark.parametrize("call", TAKES_A_PROBLEM.values(), ids=TAKES_A_PROBLEM)
+def test_a_file_name_is_no_problem_and_load_is_named(call):
+    with pytest.raises(InvalidInput, match=r"problem: expected a problem .*load\('model.toml'\) reads a model file"):
+        call("model.toml")
+
+
+@pytest.mark.parametrize("call", TAKES_A_PROBLEM.values(), ids=TAKES_A_PROBLEM)
+def test_nothing_is_no_problem(call):
+    with pytest.raises(InvalidInput, match=r"problem: expected a problem .*, got None"):
+        call(None)
+
+
+@pytest.mark.parametrize(
+    ("call", "order"),
+    [
+        (lambda: eh.simulate(OLDEST, MACHINES), r"simulate\(problem, policy\)"),
+        (lambda: eh.simulate_counts(OLDEST, MACHINES), r"simulate_counts\(problem, policy\)"),
+        (lambda: eh.evaluate(MACHINES, OLDEST), r"evaluate\(policy, problem\)"),
+        (lambda: eh.check_policy(MACHINES, OLDEST), r"check_policy\(policy, problem\)"),
+        (lambda: eh.compare([OLDEST], MACHINES), "got list"),
+        (lambda: eh.compare(OLDEST, MACHINES), r"compare\(problem, policies\)"),
+    ],
+)
+def test_swapped_arguments_are_told_with_the_order(call, order):
+    with pytest.raises(InvalidInput, match=order):
+        call()
+
+
+@pytest.mark.parametrize("play", [eh.simulate, eh.simulate_counts])
+def test_a_name_is_told_how_it_becomes_a_policy(play):
+    with pytest.raises(PolicyError, match=r"make_policy\('random', problem\)"):
+        play(MACHINES, "random")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (type(OLDEST), "got a class"),
+        (lambda states, rng: states, "from_function"),
+        (3, "got int; see check_policy"),
+        (eh.solve(MACHINES), "its attribute `policy`"),
+    ],
+)
+def test_what_is_no_policy_is_not_played(given, words):
+    with pytest.raises(PolicyError, match=words):
+        eh.simulate(MACHINES, given)
+
+
+CALLS_WITH_RNG = {
+    "solve": lambda rng: eh.solve(MACHINES, rng=rng),
+    "fairness": lambda rng: eh.fairness(MACHINES, rng=rng),
+    "what_if": lambda rng: eh.what_if(MACHINES, [[1]], rng=rng),
+    "compare_budgets": lambda rng: eh.compare_budgets(MACHINES, [[1]], rng=rng),
+    "compare": lambda rng: eh.compare(MACHINES, ["random"], rng=rng),
+    "evaluate": lambda rng: eh.evaluate(OLDEST, MACHINES, method="monte-carlo", rng=rng),
+    "simulate": lambda rng: eh.simulate(MACHINES, OLDEST, rng=rng),
+    "simulate_counts": lambda rng: eh.simulate_counts(MACHINES, OLDEST, rng=rng),
+    "check_policy": lambda rng: eh.check_policy(OLDEST, MACHINES, rng),
+    "act": lambda rng: OLDEST.act([0, 1], rng),
+}
+
+
+@pytest.mark.parametrize("call", CALLS_WITH_RNG.values(), ids=CALLS_WITH_RNG)
+@pytest.mark.parametrize("rng", [1.5, "abc", -1, True, np.random.RandomState(0)], ids=str)
+def test_a_strange_rng_is_told_by_its_name(call, rng):
+    with pytest.raises(InvalidInput, match="rng: expected a whole number from 0, or a NumPy Generator"):
+        call(rng)
+
+
+def test_a_seed_of_numpy_is_the_same_seed():
+    one, two = (
+        eh.compare(MACHINES, ["random"], num_episodes=5, rng=seed, method="monte-carlo") for seed in (3, np.int64(3))
+    )
+    assert one.rows[0].evaluation.welfare == two.rows[0].evaluation.welfare
+
+
+def _played(call):
+    found = call()
+    return np.asarray(found.returns if isinstance(found, eh.Rollout) else found.unit_values)
+
+
+WITHOUT_RNG = {
+    "evaluate": lambda **rng: eh.evaluate(OLDEST, MACHINES, "gini:2", 5, 9, method="monte-carlo", **rng),
+    "simulate": lambda **rng: eh.simulate(MACHINES, OLDEST, 5, 9, **rng),
+    "simulate_counts": lambda **rng: eh.simulate_counts(MACHINES, OLDEST, 5, 9, **rng),
+    "compare": lambda **rng: (
+        eh.compare(MACHINES, OLDEST, "gini:2", 5, 9, method="monte-carlo", **rng).rows[0].evaluation
+    ),
+    "compare_budgets": lambda **rng: (
+        eh.compare_budgets(MACHINES, [[1]], ["random"], "gini:2", 5, 9, method="monte-carlo", **rng)[0].evaluation
+    ),
+}
+
+
+@pytest.mark.parametrize("call", WITHOUT_RNG.values(), ids=WITHOUT_RNG)
+def test_the_same_call_gives_the_same_numbers_and_none_gives_others(call):
+    first, again, zero, other = (
+        _played(call),
+        _played(call),
+        _played(lambda: call(rng=0)),
+        _played(lambda: call(rng=None)),
+    )
+    assert np.array_equal(first, again)
+    assert np.array_equal(first, zero)
+    assert not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("name", ["fair-index", "occupancy-priority", "re-solving", "whittle", "optimal", "random"])
+def test_a_policy_is_made_by_its_name(name):
+    policy = eh.make_policy(name, MACHINES, "gini:2")
+    assert eh.simulate(MACHINES, policy, 2, 3).returns.shape == (2, 2)
+
+
+def test_a_policy_of_a_name_that_is_not_there():
+    with pytest.raises(UnknownName, match="Did you mean 're-solving'"):
+        eh.make_policy("resolving", MACHINES)
+
+
+@pytest.mark.parametrize("progress", [5, "yes"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda **more: eh.solve(MACHINES, **more),
+        lambda **more: eh.fairness(MACHINES, **more),
+        lambda **more: eh.simulate(MACHINES, OLDEST, 2, 2, **more),
+        lambda **more: eh.what_if(MACHINES, [[1]], **more),
+        lambda **more: eh.compare_budgets(MACHINES, [[1]], **more),
+        lambda **more: eh.train(MACHINES, 1, **more),
+    ],
+)
+def test_strange_progress_is_told(call, progress):
+    with pytest.raises(InvalidInput, match="progress: expected True, or a function"):
+        call(progress=progress)
+
+
+@pytest.mark.parametrize("tolerance", ["small", None, True])
+def test_a_strange_tolerance_is_told(tolerance):
+    with pytest.raises(InvalidInput, match="tolerance: expected a number between 0 and 1"):
+        eh.solve(MACHINES, tolerance=tolerance)
