@@ -199,3 +199,10 @@ def test_a_discount_may_be_missing_where_the_criterion_needs_none(folder, evenha
     assert evenhand("solve", "model.toml", "--criterion", "average", "--json").json["criterion"] == "average"
     assert evenhand("indices", "model.toml", "--criterion", "finite:3", "--json").json["criterion"] == "finite:3"
     assert "discount: missing" in evenhand("solve", "model.toml").refusal
+
+
+def test_a_list_of_tables_is_told_with_its_first_line(small, evenhand):
+    text = small.read_text()
+    small.write_text(text.replace("[[arms]]", "[[arm]]"))
+    line = text[: text.index("[[arms]]")].count("\n") + 1
+    assert f"arm: unknown key, did you mean 'arms'? (line {line})" in evenhand("check", small).refusal

@@ -174,8 +174,10 @@ def with_lines(faults: Iterable[Fault], text: str, document: object, toml: bool)
         toml: whether it is TOML; else it is JSON.
     """
     paths = [(fault, _existing(path_of(fault.place) or (), document)) for fault in faults]
-    lines = find_lines(text, document, [path for _, path in paths if path], toml)
-    return [replace(fault, line=lines.get(path)) for fault, path in paths]
+    # A list of tables of TOML, [[arms]] by [[arms]], has no line of its own: it begins with its first table.
+    wanted = [either for _, path in paths if path for either in (path, (*path, 0))]
+    lines = find_lines(text, document, wanted, toml)
+    return [replace(fault, line=lines.get(path, lines.get((*path, 0)) if path else None)) for fault, path in paths]
 
 
 def _existing(path: Path, document: object) -> Path:
