@@ -177,7 +177,7 @@ class Plan(Shown):
             budget=dict(zip(self.problem.resource_names, given.tolist(), strict=True)),
             step=int(step) if by_steps else None,
             part=None if number is None else self._drawn(number),
-            note=crowd.note,
+            note="; ".join(filter(None, [crowd.note, _told_step(crowd.policy, number, int(step))])),
         )
 
     def show(self, step: int = 0) -> str:
@@ -372,6 +372,13 @@ def _told_numbers(plan: Plan, counts: Ints) -> list[str]:
 def _told_budget(plan: Plan, budget: Floats) -> list[str]:
     rows = zip(plan.problem.resource_names, budget.tolist(), plan.problem.budget.tolist(), strict=True)
     return [f"{amount_of(name, now)}, planned for {quantity(then)}" for name, now, then in rows if now != then]
+
+
+def _told_step(policy: Policy | Starting, number: int | None, step: int) -> str:
+    """That a step is after the last one of a plan by steps, which then begins again."""
+    part = policy.parts[number] if isinstance(policy, Mixture) and number is not None else policy
+    last = len(part.parts) - 1 if isinstance(part, BySteps) else step
+    return f"the plan's last step is {last}; it begins again, with step {step % (last + 1)}" if step > last else ""
 
 
 def _leaf(policy: Policy | Starting, number: int | None, step: int) -> tuple[Policy | Starting, bool]:
