@@ -9,8 +9,6 @@ from evenhand.errors import ModelError, TooLarge
 from evenhand.model.arm import Arm, ArmTables
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP
 
-ONE_NUMBER = "; if 1,2 is one number, write 1.2: a comma parts two"
-
 
 def arm(reward=1.0, usage=((0,), (1,)), num_states=2, **labels):
     transitions = np.full((num_states, len(usage), num_states), 1 / num_states)
