@@ -223,12 +223,15 @@ def comma_hint(row: object, expected: int | None) -> str:
     """
     while isinstance(row, (list, tuple)) and row and isinstance(row[0], (list, tuple)):
         row = row[0]
-    if expected is None or not isinstance(row, (list, tuple)) or not all(type(entry) is int for entry in row):
+    if expected is None or not isinstance(row, (list, tuple)) or not all(type(entry) in (int, float) for entry in row):
         return ""
-    zero = next((i for i in range(len(row) - 1) if row[i] == 0 and row[i + 1] > 0), None)
-    if not (len(row) == 2 * expected or (zero is not None and expected < len(row) < 2 * expected)) or sum(row) == 1:
+    # A number with a point was not cut; two whole ones may be what a comma left of one.
+    pairs = [i for i in range(len(row) - 1) if type(row[i]) is type(row[i + 1]) is int]
+    cut = next((i for i in pairs if row[i] == 0 and row[i + 1] > 0), None)
+    every = len(row) == 2 * expected and all(type(entry) is int for entry in row)
+    if not (every or (cut is not None and expected < len(row) < 2 * expected)) or sum(row) == 1:
         return ""
-    first = zero or 0
+    first = cut or 0
     return "; " + _COMMA.format(*row[first : first + 2])
 
 
@@ -328,7 +331,10 @@ def check_distributions(values: Floats, place: str, faults: Faults, tolerance: f
     faults.flag(place, negative, Describe("probability {value} is negative", values))
     sums = values.sum(axis=-1)
     wrong = (np.abs(sums - 1) > tolerance) & ~negative.any(axis=-1)
-    faults.flag(place, wrong, Describe("probabilities sum to {value}, not 1", sums))
+    thirds = wrong & (np.abs(sums - 1) < 0.02) & (np.abs(values - 1 / 3) < 0.004).any(axis=-1)
+    faults.flag(place, wrong & ~thirds, Describe("probabilities sum to {value}, not 1", sums))
+    told = "probabilities sum to {value}, not 1; write thirds with more digits: 0.333333"
+    faults.flag(place, thirds, Describe(told, sums))
 
 
 def why_unreadable(file: Path, error: OSError, suffixes: Sequence[str] = ()) -> str:

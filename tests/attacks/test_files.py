@@ -30,7 +30,7 @@ OF_OTHERS = re.compile(
     r"\b[A-Z]\w+(Error|Exception|Warning|Zip|ZipFile)\b|object has no|Errno|NoneType|Traceback|\w__\w"
 )
 STRANGE = (None, True, 0, -1, 1e308, float("nan"), "", "x" * 2000, [], [[]], {}, {"kind": []}, 2**70, "\ud800", [None])
-SEEDS, MANY_SEEDS = range(80), range(80, 6000)
+SEEDS, MANY_SEEDS = range(25), range(25, 6000)
 
 
 def count_network(scale=1.0):

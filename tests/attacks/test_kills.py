@@ -86,7 +86,8 @@ def attack(name, folder, kills, rng):
     return seen
 
 
-@pytest.mark.parametrize("name", [pytest.param("plan.zip"), pytest.param("report.html", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(COMMANDS))
 def test_a_kill_leaves_the_old_file_or_the_new_one(name, tmp_path):
     seen = attack(name, tmp_path, 2, np.random.default_rng(16))
     assert sum(seen.values()) == 2

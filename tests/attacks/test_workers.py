@@ -113,7 +113,7 @@ def assert_all_alike(answers, pools):
 
 @needs_fork
 def test_pools_give_what_one_process_gives():
-    pools = ["fork pool", "fork executor", "threads"]
+    pools = ["fork pool", "threads"]
     assert_all_alike(run(pools, MOST), pools)
 
 

@@ -32,6 +32,24 @@ def test_json_is_that_of_the_contract(plan, states, evenhand):
     assert [row["action"] for row in told["actions"]].count("1") == 1
 
 
+def test_a_table_that_is_not_there_is_told_with_what_was_meant(plan, states, evenhand):
+    told = evenhand("act", plan, states.with_name("munday.csv")).refusal
+    assert "there is no such file" in told and "did you mean monday.csv?" in told
+
+
+def test_a_step_after_the_last_is_noted(small, states, evenhand):
+    assert evenhand("solve", small, "--criterion", "finite:2", "--out", "steps.zip", "--quiet").code == 0
+    assert "note" not in evenhand("act", "steps.zip", states, "--step", "1", "--json").json
+    told = evenhand("act", "steps.zip", states, "--step", "2", "--json").json
+    assert told["note"] == "the plan's last step is 1; it begins again, with step 0"
+    assert told["actions"] == evenhand("act", "steps.zip", states, "--step", "0", "--json").json["actions"]
+
+
+def test_a_part_that_is_not_there_is_told_with_its_option(plan, states, evenhand):
+    (fault,) = evenhand("act", plan, states, "--part", "9", "--json").failure["faults"]
+    assert fault["place"] == "--part"
+
+
 def test_people_see_who_is_served_first(plan, states, evenhand):
     out = evenhand("act", plan, states).out
     lines = [line.split() for line in out.splitlines() if line.strip().startswith(("p1", "m1", "m2"))]

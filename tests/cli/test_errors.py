@@ -26,6 +26,9 @@ def test_a_wrong_option_of_every_command_is_told_as_json(name, evenhand):
         (["solve", "machine-replacement", "-p", "num_arms"], "-p"),
         (["solve", "machine-replacement", "--out", ""], "--out"),
         (["solve", ""], "MODEL"),
+        (["solve", "machine-replacement", "--budget", "1,2"], "--budget"),
+        (["solve", "machine-replacement", "--welfare", "ginny"], "--welfare"),
+        (["solve", "machine-replacement", "--criterion", "avarage"], "--criterion"),
     ],
     ids=str,
 )

@@ -46,9 +46,15 @@ def test_an_index_plan_made_elsewhere_is_played_from_there(small, states, evenha
     assert one == other
 
 
-def test_a_table_made_elsewhere_is_refused(small, states, evenhand):
-    assert evenhand("solve", small, "--out", "plan.zip").code == 0
+def test_a_table_made_elsewhere_is_played_from_there_if_the_arms_are_the_same(small, states, evenhand):
+    assert evenhand("solve", small, "--welfare", "utilitarian", "--out", "plan.zip").code == 0
+    options = ("--initial", states, "--welfare", "utilitarian", "--json")
+    found = evenhand("evaluate", small, "plan.zip", *options).json
+    best = evenhand("solve", small, *options).json["welfare"]["value"]
+    assert found["welfare"] == pytest.approx(best, abs=5 * found["welfare_stderr"])
+    states.write_text(STATES + "m3,machine,0\n")
     told = evenhand("evaluate", small, "plan.zip", "--initial", states).refusal
+    assert "3 arms, and here are 4" in told
     assert "a plan made with the same --initial" in told
 
 

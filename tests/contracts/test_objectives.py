@@ -560,7 +560,7 @@ def test_the_objective_of_the_problem_is_the_default(where):
     ["symmetric", "typed", "different"],
     [False, True],
     ["joint", "counts", "joint-lp", "fluid"],
-    colours=3,
+    colours=4,
 )
 def test_a_plan_of_three_steps_played_by_hand(name, floors, method):
     case = fixed_case(name, "finite:3", "arms", floors)

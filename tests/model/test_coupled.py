@@ -127,6 +127,19 @@ def test_discounts_from_zero_to_below_one(discount):
     assert type(kept) is float
 
 
+def test_a_decimal_comma_among_numbers_with_points():
+    with pytest.raises(ModelError, match=r"has 3 entries where the others have 2 .*; if 0,4 is one number, write 0.4"):
+        Arm([[[1, 0]] * 2] * 2, [[1, 0.7], [0.7, 0, 4]], [[0], [1]])
+
+
+def test_thirds_are_told_how_to_be_written():
+    thirds = [[[0.333, 0.333, 0.333]] * 2] * 3
+    with pytest.raises(ModelError, match=r"sum to 0.999, not 1; write thirds with more digits: 0.333333"):
+        Arm(thirds, [[1, 1]] * 3, [[0], [1]])
+    with pytest.raises(ModelError, match=r"sum to 0.99, not 1$"):
+        Arm([[[0.5, 0.25, 0.24]] * 2] * 3, [[1, 1]] * 3, [[0], [1]])
+
+
 @pytest.mark.parametrize(
     "discount",
     [1, 1.0, -1e-300, 2, float("nan"), float("inf"), "0.9", None, True, [0.9], pytest.param(10**400, id="huge")],
@@ -140,6 +153,7 @@ def test_other_discounts_are_refused(discount):
     ("budget", "fault"),
     [
         ([1, 2], "budget: has 2 entries where the arms' usage has 1 resource"),
+        ([1, 2, 3.5], "budget: has 3 entries where the arms' usage has 1 resource"),
         ([-1], "budget[0]: -1 is negative"),
         ([float("nan")], "budget[0]: is nan, not a finite number"),
         ([float("inf")], "budget[0]: is inf, not a finite number"),

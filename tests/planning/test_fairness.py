@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
+from evenhand.cli.commands.fairness import _show_values
 from evenhand.errors import InvalidInput
 from evenhand.model.arm import Arm
 from evenhand.model.objective import Objective
@@ -82,6 +83,17 @@ def test_over_groups_the_values_are_those_of_groups():
     best = eh.solve(grouped, "maximin", over="groups")
     assert row.values == pytest.approx(best.groups)
     assert row.worst == pytest.approx(min(best.groups.values()))
+    assert repr(found).startswith("Fairness(2 welfares on 2 groups of 6 arms, ")
+    assert "2 welfares on 2 groups of 6 arms" in found._repr_html_()
+
+
+def test_a_gain_that_is_rounded_to_nothing_has_no_sign(found, capsys):
+    names = list(found.counts)
+    tiny = replace(found.rows[1], gains=dict(zip(names, (1e-12, -1e-12, 0.5), strict=True)))
+    text = replace(found, rows=(found.rows[0], tiny))._repr_html_()
+    assert "(+0.0" not in text and "(−0.0" not in text and "(+0.5" in text
+    _show_values(replace(found, rows=(found.rows[0], tiny)))
+    assert "-0.0000" not in capsys.readouterr().out
 
 
 def test_arms_of_one_type_that_fare_differently_are_told_by_their_mean():

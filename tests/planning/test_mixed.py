@@ -228,7 +228,7 @@ class Nash:
         return counts / counts.sum()
 
 
-@pytest.mark.parametrize(("seconds", "within"), [(None, 1e-2), (1e-9, 0.2)])
+@pytest.mark.parametrize(("seconds", "within"), [pytest.param(None, 1e-2, marks=pytest.mark.slow), (1e-9, 0.2)])
 def test_a_welfare_that_single_policies_are_no_domain_of(seconds, within, few_episodes):
     """Who is never served has nothing: the policies that serve one arm alone are of use in a mixture only."""
     arms = [eh.Arm(np.ones((1, 2, 1)), [[0.0, reward]], [[0], [1]]) for reward in (1.0, 1.1)]
@@ -272,6 +272,7 @@ def test_a_candidate_by_arms_goes_with_floors(few_episodes, monkeypatch):
     assert not eh.evaluate(found.policy, floored, "gini:2", 200, rng=1).floors_missed
 
 
+@pytest.mark.slow
 def test_leximin_goes_on_where_the_worst_off_cannot_be_helped(few_episodes, monkeypatch):
     monkeypatch.setattr(mixed, "MOST_ROUNDS", 6)
     dull = eh.Arm(np.ones((1, 2, 1)), [[0.01, 0.01]], [[0], [1]])
@@ -347,6 +348,7 @@ class TestOracle:
         assert len({column.name for column in oracle.columns}) == len(oracle.columns) > 5
 
 
+@pytest.mark.slow
 def test_named_policies_are_tried_however_short_the_time(few_episodes):
     problem = eh.problems.health_outreach(num_arms=12, budget=2)
     plan = eh.solve(problem, "gini:2", "fluid", seconds=1e-3)

@@ -88,6 +88,11 @@ def test_what_solve_mixes_of_candidates_is_saved(path):
     assert type(read) is type(solution.policy)
 
 
+def test_a_plan_of_it_says_whose_rule_it_is():
+    shown = eh.Plan(Worn(THREE, [0, 1, 1]), THREE).show()
+    assert "by the rule of Worn" in shown and "by a table" not in shown
+
+
 def test_it_says_that_it_can_be_saved():
     assert capabilities(Worn(THREE, [0, 1, 1])).saves is not None
     assert capabilities(eh.policies.worst_first(THREE)).saves is None

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInput, NotApplicable, PolicyError, TableError
+from evenhand.evaluation import evaluate
 from evenhand.model.arm import Arm
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
@@ -280,6 +281,38 @@ class TestReasonsOfRanks:
         (won,) = (row.reason for row in found if row.served)
         assert won.startswith("the plan gives replace here always, priority 1 of ")
         assert won.endswith(", by lot among 2 arms of that priority")
+
+
+class TestTablesElsewhere:
+    """A table plays the arms that it was made for, wherever they start, and with more than it needs."""
+
+    def test_it_is_the_same_table_from_other_states(self):
+        problem = fleet(counts=(2, 1))
+        plan = plan_of(solve(problem, "utilitarian"))
+        rows = [{"arm": "c", "type": "Opel", "state": "bad"}, {"arm": "a", "type": "Ford", "state": "worn"}]
+        there = problem.starting_at([*rows, {"arm": "b", "type": "Ford", "state": "good"}])
+        assert there.num_types == 3  # the Fords start differently
+        found = evaluate(plan.fitted(there), there, "utilitarian", rng=0, num_episodes=4000)
+        best = solve(there, "utilitarian").welfare  # a plan for the sum is the best one from everywhere
+        assert found.welfare == pytest.approx(best, abs=5 * found.welfare_stderr)
+        assert found.welfare_stderr < 0.01 * best
+
+    def test_is_refused_for_what_is_true(self):
+        problem = fleet(counts=(2, 1))
+        plan = plan_of(solve(problem, "utilitarian"))
+        with pytest.raises(NotApplicable, match="here is less"):
+            plan.fitted(problem.with_budget([1, 1]))
+        with pytest.raises(NotApplicable, match="3 arms, and here are 4"):
+            plan.fitted(fleet())
+        with pytest.raises(NotApplicable, match="for other numbers of arms of each type"):
+            plan.fitted(fleet(counts=(1, 2)))
+
+    def test_act_leaves_unused_what_a_table_does_not_need(self):
+        plan = plan_of(solve(fleet(), "utilitarian"))
+        found = plan.act(TABLE, budget={"bays": 4})
+        assert found.rows == plan.act(TABLE).rows
+        assert found.budget == {"bays": 4, "technicians": 2}
+        assert found.note == "4 bays, planned for 1; the plan is a table, and leaves the rest unused"
 
 
 def test_many_arms_take_no_time():

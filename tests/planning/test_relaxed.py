@@ -133,7 +133,7 @@ def play(problem, policy, num_episodes, rng):
     return served.mean(axis=0), standard_errors(served), mean_by_type(problem, rollout.returns).mean(axis=0)
 
 
-@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize("criterion", one_in(2, CRITERIA))
 class TestFloors:
     def test_a_floor_is_met_by_mixing_what_an_index_cannot(self, criterion, few_episodes):
         problem = two_arms([0.2, 0.3], criterion)

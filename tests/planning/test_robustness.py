@@ -45,7 +45,7 @@ def test_the_unit_of_rewards_does_not_matter(unit, welfare):
     assert other.gap <= 1e-7
 
 
-@pytest.mark.parametrize("sign", [-1.0, 1.0])
+@pytest.mark.parametrize("sign", [-1.0, pytest.param(1.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("steps", [100, pytest.param(None, marks=pytest.mark.slow)], ids=["cut short", "as it is"])
 def test_what_lies_beyond_the_horizon_is_not_claimed(sign, steps, monkeypatch):
     """At a discount of 0.9999 no episode is long enough; the rest counts as the worst it can be."""

@@ -44,6 +44,7 @@ def test_the_policy_is_one_of_the_problem_itself(tmp_path):
     assert eh.evaluate(again, found.problem, "alpha:0.5").welfare == pytest.approx(found.welfare, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_plans_by_playing(tmp_path):
     found, known, factor = both(0.5, "fluid", "discounted", counts=(3, 3, 2))
     assert found.welfare == pytest.approx(factor * known.upper_bound, rel=0.1)

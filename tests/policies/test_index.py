@@ -172,8 +172,8 @@ class TestRefusals:
             indices_of(crew_maintenance())
 
     def test_three_actions_of_one_type_among_others(self):
-        many = Arm(np.ones((1, 3, 1)), [[0.0, 1.0, 2.0]], [[0.0], [1.0], [2.0]])
-        with pytest.raises(NotApplicable, match="type 1 has 3"):
+        many = Arm(np.ones((1, 3, 1)), [[0.0, 1.0, 2.0]], [[0.0], [1.0], [2.0]], name="lift")
+        with pytest.raises(NotApplicable, match=r"type 1 has 3 \(lift\)"):
             whittle(CoupledMDP([*gains(1.0), many], [1.0], 0.9))
 
     def test_one_action(self):

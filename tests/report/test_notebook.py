@@ -1,5 +1,6 @@
 """What a notebook shows: HTML that is whole, escaped and short, and the figures of the report."""
 
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -9,6 +10,7 @@ import evenhand as eh
 from evenhand.errors import InvalidInput, NotApplicable
 from evenhand.learning.training import Training
 from evenhand.model.composite import BySteps, Mixture
+from evenhand.planning.compare import Row
 from evenhand.policies.network import CountNetworkPolicy, Network
 from evenhand.report.notebook import MOST_ROWS, html_of
 
@@ -97,6 +99,14 @@ def test_a_comparison_has_its_table(compared):
     assert "never-act" in read(compared.rows[-1]._repr_html_())
 
 
+def test_an_estimate_above_the_bound_is_told_as_a_tie(compared):
+    row = compared.rows[0]
+    lucky = replace(row.evaluation, welfare=compared.upper_bound + 0.5, welfare_stderr=0.25, exact=False)
+    text = read(replace(compared, rows=(Row("lucky", lucky), *compared.rows[1:]))._repr_html_())
+    assert f"Tie: lucky with the optimum: it played {lucky.welfare:.4f} ± 0.25, more only by chance" in text
+    assert "Tie" not in read(compared._repr_html_())
+
+
 def test_groups_floors_and_names_are_told():
     problem = eh.CoupledMDP(
         [random_arm(1, 3, [[0], [1], [2]]), random_arm(2, 3, [[0], [1], [2]])],
@@ -181,6 +191,18 @@ class TestPictures:
         found = eh.evaluate(eh.policies.myopic(problem), problem, num_episodes=2, horizon=2, rng=0)
         axes = found.plot().axes[0]
         assert not axes.patches and np.array_equal(np.sort(found.unit_values), axes.lines[0].get_ydata()[1:])
+
+    def test_lorenz_curves_say_which_they_are_where_some_are_left_out(self):
+        def title(*names):
+            return eh.compare(two_types(), names, rng=0).plot("lorenz").axes[0].get_title(loc="left")
+
+        assert title("random") == ""
+        assert title("random", "never-act", "myopic", "equal-resources").startswith("of 4 policies: the best,")
+
+    def test_arms_and_types_are_numbered_from_zero(self):
+        typed = eh.compare(two_types(), ["random"], num_episodes=2, horizon=3, rng=0).rows[0].evaluation
+        labels = [text.get_text() for text in typed.plot().axes[0].get_yticklabels()]
+        assert labels == ["type 0", "type 1"]
 
     def test_the_users_own_style_is_left_alone(self, compared):
         import matplotlib as mpl

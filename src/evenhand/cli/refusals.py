@@ -61,6 +61,8 @@ def as_dict(error: Exception, code: int) -> dict[str, Any]:
     """The JSON form."""
     words = in_words(error)
     faults = [_fault(fault) for fault in getattr(error, "faults", ())]
+    if re.match("budget: |--budget ", words):  # that of a model would be told under the name of its file
+        faults = [fault | {"place": fault["place"] or "--budget"} for fault in faults]
     place, message = _place(error, words)
     told: dict[str, Any] = {
         "error": words.splitlines()[0] if faults else words,
@@ -88,6 +90,8 @@ def _place(error: Exception, words: str) -> tuple[str, str]:
         return (
             max(parameter.opts, key=len) if isinstance(parameter, click.Option) else parameter.human_readable_name
         ), words
+    if named := re.match(r"(part|step): |unknown (welfare|criterion) ", words):
+        return f"--{named[1] or named[2]}", words
     found = re.match(r"(--?[a-z][a-z-]*|[A-Z]+): (.+)", words, re.DOTALL)
     return (found[1], found[2]) if found else ("", words)
 

@@ -31,6 +31,7 @@ from typing import IO, Any, Literal
 
 import numpy as np
 
+from evenhand.checks import why_unreadable
 from evenhand.errors import Fault, InvalidInput, MissingExtra, TableError, nearest
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.places import quoted
@@ -101,7 +102,8 @@ def read_table(source: str | Path | IO[bytes], format: TableFormat | None = None
     try:
         data = Path(source).read_bytes() if isinstance(source, (str, Path)) else source.read()
     except OSError as error:
-        raise InvalidInput(f"{name}: cannot be read: {error.strerror or error}") from None
+        reason = why_unreadable(Path(source), error) if isinstance(source, (str, Path)) else error.strerror or error
+        raise InvalidInput(f"{name}: cannot be read: {reason}") from None
     if not data.strip():
         raise TableError([Fault("", "the table is empty")], name)
     read = {"csv": _read_csv, "parquet": _read_parquet, "json": _read_json}[chosen]

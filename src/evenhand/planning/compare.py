@@ -125,7 +125,8 @@ class Comparison(Shown):
 
         Args:
             kind: `welfare` (bars with 95 % error bars, under the bound), `spread` (the values of the arms under each
-                policy) or `lorenz` (how evenly values are shared).
+                policy) or `lorenz` (how evenly values are shared, by the best, the most equal and the most unequal
+                policy).
         """
         figure: Figure = told_by("pictures", "comparison_picture")(self, kind)
         return figure

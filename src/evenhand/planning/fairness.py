@@ -125,7 +125,13 @@ class Fairness(Shown):
     def __repr__(self) -> str:
         dearest = max(self.rows, key=lambda row: round(row.price, 6))  # of equals the first
         price = f", up to {100 * dearest.price:.1f} % of the mean for {dearest.welfare}"
-        return f"Fairness({counted(len(self.rows), 'welfare')} on {counted(self.problem.num_arms, 'arm')}{price})"
+        return f"Fairness({counted(len(self.rows), 'welfare')} on {self.members_words}{price})"
+
+    @property
+    def members_words(self) -> str:
+        """`6 arms`, or `2 groups of 6 arms` where welfare is over groups."""
+        arms = counted(self.problem.num_arms, "arm")
+        return arms if self.who == "type" else f"{counted(len(self.counts), 'group')} of {arms}"
 
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
         """One row a welfare: mean, price, worst, what every welfare makes of the plan, and the values of all.

@@ -1,23 +1,27 @@
 """A policy for other numbers of the same arms: vans come and go, and a plan made last month still says who is next.
 
 Policies that rank conditions (type, state, action), or that a network gives for any number of arms, do not depend on
-how many arms there are. Tables over counts or joint states do, and are refused for other numbers or another budget.
+how many arms there are. Tables over counts or joint states do, and are refused for other numbers or a smaller budget;
+a larger one they leave unused. Where the same arms start elsewhere, a problem may have other types, in another order:
+a table then plays the arms at their seats in its own problem (`seat_policy`).
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from evenhand.display import ShownPolicy
 from evenhand.errors import NotApplicable
+from evenhand.model.acting import on_batches
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.policy import Policy, Starting, is_exchangeable
 from evenhand.planning.labels import Labels
 from evenhand.policies.fluid import OccupancyPriority, Resolving
 from evenhand.policies.network import CountNetworkPolicy
 from evenhand.policies.priority import ExchangeablePriority
 from evenhand.policies.round_robin import RoundRobin
-from evenhand.typing import Ints
+from evenhand.typing import Indices, Ints
 
 
 def other_numbers(problem: CoupledMDP, kinds: Sequence[int], counts: Ints, budget: Sequence[float]) -> CoupledMDP:
@@ -98,3 +102,68 @@ def fit_policy(policy: Policy | Starting, problem: CoupledMDP, kinds: Sequence[i
     if isinstance(policy, RoundRobin):
         return RoundRobin(problem)
     raise NotApplicable("the plan is a table for just the numbers of arms and the budget that it was made for")
+
+
+class Seated(ShownPolicy):
+    """A policy on the same arms in another order."""
+
+    def __init__(self, policy: Policy, seats: Ints) -> None:
+        """Keep who sits where.
+
+        Args:
+            policy: without a memory.
+            seats: (arm,) the place of each arm among those that the policy was made for.
+        """
+        self.policy, self.seats = policy, seats
+        self.exchangeable = is_exchangeable(policy)
+
+    @on_batches
+    def act(self, states: Indices, rng: np.random.Generator) -> Indices:
+        """What the policy does with the arms at their seats."""
+        seated = np.empty_like(states)
+        seated[:, self.seats] = states
+        return np.asarray(self.policy.act(seated, rng)[:, self.seats])
+
+
+def seat_policy(
+    policy: Policy | Starting, made_for: CoupledMDP, problem: CoupledMDP, kinds: Sequence[int]
+) -> Policy | Starting:
+    """A table for the same arms from other states, and perhaps a larger budget, of which it leaves the rest.
+
+    Args:
+        policy: of a plan.
+        made_for: the plan's problem.
+        problem: the other one.
+        kinds: (type,) the plan's type of each of the problem's, from `same_moves`.
+
+    Raises:
+        NotApplicable: there are other arms, a smaller budget, or the table tells apart who moves alike; says which.
+    """
+    own = np.asarray(kinds)[problem.type_of_arm]
+    if problem.num_arms != made_for.num_arms:
+        number = f"{made_for.num_arms} arms, and here are {problem.num_arms}"
+        raise NotApplicable(f"the plan is a table for just the numbers of arms that it was made for: {number}")
+    if not is_enough(made_for, problem.budget.tolist()):
+        raise NotApplicable("the plan is a table for the budget that it was made for, and here is less")
+    if not np.array_equal(np.bincount(own, minlength=made_for.num_types), made_for.type_counts):
+        alike = len({_moves(made_for, kind) for kind in range(made_for.num_types)}) < made_for.num_types
+        told = "that tells arms apart that move alike, by their groups or where they began, and here these differ"
+        raise NotApplicable(f"the plan is a table {told if alike else 'for other numbers of arms of each type'}")
+    seats = np.empty(problem.num_arms, dtype=np.int64)
+    seats[np.argsort(own, kind="stable")] = np.argsort(made_for.type_of_arm, kind="stable")
+    return _seated(policy, seats)
+
+
+def is_enough(made_for: CoupledMDP, budget: Sequence[float]) -> bool:
+    """Whether a table can be played with a budget: it is nowhere smaller than the one that it was made for."""
+    return bool((np.asarray(budget) >= made_for.budget).all())
+
+
+def _seated(policy: Policy | Starting, seats: Ints) -> Policy | Starting:
+    if isinstance(policy, Mixture):
+        return Mixture([_seated(part, seats) for part in policy.parts], policy.shares, policy.rotate)
+    if isinstance(policy, BySteps):
+        return BySteps([part for part in (_seated(part, seats) for part in policy.parts) if isinstance(part, Policy)])
+    if isinstance(policy, Policy):
+        return Seated(policy, seats)
+    raise NotApplicable(f"the plan is a policy with a memory of its own ({type(policy).__name__})")

@@ -25,7 +25,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, SavableKind, Starting, begin
 from evenhand.model.whereabouts import Whereabouts, find_arms, in_order
 from evenhand.planning.labels import Labels, amount_of, quantity
-from evenhand.planning.other_numbers import fit_policy, other_numbers, same_moves
+from evenhand.planning.other_numbers import fit_policy, is_enough, other_numbers, same_moves, seat_policy
 from evenhand.planning.reasons import Moment, reasons
 from evenhand.planning.saved import facts_of, load_carried
 from evenhand.planning.showing import show_plan
@@ -177,7 +177,7 @@ class Plan(Shown):
             budget=dict(zip(self.problem.resource_names, given.tolist(), strict=True)),
             step=int(step) if by_steps else None,
             part=None if number is None else self._drawn(number),
-            note=crowd.note,
+            note="; ".join(filter(None, [crowd.note, _told_step(crowd.policy, number, int(step))])),
         )
 
     def show(self, step: int = 0) -> str:
@@ -195,11 +195,15 @@ class Plan(Shown):
             problem: such as `plan.problem.starting_at(states)`.
 
         Raises:
-            NotApplicable: the policy is a table for just what it was made for, or there are arms that it does not know.
+            NotApplicable: the policy is a table for other numbers or more budget, or does not know some of the arms.
         """
         kinds = same_moves(self.problem, problem)
         try:
             return fit_policy(self.policy, problem, kinds)
+        except NotApplicable:
+            pass
+        try:
+            return seat_policy(self.policy, self.problem, problem, kinds)
         except NotApplicable as error:
             raise NotApplicable(f"{error}. Give the name of a policy, or a plan made with the same --initial") from None
 
@@ -312,6 +316,11 @@ class _Crowd:
             try:
                 self.policy = fit_policy(plan.policy, self.problem, self.kinds)
             except NotApplicable as error:
+                if same_numbers and is_enough(made_for, budget.tolist()):
+                    self.problem, self.kinds = made_for, list(range(made_for.num_types))
+                    self.note += "; the plan is a table, and leaves the rest unused"
+                    self.places = self._seats(kinds)
+                    return
                 raise NotApplicable(f"{error} ({self.note}). {self._plan_again(same_budget, budget)}") from None
         self.places = self._seats(kinds)
 
@@ -363,6 +372,13 @@ def _told_numbers(plan: Plan, counts: Ints) -> list[str]:
 def _told_budget(plan: Plan, budget: Floats) -> list[str]:
     rows = zip(plan.problem.resource_names, budget.tolist(), plan.problem.budget.tolist(), strict=True)
     return [f"{amount_of(name, now)}, planned for {quantity(then)}" for name, now, then in rows if now != then]
+
+
+def _told_step(policy: Policy | Starting, number: int | None, step: int) -> str:
+    """That a step is after the last one of a plan by steps, which then begins again."""
+    part = policy.parts[number] if isinstance(policy, Mixture) and number is not None else policy
+    last = len(part.parts) - 1 if isinstance(part, BySteps) else step
+    return f"the plan's last step is {last}; it begins again, with step {step % (last + 1)}" if step > last else ""
 
 
 def _leaf(policy: Policy | Starting, number: int | None, step: int) -> tuple[Policy | Starting, bool]:

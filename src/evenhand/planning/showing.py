@@ -27,8 +27,10 @@ from evenhand.model.policy import Policy, Starting, plays_by_counts
 from evenhand.planning.labels import Labels, amount_of, one_more, quantity
 from evenhand.policies.fluid import OccupancyPriority, Resolving
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
-from evenhand.policies.priority import ExchangeablePriority
+from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
 from evenhand.policies.round_robin import RoundRobin
+from evenhand.reductions.counts import CountChoices, CountTable, TypedChoices
+from evenhand.reductions.joint import JointTable
 from evenhand.simulation import simulate, simulate_counts
 from evenhand.typing import Floats, Indices
 
@@ -128,11 +130,22 @@ def order_of(policy: Policy | Starting, problem: CoupledMDP, step: int = 0) -> O
         return _by_draws(problem, policy)
     if isinstance(policy, RoundRobin):
         return Order((), "every arm in turn, whatever its state", ranked=True)
-    how = "by a trained network" if isinstance(policy, (CountNetworkPolicy, JointNetworkPolicy)) else "by a table"
+    how = _how(policy)
     how += " for each step" if whole is not policy else ""
     if problem.num_arms > MOST_PLAYED and not plays_by_counts(whole):
         return Order((), f"{how}; there are too many arms to play it here", ranked=False)
     return _by_play(problem, whole, how)
+
+
+def _how(policy: Policy | Starting) -> str:
+    """What decides, where there are no ranks to tell."""
+    if isinstance(policy, (CountNetworkPolicy, JointNetworkPolicy)):
+        return "by a trained network"
+    if isinstance(policy, (CountTable, CountChoices, TypedChoices, JointTable)):
+        return "by a table"
+    if isinstance(policy, PriorityPolicy):
+        return "by fixed ranks, of equals the first arm"
+    return f"by the rule of {type(policy).__name__}"
 
 
 def _by_ranks(problem: CoupledMDP, ranks: Indices, how: str, laws: Floats | None = None) -> Order:

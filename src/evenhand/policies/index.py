@@ -120,9 +120,11 @@ def indices_of(problem: CoupledMDP) -> TypeIndices:
     """
     types = problem.types
     if odd := [int(t) for t in np.flatnonzero(types.num_actions != 2)[:5]]:
-        raise NotApplicable(
-            f"Whittle indices are for arms with two actions; type {odd[0]} has {types.num_actions[odd[0]]}"
+        called = types.labels[odd[0]][0] if types.labels else ""
+        told = f"type {odd[0]} has {types.num_actions[odd[0]]}" + (
+            f" ({called})" if called and not called.startswith("type ") else ""
         )
+        raise NotApplicable(f"Whittle indices are for arms with two actions; {told}")
     active = 1 - types.idle
     order = np.stack([types.idle, active], axis=-1)
     transitions = np.take_along_axis(types.transitions, order[..., None], axis=2)

@@ -182,10 +182,9 @@ def values_table(found: Fairness) -> Table:
     for name, count in list(found.counts.items())[:MOST_TYPES]:
         cells = [Cell(f"{count:,}"), Cell(words.number_text(first.values[name], decimals))]
         for row in others:
-            gain = row.gains[name]
-            sign = "+" if gain > 0 else ""
-            value = words.number_text(row.values[name], decimals)
-            cells.append(Cell(f"{value} ({sign}{words.number_text(gain, decimals)})"))
+            value, gain = (words.number_text(each, decimals) for each in (row.values[name], row.gains[name]))
+            is_more = row.gains[name] > 0 and gain.strip("0.") != ""  # what is rounded to nothing has no sign
+            cells.append(Cell(f"{value} ({'+' if is_more else ''}{gain})"))
         rows.append(TableRow(name, tuple(cells)))
     heads = (Cell(words.capitalised(found.who)), Cell("Arms"), *(Cell(row.welfare) for row in found.rows))
     more = len(found.counts) - MOST_TYPES

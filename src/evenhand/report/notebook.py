@@ -367,7 +367,18 @@ def _(comparison: Comparison) -> Told:
     notes = [_missing(name, reason) for name, reason in list(comparison.left_out.items())[:MOST_ROWS]]
     if comparison.upper_bound is not None and comparison.bound_name not in ("optimum", ""):
         notes.insert(0, f"{capitalised(bound_title(comparison))}: {comparison.bound_name}; no policy can have more.")
-    return Told(title, aside, tables=tables, notes=notes)
+    return Told(title, aside, tables=tables, notes=[*_ties(comparison), *notes])
+
+
+def _ties(comparison: Comparison) -> list[str]:
+    """Whose welfare is shown other than it was played, because no policy exceeds the bound."""
+    top = bound_title(comparison)
+    return [
+        f"Tie: {row.policy} with the {top}: it played {number(row.evaluation.welfare, 6)} ± "
+        f"{number(row.evaluation.welfare_stderr, 2)}, more only by chance; the table shows the {top} in its place."
+        for row in comparison.rows[:MOST_ROWS]
+        if comparison.is_above_bound(row)
+    ]
 
 
 def _missing(name: str, reason: str) -> str:
@@ -376,7 +387,7 @@ def _missing(name: str, reason: str) -> str:
 
 @told.register
 def _(found: Fairness) -> Told:
-    title = f"What fairness costs: {counted(len(found.rows), 'welfare')} on {counted(found.problem.num_arms, 'arm')}"
+    title = f"What fairness costs: {counted(len(found.rows), 'welfare')} on {found.members_words}"
     notes = [f"Left out: {name}: {reason}" for name, reason in found.left_out.items()]
     taken = [row for row in found.rows if row.plan_of != row.welfare]
     notes += [f"Best for {row.welfare}: the plan for {row.plan_of}, which is better than its own." for row in taken]

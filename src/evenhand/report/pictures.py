@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from evenhand.errors import InvalidInput, NotApplicable
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.evaluation.kinks import CONFIDENCE
-from evenhand.planning.compare import Comparison
+from evenhand.planning.compare import Comparison, Row
 from evenhand.planning.solution import Solution
 from evenhand.policies.index import TypeIndices
 from evenhand.report.figures import (
@@ -84,8 +84,16 @@ def comparison_picture(comparison: Comparison, kind: Literal["welfare", "spread"
             raise NotApplicable(
                 "Lorenz curves are of shares: they need values that are not negative, not all of them 0"
             )
-        return pictured(3.4, lambda figure: draw_lorenz(figure, rows))
+        return pictured(3.4, lambda figure: _draw_few_lorenz(figure, rows, len(comparison.rows)))
     raise InvalidInput(f"kind: expected 'welfare', 'spread' or 'lorenz', got {kind!r}")
+
+
+def _draw_few_lorenz(figure: Figure, rows: Sequence[Row], compared: int) -> None:
+    """Lorenz curves, and which ones they are where not all policies have theirs."""
+    draw_lorenz(figure, rows)
+    if len(rows) < compared:
+        title = f"of {compared:,} policies: the best, the most equal, the most unequal"
+        figure.axes[0].set_title(title, fontsize=9, loc="left")
 
 
 def solution_picture(solution: Solution, kind: Literal["values", "history"]) -> Picture:

@@ -152,7 +152,8 @@ def _show_values(found: "Fairness") -> None:
     rows = []
     for name, count in shown:
         first, *others = found.rows
-        cells = [f"{number(row.values[name])} ({row.gains[name]:+.4f})" for row in others]
+        gains = [round(row.gains[name], 4) + 0.0 for row in others]  # no loss of 0.0000, which is rounding
+        cells = [f"{number(row.values[name])} ({gain:+.4f})" for row, gain in zip(others, gains, strict=True)]
         rows.append([name, str(count), number(first.values[name]), *cells])
     told = f"value of an arm of each {found.who}" if found.who == "type" else "value of each group"
     print_table(f"{told}, and what it gains or loses beside {found.rows[0].welfare}", columns, rows)
