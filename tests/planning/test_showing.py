@@ -85,6 +85,10 @@ class TestOrders:
     def test_long_tables_are_played_for_their_first_steps(self):
         assert "by a table for each step, in its first 60 steps" in plan_of(solve(MACHINES.under("finite:70"))).show()
 
+    def test_a_table_for_a_larger_budget_is_still_a_table(self):
+        larger = MACHINES.with_budget(2)
+        assert "(by a table, as played" in Plan(plan_of(solve(MACHINES)).fitted(larger), larger).show()
+
     def test_draws(self):
         order = order_of(POLICIES["occupancy-priority"][1](), fleet())
         shares = [row.share for row in order.rows]

@@ -25,6 +25,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Finite
 from evenhand.model.policy import Policy, Starting, plays_by_counts
 from evenhand.planning.labels import Labels, amount_of, one_more, quantity
+from evenhand.planning.other_numbers import Seated
 from evenhand.policies.fluid import OccupancyPriority, Resolving
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
 from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
@@ -139,6 +140,8 @@ def order_of(policy: Policy | Starting, problem: CoupledMDP, step: int = 0) -> O
 
 def _how(policy: Policy | Starting) -> str:
     """What decides, where there are no ranks to tell."""
+    if isinstance(policy, Seated):
+        return _how(policy.policy)
     if isinstance(policy, (CountNetworkPolicy, JointNetworkPolicy)):
         return "by a trained network"
     if isinstance(policy, (CountTable, CountChoices, TypedChoices, JointTable)):
