@@ -166,3 +166,79 @@ def test_strange_progress_is_told(call, progress):
 def test_a_strange_tolerance_is_told(tolerance):
     with pytest.raises(InvalidInput, match="tolerance: expected a number between 0 and 1"):
         eh.solve(MACHINES, tolerance=tolerance)
+
+
+ARM = eh.Arm([[[1.0], [1.0]]], rewards=[[0.0, 1.0]], usage=[[0], [1]])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: eh.CoupledMDP(ARM, [1], 0.9), r"arms: expected a list of arms, got one; write \[arm\]"),
+        (lambda: eh.CoupledMDP(3, [1], 0.9), "arms: expected a list of arms, got int"),
+        (lambda: eh.CoupledMDP([ARM, "pump"], [1], 0.9), r"arms\[1\]: expected an Arm, got str"),
+        (lambda: eh.CoupledMDP([ARM], [1, 2], 0.9), "budget: has 2 entries where the arms' usage has 1 resource$"),
+        (
+            lambda: eh.Arm([[[1.0], [1.0]]], [[0.0, 1.0]], [[0], [1]], actions=["wait"]),
+            "actions: has 1 label for 2 actions",
+        ),
+    ],
+)
+def test_a_problem_that_is_wrong_is_told_in_words_of_python(make, words):
+    with pytest.raises(InvalidInput, match=words):
+        make()
+
+
+def test_arms_may_come_from_anything_that_gives_them():
+    assert eh.CoupledMDP((ARM for _ in range(3)), [1], 0.9).num_arms == 3
+
+
+def test_a_reward_that_is_no_number_is_told_with_its_place():
+    def sample(states, actions, rng):
+        return states, np.where(np.arange(len(states)) == 1, np.nan, 1.0)
+
+    pumps = eh.Simulator(sample, lambda number, rng: np.zeros(number, dtype=int), [[0], [1]], 2, 3, [1], 0.9)
+    with pytest.raises(InvalidInput, match=r"rewards\[1\] is nan, in state 0 under action 0"):
+        pumps.step(np.zeros(3, np.int32), np.zeros(3, np.int32), np.random.default_rng(0))
+
+
+def test_what_a_welfare_lacks_is_named():
+    class Least:
+        name = "least"
+
+        def __call__(self, values, counts=None):
+            return np.min(values, axis=-1)
+
+    with pytest.raises(InvalidInput, match=r"Least is no welfare yet, for it lacks supergradient\(.*check_domain\("):
+        eh.solve(MACHINES, Least())
+
+
+def test_only_model_files_are_proposed_for_a_model(tmp_path):
+    for name in ("fair.html", "other.toml"):
+        (tmp_path / name).write_text("")
+    with pytest.raises(InvalidInput, match=r"there is no such file in .*[^?]$"):
+        eh.check(tmp_path / "fair.htm.toml")
+    with pytest.raises(InvalidInput, match=r"did you mean other\.toml"):
+        eh.check(tmp_path / "othr.toml")
+
+
+def test_a_policy_may_answer_with_who_is_served():
+    class WornOut:
+        def act(self, states, rng):
+            return (states == 2) & (np.cumsum(states == 2, axis=1) == 1)
+
+    eh.check_policy(WornOut(), MACHINES)
+    assert eh.simulate(MACHINES, WornOut(), 2, 3).returns.shape == (2, 2)
+
+
+def test_policies_of_the_relaxation_take_lists():
+    visits = [[[6.0, 0.0], [7.0, 0.0], [0.0, 7.0]]]
+    policies = eh.policies
+    for made in (
+        policies.fair_index(MACHINES, [0.5], [1.0]),
+        policies.occupancy_priority(MACHINES, visits, [0.5], [1.0]),
+        policies.Resolving(MACHINES, [0.5], [1.0]),
+    ):
+        assert made.act([0, 2], 0).tolist() == [0, 1]
+    with pytest.raises(InvalidInput, match="prices: expected numbers"):
+        policies.fair_index(MACHINES, [0.5], ["dear"])

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, TooLarge, nearest
-from evenhand.typing import Array, Bools, Floats, Rng
+from evenhand.typing import Array, ArrayLike, Bools, Floats, Rng
 
 LARGEST = 1e12
 """The largest magnitude of a reward, usage or budget: beyond it doubles lose the digits that a certificate needs."""
@@ -337,19 +337,21 @@ def check_distributions(values: Floats, place: str, faults: Faults, tolerance: f
     faults.flag(place, thirds, Describe(told, sums))
 
 
-def why_unreadable(file: Path, error: OSError) -> str:
+def why_unreadable(file: Path, error: OSError, suffixes: Sequence[str] = ()) -> str:
     """Why a file cannot be read, in words: what is not there, and what was probably meant.
 
     Args:
         file: what was asked for.
         error: what the system said.
+        suffixes: how the names of such files end; any when there are none.
     """
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         folder = file.parent
         if not folder.is_dir():
             return f"there is no folder {folder}"
         where = "here" if folder == Path() else f"in {folder}"
-        near = nearest(file.name, [entry.name for entry in _listed(folder)])
+        like_it = [entry.name for entry in _listed(folder) if not suffixes or entry.suffix.lower() in suffixes]
+        near = nearest(file.name, like_it)
         return f"there is no such file {where}" + (f"; did you mean {near}?" if near else "")
     if isinstance(error, IsADirectoryError):
         return "it is a folder, not a file"
@@ -379,6 +381,19 @@ def check_positive_int(value: object, name: str, largest: int | None = None) -> 
         upper = f" and at most {largest}" if largest is not None else ""
         raise InvalidInput(f"{name}: expected at least 1{upper}, got {value}")
     return int(value)
+
+
+def as_numbers(value: ArrayLike, name: str) -> Floats:
+    """Lists of numbers as an array.
+
+    Args:
+        value: numbers, in lists or an array.
+        name: the argument's name.
+    """
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{name}: expected numbers, got {value!r}") from None
 
 
 def as_generator(rng: Rng) -> np.random.Generator:

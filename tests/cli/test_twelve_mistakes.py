@@ -72,7 +72,7 @@ MISTAKES = {
     ),
     "one label too few": (
         ('states = ["good", "poor"]', 'states = ["good"]'),
-        'arm "Ford", states (line 7): has 1 labels for 2 states',
+        'arm "Ford", states (line 7): has 1 label for 2 states',
     ),
     "a budget for a resource that nothing uses": (
         ("budget = [1, 2]", "budget = [1, 2, 4]"),

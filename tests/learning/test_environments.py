@@ -460,3 +460,17 @@ def test_observe_is_used_as_it_is():
     assert np.array_equal(seen, observe(world.counts, world.num_arms, world.budget, world.usage))
     share = np.minimum(1, world.budget / (world.num_arms[:, None] * np.array(BY_STATE).max(axis=(0, 1))))
     assert np.allclose(seen[:, 3:], share) and np.allclose(seen[:, :3], world.counts / world.num_arms[:, None])
+
+
+def test_a_copy_refuses_what_is_no_action_in_words():
+    env = CountEnv(machine_replacement(num_arms=2), horizon=3)
+    size = env.action_space.shape[0]
+    with pytest.raises(InvalidInput, match=r"call reset\(\) first"):
+        env.step(np.zeros(size))
+    env.reset(seed=0)
+    with pytest.raises(InvalidInput, match=r"action: expected an array of shape \(6,\), got \(7,\)"):
+        env.step(np.zeros(size + 1))
+    with pytest.raises(InvalidInput, match=r"action\[5\] is nan"):
+        env.step(np.where(np.arange(size) == 5, np.nan, 0.0))
+    with pytest.raises(InvalidInput, match="action: expected numbers"):
+        env.step("up")

@@ -93,7 +93,7 @@ def test_the_idle_action_may_differ_from_state_to_state():
             {"usage": [[[0], [1]], [[1], [1]]]},
             "usage[1]: no action is idle in this state: one must use nothing of any resource",
         ),
-        ({"states": ["one"]}, "states: has 1 labels for 2 states"),
+        ({"states": ["one"]}, "states: has 1 label for 2 states"),
         ({"actions": ["a", "a"]}, "actions: has the same name twice"),
         ({"states": [1, 2]}, "states: expected a list of names, got [1, 2]"),
         ({"name": 7}, "name: expected text, got 7"),

@@ -491,7 +491,7 @@ def test_budget_is_compared_with_any_sound_arm(tmp_path):
     assert json_faults(tmp_path, document) == [
         "arms[0].rewards: expected a list with one entry for each state, got text ('none')",
         'arms[2].usage: has 2 resources where arm "machine" has 1',
-        "budget: has 3 entries where the arms' usage has 1 resources",
+        "budget: has 3 entries where the arms' usage has 1 resource",
     ]
 
 
@@ -574,7 +574,7 @@ def test_text_too_large_for_this_machine(tmp_path, monkeypatch):
             {"discount": np.array(1.0)},
             DISCOUNT_OF_ONE,
         ),
-        ({"budget": np.array([1.0, 2.0])}, "budget: has 2 entries where the arms' usage has 1 resources"),
+        ({"budget": np.array([1.0, 2.0])}, "budget: has 2 entries where the arms' usage has 1 resource"),
         ({"budget": np.array([np.nan])}, "budget[0]: is nan, not a finite number"),
         ({"rewards": np.array([[[1, np.inf], [0, 0]]])}, "rewards[0][0][1]: is inf, not a finite number"),
         ({"initial": np.array([[0.5, 0.4]])}, "initial[0]: probabilities sum to 0.9, not 1"),
@@ -597,7 +597,7 @@ def test_text_too_large_for_this_machine(tmp_path, monkeypatch):
         ({"labels": np.array("[3]")}, "labels[0]: expected a table, got 3"),
         ({"labels": np.array('[{"nme": "x"}]')}, "labels[0].nme: unknown key, did you mean 'name'?"),
         ({"labels": np.array('[{"name": 1}]')}, "labels[0].name: expected text, got 1"),
-        ({"labels": np.array('[{"states": ["a"]}]')}, "labels[0].states: has 1 labels where there are 2"),
+        ({"labels": np.array('[{"states": ["a"]}]')}, "labels[0].states: has 1 label where there are 2"),
         ({"labels": np.array('[{"actions": ["a", "a"]}]')}, "labels[0].actions: has the same name twice"),
         ({"labels": np.array('[{"actions": "ab"}]')}, "labels[0].actions: expected a list of names, got 'ab'"),
     ],

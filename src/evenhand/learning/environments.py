@@ -30,7 +30,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.rules import AllocationRule
 from evenhand.model.simulator import Simulator
 from evenhand.policies.network import num_outputs, usage_of
-from evenhand.typing import Array, Bools, Floats, Ints, Singles
+from evenhand.typing import Array, ArrayLike, Bools, Floats, Ints, Singles
 
 
 def spaces(problem: CoupledMDP | Simulator, rule: AllocationRule) -> tuple[Box, Box]:
@@ -86,7 +86,7 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
 
     def step(self, action: Singles) -> tuple[Singles, float, bool, bool, dict[str, Any]]:
         """Allocate by the network's output, and move every arm."""
-        done = self.world.step(np.asarray(action, dtype=np.float32)[None])
+        done = self.world.step(self._checked(action)[None])
         assert done.arm_rewards is not None
         self.returns = self.returns + self.world.discount**self.age * done.arm_rewards
         self.age += 1
@@ -98,6 +98,21 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
             "arm_returns": self.returns,
         }
         return self.world.observe()[0], float(done.rewards[0]), False, self.age >= self.horizon, info
+
+    def _checked(self, action: ArrayLike) -> Singles:
+        """The action as an array, if there is an episode and the action is one of the space, or beyond its ends."""
+        if not self.returns.size:
+            raise InvalidInput("step: no episode has begun; call reset() first")
+        try:
+            given = np.asarray(action, dtype=np.float32)
+        except (TypeError, ValueError):
+            raise InvalidInput(f"action: expected numbers, got {action!r}") from None
+        if given.shape != self.action_space.shape:
+            raise InvalidInput(f"action: expected an array of shape {self.action_space.shape}, got {given.shape}")
+        if not np.isfinite(given).all():
+            bad = int(np.flatnonzero(~np.isfinite(given))[0])
+            raise InvalidInput(f"action: expected finite numbers, and action[{bad}] is {given[bad]}")
+        return given
 
     def render(self) -> Any:
         """Where the arms are, and what was done last: text, or a (height, width, 3) picture; None without a mode."""

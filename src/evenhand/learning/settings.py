@@ -52,7 +52,9 @@ class TrainingSettings:
     algorithm: "str | Learner" = field(default="ppo", metadata=_told("Who learns.", ALGORITHMS))
     steps: int = field(
         default=240_000,
-        metadata=_told("Steps to play, over all copies of the problem; rounded down to whole rollouts of the learner."),
+        metadata=_told(
+            "Steps to play, over all copies of the problem; rounded down to whole rollouts, at least one (ppo: 4000)."
+        ),
     )
     _: KW_ONLY
     architecture: Architecture = field(

@@ -93,7 +93,7 @@ class Arm(Shown):
             faults.add("name", f"expected text, got {reprlib.repr(self.name)}")
         for key, axis in (("states", "state"), ("actions", "action")):
             if labels[key] and axis in sizes and len(labels[key]) != sizes[axis]:
-                faults.add(key, f"has {len(labels[key])} labels for {sizes[axis]} {key}")
+                faults.add(key, f"has {counted(len(labels[key]), 'label')} for {counted(sizes[axis], axis)}")
         if faults:
             raise ModelError(with_words_of_arm(faults.found, self._names()))
         if rows := [row for key in ("transitions", "initial") for row in nearly(arrays[key], key)]:

@@ -4,7 +4,7 @@ import copy
 import hashlib
 import reprlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -95,7 +95,7 @@ class CoupledMDP(Shown):
         read = {
             "arms": tables,
             "counts": counts,
-            "budget": read_budget(self.budget, num_resources, faults),
+            "budget": read_budget(self.budget, num_resources, faults, written=False),
             "discount": discount,
             "criterion": criterion,
             "resources": read_names(self.resources, num_resources, "resources", faults),
@@ -180,6 +180,17 @@ class CoupledMDP(Shown):
             found = self.arms.find_faults().found
             faults.found.extend(found)
             return self.arms if found else self.arms.tidied()
+        if isinstance(self.arms, Arm):
+            faults.add("arms", "expected a list of arms, got one; write [arm], and counts=[n] for n arms like it")
+            return None
+        if isinstance(self.arms, (str, Mapping)) or not isinstance(self.arms, Iterable):
+            faults.add("arms", f"expected a list of arms, got {type(self.arms).__name__}")
+            return None
+        object.__setattr__(self, "arms", tuple(self.arms))
+        if strange := [(index, arm) for index, arm in enumerate(self.arms) if not isinstance(arm, Arm)]:
+            for index, arm in strange:
+                faults.add(f"arms[{index}]", f"expected an Arm, got {type(arm).__name__}")
+            return None
         if not self.arms:
             faults.add("arms", "there is none; a problem needs at least one")
             return None
@@ -194,6 +205,8 @@ class CoupledMDP(Shown):
         """What the arms are called, in the words that faults use."""
         if isinstance(self.arms, ArmTables):
             return self.arms.names
+        if not isinstance(self.arms, tuple) or not all(isinstance(arm, Arm) for arm in self.arms):
+            return []
         return [Names(arm.name, arm.states, arm.actions, by_state=True) for arm in self.arms]
 
     @property
@@ -372,16 +385,24 @@ def _count_fault(entry: object) -> str:
     return f"{entry} arms are too many; at most {MOST_ARMS} are supported" if entry > MOST_ARMS else ""
 
 
-def read_budget(value: object, num_resources: int | None, faults: Faults) -> Floats:
-    """(resource,) amounts that are finite and not negative."""
+def read_budget(value: object, num_resources: int | None, faults: Faults, written: bool = True) -> Floats:
+    """(resource,) amounts that are finite and not negative.
+
+    Args:
+        value: amounts, or one.
+        num_resources: how many there should be, where that is known.
+        faults: where faults are noted.
+        written: whether it was written by hand in a file, where a decimal comma makes two numbers of one.
+    """
     single = not isinstance(value, (list, tuple, np.ndarray)) or (isinstance(value, np.ndarray) and value.ndim == 0)
     entries = [value] if single else value
     budget = read_numbers(entries, ("resource",), "budget", faults, check_amounts)
     if budget is None:
         return np.zeros(num_resources or 1)
     if num_resources is not None and len(budget) != num_resources:
-        hint = comma_hint(entries, num_resources)
-        faults.add("budget", f"has {len(budget)} entries where the arms' usage has {num_resources} resources{hint}")
+        hint = comma_hint(entries, num_resources) if written else ""
+        entries_told, resources_told = counted(len(budget), "entry", "entries"), counted(num_resources, "resource")
+        faults.add("budget", f"has {entries_told} where the arms' usage has {resources_told}{hint}")
     return budget
 
 

@@ -17,6 +17,8 @@ def checked_shape(actions: Array, states: Indices, step: int | None = 0) -> Indi
         step: when, to be told; None where that is not known.
     """
     actions = np.asarray(actions)
+    if actions.dtype == np.bool_:  # a mask of who is served is a natural answer where there are two actions
+        actions = actions.astype(np.int32)
     if actions.shape != states.shape or actions.dtype.kind not in "iu":
         raise PolicyError(
             f"{_when(step)}act: expected whole numbers of shape (episode={states.shape[0]}, arm={states.shape[1]}), "

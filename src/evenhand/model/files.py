@@ -49,6 +49,7 @@ from typing import IO, Any, BinaryIO, Literal, NoReturn, TypeAlias, TypeVar
 import numpy as np
 
 from evenhand.checks import Describe, Faults, check_finite, check_memory, hearing, plain, why_unreadable
+from evenhand.display import counted
 from evenhand.errors import EvenhandError, Fault, InvalidInput, ModelError, Normalised, TooLarge, nearest
 from evenhand.model.arm import Arm, ArmTables
 from evenhand.model.coupled import (
@@ -172,7 +173,11 @@ def load_noting(path: Location | BinaryIO, format: Format | None = None, criteri
     except TooLarge as error:
         raise ModelError([Fault("", str(error))], name) from None
     except OSError as error:
-        reason = why_unreadable(file, error) if file is not None else error.strerror or error
+        reason = (
+            why_unreadable(file, error, [f".{known}" for known in FORMATS])
+            if file is not None
+            else error.strerror or error
+        )
         raise InvalidInput(f"{name}: cannot be read: {reason}") from None
 
 
@@ -981,7 +986,7 @@ def _read_names(value: object, size: int | None, place: str, faults: Faults) -> 
     if len(set(value)) < len(value):
         faults.add(place, "has the same name twice")
     if value and size is not None and len(value) != size:
-        faults.add(place, f"has {len(value)} labels where there are {size}")
+        faults.add(place, f"has {counted(len(value), 'label')} where there {'is' if size == 1 else 'are'} {size}")
     return tuple(value)
 
 

@@ -90,10 +90,10 @@ class Simulator(Shown):
     """
 
     sample: Sample
-    """Draws next states and rewards, arm by arm."""
+    """A function (states, actions, rng) -> (next states, rewards), all (arm,): draws what happens, arm by arm."""
 
     first: First
-    """Draws first states."""
+    """A function (number, rng) -> (number,) first states, drawn."""
 
     usage: Floats
     """(action, resource) or (state, action, resource) what an action uses; one action uses nothing in every state."""
@@ -121,7 +121,7 @@ class Simulator(Shown):
         arms = _read_number(self.num_arms, "num_arms", faults)
         states = _read_number(self.num_states, "num_states", faults)
         usage = _read_usage(self.usage, states, faults)
-        budget = read_budget(self.budget, None if usage is None else usage.shape[2], faults)
+        budget = read_budget(self.budget, None if usage is None else usage.shape[2], faults, written=False)
         discount, criterion = read_criterion(self.discount, self.criterion, faults)
         faults.raise_if_any()
         assert usage is not None
@@ -256,9 +256,15 @@ class Simulator(Shown):
             rewards = np.asarray(answer[1], dtype=np.float64)
         except (TypeError, ValueError):
             raise InvalidInput("sample: rewards must be numbers, one an arm") from None
-        if rewards.shape != states.shape or not np.isfinite(rewards).all():
+        if rewards.shape != states.shape:
             raise InvalidInput(
-                f"sample: expected {len(states)} finite rewards, one an arm, got an array of shape {rewards.shape}"
+                f"sample: expected {len(states)} rewards, one an arm, got an array of shape {rewards.shape}"
+            )
+        if (bad := np.flatnonzero(~np.isfinite(rewards))).size:
+            arm = int(bad[0])
+            raise InvalidInput(
+                f"sample: rewards must be finite, and rewards[{arm}] is {rewards[arm]}, in state {states[arm]} under "
+                f"action {actions[arm]}" + (f"; so are {len(bad) - 1} more" if len(bad) > 1 else "")
             )
         return self._checked(following, len(states), "sample"), rewards
 

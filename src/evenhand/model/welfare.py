@@ -1019,6 +1019,15 @@ def _read_text(text: str) -> list[float]:
     return numbers
 
 
+WELFARE_MEMBERS = {
+    "name": "name",
+    "__call__": "__call__(values, counts=None)",
+    "supergradient": "supergradient(values, counts=None)",
+    "check_domain": "check_domain(values)",
+}
+"""What a welfare of one's own has, as `Welfare` says, and how it is written."""
+
+
 def as_welfare(welfare: str | Welfare, num_arms: int) -> Welfare:
     """The welfare that was meant, by text or as an object, checked to be for this many arms.
 
@@ -1029,6 +1038,10 @@ def as_welfare(welfare: str | Welfare, num_arms: int) -> Welfare:
     if isinstance(welfare, str):
         return parse_welfare(welfare, num_arms)
     if isinstance(welfare, type) or not isinstance(welfare, Welfare):
+        lacking = [shown for member, shown in WELFARE_MEMBERS.items() if not hasattr(welfare, member)]
+        if len(lacking) < len(WELFARE_MEMBERS) and not hasattr(welfare, "__name__"):  # a function or a class is none
+            kind = type(welfare).__name__
+            raise InvalidInput(f"welfare: {kind} is no welfare yet, for it lacks {' and '.join(lacking)}")
         raise InvalidInput(f"welfare: expected text such as 'gini:2', or Utilitarian() or another, got {welfare!r}")
     if isinstance(welfare, RankWeighted):
         welfare.check_num_arms(num_arms)

@@ -85,7 +85,7 @@ def build_own(form: dict[str, Any], problem: CoupledMDP, arrays: dict[str, Array
     if kind not in kinds:
         raise PolicyError(
             f"it holds a policy of someone's own, of the kind '{kind}'. In Python, "
-            "load_policy(path, problem, kinds=[...]) reads it with its class"
+            "load_plan(path, kinds=[...]), or load_policy(path, problem, kinds=[...]), reads it with its class"
         )
     maker = kinds[kind]
     try:

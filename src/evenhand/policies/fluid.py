@@ -26,7 +26,7 @@ from itertools import product
 
 import numpy as np
 
-from evenhand.checks import check_memory, check_positive_int, check_shape
+from evenhand.checks import as_numbers, check_memory, check_positive_int, check_shape
 from evenhand.display import ShownPolicy
 from evenhand.errors import NotApplicable
 from evenhand.kernels.choosing import SERVING, serve_by_rank, serve_by_rank_fast
@@ -64,7 +64,7 @@ UNSEEN = -1
 
 
 def fair_index(
-    problem: CoupledMDP, weights: Floats, prices: Floats, floor_prices: Floats | None = None
+    problem: CoupledMDP, weights: ArrayLike, prices: ArrayLike, floor_prices: ArrayLike | None = None
 ) -> ExchangeablePriority | BySteps:
     """Serve by worth per price, weighted by the welfare; by step with a finite horizon.
 
@@ -81,9 +81,17 @@ def fair_index(
         >>> policy.act([0, 1, 2], 0)
         array([0, 0, 1], dtype=int32)
     """
-    service = _service(problem, weights, prices, floor_prices)
+    service = _service(problem, *_read(weights, prices, floor_prices))
     parts = [ExchangeablePriority(problem, scores, threshold=0.0) for scores, _ in service]
     return parts[0] if problem.criterion.num_steps is None else BySteps(parts)
+
+
+def _read(
+    weights: ArrayLike, prices: ArrayLike, floor_prices: ArrayLike | None
+) -> tuple[Floats, Floats, Floats | None]:
+    """The relaxation's numbers as arrays: they may come as lists."""
+    pay = None if floor_prices is None else as_numbers(floor_prices, "floor_prices")
+    return as_numbers(weights, "weights"), as_numbers(prices, "prices"), pay
 
 
 def service_scores(problem: CoupledMDP, weights: Floats, prices: Floats, floor_prices: Floats | None = None) -> Floats:
@@ -164,7 +172,11 @@ def _log_worth(problem: CoupledMDP, gain: Floats, cost: Floats) -> Floats:
 
 
 def occupancy_priority(
-    problem: CoupledMDP, occupancy: Floats, weights: Floats, prices: Floats, floor_prices: Floats | None = None
+    problem: CoupledMDP,
+    occupancy: ArrayLike,
+    weights: ArrayLike,
+    prices: ArrayLike,
+    floor_prices: ArrayLike | None = None,
 ) -> "OccupancyPriority | BySteps":
     """Draw what the relaxation would do, then repair and fill; by step with a finite horizon.
 
@@ -183,6 +195,8 @@ def occupancy_priority(
         >>> policy.act([0, 1, 2], 0)
         array([0, 0, 1], dtype=int32)
     """
+    occupancy = as_numbers(occupancy, "occupancy")
+    weights, prices, floor_prices = _read(weights, prices, floor_prices)
     if problem.criterion.num_steps is None:
         return OccupancyPriority(problem, occupancy, weights, prices, floor_prices)
     service = _service(problem, weights, prices, floor_prices)
@@ -201,10 +215,10 @@ class OccupancyPriority(ShownPolicy):
     def __init__(
         self,
         problem: CoupledMDP,
-        occupancy: Floats,
-        weights: Floats,
-        prices: Floats,
-        floor_prices: Floats | None = None,
+        occupancy: ArrayLike,
+        weights: ArrayLike,
+        prices: ArrayLike,
+        floor_prices: ArrayLike | None = None,
     ) -> None:
         """Prepare the laws and the ranks.
 
@@ -217,6 +231,8 @@ class OccupancyPriority(ShownPolicy):
         """
         if problem.criterion.num_steps is not None:
             raise NotApplicable("with a finite horizon the relaxation has a table a step; use occupancy_priority")
+        occupancy = as_numbers(occupancy, "occupancy")
+        weights, prices, floor_prices = _read(weights, prices, floor_prices)
         self.occupancy, self.weights, self.prices, self.floor_prices = occupancy, weights, prices, floor_prices
         scores, preferred = _service(problem, weights, prices, floor_prices)[0]
         self._set(problem, _laws(problem, occupancy, preferred), scores)
@@ -283,11 +299,11 @@ class Resolving(RememberingPolicy):
     def __init__(
         self,
         problem: CoupledMDP,
-        weights: Floats,
-        prices: Floats,
+        weights: ArrayLike,
+        prices: ArrayLike,
         every: int = 10,
         points: int = 33,
-        floor_prices: Floats | None = None,
+        floor_prices: ArrayLike | None = None,
     ) -> None:
         """Tabulate values over a grid of prices.
 
@@ -301,6 +317,7 @@ class Resolving(RememberingPolicy):
             floor_prices: (type,) what being served is worth in itself; nothing when absent.
         """
         check_positive_int(every, "every")
+        weights, prices, floor_prices = _read(weights, prices, floor_prices)
         check_shape(weights, {"type": problem.num_types}, "weights")
         if problem.num_resources > 2:
             raise NotApplicable(f"re-solving is for one or two resources; this problem has {problem.num_resources}")

@@ -48,8 +48,7 @@ class FunctionPolicy(ShownPolicy):
             array = np.asarray(answer)
         except ValueError:
             raise InvalidInput("act: expected one action for each arm, got lists of different lengths") from None
-        # A mask of who is served is a natural answer where there are two actions.
-        actions = checked_shape(array.astype(np.int32) if array.dtype == np.bool_ else array, states, None)
+        actions = checked_shape(array, states, None)
         check_actions(self.problem, states, actions, None)
         return actions
 
