@@ -104,19 +104,20 @@ def test_a_seed_of_numpy_is_the_same_seed():
 
 
 def _played(call):
+    """So many steps that two streams do not come to the same mean by chance."""
     found = call()
     return np.asarray(found.returns if isinstance(found, eh.Rollout) else found.unit_values)
 
 
 WITHOUT_RNG = {
-    "evaluate": lambda **rng: eh.evaluate(OLDEST, MACHINES, "gini:2", 5, 9, method="monte-carlo", **rng),
-    "simulate": lambda **rng: eh.simulate(MACHINES, OLDEST, 5, 9, **rng),
-    "simulate_counts": lambda **rng: eh.simulate_counts(MACHINES, OLDEST, 5, 9, **rng),
+    "evaluate": lambda **rng: eh.evaluate(OLDEST, MACHINES, "gini:2", 50, 30, method="monte-carlo", **rng),
+    "simulate": lambda **rng: eh.simulate(MACHINES, OLDEST, 50, 30, **rng),
+    "simulate_counts": lambda **rng: eh.simulate_counts(MACHINES, OLDEST, 50, 30, **rng),
     "compare": lambda **rng: (
-        eh.compare(MACHINES, OLDEST, "gini:2", 5, 9, method="monte-carlo", **rng).rows[0].evaluation
+        eh.compare(MACHINES, OLDEST, "gini:2", 50, 30, method="monte-carlo", **rng).rows[0].evaluation
     ),
     "compare_budgets": lambda **rng: (
-        eh.compare_budgets(MACHINES, [[1]], ["random"], "gini:2", 5, 9, method="monte-carlo", **rng)[0].evaluation
+        eh.compare_budgets(MACHINES, [[1]], ["random"], "gini:2", 50, 30, method="monte-carlo", **rng)[0].evaluation
     ),
 }
 

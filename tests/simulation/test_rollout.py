@@ -222,13 +222,13 @@ class TestRules:
         with pytest.raises(PolicyError, match=r"expected whole numbers of shape \(episode=4, arm=3\), got .* of shape"):
             self.play(3, result)
 
-    @pytest.mark.parametrize("kind", [np.float64, bool, "U1", object])
+    @pytest.mark.parametrize("kind", [np.float64, "U1", object])
     def test_a_wrong_kind_is_named(self, kind):
         with pytest.raises(PolicyError, match="expected whole numbers"):
             self.play(3, lambda states: np.zeros(states.shape, dtype=kind))
 
-    @pytest.mark.parametrize("kind", [np.int8, np.uint16, np.int64, np.uint64])
-    def test_whole_numbers_of_any_width_will_do(self, kind):
+    @pytest.mark.parametrize("kind", [np.int8, np.uint16, np.int64, np.uint64, bool])
+    def test_whole_numbers_of_any_width_and_masks_will_do(self, kind):
         played = self.play(0, lambda states: np.zeros(states.shape, dtype=kind))
         honest = simulate(self.problem, never_act(self.problem), 4, 10, rng=0)
         assert np.array_equal(played.returns, honest.returns)

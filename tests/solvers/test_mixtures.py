@@ -321,13 +321,15 @@ class TestAlphaFairDomain:
         assert solve(problem, "alpha:0", "joint").welfare == pytest.approx(best, abs=1e-6)
 
     @pytest.mark.parametrize("method", ["joint", "counts"])
-    def test_an_arm_that_can_have_nothing_is_refused_in_words(self, method: str) -> None:
-        """Below alpha = 1 the welfare is defined at 0, but its slope there is not, and the solver says so."""
+    def test_an_arm_that_can_have_nothing_counts_as_nothing(self, method: str) -> None:
+        """Below alpha = 1 the welfare is defined at 0, though its slope there is not: ((sqrt 0 + sqrt 4) / 2)^2."""
         nothing = Arm(np.ones((1, 2, 1)), [[0.0, 0.0]], [[0.0], [1.0]])
         something = Arm(np.ones((1, 2, 1)), [[1.0, 2.0]], [[0.0], [1.0]])
         problem = CoupledMDP([nothing, something], [1.0], 0.5)
+        found = solve(problem, "alpha:0.5", method)
+        assert found.welfare == pytest.approx(1.0, rel=1e-9) and found.gap < 1e-6
         with pytest.raises(OutOfDomain, match="positive values"):
-            solve(problem, "alpha:0.5", method)
+            solve(problem, "nash", method)
 
 
 def test_an_optimum_of_zero_is_proved_optimal() -> None:
