@@ -196,6 +196,8 @@ class TestProgress:
 
     def test_elsewhere_there_are_lines(self, monkeypatch, capsys):
         monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+        monkeypatch.setattr(progress, "LOOK_EVERY", 60.0)
+        monkeypatch.setattr(progress, "monotonic", lambda: 0.0)  # however long it takes
         work(2, progress=True)
         assert capsys.readouterr().err.splitlines() == ["working: 0 % (0 s)", "working: 50 % (0 s)"]
 
