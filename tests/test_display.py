@@ -223,6 +223,7 @@ class TestProgress:
 
     def test_the_library_takes_true(self, machines, monkeypatch, capsys):
         monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+        monkeypatch.setattr(progress, "monotonic", lambda: 0.0)
         policy = eh.policies.whittle(machines)
         eh.solve(machines, progress=True)
         assert "%" in capsys.readouterr().err
