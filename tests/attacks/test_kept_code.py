@@ -192,6 +192,32 @@ def test_where_no_folder_can_be_made_it_goes_on_with_one_line(kernel, said, monk
     assert "no folder" in str(said[0].message)
 
 
+def make_writable(file):
+    file.chmod(0o666)
+
+
+def give_away(file):
+    if os.geteuid():
+        pytest.skip("only the administrator can give a file away")
+    os.chown(file, 54321, -1)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no owners on this system")
+@pytest.mark.parametrize("harm", [make_writable, give_away])
+def test_what_others_could_have_written_is_never_unpickled(kernel, said, monkeypatch, harm):
+    for file, sound in kernel.sound.items():
+        file.write_bytes(sound)
+        harm(file)
+    with monkeypatch.context() as patched:
+        patched.setattr(kept.pickle, "loads", lambda content: pytest.fail("it was unpickled"))
+        assert kernel()(NUMBERS, 2.0) == 12
+    (line,) = (str(warning.message) for warning in said)
+    assert "others could have written it" in line
+    for file in kernel.sound:
+        assert not file.stat().st_mode & 0o002 and file.stat().st_uid == os.geteuid()
+        file.with_suffix(".damaged").unlink()
+
+
 def test_a_folder_in_the_place_of_a_file(kernel, said):
     (file,) = kernel.sound
     file.unlink(missing_ok=True)

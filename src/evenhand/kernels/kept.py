@@ -12,11 +12,17 @@ The sources are the function's file and what that imports from this folder, sinc
 asks for the function's own file only), with the versions of Numba and LLVM: what is older is compiled anew and
 replaced. What does not have its digest, or cannot be read, is renamed to `*.damaged` and compiled anew. Where nothing
 can be written, the code serves this process only. Either is said in one line, once in a process.
+
+A file of the store is code: machine code, in a record of Numba's that is unpickled. A digest tells damage, not intent,
+so it is read only if nobody else could have written it: it belongs to this user, to the administrator, or to whoever
+owns the sources that it was compiled from (and could change those), and not everybody may write it.
 """
 
 import hashlib
+import os
 import pickle
 import re
+import stat
 import uuid
 import warnings
 from contextlib import suppress
@@ -51,7 +57,8 @@ class KeptCode(FunctionCache):  # type: ignore[misc]
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)
-        self._stamp = stamp_of(Path(function.__code__.co_filename))
+        source = Path(function.__code__.co_filename)
+        self._stamp, self._owners = stamp_of(source), _owners(source)
 
     def file_of(self, types: Any, codegen: Any) -> Path:
         """Where code for these types and this processor is kept."""
@@ -65,7 +72,7 @@ class KeptCode(FunctionCache):  # type: ignore[misc]
         codegen = target_context.codegen()
         file = self.file_of(sig, codegen)
         try:
-            found = _read(file, self._stamp, self._index_key(sig, codegen))
+            found = _read(file, self._stamp, self._index_key(sig, codegen), self._owners)
             return None if found is None else self._impl.rebuild(target_context, found)
         except FileNotFoundError:
             return None
@@ -119,9 +126,18 @@ def _sources(file: Path, found: set[Path]) -> set[Path]:
     return found
 
 
-def _read(file: Path, stamp: bytes, key: Any) -> Any:
+def _owners(source: Path) -> frozenset[int]:
+    """Who may have written code that is run here; empty where files have no owners."""
+    return frozenset({os.geteuid(), 0, source.stat().st_uid}) if hasattr(os, "geteuid") else frozenset()
+
+
+def _read(file: Path, stamp: bytes, key: Any, owners: frozenset[int]) -> Any:
     """Numba's record; None if it is of other sources or versions."""
-    text = file.read_bytes()
+    with file.open("rb") as opened:
+        about = os.fstat(opened.fileno())
+        if owners and (about.st_uid not in owners or about.st_mode & stat.S_IWOTH):
+            raise Damaged("others could have written it")
+        text = opened.read()
     mark, rest = text[: len(MARK)], text[len(MARK) :]
     if mark != MARK or len(rest) < 2 * _DIGEST:
         raise Damaged("it is not whole")
@@ -130,7 +146,7 @@ def _read(file: Path, stamp: bytes, key: Any) -> Any:
     content = rest[2 * _DIGEST :]
     if hashlib.sha256(content).digest() != rest[_DIGEST : 2 * _DIGEST]:
         raise Damaged("it was changed")
-    of, found = pickle.loads(content)  # noqa: S301  # with its digest: as Numba wrote it
+    of, found = pickle.loads(content)  # noqa: S301  # written by whom this process trusts anyway, and whole
     return found if of == key else None
 
 
@@ -138,6 +154,7 @@ def _write(file: Path, stamp: bytes, content: bytes) -> None:
     beside = file.with_name(f"{file.name}.tmp.{uuid.uuid4().hex[:16]}")
     try:
         beside.write_bytes(MARK + stamp + hashlib.sha256(content).digest() + content)
+        beside.chmod(stat.S_IMODE(beside.stat().st_mode) & ~stat.S_IWOTH)  # or it would not be read again
         beside.replace(file)
     except BaseException:
         beside.unlink(missing_ok=True)
