@@ -179,6 +179,20 @@ def heard(progress: Progress | bool | None) -> Progress | None:
     return None if isinstance(progress, bool) else progress
 
 
+def in_turn(progress: Progress | None, name: str, turn: int, total: int) -> Progress | None:
+    """Progress of one of several pieces of work that take turns, told under its name.
+
+    Args:
+        progress: hears of all of them; None if nobody listens.
+        name: what this one is called.
+        turn: how many were before it.
+        total: how many there are.
+    """
+    if progress is None:
+        return None
+    return lambda doing, share: progress(f"{name}: {doing}", (turn + share) / total)
+
+
 @contextmanager
 def telling(progress: Progress | bool | None) -> Iterator[Progress | None]:
     """Something to tell progress to: what was given, nothing, or for True a bar.

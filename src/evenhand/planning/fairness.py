@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from evenhand.checks import as_seed
-from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar, told_by
+from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, in_turn, shows_bar, told_by
 from evenhand.errors import Infeasible, InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.evaluation.evaluate import mean_by_type, standard_errors
 from evenhand.evaluation.fairness import gini_coefficient, price_of_fairness
@@ -212,7 +212,7 @@ def fairness(
     found: dict[str, Solution] = {}
     left_out: dict[str, str] = {}
     for turn, (name, welfare) in enumerate(ideas.items()):
-        tell = _turn_of(heard(progress), name, turn, len(ideas))
+        tell = in_turn(heard(progress), name, turn, len(ideas))
         try:
             found[name] = solve(judged, welfare, method, tolerance, tell, seed, seconds=share)
         except (NotApplicable, Infeasible, TooLarge, OutOfDomain, NotConverged) as error:
@@ -230,13 +230,6 @@ def _read(problem: CoupledMDP, welfares: Sequence[str | Welfare] | None) -> dict
         raise InvalidInput("welfares: expected at least one, got none")
     asked = [read_welfare(problem, welfare) for welfare in (IDEAS if welfares is None else (REFERENCE, *welfares))]
     return {welfare.name: welfare for welfare in asked}
-
-
-def _turn_of(progress: Progress | None, name: str, turn: int, total: int) -> Progress | None:
-    """Progress of one of several welfares, told under its name."""
-    if progress is None:
-        return None
-    return lambda doing, share: progress(f"{name}: {doing}", (turn + share) / total)
 
 
 # Every plan by every welfare

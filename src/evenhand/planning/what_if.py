@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evenhand.checks import as_seed
-from evenhand.display import heard, shows_bar
+from evenhand.display import heard, in_turn, shows_bar
 from evenhand.errors import InvalidInput
 from evenhand.evaluation.evaluate import Evaluation, Method
 from evenhand.model.coupled import CoupledMDP
@@ -139,7 +139,7 @@ def what_if(
     found: dict[int, Solution] = {}
     kept_from: dict[int, int | None] = {}
     for turn, number in enumerate(order):
-        tell = _turn_of(heard(progress), turn, len(order), f"budget {budget_in_words(problems[number])}")
+        tell = in_turn(heard(progress), f"budget {budget_in_words(problems[number])}", turn, len(order))
         smaller = {i: found[i] for i in order[:turn] if _fits(problems[i], problems[number])}
         names = {f"plan for {budget_in_words(problems[i])}": i for i in smaller}
         by_playing = method == "fluid" or (method == "auto" and choose_method(problems[number])[0] == "fluid")
@@ -208,7 +208,7 @@ def compare_budgets(
     found: dict[int, Comparison] = {}
     best: dict[int, tuple[str, Evaluation]] = {}
     for turn, number in enumerate(order):
-        tell = _turn_of(heard(progress), turn, len(order), f"budget {budget_in_words(problems[number])}")
+        tell = in_turn(heard(progress), f"budget {budget_in_words(problems[number])}", turn, len(order))
         found[number] = compare(problems[number], policies, welfare, num_episodes, horizon, seed, method, tell)
         first = found[number].rows[0]
         best[number] = first.policy, first.evaluation
@@ -277,10 +277,3 @@ def _step_to(
     same = np.array_equal(before.unit_values, after.unit_values)  # one plan, or two that do the same in the same world
     error = 0.0 if same else float(np.hypot(before.welfare_stderr, after.welfare_stderr))
     return Step(after.welfare - before.welfare, error, problems[since].named_budget)
-
-
-def _turn_of(progress: Progress | None, turn: int, total: int, what: str) -> Progress | None:
-    """Progress of one of several budgets, told under its name."""
-    if progress is None:
-        return None
-    return lambda doing, share: progress(f"{what}: {doing}", (turn + share) / total)
