@@ -1,0 +1,65 @@
+"""A log: what was recorded of many arms, sorted and coded.
+
+A row says: at this time this arm was in this state and then got this action; the next row of the arm says where it
+came. The last row of an arm is where its records end: it is no event, and its action led nowhere that is known.
+"""
+
+from dataclasses import dataclass
+
+from evenhand.typing import Floats, Indices, Ints
+
+NOTHING = -1
+"""The code of an action that was not recorded."""
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """Records that are sound: in the order of the arms, and of time within an arm."""
+
+    arms: tuple[str, ...]
+    """(arm,) their names."""
+
+    types: tuple[str, ...]
+    """(type,) their names; one type, called `all`, where the records tell of none."""
+
+    states: tuple[str, ...]
+    """(state,) their names, in an order that means something where the records give one."""
+
+    actions: tuple[str, ...]
+    """(action,) their names, the idle action first."""
+
+    type_of: Indices
+    """(arm,) the type of each."""
+
+    arm: Indices
+    """(row,) whose row it is; never falls."""
+
+    time: Floats
+    """(row,) whole steps since the earliest row, or in the unit of the records; rises within an arm."""
+
+    state: Indices
+    """(row,) where the arm was."""
+
+    action: Indices
+    """(row,) what it then got; NOTHING where that was not recorded."""
+
+    row: Ints
+    """(row,) the number of the row in the source, from 0: what faults and reports name."""
+
+    regular: bool = True
+    """Whether all times of an arm are whole steps apart."""
+
+    step: float = 1.0
+    """How long a step of the model is, in the unit of `unit`."""
+
+    unit: str = "step"
+    """What a step is counted in: `step`, or of dates `day`, `week`, `month`."""
+
+    reward: Floats | None = None
+    """(row,) what the step was worth, if recorded; NaN where it was not."""
+
+    used: Floats | None = None
+    """(row, resource) what the action used, if recorded."""
+
+    resources: tuple[str, ...] = ()
+    """(resource,) the names of what is used."""

@@ -1,0 +1,39 @@
+"""What records say of transitions: how often each was seen, and how often over more than one step."""
+
+from dataclasses import dataclass
+
+from evenhand.typing import Floats, Indices, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """Pairs of rows that follow each other, counted."""
+
+    counts: Ints
+    """(type, state, action, next_state) moves of one step."""
+
+    gaps: "Gaps"
+    """Moves over more than one step, or over times that are no whole steps."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gaps:
+    """Moves whose states in between were not recorded, like ones together."""
+
+    type: Indices
+    """(kind,) of the arm."""
+
+    state: Indices
+    """(kind,) before."""
+
+    action: Indices
+    """(kind,) taken at the first step; the steps that were missed are idle, or carry it on."""
+
+    next_state: Indices
+    """(kind,) after."""
+
+    time: Floats
+    """(kind,) steps, or the time in between."""
+
+    number: Ints
+    """(kind,) how often it was seen."""
