@@ -92,7 +92,9 @@ class Course:
         self.shares = recorded_shares(log)
         self.blocks = _find_blocks(problem, log)
         self.models = [self._model(kind) for kind in range(len(log.types))]
-        self.time: Ints = np.rint(log.time).astype(np.int64)
+        # Arms may begin between the steps of others: each is counted from the whole step of its first row.
+        first = log.time[self.first][np.cumsum(self.begins) - 1]
+        self.time: Ints = (np.floor(first + 1e-6) + np.rint(log.time - first)).astype(np.int64)
         self.is_decision = decisions_of(log)
         if not self.is_decision.any():
             raise InvalidInput("replay: no arm has two rows with an action in the first; there is nothing to replay")
@@ -104,9 +106,14 @@ class Course:
         return _Model(self.shares.shares[kind], transitions, tables.rewards[block][pairs], tables.usage[block][pairs])
 
     @cached_property
+    def begins(self) -> Bools:
+        """(row,) whether it is the first of its arm."""
+        return np.append(True, self.log.arm[1:] != self.log.arm[:-1])
+
+    @cached_property
     def first(self) -> Ints:
         """(arm,) the number of its first row."""
-        return np.flatnonzero(np.append(True, self.log.arm[1:] != self.log.arm[:-1]))
+        return np.flatnonzero(self.begins)
 
     @cached_property
     def last(self) -> Ints:
@@ -219,13 +226,12 @@ def follow(course: Course, level: float) -> dict[str, Any]:
 
 def _by_step(course: Course, number_of: Ints, one: Ints, num_steps: int) -> tuple[Bools, Bools]:
     """(step, class) whether arms of a class have a row at a step after their first, and whether a decision."""
-    log = course.log
     chosen = np.zeros(len(course.first), dtype=np.bool_)
     chosen[one] = True
-    arm_of_row = np.cumsum(np.isin(np.arange(len(log.arm)), course.first)) - 1
+    arm_of_row = np.cumsum(course.begins) - 1
     rows = np.flatnonzero(chosen[arm_of_row])
     recorded, decided = np.zeros((2, num_steps, len(one)), dtype=np.bool_)
-    later = rows[~np.isin(rows, course.first)]
+    later = rows[~course.begins[rows]]
     recorded[course.time[later], number_of[arm_of_row[later]]] = True
     made = rows[course.is_decision[rows]]
     decided[course.time[made], number_of[arm_of_row[made]]] = True
@@ -317,14 +323,14 @@ def _told(course: Course, walk: _Walk, level: float) -> dict[str, Any]:
     kind, action, time = log.type_of[log.arm[rows]], log.action[rows], course.time[rows]
     served = np.zeros((num_steps, T, A))
     np.add.at(served, (time, kind, action), 1.0)
-    worth = np.array([course.models[t].rewards[s, a] for t, s, a in zip(kind, log.state[rows], action, strict=True)])
+    worth = np.stack([model.rewards for model in course.models])[kind, log.state[rows], action]
     if log.reward is not None:
         worth = np.where(np.isfinite(log.reward[rows]), log.reward[rows], worth)
     present = np.bincount(time, minlength=num_steps)
     kept = np.flatnonzero(present)
     earned = np.bincount(time, weights=worth, minlength=num_steps)
     numbers = np.maximum(np.bincount(kind, minlength=T), 1)
-    later = ~np.isin(np.arange(len(log.arm)), course.first)
+    later = ~course.begins
     occupied = np.zeros((num_steps, S))
     np.add.at(occupied, (course.time[later], log.state[later]), 1.0)
     total = walk.so_far[-1]
@@ -387,7 +393,8 @@ def heads_interval(chances: Floats, sizes: Ints, level: float) -> tuple[float, f
         return max(float(np.floor(low)), 0.0), min(float(np.ceil(high)), float(number))
     law = np.ones(1)
     for chance, size in zip(chances.tolist(), sizes.tolist(), strict=True):
-        law = np.convolve(law, stats.binom.pmf(np.arange(size + 1), size, chance))
+        heads = np.array([1 - chance, chance]) if size == 1 else stats.binom.pmf(np.arange(size + 1), size, chance)
+        law = np.convolve(law, heads)
     below = np.cumsum(law)
     room = 1e-12  # a quantile does not hang on the last bit of a sum
     return float(np.searchsorted(below, tail + room, "left")), float(np.searchsorted(below, 1 - tail - room, "left"))
