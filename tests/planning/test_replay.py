@@ -239,6 +239,9 @@ def test_plans_stand_beside_the_records(tmp_path: Path) -> None:
     assert told["worth"][0]["policy"] == "records" and told["policy"]["constant_in_time"]
     assert len(found.to_frame()) == len(found.steps)
     assert repr(found).startswith("Replay(")
+    assert "make 1" in found._repr_html_()
+    (axes,) = found.plot().axes
+    assert np.allclose(axes.lines[1].get_ydata()[-1], found.totals.seen.sum())
 
 
 # Faults

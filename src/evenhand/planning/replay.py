@@ -14,16 +14,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evenhand.checks import check_fraction
-from evenhand.display import FrameLibrary, Shown, as_frame, counted
+from evenhand.display import FrameLibrary, Shown, as_frame, counted, told_by
 from evenhand.errors import InvalidInput
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.evaluation.evaluate import evaluate as evaluate_policy
 from evenhand.evaluation.independent import independent_values
+from evenhand.fitting.fitted import Fitted
 from evenhand.fitting.log import Log
 from evenhand.fitting.shares import Shares
 from evenhand.model.coupled import CoupledMDP
@@ -36,6 +37,9 @@ from evenhand.planning.names import is_file
 from evenhand.planning.plans import load_plan
 from evenhand.planning.roster import RosterEntry
 from evenhand.typing import Floats, Ints, Rng
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +146,11 @@ class Replay(Shown):
             columns[f"reward {name}"] = getattr(self.rewards, name)
         return as_frame(columns, library)
 
+    def plot(self) -> "Figure":
+        """A figure: how often each action was taken so far, as it came and as it was to be expected."""
+        figure: Figure = told_by("pictures", "replay_picture")(self)
+        return figure
+
     def as_dict(self) -> dict[str, Any]:
         """The JSON form."""
         return {
@@ -169,6 +178,14 @@ class Replay(Shown):
         }
 
 
+def _read(problem: CoupledMDP | Fitted, log: Log | None) -> tuple[CoupledMDP, Log]:
+    if isinstance(problem, Fitted):
+        return problem.problem, problem.log if log is None else log
+    if log is None:
+        raise InvalidInput("replay: expected what `fit` returns, or a problem and its records: replay(problem, log)")
+    return problem, log
+
+
 def _forecast_as_dict(found: Forecast) -> dict[str, Any]:
     return {name: _without_nan(getattr(found, name)) for name in ("seen", "mean", "lower", "upper")}
 
@@ -180,8 +197,8 @@ def _without_nan(values: Floats) -> Any:
 
 
 def replay(
-    problem: CoupledMDP,
-    log: Log,
+    problem: CoupledMDP | Fitted,
+    log: Log | None = None,
     policies: Several | None = None,
     *,
     welfare: str | Welfare | None = None,
@@ -193,8 +210,8 @@ def replay(
     """Play the policy of the records in a model, from where the arms were, and compare it with what came.
 
     Args:
-        problem: the model; its blocks have the names of the types of the records.
-        log: the records, as `read_log` or `fit` gives them.
+        problem: what `fit` returns, or a model; its blocks have the names of the types of the records.
+        log: the records, as `fit(...).log` has them; those of the fit when absent.
         policies: what to set beside it: names, files of plans, policies; nothing when absent.
         welfare: how values are weighed; the problem's own when absent.
         over: `arms` or `groups`; the problem's own when absent.
@@ -204,7 +221,22 @@ def replay(
 
     Raises:
         TableError: the records have types, states or actions that the model does not have.
+
+    Example:
+        >>> import evenhand as eh
+        >>> course = ["new", "new", "worn", "worn", "new", "worn", "new", "new"]
+        >>> rows = [
+        ...     {"bus": bus, "month": month, "engine": engine, "action": "keep" if engine == "new" else "replace"}
+        ...     for bus in ("a", "b")
+        ...     for month, engine in enumerate(course)
+        ... ]
+        >>> rows[2]["action"] = rows[13]["action"] = "keep"
+        >>> rows[0]["action"] = "replace"
+        >>> fitted = eh.fit(rows, arm="bus", time="month", state="engine", action="action", reward_of="new=1,worn=0")
+        >>> eh.replay(fitted)
+        Replay(7 steps, 2 arms, 100 % of steps within)
     """
+    problem, log = _read(problem, log)
     check_fraction(level, "level", below_one=True)
     if not log.regular:
         raise InvalidInput("replay: the times of the records are not whole steps apart, and a policy acts step by step")
