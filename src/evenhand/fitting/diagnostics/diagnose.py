@@ -1,7 +1,7 @@
 """Ask all questions of a fit, and adjust the tests for being asked together."""
 
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -83,6 +83,10 @@ class Diagnostics:
             topics.append(("tests", f"the p-values of {self.num_tests} tests are adjusted for each other (Holm)"))
         return (*topics, *(("not asked", f"{topic}: {why}") for topic, why in self.left_out.items()))
 
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form: every field, and the sentences."""
+        return {**asdict(self), "words": [{"topic": topic, "said": said} for topic, said in self.words]}
+
 
 def diagnose(log: Log, moves: Moves, posterior: Posterior, rng: Rng = 0, *, worth: Floats | None = None) -> Diagnostics:
     """Ask what records say besides the model, and what they cannot say.
@@ -93,7 +97,7 @@ def diagnose(log: Log, moves: Moves, posterior: Posterior, rng: Rng = 0, *, wort
         posterior: what is known of the transition rows after them.
         rng: deals arms into folds, and draws rows and tables.
         worth: (type, state) what a step in each state brings under the idle action; when absent the means of the
-            rewards in the log, and where it has none gains are counted in places in the order of states.
+            rewards in the log, and where it has none gains are counted in places, if the states are in order.
     """
     check_memory(BYTES_A_ROW * len(log.arm), f"The diagnosis of {counted(len(log.arm), 'row')}", "Leave it out.")
     streams = np.random.default_rng(rng).spawn(6)
@@ -121,7 +125,7 @@ def diagnose(log: Log, moves: Moves, posterior: Posterior, rng: Rng = 0, *, wort
     if len(log.actions) == 1:
         left_out["effects"] = "no action but the idle one was recorded"
     else:
-        changed = effects(visits, posterior, names, worth, streams[3])
+        changed = effects(visits, posterior, names, worth, log.is_ordered, streams[3])
     chosen = _asked("choice", choices(log, worth, streams[4]), left_out)
     found = Diagnostics(
         compared.get(1),

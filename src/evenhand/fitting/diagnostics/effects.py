@@ -6,8 +6,9 @@ For type t, state s and action a, with rows p drawn from the posterior,
     gain = Σ_j (p[t, s, a, j] − p[t, s, idle, j]) u[t, j]
 
 where u is what a state is worth: the reward of a step there under the idle action, or where no rewards are known the
-state's place in the order of states. The gain is that of one step later; what the action itself costs is not in it.
-`Overall` takes the mean of the gains over states and types, weighted by how often the action was given there.
+state's place in the order of states; where that order means nothing there is no gain. The gain is that of one step
+later; what the action itself costs is not in it. `Overall` takes means over states and types, weighted by how often the
+action was given there.
 
 Intervals are equal-tailed, 95 %, from draws. A pair that was not seen in a type is left out: its row is borrowed.
 """
@@ -32,15 +33,22 @@ MOST_BYTES = 2.5e8
 LEVEL = 0.95
 
 
+Unit = Literal["reward", "places"]
+"""What gains are counted in."""
+
+Estimate = tuple[float, float, float]
+"""Mean, lower and upper end."""
+
+
 @dataclass(frozen=True)
 class Effect:
-    """What an action does in a state."""
+    """What an action does."""
 
     type: str
-    """Of the arms; empty where there is one type."""
+    """Of the arms; empty where there is one type, or all are meant."""
 
     state: str
-    """In which it is given."""
+    """In which it is given; empty where all states are meant in which it was given."""
 
     action: str
     """Which."""
@@ -54,13 +62,13 @@ class Effect:
     to: str
     """The next state whose probability rises most."""
 
-    rise: tuple[float, float, float]
+    rise: Estimate
     """By how much: mean, lower and upper end."""
 
-    gain: tuple[float, float, float]
-    """In what the next state is worth: mean, lower and upper end."""
+    gain: Estimate | None
+    """In what the next state is worth: mean, lower and upper end; None where states have no worth and no order."""
 
-    unit: Literal["reward", "places"]
+    unit: Unit | None
     """What the gain is counted in."""
 
     ends: tuple[str, str]
@@ -68,53 +76,33 @@ class Effect:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the interval of the gain leaves 0 out."""
-        return self.gain[1] > 0 or self.gain[2] < 0
+        """Whether the interval of the gain, or of the rise where there is none, leaves 0 out."""
+        _, lower, upper = self.rise if self.gain is None else self.gain
+        return lower > 0 or upper < 0
 
     @property
     def words(self) -> str:
         """A sentence."""
-        where = f"{self.action} in {self.state}" + (f" ({self.type})" if self.type else "")
-        return f"{_verdict(where, self.gain, self.unit, self.ends)}; {_rising(self.to, self.rise)}"
-
-
-@dataclass(frozen=True)
-class Overall:
-    """What an action did where it was given."""
-
-    action: str
-    """Which."""
-
-    visits: int
-    """How often it was given, in rows where the idle action was seen too."""
-
-    gain: tuple[float, float, float]
-    """In what the next state is worth: mean, lower and upper end."""
-
-    unit: Literal["reward", "places"]
-    """What the gain is counted in."""
-
-    ends: tuple[str, str]
-    """The first and the last state."""
-
-    @property
-    def words(self) -> str:
-        """A sentence."""
-        return f"{_verdict(f'{self.action}, where it was given,', self.gain, self.unit, self.ends)}"
+        where = f"{self.action} in {self.state}" if self.state else f"{self.action}, where it was given,"
+        what = where + (f" ({self.type})" if self.type else "")
+        rising = _rising(self.to, self.rise)
+        if self.gain is None:
+            return f"{what} changes this: {rising}" if self.is_sure else f"{what} is not seen to change much: {rising}"
+        return f"{_verdict(what, self.gain, self.unit, self.ends)}; {rising}"
 
 
 @dataclass(frozen=True)
 class Effects:
     """What the actions do."""
 
-    overall: tuple[Overall, ...]
-    """One for each action that can be judged."""
+    overall: tuple[Effect, ...]
+    """One for each action that can be judged: over all types and states in which it was given."""
 
     each: tuple[Effect, ...]
     """By type, state and action."""
 
     alone: tuple[str, ...]
-    """Pairs of which only one side was seen, in words: what the action does there cannot be told."""
+    """States in which one action alone was seen, in words: what others do there cannot be told."""
 
     draws: int
     """Of the posterior."""
@@ -123,7 +111,10 @@ class Effects:
     def words(self) -> str:
         """How many intervals there are, and what chance does to them."""
         sure = sum(effect.is_sure for effect in self.each)
-        return f"{sure} of {len(self.each)} intervals by state leave 0 out; if no action did anything 1 in 20 would"
+        often = "1 in 20 would"
+        if self.each and self.each[0].gain is None:
+            often = "1 in 20 would and a few more, for the next state that rises most is told"
+        return f"{sure} of {len(self.each)} intervals by state leave 0 out; if no action did anything {often}"
 
 
 def effects(
@@ -131,6 +122,7 @@ def effects(
     posterior: Posterior,
     names: tuple[tuple[str, ...], ...],
     worth: Floats | None,
+    is_ordered: bool,
     rng: np.random.Generator,
 ) -> Effects:
     """Compare each action with the idle one.
@@ -139,39 +131,82 @@ def effects(
         visits: (type, state, action) how often each pair was seen.
         posterior: of the transition rows.
         names: of types, states and actions.
-        worth: (type, state) what a step there brings under the idle action; None counts places in the order of states.
+        worth: (type, state) what a step there brings under the idle action; None where that is not known.
+        is_ordered: whether places in the order of states stand for it then.
         rng: of the draws.
     """
-    judged = _judged(visits)
-    means = posterior.mean
-    number = int(np.clip(MOST_BYTES / max(1, 8 * means.size), FEWEST_DRAWS, DRAWS))
-    places = np.broadcast_to(np.arange(visits.shape[1], dtype=np.float64), visits.shape[:2])
-    value = places if worth is None else worth
-    unit: Literal["reward", "places"] = "places" if worth is None else "reward"
+    number = int(np.clip(MOST_BYTES / max(1, 8 * visits.size * visits.shape[1]), FEWEST_DRAWS, DRAWS))
     # Rows that nothing is known of are not numbers; nobody asks for them below.
-    means, drawn = np.nan_to_num(means), np.nan_to_num(posterior.draw(number, rng))
-    to = _rising_most(means)
-    ends = (names[1][0], names[1][-1])
-    gains = _with_interval(_gains(means, value), _gains(drawn, value))
-    rises = _with_interval(_rises(means, to), _rises(drawn, to))
-    each = [
-        Effect(
-            names[0][t] if len(names[0]) > 1 else "",
-            names[1][s],
-            names[2][a],
-            int(visits[t, s, a]),
-            int(visits[t, s, 0]),
-            names[1][to[t, s, a]],
-            rises(t, s, a),
-            gains(t, s, a),
-            unit,
-            ends,
+    means, drawn = np.nan_to_num(posterior.mean), np.nan_to_num(posterior.draw(number, rng))
+    judged = _judged(visits)
+    weights = np.where(judged, visits, 0)
+    told = _Told(
+        weights, visits[:, :, 0], means - means[:, :, :1], drawn - drawn[:, :, :, :1], names, worth, is_ordered
+    )
+    overall = [told.overall(action) for action in np.flatnonzero(weights.sum(axis=(0, 1))).tolist()]
+    each = [told.effect(*place) for place in np.argwhere(judged).tolist()]
+    return Effects(tuple(overall), tuple(each), _one_sided(visits, names), len(drawn))
+
+
+@dataclass(frozen=True, eq=False)
+class _Told:
+    """Changes of rows against the idle action, and what they are worth."""
+
+    visits: Ints
+    idle_visits: Ints
+    means: Floats
+    drawn: Floats
+    names: tuple[tuple[str, ...], ...]
+    worth: Floats | None
+    is_ordered: bool
+
+    def effect(self, t: int, s: int, a: int) -> Effect:
+        """In one state."""
+        whose = self.names[0][t] if len(self.names[0]) > 1 else ""
+        value = self._value()
+        gain = None if value is None else _estimate(self.means[t, s, a] @ value[t], self.drawn[:, t, s, a] @ value[t])
+        numbers = int(self.visits[t, s, a]), int(self.idle_visits[t, s])
+        return self._effect((whose, self.names[1][s], a), numbers, self.means[t, s, a], self.drawn[:, t, s, a], gain)
+
+    def overall(self, a: int) -> Effect:
+        """Over all states in which it was given, by how often it was."""
+        weights = self.visits[:, :, a]
+        share = weights / weights.sum()
+        mean, drawn = (np.einsum("ts,...tsj->...tj", share, rows[..., a, :]) for rows in (self.means, self.drawn))
+        value = self._value()
+        gain = None if value is None else _estimate((mean * value).sum(), (drawn * value).sum(axis=(-1, -2)))
+        numbers = int(weights.sum()), int(self.idle_visits[weights > 0].sum())
+        return self._effect(("", "", a), numbers, mean.sum(axis=-2), drawn.sum(axis=-2), gain)
+
+    def _value(self) -> Floats | None:
+        """(type, state) what a state is worth, in rewards or in places."""
+        if self.worth is None and self.is_ordered:
+            return np.broadcast_to(np.arange(self.means.shape[1], dtype=np.float64), self.means.shape[:2])
+        return self.worth
+
+    def _effect(
+        self, place: tuple[str, str, int], numbers: tuple[int, int], mean: Floats, drawn: Floats, gain: Estimate | None
+    ) -> Effect:
+        """Of a change of a row: (next_state,) and (draw, next_state)."""
+        states = self.names[1]
+        to = int(np.round(mean, 9).argmax())
+        unit: Unit = "places" if self.worth is None else "reward"
+        return Effect(
+            place[0],
+            place[1],
+            self.names[2][place[2]],
+            *numbers,
+            states[to],
+            _estimate(mean[to], drawn[:, to]),
+            gain,
+            None if gain is None else unit,
+            (states[0], states[-1]),
         )
-        for t, s, a in np.argwhere(judged).tolist()
-    ]
-    overall = _overall(np.where(judged, visits, 0), _gains(means, value), _gains(drawn, value))
-    told = [Overall(names[2][a], number_, gain, unit, ends) for a, number_, gain in overall]
-    return Effects(tuple(told), tuple(each), _one_sided(visits, names), len(drawn))
+
+
+def _estimate(mean: float, drawn: Floats) -> Estimate:
+    lower, upper = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(mean), float(lower), float(upper)
 
 
 def _judged(visits: Ints) -> Bools:
@@ -179,46 +214,6 @@ def _judged(visits: Ints) -> Bools:
     judged = (visits > 0) & (visits[:, :, :1] > 0)
     judged[:, :, 0] = False
     return np.asarray(judged)
-
-
-def _gains(rows: Floats, value: Floats) -> Floats:
-    """(..., type, state, action) from (..., type, state, action, next_state) rows."""
-    expected = np.einsum("...tsaj,tj->...tsa", rows, value)
-    return np.asarray(expected - expected[..., :1])
-
-
-def _rising_most(means: Floats) -> Ints:
-    """(type, state, action) the next state; of those that rise alike the first."""
-    return np.asarray(np.round(means - means[:, :, :1], 9).argmax(axis=3))
-
-
-def _rises(rows: Floats, to: Ints) -> Floats:
-    """(..., type, state, action) by how much the probability of `to` is larger than under the idle action."""
-    index = np.broadcast_to(to[..., None], (*rows.shape[:-1], 1))
-    own = np.take_along_axis(rows, index, axis=-1)[..., 0]
-    idle = np.take_along_axis(np.broadcast_to(rows[..., :1, :], rows.shape), index, axis=-1)[..., 0]
-    return np.asarray(own - idle)
-
-
-class _with_interval:  # noqa: N801  # called like a function
-    """Means with equal-tailed intervals, entry by entry."""
-
-    def __init__(self, mean: Floats, drawn: Floats) -> None:
-        self.mean = mean
-        self.lower, self.upper = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-
-    def __call__(self, *place: int) -> tuple[float, float, float]:
-        return float(self.mean[place]), float(self.lower[place]), float(self.upper[place])
-
-
-def _overall(weights: Ints, mean: Floats, drawn: Floats) -> list[tuple[int, int, tuple[float, float, float]]]:
-    """Action, visits and gain, of the actions that were seen beside the idle one."""
-    found = []
-    for action in np.flatnonzero(weights.sum(axis=(0, 1))):
-        share = weights[:, :, action] / weights[:, :, action].sum()
-        gain = _with_interval((mean[:, :, action] * share).sum(), (drawn[..., action] * share).sum(axis=(-1, -2)))
-        found.append((int(action), int(weights[:, :, action].sum()), gain()))
-    return found
 
 
 def _one_sided(visits: Ints, names: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
@@ -231,7 +226,7 @@ def _one_sided(visits: Ints, names: tuple[tuple[str, ...], ...]) -> tuple[str, .
     return tuple(told)
 
 
-def _verdict(what: str, gain: tuple[float, float, float], unit: str, ends: tuple[str, str]) -> str:
+def _verdict(what: str, gain: Estimate, unit: Unit | None, ends: tuple[str, str]) -> str:
     """`overhaul in poor helps: +0.42 [0.31, 0.52] reward a step later`."""
     mean, lower, upper = gain
     if unit == "reward":
@@ -243,7 +238,7 @@ def _verdict(what: str, gain: tuple[float, float, float], unit: str, ends: tuple
     return f"{what} is not seen to move arms: {interval(*gain)} places towards {ends[1]}"
 
 
-def _rising(to: str, rise: tuple[float, float, float]) -> str:
+def _rising(to: str, rise: Estimate) -> str:
     """`25 points [20, 30] more go to good`."""
     mean, lower, upper = (f"{100 * value:.0f}".replace("-", MINUS) for value in rise)
     return f"{mean} in 100 [{lower}, {upper}] more come to {to}"

@@ -41,7 +41,7 @@ def chance(p_value: float) -> str:
 
 def percent(share: float) -> str:
     """`61 %`; small shares with a decimal."""
-    return f"{100 * share:.{1 if share < 0.0995 else 0}f}\u00a0%"
+    return f"{100 * share:.{1 if share < 0.0995 else 0}f} %"
 
 
 def first_largest(values: Floats) -> int:

@@ -52,21 +52,21 @@ class Shares:
     """How far apart both are on average over arms: half the sum of the absolute differences."""
 
     @property
-    def is_outside(self) -> Floats:
-        """(time, state) 1 where the gap is more than chance does in 95 % of cases."""
-        spread = self.predicted * (1 - self.predicted) / self.arms[:, None] + 1 / (4.0 * self.arms[:, None] ** 2)
-        return np.asarray(np.abs(self.observed - self.predicted) > Z * np.sqrt(spread), dtype=np.float64)
+    def spread(self) -> Floats:
+        """(time, state) how far apart both are at most in 95 % of cases, by chance."""
+        arms = self.arms[:, None]
+        return np.asarray(Z * np.sqrt(self.predicted * (1 - self.predicted) / arms + 1 / (4.0 * arms**2)))
 
     @property
     def outside(self) -> float:
         """The share of times and states, by arms, at which the gap is more than chance; about 0.05 if all is well."""
-        return float((self.is_outside.mean(axis=1) * self.arms).sum() / self.arms.sum())
+        is_outside = np.abs(self.observed - self.predicted) > self.spread
+        return float(is_outside.mean(axis=1) @ self.arms / self.arms.sum())
 
     @property
     def furthest(self) -> tuple[int, int]:
         """Place of the time and the state of the largest gap in units of chance."""
-        spread = self.predicted * (1 - self.predicted) / self.arms[:, None] + 1 / (4.0 * self.arms[:, None] ** 2)
-        gaps = np.round(np.abs(self.observed - self.predicted) / np.sqrt(spread), 9)
+        gaps = np.round(np.abs(self.observed - self.predicted) / self.spread, 9)
         time, state = np.unravel_index(int(gaps.argmax()), gaps.shape)
         return int(time), int(state)
 
@@ -79,7 +79,7 @@ class Shares:
         where = (
             f"most at step {self.times[time]} in {self.states[state]}: {percent(seen)} seen, {percent(given)} predicted"
         )
-        return f"{far}, {where}; {percent(self.outside)} of them are further apart than 95\u00a0% are by chance"
+        return f"{far}, {where}; {percent(self.outside)} of them are further apart than 95 % are by chance"
 
 
 def shares_over_time(log: Log, transitions: Floats) -> Shares | str:
