@@ -15,6 +15,9 @@ class Moves:
     gaps: "Gaps"
     """Moves over more than one step, or over times that are no whole steps."""
 
+    carry_action: bool = False
+    """Whether an action goes on through steps that were missed; they are idle when not."""
+
 
 @dataclass(frozen=True, eq=False)
 class Gaps:
