@@ -43,7 +43,7 @@ import numpy as np
 from evenhand.checks import is_number, plain
 from evenhand.errors import InvalidInput
 from evenhand.fitting.posterior import Dirichlet
-from evenhand.typing import Bools, Floats, Indices
+from evenhand.typing import Bools, Floats
 
 ALIKE = 3.0
 """Observations of its own that a row has as much trust in as in the other types, before anything is seen."""
@@ -83,6 +83,8 @@ class Leaning:
         Args:
             counts: (type, state, action, next_state) moves, not necessarily whole.
         """
+        if not self.strength.any():
+            return Dirichlet(np.array(counts, dtype=np.float64))
         own = counts.sum(axis=-1)
         mean, square = np.zeros_like(counts), np.zeros_like(own)
         for c, weight, common, certainty in zip(self.strength, self.weight, self.common, self.certainty, strict=True):
@@ -120,7 +122,7 @@ class Leaning:
     def _seen(self, counts: Floats) -> Bools:
         """(type, state, action) rows that something is known of: their own counts, or others' that they lean on."""
         seen = counts.sum(axis=-1) > 0
-        return seen | (seen.any(axis=0) & (self.strength > 0).any(axis=0))
+        return np.asarray(seen | (seen.any(axis=0) & (self.strength > 0).any(axis=0)))
 
 
 def _moments(counts: Floats, own: Floats, c: Floats, common: Floats, certainty: Floats) -> tuple[Floats, Floats]:
@@ -200,9 +202,9 @@ class _Seen:
 
     def __init__(self, counts: Floats, even: Floats) -> None:
         self.even, self.own = even, counts.sum(axis=-1)
-        self.places: tuple[Indices, ...] = np.nonzero(counts)
-        self.values = counts[self.places].astype(np.float64)
-        self.flat = np.ravel_multi_index(self.places[1:], even.shape)
+        places = np.nonzero(counts)
+        self.values = counts[places].astype(np.float64)
+        self.flat = np.ravel_multi_index(places[1:], even.shape)
 
     def pooled(self, c: Floats, begin: Floats, repeats: int) -> tuple[Floats, Floats]:
         """(state, action, next_state) b, and the (state, action) bound on the marginal likelihood.
@@ -231,4 +233,5 @@ class _Seen:
 
     def _summed(self, values: Floats) -> Floats:
         """(state, action, next_state) sums over types."""
-        return np.bincount(self.flat, values, self.even.size).reshape(self.even.shape)
+        sums: Floats = np.bincount(self.flat, values, self.even.size).astype(np.float64, copy=False)
+        return sums.reshape(self.even.shape)
