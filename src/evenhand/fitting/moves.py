@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from evenhand.typing import Floats, Indices, Ints
+from evenhand.typing import Bools, Floats, Indices, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,6 +17,13 @@ class Moves:
 
     carry_action: bool = False
     """Whether an action goes on through steps that were missed; they are idle when not."""
+
+    @property
+    def unseen(self) -> Bools:
+        """(type, state, action) the pairs that no arm of the type was seen to leave."""
+        seen: Bools = self.counts.sum(axis=-1) > 0
+        seen[self.gaps.type, self.gaps.state, self.gaps.action] = True
+        return ~seen
 
 
 @dataclass(frozen=True, eq=False)
