@@ -45,7 +45,7 @@ CLOSE = 1e-9
 ROUNDS = 20_000
 """EM that has not arrived by then is given up."""
 
-LEARNED = 10
+LEARNED = 4
 """Sweeps after which what rows lean on is learned anew."""
 
 SUPPORT = 1e-9
