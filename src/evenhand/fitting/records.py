@@ -113,6 +113,7 @@ class _Columns:
             self.faults.add("there are no rows in it")
             self.faults.raise_if_any()
         self.notes: list[str] = []
+        self.states_mean = True  # something by their order, unless they are names that nobody ordered
         self.arms = code_names(frame["arm"])
         self.faults.flag(self.arms.codes < 0, "has no arm")
         self.times: Times = read_times(frame["time"], self.faults)
@@ -143,6 +144,7 @@ class _Columns:
         if given is None:
             own = self.records.orders.get("state") or _categories(self.records)
             seen = set(coded.names)
+            self.states_mean = bool(own) or all(any(map(str.isdigit, name)) for name in coded.names)
             return coded.in_order_of([name for name in own if name in seen] or in_meaning(coded.names))
         order = [name.strip() for name in (given.split(",") if isinstance(given, str) else map(str, given))]
         if len(set(order)) < len(order) or not all(order):
@@ -332,6 +334,7 @@ def _as_log(read: _Columns, ordered: _Ordered, named: _Actions, pace: Step) -> L
         reward=None if read.rewards is None else read.rewards[order],
         used=None if read.used is None else read.used[order],
         resources=read.resources,
+        is_ordered=read.states_mean,
         notes=tuple(_notes(read, ordered, named, pace)),
     )
 
