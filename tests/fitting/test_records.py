@@ -6,6 +6,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def moves_by_hand(rows: Sequence[Sequence[str]], step: int = 1) -> Counter[tuple
     found: Counter[tuple[str, ...]] = Counter()
     for arm in {row[0] for row in rows}:
         own = sorted((row for row in rows if row[0] == arm), key=lambda row: int(row[1]))
-        for row, later in zip(own[:-1], own[1:], strict=True):
+        for row, later in pairwise(own):
             found[row[4], row[2], row[3], later[2], f"{(int(later[1]) - int(row[1])) / step:g}"] += 1
     return found
 
