@@ -256,6 +256,7 @@ def evaluate(**options: Any) -> None:
 @click.option(
     "--out", metavar="MODEL", help="Write the model (.toml, .json or .npz), and what is known of it beside it."
 )
+@click.option("--report", metavar="FILE.html", help="Also write what the records say as a page with figures.")
 @common()
 def fit(**options: Any) -> None:
     """Fit a model to LOG: a table with one row an arm and time.
