@@ -57,9 +57,10 @@ def fit_page(fitted: Fitted, title: str | None = None, command: str = "", source
         title=title or f"What {source} say{'s' if source != 'the records' else ''}",
         lead=_lead(fitted),
         cards=_cards(fitted),
-        said=_by_topic(found),
+        said=_by_topic(found, ({"effect"} if acted else set()) | ({"choice"} if found.choices else set())),
         memory=_memory_table(found),
         effects=fit_figures.effects_figure(found.effects) if acted and found.effects else None,
+        effects_words=[_sentence(effect.words) for effect in found.effects.overall] if found.effects else [],
         effects_caption=_effects_caption(found.effects) if acted and found.effects else "",
         effects_table=_effects_table(found.effects) if acted and found.effects else None,
         alone=list(found.effects.alone[:SHOWN_ROWS]) if found.effects else [],
@@ -86,8 +87,8 @@ def _lead(fitted: Fitted) -> list[str]:
     kinds = "" if len(log.types) == 1 else f" of {words.spelled(len(log.types))} types"
     size = (
         f"{words.counted(len(log.arm), 'record')} of {words.counted(len(log.arms), 'arm')}{kinds}, in "
-        f"{words.counted(len(log.states), 'state')} with {words.counted(len(log.actions), 'action')}, a step being "
-        f"{log.step_in_words}."
+        f"{words.counted(len(log.states), 'state')} with {words.counted(len(log.actions), 'action')}"
+        f"{'' if log.unit == 'step' else f', a step being {log.step_in_words}'}."
     )
     told = [*(effect.words for effect in found.effects.overall)] if found.effects else []
     if found.choices is not None:
@@ -106,7 +107,7 @@ def _cards(fitted: Fitted) -> list[tuple[str, str, str]]:
             f"{found.thin_rows.total:,}",
             f"{len(found.thin_rows.rows):,} of them seen fewer than {FEW} times"
             if found.thin_rows.rows
-            else "all seen",
+            else f"all seen {FEW} times or more",
         ),
         ("Log-likelihood", words.number(fitted.log_likelihood), "of the records under the model"),
     ]
@@ -116,10 +117,12 @@ def _cards(fitted: Fitted) -> list[tuple[str, str, str]]:
     return entries
 
 
-def _by_topic(found: Diagnostics) -> list[tuple[str, list[str]]]:
-    """Topics with their sentences."""
+def _by_topic(found: Diagnostics, elsewhere: set[str]) -> list[tuple[str, list[str]]]:
+    """Topics with their sentences, but for those that have a section of their own."""
     topics: dict[str, list[str]] = {}
     for topic, said in found.words:
+        if topic in elsewhere:
+            continue
         topics.setdefault(TOPICS[topic], []).append(_sentence(said))
     return list(topics.items())
 
@@ -258,7 +261,7 @@ def _types_table(found: BetweenTypes) -> Table:
             own, others = (words.percent(share, 0) for share in place.shares)
             where = f"{place.action} in {place.state}: {own} come to {place.to}, {others} of the others"
         cells = (
-            Cell(chance(one.test.adjusted), is_strong=one.test.adjusted < 0.05),
+            Cell(chance(one.test.adjusted).removeprefix("p = ").removeprefix("p "), is_strong=one.test.adjusted < 0.05),
             Cell(signed(one.test.gain, 4)),
             Cell(where, is_text=True),
         )
