@@ -1,6 +1,7 @@
 """The page of a fit: what the records say, how surely, and what they cannot say."""
 
 import re
+from typing import TYPE_CHECKING
 
 from evenhand._version import __version__
 from evenhand.fitting.diagnostics.alike import BetweenTypes
@@ -12,8 +13,14 @@ from evenhand.fitting.diagnostics.thin_rows import FEW, ThinRows
 from evenhand.fitting.fitted import Fitted
 from evenhand.model.files import Location, write_atomically
 from evenhand.report import fit_figures, words
+from evenhand.report.notebook import told
+from evenhand.report.pictures import draw_replay, replay_height
 from evenhand.report.rendering import render
+from evenhand.report.svg import drawn
 from evenhand.report.tables import Cell, Table, TableRow
+
+if TYPE_CHECKING:
+    from evenhand.planning.replay import Replay
 
 SHOWN_ROWS = 40
 """Rows of a table; the rest is counted."""
@@ -33,7 +40,12 @@ TOPICS = {
 
 
 def write_fit(
-    fitted: Fitted, path: Location, title: str | None = None, command: str = "", source: str = "the records"
+    fitted: Fitted,
+    path: Location,
+    title: str | None = None,
+    command: str = "",
+    source: str = "the records",
+    replay: "Replay | None" = None,
 ) -> None:
     """Write the page of a fit into a file, wholly or not at all.
 
@@ -43,11 +55,18 @@ def write_fit(
         title: the heading; one is made up when absent.
         command: what a person typed to get here, told at the end of the page.
         source: what the log is called.
+        replay: the records replayed in the model, if that was done; a section of its own.
     """
-    write_atomically(path, fit_page(fitted, title, command, source).encode("utf-8", errors="replace"))
+    write_atomically(path, fit_page(fitted, title, command, source, replay).encode("utf-8", errors="replace"))
 
 
-def fit_page(fitted: Fitted, title: str | None = None, command: str = "", source: str = "the records") -> str:
+def fit_page(
+    fitted: Fitted,
+    title: str | None = None,
+    command: str = "",
+    source: str = "the records",
+    replay: "Replay | None" = None,
+) -> str:
     """The page; arguments as of `write_fit`."""
     found = fitted.diagnostics
     rows = fit_figures.small_rows(fitted, FEW)
@@ -67,6 +86,8 @@ def fit_page(fitted: Fitted, title: str | None = None, command: str = "", source
         choices=fit_figures.choices_figure(found.choices) if found.choices else None,
         choices_words=[_sentence(said) for said in found.choices.words] if found.choices else [],
         shares=fit_figures.shares_figure(found.shares) if found.shares else None,
+        replay=None if replay is None else _replay_figure(replay),
+        replay_facts=None if replay is None else told(replay).facts,
         types=_types_table(found.between_types) if found.between_types and found.between_types.each else None,
         rows=rows,
         more_rows=_more_rows(found.thin_rows.total - len(rows)),
@@ -192,6 +213,11 @@ def _making(fitted: Fitted, source: str) -> list[str]:
         f"{words.counted(len(fitted.log.arms), 'arm')}, fitted with evenhand {__version__}."
     )
     return [f"It was computed with evenhand {__version__}. Folds and draws start from a fixed seed.", cite]
+
+
+def _replay_figure(found: "Replay") -> str:
+    label = f"How often each action was taken so far, recorded and expected: {', '.join(found.actions[1:])}"
+    return drawn("replay", label, replay_height(found), lambda figure: draw_replay(figure, found))
 
 
 # Tables

@@ -125,7 +125,8 @@ def _scores(order: int, steps: Steps, sizes: tuple[int, int, int], fold: Array, 
     types, states, actions = sizes
     # Codes are half as large where they may be, and so is the time that it takes to move them.
     whole = np.int32 if folds * types * states**3 * actions < 2**31 else np.int64
-    fold, action, pairs = fold.astype(whole), steps.action.astype(whole), states * actions
+    action: Array = steps.action.astype(whole)
+    fold, pairs = fold.astype(whole), states * actions
     bare = _Ladder(steps.next_state.astype(whole), states, fold, folds).level(action, actions)
     pair = steps.state * whole(actions) + action
     own = steps.type * whole(pairs) + pair
