@@ -12,6 +12,7 @@ import numpy as np
 
 from evenhand.display import Shown, counted
 from evenhand.evaluation.evaluate import Evaluation
+from evenhand.fitting.diagnostics import Diagnostics
 from evenhand.fitting.fitted import Fitted
 from evenhand.learning.training import Training
 from evenhand.model.arm import Arm
@@ -422,23 +423,9 @@ def _(found: Fairness) -> Told:
 
 
 @told.register
-def _(found: Fitted) -> Told:
-    log, unseen = found.log, int(found.unseen.sum())
-    facts = [
-        (
-            "records",
-            f"{counted(len(log.arm), 'row')} of {counted(len(log.arms), 'arm')}, a step is {log.step_in_words}",
-        ),
-        ("types", shortened(", ".join(log.types), 80)),
-        ("states", shortened(", ".join(log.states), 80)),
-        ("actions", shortened(", ".join(log.actions), 80)),
-        *([("never seen", counted(unseen, "pair"))] if unseen else []),
-    ]
-    said = [(topic, [text]) for topic, text in found.diagnostics.words]
-    table = shortened_table("What the records say", ["", ""], said, words=[""])
-    return Told(
-        "A model fitted to records", "", facts, tables=[table], notes=[capitalised(each) for each in found.notes]
-    )
+def _(found: Diagnostics) -> Told:
+    said = [(topic, [text]) for topic, text in found.words]
+    return Told("What the records say", tables=[shortened_table("", ["", ""], said, words=[""])])
 
 
 @told.register
