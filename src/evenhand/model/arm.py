@@ -376,22 +376,6 @@ class ArmTables(Sequence[Arm]):
         return ArmTables(moves, rewards, usage, start, num_states, self.num_actions)
 
     @cached_property
-    def distinct_names(self) -> list[str]:
-        """(arm,) names; where arms of one name start in different states for certain, also where that is."""
-        names = [label[0] for label in self.labels] or [""] * len(self)
-        starts: dict[str, set[bytes]] = {}
-        for name, start in zip(names, self.initial, strict=True):
-            starts.setdefault(name, set()).add(start.tobytes())
-        told = []
-        for number, name in enumerate(names):
-            start, states = self.initial[number], self.labels[number][1] if name else ()
-            if not name or len(starts[name]) == 1 or start.max() < 1:
-                told.append(name)
-            else:
-                told.append(f"{name} from {states[start.argmax()] if states else f'state {start.argmax()}'}")
-        return told
-
-    @cached_property
     def cumulative(self) -> Floats:
         """(arm, state, action, next_state) running sums that reach 1 at the last next state of positive probability.
 

@@ -10,7 +10,6 @@ welfare than the one in its row. By leximin plans are compared level by level, e
 plans are reported on the same episodes, or exactly.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,10 +24,10 @@ from evenhand.evaluation.fairness import gini_coefficient, price_of_fairness
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.files import Location
+from evenhand.model.naming import type_names
 from evenhand.model.objective import Objective, read_welfare
 from evenhand.model.simulator import needs_tables
 from evenhand.model.welfare import Leximin, Welfare, is_lexicographic
-from evenhand.planning.labels import Labels
 from evenhand.planning.solution import Samples, Solution
 from evenhand.planning.solve import DEFAULT_TOLERANCE, solve
 from evenhand.typing import Floats, Progress, Rng
@@ -260,7 +259,7 @@ def _told(
     any_objective = objectives[REFERENCE]
     reference = _values_told(problem, by_type, any_objective, weighed[chosen[REFERENCE]].values)
     best_mean = weighed[chosen[REFERENCE]].by[REFERENCE]
-    names = list(problem.group_names) if problem.over == "groups" else _type_names(problem)
+    names = list(problem.group_names) if problem.over == "groups" else type_names(problem)
     rows = []
     for name, objective in objectives.items():
         plan = weighed[chosen[name]]
@@ -367,11 +366,3 @@ def _errors_told(problem: CoupledMDP, by_type: bool, objective: Objective, plan:
 
 def _arms_of_groups(problem: CoupledMDP) -> Floats:
     return np.bincount(problem.group_of_block, weights=problem.counts).astype(np.int64)
-
-
-def _type_names(problem: CoupledMDP) -> list[str]:
-    """What each type is called, no two alike."""
-    labels = Labels(problem)
-    names = [labels.type(kind) for kind in range(problem.num_types)]
-    times = Counter(names)
-    return [name if times[name] == 1 else f"{name} ({kind})" for kind, name in enumerate(names)]

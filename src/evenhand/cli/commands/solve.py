@@ -4,7 +4,6 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
 from evenhand.cli.commands.budgets import budget_words, refuse_with_several, show_solutions, solutions_as_dict
 from evenhand.cli.console import (
@@ -243,10 +242,8 @@ def _show(solution: "Solution", model: str, budget: str) -> None:
         ("method", f"{solution.method}: {solution.reason}"),
         ("time", " + ".join(f"{seconds(value)} {stage}" for stage, value in solution.seconds.items())),
     ]
-    problem, values = solution.problem, solution.unit_values
+    problem = solution.problem
     print_facts(f"{model}, welfare {solution.objective.welfare.name}{objective_words(problem)}{budget}", facts)
     if solution.groups:
         print_groups(solution.groups, None)
-    tables = problem.types if solution.by_type else problem.tables
-    counts = problem.type_counts if solution.by_type else np.ones(len(values), dtype=np.int64)
-    print_values(tables, solution.by_type, counts, values, solution.unit_stderr, solution.unit_served)
+    print_values(problem, solution.by_type, solution.unit_values, solution.unit_stderr, solution.unit_served)
