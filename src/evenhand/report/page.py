@@ -11,6 +11,7 @@ import numpy as np
 from evenhand._version import __version__
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.model.files import Location, write_atomically
+from evenhand.model.objective import num_members
 from evenhand.model.simulator import Problem
 from evenhand.planning.compare import Comparison, Row
 from evenhand.report import figures, tables, words
@@ -200,7 +201,7 @@ def _reading(comparison: Comparison, problem: Problem) -> list[tuple[str, str]]:
         (
             f"Welfare ({name})",
             "One number for how well all arms do, fairness included; policies are ranked by it. "
-            + words.welfare_words(comparison.welfare, words.member(problem)),
+            + words.welfare_words(comparison.welfare, words.member(problem), num_members(problem)),
         ),
     ]
     if comparison.upper_bound is not None:

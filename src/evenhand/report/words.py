@@ -502,13 +502,16 @@ def truncation_words(found: Sequence[Evaluation]) -> tuple[str, str] | None:
 # Sentences: how to read it
 
 
-def welfare_words(welfare: Welfare, who: str = "arm") -> str:
+def welfare_words(welfare: Welfare, who: str = "arm", number: int | None = None) -> str:
     """A welfare explained to someone who has never met it.
 
     Args:
         welfare: how values are weighed.
         who: whose they are: `arm` or `group`.
+        number: how many of them there are, if that is known.
     """
     unit = f"It is in the same unit as the values, and if all {who}s are equal it is simply their value."
-    say = getattr(welfare, "meaning", None)
+    say, among = (getattr(welfare, name, None) for name in ("meaning", "meaning_among"))
+    if among is not None and number is not None:
+        return f"{among(who, number)} {unit}"
     return f"{say(who)} {unit}" if say is not None else f"It is one number for the values of all {who}s."
