@@ -69,8 +69,10 @@ def with_budgets(problem: CoupledMDP, parameters: Sequence[str], budgets: Sequen
     """The same problem with each of some budgets, given as text; with its own where none is given."""
     if not budgets:
         return [problem]
-    own = ("budget", *map(_as_key, problem.resource_names))
-    told = [key for key in read_parameters(parameters) if _as_key(key) in own]
+    from evenhand.planning.labels import as_key
+
+    own = ("budget", *map(as_key, problem.resource_names))
+    told = [key for key in read_parameters(parameters) if as_key(key) in own]
     if told:
         raise InvalidInput(f"--budget: the budget is also given by -p {told[0]}=...; give it once")
     found = []
@@ -80,11 +82,6 @@ def with_budgets(problem: CoupledMDP, parameters: Sequence[str], budgets: Sequen
         except ModelError as error:
             raise ModelError(error.faults, f"--budget {text}") from None
     return found
-
-
-def _as_key(name: str) -> str:
-    """The name of a resource as parameters are written."""
-    return name.lower().replace(" ", "_").replace("-", "_")
 
 
 def read_amounts(text: str) -> Any:

@@ -174,6 +174,11 @@ class Simulator(Shown):
         return 1
 
     @property
+    def affordable(self) -> Bools:
+        """(1, state, action) whether what the action uses is within the budget, were all of it one arm's."""
+        return np.asarray((self.types.usage <= self.budget_limit).all(axis=-1))
+
+    @property
     def is_symmetric(self) -> bool:
         """All arms are identical."""
         return True

@@ -103,3 +103,8 @@ def amount_of(name: str, amount: float) -> str:
 def quantity(amount: float) -> float | int:
     """A whole number as such."""
     return int(amount) if float(amount).is_integer() else float(amount)
+
+
+def as_key(name: str) -> str:
+    """The name of a resource as parameters of built-in problems are written."""
+    return name.lower().replace(" ", "_").replace("-", "_")

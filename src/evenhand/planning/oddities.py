@@ -19,7 +19,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import num_members
 from evenhand.model.places import called, quoted
 from evenhand.model.welfare import DEFAULT, Welfare, is_lexicographic, weight_of_worst
-from evenhand.solvers.service import affordable, reached, worth_of_service
+from evenhand.solvers.service import reached, worth_of_service
 from evenhand.typing import Bools, Floats, Ints
 
 NEAR_ONE = 0.999
@@ -83,7 +83,7 @@ class Study:
     @cached_property
     def affordable(self) -> Bools:
         """(type, state, action) what an arm may do were all of the budget its own."""
-        return affordable(self.problem)
+        return self.problem.affordable
 
     @cached_property
     def reached(self) -> Bools:

@@ -309,7 +309,7 @@ def parts_of(plan: "Plan", step: int = 0) -> tuple[list[PartWords], list[str]]:
 
 def _told_by_rank(orders: Sequence[Order], words: Labels) -> tuple[list[str], list[str]]:
     """What each part serves after the levels that all begin with, and those."""
-    common, texts = 0, [[("",)]]
+    common, texts = 0, list[list[tuple[str, ...]]]([[]])
     if all(order.ranked and order.rows for order in orders):
         texts = [levels_of(order, words, shares=False) for order in orders]
         least = min(len(own) for own in texts)
@@ -337,7 +337,7 @@ def _told_by_play(orders: Sequence[Order], shares: Sequence[float], words: Label
             _often_served(words, cell, f"{often(found[cell][place])}, on average {often(mean[cell])}") for cell in best
         ]
         said = f"{how} {', '.join(texts)}".strip()
-        like = f", and differs from part {told.index(said) + 1} in what is rarer" if said in told else ""
+        like = f", and differs from part {told.index(said) + 1} in what is rarer" if texts and said in told else ""
         told.append(said)
         words_of.append(f"{said}{like}; {order.how}")
     return words_of, common
@@ -354,7 +354,7 @@ def _what_differs(more: dict[tuple[int, int, int], float]) -> tuple[str, list[tu
         notable = [cell for cell, by in more.items() if sign * by >= least]
         if notable:
             return how, sorted(notable, key=lambda cell: (-round(sign * more[cell], 2), cell))[:2]
-    return "each condition as often as on average, if not at the same times", []
+    return "each condition about as often as on average, if not at the same times", []
 
 
 def _often_served(words: Labels, cell: tuple[int, int, int], times: str) -> str:

@@ -99,7 +99,7 @@ def _gains_and_losses(found: Fairness, row: FairnessRow) -> str:
 
 
 def _most(names: list[str], verb: str, gain: float, who: str) -> str:
-    """`Opel gains most (5.299 an arm), and two other types gain, too.`"""
+    """As `Opel gains most (5.299 an arm), and two other types gain, too`."""
     each = " an arm" if who == "type" else ""
     first = f"{names[0]} {verb}s{' most' if len(names) > 1 else ''} ({words.number(abs(gain))}{each})"
     rest = len(names) - 1

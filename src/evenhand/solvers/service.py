@@ -32,11 +32,6 @@ MOST_PROGRAMS = 1000
 """Arms whose means are found by linear programs, one by one."""
 
 
-def affordable(problem: CoupledMDP) -> Bools:
-    """(type, state, action) whether what the action uses is within the budget, were all of it one arm's."""
-    return np.asarray(problem.types.valid & (problem.types.usage <= problem.budget_limit).all(axis=-1))
-
-
 def reached(types: ArmTables, allowed: Bools, criterion: Criterion) -> Bools:
     """(type, state) which states are reached from the first ones.
 
@@ -59,7 +54,7 @@ def worth_of_service(problem: CoupledMDP) -> Floats:
     Args:
         problem: the arms, under their criterion.
     """
-    types, can = problem.types, affordable(problem)
+    types, can = problem.types, problem.affordable
     free = best_values(types, can, problem.criterion)
     return np.asarray(np.maximum(free - best_values(types, can & ~types.served, problem.criterion), 0.0))
 
