@@ -7,6 +7,7 @@ what tells them apart is added: the state that they start in, their group, else 
 from collections import Counter
 
 from evenhand.model.arm import ArmTables
+from evenhand.model.coupled import CoupledMDP
 from evenhand.model.simulator import Problem, Simulator
 
 MOST_BLOCKS = 3
@@ -62,8 +63,18 @@ def arm_names(problem: Problem) -> list[str]:
     """
     if isinstance(problem, Simulator) or not problem.tables.labels:
         return [""] * problem.num_arms
-    names = _with_starts([name for name, _, _ in problem.tables.labels], problem.tables)
-    return [name for name, count in zip(names, problem.counts.tolist(), strict=True) for _ in range(count)]
+    blocks = zip(block_names(problem), problem.counts.tolist(), strict=True)
+    return [name for name, count in blocks for _ in range(count)]
+
+
+def block_names(problem: CoupledMDP) -> list[str]:
+    """(block,) what each block is called, with where it starts if others of the name start elsewhere; may be empty.
+
+    Args:
+        problem: whose blocks they are.
+    """
+    tables = problem.tables
+    return _with_starts([name for name, _, _ in tables.labels] or [""] * len(tables), tables)
 
 
 def _with_starts(names: list[str], tables: ArmTables) -> list[str]:

@@ -72,7 +72,7 @@ def comparison_page(
         floors_missed=tables.floors_missed(comparison, problem),
         left_out=_left_out(comparison),
         left_out_words=_left_out_words(comparison),
-        no_bound=comparison.left_out.get("upper bound", ""),
+        no_bound=comparison.no_bound,
         drawings=drawings,
         problem=words.problem_words(problem),
         types=types,
@@ -107,8 +107,8 @@ def _cards(comparison: Comparison, problem: Problem) -> list[tuple[str, str, str
 
 
 def _left_out(comparison: Comparison) -> list[tuple[str, str]]:
-    """The policies that do not apply, each with the reason; a bound that there is not is no policy."""
-    return sorted((name, why) for name, why in comparison.left_out.items() if name != "upper bound")
+    """The policies that do not apply, each with the reason."""
+    return sorted(comparison.policies_left_out.items())
 
 
 def _left_out_words(comparison: Comparison) -> str:

@@ -47,7 +47,7 @@ def run(
         print_json(decisions.as_dict())
         return
     _show(decisions, f"{plan}, for {len(decisions.rows)} arms of {called(states)}{_drawn(read, decisions)}")
-    if out and not quiet:
+    if out:
         click.echo(f"written to {out}")
 
 

@@ -60,8 +60,6 @@ def run(
         print_json(as_dict(found, saved))
         return
     _show(found, f"{called(model)}{objective_words(problem)}{budget_words(problem, budgets)}")
-    if quiet:
-        return
     for name, path in saved.items():
         click.echo(f"plan for {name}: {path}")
     if report:

@@ -45,7 +45,7 @@ def run(
         found,
         f"Whittle indices of {called(model)}{under}: the charge per active step at which idling is as good",
     )
-    if not quiet and not found.result.indexable.all():
+    if not found.result.indexable.all():
         for t in [t for t in range(problem.num_types) if not found.result.indexable[t]][:SHOWN_TYPES]:
             click.echo(f"type {t}: {found.result.explain(t)}")
 
