@@ -11,6 +11,8 @@ from evenhand._version import __version__
 if TYPE_CHECKING:
     from evenhand import errors, policies, problems
     from evenhand.evaluation import Evaluation, gini_coefficient, lorenz_curve, price_of_fairness
+    from evenhand.fitting.fit import fit
+    from evenhand.fitting.fitted import Fitted
     from evenhand.learning import Training, train
     from evenhand.model.arm import Arm
     from evenhand.model.composite import BySteps, Mixture
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from evenhand.planning.compare import Comparison, compare
     from evenhand.planning.fairness import Fairness, fairness
     from evenhand.planning.plans import Decisions, Plan, load_plan
+    from evenhand.planning.replay import Replay, replay
     from evenhand.planning.saved import load_policy, save_policy, save_solution
     from evenhand.planning.solution import Solution
     from evenhand.planning.solve import solve
@@ -52,6 +55,8 @@ _HOMES = {
     "gini_coefficient": "evaluation",
     "lorenz_curve": "evaluation",
     "price_of_fairness": "evaluation",
+    "fit": "fitting.fit",
+    "Fitted": "fitting.fitted",
     "Training": "learning",
     "train": "learning",
     "Arm": "model.arm",
@@ -81,6 +86,8 @@ _HOMES = {
     "Decisions": "planning.plans",
     "Plan": "planning.plans",
     "load_plan": "planning.plans",
+    "Replay": "planning.replay",
+    "replay": "planning.replay",
     "load_policy": "planning.saved",
     "save_policy": "planning.saved",
     "save_solution": "planning.saved",
@@ -107,6 +114,7 @@ __all__ = [
     "Decisions",
     "Evaluation",
     "Fairness",
+    "Fitted",
     "Gini",
     "GiniHalf",
     "Leximin",
@@ -115,6 +123,7 @@ __all__ = [
     "Plan",
     "Policy",
     "RegularisedMaximin",
+    "Replay",
     "Rollout",
     "Simulator",
     "Solution",
@@ -130,6 +139,7 @@ __all__ = [
     "errors",
     "evaluate",
     "fairness",
+    "fit",
     "gini_coefficient",
     "indices",
     "load",
@@ -142,6 +152,7 @@ __all__ = [
     "price_of_fairness",
     "problems",
     "register_welfare",
+    "replay",
     "save",
     "save_policy",
     "save_solution",
