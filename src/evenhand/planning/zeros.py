@@ -30,7 +30,7 @@ from evenhand.model.welfare import AlphaFair
 from evenhand.planning.saved import rebuilt
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import Task
-from evenhand.solvers.service import affordable, counting
+from evenhand.solvers.service import counting
 from evenhand.typing import Bools
 
 PAID = 0.731
@@ -64,7 +64,7 @@ def solve_with_zeros(task: Task, solve: Callable[[Task], Solution]) -> Solution:
 def empty_blocks(problem: CoupledMDP) -> Bools:
     """(block,) whether its arms make a member of welfare that has the value 0 whatever is done."""
     types = problem.types
-    meets = counting(types, affordable(problem), problem.criterion)
+    meets = counting(types, problem.affordable, problem.criterion)
     none = ~((types.rewards != 0) & meets).any(axis=(1, 2))[problem.type_of_block]
     if problem.over != "groups":
         return np.asarray(none)
