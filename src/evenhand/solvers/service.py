@@ -74,6 +74,17 @@ def counting(types: ArmTables, allowed: Bools, criterion: Criterion) -> Bools:
     return np.asarray(meets)
 
 
+def empty_blocks(problem: CoupledMDP) -> Bools:
+    """(block,) whether its arms make a member of welfare that has the value 0 whatever is done."""
+    types = problem.types
+    meets = counting(types, problem.affordable, problem.criterion)
+    none = ~((types.rewards != 0) & meets).any(axis=(1, 2))[problem.type_of_block]
+    if problem.over != "groups":
+        return np.asarray(none)
+    groups = problem.group_of_type[problem.type_of_block]
+    return np.array([none[groups == group].all() for group in groups])
+
+
 def _go_everywhere(leads: Bools, allowed: Bools) -> Bools:
     """(type,) whether every state leads to every other: then all that may be chosen can be met again and again."""
     real = np.asarray(allowed.any(axis=-1))
