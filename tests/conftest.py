@@ -1,6 +1,7 @@
 """Small problems of every kind, and oracles that share no code with the library: plain enumeration and chi-square."""
 
 import fcntl
+import importlib.util
 import os
 from collections import defaultdict
 from collections.abc import Callable
@@ -304,6 +305,23 @@ class BruteForce:
 @pytest.fixture(scope="session")
 def brute_force():
     return BruteForce
+
+
+@pytest.fixture(scope="session")
+def postgresql():
+    """A running PostgreSQL server; `database()` gives the address of a new database."""
+    spec = importlib.util.spec_from_file_location("postgresql", Path(__file__).parent / "postgresql.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    programs = module.find_programs()
+    if programs is None:
+        pytest.skip(module.WHAT_IS_MISSING)
+    server = module.PostgreSQL(programs)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.end()
 
 
 def _chi_square(observed, expected_law):

@@ -8,8 +8,10 @@ EvenhandError
 │   ├── OutOfDomain                  a welfare asked of values outside its domain
 │   ├── NotApplicable                this method or policy does not apply to this problem
 │   ├── Infeasible                   constraints, such as floors, that cannot all be met
-│   └── PolicyError                  a policy acted outside the rules, or its file is not sound
+│   ├── PolicyError                  a policy acted outside the rules, or its file is not sound
+│   └── Conflict                     a programme has moved on since; says what changed
 ├── TooLarge                         it would not fit; says how large, and what to use instead
+├── Unavailable                      a database cannot be reached, is busy, or has no room; nothing was changed
 ├── NotConverged                     an iteration ended without its certificate
 └── MissingExtra (also ImportError)  an optional package is absent; says how to install it
 
@@ -108,6 +110,18 @@ class Infeasible(InvalidInput):
 
 class PolicyError(InvalidInput):
     """A policy broke the rules: wrong shape, no such action, or more than the budget."""
+
+
+class Conflict(InvalidInput):
+    """A programme is no longer what the request was made for. All that changed is in `faults`."""
+
+    def __init__(self, title: str, faults: Sequence[Fault] = ()) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join([title, *(f"  {fault}" for fault in self.faults)]))
+
+
+class Unavailable(EvenhandError):
+    """A programme's database does not answer now. What was asked for has not been done; it may be asked again."""
 
 
 class TooLarge(EvenhandError):

@@ -1,0 +1,162 @@
+"""A programme's model: settled names, so that an arm is found by its type and group whoever else takes part.
+
+A model file may leave blocks without names or groups; they then go by their numbers, which change when a type has no
+arm left. A *settled* model names every block and every group. How many arms there are is not in it: that is the
+roster's to say (`of_roster`).
+"""
+
+import hashlib
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from evenhand.errors import Fault, ModelError, nearest
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.files import load, save
+from evenhand.model.places import quoted
+
+
+def settle(problem: CoupledMDP) -> CoupledMDP:
+    """The same arms, each block under a name and in a group, without welfare and names of arms.
+
+    Raises:
+        ModelError: blocks of one name and group differ, so that no table could tell them apart.
+    """
+    tables = problem.tables
+    given = tables.labels or (("", (), ()),) * len(tables)
+    labels = tuple(
+        (name or str(kind), states, actions)
+        for (name, states, actions), kind in zip(given, problem.type_of_block.tolist(), strict=True)
+    )
+    groups = [problem.group_names[number] for number in problem.group_of_block]
+    settled = CoupledMDP(
+        arms=replace(tables, labels=labels),
+        budget=problem.budget,
+        discount=problem.discount,
+        counts=problem.counts,
+        resources=problem.resource_names,
+        groups=groups,
+        floors=problem.floors,
+        criterion=problem.criterion,
+        over=problem.over,
+    )
+    _check_told_apart(settled)
+    return settled
+
+
+def _check_told_apart(model: CoupledMDP) -> None:
+    first: dict[tuple[str, str], int] = {}
+    faults = []
+    for block, name in enumerate(names_of(model)):
+        other = first.setdefault(name, block)
+        if not _alike(model, other, block):
+            told = f"is called {quoted(name[0])} as arms[{other}] is, in the same group, and differs from it"
+            faults.append(Fault(f"arms[{block}]", f"{told}: a roster could not tell them apart"))
+    if faults:
+        raise ModelError(faults)
+
+
+def _alike(model: CoupledMDP, one: int, other: int) -> bool:
+    """Whether two blocks differ at most in where they start."""
+    tables = model.tables
+    arrays = (tables.transitions, tables.rewards, tables.usage, tables.num_states, tables.num_actions, model.floors)
+    return all(np.array_equal(array[one], array[other]) for array in arrays)
+
+
+def names_of(model: CoupledMDP) -> list[tuple[str, str]]:
+    """(block,) the type and the group of each block of a settled model."""
+    groups = [model.group_names[number] for number in model.group_of_block]
+    return list(zip((label[0] for label in model.tables.labels), groups, strict=True))
+
+
+def to_bytes(model: CoupledMDP) -> tuple[str, bytes]:
+    """The digest and the bytes of a model, as an `.npz` file."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "model.npz"
+        save(model, file)
+        body = file.read_bytes()
+    return hashlib.sha256(body).hexdigest(), body
+
+
+def from_bytes(body: bytes) -> CoupledMDP:
+    """The model of some bytes."""
+    return load(io.BytesIO(body), "npz")
+
+
+def of_roster(model: CoupledMDP, blocks: Sequence[int], welfare: str | None = None) -> CoupledMDP:
+    """The model with as many arms of each block as there are; blocks without any are left out.
+
+    Args:
+        model: a settled one.
+        blocks: (arm,) the block of each arm that takes part.
+        welfare: of the programme.
+    """
+    counts = np.bincount(np.asarray(blocks, dtype=np.int64), minlength=len(model.tables))
+    kept = np.flatnonzero(counts)
+    return CoupledMDP(
+        arms=model.tables.select(kept),
+        budget=model.budget,
+        discount=model.discount,
+        counts=counts[kept],
+        resources=model.resources,
+        groups=[model.groups[block] for block in kept.tolist()],
+        floors=model.floors[kept],
+        criterion=model.criterion,
+        over=model.over,
+        welfare=welfare,
+    )
+
+
+class Words:
+    """The names of a settled model, and what they stand for."""
+
+    def __init__(self, model: CoupledMDP) -> None:
+        self.model = model
+        self.blocks: dict[tuple[str, str], int] = {}
+        for block, name in enumerate(names_of(model)):
+            self.blocks.setdefault(name, block)  # of those that differ only in their start, the first
+        labels = model.tables.labels
+        self._states = [
+            states or _numbers(size)
+            for (_, states, _), size in zip(labels, model.tables.num_states.tolist(), strict=True)
+        ]
+        self._actions = [
+            actions or _numbers(size)
+            for (_, _, actions), size in zip(labels, model.tables.num_actions.tolist(), strict=True)
+        ]
+
+    def states(self, block: int) -> tuple[str, ...]:
+        """What the states of a block are called."""
+        return self._states[block]
+
+    def actions(self, block: int) -> tuple[str, ...]:
+        """What the actions of a block are called."""
+        return self._actions[block]
+
+    def state(self, block: int, text: str) -> int | str:
+        """The number of a state by its name or number; or what is wrong with it."""
+        return _find(text, self._states[block], "state", self.model.tables.labels[block][0])
+
+    def action(self, block: int, text: str) -> int | str:
+        """The number of an action by its name or number; or what is wrong with it."""
+        return _find(text, self._actions[block], "action", self.model.tables.labels[block][0])
+
+
+def _numbers(size: int) -> tuple[str, ...]:
+    return tuple(str(number) for number in range(size))
+
+
+def _find(text: str, known: tuple[str, ...], what: str, kind: str) -> int | str:
+    if text in known:
+        return known.index(text)
+    if text.isascii() and text.isdecimal() and len(text) < 10 and int(text) < len(known):
+        return int(text)
+    if not text:
+        return f"has no {what}"
+    near = nearest(text, known)
+    hint = f" Did you mean {quoted(near)}?" if near else ""
+    return f"{quoted(text)} is no {what} of type {quoted(kind)}.{hint} Known are {', '.join(known[:12])}"

@@ -1,0 +1,146 @@
+"""What arms were seen in. Nothing that was said is ever changed: of several reports on an arm and step the last counts.
+
+A report on an earlier step is *late*; one that says something else than the report before it is a *correction*. Both
+are kept beside the old ones, and plans say which they knew.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import Connection, insert, select
+
+from evenhand.errors import Fault
+from evenhand.model.places import quoted
+from evenhand.model.whereabouts import Table
+from evenhand.programme import schema
+from evenhand.programme.ledger import now
+from evenhand.programme.modelling import Words
+from evenhand.programme.roster import MOST_STEP, Arm, raise_faults, unknown_arm
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What came of a table of observations."""
+
+    event: int
+    """The number of the event."""
+
+    observations: int
+    """How many there were."""
+
+    late: int
+    """How many of them are of steps before the present one."""
+
+    corrected: int
+    """How many say something else than was known of that arm and step."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table that is about arms at steps."""
+
+    place: str
+    """What a person calls it, such as `line 4`."""
+
+    arm: Arm
+    step: int
+    number: int
+    """Its place in the table, from 0."""
+
+
+def read_arms_and_steps(table: Table, arms: Sequence[Arm], usual: int) -> tuple[list[Row], list[Fault]]:
+    """Which arm and step each row is about; and what is wrong with the others.
+
+    Args:
+        table: with the column arm, and perhaps step.
+        arms: every arm that ever joined.
+        usual: the step of rows that name none.
+    """
+    named: dict[str, list[Arm]] = {}
+    for arm in arms:
+        named.setdefault(arm.name, []).append(arm)
+    rows: list[Row] = []
+    faults: list[Fault] = []
+    met: dict[tuple[int, int], str] = {}
+    steps = table.columns.get("step", [""] * len(table.rows))
+    for number, (place, name, text) in enumerate(zip(table.rows, table.columns["arm"], steps, strict=True)):
+        step = _step(text, usual)
+        found = next((arm for arm in named.get(name, []) if arm.takes_part(step)), None)
+        if step < 0:
+            faults.append(Fault(place, f"step {quoted(text)} is no whole number from 0"))
+        elif name not in named:
+            faults.append(Fault(place, unknown_arm(name, named)))
+        elif found is None:
+            faults.append(Fault(place, f"arm {quoted(name)} does not take part at step {step}"))
+        elif (found.id, step) in met:
+            faults.append(Fault(place, f"arm {quoted(name)} is also in {met[found.id, step]}, at the same step"))
+        else:
+            met[found.id, step] = place
+            rows.append(Row(place, found, step, number))
+    return rows, faults
+
+
+def _step(text: str, usual: int) -> int:
+    """The step that was typed; -1 where it is none."""
+    if not text:
+        return usual
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 11 and int(text) <= MOST_STEP else -1
+
+
+def read_observations(table: Table, arms: Sequence[Arm], words: Words, usual: int) -> list[tuple[Row, str]]:
+    """The rows of a table, each with the name of a state.
+
+    Raises:
+        TableError: with every fault and its row.
+    """
+    rows, faults = read_arms_and_steps(table, arms, usual)
+    found: list[tuple[Row, str]] = []
+    for row in rows:
+        block = words.blocks[row.arm.type, row.arm.group]
+        state = words.state(block, table.columns["state"][row.number])
+        if isinstance(state, str):
+            faults.append(Fault(row.place, state))
+        else:
+            found.append((row, words.states(block)[state]))
+    order = {place: number for number, place in enumerate(table.rows)}
+    raise_faults(sorted(faults, key=lambda fault: order[fault.place]), table.source)
+    return found
+
+
+def keep_observations(tx: Connection, seen: Sequence[tuple[int, int, str]], source: str, event: int) -> None:
+    """Write what was seen.
+
+    Args:
+        tx: a transaction from `Store.writing`.
+        seen: (arm's number, step, state).
+        source: who says so.
+        event: the event that says so.
+    """
+    if not seen:
+        return
+    at = now()
+    rows = [{"arm": arm, "step": step, "state": state} for arm, step, state in seen]
+    tx.execute(insert(schema.observations), [{**row, "source": source, "at": at, "event": event} for row in rows])
+
+
+def count_corrections(tx: Connection, seen: Sequence[tuple[int, int, str]]) -> int:
+    """How many of some reports say something else than what is known."""
+    table = schema.observations
+    steps = sorted({step for _, step, _ in seen})
+    known: dict[tuple[int, int], str] = {}
+    for start in range(0, len(steps), 500):
+        part = select(table.c.arm, table.c.step, table.c.state).where(table.c.step.in_(steps[start : start + 500]))
+        known |= {(arm, step): state for arm, step, state in tx.execute(part.order_by(table.c.id))}
+    return sum(known.get((arm, step), state) != state for arm, step, state in seen)
+
+
+def observations_of(tx: Connection, arm: int) -> list[Mapping[str, Any]]:
+    """Every report on one arm, in the order in which they came."""
+    table = schema.observations
+    rows = tx.execute(select(table).where(table.c.arm == arm).order_by(table.c.id)).mappings()
+    return [dict(row) for row in rows]

@@ -1,0 +1,372 @@
+"""A programme that runs: its steps as methods, each one transaction, each written down as an event.
+
+    create → (join | leave | observe)* → plan → accept → record → observe → plan → ...
+
+Tables are given as a file's name, a data frame, a list of rows or a table of columns; everything wrong with one is told
+at once, and nothing of it is kept. Every write takes a `key`: asked again under the same key it answers as before, and
+does nothing twice. `who` is written into the events.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, insert, select
+
+from evenhand.errors import InvalidInput
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.files import load
+from evenhand.model.objective import read_welfare
+from evenhand.model.welfare import DEFAULT
+from evenhand.programme import ledger, roster, schema
+from evenhand.programme.ledger import Event, append, check_text, once
+from evenhand.programme.modelling import Words, from_bytes, of_roster, settle, to_bytes
+from evenhand.programme.observing import (
+    Observed,
+    count_corrections,
+    keep_observations,
+    observations_of,
+    read_observations,
+)
+from evenhand.programme.roster import Arm, Newcomer, check_step, find_names, present_step, read_newcomers, read_rows
+from evenhand.programme.store import Store
+
+MOST_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What came of arms joining or leaving."""
+
+    event: int
+    """The number of the event."""
+
+    arms: tuple[str, ...]
+    """Who."""
+
+    step: int
+    """The first step at which they take part, or no longer do."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return asdict(self) | {"arms": list(self.arms)}
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> "Changed":
+        """From the JSON form."""
+        return cls(answer["event"], tuple(answer["arms"]), answer["step"])
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a programme is, and where it stands."""
+
+    name: str
+    """What it is called."""
+
+    step: int
+    """The step that is to be planned next."""
+
+    arms: dict[str, int]
+    """How many take part, by type."""
+
+    groups: dict[str, int]
+    """How many take part, by group."""
+
+    observed: int
+    """How many of them were seen at this step."""
+
+    budget: dict[str, float]
+    """What there is of each resource at every step."""
+
+    welfare: str
+    """What it is fair by."""
+
+    criterion: str
+    """What rewards over time are worth."""
+
+    over: str
+    """Whose values welfare weighs."""
+
+    model: str
+    """The digest of its model."""
+
+    events: int
+    """How many there are: the version of all that is stored."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return asdict(self)
+
+
+class Programme:
+    """A running programme in its store.
+
+    Example:
+        >>> import evenhand as eh
+        >>> from evenhand.programme.programme import Programme
+        >>> model = eh.problems.machine_replacement(num_arms=2)
+        >>> roster = [{"arm": "north", "state": 0}, {"arm": "south", "state": 2}]
+        >>> programme = Programme.create("depot.db", model, roster)
+        >>> programme.observe([{"arm": "north", "state": 1}], source="inspection")
+        Observed(event=2, observations=1, late=0, corrected=1)
+    """
+
+    def __init__(self, store: Store) -> None:
+        """Run what is in a store; `create` and `open` do this from an address."""
+        self.store = store
+        self._models: dict[str, tuple[CoupledMDP, Words]] = {}
+
+    @classmethod
+    def create(
+        cls,
+        address: str | Path,
+        model: CoupledMDP | str | Path,
+        roster: Any,
+        *,
+        welfare: str | None = None,
+        criterion: str | None = None,
+        over: str | None = None,
+        name: str = "",
+        seed: int = 0,
+        who: str = "",
+    ) -> "Programme":
+        """Begin a programme; nothing is left behind where something is wrong.
+
+        Args:
+            address: the name of a new file, or `postgresql://...` of an empty database.
+            model: a problem or its file; how many arms it has does not matter.
+            roster: a table with the columns arm and type, and perhaps group and state.
+            welfare: what is fair; the model's own when absent.
+            criterion: what rewards over time are worth; the model's own when absent.
+            over: whose values welfare weighs, `arms` or `groups`; as the model says when absent.
+            name: of the programme; that of its address when absent.
+            seed: of all draws.
+            who: does this.
+
+        Raises:
+            InvalidInput: the model or the roster is not sound, or there is something at the address.
+        """
+        problem = model if isinstance(model, CoupledMDP) else load(model, criterion=criterion)
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST_SEED:
+            raise InvalidInput(f"seed: expected a whole number from 0 to {MOST_SEED}, got {seed!r}")
+        settled = settle(problem.under(criterion, over))
+        newcomers = read_newcomers(settled, roster)
+        chosen = _check_welfare(settled, newcomers, welfare or problem.welfare)
+        called = check_text(name or Path(str(address)).stem, "name")
+        with_store = Store.create(address)
+        programme = cls(with_store)
+        with with_store.making() as tx:
+            _write_first(tx, settled, called, chosen, seed)
+            told = {"name": called, "welfare": chosen, "seed": seed, "arms": [asdict(new) for new in newcomers]}
+            event = append(tx, "created", who, told)
+            _join(tx, newcomers, 0, event)
+        return programme
+
+    @classmethod
+    def open(cls, address: str | Path) -> "Programme":
+        """A programme that was begun before.
+
+        Args:
+            address: the name of its file, or `postgresql://...`.
+
+        Raises:
+            InvalidInput: there is none, or it is of a newer version.
+            Unavailable: the database cannot be reached.
+        """
+        return cls(Store.open(address))
+
+    def close(self) -> None:
+        """Close the store."""
+        self.store.close()
+
+    def __enter__(self) -> "Programme":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Looking
+
+    def status(self) -> Status:
+        """What it is, and where it stands."""
+        with self.store.reading() as tx:
+            row = tx.execute(select(schema.programme)).one()
+            step = present_step(tx)
+            arms = roster.taking_part(tx, step)
+            model, _ = self._model(tx)
+            seen = select(schema.observations.c.arm).where(schema.observations.c.step == step).distinct()
+            present = {arm.id for arm in arms}
+            return Status(
+                name=row.name,
+                step=step,
+                arms=dict(sorted(Counter(arm.type for arm in arms).items())),
+                groups=dict(sorted(Counter(arm.group for arm in arms).items())),
+                observed=sum(arm in present for (arm,) in tx.execute(seen)),
+                budget=model.named_budget,
+                welfare=row.welfare or DEFAULT,
+                criterion=model.criterion.name,
+                over=model.over,
+                model=row.model,
+                events=row.last_event,
+            )
+
+    def arms(self, step: int | None = None, gone: bool = False) -> list[Arm]:
+        """Who takes part.
+
+        Args:
+            step: at this step; the present one when absent.
+            gone: also those who take part no longer, or not yet.
+        """
+        with self.store.reading() as tx:
+            if gone:
+                return roster.arms_as_of(tx)
+            return roster.taking_part(tx, present_step(tx) if step is None else check_step(step))
+
+    def observations(self, arm: str) -> list[Mapping[str, Any]]:
+        """Every report on an arm, in the order in which they came; of one that came back, since it did.
+
+        Args:
+            arm: its name.
+        """
+        with self.store.reading() as tx:
+            found = find_names(roster.arms_as_of(tx), [arm])
+            return observations_of(tx, found[0].id)
+
+    def model(self) -> CoupledMDP:
+        """The present model, with a name for every block; how many arms it has means nothing."""
+        with self.store.reading() as tx:
+            return self._model(tx)[0]
+
+    def events(self, after: int = 0, most: int | None = None) -> list[Event]:
+        """What happened.
+
+        Args:
+            after: only events with a larger number.
+            most: at most so many.
+        """
+        with self.store.reading() as tx:
+            return ledger.events(tx, after, most)
+
+    def check(self) -> int:
+        """How many events there are, if the log is whole.
+
+        Raises:
+            InvalidInput: an event is missing or was changed.
+        """
+        with self.store.reading() as tx:
+            return ledger.check_events(tx)
+
+    # Changing
+
+    def join(self, rows: Any, step: int | None = None, *, who: str = "", key: str | None = None) -> Changed:
+        """Let arms take part.
+
+        Args:
+            rows: a table with the columns arm and type, and perhaps group and state.
+            step: the first at which they do; the present one when absent.
+            who: does this.
+            key: asked again under the same, it answers as before.
+
+        Raises:
+            TableError: with every fault and its row.
+        """
+        table = read_rows(rows, "roster", ["arm"])
+        with self.store.writing() as tx:
+
+            def do() -> dict[str, Any]:
+                newcomers = read_newcomers(self._model(tx)[0], table)
+                first = present_step(tx) if step is None else check_step(step)
+                event = append(tx, "joined", who, {"step": first, "arms": [asdict(new) for new in newcomers]})
+                _join(tx, newcomers, first, event)
+                return Changed(event, tuple(new.name for new in newcomers), first).as_dict()
+
+            return Changed.of(once(tx, key, "join", [table.columns, step], do)[0])
+
+    def leave(self, names: Sequence[str], why: str, *, who: str = "", key: str | None = None) -> Changed:
+        """Let arms take part no longer, from the present step on.
+
+        Args:
+            names: of the arms.
+            why: a reason.
+            who: does this.
+            key: asked again under the same, it answers as before.
+
+        Raises:
+            InvalidInput: some of them do not take part, or there is no reason.
+        """
+        reason = check_text(why, "why")
+        with self.store.writing() as tx:
+
+            def do() -> dict[str, Any]:
+                there = [arm for arm in roster.arms_as_of(tx) if arm.left_step is None]
+                leaving, step = find_names(there, list(names)), present_step(tx)
+                event = append(tx, "left", who, {"step": step, "arms": list(names), "why": reason})
+                roster.leave(tx, leaving, step, event, reason)
+                return Changed(event, tuple(names), step).as_dict()
+
+            return Changed.of(once(tx, key, "leave", [list(names), reason], do)[0])
+
+    def observe(
+        self, rows: Any, source: str, *, step: int | None = None, who: str = "", key: str | None = None
+    ) -> Observed:
+        """Say in which states arms were seen; late and corrected reports are kept beside the old ones.
+
+        Args:
+            rows: a table with the columns arm and state, and perhaps step.
+            source: who says so.
+            step: of rows that name none; the present one when absent.
+            who: does this.
+            key: asked again under the same, it answers as before.
+
+        Raises:
+            TableError: with every fault and its row; nothing is kept then.
+        """
+        table, said = read_rows(rows, "observations", ["arm", "state"]), check_text(source, "source")
+        with self.store.writing() as tx:
+
+            def do() -> dict[str, Any]:
+                present = present_step(tx)
+                usual = present if step is None else check_step(step)
+                found = read_observations(table, roster.arms_as_of(tx), self._model(tx)[1], usual)
+                seen = [(row.arm.id, row.step, state) for row, state in found]
+                corrected, late = count_corrections(tx, seen), sum(number < present for _, number, _ in seen)
+                told = [[row.arm.name, row.step, state] for row, state in found]
+                event = append(tx, "observed", who, {"source": said, "seen": told})
+                keep_observations(tx, seen, said, event)
+                return Observed(event, len(seen), late, corrected).as_dict()
+
+            return Observed(**once(tx, key, "observe", [table.columns, said, step], do)[0])
+
+    def _model(self, tx: Connection, digest: str | None = None) -> tuple[CoupledMDP, Words]:
+        """A model by its digest, or the present one, with its names."""
+        wanted = digest or str(tx.execute(select(schema.programme.c.model)).scalar_one())
+        if wanted not in self._models:
+            body = tx.execute(select(schema.models.c.body).where(schema.models.c.digest == wanted)).scalar_one()
+            model = from_bytes(body)
+            self._models[wanted] = (model, Words(model))
+        return self._models[wanted]
+
+
+def _check_welfare(model: CoupledMDP, newcomers: Sequence[Newcomer], welfare: str | None) -> str | None:
+    """The welfare that was asked for, if it can be taken over the arms of the roster."""
+    blocks = Words(model).blocks
+    problem = of_roster(model, [blocks[new.type, new.group] for new in newcomers])
+    read_welfare(problem, welfare)
+    return welfare
+
+
+def _write_first(tx: Connection, model: CoupledMDP, name: str, welfare: str | None, seed: int) -> None:
+    digest, body = to_bytes(model)
+    at = ledger.now()
+    tx.execute(insert(schema.models).values(digest=digest, body=body, origin="created", at=at, event=1))
+    row = {"id": 1, "name": name, "model": digest, "welfare": welfare, "seed": seed, "created_at": at}
+    tx.execute(insert(schema.programme).values(**row, last_event=0))
+
+
+def _join(tx: Connection, newcomers: Sequence[Newcomer], step: int, event: int) -> None:
+    numbers = roster.join(tx, newcomers, step, event)
+    seen = [(numbers[new.name], step, new.state) for new in newcomers if new.state]
+    keep_observations(tx, seen, "roster", event)

@@ -1,0 +1,250 @@
+"""Who takes part: arms join at a step and leave at another, at any time, and may come back."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, or_, select, update
+
+from evenhand.errors import Fault, InvalidInput, TableError, nearest
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.places import quoted
+from evenhand.model.whereabouts import SHOWN_FAULTS, Table, as_table, find_arms
+from evenhand.programme import schema
+from evenhand.programme.ledger import fault_of_text
+from evenhand.programme.modelling import Words
+
+MOST_STEP = 10**9
+"""The last step there can be."""
+
+MOST_NAME = 200
+"""Characters of the longest name of an arm."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """An arm of the roster."""
+
+    id: int
+    """Its number in the store. One that comes back has a new one."""
+
+    name: str
+    """What it is called, once among those that take part."""
+
+    type: str
+    """Its type, by the name of a block of the model."""
+
+    group: str
+    """Its group, by the name that the model gives it."""
+
+    joined_step: int
+    """The first step at which it takes part."""
+
+    left_step: int | None
+    """The first step at which it no longer does."""
+
+    left_why: str | None
+    """Why it left."""
+
+    def takes_part(self, step: int) -> bool:
+        """Whether it does at a step."""
+        return self.joined_step <= step and (self.left_step is None or step < self.left_step)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        told = {"arm": self.name, "type": self.type, "group": self.group, "joined": self.joined_step}
+        return told if self.left_step is None else told | {"left": self.left_step, "why": self.left_why}
+
+
+def arms_as_of(tx: Connection, event: int | None = None) -> list[Arm]:
+    """Every arm that ever joined, by number; as of an event, or now."""
+    table = schema.arms
+    asked = select(table).order_by(table.c.id)
+    if event is not None:
+        asked = asked.where(table.c.joined_event <= event)
+    return [_arm(row, event) for row in tx.execute(asked)]
+
+
+def _arm(row: Any, event: int | None) -> Arm:
+    gone = row.left_event is not None and (event is None or row.left_event <= event)
+    left = (row.left_step, row.left_why) if gone else (None, None)
+    return Arm(row.id, row.name, row.type, row.group_name, row.joined_step, *left)
+
+
+def taking_part(tx: Connection, step: int, event: int | None = None) -> list[Arm]:
+    """The arms that take part at a step, in the order in which they joined; as of an event, or now."""
+    table = schema.arms
+    if event is not None:
+        return [arm for arm in arms_as_of(tx, event) if arm.takes_part(step)]
+    there = or_(table.c.left_step.is_(None), table.c.left_step > step)
+    asked = select(table).where(table.c.joined_step <= step, there).order_by(table.c.id)
+    return [_arm(row, None) for row in tx.execute(asked)]
+
+
+def present_step(tx: Connection) -> int:
+    """The step that is to be planned next: the one after the last that was accepted."""
+    last = select(func.max(schema.plans.c.step)).where(schema.plans.c.status == schema.ACCEPTED)
+    found = tx.execute(last).scalar()
+    return 0 if found is None else int(found) + 1
+
+
+def check_step(step: object) -> int:
+    """A step that a person gave."""
+    if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= MOST_STEP:
+        raise InvalidInput(f"step: expected a whole number from 0, got {step!r}")
+    return step
+
+
+def read_rows(given: Any, what: str, needed: Sequence[str]) -> Table:
+    """A table that a person gave, with columns that must be there.
+
+    Args:
+        given: a file's name, a data frame, a list of rows, or a table of columns.
+        what: it is called, where it is no file.
+        needed: columns.
+
+    Raises:
+        TableError: a column is missing, there is no row, or a text is none.
+    """
+    table = as_table(given)
+    table = table if table.file or table.source != "states" else replace(table, source=what)
+    faults = []
+    for column in needed:
+        if column not in table.columns:
+            near = nearest(column, table.columns)
+            hint = f" Did you mean {near}?" if near else ""
+            listed = ", ".join(table.columns) or "none"
+            faults.append(Fault("", f"there is no column {column}. The columns are: {listed}.{hint}"))
+    if not table.rows and not faults:
+        faults.append(Fault("", "there is no row in it"))
+    faults += [
+        Fault(row, f"{column} {wrong}")
+        for column in table.columns
+        for row, text in zip(table.rows, table.columns[column], strict=True)
+        if (wrong := fault_of_text(text))
+    ]
+    raise_faults(faults, table.source)
+    return table
+
+
+def raise_faults(faults: Sequence[Fault], source: str) -> None:
+    """Tell all faults of a table, but for those that nobody would read."""
+    if len(faults) > SHOWN_FAULTS:
+        faults = [*faults[:SHOWN_FAULTS], Fault("", f"... and {len(faults) - SHOWN_FAULTS} more")]
+    if faults:
+        raise TableError(faults, source)
+
+
+@dataclass(frozen=True)
+class Newcomer:
+    """An arm that is about to join."""
+
+    name: str
+    type: str
+    group: str
+    state: str
+    """Where it is, or nothing if that is not known."""
+
+
+def read_newcomers(model: CoupledMDP, given: Any) -> list[Newcomer]:
+    """The arms of a table with the columns arm, type, and perhaps group and state.
+
+    Args:
+        model: a settled one.
+        given: see `read_rows`.
+
+    Raises:
+        TableError: with every fault and its row.
+    """
+    table = read_rows(given, "roster", ["arm"])
+    told = table.columns.get("state", [""] * len(table.rows))
+    guessed = replace(table, columns=table.columns | {"state": [state or "0" for state in told]})
+    long = [row for row, name in zip(table.rows, table.columns["arm"], strict=True) if len(name) > MOST_NAME]
+    raise_faults([Fault(row, f"a name has at most {MOST_NAME} characters") for row in long], table.source)
+    found, words = find_arms(model, guessed), Words(model)
+    names = list(words.blocks)
+    groups = [model.group_names[number] for number in model.group_of_block]
+    newcomers = []
+    for name, block, state, said in zip(found.names, found.blocks.tolist(), found.states.tolist(), told, strict=True):
+        kind = (model.tables.labels[block][0], groups[block])
+        assert kind in names
+        newcomers.append(Newcomer(name, *kind, words.states(block)[state] if said else ""))
+    return newcomers
+
+
+def join(tx: Connection, newcomers: Sequence[Newcomer], step: int, event: int) -> dict[str, int]:
+    """Let arms take part from a step on; the number of each by its name.
+
+    Args:
+        tx: a transaction from `Store.writing`.
+        newcomers: who joins.
+        step: the first at which they take part.
+        event: the event that says so.
+
+    Raises:
+        InvalidInput: some of them take part already, or left later than that.
+    """
+    before = arms_as_of(tx)
+    gone = {arm.name: arm for arm in before}
+    faults = [
+        Fault("", f"arm {quoted(new.name)} takes part already")
+        if (old := gone[new.name]).left_step is None
+        else Fault("", f"arm {quoted(new.name)} left at step {old.left_step}, and cannot come back at step {step}")
+        for new in newcomers
+        if new.name in gone and ((left := gone[new.name].left_step) is None or left > step)
+    ]
+    raise_faults(faults, "roster")
+    first = max((arm.id for arm in before), default=0) + 1
+    numbers = {new.name: first + place for place, new in enumerate(newcomers)}
+    rows = [
+        {
+            "id": numbers[new.name],
+            "name": new.name,
+            "type": new.type,
+            "group_name": new.group,
+            "joined_step": step,
+            "joined_event": event,
+        }
+        for new in newcomers
+    ]
+    tx.execute(insert(schema.arms), rows)
+    return numbers
+
+
+def find_names(arms: Sequence[Arm], names: Sequence[str]) -> list[Arm]:
+    """The arms of some names.
+
+    Raises:
+        TableError: names that are unknown, or given twice.
+    """
+    known = {arm.name: arm for arm in arms}
+    faults = [Fault("", unknown_arm(name, known)) for name in names if name not in known]
+    faults += [Fault("", f"arm {quoted(name)} is given twice") for name, times in Counter(names).items() if times > 1]
+    if not names:
+        faults.append(Fault("", "no arm is named"))
+    raise_faults(faults, "arms")
+    return [known[name] for name in names]
+
+
+def unknown_arm(name: str, known: Any) -> str:
+    """That an arm does not take part, and which was probably meant."""
+    near = nearest(name, known)
+    hint = f" Did you mean {quoted(near)}?" if near else ""
+    return f"there is no arm {quoted(name)}.{hint}" if name else "has no arm"
+
+
+def leave(tx: Connection, leaving: Sequence[Arm], step: int, event: int, why: str) -> None:
+    """Let arms take part no longer, from a step on.
+
+    Args:
+        tx: a transaction from `Store.writing`.
+        leaving: who.
+        step: the first at which they do not.
+        event: the event that says so.
+        why: a reason.
+    """
+    table = schema.arms
+    for arm in leaving:
+        gone = {"left_step": max(step, arm.joined_step), "left_event": event, "left_why": why}
+        tx.execute(update(table).where(table.c.id == arm.id).values(**gone))

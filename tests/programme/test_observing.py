@@ -1,0 +1,153 @@
+"""Observations: by hand, and by a machine of random moves that keeps a dictionary beside the store."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from evenhand.errors import TableError
+from evenhand.programme.programme import Programme
+
+STATES = ["fine", "worn", "broken"]
+
+
+def test_late_and_corrected_observations_are_kept_beside_the_old(programme):
+    assert programme.observe([{"arm": "b1", "state": "worn", "step": 2}], "rounds").late == 0
+    told = programme.observe([{"arm": "b1", "state": 2, "step": 2}, {"arm": "h1", "state": "worn"}], "call", step=1)
+    assert (told.observations, told.late, told.corrected) == (2, 0, 1)
+    seen = [(row["step"], row["state"], row["source"]) for row in programme.observations("b1")]
+    assert seen == [(0, "fine", "roster"), (2, "worn", "rounds"), (2, "broken", "call")]
+
+
+def test_all_faults_are_told_with_their_rows_and_nothing_is_kept(programme):
+    programme.leave(["v1"], "sold")
+    rows = [
+        {"arm": "b1", "state": "wornn"},
+        {"arm": "c1", "state": "worn"},
+        {"arm": "b2", "state": "worn", "step": "soon"},
+        {"arm": "v1", "state": "worn"},
+        {"arm": "h1", "state": ""},
+        {"arm": "h2", "state": "worn"},
+        {"arm": "h2", "state": "fine"},
+        {"arm": "", "state": "fine"},
+    ]
+    with pytest.raises(TableError) as raised:
+        programme.observe(rows, "rounds")
+    lines = str(raised.value).splitlines()
+    wanted = [
+        "observations: 7 faults",
+        'row 1: "wornn" is no state of type "big". Did you mean "worn"? Known are fine, worn, broken',
+        'row 2: there is no arm "c1".',
+        'row 3: step "soon" is no whole number',
+        'row 4: arm "v1" does not take part at step 0',
+        "row 5: has no state",
+        'row 7: arm "h2" is also in row 6, at the same step',
+        "row 8: has no arm",
+    ]
+    assert len(lines) == len(wanted)
+    assert all(words in line for words, line in zip(wanted, lines, strict=True)), lines
+    with pytest.raises(TableError, match=r"there is no column state\. The columns are: arm, sate\. Did you mean sate"):
+        programme.observe([{"arm": "b1", "sate": "worn"}], "rounds")
+    with pytest.raises(TableError, match="there is no row"):
+        programme.observe({"arm": [], "state": []}, "rounds")
+    with pytest.raises(TableError, match="no text"):
+        programme.observe([{"arm": "b1", "state": "wo\0rn"}], "rounds")
+    assert programme.check() == 2
+
+
+class Moves(RuleBasedStateMachine):
+    """Random joins, leaves and observations; a dictionary says what must be there."""
+
+    address = None
+
+    @initialize()
+    def begin(self):
+        self.programme = Programme.create(self.address(), self.model, [{"arm": "first", "type": "big"}])
+        self.present, self.seen, self.events, self.answers = {"first"}, {"first": []}, 1, {}
+
+    names = st.sampled_from(["first", "b1", "b2", "s1", "s2"])
+
+    @rule(name=names)
+    def join(self, name):
+        row = {"arm": name, "type": "big"}
+        if name in self.present:
+            with pytest.raises(TableError, match="takes part already"):
+                self.programme.join([row])
+            return
+        self.programme.join([row])
+        self.present.add(name)
+        self.seen[name] = []
+        self.events += 1
+
+    @rule(name=names)
+    def leave(self, name):
+        if name not in self.present:
+            with pytest.raises(TableError, match="there is no arm"):
+                self.programme.leave([name], "sold")
+            return
+        self.programme.leave([name], "sold")
+        self.present.remove(name)
+        self.events += 1
+
+    @rule(
+        rows=st.dictionaries(st.tuples(names, st.integers(0, 2)), st.sampled_from(STATES), min_size=1, max_size=3),
+        key=st.none() | st.sampled_from(["k1", "k2", "k3"]),
+    )
+    def observe(self, rows, key):
+        table = [{"arm": name, "step": step, "state": state} for (name, step), state in rows.items()]
+        if key in self.answers:
+            asked, answer = self.answers[key]
+            if asked == table:
+                assert self.programme.observe(table, "x", key=key) == answer
+            return
+        if any(name not in self.present for name, _ in rows):
+            with pytest.raises(TableError):
+                self.programme.observe(table, "x", key=key)
+            return
+        known = {(name, step): state for name in self.present for step, state in self.seen[name]}
+        told = self.programme.observe(table, "x", key=key)
+        assert told.corrected == sum(known.get(place, state) != state for place, state in rows.items())
+        for (name, step), state in rows.items():
+            self.seen[name].append((step, state))
+        self.events += 1
+        if key is not None:
+            self.answers[key] = (table, told)
+
+    @rule()
+    def come_back(self):
+        where = self.programme.store.engine.url
+        self.programme.close()
+        self.programme = Programme.open(where.render_as_string(hide_password=False))
+
+    @invariant()
+    def agree(self):
+        if not hasattr(self, "programme"):
+            return
+        assert {arm.name for arm in self.programme.arms()} == self.present
+        for name in self.present:
+            rows = self.programme.observations(name)
+            assert [(row["step"], row["state"]) for row in rows] == self.seen[name]
+        assert self.programme.check() == self.events == self.programme.status().events
+
+    def teardown(self):
+        if hasattr(self, "programme"):
+            self.programme.close()
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_the_store_is_a_dictionary_that_remembers(database, request, tmp_path, pumps):
+    """The machine is run by hand, for its databases come from fixtures."""
+    from hypothesis.stateful import run_state_machine_as_test
+
+    numbers = iter(range(10**6))
+
+    class Here(Moves):
+        model = pumps
+
+        def address(self):
+            if database == "sqlite":
+                return str(tmp_path / f"{next(numbers)}.db")
+            return request.getfixturevalue("postgresql").database()
+
+    runs = 6 if database == "sqlite" else 3
+    run_state_machine_as_test(Here, settings=settings(max_examples=runs, stateful_step_count=15, deadline=None))

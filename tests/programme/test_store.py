@@ -1,0 +1,191 @@
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import inspect, text
+from sqlalchemy.exc import DBAPIError
+
+from evenhand.errors import InvalidInput, TableError, Unavailable
+from evenhand.programme import schema
+from evenhand.programme import store as stores
+from evenhand.programme.migrations import upgrading
+from evenhand.programme.programme import Programme
+from evenhand.programme.store import Store
+
+
+def test_what_was_written_is_there_when_it_is_opened_again(address, pumps, roster):
+    with Programme.create(address, pumps, roster, name="pumps", seed=3) as made:
+        told, arms = made.status(), made.arms()
+    with Programme.open(address) as again:
+        assert again.status() == told
+        assert again.arms() == arms
+        assert again.model().signature == pumps.signature
+    assert told.arms == {"big": 2, "small": 3}
+    assert told.groups == {"big": 2, "hill": 2, "valley": 1}
+    assert (told.step, told.observed, told.events, told.budget) == (0, 5, 1, {"hours": 3.0})
+
+
+def test_the_migrations_make_the_schema(programme):
+    with programme.store.reading() as tx:
+        context = MigrationContext.configure(tx, opts={"compare_type": True, "compare_server_default": True})
+        assert compare_metadata(context, schema.METADATA) == []
+        assert set(inspect(tx).get_table_names()) == {*schema.METADATA.tables, "alembic_version"}
+
+
+def test_events_cannot_be_changed(programme):
+    for change in ("UPDATE events SET who = 'x'", "DELETE FROM events"):
+        with pytest.raises(Unavailable, match="events are never changed"), programme.store.writing() as tx:
+            tx.execute(text(change))
+    assert programme.check() == 1
+
+
+def test_a_second_programme_at_the_same_place_is_refused(programme, address, pumps, roster):
+    with pytest.raises(InvalidInput, match="there already is a programme in it"):
+        Programme.create(address, pumps, roster)
+    assert programme.check() == 1
+
+
+def test_a_database_with_other_tables_is_left_alone(address, pumps, roster):
+    store = Store.create(address)
+    with store.writing(made=False) as tx:
+        tx.execute(text("CREATE TABLE letters (id INTEGER)"))
+    with pytest.raises(InvalidInput, match=r"other tables \(letters\)"):
+        Programme.create(address, pumps, roster)
+    with pytest.raises(InvalidInput, match=r"there is no programme in it.*programme create"):
+        Programme.open(address)
+    store.close()
+
+
+def test_a_newer_schema_is_refused_in_words(programme, address):
+    with programme.store.writing() as tx:
+        tx.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(InvalidInput, match=r"newer version of evenhand \(schema 9999; this version knows up to 0001\)"):
+        Programme.open(address)
+
+
+NEXT = """
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+
+def upgrade():
+    op.add_column("arms", sa.Column("remark", sa.Text, nullable=False, server_default="none"))
+    {more}
+"""
+
+
+@pytest.fixture
+def next_version(tmp_path, monkeypatch):
+    """Makes this a version with one schema more."""
+
+    def pretend(more=""):
+        folder = tmp_path / "migrations"
+        shutil.copytree(Path(upgrading.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
+        (folder / "versions" / "0002_next.py").write_text(NEXT.format(more=more))
+        whole = upgrading.upgrade
+        monkeypatch.setattr(upgrading, "upgrade", lambda tx: whole(tx, folder))
+        monkeypatch.setattr(schema, "REVISIONS", ("0001", "0002"))
+
+    return pretend
+
+
+def test_an_older_programme_is_brought_to_the_present_schema_with_all_that_is_in_it(programme, address, next_version):
+    programme.observe([{"arm": "b1", "state": "worn"}], "inspection")
+    before = programme.status(), programme.arms(), programme.events()
+    next_version()
+    for _ in range(2):
+        with Programme.open(address) as now:
+            assert (now.status(), now.arms(), now.events()) == before
+            assert now.check() == 2
+            with now.store.reading() as tx:
+                assert set(tx.execute(text("SELECT remark FROM arms")).scalars()) == {"none"}
+
+
+def test_a_migration_that_breaks_leaves_the_old_schema(programme, address, next_version):
+    next_version("op.execute('SELECT nothing FROM nowhere')")
+    with pytest.raises(Unavailable, match=r"nothing|nowhere"):
+        Programme.open(address)
+    with programme.store.reading() as tx:
+        assert tx.execute(text("SELECT version_num FROM alembic_version")).scalar() == "0001"
+        assert "remark" not in {column["name"] for column in inspect(tx).get_columns("arms")}
+    assert programme.check() == 1
+
+
+def test_a_transaction_that_fails_changes_nothing(programme):
+    with pytest.raises(ZeroDivisionError), programme.store.writing() as tx:
+        tx.execute(text("UPDATE programme SET name = 'other'"))
+        raise ZeroDivisionError
+    assert programme.status().name == "pumps"
+
+
+def test_one_moment_is_read(programme, address):
+    with Programme.open(address) as other, programme.store.reading() as tx:
+        count = text("SELECT count(*) FROM observations")
+        before = tx.execute(count).scalar()
+        other.observe([{"arm": "b1", "state": "worn"}], "inspection")
+        assert tx.execute(count).scalar() == before
+        with pytest.raises((DBAPIError, AssertionError)):
+            if programme.store.is_sqlite:
+                raise AssertionError  # SQLite has no read-only transactions; nothing here writes in one
+            tx.execute(text("UPDATE programme SET name = 'other'"))
+
+
+def test_who_waits_too_long_is_told(programme, address, monkeypatch):
+    monkeypatch.setattr(stores, "WAIT", 1)
+    told = pytest.raises(Unavailable, match="others have been changing it for more than 1 seconds")
+    with Programme.open(address) as other, programme.store.writing(), told:
+        other.observe([{"arm": "b1", "state": "worn"}], "inspection")
+    assert programme.check() == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("", "expected the name of a file"),
+        ("mysql://somewhere/x", r"expected a file, or postgresql://\.\.\., got mysql"),
+        ("postgresql://a@host:port/x", "cannot be read"),
+        ("nowhere/pumps.db", "cannot be read: .*programme create"),
+        ("postgresql://tester:secret@127.0.0.1:1/x", r"postgresql://tester:\*\*\*@127.0.0.1:1/x: .*refused"),
+    ],
+)
+def test_addresses_that_lead_nowhere(address, told, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((InvalidInput, Unavailable), match=told) as raised:
+        Programme.open(address)
+    assert "secret" not in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_that_are_no_programme(tmp_path, pumps, roster):
+    file = tmp_path / "notes.txt"
+    file.write_text("This is not a database, and longer than a header has to be. " * 20)
+    for attempt in (lambda: Programme.open(file), lambda: Programme.create(file, pumps, roster)):
+        with pytest.raises(InvalidInput, match="not a programme, or a damaged one"):
+            attempt()
+    assert file.read_text().startswith("This is not")
+    with pytest.raises(InvalidInput, match="does not exist"):
+        Programme.create(tmp_path / "none" / "x.db", pumps, roster)
+
+
+def test_nothing_is_left_of_a_programme_that_is_refused(tmp_path, pumps, roster):
+    with pytest.raises(TableError):
+        Programme.create(tmp_path / "x.db", pumps, [*roster, {"arm": "x", "type": "huge"}])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_safe_to_be_written_by_several(tmp_path, pumps, roster):
+    with Programme.create(tmp_path / "x.db", pumps, roster) as made, made.store.reading() as tx:
+        pragmas = {name: tx.execute(text(f"PRAGMA {name}")).scalar() for name in ("journal_mode", "synchronous")}
+        assert pragmas == {"journal_mode": "wal", "synchronous": 2}
+    with pytest.raises(DBAPIError, match="FOREIGN KEY"), made.store.engine.begin() as tx:
+        tx.execute(text("INSERT INTO observations VALUES (99, 99, 0, 'fine', 'x', 'x', 1)"))
+    made.close()
+    assert sqlite3.connect(tmp_path / "x.db").execute("SELECT count(*) FROM arms").fetchone() == (5,)
