@@ -325,7 +325,7 @@ def evaluate(
     if not isinstance(policy, (Policy, Starting)):
         raise PolicyError(f"policy: {type(policy).__name__} has no method act(states, rng); see check_policy")
     check_problem(problem, "evaluate(policy, problem)")
-    case = _Case.of(policy, problem.under(criterion, over), problem.over, welfare)
+    case = Case.of(policy, problem.under(criterion, over), problem.over, welfare)
     steps = case.judged.criterion.simulated_steps(horizon)
     if method != "monte-carlo":
         try:
@@ -336,7 +336,7 @@ def evaluate(
     return _by_simulation(policy, case, num_episodes, steps, rng, heard(progress))
 
 
-class _Case(NamedTuple):
+class Case(NamedTuple):
     """What is judged, and what is played: the types of a policy are those of the problem it was made for."""
 
     judged: Problem
@@ -352,7 +352,15 @@ class _Case(NamedTuple):
     """The problem the policy was made for, if it knows: to play on another is allowed."""
 
     @classmethod
-    def of(cls, policy: object, judged: Problem, usual: Over, welfare: str | Welfare | None) -> "_Case":
+    def of(cls, policy: object, judged: Problem, usual: Over, welfare: str | Welfare | None) -> "Case":
+        """What is judged where a policy is to be weighed.
+
+        Args:
+            policy: what acts.
+            judged: the problem under the criterion and over the members that were asked for.
+            usual: whom welfare is over where the policy does not say what it was made for.
+            welfare: how members' values are weighed.
+        """
         made_for = _made_for(policy)
         if made_for is not None and made_for.num_arms != judged.num_arms and not isinstance(policy, CountNetworkPolicy):
             raise PolicyError(f"the policy was made for {made_for.num_arms} arms, and here are {judged.num_arms}")
@@ -431,7 +439,7 @@ def _num_both(one: Problem, other: Problem) -> int:
     return len(np.unique(one.type_of_arm.astype(np.int64) * other.num_types + other.type_of_arm))
 
 
-def _exactly(policy: object, case: _Case) -> Evaluation:
+def _exactly(policy: object, case: Case) -> Evaluation:
     start = work_clock()
     played = needs_tables(case.played, "exact evaluation")
     case.check_types(policy)
@@ -467,7 +475,7 @@ def _mean_member(objective: Objective, values: Floats) -> float:
 
 
 def _by_simulation(
-    policy: Policy | Starting, case: _Case, num_episodes: int, horizon: int, rng: Rng, progress: Progress | None
+    policy: Policy | Starting, case: Case, num_episodes: int, horizon: int, rng: Rng, progress: Progress | None
 ) -> Evaluation:
     start = work_clock()
     played, pooled = case.played, case.pools(policy)
