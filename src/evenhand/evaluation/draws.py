@@ -33,6 +33,7 @@ from evenhand.evaluation.worlds import WorldValues
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.welfare import Welfare
+from evenhand.solvers.mixtures.tail import tail_mean
 from evenhand.typing import Floats
 
 QUANTILES = (0.05, 0.5, 0.95)
@@ -40,21 +41,6 @@ QUANTILES = (0.05, 0.5, 0.95)
 
 ALIKE = 1e-9
 """Welfares that differ by less than this share of themselves are ties."""
-
-
-def tail_mean(samples: Floats, share: float) -> float:
-    """The mean of the lowest part of some samples, as large as the share says; one that is cut counts in part.
-
-    Args:
-        samples: (sample,) numbers.
-        share: above 0 and at most 1.
-    """
-    return float(np.sort(samples) @ tail_weights(len(samples), share))
-
-
-def tail_weights(number: int, share: float) -> Floats:
-    """(rank,) what each of so many samples counts in the mean of the lowest part, the lowest first."""
-    return np.asarray(np.clip(share * number - np.arange(number), 0.0, 1.0) / (share * number))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +68,12 @@ class PolicyDraws:
 
     @cached_property
     def seen(self) -> Floats:
-        """(draw,) the welfare of the values as they were seen; NaN where these are out of its domain."""
-        return np.array([_welfare(self.objective, values) for values in self.found.values])
+        """(draw,) the welfare of the values as they were seen."""
+        objective, members = self.objective, self.objective.members(self.found.values)
+        try:
+            return np.asarray(objective.welfare(members, objective.sizes))
+        except OutOfDomain:  # of some draws: they are told one by one
+            return np.array([_welfare(objective, values) for values in self.found.values])
 
     @cached_property
     def chances(self) -> Floats | None:
@@ -91,8 +81,9 @@ class PolicyDraws:
         if self.found.returns is None:
             return None
         apart = self.found.returns - self.found.values[:, None]
-        weights = np.stack([_weights(self.objective, values) for values in self.found.values])
-        return np.asarray(np.einsum("deu,du->de", apart, weights))
+        objective = self.objective
+        slopes = objective.welfare.supergradient(objective.members(self.found.values), objective.sizes)
+        return np.asarray(np.einsum("deu,du->de", apart, objective.spread(slopes)))
 
     @property
     def noise(self) -> float:
@@ -272,13 +263,6 @@ def _welfare(objective: Objective, values: Floats) -> float:
         return objective(values)
     except OutOfDomain:
         return np.nan
-
-
-def _weights(objective: Objective, values: Floats) -> Floats:
-    try:
-        return objective.supergradient(values)
-    except OutOfDomain:
-        return np.zeros_like(values)
 
 
 def draws_of(name: str, found: WorldValues, problem: CoupledMDP, welfare: Welfare) -> PolicyDraws:

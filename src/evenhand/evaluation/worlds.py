@@ -1,7 +1,7 @@
 """What a policy is worth in each of many worlds that differ in how arms move: draws of what the records allow.
 
-Exactly, world by world, where the space is small: the policy stays what it is, a table or a law on counts, and is
-weighed by the moves of each draw. Else by playing, all worlds in one batch (`simulation.worlds`), with a control
+Exactly where the space is small: the policy stays what it is, a table or a law on counts, and is weighed by the moves
+of each draw (`tables`). Else by playing, all worlds in one batch (`simulation.worlds`), with a control
 variate of each world's own. For any h and A(s, a) = r(s, a) + gamma sum_j p_d(j | s, a) h(j) - h(s),
 
     E_d sum_t gamma^t r(s_t, a_t)  =  mu.h + E_d sum_t gamma^t A(s_t, a_t)
@@ -17,6 +17,7 @@ are. Every policy meets the same random numbers, so that differences between pol
 A mixture that is drawn at the start is worth the shares of its parts; the parts are weighed one by one.
 """
 
+import contextlib
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -26,20 +27,15 @@ import numpy as np
 from evenhand.checks import check_memory, check_shape, fits_in_memory
 from evenhand.errors import InvalidInput, NotApplicable, TooLarge
 from evenhand.evaluation.evaluate import Case, mean_by_type
-from evenhand.evaluation.exact import exact_values
-from evenhand.model.composite import BySteps, Mixture
+from evenhand.evaluation.tables import values_of_tables, write_tables
+from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Policy, Starting, Tabulated
+from evenhand.model.policy import Policy, Starting
 from evenhand.model.simulator import needs_tables
 from evenhand.model.welfare import Welfare
-from evenhand.reductions.counts import Counts, num_count_states
-from evenhand.reductions.joint import Joint, num_joint_states
 from evenhand.simulation.rollout import simulate, step_weights
 from evenhand.simulation.worlds import simulate_worlds
 from evenhand.typing import Array, Bools, Floats, Indices, Ints, Progress
-
-MOST_EXACT = 600
-"""States, over all steps, up to which a policy is weighed exactly in every draw."""
 
 ARM_STEPS, FEWEST, MOST = 4e7, 4, 400
 """Simulated steps of arms over all draws that a policy is weighed by, and the least and the most episodes a draw."""
@@ -96,6 +92,11 @@ class Worlds:
         if np.array_equal(self.source_of_block, np.arange(self.transitions.shape[1])):
             return self.transitions
         return self.transitions[:, self.source_of_block]
+
+    def of_types(self) -> Floats:
+        """(draw, type, state, action, next_state) how the arms of each type move; those of its first block."""
+        _, first = np.unique(self.problem.type_of_block, return_index=True)
+        return self.transitions[:, self.source_of_block[first]]
 
     def world(self, draw: int) -> CoupledMDP:
         """The problem in one of the worlds."""
@@ -173,12 +174,13 @@ def values_in_worlds(
         return mixed(parts, policy.shares, worlds.problem)
     case = Case.of(policy, worlds.problem, worlds.problem.over, welfare)
     played = needs_tables(case.played, "draws")
-    if not worlds.tells_apart and _is_small(policy, played):
-        try:
+    if not worlds.tells_apart:
+        with contextlib.suppress(NotApplicable, TooLarge):  # its law is not known, or long: it is played
             case.check_types(policy)
-            return _exactly(policy, worlds.under(played), case, progress)
-        except (NotApplicable, TooLarge):
-            pass  # its law is not known: it is played
+            tables = write_tables(policy, played)
+            columns, by_type = case.units(tables[0].by_type)
+            values = values_of_tables(tables, played, worlds.under(played).of_types(), progress)
+            return WorldValues(values[:, columns], by_type)
     return _by_playing(policy, worlds.under(played), case, seed, progress)
 
 
@@ -198,34 +200,6 @@ def mixed(parts: list[WorldValues], shares: Floats, problem: CoupledMDP) -> Worl
     episodes = [part.values[:, None] if part.returns is None else part.returns for part in parts]
     returns = sum(share * own for share, own in zip(shares.tolist(), episodes, strict=True))
     return WorldValues(np.asarray(values), parts[0].by_type, np.asarray(returns))
-
-
-def _is_small(policy: object, problem: CoupledMDP) -> bool:
-    steps = problem.criterion.num_steps or 1
-    first = policy.parts[0] if isinstance(policy, BySteps) else policy
-    by_arms = isinstance(first, Tabulated) and isinstance(first.reduction, Joint)
-    return steps * (num_joint_states if by_arms else num_count_states)(problem) <= MOST_EXACT
-
-
-def _exactly(policy: object, worlds: Worlds, case: Case, progress: Progress | None) -> WorldValues:
-    rows, by_type = [], True
-    for draw in range(len(worlds)):
-        if progress is not None and draw % 8 == 0:
-            progress("weighing exactly", draw / len(worlds))
-        world = worlds.world(draw)
-        found = exact_values(_moved(policy, world), world)
-        columns, by_type = case.units(found.by_type)
-        rows.append(found.values[columns])
-    return WorldValues(np.stack(rows), by_type)
-
-
-def _moved(policy: object, world: CoupledMDP) -> object:
-    """The same choices as a table of another world, whose pairs are the same; other policies know no world."""
-    if isinstance(policy, BySteps):
-        return BySteps([_moved(part, world) for part in policy.parts])  # type: ignore[misc]  # policies again
-    if isinstance(policy, Tabulated) and isinstance(policy.reduction, (Joint, Counts)):
-        return type(policy.reduction)(world).lift(policy.probabilities)
-    return policy
 
 
 def _by_playing(
