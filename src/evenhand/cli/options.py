@@ -74,6 +74,16 @@ def over_option(command: Command) -> Command:
     )(command)
 
 
+def draws_option(command: Command) -> Command:
+    """How many draws of the posterior."""
+    return click.option(
+        "--draws",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Of a fitted model: also weigh over N draws of what the records allow (200 is usual).",
+    )(command)
+
+
 def playing(command: Command) -> Command:
     """How policies are played where they cannot be evaluated exactly."""
     options = [

@@ -20,7 +20,7 @@ played on the same random numbers. The chance that A is better than B is the sha
 half. A concave welfare of noisy values is a little too low (`evaluate`): the more so, the larger `noise`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -29,15 +29,19 @@ import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, counted
 from evenhand.errors import OutOfDomain, UnknownName
-from evenhand.evaluation.worlds import WorldValues
+from evenhand.evaluation.worlds import Worlds, WorldValues, values_in_worlds
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
+from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare
 from evenhand.solvers.mixtures.tail import tail_mean
-from evenhand.typing import Floats
+from evenhand.typing import Floats, Progress
 
 QUANTILES = (0.05, 0.5, 0.95)
 """What is told of a spread."""
+
+MOST_TOLD = 1000
+"""Types, arms or groups that JSON tells one by one."""
 
 ALIKE = 1e-9
 """Welfares that differ by less than this share of themselves are ties."""
@@ -192,14 +196,43 @@ class UnderDraws(Shown):
         Args:
             library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
         """
-        columns: dict[str, list[Any]] = {name: [] for name in ("policy", "of", "mean", "q05", "q50", "q95", "tail10")}
+        told: list[dict[str, Any]] = []
         for row in self.rows:
             names = member_names(self.problem, row.found.by_type)
             for name, draws in zip(("welfare", *names), (row.welfare, *row.members.T), strict=True):
-                figures = (row.policy, name, float(draws.mean()), *np.quantile(draws, QUANTILES).tolist())
-                for column, figure in zip(columns.values(), (*figures, tail_mean(draws, 0.1)), strict=True):
-                    column.append(figure)
-        return as_frame(columns, library)
+                told.append({"policy": row.policy, "of": name, **spread_of(draws)})
+        return as_frame({name: [line[name] for line in told] for name in told[0]}, library)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form: of each policy the spread of welfare and of values, and how likely it beats each other."""
+        kind = "groups" if self.problem.over == "groups" else "types" if self.rows[0].found.by_type else "arms"
+        return {"draws": self.num_draws, "rows": [self._row_as_dict(row, kind) for row in self.rows]}
+
+    def _row_as_dict(self, row: PolicyDraws, kind: str) -> dict[str, Any]:
+        names = member_names(self.problem, row.found.by_type)
+        told = {name: spread_of(draws) for name, draws in zip(names[:MOST_TOLD], row.members.T, strict=False)}
+        others = [other.policy for other in self.rows if other is not row]
+        return {
+            "policy": row.policy,
+            "exact": row.exact,
+            "episodes": row.num_episodes,
+            "noise": row.noise,
+            "mean_stderr": row.mean_stderr,
+            "welfare": spread_of(row.welfare),
+            kind: told,
+            "better_than": {other: self.chance_better(row.policy, other) for other in others},
+        }
+
+
+def spread_of(draws: Floats) -> dict[str, float]:
+    """What is told of a figure over draws: its mean, quantiles, and the mean of its worst tenth.
+
+    Args:
+        draws: (draw,) the figure.
+    """
+    names = [f"q{round(100 * share):02d}" for share in QUANTILES]
+    quantiles = dict(zip(names, np.quantile(draws, QUANTILES).tolist(), strict=True))
+    return {"mean": float(draws.mean()), **quantiles, "tail10": tail_mean(draws, 0.1)}
 
 
 def member_names(problem: CoupledMDP, by_type: bool) -> tuple[str, ...]:
@@ -287,6 +320,31 @@ def draws_of(name: str, found: WorldValues, problem: CoupledMDP, welfare: Welfar
     return row
 
 
-def gather(rows: Sequence[PolicyDraws], problem: CoupledMDP, welfare: Welfare) -> UnderDraws:
-    """Policies side by side."""
-    return UnderDraws(problem, welfare, tuple(rows))
+def weigh_policies(
+    policies: Mapping[str, Policy | Starting],
+    worlds: Worlds,
+    welfare: Welfare,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> UnderDraws:
+    """What some policies are worth over draws, all on the same random numbers.
+
+    Args:
+        policies: under their names.
+        worlds: the draws.
+        welfare: how values are weighed.
+        seed: of the episodes, where they must be played.
+        progress: called now and then with what is being done and the share done.
+
+    Raises:
+        OutOfDomain: the welfare is not defined in some draw.
+    """
+    rows = []
+    for number, (name, policy) in enumerate(policies.items()):
+        tell = None if progress is None else _turn(progress, name, number, len(policies))
+        rows.append(draws_of(name, values_in_worlds(policy, worlds, welfare, seed, tell), worlds.problem, welfare))
+    return UnderDraws(worlds.problem, welfare, tuple(rows))
+
+
+def _turn(progress: Progress, name: str, number: int, total: int) -> Progress:
+    return lambda _, share: progress(f"{name} over draws", (number + share) / total)

@@ -37,7 +37,7 @@ from evenhand.simulation.rollout import simulate, step_weights
 from evenhand.simulation.worlds import simulate_worlds
 from evenhand.typing import Array, Bools, Floats, Indices, Ints, Progress
 
-ARM_STEPS, FEWEST, MOST = 4e7, 4, 400
+ARM_STEPS, FEWEST, MOST = 1.2e7, 4, 400
 """Simulated steps of arms over all draws that a policy is weighed by, and the least and the most episodes a draw."""
 
 PILOT_STEPS, MOST_PILOT = 2e5, 2e7

@@ -3,15 +3,14 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
 from evenhand.checks import check_fraction
 from evenhand.errors import InvalidInput, NotApplicable
+from evenhand.evaluation.drawing import USUAL_DRAWS, Known, playing_seed, read_worlds
 from evenhand.evaluation.draws import PolicyDraws, UnderDraws
 from evenhand.evaluation.evaluate import evaluate
 from evenhand.evaluation.worlds import Worlds
 from evenhand.model.coupled import CoupledMDP
-from evenhand.planning.draws import USUAL_DRAWS, Candidates, Known, add_drawn_plans, read_worlds
+from evenhand.planning.draws import Candidates, add_drawn_plans
 from evenhand.planning.knowing import worth_knowing
 from evenhand.planning.robust import RobustPlan, robust_plan
 from evenhand.planning.solution import Solution
@@ -30,11 +29,6 @@ def check_robust(robust: float | None) -> float | None:
     if share == 0:
         raise InvalidInput("robust: expected a share of the draws above 0, such as 0.1 for the worst tenth, got 0")
     return share
-
-
-def playing_seed(seed: int) -> int:
-    """The seed of the episodes over draws: not that of the draws themselves, nor of a method's own simulations."""
-    return int(np.random.default_rng([seed, 7]).integers(2**62))
 
 
 class Asked(NamedTuple):
