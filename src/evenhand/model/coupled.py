@@ -191,7 +191,7 @@ class CoupledMDP(Shown):
             ModelError: a row is no distribution.
         """
         check_shape(transitions, dict(zip(_AXES, self.tables.transitions.shape, strict=True)), "transitions")
-        moved = replace(self.tables, transitions=transitions)
+        moved = replace(self.tables, transitions=np.array(transitions, dtype=np.float64))
         moved.find_faults().raise_if_any("transitions")
         kinds = list(zip(self.type_of_block.tolist(), moved.digests, strict=True))
         first: dict[object, int] = {}

@@ -123,9 +123,11 @@ class Robust(Shown):
         if len(self.parts) == 1 and self.parts[0].name == "plan":
             return "no mixture does better in the worst draws than the plan for the model itself"
         cost, gain = self.trade.cost, self.trade.gain
-        costs = f"costs {_percent(cost)} on average" if cost > 0 else f"gains {_percent(-cost)} on average"
         gains = f"gains {_percent(gain)}" if gain >= 0 else f"loses {_percent(-gain)}"
-        return f"{costs} and {gains} in the worst {_percent(self.share)} of draws ({where})"
+        costs = f"costs {_percent(cost)} on average and {gains}"
+        if cost <= 0:
+            costs = f"gains {_percent(-cost)} on average and {gains.removeprefix('gains ')}"
+        return f"{costs} in the worst {_percent(self.share)} of draws ({where})"
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form."""
