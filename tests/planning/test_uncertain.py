@@ -192,6 +192,8 @@ def test_the_same_seed_gives_the_same_plan_and_it_can_be_saved(tmp_path):
     other = read_worlds(problem, known, 20, 4)[0]
     assert not np.allclose(other.transitions, read_worlds(problem, known, 20, 3)[0].transitions)
     assert first.robust.held_out is not None
+    for told, says in ((first.draws, "worst tenth"), (first.robust, "held out"), (first.worth_knowing, "± error")):
+        assert says in told._repr_html_()
     eh.save_solution(first, tmp_path / "plan.zip")
     loaded = eh.load_policy(tmp_path / "plan.zip", problem)
     assert eh.evaluate(loaded, problem, "gini:2").welfare == pytest.approx(first.welfare)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from evenhand.errors import EvenhandError, NotApplicable
+from evenhand.errors import EvenhandError, NotApplicable, OutOfDomain
 from evenhand.evaluation.draws import PolicyDraws, draws_of
 from evenhand.evaluation.worlds import Worlds, WorldValues, mixed, values_in_worlds
 from evenhand.model.composite import Mixture
@@ -64,6 +64,12 @@ class Candidates:
         return self._keep(name, policy, values_in_worlds(policy, self.worlds, self.welfare, self.seed))
 
     def _keep(self, name: str, policy: Policy | Starting, values: WorldValues) -> WorldValues:
+        try:
+            self.row(name, values)
+        except OutOfDomain:  # in some draw the welfare knows no value of it: it cannot be chosen
+            if name == "plan":
+                raise
+            return values
         self.names.append(name)
         self.policies.append(policy)
         self.found.append(values)

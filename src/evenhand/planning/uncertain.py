@@ -1,10 +1,11 @@
 """A solution where the model is fitted: its draws, what is worth knowing, and the plan for the worst draws."""
 
+import contextlib
 from dataclasses import replace
 from typing import NamedTuple
 
 from evenhand.checks import check_fraction
-from evenhand.errors import InvalidInput, NotApplicable
+from evenhand.errors import InvalidInput, NotApplicable, TooLarge
 from evenhand.evaluation.drawing import USUAL_DRAWS, Known, playing_seed, read_worlds
 from evenhand.evaluation.draws import PolicyDraws, UnderDraws
 from evenhand.evaluation.evaluate import evaluate
@@ -12,12 +13,13 @@ from evenhand.evaluation.worlds import Worlds
 from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.draws import Candidates, add_drawn_plans
 from evenhand.planning.knowing import worth_knowing
+from evenhand.planning.plain import PLAIN
 from evenhand.planning.robust import RobustPlan, robust_plan
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import Stopwatch
 from evenhand.typing import Progress
 
-DRAWN_PLANS = 8
+DRAWN_PLANS = 6
 """Drawn worlds whose plans are weighed beside the plan for the model itself."""
 
 
@@ -82,6 +84,9 @@ def over_draws(solution: Solution, asked: Asked, progress: Progress | None) -> S
     rows: tuple[PolicyDraws, ...] = (first,)
     decided = solution
     if asked.share is not None:
+        for name, make in PLAIN.items():  # none of them may be better in the worst draws than the plan for them
+            with contextlib.suppress(NotApplicable, TooLarge):
+                candidates.add(name, make(worlds.problem))
         plan = robust_plan(candidates, asked.share, asked.held_out)
         rows, decided = (candidates.row("robust plan", plan.found), first), _robust_solution(solution, plan, asked.seed)
     knowing = worth_knowing(candidates.draws(), worlds)
