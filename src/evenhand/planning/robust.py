@@ -12,8 +12,8 @@ so the oracle plans for the mean world of the weights,
     P^pi = sum_d pi_d P_d
 
 and whether it helps is seen by weighing it in all draws. The search begins with the plan for the model itself (and its
-parts), the plans for some draws and the named policies that need no relaxation, so that the result is never worse than the former in the draws it was chosen on;
-how much of the gain lasts is told by draws that were held out.
+parts), the plans for some draws and the named policies that need no relaxation, so that the result is never worse than
+any of them in the draws it was chosen on; how much of the gain lasts is told by draws that were held out.
 
 No policy that does not know the world has a larger tail than the tail of the worlds' own bounds: w_d <= u_d for all d
 implies tail_q(w) <= tail_q(u), with u_d by the fluid relaxation of draw d.
