@@ -1,0 +1,347 @@
+"""Records at irregular times: a generator for each type and action, cut to the steps of the model.
+
+    transitions[τ, s, a, :] = exp(Q[τ, a] d)[s, :]                      d the length of a step
+
+The likelihood is in `panels`, the mode and the draws in `rates`. What is decided here is what is believed beforehand.
+
+One type: in w steps of time in each state under each action, w jumps, to all possible states alike. That is, for m
+possible jumps and w = 1 unless told,
+
+    q[a, i, j] ~ Gamma(w / m, w d)
+
+the counterpart of one pseudo-count a row. Several types lean on each other: the rates q̄ that fit all types together
+are estimated first, and each type is taken to have been seen, in w steps of time, to jump at those rates
+
+    q[τ, a, i, j] ~ Gamma(w d q̄[a, i, j], w d)
+
+with the strength w that makes the records most likely (empirical Bayes, over a grid of powers of 2), unless it is
+told. With w = 0 there is no prior: rates are those of maximum likelihood, and those of jumps that were never needed
+to explain a record are 0.
+
+What is told. A state that is left at once: its rates are beyond what the times between rows can tell, and an action that acts at once
+is not a matter of rates. And records that no generator explains (a matrix of one step need have no logarithm that is
+a generator, e.g. where arms go round in a circle at every step): where a pair was seen often over one duration, the
+numbers of next states are compared with the expected ones by Pearson's statistic.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import chi2
+
+from evenhand.checks import as_generator, check_positive_int, is_number
+from evenhand.display import heard, in_turn
+from evenhand.errors import InvalidInput, TooLarge
+from evenhand.fitting.moves import Moves
+from evenhand.fitting.panels import Panel, read_panel, with_diagonal
+from evenhand.fitting.posterior import Drawn
+from evenhand.fitting.rates import Prior, Problem, Scores, draw_rates, most_likely, spread_times
+from evenhand.kernels.exponentials import Exponentials
+from evenhand.typing import Array, Bools, Floats, Progress, Rng
+
+NUM_DRAWS = 400
+"""Draws from the posterior, unless told."""
+
+MOST_RATES = 4000
+"""Rates of one type: their curvature is a square table."""
+
+STRENGTHS = tuple(2.0**power for power in range(-1, 10, 2))
+"""Strengths of pooling that are tried, in steps of time."""
+
+AT_ONCE = 20.0
+"""Jumps a step out of a state from which it counts as left at once."""
+
+OFTEN = 40
+"""Moves of one kind of beginning that are worth comparing with what is expected."""
+
+SURPRISE = 1e-4
+"""The chance below which a difference is told."""
+
+
+@dataclass(frozen=True, eq=False)
+class Misfit:
+    """Moves that rates do not explain."""
+
+    type: int
+    """Of the arms."""
+
+    state: int
+    """Before."""
+
+    action: int
+    """What they got."""
+
+    time: float
+    """How long it took."""
+
+    seen: Floats
+    """(next_state,) how often each came."""
+
+    expected: Floats
+    """(next_state,) how often it should have."""
+
+    chance: float
+    """Of a difference as large, if the rates were true."""
+
+
+@dataclass(frozen=True, eq=False)
+class Generators(Drawn):
+    """Transitions of a step, with the rates behind them."""
+
+    rates: Floats
+    """(type, action, state, next_state) jumps in the unit of time; 0 on the diagonal."""
+
+    log_likelihood: float
+    """Of the records under these rates."""
+
+    strength: float
+    """Of the prior, in steps of time; chosen by the records unless told."""
+
+    expected_jumps: Floats
+    """(type, action, state, next_state) on the paths that the records leave open."""
+
+    at_once: tuple[tuple[int, int, int], ...]
+    """(type, action, state) what is left faster than the records can tell."""
+
+    misfits: tuple[Misfit, ...]
+    """What no rates explain, the clearest first."""
+
+
+def fit_generators(
+    moves: Moves,
+    step: float,
+    exact: tuple[int, ...] = (),
+    possible: Bools | None = None,
+    prior: float | None = None,
+    rng: Rng = 0,
+    *,
+    carry_action: bool = False,
+    num_draws: int = NUM_DRAWS,
+    progress: Progress | bool | None = None,
+) -> Generators:
+    """Estimate generators from records at irregular times.
+
+    Args:
+        moves: counted; `gaps.time` in the same unit as `step`. Moves in `counts` took one step.
+        step: how long a step of the model is.
+        exact: states that are entered at the very time of their row, as deaths are.
+        possible: (state, action, next_state) or (type, state, action, next_state) jumps that can be; all, when absent.
+        prior: its strength, in steps of time; 0 for maximum likelihood, chosen by the records when absent.
+        rng: a seed, or a generator.
+        carry_action: whether an action goes on until the next row, instead of for one step.
+        num_draws: from the posterior.
+        progress: True for a bar, or a function that is told what is being done and the share that is done.
+
+    Raises:
+        InvalidInput: the step or the prior is no such number, or a state was recorded that no jump leads to.
+        TooLarge: there are too many rates.
+        NotConverged: the rates did not settle.
+    """
+    generator = as_generator(rng)
+    _check(step, prior, check_positive_int(num_draws, "num_draws"))
+    free = _free(moves, possible)
+    panel = read_panel(moves, step, exact, carry_action=carry_action)
+    _check_reachable(panel, free)
+    told = heard(progress)
+    problem, begin, strength = _with_prior(moves, panel, free, step, exact, prior, carry_action, told)
+    rates = most_likely(problem, begin)
+    scores = Scores.around(problem, rates, _silent)
+    top = scores.top()
+    curvature = scores.curvature(top, _silent)
+    drawn = draw_rates(scores, top, curvature, num_draws, generator, _saying(told, "draws of rates", 1, 2))
+    return _told(problem, problem.unpacked(rates), strength, drawn, step)
+
+
+# What is believed beforehand
+
+
+def _with_prior(
+    moves: Moves,
+    panel: Panel,
+    free: Bools,
+    step: float,
+    exact: tuple[int, ...],
+    prior: float | None,
+    carry_action: bool,
+    told: Progress | None,
+) -> tuple[Problem, Floats, float]:
+    """The problem with its prior, rates to begin with, and the strength of the prior."""
+    if prior == 0 or panel.num_types == 1:
+        strength = 1.0 if prior is None else prior
+        problem = Problem(panel, _alike(free, strength, step), free, step)
+        return problem, _crude(problem), strength
+    pool = read_panel(moves, step, exact, carry_action=carry_action, pooled=True)
+    shared = free.any(axis=0, keepdims=True)
+    together = Problem(pool, _alike(shared, 1.0, step), shared, step)
+    centre = together.unpacked(most_likely(together, _crude(together)))
+    problems = {
+        strength: Problem(panel, _around(centre, free, strength, step), free, step)
+        for strength in (STRENGTHS if prior is None else (prior,))
+    }
+    strength = prior if prior is not None else _most_evident(problems, centre, told)
+    problem = problems[strength]
+    return problem, problem.packed(np.broadcast_to(centre, free.shape)), strength
+
+
+def _alike(free: Bools, strength: float, step: float) -> Prior:
+    """So many jumps in as many steps, to all possible states alike."""
+    exits = free.sum(axis=-1, keepdims=True)
+    shapes = np.where(free, strength / np.maximum(exits, 1), 0.0)
+    return Prior(shapes, np.full(free.shape[:-1], strength * step))
+
+
+def _around(centre: Floats, free: Bools, strength: float, step: float) -> Prior:
+    """So many steps of time at the rates of all types together."""
+    return Prior(np.where(free, strength * step * centre, 0.0), np.full(free.shape[:-1], strength * step))
+
+
+def _most_evident(problems: dict[float, Problem], centre: Floats, told: Progress | None) -> float:
+    """The strength that makes the records most likely; the weakest of those that do so equally."""
+    evidence = {}
+    for turn, (strength, problem) in enumerate(problems.items()):
+        rates = most_likely(problem, problem.packed(np.broadcast_to(centre, problem.free.shape)))
+        saying = _saying(told, "strength of pooling", turn, 2 * len(problems))
+        scores = Scores.around(problem, rates, saying)
+        top = scores.top()
+        evidence[strength] = scores.evidence(top, scores.curvature(top, _silent))
+    best = max(evidence.values())
+    return next(strength for strength, value in evidence.items() if value >= best - 1e-6)
+
+
+def _crude(problem: Problem) -> Floats:
+    """(type, parameter) rates to begin with: moves between two rows over the time between them."""
+    panel, shape = problem.panel, problem.free.shape
+    jumps, times = np.full(shape, 0.1), np.full(shape[:-1], problem.step)
+    action = panel.which[panel.first] % panel.num_actions
+    place = (panel.type, action, panel.state)
+    np.add.at(jumps, (*place, panel.next_state), panel.number)
+    np.add.at(times, place, panel.number * (panel.times[panel.first] + panel.times[panel.second]))
+    return problem.packed(jumps / times[..., None])
+
+
+# What is told
+
+
+def _told(problem: Problem, rates: Floats, strength: float, drawn: Floats, step: float) -> Generators:
+    expected = problem.panel.expect(rates)
+    fast = np.argwhere(rates.sum(axis=-1) * step > AT_ONCE)
+    visited = [place for place in map(tuple, fast.tolist()) if spread_times(expected)[place].any()]
+    draws = cut(drawn.reshape(-1, *rates.shape[1:]), step).reshape(len(drawn), *_turned(rates.shape))
+    return Generators(
+        mean=cut(rates, step),
+        draws=draws,
+        rates=rates,
+        log_likelihood=float(expected.values.sum()),
+        strength=strength,
+        expected_jumps=expected.jumps,
+        at_once=tuple(visited),
+        misfits=find_misfits(problem.panel, rates),
+    )
+
+
+def _turned(shape: tuple[int, ...]) -> tuple[int, ...]:
+    num_types, num_actions, num_states, _ = shape
+    return num_types, num_states, num_actions, num_states
+
+
+def cut(rates: Floats, step: float) -> Floats:
+    """(type, state, action, next_state) transitions of a step.
+
+    Args:
+        rates: (type, action, state, next_state) of jumps.
+        step: how long it is.
+    """
+    flat = with_diagonal(rates.reshape(-1, *rates.shape[-2:]))
+    laws = np.empty_like(flat)
+    chunk = 1 + (1 << 20) // flat.shape[-1] ** 2
+    for start in range(0, len(flat), chunk):
+        some = flat[start : start + chunk]
+        which = np.arange(len(some), dtype=np.int32)
+        # Small transitions are read off by people: no digit of them is lost, and those that cannot be stay 0.
+        laws[start : start + chunk] = Exponentials(some, which, np.full(len(some), step), positive=True).values
+    laws /= laws.sum(axis=-1, keepdims=True)
+    turned: Floats = np.ascontiguousarray(laws.reshape(rates.shape).swapaxes(-3, -2))
+    return turned
+
+
+def find_misfits(panel: Panel, rates: Floats) -> tuple[Misfit, ...]:
+    """Where a pair was seen often over one duration, and came to other states than the rates say.
+
+    Args:
+        panel: the records.
+        rates: (type, action, state, next_state) of jumps.
+    """
+    plain = ~panel.entered
+    keys = np.stack([panel.first, panel.second, panel.state])[:, plain]
+    if not keys.size:
+        return ()
+    distinct, group = np.unique(keys, axis=1, return_inverse=True)
+    seen = np.zeros((distinct.shape[1], panel.num_states))
+    np.add.at(seen, (group.ravel(), panel.next_state[plain]), panel.number[plain])
+    often = seen.sum(axis=1) >= OFTEN
+    distinct, seen = distinct[:, often], seen[often]
+    laws = Exponentials(with_diagonal(rates.reshape(-1, *rates.shape[-2:])), panel.which, panel.times).values
+    law = np.einsum("gk,gkm->gm", laws[distinct[0], distinct[2]], laws[distinct[1]])
+    chances = _chances(seen, law * seen.sum(axis=1, keepdims=True))
+    order = [place for place in np.argsort(chances, kind="stable") if chances[place] < SURPRISE / max(len(chances), 1)]
+    return tuple(_misfit(panel, distinct[:, place], seen[place], law[place], chances[place]) for place in order)
+
+
+def _misfit(panel: Panel, key: Array, seen: Floats, law: Floats, chance: float) -> Misfit:
+    kind, action = divmod(int(panel.which[key[0]]), panel.num_actions)
+    time = float(panel.times[key[0]] + panel.times[key[1]])
+    return Misfit(kind, int(key[2]), action, time, seen, law * seen.sum(), float(chance))
+
+
+def _chances(seen: Floats, expected: Floats) -> Floats:
+    """By Pearson's statistic; states that were hardly expected are taken together with the commonest."""
+    rare = expected < 1.0
+    lump_seen, lump_expected = (np.where(rare, table, 0.0).sum(axis=1) for table in (seen, expected))
+    terms = np.where(rare, 0.0, (seen - expected) ** 2 / np.where(rare, 1.0, expected)).sum(axis=1)
+    terms += (lump_seen - lump_expected) ** 2 / np.maximum(lump_expected, 1.0)
+    chances: Floats = chi2.sf(terms, np.maximum((~rare).sum(axis=1), 1))
+    return chances
+
+
+# Arguments
+
+
+def _check(step: float, prior: float | None, num_draws: int) -> None:
+    if not is_number(step) or not 0 < step < np.inf:
+        raise InvalidInput(f"step: expected how long a step is, above 0, got {step!r}")
+    if prior is not None and (not is_number(prior) or not 0 <= prior < np.inf):
+        raise InvalidInput(f"prior: expected its strength in steps, from 0, got {prior!r}")
+
+
+def _free(moves: Moves, possible: Bools | None) -> Bools:
+    """(type, action, state, next_state) the rates to be estimated."""
+    num_types, num_states, num_actions, _ = moves.counts.shape
+    shape = (num_types, num_states, num_actions, num_states)
+    table = np.ones(shape, bool) if possible is None else np.broadcast_to(np.asarray(possible, bool), shape)
+    free: Bools = table.swapaxes(1, 2) & ~np.eye(num_states, dtype=bool)
+    if free[0].sum() > MOST_RATES:
+        raise TooLarge(
+            f"{num_states} states and {num_actions} actions have {int(free[0].sum()):,} rates, and {MOST_RATES:,} can be "
+            "estimated: take fewer states, or say which jumps can be (--only-worse, or a mask)"
+        )
+    return free
+
+
+def _check_reachable(panel: Panel, free: Bools) -> None:
+    """Refuse records of moves that no path of possible jumps makes."""
+    expected = panel.expect(free * 1.0)
+    if expected.surest < 1e-200:
+        raise InvalidInput(
+            "some moves were recorded that no path of possible jumps makes: check the mask (--only-worse), and which "
+            "states are entered at the time of their row (--exact)"
+        )
+
+
+def _saying(told: Progress | None, name: str, turn: int, total: int) -> Callable[[float], None]:
+    part = in_turn(told, name, turn, total)
+    return _silent if part is None else lambda share: part("", share)
+
+
+def _silent(share: float) -> None:
+    """Tell nobody."""
