@@ -11,6 +11,8 @@ from evenhand._version import __version__
 if TYPE_CHECKING:
     from evenhand import errors, policies, problems
     from evenhand.evaluation import Evaluation, gini_coefficient, lorenz_curve, price_of_fairness
+    from evenhand.fitting.fit import fit
+    from evenhand.fitting.fitted import Fitted
     from evenhand.learning import Training, train
     from evenhand.model.arm import Arm
     from evenhand.model.composite import BySteps, Mixture
@@ -52,6 +54,8 @@ _HOMES = {
     "gini_coefficient": "evaluation",
     "lorenz_curve": "evaluation",
     "price_of_fairness": "evaluation",
+    "fit": "fitting.fit",
+    "Fitted": "fitting.fitted",
     "Training": "learning",
     "train": "learning",
     "Arm": "model.arm",
@@ -107,6 +111,7 @@ __all__ = [
     "Decisions",
     "Evaluation",
     "Fairness",
+    "Fitted",
     "Gini",
     "GiniHalf",
     "Leximin",
@@ -130,6 +135,7 @@ __all__ = [
     "errors",
     "evaluate",
     "fairness",
+    "fit",
     "gini_coefficient",
     "indices",
     "load",

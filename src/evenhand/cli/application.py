@@ -10,6 +10,7 @@ from evenhand.cli.options import (
     budget_option,
     common,
     criterion_option,
+    fitting,
     initial_option,
     model_argument,
     over_option,
@@ -244,6 +245,26 @@ def evaluate(**options: Any) -> None:
     `evenhand train --out`.
     """
     from evenhand.cli.commands.evaluate import run
+
+    run(**options)
+
+
+@application.command()
+@click.argument("log")
+@fitting
+@click.option("--format", type=click.Choice(["csv", "parquet", "json"]), help="What LOG is; needed for -.")
+@click.option(
+    "--out", metavar="MODEL", help="Write the model (.toml, .json or .npz), and what is known of it beside it."
+)
+@common()
+def fit(**options: Any) -> None:
+    """Fit a model to LOG: a table with one row an arm and time.
+
+    A row says: at this time this arm was in this state and then got this action; the next row of the arm says where it
+    came. LOG is CSV, Parquet, JSON, or - for standard input. Faults end with exit code 2, all of them told with their
+    lines, and nothing is written. Needs the extra "data".
+    """
+    from evenhand.cli.commands.fit import run
 
     run(**options)
 

@@ -120,6 +120,63 @@ def _option_of(setting: Field[Any]) -> Callable[[Command], Command]:
     return click.option(f"--{name}", setting.name, **told)
 
 
+FITTING: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("--arm", {"required": True, "metavar": "COLUMN", "help": "The column that names the arm."}),
+    (
+        "--time",
+        {
+            "required": True,
+            "metavar": "COLUMN",
+            "help": "The column of times: numbers, dates, moments, months (2026-05) or weeks (2026-W05).",
+        },
+    ),
+    ("--state", {"required": True, "metavar": "COLUMN", "help": "The column of states."}),
+    ("--action", {"required": True, "metavar": "COLUMN", "help": "The column of actions."}),
+    ("--type", {"metavar": "COLUMN", "help": "The column of types; all arms are of one type when absent."}),
+    ("--reward", {"metavar": "COLUMN", "help": "The column of rewards; their means are taken."}),
+    (
+        "--rewards",
+        {"metavar": "FILE", "help": "Rewards by state, action and type, whichever of these columns the table has."},
+    ),
+    ("--reward-of", {"metavar": "W", "help": "Rewards in words: good=1,poor=0.3, or poor/replace=-2."}),
+    ("--cost-of", {"metavar": "W", "help": "What actions cost, replace=9.75; taken from the rewards."}),
+    ("--usage", {"metavar": "FILE", "help": "What actions use: a table with one column a resource."}),
+    ("--usage-of", {"metavar": "W", "help": "The same in words: service=1,overhaul=2; 1 when nothing is said."}),
+    ("--used", {"metavar": "COLUMN,...", "help": "The same from columns of the records, one a resource."}),
+    ("--resources", {"metavar": "NAME,...", "help": "Names of the resources, in the order of the budget."}),
+    (
+        "--budget",
+        {
+            "metavar": "B",
+            "help": "What there is at every step (4,4 or bays=4,...); the most that was used when absent.",
+        },
+    ),
+    ("--discount", {"type": float, "metavar": "D", "help": "What a reward one step later is worth; 0.95 when absent."}),
+    ("--criterion", {"metavar": "C", "help": "What rewards over time are worth: discounted, average or finite:T."}),
+    ("--welfare", {"metavar": "W", "help": "How values are weighed, as in solve; written into the model."}),
+    ("--over", {"metavar": "arms|groups", "help": "Whose values are weighed; every type is a group."}),
+    ("--idle", {"metavar": "NAME", "help": "The idle action; a name that no row has is what a missing action means."}),
+    ("--step", {"metavar": "LENGTH", "help": "How long a step is: 1, '7 days', month; found when absent."}),
+    (
+        "--bins",
+        {"metavar": "BINS", "help": "Cut measurements into states: 5000, or 0,5000,10000, or quantile:10."},
+    ),
+    ("--states", {"metavar": "NAME,...", "help": "The states in their order; rows may have no others."}),
+    (
+        "--carry-action",
+        {"is_flag": True, "help": "An action goes on through steps that were missed; else they are idle."},
+    ),
+)
+"""The options of `fit`, which are arguments of the function of this name."""
+
+
+def fitting(command: Command) -> Command:
+    """What a log's columns are, and what a model needs beside it."""
+    for name, told in reversed(FITTING):
+        command = click.option(name, **told)(command)
+    return command
+
+
 def common(seeded: bool = True) -> Callable[[Command], Command]:
     """--json, --quiet, and --seed where there is randomness."""
 

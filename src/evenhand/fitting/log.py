@@ -6,7 +6,9 @@ came. The last row of an arm is where its records end: it is no event, and its a
 
 from dataclasses import dataclass
 
-from evenhand.typing import Floats, Indices, Ints
+import numpy as np
+
+from evenhand.typing import Bools, Floats, Indices, Ints
 
 NOTHING = -1
 """The code of an action that was not recorded."""
@@ -35,7 +37,7 @@ class Log:
     """(row,) whose row it is; never falls."""
 
     time: Floats
-    """(row,) whole steps since the earliest row, or in the unit of the records; rises within an arm."""
+    """(row,) since the earliest row, in steps where `regular`, else in the unit of `unit`; rises within an arm."""
 
     state: Indices
     """(row,) where the arm was."""
@@ -53,7 +55,7 @@ class Log:
     """How long a step of the model is, in the unit of `unit`."""
 
     unit: str = "step"
-    """What a step is counted in: `step`, or of dates `day`, `week`, `month`."""
+    """What a step is counted in: `step`, or of dates and moments `month`, `week`, `day`, `hour`, `minute`, `second`."""
 
     reward: Floats | None = None
     """(row,) what the step was worth, if recorded; NaN where it was not."""
@@ -63,3 +65,22 @@ class Log:
 
     resources: tuple[str, ...] = ()
     """(resource,) the names of what is used."""
+
+    notes: tuple[str, ...] = ()
+    """What was decided or looked unusual while reading, in words."""
+
+    @property
+    def num_arms(self) -> int:
+        """How many arms there are."""
+        return len(self.arms)
+
+    @property
+    def is_last(self) -> Bools:
+        """(row,) whether the records of its arm end there."""
+        last: Bools = np.append(self.arm[1:] != self.arm[:-1], True)
+        return last
+
+    @property
+    def step_in_words(self) -> str:
+        """How long a step is: `1 month`, `7 days`."""
+        return f"1 {self.unit}" if self.step == 1 else f"{self.step:g} {self.unit}s"

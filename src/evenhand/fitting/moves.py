@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from evenhand.typing import Floats, Indices, Ints
+from evenhand.typing import Bools, Floats, Indices, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -14,6 +14,16 @@ class Moves:
 
     gaps: "Gaps"
     """Moves over more than one step, or over times that are no whole steps."""
+
+    carry_action: bool = False
+    """Whether an action goes on through steps that were missed; they are idle when not."""
+
+    @property
+    def unseen(self) -> Bools:
+        """(type, state, action) the pairs that no arm of the type was seen to leave."""
+        seen: Bools = self.counts.sum(axis=-1) > 0
+        seen[self.gaps.type, self.gaps.state, self.gaps.action] = True
+        return ~seen
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,18 +28,15 @@ import contextlib
 import glob
 import io
 import json
-import lzma
 import math
 import os
 import re
 import reprlib
 import secrets
 import shutil
-import struct
 import tomllib
 import warnings
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -52,6 +49,7 @@ from evenhand.checks import Describe, Faults, check_finite, check_memory, hearin
 from evenhand.display import counted
 from evenhand.errors import EvenhandError, Fault, InvalidInput, ModelError, Normalised, TooLarge, nearest
 from evenhand.model.arm import Arm, ArmTables
+from evenhand.model.arrays import ARRAY_OVERHEAD, DAMAGE, read_member
 from evenhand.model.coupled import (
     CoupledMDP,
     read_budget,
@@ -92,9 +90,6 @@ DEEPEST = 16
 
 TEXT_OVERHEAD = 16
 """Bytes of memory for a byte of text: four letters become a number of 24 bytes, and pointers to it."""
-
-ARRAY_OVERHEAD = 4
-"""Bytes of memory for a byte of an array, while it is read and checked."""
 
 
 def load(path: Location | BinaryIO, format: Format | None = None, criterion: str | None = None) -> CoupledMDP:
@@ -675,21 +670,6 @@ ARRAY_AXES = {"discount": (), "budget": ("resource",), **TABLE_AXES, **dict.from
 NEEDED_ARRAYS = ("budget", *NEEDED_OF_ARM)
 WHOLE_NUMBERS = ("count", "num_states", "num_actions")
 
-DAMAGE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    struct.error,
-    ArithmeticError,
-    EOFError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-)
-"""What zipfile and NumPy are known to raise at an archive that is damaged, encrypted or oddly packed."""
-
 
 def _load_npz(stream: BinaryIO, asked: Asked) -> Loaded:
     faults = Faults()
@@ -767,7 +747,7 @@ def _read_archive(stream: IO[bytes], faults: Faults, asked: Asked) -> dict[str, 
             members = _find_members(archive, faults, asked)
             size = sum(member.file_size for member in members.values())
             check_memory(ARRAY_OVERHEAD * size, "to read these arrays", "Split the problem, or use a larger machine.")
-            read = {key: _read_member(archive, member, key, faults) for key, member in members.items()}
+            read = {key: read_member(archive, member, key, _header_fault, faults) for key, member in members.items()}
     except EvenhandError:
         raise
     except DAMAGE as error:
@@ -788,38 +768,8 @@ def _find_members(archive: zipfile.ZipFile, faults: Faults, asked: Asked) -> dic
     return {key: named[key] for key in ARRAY_AXES if key in named}
 
 
-def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, key: str, faults: Faults) -> Array | None:
-    """One array, after a look at its header: nothing is unpacked that is not what its key promises."""
-    try:
-        with archive.open(member) as stream:
-            shape, dtype = _read_header(stream)
-            message = _header_fault(key, shape, dtype)
-            # A small file can promise a huge array. The header is believed only if the archive holds as many bytes.
-            promised = stream.tell() + math.prod(shape) * dtype.itemsize
-            if not message and promised != member.file_size:
-                message = f"is damaged: it has {member.file_size} bytes where its header promises {promised}"
-            if not message:
-                stream.seek(0)
-                return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
-    except OSError:
-        message = "is damaged: it is not where the archive says it is"
-    except DAMAGE as error:
-        message = f"is damaged: {error}"
-    faults.add(key, message)
-    return None
-
-
-def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    version = np.lib.format.read_magic(stream)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(stream)
-    return shape, dtype
-
-
 def _header_fault(key: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
     """Why an array of this shape and kind cannot stand under this key; empty when it can."""
-    if dtype.hasobject:
-        return "holds Python objects, which are not read"
     if key in TEXTS and (dtype.kind not in "US" or shape):
         kind = "text" if key in ("criterion", "over", "welfare") else "JSON text"
         return f"expected one {kind}, got {dtype} of shape {shape}"

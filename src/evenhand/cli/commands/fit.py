@@ -1,0 +1,89 @@
+"""`evenhand fit`."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from evenhand.cli.console import number, print_facts, print_json, print_table
+from evenhand.cli.progress import progress
+from evenhand.cli.reading import called, check_target, read_amounts
+from evenhand.cli.standard_input import DASH, standard_input
+from evenhand.model.whereabouts import FORMATS
+
+if TYPE_CHECKING:
+    from evenhand.fitting.fitted import Fitted
+
+SHOWN_ROWS = 60
+"""Rows of transitions that are shown; --json has all of them."""
+
+SHOWN_NEXT = 3
+"""Next states that a row of the table names."""
+
+
+def run(log: str, out: str | None, seed: int, as_json: bool, quiet: bool, **options: Any) -> None:
+    """Fit a model to a log, and write it."""
+    check_target(out, "--out")
+    source = standard_input("LOG", options["format"], FORMATS) if log == DASH else log
+    options["budget"] = None if options["budget"] is None else read_amounts(options["budget"])
+    for several in ("used", "resources"):
+        options[several] = _listed(options[several])
+    from evenhand.fitting.fit import fit  # after what may be refused at once
+
+    with progress(quiet) as tell:
+        fitted = fit(source, **options, rng=seed, progress=tell)
+        if out:
+            fitted.save(out)
+    if as_json:
+        print_json(fitted.as_dict())
+        return
+    _show(fitted, called(log))
+    if out and not quiet:
+        click.echo(f"written to {out}; what is known of it beside it")
+
+
+def _listed(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip()) if text else ()
+
+
+def _show(fitted: "Fitted", source: str) -> None:
+    log = fitted.log
+    sizes = [(len(log.arm), "rows"), (len(log.arms), "arms"), (len(log.types), "types"), (len(log.states), "states")]
+    facts = [
+        ("records", ", ".join(f"{size:,} {name}" for size, name in sizes)),
+        ("step", log.step_in_words),
+        ("actions", ", ".join(log.actions)),
+        ("log-likelihood", number(fitted.log_likelihood, 2)),
+    ]
+    print_facts(f"{source}, fitted", facts)
+    _show_rows(fitted)
+    unseen = int(fitted.unseen.sum())
+    if unseen:
+        from evenhand.fitting.building import pairs_in_words
+
+        click.echo(f"never seen: {'; '.join(pairs_in_words(log, fitted.unseen))}\n")
+    for note in fitted.notes:
+        click.echo(f"  - {note}")
+
+
+def _show_rows(fitted: "Fitted") -> None:
+    """A line for each pair that was seen, and where it leads most often."""
+    log, counts = fitted.log, fitted.moves.counts.sum(axis=-1)
+    seen = np.argwhere(~fitted.unseen).tolist()
+    rows = [
+        [log.types[t], log.states[s], log.actions[a], f"{counts[t, s, a]:,}", _leads_to(fitted, t, s, a)]
+        for t, s, a in seen[:SHOWN_ROWS]
+    ]
+    columns = [("type", "left"), ("state", "left"), ("action", "left"), ("moves", "right"), ("then", "left")]
+    print_table("transitions, with intervals of 95 %", columns, rows)
+    if len(seen) > SHOWN_ROWS:
+        click.echo(f"... {len(seen) - SHOWN_ROWS:,} more; --json has all of them\n")
+
+
+def _leads_to(fitted: "Fitted", t: int, s: int, a: int) -> str:
+    """`good 0.900 (0.85–0.94), fair 0.100 (0.06–0.15)`: the most likely next states."""
+    mean = fitted.posterior.mean[t, s, a]
+    lower, upper = (bound[t, s, a] for bound in fitted.interval)
+    order = np.argsort(-np.round(mean, 12), kind="stable")[:SHOWN_NEXT].tolist()
+    told = [f"{fitted.log.states[k]} {mean[k]:.3f} ({lower[k]:.2f}–{upper[k]:.2f})" for k in order if mean[k] > 0]
+    return ", ".join(told)

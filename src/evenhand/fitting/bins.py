@@ -1,0 +1,91 @@
+"""Measurements as states: a column of numbers is cut into half-open bins, named by where they begin and end.
+
+    5000              bins of this width: 0–5000, 5000–10000, ...
+    0,5000,10000      cut here; what lies below the first cut or from the last one on is a state, too
+    quantile:10       so many bins with about as many rows in each
+
+A bin that no row falls into is no state: nobody was ever there.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from evenhand.checks import plain
+from evenhand.errors import InvalidInput
+from evenhand.fitting.columns import Coded
+from evenhand.typing import Floats
+
+Bins = str | float | Sequence[float]
+"""How a column is cut, as text, a width, or cuts."""
+
+MOST_BINS = 10_000
+"""A width that makes more of them was mistyped."""
+
+WANTED = "expected a width (5000), cuts (0,5000,10000) or quantile:N"
+
+
+def cut(values: Floats, bins: Bins) -> Coded:
+    """Numbers as states.
+
+    Args:
+        values: (row,) NaN where there is none, which stays missing.
+        bins: how they are cut.
+
+    Raises:
+        InvalidInput: the bins make no sense.
+    """
+    known = values[np.isfinite(values)]
+    cuts = _read_cuts(known, bins)
+    places = np.searchsorted(cuts, values, side="right")
+    used = np.unique(places[np.isfinite(values)])
+    codes = np.where(np.isfinite(values), np.searchsorted(used, places), -1)
+    return Coded(tuple(_names(cuts)[place] for place in used), codes.astype(np.int32))
+
+
+def _read_cuts(known: Floats, bins: Bins) -> Floats:
+    """Where to cut, rising."""
+    if isinstance(bins, str) and (found := re.fullmatch(r"\s*quantiles?:(\d+)\s*", bins)):
+        number = int(found[1])
+        if not 2 <= number <= MOST_BINS:
+            raise InvalidInput(f"--bins {bins}: expected 2 to {MOST_BINS} bins")
+        inner = np.quantile(known, np.arange(1, number) / number) if len(known) else np.zeros(0)
+        return np.unique(np.concatenate([known[:1] * 0 + known.min(initial=np.inf), inner]))
+    numbers = _numbers(bins)
+    if len(numbers) > 1:
+        if (np.diff(numbers) <= 0).any():
+            raise InvalidInput(f"--bins {bins}: expected cuts that rise")
+        return numbers
+    width = float(numbers[0])
+    if width <= 0:
+        raise InvalidInput(f"--bins {bins}: expected a width above 0")
+    if not len(known):
+        return np.array([0.0, width])
+    first, last = np.floor(known.min() / width), np.floor(known.max() / width) + 1
+    if last - first > MOST_BINS:
+        raise InvalidInput(
+            f"--bins {bins}: would make {last - first:,.0f} bins, of which at most {MOST_BINS:,} make sense"
+        )
+    return np.arange(first, last + 1) * width
+
+
+def _numbers(bins: Bins) -> Floats:
+    try:
+        parts = bins.split(",") if isinstance(bins, str) else np.atleast_1d(np.asarray(bins, dtype=np.float64))
+        numbers = np.array([float(part) for part in parts])
+    except (TypeError, ValueError):
+        raise InvalidInput(f"--bins: {WANTED}, got {bins!r}") from None
+    if numbers.ndim != 1 or not len(numbers) or not np.isfinite(numbers).all():
+        raise InvalidInput(f"--bins: {WANTED}, got {bins!r}")
+    return numbers
+
+
+def _names(cuts: Floats) -> list[str]:
+    """(bin,) what they are called."""
+    shown = [plain(float(f"{cut:.6g}")) for cut in cuts]
+    if len(set(shown)) < len(shown):
+        shown = [repr(float(cut)) for cut in cuts]
+    between = [f"{low}–{high}" for low, high in pairwise(shown)]
+    return [f"below {shown[0]}", *between, f"{shown[-1]} and more"]

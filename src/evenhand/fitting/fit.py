@@ -1,0 +1,127 @@
+"""From records to a model, stage by stage: read, cluster, count, estimate, settle, price."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from evenhand.display import heard, shows_bar
+from evenhand.fitting.bins import Bins
+from evenhand.fitting.counting import count_moves
+from evenhand.fitting.fitted import Fitted
+from evenhand.fitting.likelihood import log_likelihood
+from evenhand.fitting.posterior import Dirichlet
+from evenhand.fitting.records import read_log
+from evenhand.fitting.terms import read_terms
+from evenhand.model.whereabouts import TableFormat
+from evenhand.typing import Floats, Progress, Rng
+
+
+@shows_bar
+def fit(
+    log: Any,
+    *,
+    arm: str,
+    time: str,
+    state: str,
+    action: str,
+    type: str | None = None,
+    reward: str | None = None,
+    rewards: Any = None,
+    reward_of: str | Mapping[str, float] | None = None,
+    cost_of: str | Mapping[str, float] | None = None,
+    usage: Any = None,
+    usage_of: str | Mapping[str, float] | None = None,
+    resources: Sequence[str] = (),
+    used: str | Sequence[str] | None = None,
+    idle: str | None = None,
+    step: str | float | None = None,
+    bins: Bins | None = None,
+    states: str | Sequence[str] | None = None,
+    carry_action: bool = False,
+    budget: float | Sequence[float] | Floats | Mapping[str, float] | None = None,
+    discount: float | None = None,
+    criterion: str | None = None,
+    welfare: str | None = None,
+    over: str | None = None,
+    format: TableFormat | None = None,
+    rng: Rng = 0,
+    progress: Progress | bool | None = None,
+) -> Fitted:
+    """Fit a model to records.
+
+    A row says: at this time this arm was in this state and then got this action; the next row of the arm says where it
+    came. Rows may be in any order.
+
+    Args:
+        log: the name of a file (CSV, Parquet, JSON), a frame (pandas, polars, pyarrow), a list of rows, or columns.
+        arm: the column that names the arm.
+        time: the column of times: whole numbers, numbers, dates, moments, months (2026-05) or weeks (2026-W05).
+        state: the column of states.
+        action: the column of actions; an entry may be missing in the last row of an arm.
+        type: the column of types; all arms are of one type when absent.
+        reward: the column of rewards; their means are taken.
+        rewards: or a file or table with the columns state, action, type (any may be absent) and reward or cost.
+        reward_of: or rewards of states, `good=1,poor=0.3`, or of states and actions, `poor/replace=-2`.
+        cost_of: what actions cost, `replace=9.75`; taken from the rewards.
+        usage: a file or table with the columns action, state, type (any may be absent) and one column a resource.
+        usage_of: or `service=1,overhaul=2`; every action but the idle one uses 1 when nothing is said.
+        resources: names of the resources, in the order of the budget.
+        used: the columns of what was used, one a resource.
+        idle: the idle action; found by its name, or because it uses nothing, when absent. A name that no row has is
+            what a missing action means.
+        step: how long a step is: a number, or `7 days`, `month`, `12 hours`; found when absent.
+        bins: how to cut a numeric column of states: a width, cuts, or `quantile:10`.
+        states: the states in their order, by name; rows may have no others.
+        carry_action: whether an action goes on through steps that were missed; they are idle when not.
+        budget: what there is of each resource at every step; the most that was used in a step when absent.
+        discount: what a reward one step later is worth; 0.95 when absent.
+        criterion: what rewards over time are worth: `discounted`, `average` or `finite:T`.
+        welfare: how values are weighed, as text.
+        over: whose values welfare weighs, `arms` or `groups`; every type is a group.
+        format: csv, parquet or json; by the name of the file when absent.
+        rng: a seed, or a generator.
+        progress: told what is being done; True for a bar.
+
+    Raises:
+        TableError: the records are not sound; with every fault and its row.
+        InvalidInput: something has to be said first, such as which action is idle.
+    """
+    tell: Progress = heard(progress) or (lambda doing, share: None)
+    records = read_log(
+        log,
+        arm=arm,
+        time=time,
+        state=state,
+        action=action,
+        type=type,
+        reward=reward,
+        used=used,
+        idle=idle,
+        step=step,
+        bins=bins,
+        states=states,
+        format=format,
+        progress=lambda doing, share: tell(doing, 0.7 * share),
+    )
+    tell("counting moves", 0.7)
+    moves = count_moves(records, carry_action)
+    tell("estimating transitions", 0.8)
+    posterior = Dirichlet(moves.counts.astype(np.float64))
+    terms = read_terms(
+        records,
+        moves.unseen,
+        rewards=rewards,
+        reward_of=reward_of,
+        cost_of=cost_of,
+        usage=usage,
+        usage_of_actions=usage_of,
+        resources=resources,
+        budget=budget,
+        discount=discount,
+        criterion=criterion,
+        welfare=welfare,
+        over=over,
+    )
+    tell("weighing the records", 0.9)
+    return Fitted(records, moves, posterior, terms, log_likelihood(moves, posterior.mean))

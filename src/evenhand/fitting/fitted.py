@@ -1,0 +1,140 @@
+"""What came of a fit: the model, what is known of it, and what the records could not say."""
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenhand.display import FrameLibrary, Shown, as_frame, counted
+from evenhand.fitting.building import build_problem, num_arms
+from evenhand.fitting.log import Log
+from evenhand.fitting.moves import Moves
+from evenhand.fitting.posterior import Posterior
+from evenhand.fitting.posterior_files import Named, posterior_path, save_posterior
+from evenhand.fitting.terms import Terms
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.files import save
+from evenhand.typing import Bools, Floats
+
+LEVEL = 0.95
+"""Of the intervals that are told."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted(Shown):
+    """A model fitted to records."""
+
+    log: Log
+    """The records, in order."""
+
+    moves: Moves
+    """How often each move was seen."""
+
+    posterior: Posterior
+    """What is known of the transitions; rows of which nothing is known are NaN in its mean."""
+
+    terms: Terms
+    """Rewards, usage, budget and objective."""
+
+    log_likelihood: float
+    """Of the records under the model's transitions."""
+
+    @cached_property
+    def problem(self) -> CoupledMDP:
+        """The problem that `save` writes.
+
+        Raises:
+            ModelError: pairs were never seen, and nobody says what they do.
+        """
+        return build_problem(self.log, self.posterior.mean, self.terms)
+
+    @cached_property
+    def unseen(self) -> Bools:
+        """(type, state, action) the pairs that no arm of the type was seen to leave."""
+        return self.moves.unseen
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was decided, and what should be known, in words."""
+        return self.log.notes + self.terms.notes
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model, and its posterior beside it (`model.posterior.npz`); both, or nothing.
+
+        Args:
+            path: a `.toml`, `.json` or `.npz` file; one that is there already is replaced.
+
+        Raises:
+            ModelError: pairs were never seen, and nobody says what they do.
+        """
+        problem, file = self.problem, Path(path)
+        named = Named(self.posterior, self.log.types, self.log.states, self.log.actions)
+        # The model comes last: a model without its posterior is whole, a posterior of another model is refused.
+        save_posterior(named, posterior_path(file))
+        save(problem, file)
+
+    def to_frame(self, library: FrameLibrary | None = None) -> Any:
+        """A row for each transition that was seen or may be: its number, its estimate and its interval.
+
+        Args:
+            library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
+        """
+        mean, (lower, upper) = self.posterior.mean, self.interval
+        places = np.argwhere((self.moves.counts > 0) | (np.nan_to_num(mean) > 0))
+        t, s, a, s2 = places.T
+        log = self.log
+        return as_frame(
+            {
+                "type": [log.types[i] for i in t],
+                "state": [log.states[i] for i in s],
+                "action": [log.actions[i] for i in a],
+                "next_state": [log.states[i] for i in s2],
+                "count": self.moves.counts[t, s, a, s2].tolist(),
+                "probability": mean[t, s, a, s2].tolist(),
+                "lower": lower[t, s, a, s2].tolist(),
+                "upper": upper[t, s, a, s2].tolist(),
+            },
+            library,
+        )
+
+    @cached_property
+    def interval(self) -> tuple[Floats, Floats]:
+        """Two arrays as the transitions: where each lies with a probability of 95 %."""
+        return self.posterior.interval(LEVEL)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form; what is not known is null."""
+        lower, upper = self.interval
+        arrays = {"transitions": self.posterior.mean, "lower": lower, "upper": upper}
+        arms = num_arms(self.log)
+        names = self.log.types, self.log.states, self.log.actions
+        return {
+            "types": [
+                {
+                    "name": name,
+                    "arms": int(arms[t]),
+                    "counts": self.moves.counts[t],
+                    **{key: array[t] for key, array in arrays.items()},
+                }
+                for t, name in enumerate(self.log.types)
+            ],
+            "unseen": [
+                dict(zip(("type", "state", "action"), (names[i][k] for i, k in enumerate(pair)), strict=True))
+                for pair in np.argwhere(self.unseen).tolist()
+            ],
+            "log_likelihood": self.log_likelihood,
+            "states": list(self.log.states),
+            "actions": list(self.log.actions),
+            "step": self.log.step_in_words,
+            "rows": len(self.log.arm),
+            "notes": list(self.notes),
+        }
+
+    def __repr__(self) -> str:
+        log = self.log
+        sizes = (len(log.arm), "row"), (len(log.arms), "arm"), (len(log.types), "type"), (len(log.states), "state")
+        unseen = f", {counted(int(self.unseen.sum()), 'pair')} never seen" if self.unseen.any() else ""
+        return f"Fitted({', '.join(counted(*size) for size in sizes)}, {counted(len(log.actions), 'action')}{unseen})"

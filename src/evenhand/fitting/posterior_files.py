@@ -1,0 +1,388 @@
+"""A posterior as a file beside its model: `model.posterior.npz` beside `model.toml`.
+
+    format (), schema ()       `evenhand-posterior`, 1
+    names ()                   a JSON text: the names of its `types`, `states` and `actions`
+    concentration              (type, state, action, next_state) of Dirichlet rows; with it perhaps
+    known, like                (type, state, action) rows that are certain, and the action whose row it is
+    mean, draws                or else: the estimate, and (draw, ...) a sample
+
+A posterior belongs to a model whose blocks have the names of its types, and its states and actions by name, in any
+order. The transitions of such a block must be the mean of its type: rewards, usage, budget, counts and all else may be
+edited, but of transitions that were, the records say nothing, and they are refused. A block whose name is none of the
+types is taken as known, and is told (`Uncertain.known`); so is whoever edits transitions and gives the type a new name.
+"""
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenhand.checks import Faults, as_seed, check_memory, check_positive_int, plain, why_unreadable
+from evenhand.errors import EvenhandError, Fault, InvalidInput, ModelError, nearest
+from evenhand.fitting.posterior import Dirichlet, Drawn, Posterior
+from evenhand.model.arrays import ARRAY_OVERHEAD, DAMAGE, read_member
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.files import write_atomically
+from evenhand.model.places import quoted
+from evenhand.typing import Array, Bools, Floats, Ints, Rng
+
+FORMAT, SCHEMA = "evenhand-posterior", 1
+
+SAME = 1e-9
+"""How far probabilities of a model may be from the mean of its posterior."""
+
+HOW_TO_FIT = "It is written by `evenhand fit LOG --out MODEL`, beside the model."
+
+FORMS: dict[str, dict[str, int]] = {
+    "dirichlet": {"concentration": 4, "known": 3, "like": 3},
+    "drawn": {"mean": 4, "draws": 5},
+}
+"""The arrays of each form, and how many axes they have."""
+
+_TEXTS = ("format", "names")
+_AXES = {"schema": 0} | FORMS["dirichlet"] | FORMS["drawn"]
+
+
+@dataclass(frozen=True, eq=False)
+class Named:
+    """A posterior, and what its types, states and actions are called."""
+
+    posterior: Posterior
+    """The distribution."""
+
+    types: tuple[str, ...]
+    """(type,) names."""
+
+    states: tuple[str, ...]
+    """(state,) names."""
+
+    actions: tuple[str, ...]
+    """(action,) names."""
+
+
+@dataclass(frozen=True, eq=False)
+class Uncertain:
+    """A problem, and the posterior of its blocks."""
+
+    problem: CoupledMDP
+    """What is drawn of."""
+
+    named: Named
+    """The posterior, in the order of its file."""
+
+    type_of_block: Ints
+    """(block,) the type of the posterior that it is; -1 for a block that is taken as known."""
+
+    states: tuple[Ints, ...]
+    """(block, state) the posterior's number of each state; of a block that is taken as known there are none."""
+
+    actions: tuple[Ints, ...]
+    """(block, action) the posterior's number of each action."""
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The names of blocks that are taken as known."""
+        labels = self.problem.tables.labels
+        blocks = np.flatnonzero(self.type_of_block < 0).tolist()
+        return tuple(labels[i][0] if labels else "" for i in blocks)
+
+    def placed(self, rows: Floats) -> Floats:
+        """(block, state, action, next_state) transitions as the problem has them.
+
+        Args:
+            rows: (type, state, action, next_state) transitions as the posterior has them.
+        """
+        transitions = np.array(self.problem.tables.transitions)
+        for block, kind in enumerate(self.type_of_block.tolist()):
+            if kind >= 0:
+                s, a = self.states[block], self.actions[block]
+                transitions[block, : len(s), : len(a), : len(s)] = rows[kind][np.ix_(s, a, s)]
+        return transitions
+
+    def one(self, seed: int, number: int) -> CoupledMDP:
+        """The problem of one draw; blocks of one type have the same transitions.
+
+        Args:
+            seed: of all draws.
+            number: which of them, from 0.
+        """
+        tables = replace(self.problem.tables, transitions=self.placed(self.named.posterior.one(seed, number)))
+        return replace(self.problem, arms=tables)
+
+
+def drawn_problems(problem: CoupledMDP, named: Named, num_draws: int, rng: Rng = 0) -> Iterator[CoupledMDP]:
+    """The same problem with transitions drawn, one after the other; the first are the same however many are asked for.
+
+    Args:
+        problem: the model that the posterior is of.
+        named: from `load_posterior`.
+        num_draws: how many.
+        rng: a seed, or a generator.
+
+    Raises:
+        ModelError: the posterior is of another model; says how they differ.
+    """
+    uncertain, seed = matched(named, problem), as_seed(rng)
+    return (uncertain.one(seed, number) for number in range(check_positive_int(num_draws, "num_draws")))
+
+
+def posterior_path(model: str | os.PathLike[str]) -> Path:
+    """Where the posterior of a model file is: `fleet.posterior.npz` beside `fleet.toml`.
+
+    Args:
+        model: the model file.
+    """
+    return Path(model).with_suffix(".posterior.npz")
+
+
+def save_posterior(named: Named, path: str | os.PathLike[str]) -> None:
+    """Write a posterior, wholly or not at all.
+
+    Args:
+        named: what to write; every row must be settled.
+        path: where to, from `posterior_path`; an existing file is replaced.
+    """
+    names = {key: list(getattr(named, key)) for key in ("types", "states", "actions")}
+    arrays: dict[str, Array] = {
+        "format": np.array(FORMAT),
+        "schema": np.array(SCHEMA),
+        "names": np.array(json.dumps(names, ensure_ascii=False).encode()),
+        **_arrays_of(named.posterior),
+    }
+    faults = Faults()
+    _check_named(named, faults)
+    if faults:
+        raise ModelError(faults.found, f"{path}: not written")
+    body = io.BytesIO()
+    np.savez_compressed(body, **arrays)  # type: ignore[arg-type]
+    write_atomically(path, body.getvalue())
+
+
+def _arrays_of(posterior: Posterior) -> dict[str, Array]:
+    if isinstance(posterior, Dirichlet):
+        optional = {"known": posterior.known, "like": posterior.like}
+        return {"concentration": posterior.concentration} | {k: v for k, v in optional.items() if v is not None}
+    if isinstance(posterior, Drawn):
+        return {"mean": posterior.mean, "draws": posterior.draws}
+    raise InvalidInput(f"a posterior of type {type(posterior).__name__} is not one that can be saved")
+
+
+def load_posterior(path: str | os.PathLike[str]) -> Named:
+    """Read a posterior.
+
+    Args:
+        path: from `save_posterior`.
+
+    Raises:
+        ModelError: with every fault of the file.
+        InvalidInput: there is no such file.
+    """
+    file = Path(path)
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return _read(archive)
+    except ModelError as error:
+        raise ModelError(error.faults, str(file)) from None
+    except EvenhandError as error:
+        raise ModelError([Fault("", str(error))], str(file)) from None
+    except OSError as error:
+        reason = why_unreadable(file, error, [".npz"])
+        raise InvalidInput(f"{file}: cannot be read: {reason}. {HOW_TO_FIT}") from None
+    except DAMAGE as error:
+        told = f"not a posterior, or a damaged one: {error}. {HOW_TO_FIT}"
+        raise ModelError([Fault("", told)], str(file)) from None
+
+
+def _read(archive: zipfile.ZipFile) -> Named:
+    faults = Faults()
+    members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
+    if "format" not in members or len(members) < len(archive.infolist()):
+        raise ModelError([Fault("", f"not a posterior of evenhand. {HOW_TO_FIT}")])
+    for key in members:
+        if key not in (*_TEXTS, *_AXES):
+            faults.add(key[:60], "is no array of a posterior")
+    size = sum(member.file_size for member in members.values())
+    check_memory(ARRAY_OVERHEAD * size, "to read this posterior", "Fit with fewer draws.")
+    known = [key for key in members if key in (*_TEXTS, *_AXES)]
+    read = {key: read_member(archive, members[key], key, _header_fault, faults) for key in known}
+    faults.raise_if_any()
+    arrays = {key: array for key, array in read.items() if array is not None}
+    _check_head(arrays, faults)
+    faults.raise_if_any()
+    named = _built(arrays, faults)
+    _check_named(named, faults)
+    faults.raise_if_any()
+    return named
+
+
+def _header_fault(key: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
+    if key in _TEXTS:
+        return "" if dtype.kind in "US" and not shape else f"expected one text, got {dtype} of shape {shape}"
+    if dtype.kind not in {"known": "b", "like": "iu", "schema": "iu"}.get(key, "f"):
+        return f"has numbers of another kind: {dtype}"
+    if len(shape) != _AXES[key]:
+        return f"expected {_AXES[key]} axes, got shape {shape}"
+    return "is empty" if 0 in shape else ""
+
+
+def _check_head(arrays: dict[str, Array], faults: Faults) -> None:
+    if str(arrays["format"].item()) != FORMAT:
+        faults.add("format", f"not a posterior of evenhand. {HOW_TO_FIT}")
+    elif "schema" not in arrays or int(arrays["schema"]) != SCHEMA:
+        faults.add("schema", f"is {int(arrays['schema']) if 'schema' in arrays else 'missing'}; {SCHEMA} is read here")
+    elif "names" not in arrays:
+        faults.add("names", "missing")
+    if ("concentration" in arrays) == ("draws" in arrays) or ("mean" in arrays) != ("draws" in arrays):
+        faults.add("", "it must have either concentration, or mean and draws")
+    elif "draws" in arrays and ("known" in arrays or "like" in arrays):
+        faults.add("", "known and like go with concentration only")
+
+
+def _built(arrays: dict[str, Array], faults: Faults) -> Named:
+    posterior: Posterior
+    if "concentration" in arrays:
+        posterior = Dirichlet(_doubles(arrays["concentration"]), arrays.get("known"), _whole(arrays.get("like")))
+    else:
+        posterior = Drawn(_doubles(arrays["mean"]), _doubles(arrays["draws"]))
+    return Named(posterior, **_read_names(arrays["names"], faults))
+
+
+def _doubles(array: Array) -> Floats:
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
+def _whole(array: Array | None) -> Array | None:
+    """Small whole numbers; what is too large for them is no action either."""
+    return None if array is None else np.clip(array, -1, np.iinfo(np.int32).max).astype(np.int32)
+
+
+def _read_names(given: Array, faults: Faults) -> dict[str, tuple[str, ...]]:
+    try:
+        text = given.item()
+        names = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        faults.add("names", f"not a JSON text: {error}")
+        faults.raise_if_any()
+    keys = ("types", "states", "actions")
+    sound = isinstance(names, dict) and set(names) == set(keys)
+    if not sound or not all(_are_names(names[key]) for key in keys):
+        faults.add("names", "expected lists of different names: types, states, actions")
+        faults.raise_if_any()
+    return {key: tuple(names[key]) for key in keys}
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value) and len(set(value)) == len(value)
+
+
+def _check_named(named: Named, faults: Faults) -> None:
+    """Note what is wrong with the numbers of a posterior, or with their shapes."""
+    shape = (len(named.types), len(named.states), len(named.actions), len(named.states))
+    for key, array in _arrays_of(named.posterior).items():
+        own = array.shape[1:] if key == "draws" else array.shape
+        if own != shape[: len(own)] or len(own) < 3:
+            faults.add(key, f"has the shape {array.shape}, which is not that of its names")
+    if faults:
+        return
+    if isinstance(named.posterior, Dirichlet):
+        _check_dirichlet(named.posterior, named, faults)
+    elif isinstance(named.posterior, Drawn):
+        for key, rows in (("mean", named.posterior.mean), ("draws", named.posterior.draws)):
+            _check_rows(key, rows, faults)
+
+
+def _check_dirichlet(posterior: Dirichlet, named: Named, faults: Faults) -> None:
+    values, like = posterior.concentration, posterior.like
+    if not np.isfinite(values).all() or (values < 0).any():
+        faults.add("concentration", "has entries that are negative, infinite or not a number")
+    if like is not None and ((like < 0) | (like >= len(named.actions))).any():
+        faults.add("like", "names actions that do not exist")
+    if not faults and not np.isfinite(posterior.mean).all():
+        kind, state, action = (int(i) for i in np.argwhere(np.isnan(posterior.mean))[0][:3])
+        where = f"{named.types[kind]}, {named.states[state]}, {named.actions[action]}"
+        faults.add("concentration", f"nothing is known of some rows: the first is {where}")
+
+
+def _check_rows(key: str, rows: Floats, faults: Faults) -> None:
+    if not (np.isfinite(rows).all() and (rows >= 0).all() and (np.abs(rows.sum(axis=-1) - 1) <= SAME).all()):
+        faults.add(key, "has rows that are no probabilities")
+
+
+# A posterior and a problem
+
+
+def matched(named: Named, problem: CoupledMDP) -> Uncertain:
+    """The posterior of the blocks of a problem.
+
+    Args:
+        named: from `load_posterior`.
+        problem: the model that it is of; all but its transitions may have been edited.
+
+    Raises:
+        ModelError: with every block that does not match, and how.
+    """
+    faults = Faults()
+    labels = problem.tables.labels or (("", (), ()),) * len(problem.tables)
+    kinds = [named.types.index(name) if name in named.types else -1 for name, _, _ in labels]
+    if max(kinds) < 0:
+        theirs, ours = (", ".join(map(quoted, _few(names))) for names in (named.types, [name for name, *_ in labels]))
+        faults.add("", f"the posterior is of another model: it has the types {theirs}; the model has {ours}")
+        faults.raise_if_any("posterior")
+    states, actions = [], []
+    for kind, (name, own_states, own_actions) in zip(kinds, labels, strict=True):
+        known = kind < 0
+        states.append(_places(name, "state", () if known else own_states, () if known else named.states, faults))
+        actions.append(_places(name, "action", () if known else own_actions, () if known else named.actions, faults))
+    faults.raise_if_any("posterior")
+    uncertain = Uncertain(problem, named, np.array(kinds, dtype=np.int64), tuple(states), tuple(actions))
+    _check_transitions(uncertain, faults)
+    faults.raise_if_any("posterior")
+    return uncertain
+
+
+def _few(names: Sequence[str]) -> list[str]:
+    shown = [name or "(no name)" for name in names[:5]]
+    return [*shown, "..."] if len(names) > 5 else shown
+
+
+def _places(name: str, what: str, own: Sequence[str], theirs: Sequence[str], faults: Faults) -> Ints:
+    """The number of each label of the block in the posterior."""
+    if set(own) != set(theirs):
+        missing = [label for label in theirs if label not in own]
+        more = [label for label in own if label not in theirs]
+        told = [f"the model lacks the {what} {quoted(label)}" for label in missing[:3]]
+        told += [
+            f"the records have no {what} {quoted(label)}" + (f", {quoted(near)}?" if near else "")
+            for label, near in ((label, nearest(label, missing)) for label in more[:3])
+        ]
+        faults.add(f"type {quoted(name)}", "; ".join(told) or f"its {what}s have no names in the model")
+        return np.zeros(0, dtype=np.int64)
+    return np.array([list(theirs).index(label) for label in own], dtype=np.int64)
+
+
+def _check_transitions(uncertain: Uncertain, faults: Faults) -> None:
+    """Note every type whose transitions in the model are not the mean of its posterior."""
+    tables, named = uncertain.problem.tables, uncertain.named
+    mean = uncertain.placed(named.posterior.mean)
+    off: Bools = np.abs(mean - tables.transitions) > SAME
+    told: set[int] = set()
+    for block in np.flatnonzero(off.any(axis=(1, 2, 3))).tolist():
+        kind = int(uncertain.type_of_block[block])
+        if kind in told:
+            continue
+        told.add(kind)
+        s, a, j = (int(i) for i in np.argwhere(off[block])[0])
+        name, states, actions = tables.labels[block]
+        faults.add(
+            f"type {quoted(name)}",
+            f"its transitions were edited since they were fitted: from {quoted(states[s])} under {quoted(actions[a])} "
+            f"to {quoted(states[j])} it is {plain(tables.transitions[block, s, a, j])} in the model and "
+            f"{plain(mean[block, s, a, j])} by the records. "
+            "Fit again; or give the type a new name, and it is taken as known",
+        )
