@@ -9,13 +9,16 @@ possible jumps and w = 1 unless told,
 
     q[a, i, j] ~ Gamma(w / m, w d)
 
-the counterpart of one pseudo-count a row. Several types lean on each other: the rates q̄ that fit all types together
-are estimated first, and each type is taken to have been seen, in w steps of time, to jump at those rates
+the counterpart of one pseudo-count a row. Several types lean on each other: of each rate, what the other types say is
+their jumps J over their time R, expected under the rates that fit all types together, and each type is taken to have
+been seen to jump at that rate for w steps, or for less where the others were hardly seen themselves
 
-    q[τ, a, i, j] ~ Gamma(w d q̄[a, i, j], w d)
+    q[τ, a, i, j] ~ Gamma(v J / R, v)        1 / v = 1 / (w d) + 1 / (f R)
 
-with the strength w that makes the records most likely (empirical Bayes, over a grid of powers of 2), unless it is
-told. With w = 0 there is no prior: rates are those of maximum likelihood, and those of jumps that were never needed
+where f is the share of the information that is left when paths are not seen. So nothing is counted twice, and however strong the
+pooling, a type is known no better than all types together are. The strength w is the
+one that makes the records most likely, each type's after those of the others (empirical Bayes, over a grid of powers
+of 2), unless it is told. With w = 0 there is no prior: rates are those of maximum likelihood, and those of jumps that were never needed
 to explain a record are 0.
 
 What is told. A state that is left at once: its rates are beyond what the times between rows can tell, and an action that acts at once
@@ -172,35 +175,63 @@ def _with_prior(
         problem = Problem(panel, _alike(free, strength, step), free, step)
         return problem, _crude(problem), strength
     pool = read_panel(moves, step, exact, carry_action=carry_action, pooled=True)
-    shared = free.any(axis=0, keepdims=True)
-    together = Problem(pool, _alike(shared, 1.0, step), shared, step)
-    centre = together.unpacked(most_likely(together, _crude(together)))
+    others = _others(pool, panel, free, step)
     problems = {
-        strength: Problem(panel, _around(centre, free, strength, step), free, step)
+        strength: Problem(panel, others.prior(free, strength * step), free, step)
         for strength in (STRENGTHS if prior is None else (prior,))
     }
-    strength = prior if prior is not None else _most_evident(problems, centre, told)
+    strength = prior if prior is not None else _most_evident(problems, others.rates, told)
     problem = problems[strength]
-    return problem, problem.packed(np.broadcast_to(centre, free.shape)), strength
+    return problem, problem.packed(others.rates), strength
+
+
+@dataclass(frozen=True, eq=False)
+class Others:
+    """What the other types say of the rates of each."""
+
+    rates: Floats
+    """(type, action, state, next_state) jumps over time."""
+
+    times: Floats
+    """(type, action, state, next_state) the time in which they would have been seen, had the paths been."""
+
+    def prior(self, free: Bools, strength: float) -> Prior:
+        """So much time at these rates, or less where the others were hardly seen.
+
+        Args:
+            free: (type, action, state, next_state) the rates that are estimated.
+            strength: in the unit of time.
+        """
+        times = 1 / (1 / strength + 1 / self.times)
+        return Prior(np.where(free, times * self.rates, 0.0), times)
+
+
+def _others(pool: Panel, panel: Panel, free: Bools, step: float) -> Others:
+    shared = free.any(axis=0, keepdims=True)
+    together = Problem(pool, _alike(shared, 1.0, step), shared, step)
+    packed = most_likely(together, _crude(together))
+    rates = together.unpacked(packed)
+    scores = Scores.around(together, packed, _silent)
+    each = panel.expect(np.broadcast_to(rates, free.shape))
+    jumps = each.jumps.sum(axis=0) - each.jumps + together.prior.shapes
+    times = spread_times(each).sum(axis=0) - spread_times(each) + together.prior.times
+    whole = together.packed(each.jumps.sum(axis=0)[None] + together.prior.shapes)
+    left = together.unpacked(np.minimum(scores.shapes / whole, 1.0))
+    return Others(np.maximum(jumps, 0.0) / times, np.maximum(left, 1e-3) * times)
 
 
 def _alike(free: Bools, strength: float, step: float) -> Prior:
     """So many jumps in as many steps, to all possible states alike."""
     exits = free.sum(axis=-1, keepdims=True)
     shapes = np.where(free, strength / np.maximum(exits, 1), 0.0)
-    return Prior(shapes, np.full(free.shape[:-1], strength * step))
-
-
-def _around(centre: Floats, free: Bools, strength: float, step: float) -> Prior:
-    """So many steps of time at the rates of all types together."""
-    return Prior(np.where(free, strength * step * centre, 0.0), np.full(free.shape[:-1], strength * step))
+    return Prior(shapes, np.full(free.shape, strength * step))
 
 
 def _most_evident(problems: dict[float, Problem], centre: Floats, told: Progress | None) -> float:
     """The strength that makes the records most likely; the weakest of those that do so equally."""
     evidence = {}
     for turn, (strength, problem) in enumerate(problems.items()):
-        rates = most_likely(problem, problem.packed(np.broadcast_to(centre, problem.free.shape)))
+        rates = most_likely(problem, problem.packed(centre))
         saying = _saying(told, "strength of pooling", turn, 2 * len(problems))
         scores = Scores.around(problem, rates, saying)
         top = scores.top()

@@ -79,7 +79,7 @@ class Prior:
     """(type, action, state, next_state) jumps that are added; 0 with no prior."""
 
     times: Floats
-    """(type, action, state) the time in which they came."""
+    """(type, action, state, next_state) the time in which they came."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,7 @@ class Problem:
     @cached_property
     def exposures(self) -> Floats:
         """(type, parameter) the time of the prior."""
-        return self.packed(np.broadcast_to(self.prior.times[..., None], self.free.shape))
+        return self.packed(self.prior.times)
 
     @cached_property
     def places(self) -> Array:
@@ -155,7 +155,7 @@ class Problem:
         """Several copies of all types, to be drawn from side by side."""
         return Problem(
             self.panel.repeated(copies),
-            Prior(np.tile(self.prior.shapes, (copies, 1, 1, 1)), np.tile(self.prior.times, (copies, 1, 1))),
+            Prior(np.tile(self.prior.shapes, (copies, 1, 1, 1)), np.tile(self.prior.times, (copies, 1, 1, 1))),
             np.tile(self.free, (copies, 1, 1, 1)),
             self.step,
         )
