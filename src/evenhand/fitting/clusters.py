@@ -14,7 +14,7 @@ Types are named by their size, the largest first. An arm is of the type that is 
 import csv
 import io
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -143,6 +143,14 @@ class Clusters(Shown):
         columns = {"arm": arms, "type": types, "probability": [float(chance) for chance in chances]}
         return as_frame(columns, library)
 
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form: the numbers that were tried, and who is of which type."""
+        return {
+            "number": self.number,
+            "tried": [asdict(one) for one in self.tried],
+            "members": [{"arm": arm, "type": kind, "probability": float(p)} for arm, kind, p in self._members()],
+        }
+
     def plot(self) -> "Figure":
         """A figure: how well each number of types explains arms that were held out, and BIC."""
         from evenhand.display import told_by
@@ -176,7 +184,8 @@ def find_clusters(
     Raises:
         InvalidInput: the number is neither `auto` nor a whole number from 1 to that of the arms.
     """
-    wanted = _checked(number, log.num_arms)
+    asked = read_number(number, log.num_arms)
+    wanted = None if asked == "auto" else asked
     generator = as_generator(rng)
     tell: Progress = heard(progress) or (lambda doing, share: None)
     histories = read_histories(log)
@@ -196,10 +205,20 @@ def chosen(tried: tuple[Tried, ...]) -> int:
     return next((one.number for one in tried if one.behind <= CLEARLY * one.error), 1)
 
 
-def _checked(number: object, num_arms: int) -> int | None:
-    """The number of types; None for auto."""
-    if number == "auto":
-        return None
+def read_number(number: object, num_arms: int) -> int | Literal["auto"]:
+    """A number of types, which may be text, or `auto`.
+
+    Args:
+        number: what was asked for.
+        num_arms: how many arms there are.
+
+    Raises:
+        InvalidInput: it is neither `auto` nor a whole number from 1 to that of the arms.
+    """
+    if isinstance(number, str):
+        if number.strip() == "auto":
+            return "auto"
+        number = int(number) if number.strip().isdecimal() else number
     if isinstance(number, (int, np.integer)) and not isinstance(number, bool) and 1 <= number <= num_arms:
         return int(number)
     raise InvalidInput(f"clusters: expected auto, or a number of types from 1 to {num_arms} (the arms), got {number!r}")
@@ -218,7 +237,9 @@ def _sample(histories: Histories, generator: np.random.Generator) -> Ints:
 def _try_numbers(sample: Histories, generator: np.random.Generator, tell: Progress) -> tuple[Tried, ...]:
     """The curve of held-out likelihoods, until two numbers in a row are worse than the best."""
     num_arms = len(sample.history_of)
-    most = min(MOST, num_arms // FOLDS) if (sample.num_moves >= LEAST_MOVES).any() else 0  # a type that no fold has an arm of cannot be judged
+    most = (
+        min(MOST, num_arms // FOLDS) if (sample.num_moves >= LEAST_MOVES).any() else 0
+    )  # a type that no fold has an arm of cannot be judged
     held: list[Floats] = []
     bics: list[float] = []
     for number in range(1, most + 1):
@@ -291,7 +312,7 @@ def _clusters(log: Log, histories: Histories, found: Mixtures, tried: tuple[Trie
 
 def _likeliest(chances: Floats) -> Indices:
     """(arm,) the first type that is as likely as any."""
-    return np.argmax(chances >= chances.max(axis=1, keepdims=True) - TIE, axis=1).astype(np.int32)
+    return np.asarray(np.argmax(chances >= chances.max(axis=1, keepdims=True) - TIE, axis=1), dtype=np.int32)
 
 
 def _by_size(type_of: Indices, number: int) -> list[int]:

@@ -15,16 +15,16 @@ been seen to jump at that rate for w steps, or for less where the others were ha
 
     q[τ, a, i, j] ~ Gamma(v J / R, v)        1 / v = 1 / (w d) + 1 / (f R)
 
-where f is the share of the information that is left when paths are not seen. So nothing is counted twice, and however strong the
-pooling, a type is known no better than all types together are. The strength w is the
-one that makes the records most likely, each type's after those of the others (empirical Bayes, over a grid of powers
-of 2), unless it is told. With w = 0 there is no prior: rates are those of maximum likelihood, and those of jumps that were never needed
-to explain a record are 0.
+where f is the share of the information that is left when paths are not seen. So nothing is counted twice, and however
+strong the pooling, a type is known no better than all types together are. The strength w is told, or tried in powers
+of 4 (empirical Bayes): the weakest under which the records, each type's after those of the others, are not clearly
+less likely than under the best, so that types are taken for alike only where they were seen to be. With w = 0 there
+is no prior: rates are those of maximum likelihood, and those of jumps that were never needed to explain a record are 0.
 
-What is told. A state that is left at once: its rates are beyond what the times between rows can tell, and an action that acts at once
-is not a matter of rates. And records that no generator explains (a matrix of one step need have no logarithm that is
-a generator, e.g. where arms go round in a circle at every step): where a pair was seen often over one duration, the
-numbers of next states are compared with the expected ones by Pearson's statistic.
+What is told. A state that is left at once: its rates are beyond what the times between rows can tell, and an action
+that acts at once is not a matter of rates. And records that no generator explains (a matrix of one step need have no
+logarithm that is a generator, e.g. where arms go round in a circle at every step): where a pair was seen often over
+one duration, the numbers of next states are compared with the expected ones by Pearson's statistic.
 """
 
 from collections.abc import Callable
@@ -36,11 +36,13 @@ from scipy.stats import chi2
 from evenhand.checks import as_generator, check_positive_int, is_number
 from evenhand.display import heard, in_turn
 from evenhand.errors import InvalidInput, TooLarge
+from evenhand.fitting.log import Log
 from evenhand.fitting.moves import Moves
 from evenhand.fitting.panels import Panel, read_panel, with_diagonal
 from evenhand.fitting.posterior import Drawn
 from evenhand.fitting.rates import Prior, Problem, Scores, draw_rates, most_likely, spread_times
 from evenhand.kernels.exponentials import Exponentials
+from evenhand.model.places import quoted
 from evenhand.typing import Array, Bools, Floats, Progress, Rng
 
 NUM_DRAWS = 400
@@ -52,11 +54,17 @@ MOST_RATES = 4000
 STRENGTHS = tuple(2.0**power for power in range(-1, 10, 2))
 """Strengths of pooling that are tried, in steps of time."""
 
+CLEARLY = 2.0
+"""Log evidence by which a weaker strength has to be worse to be left."""
+
 AT_ONCE = 20.0
 """Jumps a step out of a state from which it counts as left at once."""
 
 OFTEN = 40
 """Moves of one kind of beginning that are worth comparing with what is expected."""
+
+SHOWN = 5
+"""Places of a kind that are named."""
 
 SURPRISE = 1e-4
 """The chance below which a difference is told."""
@@ -119,20 +127,21 @@ def fit_generators(
     prior: float | None = None,
     rng: Rng = 0,
     *,
-    carry_action: bool = False,
     num_draws: int = NUM_DRAWS,
     progress: Progress | bool | None = None,
 ) -> Generators:
     """Estimate generators from records at irregular times.
 
+    Rows of pairs that were never seen are NaN: in no type, or with no prior in this one.
+
     Args:
-        moves: counted; `gaps.time` in the same unit as `step`. Moves in `counts` took one step.
+        moves: counted; `gaps.time` in the same unit as `step`. Moves in `counts` took one step. Whether actions are
+            carried on is theirs.
         step: how long a step of the model is.
         exact: states that are entered at the very time of their row, as deaths are.
         possible: (state, action, next_state) or (type, state, action, next_state) jumps that can be; all, when absent.
         prior: its strength, in steps of time; 0 for maximum likelihood, chosen by the records when absent.
         rng: a seed, or a generator.
-        carry_action: whether an action goes on until the next row, instead of for one step.
         num_draws: from the posterior.
         progress: True for a bar, or a function that is told what is being done and the share that is done.
 
@@ -144,38 +153,31 @@ def fit_generators(
     generator = as_generator(rng)
     _check(step, prior, check_positive_int(num_draws, "num_draws"))
     free = _free(moves, possible)
-    panel = read_panel(moves, step, exact, carry_action=carry_action)
+    panel = read_panel(moves, step, exact)
     _check_reachable(panel, free)
     told = heard(progress)
-    problem, begin, strength = _with_prior(moves, panel, free, step, exact, prior, carry_action, told)
+    problem, begin, strength = _with_prior(panel, free, step, prior, told)
     rates = most_likely(problem, begin)
     scores = Scores.around(problem, rates, _silent)
     top = scores.top()
     curvature = scores.curvature(top, _silent)
     drawn = draw_rates(scores, top, curvature, num_draws, generator, _saying(told, "draws of rates", 1, 2))
-    return _told(problem, problem.unpacked(rates), strength, drawn, step)
+    unknown = moves.unseen if strength == 0 else np.broadcast_to(moves.unseen.all(axis=0), moves.unseen.shape)
+    return _told(problem, problem.unpacked(rates), strength, drawn, unknown)
 
 
 # What is believed beforehand
 
 
 def _with_prior(
-    moves: Moves,
-    panel: Panel,
-    free: Bools,
-    step: float,
-    exact: tuple[int, ...],
-    prior: float | None,
-    carry_action: bool,
-    told: Progress | None,
+    panel: Panel, free: Bools, step: float, prior: float | None, told: Progress | None
 ) -> tuple[Problem, Floats, float]:
     """The problem with its prior, rates to begin with, and the strength of the prior."""
     if prior == 0 or panel.num_types == 1:
         strength = 1.0 if prior is None else prior
         problem = Problem(panel, _alike(free, strength, step), free, step)
         return problem, _crude(problem), strength
-    pool = read_panel(moves, step, exact, carry_action=carry_action, pooled=True)
-    others = _others(pool, panel, free, step)
+    others = _others(panel, free, step)
     problems = {
         strength: Problem(panel, others.prior(free, strength * step), free, step)
         for strength in (STRENGTHS if prior is None else (prior,))
@@ -206,9 +208,9 @@ class Others:
         return Prior(np.where(free, times * self.rates, 0.0), times)
 
 
-def _others(pool: Panel, panel: Panel, free: Bools, step: float) -> Others:
-    shared = free.any(axis=0, keepdims=True)
-    together = Problem(pool, _alike(shared, 1.0, step), shared, step)
+def _others(panel: Panel, free: Bools, step: float) -> Others:
+    shared: Bools = np.asarray(free.any(axis=0, keepdims=True))
+    together = Problem(panel.pooled(), _alike(shared, 1.0, step), shared, step)
     packed = most_likely(together, _crude(together))
     rates = together.unpacked(packed)
     scores = Scores.around(together, packed, _silent)
@@ -228,7 +230,7 @@ def _alike(free: Bools, strength: float, step: float) -> Prior:
 
 
 def _most_evident(problems: dict[float, Problem], centre: Floats, told: Progress | None) -> float:
-    """The strength that makes the records most likely; the weakest of those that do so equally."""
+    """The weakest strength under which the records are not clearly less likely than under the best."""
     evidence = {}
     for turn, (strength, problem) in enumerate(problems.items()):
         rates = most_likely(problem, problem.packed(centre))
@@ -237,7 +239,7 @@ def _most_evident(problems: dict[float, Problem], centre: Floats, told: Progress
         top = scores.top()
         evidence[strength] = scores.evidence(top, scores.curvature(top, _silent))
     best = max(evidence.values())
-    return next(strength for strength, value in evidence.items() if value >= best - 1e-6)
+    return next(strength for strength, value in evidence.items() if value >= best - CLEARLY)
 
 
 def _crude(problem: Problem) -> Floats:
@@ -254,14 +256,43 @@ def _crude(problem: Problem) -> Floats:
 # What is told
 
 
-def _told(problem: Problem, rates: Floats, strength: float, drawn: Floats, step: float) -> Generators:
-    expected = problem.panel.expect(rates)
+def notes_of(found: Generators, log: Log) -> tuple[str, ...]:
+    """What should be known of generators, in words.
+
+    Args:
+        found: the generators.
+        log: the records they were fitted to, with the names.
+    """
+    notes = [f"times are irregular: jumps have rates, and transitions are those of {log.step_in_words}"]
+    if len(log.types) > 1:
+        notes.append(f"rates of a type lean on those of the others with the weight of {found.strength:g} steps")
+    if found.at_once:
+        listed = "; ".join(_place(log, kind, state, action) for kind, action, state in found.at_once[:SHOWN])
+        more = f"; and {len(found.at_once) - SHOWN} more" if len(found.at_once) > SHOWN else ""
+        notes.append(f"left faster than the times between rows can tell: {listed}{more}")
+    for misfit in found.misfits[:SHOWN]:
+        worst = int(np.argmax(np.abs(misfit.seen - misfit.expected)))
+        notes.append(
+            f"no rates explain what came after {_place(log, misfit.type, misfit.state, misfit.action)} in a time of "
+            f"{misfit.time:g}: {quoted(log.states[worst])} came {misfit.seen[worst]:,.0f} times, and "
+            f"{misfit.expected[worst]:,.1f} were expected"
+        )
+    return tuple(notes)
+
+
+def _place(log: Log, kind: int, state: int, action: int) -> str:
+    own = "" if len(log.types) == 1 else f"type {quoted(log.types[kind])}, "
+    return f"{own}state {quoted(log.states[state])}, action {quoted(log.actions[action])}"
+
+
+def _told(problem: Problem, rates: Floats, strength: float, drawn: Floats, unknown: Bools) -> Generators:
+    expected, step = problem.panel.expect(rates), problem.step
     fast = np.argwhere(rates.sum(axis=-1) * step > AT_ONCE)
-    visited = [place for place in map(tuple, fast.tolist()) if spread_times(expected)[place].any()]
+    visited = [(kind, action, state) for kind, action, state in fast.tolist() if expected.times[kind, action, state]]
     draws = cut(drawn.reshape(-1, *rates.shape[1:]), step).reshape(len(drawn), *_turned(rates.shape))
     return Generators(
-        mean=cut(rates, step),
-        draws=draws,
+        mean=np.where(unknown[..., None], np.nan, cut(rates, step)),
+        draws=np.where(unknown[..., None], np.nan, draws),
         rates=rates,
         log_likelihood=float(expected.values.sum()),
         strength=strength,
@@ -353,15 +384,15 @@ def _free(moves: Moves, possible: Bools | None) -> Bools:
     free: Bools = table.swapaxes(1, 2) & ~np.eye(num_states, dtype=bool)
     if free[0].sum() > MOST_RATES:
         raise TooLarge(
-            f"{num_states} states and {num_actions} actions have {int(free[0].sum()):,} rates, and {MOST_RATES:,} can be "
-            "estimated: take fewer states, or say which jumps can be (--only-worse, or a mask)"
+            f"{num_states} states and {num_actions} actions have {int(free[0].sum()):,} rates, and {MOST_RATES:,} can "
+            "be estimated: take fewer states, or say which jumps can be (--only-worse, or a mask)"
         )
     return free
 
 
 def _check_reachable(panel: Panel, free: Bools) -> None:
     """Refuse records of moves that no path of possible jumps makes."""
-    expected = panel.expect(free * 1.0)
+    expected = panel.expect(free.astype(np.float64))
     if expected.surest < 1e-200:
         raise InvalidInput(
             "some moves were recorded that no path of possible jumps makes: check the mask (--only-worse), and which "

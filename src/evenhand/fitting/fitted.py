@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from evenhand.fitting.terms import Terms
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import save
 from evenhand.typing import Bools, Floats
+
+if TYPE_CHECKING:
+    from evenhand.fitting.clusters import Clusters
 
 LEVEL = 0.95
 """Of the intervals that are told."""
@@ -42,6 +45,12 @@ class Fitted(Shown):
     log_likelihood: float
     """Of the records under the model's transitions."""
 
+    clusters: "Clusters | None" = None
+    """The types that were found, where they were asked for."""
+
+    estimated: tuple[str, ...] = ()
+    """What should be known of the estimates, in words."""
+
     @cached_property
     def problem(self) -> CoupledMDP:
         """The problem that `save` writes.
@@ -59,10 +68,12 @@ class Fitted(Shown):
     @property
     def notes(self) -> tuple[str, ...]:
         """What was decided, and what should be known, in words."""
-        return self.log.notes + self.terms.notes
+        return self.log.notes + self.estimated + self.terms.notes
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model, and its posterior beside it (`model.posterior.npz`); both, or nothing.
+
+        Where types were found, who is of which is beside it, too (`model.members.csv`).
 
         Args:
             path: a `.toml`, `.json` or `.npz` file; one that is there already is replaced.
@@ -74,6 +85,8 @@ class Fitted(Shown):
         named = Named(self.posterior, self.log.types, self.log.states, self.log.actions)
         # The model comes last: a model without its posterior is whole, a posterior of another model is refused.
         save_posterior(named, posterior_path(file))
+        if self.clusters is not None:
+            self.clusters.write(file.with_suffix(".members.csv"))
         save(problem, file)
 
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
@@ -131,6 +144,7 @@ class Fitted(Shown):
             "step": self.log.step_in_words,
             "rows": len(self.log.arm),
             "notes": list(self.notes),
+            **({} if self.clusters is None else {"clusters": self.clusters.as_dict()}),
         }
 
     def __repr__(self) -> str:

@@ -9,7 +9,8 @@ EM, with responsibilities r and a prior of one pseudo-count a row, shared by the
 together move (p̄):
 
     r[n, k] ∝ share[k] exp(x[n] · log p[k])
-    share[k] = mean over n of r[n, k]        p[k, c] = (sum over n of r[n, k] x[n, c] + p̄[c] / K) / (the same over its row)
+    share[k] = mean over n of r[n, k]
+    p[k, c] = (sum over n of r[n, k] x[n, c] + p̄[c] / K) / (the same over its row)
 
 Nothing is said of where arms begin, nor of what they are given: types are to differ in how they move, not in when
 their records begin or in who was served. Arms with the same counts are one row with a weight, which makes a million
@@ -228,4 +229,4 @@ def _drawn(chances: Floats, weights: Floats, generator: np.random.Generator) -> 
     chances = np.where(chances.sum(axis=0) > 0, chances, weights)
     ladder = np.cumsum(chances, axis=0)
     marks = generator.random(chances.shape[1]) * ladder[-1]
-    return np.minimum((ladder <= marks).sum(axis=0), len(chances) - 1)
+    return np.asarray(np.minimum((ladder <= marks).sum(axis=0), len(chances) - 1))

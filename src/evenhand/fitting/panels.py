@@ -20,7 +20,7 @@ jumps and times of the unseen paths, which serve twice:
 Moves that are alike are one kind with a number, and an exponential is computed once for each generator and duration.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -103,6 +103,20 @@ class Panel:
             times=np.tile(self.times, copies),
         )
 
+    def pooled(self) -> "Panel":
+        """The same records, with all types taken for one."""
+        keys = np.stack([self.which % self.num_actions, self.times])
+        distinct, position = np.unique(keys, axis=1, return_inverse=True)
+        return replace(
+            self,
+            num_types=1,
+            type=np.zeros_like(self.type),
+            first=position.ravel()[self.first],
+            second=position.ravel()[self.second],
+            which=distinct[0].astype(np.int32),
+            times=distinct[1],
+        )
+
     def expect(self, rates: Floats) -> "Expected":
         """The log-likelihood, and the expected jumps and times.
 
@@ -119,7 +133,7 @@ class Panel:
         after = laws.values[self.second, :, self.next_state]
         after[self.entered] = self._entering(laws.values, flat)
         seen = np.maximum((before * after).sum(axis=1), TINY)
-        values = np.bincount(self.type, self.number * np.log(seen), self.num_types)
+        values = np.bincount(self.type, self.number * np.log(seen), self.num_types).astype(np.float64)
         weight = (self.number / seen)[:, None]
         slopes = self._slopes(laws, flat, weight * after, weight * before)
         shape = rates.shape
@@ -132,14 +146,14 @@ class Panel:
         weights = np.zeros_like(laws.values)
         np.add.at(weights, (self.first, self.state), before)
         plain = ~self.entered
-        np.add.at(weights, (self.second[plain], slice(None), self.next_state[plain]), after[plain])
+        np.add.at(weights.swapaxes(1, 2), (self.second[plain], self.next_state[plain]), after[plain])
         into, last = self._into(rates), self._last
         if not len(last):
             return laws.adjoint(weights)
         np.add.at(weights, self.second[self.entered], after[self.entered][:, :, None] * into[:, None, :])
         slopes = laws.adjoint(weights)
         by_rate = np.einsum("ekm,ek->em", laws.values[self.second[self.entered]], after[self.entered])
-        np.add.at(slopes, (last, slice(None), self.next_state[self.entered]), by_rate * self._elsewhere)
+        np.add.at(slopes.swapaxes(1, 2), (last, self.next_state[self.entered]), by_rate * self._elsewhere)
         return slopes
 
     def _entering(self, values: Floats, rates: Floats) -> Floats:
@@ -181,23 +195,17 @@ class Expected:
     """The probability of the least likely move that was recorded."""
 
 
-def read_panel(
-    moves: Moves, step: float, exact: tuple[int, ...] = (), *, carry_action: bool = False, pooled: bool = False
-) -> Panel:
+def read_panel(moves: Moves, step: float, exact: tuple[int, ...] = ()) -> Panel:
     """Moves as a panel.
 
     Args:
         moves: counted; those of one step, and those over other times.
         step: how long a step is, in the unit of the times.
         exact: states that are entered at the very time of their row.
-        carry_action: whether an action goes on until the next row, instead of for one step.
-        pooled: take all types for one.
     """
     num_types, num_states, num_actions, _ = moves.counts.shape
     types, state, action, next_state, time, number = _kinds(moves, step)
-    types = np.zeros_like(types) if pooled else types
-    num_types = 1 if pooled else num_types
-    acting = time if carry_action else np.minimum(time, step)
+    acting = time if moves.carry_action else np.minimum(time, step)
     idle = types * num_actions
     check_memory(64.0 * len(time) * num_states**2, "the generators of these records", "Give fewer states.")
     keys = np.concatenate([np.stack([idle + action, acting]), np.stack([idle, time - acting])], axis=1)
@@ -222,7 +230,7 @@ def read_panel(
 
 def with_diagonal(rates: Floats) -> Floats:
     """(..., state, next_state) generators of these rates, which have 0 on their diagonal."""
-    return rates - rates.sum(axis=-1)[..., None] * np.eye(rates.shape[-1])
+    return np.asarray(rates - rates.sum(axis=-1)[..., None] * np.eye(rates.shape[-1]))
 
 
 def _kinds(moves: Moves, step: float) -> tuple[Array, Array, Array, Array, Floats, Floats]:
@@ -240,7 +248,8 @@ def _kinds(moves: Moves, step: float) -> tuple[Array, Array, Array, Array, Float
     keys = np.stack([*places, time]).astype(np.float64)
     distinct, position = np.unique(keys, axis=1, return_inverse=True)
     whole = distinct[:4].astype(np.int64)
-    return whole[0], whole[1], whole[2], whole[3], distinct[4], np.bincount(position.ravel(), number)
+    together = np.bincount(position.ravel(), number).astype(np.float64)
+    return whole[0], whole[1], whole[2], whole[3], distinct[4], together
 
 
 def _rounded(times: Floats) -> Floats:

@@ -49,8 +49,11 @@ FIRST_STEPS = 12
 MOST_STEPS = 3000
 """Of the optimiser."""
 
-CLOSE = 1e-4
-"""The largest part of a jump, over the root of all that are expected, by which the mode may be missed."""
+ROUNDS = 6
+"""Times that both take turns, where the optimiser stops too early."""
+
+CLOSE, LOOSE = 1e-5, 1e-3
+"""Jumps, over the root of all moves, by which the mode is missed when it is done, and when that is not good enough."""
 
 UNNEEDED = 1e-6
 """Expected jumps, with those of the prior, below which a rate is left at 0: without a prior, what was never seen."""
@@ -180,9 +183,20 @@ def most_likely(problem: Problem, begin: Floats) -> Floats:
         NotConverged: the optimiser stopped before the equations of the mode held.
     """
     low, high = SLOWEST / problem.step, FASTEST / _shortest(problem.panel)
-    rates = np.clip(begin, low, high)
-    for _ in range(FIRST_STEPS):
-        rates = np.clip(_em_step(problem, rates), low, high)
+    rates, message = np.clip(begin, low, high), ""
+    for _ in range(ROUNDS):
+        for _ in range(FIRST_STEPS):
+            rates = np.clip(_em_step(problem, rates), low, high)
+        rates, steep, message = _climb(problem, rates, low, high)
+        if steep <= CLOSE:
+            return rates
+    if steep > LOOSE:
+        raise NotConverged(f"the rates did not settle: {message}; a stronger --prior, or fewer states, may help")
+    return rates
+
+
+def _climb(problem: Problem, rates: Floats, low: float, high: float) -> tuple[Floats, float, str]:
+    """L-BFGS from some rates: better ones, by how much the mode is missed, and what the optimiser says."""
     shape = rates.shape
 
     def falls(logs: Floats) -> tuple[float, Floats]:
@@ -192,15 +206,14 @@ def most_likely(problem: Problem, begin: Floats) -> Floats:
     bounds = [(np.log(low), np.log(high))] * rates.size
     options = {"maxiter": MOST_STEPS, "maxfun": 2 * MOST_STEPS, "ftol": 1e-15, "gtol": 1e-7, "maxcor": 30}
     found = minimize(falls, np.log(rates).ravel(), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    logs = found.x
-    steep = np.abs(found.jac) * ~_at_bound(logs, found.jac, np.log(low), np.log(high))
-    if steep.max(initial=0.0) > CLOSE * np.sqrt(problem.panel.number.sum() + 1):
-        raise NotConverged(f"the rates did not settle: {found.message}; a stronger --prior, or fewer states, may help")
-    return np.exp(logs).reshape(shape)
+    steep = np.abs(found.jac) * ~_at_bound(found.x, found.jac, np.log(low), np.log(high))
+    missed = float(steep.max(initial=0.0) / np.sqrt(problem.panel.number.sum() + 1))
+    return np.asarray(np.exp(found.x).reshape(shape)), missed, str(found.message)
 
 
 def _shortest(panel: Panel) -> float:
-    return float(panel.times[panel.times > 0].min(initial=np.inf, where=True)) if (panel.times > 0).any() else 1.0
+    some = panel.times[panel.times > 0]
+    return float(some.min()) if len(some) else 1.0
 
 
 def _em_step(problem: Problem, rates: Floats) -> Floats:
@@ -269,7 +282,7 @@ class Scores:
     @property
     def begin(self) -> Floats:
         """(type, parameter) the scores of the mode by log rates."""
-        return np.clip(ndtri(gammainc(self.shapes, self.exposures * self.rates)), -5.0, 5.0)
+        return np.asarray(np.clip(ndtri(gammainc(self.shapes, self.exposures * self.rates)), -5.0, 5.0))
 
     def rates_at(self, scores: Floats) -> tuple[Floats, Floats]:
         """(type, parameter) rates, and how fast their logarithms rise with the scores."""
@@ -299,7 +312,7 @@ class Scores:
         return top
 
     def curvature(self, top: Floats, told: Told) -> Floats:
-        """(type, parameter, parameter) minus the second derivative of the log density, nowhere flatter than the least."""
+        """(type, parameter, parameter) minus the second derivative of the log density, bounded below."""
         return _bounded(_curvature(lambda scores: self.density(scores)[1], top, told), LEAST_CURVATURE)
 
     def evidence(self, top: Floats, curvature: Floats) -> float:
@@ -325,7 +338,7 @@ def _curvature(slope: Callable[[Floats], Floats], top: Floats, told: Told) -> Fl
 def _bounded(curvature: Floats, least: float) -> Floats:
     """The same, in no direction below the least."""
     values, vectors = np.linalg.eigh(curvature)
-    return (vectors * np.maximum(values, least)[:, None, :]) @ vectors.swapaxes(1, 2)
+    return np.asarray((vectors * np.maximum(values, least)[:, None, :]) @ vectors.swapaxes(1, 2))
 
 
 def log_gamma_quantiles(scores: Floats, shapes: Floats) -> tuple[Floats, Floats]:
@@ -383,15 +396,13 @@ def draw_rates(
 def _roots(curvature: Floats) -> Floats:
     """(type, parameter, parameter) C with C C' = H^-1: steps that are alike in every direction."""
     values, vectors = np.linalg.eigh(curvature)
-    return (vectors / np.sqrt(values)[:, None, :]) @ vectors.swapaxes(1, 2)
+    return np.asarray((vectors / np.sqrt(values)[:, None, :]) @ vectors.swapaxes(1, 2))
 
 
 class Chains:
     """Hamiltonian Monte Carlo for several copies of all types, measured by the curvature at the top."""
 
-    def __init__(
-        self, scores: Scores, top: Floats, roots: Floats, copies: int, generator: np.random.Generator
-    ) -> None:
+    def __init__(self, scores: Scores, top: Floats, roots: Floats, copies: int, generator: np.random.Generator) -> None:
         """Begin with draws from the normal approximation.
 
         Args:
@@ -441,13 +452,13 @@ class Chains:
 
     def _within(self, places: Floats) -> Floats:
         """The same, nearer the top where the normal approximation is so flat that they lie beyond all scores."""
-        while (far := (np.abs(self._scores(places)) > FARTHEST).any(axis=1)).any():
-            places = np.where(far[:, None], places / 2, places)
+        while (far := (np.abs(self._scores(places)) > FARTHEST).any(axis=1, keepdims=True)).any():
+            places = np.where(far, places / 2, places)
         return places
 
     def _scores(self, places: Floats) -> Floats:
         shaped = places.reshape(self.copies, *self.roots.shape[:2])
-        return self.top + np.einsum("tij,ctj->cti", self.roots, shaped).reshape(self.top.shape)
+        return np.asarray(self.top + np.einsum("tij,ctj->cti", self.roots, shaped).reshape(self.top.shape))
 
     def _density(self, places: Floats) -> tuple[Floats, Floats]:
         scores = self._scores(places)

@@ -6,7 +6,7 @@ Of a function f of many P(t_e), with W_e = df/dP(t_e), the derivative by the ent
     df/dQ = sum over e of  the integral over u from 0 to t_e of  P(u)' W_e P(t_e - u)'
 
 which is what statistics of paths are made of: with W_e[s, s'] = 1 / P(t_e)[s, s'] it is the expected time in i on its
-diagonal, and the expected number of jumps from i to j over q[i, j] elsewhere, given both ends (Hobolth and Jensen 2011).
+diagonal, and the expected jumps from i to j over q[i, j] elsewhere, given both ends (Hobolth and Jensen 2011).
 
 Two roads.
 
@@ -22,7 +22,7 @@ eigenvalues), with m the largest rate of leaving and B = (Q + mI) t / 2^k >= 0,
 
     P(t) = (exp(-mt / 2^k) sum over n of B^n / n!)^(2^k)
 
-Nothing is ever subtracted, so that small probabilities are as exact as large ones. The derivative goes the same way back.
+Nothing is ever subtracted: small probabilities are as exact as large ones. The derivative goes the same way back.
 """
 
 from functools import cached_property

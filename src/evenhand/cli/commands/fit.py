@@ -26,7 +26,7 @@ def run(log: str, out: str | None, seed: int, as_json: bool, quiet: bool, **opti
     check_target(out, "--out")
     source = standard_input("LOG", options["format"], FORMATS) if log == DASH else log
     options["budget"] = None if options["budget"] is None else read_amounts(options["budget"])
-    for several in ("used", "resources"):
+    for several in ("used", "resources", "exact"):
         options[several] = _listed(options[several])
     from evenhand.fitting.fit import fit  # after what may be refused at once
 
