@@ -99,12 +99,12 @@ def code_names(series: "polars.Series") -> Coded:
     texts = as_texts(series)
     distinct = texts.drop_nulls().unique(maintain_order=True)
     codes = texts.cast(polars.Enum(distinct)).to_physical().cast(polars.Int64).fill_null(-1).to_numpy().astype(np.int32)
+    tidy = distinct.str.strip_chars()
+    if (tidy == distinct).all() and not tidy.str.to_lowercase().is_in(list(MISSING)).any():
+        return Coded(tuple(distinct.to_list()), codes)
     first: dict[str, int] = {}
-    tidy = [name.strip() for name in distinct.to_list()]
-    moved = [-1 if name.lower() in MISSING else first.setdefault(name, len(first)) for name in tidy]
-    if moved != list(range(len(tidy))):
-        codes = np.array([*moved, -1], dtype=np.int32)[codes]
-    return Coded(tuple(first), codes)
+    moved = [-1 if name.lower() in MISSING else first.setdefault(name, len(first)) for name in tidy.to_list()]
+    return Coded(tuple(first), np.array([*moved, -1], dtype=np.int32)[codes])
 
 
 def as_texts(series: "polars.Series") -> "polars.Series":
@@ -128,13 +128,14 @@ def in_meaning(names: Sequence[str]) -> list[str]:
     return sorted(names, key=in_order)
 
 
-def read_floats(series: "polars.Series", kind: str, faults: LogFaults) -> Floats:
+def read_floats(series: "polars.Series", kind: str, faults: LogFaults, needed: bool = False) -> Floats:
     """(row,) a column of numbers; NaN where there is none.
 
     Args:
         series: the column.
         kind: what it is for, in words.
         faults: hears of entries that are no numbers.
+        needed: whether none may be missing.
     """
     import polars
 
@@ -149,4 +150,6 @@ def read_floats(series: "polars.Series", kind: str, faults: LogFaults) -> Floats
     read: Floats = numbers.fill_null(float("nan")).to_numpy().astype(np.float64)
     faults.flag(wrong, lambda place: f"{kind} {str(series[place])!r} is not a number")
     faults.flag(np.isinf(read), f"{kind} is not a finite number")
+    if needed:
+        faults.flag(np.isnan(read) & ~wrong, f"has no {kind}")
     return read

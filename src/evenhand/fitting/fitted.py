@@ -10,6 +10,7 @@ import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, counted
 from evenhand.fitting.building import build_problem, num_arms
+from evenhand.fitting.diagnostics import Diagnostics, diagnose
 from evenhand.fitting.log import Log
 from evenhand.fitting.moves import Moves
 from evenhand.fitting.posterior import Posterior
@@ -64,6 +65,17 @@ class Fitted(Shown):
     def unseen(self) -> Bools:
         """(type, state, action) the pairs that no arm of the type was seen to leave."""
         return self.moves.unseen
+
+    @cached_property
+    def diagnostics(self) -> Diagnostics:
+        """What the records say besides the model, and what they cannot say; asked when first read, always alike."""
+        return diagnose(self.log, self.moves, self.posterior, worth=self._worth)
+
+    @property
+    def _worth(self) -> Floats | None:
+        """(type, state) the reward of a step under the idle action; None where that is not known, or all alike."""
+        worth = self.terms.rewards[:, :, 0]
+        return worth if np.isfinite(worth).all() and np.ptp(worth, axis=1).any() else None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -145,6 +157,7 @@ class Fitted(Shown):
             "rows": len(self.log.arm),
             "notes": list(self.notes),
             **({} if self.clusters is None else {"clusters": self.clusters.as_dict()}),
+            "diagnostics": self.diagnostics.as_dict(),
         }
 
     def __repr__(self) -> str:

@@ -66,6 +66,9 @@ class Log:
     resources: tuple[str, ...] = ()
     """(resource,) the names of what is used."""
 
+    is_ordered: bool = True
+    """Whether the order of the states means something: numbers, bins, or an order that was given."""
+
     notes: tuple[str, ...] = ()
     """What was decided or looked unusual while reading, in words."""
 

@@ -46,13 +46,13 @@ SLOWEST = 1e-12
 FIRST_STEPS = 12
 """Steps of EM before the optimiser."""
 
-MOST_STEPS = 3000
+MOST_STEPS = 1000
 """Of the optimiser."""
 
-ROUNDS = 6
+ROUNDS = 4
 """Times that both take turns, where the optimiser stops too early."""
 
-CLOSE, LOOSE = 1e-5, 1e-3
+CLOSE, LOOSE = 1e-4, 1e-2
 """Jumps, over the root of all moves, by which the mode is missed when it is done, and when that is not good enough."""
 
 UNNEEDED = 1e-6

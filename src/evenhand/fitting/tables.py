@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -226,7 +227,10 @@ def _series(name: str, entries: list[Any]) -> "polars.Series":
     """A column of Python objects; of kinds that do not go together, as texts."""
     import polars
 
+    zoned = {entry.tzinfo is not None for entry in entries if isinstance(entry, datetime)}
     try:
+        if len(zoned) > 1:  # they would silently be taken for one zone's
+            raise TypeError("moments with and without a zone")
         return polars.Series(name, entries, strict=True)
     except (TypeError, polars.exceptions.PolarsError, OverflowError):
         return polars.Series(name, [None if entry is None else str(entry) for entry in entries], dtype=polars.String)

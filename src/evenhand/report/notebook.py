@@ -22,6 +22,7 @@ from evenhand.planning.check import Check, listed, starts_in_words
 from evenhand.planning.compare import Comparison, Row
 from evenhand.planning.fairness import Fairness
 from evenhand.planning.plans import Decisions, Plan
+from evenhand.planning.replay import Replay
 from evenhand.planning.solution import Solution
 from evenhand.policies.index import TypeIndices
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
@@ -392,6 +393,30 @@ def _(found: Fairness) -> Told:
     taken = [row for row in found.rows if row.plan_of != row.welfare]
     notes += [f"Best for {row.welfare}: the plan for {row.plan_of}, which is better than its own." for row in taken]
     return Told(title, tables=[fairness.results_table(found), fairness.values_table(found)], notes=notes)
+
+
+@told.register
+def _(found: Replay) -> Told:
+    facts = [
+        ("policy", f"shares of actions by type and state, from {int(found.shares.numbers.sum()):,} decisions"),
+        ("steps", f"{len(found.steps):,}, with up to {counted(int(found.present.max()), 'arm')}"),
+        ("numbers served in their intervals", percent(float(found.served.inside.mean()))),
+        ("rewards of a step in theirs", percent(float(found.rewards.inside.mean()))),
+    ]
+    heads = ["type"]
+    for action in found.actions[1:]:
+        heads += [shortened(action, 24), "expected", f"interval of {percent(found.level)}"]
+    rows = [(shortened(name, 40), _replayed(found, t)) for t, name in enumerate(found.types[:MOST_ROWS])]
+    tables = [shortened_table("", heads, rows, len(found.types) - MOST_ROWS)]
+    return Told("The records, replayed", "in the model, beside what came", facts, tables=tables)
+
+
+def _replayed(found: Replay, kind: int) -> list[str]:
+    totals, cells = found.totals, []
+    for place in range(len(found.actions) - 1):
+        low, mean, high = (float(of[kind, place]) for of in (totals.lower, totals.mean, totals.upper))
+        cells += [f"{totals.seen[kind, place]:,.0f}", f"{mean:,.1f}", f"{low:,.1f} to {high:,.1f}"]
+    return cells
 
 
 @told.register

@@ -1,11 +1,14 @@
 """`evenhand fit`."""
 
+import shlex
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
 from evenhand.cli.console import number, print_facts, print_json, print_table
+from evenhand.cli.diagnostics import show_diagnostics
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_amounts
 from evenhand.cli.standard_input import DASH, standard_input
@@ -21,9 +24,10 @@ SHOWN_NEXT = 3
 """Next states that a row of the table names."""
 
 
-def run(log: str, out: str | None, seed: int, as_json: bool, quiet: bool, **options: Any) -> None:
+def run(log: str, out: str | None, report: str | None, seed: int, as_json: bool, quiet: bool, **options: Any) -> None:
     """Fit a model to a log, and write it."""
     check_target(out, "--out")
+    check_target(report, "--report")
     source = standard_input("LOG", options["format"], FORMATS) if log == DASH else log
     options["budget"] = None if options["budget"] is None else read_amounts(options["budget"])
     for several in ("used", "resources", "exact"):
@@ -34,12 +38,22 @@ def run(log: str, out: str | None, seed: int, as_json: bool, quiet: bool, **opti
         fitted = fit(source, **options, rng=seed, progress=tell)
         if out:
             fitted.save(out)
+        if tell is not None:
+            tell("asking what the records say", 0.95)
+        _ = fitted.diagnostics  # kept; here it is told to take its time
+        if report:
+            from evenhand.report.fit import write_fit
+
+            command = f"evenhand {shlex.join(sys.argv[1:])}"
+            write_fit(fitted, report, command=command, source=called(log))
     if as_json:
         print_json(fitted.as_dict())
         return
     _show(fitted, called(log))
     if out and not quiet:
         click.echo(f"written to {out}; what is known of it beside it")
+    if report and not quiet:
+        click.echo(f"report: {report}")
 
 
 def _listed(text: str | None) -> tuple[str, ...]:
@@ -62,6 +76,7 @@ def _show(fitted: "Fitted", source: str) -> None:
         from evenhand.fitting.building import pairs_in_words
 
         click.echo(f"never seen: {'; '.join(pairs_in_words(log, fitted.unseen))}\n")
+    show_diagnostics(fitted.diagnostics)
     for note in fitted.notes:
         click.echo(f"  - {note}")
 

@@ -1,0 +1,150 @@
+"""Who got what: whether those who were served were like those who were not.
+
+Actions in records are rarely random. Effects compare arms in the same state, so a choice that looks at the state alone
+does no harm; one that looks at more does, and may pass for an effect. Four tests (see `tables`) on the rows whose
+action is recorded, the outcome always the action:
+
+    by_state   context the type,              groups the states: did the choice look at the state?
+    by_before  context the type and state,    groups the states one step before: did it look at more?
+    by_time    context the type and state,    groups early and late: did the rule change?
+    by_type    context the state,             groups the types: had each type a rule of its own?
+
+All take choices as made anew at every row. A choice that was made once for an arm and kept counts as many: p-values
+are then too small.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.fitting.diagnostics.alike import LEVEL, tally
+from evenhand.fitting.diagnostics.phrases import chance, first_largest, percent
+from evenhand.fitting.diagnostics.steps import follows, late
+from evenhand.fitting.diagnostics.tables import HomogeneityTest, homogeneity
+from evenhand.fitting.log import NOTHING, Log
+from evenhand.typing import Floats
+
+CANNOT = (
+    "effects compare arms in the same recorded state; if whoever chose saw more than the state, part of an effect may "
+    "be what they saw, and no record can tell: some choices made at random could"
+)
+"""What records cannot say, in words."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """How actions were given."""
+
+    served: int
+    """Rows with another action than the idle one."""
+
+    idle: int
+    """Rows with the idle action."""
+
+    states: tuple[str, ...]
+    """(state,) their names."""
+
+    served_in: tuple[float, ...]
+    """(state,) shares of the states among rows that were served."""
+
+    idle_in: tuple[float, ...]
+    """(state,) shares among those that were not."""
+
+    worth: tuple[float, float] | None
+    """What the states of those served and of those not are worth on average; None where no rewards are known."""
+
+    by_state: HomogeneityTest
+    """Whether the choice looked at the state."""
+
+    by_before: HomogeneityTest | None
+    """Whether, in the same state, it looked at the state one step before; None where that was never recorded."""
+
+    by_time: HomogeneityTest | None
+    """Whether, in the same state, it changed between the early and the late half; None where all is of one time."""
+
+    by_type: HomogeneityTest | None
+    """Whether, in the same state, types were treated unlike; None where there is one type."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Sentences; the last says what cannot be concluded."""
+        said = [self._who()]
+        if self.by_before and self.by_before.adjusted < LEVEL:
+            odds = chance(self.by_before.adjusted)
+            said.append(
+                "arms in the same state were served by where they had been before "
+                f"({odds}): the choice looked at more than the state, and effects may be partly that"
+            )
+        if self.by_time and self.by_time.adjusted < LEVEL:
+            said.append(
+                f"in the same state the choice changed between early and late ({chance(self.by_time.adjusted)})"
+            )
+        if self.by_type and self.by_type.adjusted < LEVEL:
+            said.append(f"in the same state types were served unlike ({chance(self.by_type.adjusted)})")
+        return (*said, CANNOT)
+
+    def _who(self) -> str:
+        """Whether who got served was worse off."""
+        odds = chance(self.by_state.adjusted)
+        if self.by_state.adjusted >= LEVEL:
+            return f"who got served was in the same states as who did not, as far as can be seen ({odds})"
+        gap = np.array(self.served_in) - np.array(self.idle_in)
+        state = first_largest(gap)
+        served, others = percent(self.served_in[state]), percent(self.idle_in[state])
+        shares = f"{served} of the served were in {self.states[state]}, {others} of the others"
+        return f"who got served was {self._off()}: {shares} ({odds})"
+
+    def _off(self) -> str:
+        if self.worth is None or abs(self.worth[0] - self.worth[1]) < 1e-9 * max(map(abs, self.worth)):
+            return "not like the others"
+        return "worse off" if self.worth[0] < self.worth[1] else "better off"
+
+
+def choices(log: Log, worth: Floats | None, rng: np.random.Generator) -> Choices | str:
+    """Compare who was served with who was not; or say why not.
+
+    Args:
+        log: the records.
+        worth: (type, state) what a step there brings under the idle action; None where that is not known.
+        rng: for tables that are drawn.
+    """
+    rows = np.flatnonzero(log.action != NOTHING)
+    kind, state, action = log.type_of[log.arm[rows]].astype(np.int64), log.state[rows], log.action[rows]
+    types, states, actions = len(log.types), len(log.states), len(log.actions)
+    is_served = action > 0
+    if not is_served.any() or is_served.all():
+        return "no action but the idle one was recorded" if not is_served.any() else "every row was served"
+    own = kind * states + state
+    is_late = late(log.time[rows])
+    by_time = None
+    if is_late is not None:
+        by_time = homogeneity(tally(is_late, own, action, (2, types * states, actions)), rng)
+    by_type = homogeneity(tally(kind, state, action, (types, states, actions)), rng) if types > 1 else None
+    shares = [np.bincount(state[who], minlength=states) / who.sum() for who in (is_served, ~is_served)]
+    means = (
+        None if worth is None else tuple(float(worth[kind[who], state[who]].mean()) for who in (is_served, ~is_served))
+    )
+    return Choices(
+        int(is_served.sum()),
+        int((~is_served).sum()),
+        log.states,
+        tuple(shares[0].tolist()),
+        tuple(shares[1].tolist()),
+        means,  # type: ignore[arg-type]  # two of them
+        homogeneity(tally(state, kind, action, (states, types, actions)), rng),
+        _by_before(log, rng),
+        by_time,
+        by_type,
+    )
+
+
+def _by_before(log: Log, rng: np.random.Generator) -> HomogeneityTest | None:
+    """Whether actions in the same state depend on the state one step before."""
+    rows = np.flatnonzero(follows(log)) + 1
+    rows = rows[log.action[rows] != NOTHING]
+    if not len(rows):
+        return None
+    states = len(log.states)
+    own = log.type_of[log.arm[rows]].astype(np.int64) * states + log.state[rows]
+    shape = (states, len(log.types) * states, len(log.actions))
+    return homogeneity(tally(log.state[rows - 1], own, log.action[rows], shape), rng)

@@ -1,0 +1,194 @@
+"""Ask all questions of a fit, and adjust the tests for being asked together."""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from evenhand.checks import check_memory
+from evenhand.display import counted
+from evenhand.fitting.diagnostics.alike import BetweenTypes, InTime, between_types, in_time
+from evenhand.fitting.diagnostics.choices import Choices, choices
+from evenhand.fitting.diagnostics.effects import Effects, effects
+from evenhand.fitting.diagnostics.orders import Gain, gains
+from evenhand.fitting.diagnostics.shares import Shares, shares_over_time
+from evenhand.fitting.diagnostics.steps import one_steps
+from evenhand.fitting.diagnostics.tables import HomogeneityTest, holm
+from evenhand.fitting.diagnostics.thin_rows import ThinRows, thin_rows
+from evenhand.fitting.log import Log
+from evenhand.fitting.moves import Moves
+from evenhand.fitting.posterior import Posterior
+from evenhand.typing import Floats, Ints, Rng
+
+BYTES_A_ROW = 250
+"""That the questions take at most at one time, for each row of the log."""
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnostics:
+    """What records say besides the model. What could not be asked is None, and `left_out` says why."""
+
+    state: Gain | None
+    """What the state tells of the next one: the fitted chain against one of order 0, on arms left out of the fit."""
+
+    before: Gain | None
+    """What the state before last tells besides: a chain of order 2 against the fitted one, on arms left out."""
+
+    in_time: InTime | None
+    """Early records against late ones."""
+
+    between_types: BetweenTypes | None
+    """The types against each other."""
+
+    shares: Shares | None
+    """Shares of states over time, seen and predicted."""
+
+    thin_rows: ThinRows
+    """Rows that were seen seldom or never."""
+
+    effects: Effects | None
+    """What each action changes."""
+
+    choices: Choices | None
+    """Who got what."""
+
+    num_tests: int
+    """Tests whose p-values are adjusted together (Holm)."""
+
+    left_out: dict[str, str]
+    """Questions that could not be asked, each with the reason."""
+
+    @property
+    def words(self) -> tuple[tuple[str, str], ...]:
+        """Topics, and a sentence on each; a topic may come several times."""
+        topics: list[tuple[str, str]] = []
+        for topic, found in (
+            ("memory", self.state),
+            ("memory", self.before),
+            ("time", self.in_time),
+            ("types", self.between_types),
+            ("shares", self.shares),
+            ("sparse rows", self.thin_rows),
+        ):
+            if found is not None:
+                topics.append((topic, found.words))
+        if self.effects is not None:
+            topics += [("effect", overall.words) for overall in self.effects.overall]
+            topics += [("effect", self.effects.words)] if self.effects.each else []
+        if self.choices is not None:
+            topics += [("choice", said) for said in self.choices.words]
+        if self.num_tests > 1:
+            topics.append(("tests", f"the p-values of {self.num_tests} tests are adjusted for each other (Holm)"))
+        return (*topics, *(("not asked", f"{topic}: {why}") for topic, why in self.left_out.items()))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form: every field, and the sentences."""
+        return {**asdict(self), "words": [{"topic": topic, "said": said} for topic, said in self.words]}
+
+
+def diagnose(log: Log, moves: Moves, posterior: Posterior, rng: Rng = 0, *, worth: Floats | None = None) -> Diagnostics:
+    """Ask what records say besides the model, and what they cannot say.
+
+    Args:
+        log: the records.
+        moves: what was counted of them.
+        posterior: what is known of the transition rows after them.
+        rng: deals arms into folds, and draws rows and tables.
+        worth: (type, state) what a step in each state brings under the idle action; when absent the means of the
+            rewards in the log, and where it has none gains are counted in places, if the states are in order.
+    """
+    check_memory(BYTES_A_ROW * len(log.arm), f"The diagnosis of {counted(len(log.arm), 'row')}", "Leave it out.")
+    streams = np.random.default_rng(rng).spawn(6)
+    names = (log.types, log.states, log.actions)
+    worth = _worth(log) if worth is None else worth
+    visits = visits_of(moves)
+    left_out: dict[str, str] = {}
+    steps = one_steps(log)
+    if log.regular:
+        compared, why_not = gains(steps, (len(log.types), len(log.states), len(log.actions)), streams[0])
+        left_out |= why_not
+        time = _asked("time", in_time(steps, names, streams[1]), left_out)
+    else:
+        compared, time = {}, None
+        left_out["memory and time"] = "times are irregular, and these tests are of whole steps"
+    types = None
+    if len(log.types) == 1:
+        left_out["types"] = "there is one type"
+    elif not moves.counts.any():
+        left_out["types"] = "no move of one step was recorded"
+    else:
+        types = between_types(moves.counts, names, streams[2])
+    pushed = _asked("shares", shares_over_time(log, posterior.mean), left_out)
+    changed = None
+    if len(log.actions) == 1:
+        left_out["effects"] = "no action but the idle one was recorded"
+    else:
+        changed = effects(visits, posterior, names, worth, log.is_ordered, streams[3])
+    chosen = _asked("choice", choices(log, worth, streams[4]), left_out)
+    found = Diagnostics(
+        compared.get(1),
+        compared.get(2),
+        time,
+        types,
+        pushed,
+        thin_rows(visits, posterior, names),
+        changed,
+        chosen,
+        0,
+        left_out,
+    )
+    return _adjusted(found)
+
+
+def visits_of(moves: Moves) -> Ints:
+    """(type, state, action) how often each pair was followed by a record, at once or after a gap.
+
+    Args:
+        moves: what was counted.
+    """
+    visits = moves.counts.sum(axis=3)
+    gaps = moves.gaps
+    np.add.at(visits, (gaps.type, gaps.state, gaps.action), gaps.number)
+    return np.asarray(visits)
+
+
+def _asked(topic: str, answer: Found | str, left_out: dict[str, str]) -> Found | None:
+    """An answer; a reason why there is none is noted."""
+    if isinstance(answer, str):
+        left_out[topic] = answer
+        return None
+    return answer
+
+
+def _worth(log: Log) -> Floats | None:
+    """(type, state) mean reward of idle rows, over all types where a type has none; None where a state has none."""
+    if log.reward is None:
+        return None
+    rows = np.flatnonzero(np.isfinite(log.reward) & (log.action == 0))
+    types, states = len(log.types), len(log.states)
+    place = log.type_of[log.arm[rows]].astype(np.int64) * states + log.state[rows]
+    sums = np.bincount(place, weights=log.reward[rows], minlength=types * states).reshape(types, states)
+    counts = np.bincount(place, minlength=types * states).reshape(types, states)
+    if (counts.sum(axis=0) == 0).any():
+        return None
+    pooled = sums.sum(axis=0) / counts.sum(axis=0)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), pooled)
+
+
+def _adjusted(found: Diagnostics) -> Diagnostics:
+    """With the p-values of all tests adjusted for each other."""
+    choice = found.choices
+    named = ["by_state", "by_before", "by_time", "by_type"] if choice else []
+    parts = [part for part in (found.in_time, found.between_types) if part is not None]
+    tests = [part.test for part in parts] + [test for name in named if (test := getattr(choice, name)) is not None]
+    adjusted = iter(holm(tests))
+    changes: dict[str, object] = {"num_tests": sum(test.degrees > 0 for test in tests)}
+    for name in ("in_time", "between_types"):
+        if (part := getattr(found, name)) is not None:
+            changes[name] = replace(part, test=next(adjusted))
+    if choice is not None:
+        new: dict[str, HomogeneityTest] = {n: next(adjusted) for n in named if getattr(choice, n) is not None}
+        changes["choices"] = replace(choice, **new)  # type: ignore[arg-type]
+    return replace(found, **changes)  # type: ignore[arg-type]

@@ -1,0 +1,221 @@
+"""How much of an arm's past tells its next state: chains of order 0, 1 and 2, scored on arms they have not seen.
+
+All three know the type t and the action a. The chain of order 1 is the one that is fitted:
+
+    order 0   p(s' | t, a)          order 1   p(s' | t, s, a)          order 2   p(s' | t, r, s, a)
+
+r the state before s. Arms are dealt into folds; the steps of a fold are scored, log p, by chains counted on the others.
+A chain that has more rows must not lose only because they are thin, so each leans on the one below it:
+
+    p(s' | context) = (n[context, s'] + c p(s' | shorter context)) / (n[context] + c)
+
+along  nothing → a → (t, a)  and  nothing → a → (s, a) → (t, s, a) → (t, r, s, a). The strength c of each level and fold
+is the one of a grid under which the counts of the other folds are likeliest (Dirichlet-multinomial). So a state before
+last that tells nothing gets a large c, and costs next to nothing.
+
+The gain of one chain over another is a mean over steps; steps of an arm are not independent, so its error is that of
+a ratio of sums over arms.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.fitting.diagnostics.phrases import with_error
+from evenhand.fitting.diagnostics.steps import UNKNOWN, Steps
+from evenhand.typing import Array, Floats, Indices, Ints
+
+FOLDS = 5
+"""Into which arms are dealt; fewer where there are fewer arms."""
+
+STRENGTHS = 4.0 ** np.arange(-2, 9)
+"""What c may be."""
+
+SURE = 2.0
+"""Standard errors from which a gain is said to be one."""
+
+DENSE = 50_000_000
+"""Codes up to which a table of all of them is cheaper than to sort those that occur."""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What the longer memory of two chains predicts better."""
+
+    order: int
+    """The longer memory: 1 against 0, or 2 against 1."""
+
+    shorter: float
+    """Held-out log-likelihood of the chain of shorter memory, nats a step."""
+
+    longer: float
+    """That of the chain of longer memory."""
+
+    gain: float
+    """Their difference."""
+
+    stderr: float
+    """Its standard error over arms."""
+
+    steps: int
+    """That were scored."""
+
+    arms: int
+    """Of which they are."""
+
+    folds: int
+    """Into which the arms were dealt."""
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the longer memory tells something, beyond two standard errors."""
+        return self.gain > SURE * self.stderr
+
+    @property
+    def words(self) -> str:
+        """A sentence."""
+        figures = with_error(self.gain, self.stderr)
+        if self.order == 1:
+            said = "the state tells" if self.is_sure else "the state is not seen to tell"
+            return f"{said} where an arm goes next: {figures}, on arms left out of the fit"
+        if self.is_sure:
+            return f"the state before last still tells something: {figures}"
+        return f"the state before last is not seen to tell more: {figures}"
+
+
+def gains(
+    steps: Steps, sizes: tuple[int, int, int], rng: np.random.Generator
+) -> tuple[dict[int, Gain], dict[str, str]]:
+    """Order 1 against 0, and 2 against 1 on the steps whose state before is known; and why not, where that cannot be.
+
+    Args:
+        steps: what is scored.
+        sizes: numbers of types, states and actions.
+        rng: deals arms into folds.
+    """
+    found, left_out = {}, {}
+    known = steps.where(steps.before != UNKNOWN)
+    for order, scored, name in ((1, steps, "order 0"), (2, known, "order 2")):
+        arms = len(np.unique(scored.arm))
+        if arms < 2:
+            few = "no arm has" if not arms else "only one arm has"
+            rows = "two rows" if order == 1 else "three rows"
+            left_out[name] = f"{few} {rows} one step apart, and a held-out score needs two arms"
+        else:
+            found[order] = _gain(order, scored, sizes, min(FOLDS, arms), rng)
+    return found, left_out
+
+
+def _gain(order: int, steps: Steps, sizes: tuple[int, int, int], folds: int, rng: np.random.Generator) -> Gain:
+    arms, arm = np.unique(steps.arm, return_inverse=True)
+    fold_of_arm = np.empty(len(arms), dtype=np.int64)
+    fold_of_arm[rng.permutation(len(arms))] = np.arange(len(arms)) % folds
+    scores = _scores(order, steps, sizes, fold_of_arm[arm], folds)
+    shorter, longer = (np.bincount(arm, weights=score, minlength=len(arms)) for score in scores)
+    taken = np.bincount(arm, minlength=len(arms))
+    total = len(steps)
+    gain = float((longer - shorter).sum() / total)
+    spread = longer - shorter - gain * taken
+    stderr = float(np.sqrt((spread**2).sum() * len(arms) / (len(arms) - 1)) / total)
+    return Gain(order, float(shorter.sum() / total), float(longer.sum() / total), gain, stderr, total, len(arms), folds)
+
+
+def _scores(order: int, steps: Steps, sizes: tuple[int, int, int], fold: Ints, folds: int) -> tuple[Floats, Floats]:
+    """(step,) log-likelihoods by the chain of shorter memory, and by that of longer."""
+    types, states, actions = sizes
+    action = steps.action.astype(np.int64)
+    bare = _Ladder(steps.next_state, states, fold, folds).level(action, actions)
+    pair = steps.state * np.int64(actions) + action
+    own = steps.type * np.int64(states * actions) + pair
+    first = bare.level(pair, states * actions).level(own, types * states * actions)
+    if order == 1:
+        return bare.level(steps.type * np.int64(actions) + action, types * actions).scores(), first.scores()
+    longer = steps.before * np.int64(types * states * actions) + own
+    return first.scores(), first.level(longer, states * types * states * actions).scores()
+
+
+class _Ladder:
+    """A level of contexts with its predictions, one a fold and a cell: a context together with a next state."""
+
+    def __init__(self, outcome: Indices, num_outcomes: int, fold: Ints, folds: int) -> None:
+        """The lowest level: nothing is known, and all next states are alike.
+
+        Args:
+            outcome: (step,) the next state.
+            num_outcomes: how many states there are.
+            fold: (step,) of its arm.
+            folds: how many there are.
+        """
+        self.outcome, self.num_outcomes, self.fold, self.folds = outcome, num_outcomes, fold, folds
+        self.cell: Array = outcome
+        self.predicted: Floats = np.full((folds, num_outcomes), 1 / num_outcomes)
+
+    def level(self, context: Ints, num_contexts: int) -> "_Ladder":
+        """The next level.
+
+        Args:
+            context: (step,) what is known; finer than at this level.
+            num_contexts: how many of them there may be.
+        """
+        above = _Ladder.__new__(_Ladder)
+        vars(above).update(vars(self))
+        row, num_rows = numbered(context, num_contexts)
+        above.cell, num_cells = numbered(row * np.int64(self.num_outcomes) + self.outcome, num_rows * self.num_outcomes)
+        # Any step of a cell tells its row, and its cell one level below.
+        some = np.empty(num_cells, dtype=np.int64)
+        some[above.cell] = np.arange(len(row))
+        seen = self._outside(above.cell, num_cells)
+        totals = self._outside(row, num_rows)
+        base, row_of_cell = self.predicted[:, self.cell[some]], row[some]
+        above.predicted = np.empty(seen.shape)
+        for f in range(self.folds):
+            c = strength(seen[f], base[f], totals[f])
+            above.predicted[f] = (seen[f] + c * base[f]) / (totals[f][row_of_cell] + c)
+        return above
+
+    def _outside(self, key: Array, size: int) -> Ints:
+        """(fold, key) how often each was seen outside the fold."""
+        within = np.bincount(self.fold * size + key, minlength=self.folds * size).reshape(self.folds, size)
+        return np.asarray(within.sum(axis=0) - within)
+
+    def scores(self) -> Floats:
+        """(step,) its log-likelihood by what was counted on the other folds."""
+        return np.asarray(np.log(self.predicted)[self.fold, self.cell])
+
+
+def numbered(code: Ints, size: int) -> tuple[Array, int]:
+    """Codes numbered anew without holes, in their order, and how many there are.
+
+    Args:
+        code: (step,) from 0 and below `size`.
+        size: a bound.
+    """
+    if size > DENSE:
+        values, new = np.unique(code, return_inverse=True)
+        return new.reshape(-1), len(values)
+    there = np.zeros(size, dtype=np.bool_)
+    there[code] = True
+    new_code = np.cumsum(there, dtype=np.int64) - 1
+    return new_code[code], int(there.sum())
+
+
+def strength(seen: Ints, base: Floats, totals: Ints) -> float:
+    """The c of the grid under which the counts are likeliest; of equal ones the largest, which adds least.
+
+    Args:
+        seen: (cell,) counts.
+        base: (cell,) what is expected of each.
+        totals: (row,) counts.
+    """
+    from scipy.special import gammaln
+
+    kept = seen > 0
+    number, expected, rows = seen[kept], base[kept], totals[totals > 0]
+    likelihoods = np.array(
+        [
+            (gammaln(c * expected + number) - gammaln(c * expected)).sum() + (gammaln(c) - gammaln(c + rows)).sum()
+            for c in STRENGTHS
+        ]
+    )
+    best = likelihoods.max()
+    return float(STRENGTHS[np.flatnonzero(likelihoods >= best - 1e-9 * max(1.0, abs(best)))[-1]])

@@ -1,0 +1,88 @@
+"""The moves of one step of a log, row by row: what the tests of a fit count."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.fitting.log import NOTHING, Log
+from evenhand.typing import Bools, Floats, Indices
+
+UNKNOWN = -1
+"""The code of a state before that was not recorded."""
+
+NEARLY = 1e-6
+"""How far two times may be from one step apart and still be so: times are read from texts."""
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Rows whose action is recorded and that are followed, one step later, by a row of the same arm."""
+
+    arm: Indices
+    """(step,) whose it is."""
+
+    type: Indices
+    """(step,) of the arm."""
+
+    before: Indices
+    """(step,) the state one step earlier; UNKNOWN where that was not recorded."""
+
+    state: Indices
+    """(step,) where the arm was."""
+
+    action: Indices
+    """(step,) what it got."""
+
+    next_state: Indices
+    """(step,) where it came."""
+
+    time: Floats
+    """(step,) when it was in `state`."""
+
+    def __len__(self) -> int:
+        return len(self.arm)
+
+    def where(self, kept: Bools) -> "Steps":
+        """Only these steps.
+
+        Args:
+            kept: (step,) which.
+        """
+        return Steps(**{name: values[kept] for name, values in vars(self).items()})
+
+
+def follows(log: Log) -> Bools:
+    """(row,) whether the next row is of the same arm, one step later."""
+    found = np.zeros(len(log.arm), dtype=np.bool_)
+    if log.regular:
+        found[:-1] = (log.arm[1:] == log.arm[:-1]) & (np.abs(np.diff(log.time) - 1) < NEARLY)
+    return found
+
+
+def one_steps(log: Log) -> Steps:
+    """The moves of one step; none where times are irregular.
+
+    Args:
+        log: the records.
+    """
+    followed = follows(log)
+    came = np.zeros_like(followed)
+    came[1:] = followed[:-1]
+    rows = np.flatnonzero(followed & (log.action != NOTHING))
+    before = np.where(came[rows], log.state[rows - 1], UNKNOWN).astype(np.int32)
+    arm = log.arm[rows]
+    return Steps(arm, log.type_of[arm], before, log.state[rows], log.action[rows], log.state[rows + 1], log.time[rows])
+
+
+def late(time: Floats) -> Bools | None:
+    """(step,) whether it is of the later half: cut between two times, as near to the middle as they allow.
+
+    Args:
+        time: (step,) when; None comes back where all times are one.
+    """
+    if not len(time) or time.min() == time.max():
+        return None
+    middle = np.median(time)
+    cuts = [time > middle, time >= middle]
+    halves = [abs(int(cut.sum()) - len(time) / 2) if 0 < cut.sum() < len(time) else np.inf for cut in cuts]
+    return np.asarray(cuts[int(halves[1] < halves[0])])

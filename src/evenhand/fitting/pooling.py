@@ -1,0 +1,237 @@
+"""Partial pooling: a type's sparse row leans on the same row of the other types.
+
+For one pair (state, action), n_t are the counts of type t over the J next states that are possible, N_t their sum:
+
+    m   ~ Dirichlet(1/J, ..., 1/J)          what the types have in common; one observation, spread evenly
+    p_t ~ Dirichlet(c m)                    the row of type t; c is how much the types are alike
+    n_t ~ Multinomial(N_t, p_t)             what was seen
+
+Given c and m the row is Dirichlet(n_t + c m): the others count as much as c observations. The strength c is not known
+either. Its prior is uniform on the share c / (c + k) that others have in a row of k observations, k = ALIKE (a uniform
+shrinkage prior: Daniels 1999), on a grid of log c. It has neither edge: as c falls to 0 types are on their own, and as
+it rises without bound they are one.
+
+Given c, m is found by variational Bayes (the scheme of hierarchical Dirichlet processes: Teh, Kurihara and Welling
+2008): q(m) = Dirichlet(b), with b repeated until it stands still
+
+    g_j = exp(psi(b_j) - psi(K)),   K = sum_j b_j
+    b_j = 1/J + sum_t c g_j (psi(n_tj + c g_j) - psi(c g_j))
+
+whose sums are expected numbers of tables in a Chinese restaurant: one for each type as c falls to 0, all n_tj as it
+rises. The bound on the marginal likelihood of the counts that goes with it weighs the grid:
+
+    log p(n | c) >= sum_t [lnG(c) - lnG(c + N_t)] + sum_tj [lnG(n_tj + c g_j) - lnG(c g_j)] - sum_j (b_j - 1/J) ln g_j
+                    + sum_j lnG(b_j) - lnG(K) - J lnG(1/J)
+
+Mean and total variance of p_t follow in closed form, over m and over c, w = c / (N_t + c):
+
+    mu = (n_t + c b/K) / (N_t + c)
+    v  = [1 - |mu|^2 - w^2 v_m] / (N_t + c + 1) + w^2 v_m,    v_m = (1 - |b/K|^2) / (K + 1)
+
+and the row is told as the Dirichlet of this mean and this total variance. So a row that leans on others is never surer
+than they are. Rows of several types are then drawn independently, though what they lean on is the same.
+
+One type alone leans on nobody: m is even, 1/J, and c is 1 (Perks 1947). `prior` fixes c for every pair; 0 gives the
+counts themselves, whose mean is maximum likelihood, and under which what was never seen cannot happen. A pair that was
+seen in no type has no row at all: it is NaN until somebody says what it is.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.checks import is_number, plain
+from evenhand.errors import InvalidInput
+from evenhand.fitting.posterior import Dirichlet
+from evenhand.typing import Bools, Floats
+
+ALIKE = 3.0
+"""Observations of its own that a row has as much trust in as in the other types, before anything is seen."""
+
+GRID = np.arange(-3.0, 7.01, 0.5)
+"""Logarithms of c / ALIKE."""
+
+REPEATS = 20
+"""Times that b is computed at each point of the grid; it begins at the point before."""
+
+ALONE = 1.0
+"""The strength where there is one type."""
+
+STRONGEST = 1e9
+"""The largest strength that may be asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Leaning:
+    """What rows lean on: the distribution of (c, m) of each pair, on a grid of c."""
+
+    strength: Floats
+    """(point, state, action) c."""
+
+    weight: Floats
+    """(point, state, action) its probability."""
+
+    common: Floats
+    """(point, state, action, next_state) the mean of m."""
+
+    certainty: Floats
+    """(point, state, action) K, how many observations m is known by; infinite where m is given."""
+
+    def given(self, counts: Floats) -> Dirichlet:
+        """The rows after some counts.
+
+        Args:
+            counts: (type, state, action, next_state) moves, not necessarily whole.
+        """
+        if not self.strength.any():
+            return Dirichlet(np.array(counts, dtype=np.float64))
+        own = counts.sum(axis=-1)
+        mean, square = np.zeros_like(counts), np.zeros_like(own)
+        for c, weight, common, certainty in zip(self.strength, self.weight, self.common, self.certainty, strict=True):
+            mu, spread = _moments(counts, own, c, common, certainty)
+            mean += weight[..., None] * mu
+            square += weight * (spread + (mu**2).sum(axis=-1))
+        return Dirichlet(np.where(self._seen(counts)[..., None], mean * _total(mean, square, own)[..., None], 0.0))
+
+    def shares(self, counts: Floats) -> Floats:
+        """(type, state, action) what share of a row is the others': 1 where nothing of its own was seen.
+
+        Args:
+            counts: (type, state, action, next_state) moves.
+        """
+        own = counts.sum(axis=-1)[None]
+        c = self.strength[:, None]
+        part = np.divide(c, c + own, out=np.ones(np.broadcast_shapes(c.shape, own.shape)), where=c + own > 0)
+        return np.asarray((self.weight[:, None] * part).sum(axis=0))
+
+    def draw(self, rng: np.random.Generator) -> Floats:
+        """(state, action, next_state) what counts are added to: c m, of one draw of c and m.
+
+        Args:
+            rng: where chance comes from.
+        """
+        total = np.cumsum(self.weight, axis=0)
+        points = (rng.random(total.shape[1:]) * total[-1] >= total).sum(axis=0).clip(max=len(total) - 1)[None]
+        c = np.take_along_axis(self.strength, points, axis=0)[0]
+        certainty = np.take_along_axis(self.certainty, points, axis=0)[0]
+        common = np.take_along_axis(self.common, points[..., None], axis=0)[0]
+        sure = np.isinf(certainty)
+        drawn = Dirichlet(common[None] * np.where(sure, 1.0, certainty)[None, ..., None], known=sure[None])
+        return np.asarray(c[..., None] * np.nan_to_num(drawn.one(int(rng.integers(2**63)), 0)[0]))
+
+    def _seen(self, counts: Floats) -> Bools:
+        """(type, state, action) rows that something is known of: their own counts, or others' that they lean on."""
+        seen = counts.sum(axis=-1) > 0
+        return np.asarray(seen | (seen.any(axis=0) & (self.strength > 0).any(axis=0)))
+
+
+def _moments(counts: Floats, own: Floats, c: Floats, common: Floats, certainty: Floats) -> tuple[Floats, Floats]:
+    """The mean of each row and its total variance, at one strength a pair."""
+    total = np.where(own + c > 0, own + c, 1.0)
+    mu = (counts + c[..., None] * common) / total[..., None]
+    doubt = (c / total) ** 2 * (1 - (common**2).sum(axis=-1)) / (certainty + 1)
+    return mu, (1 - (mu**2).sum(axis=-1) - doubt) / (own + c + 1) + doubt
+
+
+def _total(mean: Floats, square: Floats, own: Floats) -> Floats:
+    """The concentration in all of a Dirichlet of this mean whose squares have this sum; as seen where it is certain."""
+    squares = (mean**2).sum(axis=-1)
+    spread = square - squares
+    some = spread > 1e-14
+    # By Jensen a row is never less sure than nothing; rounding may say so.
+    told = np.divide(1 - squares, spread, out=np.ones_like(spread), where=some) - 1
+    return np.where(some, np.maximum(told, 1e-9), own + 1)
+
+
+def learned(counts: Floats, possible: Bools | None = None, prior: float | None = None) -> Leaning:
+    """What rows lean on, from the counts of all types.
+
+    Args:
+        counts: (type, state, action, next_state) moves, not necessarily whole.
+        possible: (state, action, next_state) transitions that can be; all when absent.
+        prior: the strength c; found by the counts when absent.
+    """
+    where = np.ones(counts.shape[1:], dtype=bool) if possible is None else possible
+    even = where / np.maximum(where.sum(axis=-1, keepdims=True), 1)
+    if (strength := checked_prior(prior)) == 0 or len(counts) == 1:
+        return _alone(even, ALONE if strength is None else strength)
+    seen = _Seen(counts, even)
+    begin = even + counts.sum(axis=0)
+    if strength is not None:
+        pooled, _ = seen.pooled(np.full(even.shape[:-1], strength), begin, 10 * REPEATS)
+        return _leaning([strength], pooled[None], np.zeros((1, *even.shape[:-1])))
+    strengths, points, scores = ALIKE * np.exp(GRID[::-1]), [], []
+    for c in strengths:
+        begin, score = seen.pooled(np.full(even.shape[:-1], c), begin, REPEATS)
+        points.append(begin)
+        scores.append(score + np.log(c) - 2 * np.log(c + ALIKE))  # uniform in c / (c + ALIKE), by log c
+    return _leaning(strengths, np.stack(points), np.stack(scores))
+
+
+def _leaning(strengths: Floats | list[float], pooled: Floats, scores: Floats) -> Leaning:
+    """From b and the logarithm of the weight at each point of the grid."""
+    certainty = pooled.sum(axis=-1)
+    weight = np.exp(scores - scores.max(axis=0))
+    strength = np.broadcast_to(np.asarray(strengths, dtype=np.float64)[:, None, None], certainty.shape)
+    common = pooled / np.where(certainty > 0, certainty, 1.0)[..., None]
+    return Leaning(strength, weight / weight.sum(axis=0), common, certainty)
+
+
+def checked_prior(prior: object) -> float | None:
+    """A strength from 0 on, or None for one that is found by the records.
+
+    Args:
+        prior: what the user asked for.
+    """
+    if prior is None:
+        return None
+    if not is_number(prior) or not 0 <= float(prior) <= STRONGEST:  # type: ignore[arg-type]
+        told = plain(prior) if is_number(prior) else repr(prior)
+        raise InvalidInput(f"prior: expected a number of observations from 0 to {plain(STRONGEST)}, got {told}")
+    return float(prior)  # type: ignore[arg-type]
+
+
+def _alone(even: Floats, strength: float) -> Leaning:
+    """One type: the others are an even row, which is given."""
+    pairs = (1, *even.shape[:-1])
+    return Leaning(np.full(pairs, strength), np.ones(pairs), even[None], np.full(pairs, np.inf))
+
+
+class _Seen:
+    """The counts that are not 0, which are all that the sums are about."""
+
+    def __init__(self, counts: Floats, even: Floats) -> None:
+        self.even, self.own = even, counts.sum(axis=-1)
+        places = np.nonzero(counts)
+        self.values = counts[places].astype(np.float64)
+        self.flat = np.ravel_multi_index(places[1:], even.shape)
+
+    def pooled(self, c: Floats, begin: Floats, repeats: int) -> tuple[Floats, Floats]:
+        """(state, action, next_state) b, and the (state, action) bound on the marginal likelihood.
+
+        A fixed number of repeats, so that the order of the types changes nothing but last bits.
+
+        Args:
+            c: (state, action) strengths.
+            begin: (state, action, next_state) where b begins.
+            repeats: how often it is computed.
+        """
+        from scipy.special import digamma, gammaln
+
+        b = begin
+        for _ in range(repeats):
+            logs = np.where(self.even > 0, digamma(np.where(b > 0, b, 1.0)), -np.inf)
+            logs -= digamma(np.maximum(b.sum(axis=-1, keepdims=True), 1e-9))
+            a = (c[..., None] * np.exp(logs)).ravel()[self.flat]
+            tables = self._summed(a * (digamma(self.values + a) - digamma(a)))
+            b = self.even + tables
+        score = self._summed(gammaln(self.values + a) - gammaln(a)).sum(axis=-1)
+        score += (gammaln(c) - gammaln(c + self.own)).sum(axis=0)
+        score -= np.where(tables > 0, tables * np.where(tables > 0, logs, 0.0), 0.0).sum(axis=-1)
+        safe = np.where(b > 0, b, 1.0)
+        return b, np.asarray(score + gammaln(safe).sum(axis=-1) - gammaln(np.maximum(b.sum(axis=-1), 1e-9)))
+
+    def _summed(self, values: Floats) -> Floats:
+        """(state, action, next_state) sums over types."""
+        sums: Floats = np.bincount(self.flat, values, self.even.size).astype(np.float64, copy=False)
+        return sums.reshape(self.even.shape)

@@ -1,0 +1,92 @@
+"""All questions together: the same for the same seed, whole for any log, and silent about nothing."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evenhand.fitting.diagnostics import diagnose
+from evenhand.fitting.diagnostics.diagnose import visits_of
+from evenhand.fitting.log import Log
+
+from .simulated import WEAR, Rows, by_chance, by_state, counted_moves, simulated
+
+
+def diagnosed(log: Log, **more):  # type: ignore[no-untyped-def]
+    moves = counted_moves(log)
+    return diagnose(log, moves, Rows(moves.counts + 0.3), **more)
+
+
+def told(log: Log, topic: str, **more) -> list[str]:  # type: ignore[no-untyped-def]
+    return [said for name, said in diagnosed(log, **more).words if name == topic]
+
+
+@pytest.fixture(scope="module")
+def wear() -> Log:
+    return simulated(np.stack([WEAR, WEAR]), 80, 15, 0, by_state([0.1, 0.3, 0.6]), types=("van", "bus"))
+
+
+def test_every_question_is_answered_or_left_out_with_a_reason(wear: Log) -> None:
+    found = diagnosed(wear)
+    assert not found.left_out
+    topics = [topic for topic, _ in found.words]
+    assert topics[:6] == ["memory", "memory", "time", "types", "shares", "sparse rows"]
+    assert topics[6:] == ["effect", "effect", "choice", "choice", "tests"]
+    assert found.num_tests == 6
+    assert diagnosed(wear).words == found.words
+
+
+def test_tests_are_adjusted_for_each_other(wear: Log) -> None:
+    found = diagnosed(wear)
+    assert found.in_time is not None
+    assert found.choices is not None
+    assert found.choices.by_state.adjusted >= found.choices.by_state.p_value
+    assert found.in_time.test.adjusted >= found.in_time.test.p_value
+    smallest = min((found.choices.by_state, found.in_time.test), key=lambda test: test.p_value)
+    assert smallest.adjusted == pytest.approx(min(1.0, 6 * smallest.p_value))
+
+
+def test_irregular_times_one_type_and_no_action_are_said() -> None:
+    log = replace(simulated(WEAR, 20, 6, 0), regular=False, actions=("wait",))
+    moves = counted_moves(log)
+    rows = Rows(moves.counts[:, :, :1] + 0.3)
+    found = diagnose(log, replace(moves, counts=moves.counts[:, :, :1]), rows)
+    assert set(found.left_out) == {"memory and time", "types", "shares", "effects", "choice"}
+    assert found.state is found.before is found.in_time is found.between_types is found.shares is found.effects is None
+    assert len([topic for topic, _ in found.words if topic == "not asked"]) == 5
+
+
+def test_rewards_of_the_log_say_what_states_are_worth(wear: Log) -> None:
+    reward = np.array([1.0, 0.5, 0.0])[wear.state]
+    assert told(replace(wear, reward=reward), "effect")[0].startswith("serve, where it was given, helps: +0.")
+    assert told(replace(wear, reward=-reward), "effect")[0].startswith("serve, where it was given, harms: −0.")
+    unknown = np.where(wear.state == 2, np.nan, reward)
+    assert " places towards good" in told(replace(wear, reward=unknown), "effect")[0]
+    assert " reward a step later" in told(wear, "effect", worth=np.array([[1.0, 0.5, 0.0]] * 2))[0]
+
+
+def test_gaps_count_as_visits_and_thin_rows_are_listed() -> None:
+    log = simulated(WEAR, 6, 5, 1, by_chance(0.3))
+    log.time[log.time >= 3] += 2
+    moves = counted_moves(log)
+    assert len(moves.gaps.number) == 6
+    visits = visits_of(moves)
+    assert visits.sum() == 24
+    found = diagnose(log, moves, Rows(moves.counts + 0.3))
+    few = {(row.state, row.action): row.visits for row in found.thin_rows.rows}
+    expected = {
+        (state, action): int(visits[0, s, a])
+        for s, state in enumerate(log.states)
+        for a, action in enumerate(log.actions)
+        if visits[0, s, a] < 10
+    }
+    assert few == expected
+    assert [row.visits for row in found.thin_rows.rows] == sorted(expected.values())
+    assert "were seen fewer than 10 times" in found.thin_rows.words
+
+
+def test_a_log_without_any_move_is_still_told() -> None:
+    log = simulated(np.stack([WEAR, WEAR]), 4, 1, 0, types=("a", "b"))
+    found = diagnosed(log)
+    assert found.thin_rows.total == 12
+    assert set(found.left_out) >= {"order 0", "order 2", "time", "types", "shares"}

@@ -1,0 +1,123 @@
+"""Chains of order 0, 1 and 2 on arms left out of the fit."""
+
+import math
+
+import numpy as np
+import pytest
+
+from evenhand.fitting.diagnostics import orders
+from evenhand.fitting.diagnostics.orders import gains
+from evenhand.fitting.diagnostics.steps import Steps, late, one_steps
+
+from .simulated import WEAR, by_chance, simulated
+
+SIZES = (1, 3, 2)
+
+
+def entropy_rate(rows: np.ndarray, law: np.ndarray) -> float:
+    return float(-(law[:, None] * rows * np.log(np.where(rows > 0, rows, 1))).sum())
+
+
+def test_gain_of_the_state_is_the_difference_of_entropies() -> None:
+    rows = np.array([[[0.9, 0.1], [0.5, 0.5]], [[0.2, 0.8], [0.5, 0.5]]])
+    log = simulated(rows, 400, 40, 0, states=("a", "b"), start=[2 / 3, 1 / 3])
+    found, left_out = gains(one_steps(log), (1, 2, 2), np.random.default_rng(0))
+    stationary = np.array([2 / 3, 1 / 3])
+    order_0 = float(-(stationary * np.log(stationary)).sum())
+    assert found[1].longer == pytest.approx(-entropy_rate(rows[:, 0], stationary), abs=0.01)
+    assert found[1].gain == pytest.approx(order_0 - entropy_rate(rows[:, 0], stationary), abs=4 * found[1].stderr)
+    assert found[1].is_sure
+    assert not found[2].is_sure
+    assert (found[1].steps, found[1].arms, found[1].folds, found[2].steps) == (400 * 39, 400, 5, 400 * 38)
+    assert not left_out
+
+
+def test_predictions_are_those_of_plain_loops() -> None:
+    """Two folds, and a strength that is the same everywhere."""
+    log = simulated(WEAR, 12, 8, 3, by_chance(0.4))
+    steps = one_steps(log)
+    fold = (steps.arm % 2).astype(np.int64)
+    kept = orders.STRENGTHS
+    orders.STRENGTHS = np.array([1.0])  # type: ignore[misc]
+    try:
+        shorter, longer = orders._scores(2, steps.where(steps.before >= 0), SIZES, fold[steps.before >= 0], 2)
+    finally:
+        orders.STRENGTHS = kept
+    rows = [
+        (int(fold[i]), int(steps.before[i]), int(steps.state[i]), int(steps.action[i]), int(steps.next_state[i]))
+        for i in range(len(steps))
+        if steps.before[i] >= 0
+    ]
+
+    def predicted(known: tuple[int, ...], mine: tuple[int, ...]) -> float:
+        """By the rows of the other fold that share what is known; what is known is shortened from the front."""
+        if not known:
+            return 1 / 3
+        # (before, state, action) -> (state, action), which comes twice: over types and of the one type -> (action,)
+        others = [row for row in rows if row[0] != mine[0] and row[4 - len(known) : 4] == known]
+        base = predicted(known[1:], mine)
+        for _ in range(2 if len(known) == 2 else 1):
+            base = (sum(row[4] == mine[4] for row in others) + base) / (len(others) + 1)
+        return base
+
+    assert shorter == pytest.approx([math.log(predicted(row[2:4], row)) for row in rows])
+    assert longer == pytest.approx([math.log(predicted(row[1:4], row)) for row in rows])
+
+
+def test_a_state_before_last_that_matters_is_found() -> None:
+    stay, leave = np.array([[0.9, 0.1], [0.1, 0.9]]), np.array([[0.6, 0.4], [0.4, 0.6]])
+    by_before = np.stack([np.stack([stay, stay], axis=1), np.stack([leave, leave], axis=1)])
+    log = simulated(by_before[:1], 150, 30, 1, states=("a", "b"), memory=lambda time, before: by_before[before])
+    found, _ = gains(one_steps(log), (1, 2, 2), np.random.default_rng(0))
+    assert found[2].is_sure
+    assert found[2].words.startswith("the state before last still tells something: +0.0")
+    assert " nats a step ± 0.0" in found[2].words
+
+
+def test_errors_are_right_and_no_memory_is_made_up() -> None:
+    sure, scaled = 0, []
+    for seed in range(60):
+        log = simulated(WEAR, 40, 12, seed, by_chance(0.3))
+        found, _ = gains(one_steps(log), SIZES, np.random.default_rng(seed))
+        sure += found[2].is_sure
+        scaled.append((found[1].gain, found[1].stderr))
+    assert sure <= 4
+    spread, told = np.std([gain for gain, _ in scaled]), np.mean([error for _, error in scaled])
+    assert 0.7 < told / spread < 1.4
+
+
+def test_what_is_too_little_is_said() -> None:
+    log = simulated(WEAR, 1, 9, 0)
+    found, left_out = gains(one_steps(log), SIZES, np.random.default_rng(0))
+    assert not found
+    assert left_out["order 0"].startswith("only one arm has two rows")
+    pairs = simulated(WEAR, 30, 2, 0)
+    found, left_out = gains(one_steps(pairs), SIZES, np.random.default_rng(0))
+    assert list(found) == [1]
+    assert left_out == {"order 2": "no arm has three rows one step apart, and a held-out score needs two arms"}
+
+
+def test_codes_are_numbered_alike_with_and_without_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = np.random.default_rng(0).integers(0, 50, 200)
+    dense = orders.numbered(code, 60)
+    monkeypatch.setattr(orders, "DENSE", 1)
+    sparse = orders.numbered(code, 60)
+    assert (dense[0] == sparse[0]).all()
+    assert dense[1] == sparse[1] == len(set(code.tolist()))
+
+
+def test_steps_leave_out_gaps_and_actions_that_were_not_recorded() -> None:
+    log = simulated(WEAR, 2, 6, 0)
+    log.time[3:6] += 2.0
+    log.action[7] = -1
+    steps: Steps = one_steps(log)
+    pairs = [(i, i + 1) for i in range(11) if i not in (2, 5, 7)]
+    assert steps.next_state.tolist() == [int(log.state[j]) for _, j in pairs]
+    before = [int(log.state[i - 1]) if i not in (0, 3, 6) else -1 for i, _ in pairs]
+    assert steps.before.tolist() == before
+
+
+@pytest.mark.parametrize(("times", "number"), [([0, 0, 0, 1], 1), ([0, 1, 1, 1], 3), ([0, 1, 2, 3], 2), ([5, 5], None)])
+def test_halves_are_cut_between_times(times: list[float], number: int | None) -> None:
+    found = late(np.array(times, dtype=np.float64))
+    assert (None if found is None else int(found.sum())) == number

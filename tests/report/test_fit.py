@@ -1,0 +1,145 @@
+"""The page of a fit: whole for any log, safe, the same every time."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evenhand.fitting.diagnostics import diagnose
+from evenhand.fitting.fitted import Fitted
+from evenhand.fitting.log import Log
+from evenhand.fitting.posterior import Dirichlet
+from evenhand.fitting.terms import Terms
+from evenhand.report.fit import _sentence, fit_page, write_fit
+
+from ..fitting.diagnostics.simulated import WEAR, by_state, counted_moves, simulated
+
+EVIL = "<b>x</b> & $y_1$ \"'><img src=x onerror=y>"
+
+
+def fitted(log: Log, worth: list[float] | None = None, prior: float = 0.2) -> Fitted:
+    moves = counted_moves(log)
+    shape = moves.counts.shape[:3]
+    rewards = np.zeros(shape) if worth is None else np.broadcast_to(np.array(worth)[None, :, None], shape)
+    terms = Terms(rewards, np.ones((*shape, 1)), ("services",), 1.0, notes=("nothing was said",))
+    return Fitted(log, moves, Dirichlet(moves.counts + prior), terms, log_likelihood=-123.4)
+
+
+@pytest.fixture(scope="module")
+def vans() -> Fitted:
+    types = ("Ford", EVIL, "VW")
+    log = simulated(np.stack([WEAR] * 3), 60, 20, 0, by_state([0.05, 0.2, 0.7]), types=types)
+    return fitted(replace(log, states=("good", EVIL + "2", "poor")), [1.0, 0.6, 0.0])
+
+
+@pytest.fixture(scope="module")
+def page(vans: Fitted) -> str:
+    return fit_page(vans, command="evenhand fit <log>", source=EVIL)
+
+
+class Reader(HTMLParser):
+    """Checks that tags nest, and keeps tags, attributes and text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.feed(page)
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes += attrs
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += "" if self.open[-1:] == ["style"] else data
+
+
+def test_the_page_stands_alone_and_escapes_every_name(page: str) -> None:
+    reader = Reader(page)
+    assert not {"script", "link", "img", "iframe", "image", "b>"} & reader.tags
+    assert "http:" not in page
+    assert "https:" not in page
+    assert all(
+        (value or "").startswith("#") for key, value in reader.attributes if key in ("href", "src", "xlink:href")
+    )
+    assert not [key for key, _ in reader.attributes if key.startswith("on")]
+    assert "onerror=y" in reader.text  # told, as text
+    identities = [value for key, value in reader.attributes if key == "id"]
+    assert len(identities) == len(set(identities))
+    assert page.count("<svg") == 3 + 18
+    assert [label for key, label in reader.attributes if key == "aria-label"]
+
+
+def test_it_tells_what_was_found(vans: Fitted, page: str) -> None:
+    text = " ".join(Reader(page).text.split())
+    for _, said in vans.diagnostics.words:
+        assert " ".join(_sentence(said).split()) in text
+    for section in ("What an action does", "Who was served", "Shares of states over time", "The rows of the model"):
+        assert section in text
+    assert "evenhand fit <log>" in text
+    assert "−123.4" in text
+    assert "Nothing was said" in text
+    visits = vans.moves.counts.sum(axis=3)
+    assert all(f"{number:,} moves" in text for number in visits.ravel() if number > 1)
+
+
+def test_pictures_of_rows_are_where_their_numbers_are(vans: Fitted, page: str) -> None:
+    dots = re.findall(r'<circle cx="([\d.]+)"', page)
+    mean = vans.posterior.mean
+    assert np.allclose(
+        np.array(dots, dtype=float), [100 + 110 * p for row in mean.reshape(-1, 3) for p in row], atol=0.06
+    )
+
+
+def test_the_same_bytes_and_whole_files(vans: Fitted, page: str, tmp_path: Path) -> None:
+    write_fit(vans, tmp_path / "fit.html", command="evenhand fit <log>", source=EVIL)
+    assert (tmp_path / "fit.html").read_text(encoding="utf-8") == page
+    assert [file.name for file in tmp_path.iterdir()] == ["fit.html"]
+
+
+def test_what_was_not_asked_has_no_section_and_says_why() -> None:
+    log = simulated(WEAR, 5, 3, 0)
+    found = fitted(replace(log, regular=False, actions=("wait", "serve")), prior=0.0)
+    text = Reader(fit_page(found)).text
+    assert "What an action does" not in text
+    assert "Shares of states over time" not in text
+    assert "Times are irregular" in text or "times are irregular" in text
+    assert "never seen" in text
+    assert "nan" not in text.lower().split()
+
+
+def test_many_rows_and_states_are_cut_and_counted() -> None:
+    states = tuple(f"s{number}" for number in range(12))
+    rows = np.random.default_rng(0).dirichlet(np.ones(12), size=(4, 12, 2))
+    log = simulated(rows, 40, 12, 0, by_state([0.5] * 12), states=states, types=("a", "b", "c", "d"))
+    page = fit_page(fitted(log))
+    text = Reader(page).text
+    assert page.count('<svg viewBox="0 0 340') == 60
+    assert "36 more rows are not shown" in text
+    assert "and 6 next states, " in text
+    assert re.search(r"\d+ more are not shown", text)
+
+
+def test_diagnostics_are_kept_and_in_the_json_form(vans: Fitted) -> None:
+    assert vans.diagnostics is vans.diagnostics
+    found = vans.as_dict()["diagnostics"]
+    assert [said["said"] for said in found["words"]] == [said for _, said in vans.diagnostics.words]
+    assert set(found) >= {"state", "before", "in_time", "between_types", "shares", "effects", "choices", "left_out"}
+    assert found["effects"]["each"][0]["unit"] == "reward"
+    again = diagnose(vans.log, vans.moves, vans.posterior, worth=vans.terms.rewards[:, :, 0])
+    assert again.words == vans.diagnostics.words
