@@ -57,7 +57,7 @@ STRENGTHS = tuple(2.0**power for power in range(-1, 10, 2))
 CLEARLY = 2.0
 """Log evidence by which a weaker strength has to be worse to be left."""
 
-AT_ONCE = 20.0
+AT_ONCE = 15.0
 """Jumps a step out of a state from which it counts as left at once."""
 
 OFTEN = 40

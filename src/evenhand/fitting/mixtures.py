@@ -150,7 +150,7 @@ class Mixtures:
     def joint(self, histories: Histories) -> Floats:
         """(history, run, type) log-likelihoods, with the shares."""
         num_runs, number = self.shares.shape
-        logs = np.log(self.rows).reshape(len(self.rows), -1)
+        logs = np.log(self.rows).reshape(len(self.rows), num_runs * number)
         with np.errstate(divide="ignore"):
             shares = np.log(self.shares)
         return np.asarray(histories.counts @ logs).reshape(-1, num_runs, number) + shares

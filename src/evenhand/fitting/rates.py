@@ -74,6 +74,10 @@ TRAJECTORY = 1.6
 """How far a trajectory goes: a quarter of the way round a normal distribution."""
 
 
+LARGEST_STRIDE = 0.6
+"""Of a trajectory: with larger ones a leap may go to and fro between the same two places."""
+
+
 @dataclass(frozen=True, eq=False)
 class Prior:
     """Independent gammas."""
@@ -415,7 +419,7 @@ class Chains:
         self.scores, self.top, self.roots, self.copies, self.generator = scores, top, roots, copies, generator
         self.places = self._within(generator.standard_normal(top.shape))
         self.values, self.slopes = self._density(self.places)
-        self.strides = np.full(len(roots), min(0.8, 1.4 * max(top.shape[1], 1) ** -0.25))
+        self.strides = np.full(len(roots), min(LARGEST_STRIDE, 1.4 * max(top.shape[1], 1) ** -0.25))
 
     def rates(self) -> Floats:
         """(copy and type, action, state, next_state) where the chains are."""
@@ -439,7 +443,8 @@ class Chains:
         self.values = np.where(taken, values, self.values)
         if warming:
             accepted = chance.reshape(self.copies, -1).mean(axis=0)
-            self.strides *= np.where(accepted < 0.65, 0.75, np.where(accepted > 0.9, 1.15, 1.0))
+            changed = self.strides * np.where(accepted < 0.65, 0.75, np.where(accepted > 0.9, 1.15, 1.0))
+            self.strides = np.minimum(changed, LARGEST_STRIDE)
 
     def _leap(self, momenta: Floats, stride: Floats, leaps: int) -> tuple[Floats, Floats, Floats, Floats]:
         places, slopes, values = self.places, self.slopes, self.values
