@@ -83,7 +83,7 @@ def _show(fitted: "Fitted", source: str) -> None:
 
 def _show_rows(fitted: "Fitted") -> None:
     """A line for each pair that was seen, and where it leads most often."""
-    log, counts = fitted.log, fitted.moves.counts.sum(axis=-1)
+    log, counts = fitted.log, fitted.moves.departures
     seen = np.argwhere(~fitted.unseen).tolist()
     rows = [
         [log.types[t], log.states[s], log.actions[a], f"{counts[t, s, a]:,}", _leads_to(fitted, t, s, a)]
