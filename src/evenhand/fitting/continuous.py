@@ -263,7 +263,7 @@ def notes_of(found: Generators, log: Log) -> tuple[str, ...]:
         found: the generators.
         log: the records they were fitted to, with the names.
     """
-    notes = [f"times are irregular: jumps have rates, and transitions are those of {log.step_in_words}"]
+    notes = ["jumps have rates, which are fitted; transitions are what they make of a step"]
     if len(log.types) > 1:
         notes.append(f"rates of a type lean on those of the others with the weight of {found.strength:g} steps")
     if found.at_once:
