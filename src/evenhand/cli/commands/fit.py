@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -45,7 +46,7 @@ def run(log: str, out: str | None, report: str | None, seed: int, as_json: bool,
             from evenhand.report.fit import write_fit
 
             command = f"evenhand {shlex.join(sys.argv[1:])}"
-            write_fit(fitted, report, command=command, source=called(log))
+            write_fit(fitted, report, command=command, source=Path(called(log)).name)
     if as_json:
         print_json(fitted.as_dict())
         return
