@@ -5,6 +5,7 @@ import sys
 
 NAMES = (
     "startup",
+    "fit",
     "simulation",
     "exact",
     "counts",

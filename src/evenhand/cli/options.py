@@ -143,6 +143,10 @@ FITTING: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--state", {"required": True, "metavar": "COLUMN", "help": "The column of states."}),
     ("--action", {"required": True, "metavar": "COLUMN", "help": "The column of actions."}),
     ("--type", {"metavar": "COLUMN", "help": "The column of types; all arms are of one type when absent."}),
+    (
+        "--clusters",
+        {"metavar": "auto|K", "help": "Or so many types of arms that move alike; who is of which is written, too."},
+    ),
     ("--reward", {"metavar": "COLUMN", "help": "The column of rewards; their means are taken."}),
     (
         "--rewards",
@@ -176,6 +180,10 @@ FITTING: tuple[tuple[str, dict[str, Any]], ...] = (
         "--carry-action",
         {"is_flag": True, "help": "An action goes on through steps that were missed; else they are idle."},
     ),
+    (
+        "--exact",
+        {"metavar": "STATE,...", "help": "States entered at the very time of their row, as deaths; irregular times."},
+    ),
 )
 """The options of `fit`, which are arguments of the function of this name."""
 
@@ -202,7 +210,7 @@ def common(seeded: bool = True) -> Callable[[Command], Command]:
     """--json, --quiet, and --seed where there is randomness."""
 
     def add(command: Command) -> Command:
-        command = click.option("--quiet", is_flag=True, help="No progress.")(command)
+        command = click.option("--quiet", is_flag=True, help="No progress; results are told all the same.")(command)
         command = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")(command)
         if seeded:
             seed = click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Random seed.")

@@ -1,10 +1,11 @@
 """What came of a fit: the model, what is known of it, and what the records could not say."""
 
 import os
+import tempfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,8 +18,14 @@ from evenhand.fitting.posterior import Posterior
 from evenhand.fitting.posterior_files import Named, posterior_path, save_posterior
 from evenhand.fitting.terms import Terms
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import save
+from evenhand.model.files import save, write_atomically
 from evenhand.typing import Bools, Floats
+
+if TYPE_CHECKING:
+    from evenhand.fitting.clusters import Clusters
+
+SUFFIXES = (".toml", ".json", ".npz")
+"""Of model files."""
 
 LEVEL = 0.95
 """Of the intervals that are told."""
@@ -42,6 +49,12 @@ class Fitted(Shown):
 
     log_likelihood: float
     """Of the records under the model's transitions."""
+
+    clusters: "Clusters | None" = None
+    """The types that were found, where they were asked for."""
+
+    estimated: tuple[str, ...] = ()
+    """What should be known of the estimates, in words."""
 
     @cached_property
     def problem(self) -> CoupledMDP:
@@ -71,10 +84,12 @@ class Fitted(Shown):
     @property
     def notes(self) -> tuple[str, ...]:
         """What was decided, and what should be known, in words."""
-        return self.log.notes + self.terms.notes
+        return self.log.notes + self.estimated + self.terms.notes
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model, and its posterior beside it (`model.posterior.npz`); both, or nothing.
+
+        Where types were found, who is of which is beside it, too (`model.members.csv`).
 
         Args:
             path: a `.toml`, `.json` or `.npz` file; one that is there already is replaced.
@@ -84,9 +99,17 @@ class Fitted(Shown):
         """
         problem, file = self.problem, Path(path)
         named = Named(self.posterior, self.log.types, self.log.states, self.log.actions)
-        # The model comes last: a model without its posterior is whole, a posterior of another model is refused.
-        save_posterior(named, posterior_path(file))
-        save(problem, file)
+        if file.suffix.lower() not in SUFFIXES:
+            save(problem, file)  # it says what is wrong with the name
+        with tempfile.TemporaryDirectory() as folder:  # what cannot be written is found before anything is
+            whole = Path(folder) / f"model{file.suffix}"
+            save(problem, whole)
+            save_posterior(named, posterior_path(whole))
+            # The model comes last: a posterior of another model is refused.
+            write_atomically(posterior_path(file), posterior_path(whole).read_bytes())
+            if self.clusters is not None:
+                self.clusters.write(file.with_suffix(".members.csv"))
+            write_atomically(file, whole.read_bytes())
 
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
         """A row for each transition that was seen or may be: its number, its estimate and its interval.
@@ -143,6 +166,7 @@ class Fitted(Shown):
             "step": self.log.step_in_words,
             "rows": len(self.log.arm),
             "notes": list(self.notes),
+            **({} if self.clusters is None else {"clusters": self.clusters.as_dict()}),
             "diagnostics": self.diagnostics.as_dict(),
         }
 

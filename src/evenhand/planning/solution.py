@@ -15,6 +15,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import PowerMean
+from evenhand.planning.digits import certain_digits, rounding_of
 from evenhand.planning.relaxed import resource_prices
 from evenhand.typing import Floats
 
@@ -68,6 +69,17 @@ class Samples:
             np.zeros(len(self.beyond)),
         )
         return np.asarray(np.hypot(np.sqrt(chance), self.beyond))
+
+    def member_errors(self, objective: Objective) -> Floats:
+        """(member,) standard errors of the values of arms or groups; arms of one group were played together.
+
+        Args:
+            objective: whose members they are.
+        """
+        parts = zip(self.shares, self.returns, strict=True)
+        chance = [(share * standard_errors(objective.members(part))) ** 2 for share, part in parts]
+        unplayed = objective.members(self.beyond)
+        return np.asarray(np.hypot(np.sqrt(sum(chance, np.zeros(len(unplayed)))), unplayed))
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,10 +184,23 @@ class Solution(Shown):
     def gap(self) -> float:
         """(upper bound - welfare) / |upper bound|; 0 when the policy is proved optimal."""
         difference = max(0.0, self.upper_bound - self.welfare)
-        largest = float(np.abs(self.problem.types.rewards).max()) * self.problem.criterion.total
-        if difference <= 1e-13 * largest:  # an optimum of 0 is met but for rounding
+        if difference <= self._rounding < np.inf:  # an optimum of 0 is met but for rounding
             return 0.0
         return difference / abs(self.upper_bound) if self.upper_bound else float("inf")
+
+    @cached_property
+    def digits(self) -> int:
+        """Significant digits of the welfare and the upper bound that rounding cannot have touched, at most 15.
+
+        About 13 as a rule; fewer where rewards are of very different sizes (`planning.digits`).
+        """
+        return certain_digits(self._rounding, self.upper_bound)
+
+    @cached_property
+    def _rounding(self) -> float:
+        """What rounding may have added to the welfare or the bound, or taken."""
+        gap = max(0.0, self.upper_bound - self.welfare)
+        return rounding_of(self.problem, self.objective, self.unit_values, gap)
 
     @property
     def welfare_interval(self) -> tuple[float, float]:
@@ -212,3 +237,10 @@ class Solution(Shown):
         if self.problem.over != "groups":
             return {}
         return dict(zip(self.problem.group_names, self.objective.members(self.unit_values).tolist(), strict=True))
+
+    @property
+    def group_stderr(self) -> Floats | None:
+        """(group,) standard errors of the values of groups; None where they are exact, or nothing is known of them."""
+        if not self.groups or self.unit_stderr is None or self.samples is None:
+            return None
+        return self.samples.member_errors(self.objective)

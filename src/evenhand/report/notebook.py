@@ -13,6 +13,8 @@ import numpy as np
 from evenhand.display import Shown, counted
 from evenhand.evaluation.draws import UnderDraws, member_names, spread_of
 from evenhand.evaluation.evaluate import Evaluation
+from evenhand.fitting.diagnostics import Diagnostics
+from evenhand.fitting.fitted import Fitted
 from evenhand.learning.training import Training
 from evenhand.model.arm import Arm
 from evenhand.model.composite import BySteps, Mixture
@@ -194,6 +196,31 @@ def _(found: Check) -> Told:
     words = ("type", "states", "starts in", "served by")
     table = shortened_table("", heads, rows, len(found.types) - MOST_ROWS, words)
     return Told(found.summary, facts=found.facts, tables=[table], notes=[str(note) for note in found.notes])
+
+
+@told.register
+def _(fitted: Fitted) -> Told:
+    log, counts = fitted.log, fitted.moves.counts.sum(axis=-1)
+    lower, upper = fitted.interval
+    mean = np.nan_to_num(fitted.posterior.mean)
+    seen = np.argwhere(~fitted.unseen).tolist()
+    rows = []
+    for t, s, a in seen[:MOST_ROWS]:
+        most = int(np.argmax(np.round(mean[t, s, a], 12)))
+        span = f"{number(lower[t, s, a, most], 2)} to {number(upper[t, s, a, most], 2)}"
+        cells = log.states[s], log.actions[a], f"{counts[t, s, a]:,}", log.states[most], number(mean[t, s, a, most], 3)
+        rows.append((log.types[t], (*cells, span)))
+    heads = ("type", "state", "action", "moves", "most often to", "probability", "95 %")
+    table = shortened_table("", heads, rows, len(seen) - len(rows), ("state", "action", "most often to", "95 %"))
+    facts = [
+        ("records", f"{counted(len(log.arm), 'row')} of {counted(log.num_arms, 'arm')}"),
+        ("a step", log.step_in_words),
+        ("log-likelihood", number(fitted.log_likelihood, 2)),
+        ("never seen", counted(int(fitted.unseen.sum()), "pair")),
+    ]
+    sizes = (len(log.types), "type"), (len(log.states), "state"), (len(log.actions), "action")
+    aside = ", ".join(counted(*size) for size in sizes)
+    return Told("A model of records", aside, facts, tables=[table], notes=[capitalised(note) for note in fitted.notes])
 
 
 @told.register
@@ -434,6 +461,12 @@ def _(found: Fairness) -> Told:
     taken = [row for row in found.rows if row.plan_of != row.welfare]
     notes += [f"Best for {row.welfare}: the plan for {row.plan_of}, which is better than its own." for row in taken]
     return Told(title, tables=[fairness.results_table(found), fairness.values_table(found)], notes=notes)
+
+
+@told.register
+def _(found: Diagnostics) -> Told:
+    said = [(topic, [text]) for topic, text in found.words]
+    return Told("What the records say", tables=[shortened_table("", ["", ""], said, words=[""])])
 
 
 @told.register

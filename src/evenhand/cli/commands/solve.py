@@ -4,7 +4,6 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
 from evenhand.cli.commands.budgets import budget_words, refuse_with_several, show_solutions, solutions_as_dict
 from evenhand.cli.commands.draws import posterior_of, show_draws, show_knowing, show_robust
@@ -28,6 +27,9 @@ from evenhand.model.welfare import is_lexicographic, is_mean, weight_of_worst
 if TYPE_CHECKING:
     from evenhand.planning.solution import Solution
     from evenhand.typing import Floats
+
+FEW_DIGITS = 6
+"""Digits that rounding leaves below which it is told."""
 
 MOST_PARTS = 6
 """Parts of a mixture that are named one by one."""
@@ -152,6 +154,7 @@ def as_dict(solution: "Solution", out: str | None) -> dict[str, Any]:
             "value": solution.welfare,
             "upper_bound": solution.upper_bound,
             "gap": solution.gap,
+            **({"digits": solution.digits} if solution.digits < FEW_DIGITS else {}),
             "stderr": solution.welfare_stderr,
             "interval": list(solution.welfare_interval),
         },
@@ -160,7 +163,7 @@ def as_dict(solution: "Solution", out: str | None) -> dict[str, Any]:
         "weight_of_worst_tenth": worst[1] if worst is not None else None,
         "budget": solution.problem.named_budget,
         "prices": solution.prices,
-        **({"groups": solution.groups} if solution.groups else {}),
+        **_group_facts(solution),
         "gini_coefficient": solution.gini_coefficient,
         **_mixture_facts(solution),
         **per_arm(solution.problem, solution.by_type, _units(solution)),
@@ -174,6 +177,15 @@ def _draws_facts(solution: "Solution") -> dict[str, Any]:
     """What is known of the plan where draws were asked for; else nothing."""
     found = {"draws": solution.draws, "worth_knowing": solution.worth_knowing, "robust": solution.robust}
     return {name: told.as_dict() for name, told in found.items() if told is not None}
+
+
+def _group_facts(solution: "Solution") -> dict[str, Any]:
+    """The values of groups, and their errors where they are estimates."""
+    if not solution.groups:
+        return {}
+    errors = solution.group_stderr
+    told = {} if errors is None else {"groups_stderr": dict(zip(solution.groups, errors.tolist(), strict=True))}
+    return {"groups": solution.groups, **told}
 
 
 def _units(solution: "Solution") -> "dict[str, Floats]":
@@ -266,6 +278,15 @@ def _weights_in_words(solution: "Solution") -> list[tuple[str, str]]:
     return [("weights", f"the worst-off {have} {percent(share)} of the weight")]
 
 
+def _digits_in_words(solution: "Solution") -> list[tuple[str, str]]:
+    """Where rounding may have touched what is shown, how many digits it left."""
+    few = solution.digits
+    if few >= FEW_DIGITS:
+        return []
+    left = "rounding may have touched every digit" if few == 0 else f"rounding leaves {few} of these"
+    return [("digits", f"{left}: rewards are of very different sizes")]
+
+
 def _show(solution: "Solution", model: str, budget: str) -> None:
     low, high = solution.welfare_interval
     error = f"  (simulated; 95 % interval {number(low)} to {number(high)})" if solution.welfare_stderr else ""
@@ -273,6 +294,7 @@ def _show(solution: "Solution", model: str, budget: str) -> None:
         ("welfare", number(solution.welfare, 6) + error),
         ("upper bound", number(solution.upper_bound, 6)),
         ("gap", f"{solution.gap:.2g}"),
+        *_digits_in_words(solution),
         *_weights_in_words(solution),
         *_plan_words(solution),
         *_mixture_words(solution),
@@ -280,10 +302,8 @@ def _show(solution: "Solution", model: str, budget: str) -> None:
         ("method", f"{solution.method}: {solution.reason}"),
         ("time", " + ".join(f"{seconds(value)} {stage}" for stage, value in solution.seconds.items())),
     ]
-    problem, values = solution.problem, solution.unit_values
+    problem = solution.problem
     print_facts(f"{model}, welfare {solution.objective.welfare.name}{objective_words(problem)}{budget}", facts)
     if solution.groups:
-        print_groups(solution.groups, None)
-    tables = problem.types if solution.by_type else problem.tables
-    counts = problem.type_counts if solution.by_type else np.ones(len(values), dtype=np.int64)
-    print_values(tables, solution.by_type, counts, values, solution.unit_stderr, solution.unit_served)
+        print_groups(solution.groups, solution.group_stderr)
+    print_values(problem, solution.by_type, solution.unit_values, solution.unit_stderr, solution.unit_served)

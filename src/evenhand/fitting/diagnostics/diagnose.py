@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from evenhand.checks import check_memory
-from evenhand.display import counted
+from evenhand.display import Shown, counted
 from evenhand.fitting.diagnostics.alike import BetweenTypes, InTime, between_types, in_time
 from evenhand.fitting.diagnostics.choices import Choices, choices
 from evenhand.fitting.diagnostics.effects import Effects, effects
@@ -23,11 +23,17 @@ from evenhand.typing import Floats, Ints, Rng
 BYTES_A_ROW = 250
 """That the questions take at most at one time, for each row of the log."""
 
+FOUND = (
+    "they were found in these records because arms differ, so a test would find the same; arms left out of the fit "
+    "helped to find them, too, so that scores on them flatter a little"
+)
+"""Why types that were found are not tested."""
+
 Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, eq=False)
-class Diagnostics:
+class Diagnostics(Shown):
     """What records say besides the model. What could not be asked is None, and `left_out` says why."""
 
     state: Gain | None
@@ -83,12 +89,25 @@ class Diagnostics:
             topics.append(("tests", f"the p-values of {self.num_tests} tests are adjusted for each other (Holm)"))
         return (*topics, *(("not asked", f"{topic}: {why}") for topic, why in self.left_out.items()))
 
+    def __repr__(self) -> str:
+        asked = len({topic for topic, _ in self.words} - {"tests", "not asked"})
+        left = f", {counted(len(self.left_out), 'question')} not asked" if self.left_out else ""
+        return f"Diagnostics({counted(asked, 'topic')}, {counted(self.num_tests, 'test')}{left})"
+
     def as_dict(self) -> dict[str, Any]:
         """The JSON form: every field, and the sentences."""
         return {**asdict(self), "words": [{"topic": topic, "said": said} for topic, said in self.words]}
 
 
-def diagnose(log: Log, moves: Moves, posterior: Posterior, rng: Rng = 0, *, worth: Floats | None = None) -> Diagnostics:
+def diagnose(
+    log: Log,
+    moves: Moves,
+    posterior: Posterior,
+    rng: Rng = 0,
+    *,
+    worth: Floats | None = None,
+    types_found: bool = False,
+) -> Diagnostics:
     """Ask what records say besides the model, and what they cannot say.
 
     Args:
@@ -98,6 +117,7 @@ def diagnose(log: Log, moves: Moves, posterior: Posterior, rng: Rng = 0, *, wort
         rng: deals arms into folds, and draws rows and tables.
         worth: (type, state) what a step in each state brings under the idle action; when absent the means of the
             rewards in the log, and where it has none gains are counted in places, if the states are in order.
+        types_found: whether the types were found in these very records, so that to test them would be to go in circles.
     """
     check_memory(BYTES_A_ROW * len(log.arm), f"The diagnosis of {counted(len(log.arm), 'row')}", "Leave it out.")
     streams = np.random.default_rng(rng).spawn(6)
@@ -116,6 +136,8 @@ def diagnose(log: Log, moves: Moves, posterior: Posterior, rng: Rng = 0, *, wort
     types = None
     if len(log.types) == 1:
         left_out["types"] = "there is one type"
+    elif types_found:
+        left_out["types"] = FOUND
     elif not moves.counts.any():
         left_out["types"] = "no move of one step was recorded"
     else:
