@@ -33,7 +33,7 @@ def test_solve_tells_draws_what_is_worth_knowing_and_the_worst_draws(evenhand, m
     first, plain = told["draws"]["rows"]
     assert (first["policy"], plain["policy"]) == ("robust plan", "plan")
     assert first["welfare"]["q05"] <= first["welfare"]["q50"] <= first["welfare"]["q95"]
-    assert set(first["types"]) == {"type 0 north", "type 1 south"}
+    assert set(first["types"]) == {"north", "south"}
     assert first["better_than"]["plan"] + plain["better_than"]["robust plan"] == pytest.approx(1)
     assert told["robust"]["seen"]["robust_tail"] >= told["robust"]["seen"]["plain_tail"]
     assert told["worth_knowing"]["total"] >= max(row["worth"] for row in told["worth_knowing"]["rows"])

@@ -51,7 +51,7 @@ def test_a_conjugate_posterior_gives_its_own_quantiles():
     assert row.interval(0.9) == (row.quantile(0.05), pytest.approx(row.quantile(0.95)))
     assert np.allclose(row.members[:, 0], row.welfare)
     frame = found.to_frame("pandas")
-    assert frame["of"].tolist() == ["welfare", "type 0 press"]
+    assert frame["of"].tolist() == ["welfare", "press"]
     assert frame["q05"][0] == pytest.approx(row.quantile(0.05))
     assert "4,000 draws" in repr(found)
 

@@ -31,6 +31,7 @@ from evenhand.display import FrameLibrary, Shown, as_frame, counted
 from evenhand.errors import OutOfDomain, UnknownName
 from evenhand.evaluation.worlds import Worlds, WorldValues, values_in_worlds
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.naming import arm_names, type_names
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare
@@ -245,12 +246,8 @@ def member_names(problem: CoupledMDP, by_type: bool) -> tuple[str, ...]:
     if problem.over == "groups":
         return problem.group_names
     if by_type:
-        names = problem.types.distinct_names
-        return tuple(f"type {i} {name}".strip() for i, name in enumerate(names))
-    if problem.arm_names:
-        return tuple(problem.arm_names)
-    names = problem.types.distinct_names
-    return tuple(f"arm {i} {names[kind]}".strip() for i, kind in enumerate(problem.type_of_arm))
+        return tuple(type_names(problem))
+    return tuple(problem.arm_names) or tuple(f"arm {i} {name}".strip() for i, name in enumerate(arm_names(problem)))
 
 
 def difference(one: PolicyDraws, other: PolicyDraws) -> Floats:
