@@ -13,6 +13,7 @@ from evenhand.fitting.diagnostics.thin_rows import FEW, ThinRows
 from evenhand.fitting.fitted import Fitted
 from evenhand.model.files import Location, write_atomically
 from evenhand.report import fit_figures, words
+from evenhand.report.clusters import clusters_figure
 from evenhand.report.notebook import told
 from evenhand.report.pictures import draw_replay, replay_height
 from evenhand.report.rendering import render
@@ -86,6 +87,7 @@ def fit_page(
         choices=fit_figures.choices_figure(found.choices) if found.choices else None,
         choices_words=[_sentence(said) for said in found.choices.words] if found.choices else [],
         shares=fit_figures.shares_figure(found.shares) if found.shares else None,
+        clusters=clusters_figure(fitted.clusters) if fitted.clusters and fitted.clusters.tried else None,
         replay=None if replay is None else _replay_figure(replay),
         replay_facts=None if replay is None else told(replay).facts,
         types=_types_table(found.between_types) if found.between_types and found.between_types.each else None,
