@@ -1,20 +1,26 @@
 """From records to a model, stage by stage: read, cluster, count, estimate, settle, price."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from evenhand.display import heard, shows_bar
+from evenhand.errors import InvalidInput, UnknownName
 from evenhand.fitting.bins import Bins
 from evenhand.fitting.counting import count_moves
 from evenhand.fitting.fitted import Fitted
 from evenhand.fitting.likelihood import log_likelihood
-from evenhand.fitting.posterior import Dirichlet
+from evenhand.fitting.log import Log
+from evenhand.fitting.moves import Moves
+from evenhand.fitting.posterior import Dirichlet, Posterior
 from evenhand.fitting.records import read_log
 from evenhand.fitting.terms import read_terms
 from evenhand.model.whereabouts import TableFormat
 from evenhand.typing import Floats, Progress, Rng
+
+if TYPE_CHECKING:
+    from evenhand.fitting.clusters import Clusters
 
 
 @shows_bar
@@ -26,6 +32,7 @@ def fit(
     state: str,
     action: str,
     type: str | None = None,
+    clusters: int | str | None = None,
     reward: str | None = None,
     rewards: Any = None,
     reward_of: str | Mapping[str, float] | None = None,
@@ -39,6 +46,7 @@ def fit(
     bins: Bins | None = None,
     states: str | Sequence[str] | None = None,
     carry_action: bool = False,
+    exact: str | Sequence[str] = (),
     budget: float | Sequence[float] | Floats | Mapping[str, float] | None = None,
     discount: float | None = None,
     criterion: str | None = None,
@@ -60,6 +68,7 @@ def fit(
         state: the column of states.
         action: the column of actions; an entry may be missing in the last row of an arm.
         type: the column of types; all arms are of one type when absent.
+        clusters: or how many types of arms that move alike are to be found, or `auto`.
         reward: the column of rewards; their means are taken.
         rewards: or a file or table with the columns state, action, type (any may be absent) and reward or cost.
         reward_of: or rewards of states, `good=1,poor=0.3`, or of states and actions, `poor/replace=-2`.
@@ -74,6 +83,7 @@ def fit(
         bins: how to cut a numeric column of states: a width, cuts, or `quantile:10`.
         states: the states in their order, by name; rows may have no others.
         carry_action: whether an action goes on through steps that were missed; they are idle when not.
+        exact: states that are entered at the very time of their row, as a death is; where times are irregular.
         budget: what there is of each resource at every step; the most that was used in a step when absent.
         discount: what a reward one step later is worth; 0.95 when absent.
         criterion: what rewards over time are worth: `discounted`, `average` or `finite:T`.
@@ -88,6 +98,7 @@ def fit(
         InvalidInput: something has to be said first, such as which action is idle.
     """
     tell: Progress = heard(progress) or (lambda doing, share: None)
+    _refuse_both(type, clusters)
     records = read_log(
         log,
         arm=arm,
@@ -104,10 +115,13 @@ def fit(
         format=format,
         progress=lambda doing, share: tell(doing, 0.7 * share),
     )
+    found = None if clusters is None else _clusters(records, clusters, rng, tell)
+    records = records if found is None else found.relabelled(records)
+    entered = _places(exact, records)
     tell("counting moves", 0.7)
     moves = count_moves(records, carry_action)
     tell("estimating transitions", 0.8)
-    posterior = Dirichlet(moves.counts.astype(np.float64))
+    estimate = _estimate(records, moves, entered, rng, tell)
     terms = read_terms(
         records,
         moves.unseen,
@@ -124,4 +138,50 @@ def fit(
         over=over,
     )
     tell("weighing the records", 0.9)
-    return Fitted(records, moves, posterior, terms, log_likelihood(moves, posterior.mean))
+    return Fitted(records, moves, estimate.posterior, terms, estimate.log_likelihood, found, estimate.notes)
+
+
+class _Estimate(NamedTuple):
+    """What is known of the transitions, how likely they make the records, and what should be known of them."""
+
+    posterior: Posterior
+    log_likelihood: float
+    notes: tuple[str, ...] = ()
+
+
+def _estimate(log: Log, moves: Moves, exact: tuple[int, ...], rng: Rng, tell: Progress) -> _Estimate:
+    if log.regular:
+        posterior = Dirichlet(moves.counts.astype(np.float64))
+        return _Estimate(posterior, log_likelihood(moves, posterior.mean))
+    from evenhand.fitting.continuous import fit_generators, notes_of  # only irregular times need it
+
+    def told(doing: str, share: float) -> None:
+        tell(doing, 0.8 + 0.1 * share)
+
+    found = fit_generators(moves, log.step, exact, rng=rng, progress=told)
+    return _Estimate(found, found.log_likelihood, notes_of(found, log))
+
+
+def _refuse_both(type: str | None, clusters: int | str | None) -> None:
+    if type is not None and clusters is not None:
+        raise InvalidInput("types are either a column (--type) or found in the records (--clusters), not both")
+
+
+def _clusters(log: Log, number: int | str, rng: Rng, tell: Progress) -> "Clusters":
+    from evenhand.fitting.clusters import find_clusters, read_number
+
+    return find_clusters(log, read_number(number, log.num_arms), rng, lambda doing, share: tell(doing, 0.7))
+
+
+def _places(exact: str | Sequence[str], log: Log) -> tuple[int, ...]:
+    """States that are entered at the time of their row, by their places."""
+    names = [name.strip() for name in exact.split(",")] if isinstance(exact, str) else list(exact)
+    if names and log.regular:
+        raise InvalidInput(
+            "--exact is for times that are no whole steps apart: in whole steps a state is entered during the step "
+            "before its row"
+        )
+    for name in names:
+        if name not in log.states:
+            raise UnknownName("state", name, log.states)
+    return tuple(log.states.index(name) for name in names)
