@@ -7,8 +7,7 @@ from matplotlib.ticker import MaxNLocator
 from evenhand.errors import NotApplicable
 from evenhand.fitting.clusters import CLEARLY, Clusters
 from evenhand.report.pictures import Picture, pictured
-from evenhand.report.svg import BLUE, GREEN, INK, drawn
-from evenhand.report.words import number_text
+from evenhand.report.svg import BLUE, GREEN, INK
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,17 +25,6 @@ def clusters_picture(found: Clusters) -> Picture:
     if not found.tried:
         raise NotApplicable("there is nothing to draw: the number of types was told, or the arms have too few moves")
     return pictured(HEIGHT, lambda figure: draw_clusters(figure, found))
-
-
-def clusters_figure(found: Clusters) -> str:
-    """The same as a figure of a page.
-
-    Args:
-        found: the types, of which several numbers were tried.
-    """
-    told = "; ".join(f"{one.number}: {number_text(one.held_out, 3)}" for one in found.tried)
-    label = f"Log-likelihood of held-out arms by the number of types: {told}"
-    return drawn("clusters", label, HEIGHT, lambda figure: draw_clusters(figure, found))
 
 
 def draw_clusters(figure: "Figure", found: Clusters) -> None:
