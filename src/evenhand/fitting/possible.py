@@ -2,7 +2,8 @@
 
 Three ways to say so. `only_worse`: under the idle action a state never improves, that is, no state before it in the
 order of states comes next. A mask: a table with the columns `state`, `next_state` and perhaps `action`, whose rows are
-transitions that cannot be; an action that is absent, empty or * is every action. `absorbing`: states that nobody leaves.
+transitions that cannot be; an action that is absent, empty or * is every action. `absorbing`: states that nobody
+leaves.
 
 Records that contradict are faults of the records or of what was said, and only a person knows which: they are told with
 their rows, and nothing is estimated. A gap contradicts if no path through it can be.
@@ -129,9 +130,8 @@ def _can_be(log: Log, first: Ints, possible: Bools, carry_action: bool) -> Bools
     if (~one).any():  # like ones together: there are far fewer of them than rows
         kinds = np.stack([state[~one], action[~one], after[~one], steps[~one].astype(np.int64)], axis=1)
         kinds, back = np.unique(kinds, axis=0, return_inverse=True)
-        parts = [kinds[:, i].astype(np.int32) for i in range(3)]
-        zeros = np.zeros(len(kinds), dtype=np.int32)
-        gaps = Gaps(zeros, *parts, kinds[:, 3].astype(np.float64), np.ones(len(kinds), dtype=np.int64))
+        zeros, before, given, end = (np.zeros(len(kinds), np.int32), *(kinds[:, i].astype(np.int32) for i in range(3)))
+        gaps = Gaps(zeros, before, given, end, kinds[:, 3].astype(np.float64), np.ones(len(kinds), dtype=np.int64))
         missed = Missed(gaps, possible.shape[1] if carry_action else 1)
         fine[~one] = with_paths(missed, np.zeros((1, *possible.shape)), possible)[back.ravel()]
     return fine

@@ -10,7 +10,7 @@ neither idle nor forbidden: where it was never seen, a file has to say what it d
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from evenhand.fitting.log import Log
 from evenhand.fitting.possible import absorbing_states, table_of
 from evenhand.fitting.posterior import Posterior
 from evenhand.fitting.rows import Estimated
+from evenhand.fitting.terms import Terms
 from evenhand.fitting.told import Names, raise_faults
 from evenhand.model.places import quoted
 from evenhand.typing import Bools, Floats
@@ -54,12 +55,12 @@ class Settled:
     """What was done, in words."""
 
 
-def settle(log: Log, estimated: Estimated, unseen: Any = None, absorbing: Sequence[str] = ()) -> Settled:
+def settle(log: Log, posterior: Posterior, unseen: Any = None, absorbing: Sequence[str] = ()) -> Settled:
     """Take a person's word for pairs of which nothing is known.
 
     Args:
         log: names them.
-        estimated: from `estimate`.
+        posterior: in whose mean they are NaN.
         unseen: `idle`, `forbid`, or a file or table of rows; nothing is said when absent.
         absorbing: names of states that nobody leaves.
 
@@ -67,7 +68,7 @@ def settle(log: Log, estimated: Estimated, unseen: Any = None, absorbing: Sequen
         TableError: a file has faults; with all of them.
         InvalidInput: `unseen` is neither a known word nor a file.
     """
-    posterior, notes = estimated.posterior, []
+    notes = []
     if absorbing:
         posterior = _stay(log, posterior, absorbing)
         notes.append(f"nobody leaves {', '.join(map(quoted, absorbing))}, as was said")
@@ -166,25 +167,36 @@ def _check_sums(log: Log, rows: Floats, said: Bools, faults: Faults) -> None:
         faults.add(words, f"probabilities sum to {plain(sums[t, s, a])}, not 1")
 
 
+def forbid(terms: Terms, forbidden: Bools) -> Terms:
+    """The same terms, in which pairs that are forbidden use more than any budget.
+
+    Args:
+        terms: of the model.
+        forbidden: (type, state, action) which.
+    """
+    return replace(terms, usage=np.where(forbidden[..., None], FORBIDDEN, terms.usage)) if forbidden.any() else terms
+
+
 # What should be known
 
 
-def notes_of(log: Log, estimated: Estimated) -> list[str]:
+def notes_of(log: Log, estimated: Estimated, absorbing: Sequence[str] = ()) -> list[str]:
     """What a person should know of rows that lean on others, of states nobody leaves, and of arms that were away.
 
     Args:
         log: the records.
         estimated: from `estimate`.
+        absorbing: states of which it is known that nobody leaves them.
     """
     notes = []
     if estimated.lent.any():
         told = "; ".join(pairs_in_words(log, estimated.lent, SHOWN))
         number = counted(int(estimated.lent.sum()), "pair was", "pairs were")
         notes.append(f"{number} not seen in their type, and are what the other types do: {told}")
-    return notes + _never_left(log) + _away(log)
+    return notes + _never_left(log, absorbing) + _away(log)
 
 
-def _never_left(log: Log) -> list[str]:
+def _never_left(log: Log, known: Sequence[str]) -> list[str]:
     """States that arms came to and nobody was seen to leave."""
     following = log.arm[1:] == log.arm[:-1]
     before, after = log.state[:-1][following], log.state[1:][following]
@@ -195,6 +207,7 @@ def _never_left(log: Log) -> list[str]:
     return [
         f"nobody was seen to leave {quoted(log.states[state])}: if nobody can, say --absorbing {log.states[state]}"
         for state in np.flatnonzero(reached & ~left).tolist()
+        if log.states[state] not in known
     ]
 
 
