@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from evenhand.planning.compare import Comparison, compare
     from evenhand.planning.fairness import Fairness, fairness
     from evenhand.planning.plans import Decisions, Plan, load_plan
+    from evenhand.planning.replay import Replay, replay
     from evenhand.planning.saved import load_policy, save_policy, save_solution
     from evenhand.planning.solution import Solution
     from evenhand.planning.solve import solve
@@ -85,6 +86,8 @@ _HOMES = {
     "Decisions": "planning.plans",
     "Plan": "planning.plans",
     "load_plan": "planning.plans",
+    "Replay": "planning.replay",
+    "replay": "planning.replay",
     "load_policy": "planning.saved",
     "save_policy": "planning.saved",
     "save_solution": "planning.saved",
@@ -120,6 +123,7 @@ __all__ = [
     "Plan",
     "Policy",
     "RegularisedMaximin",
+    "Replay",
     "Rollout",
     "Simulator",
     "Solution",
@@ -148,6 +152,7 @@ __all__ = [
     "price_of_fairness",
     "problems",
     "register_welfare",
+    "replay",
     "save",
     "save_policy",
     "save_solution",

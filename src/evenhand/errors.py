@@ -17,6 +17,7 @@ And what is told, though it goes on:
 
 Normalised (a UserWarning)           probabilities that nearly sum to 1 were divided by their sum
 CompiledAnew (a UserWarning)         code compiled earlier cannot be used, or what is compiled cannot be kept
+OneThread (a UserWarning)            this version of Numba can be used by one thread only
 """
 
 import difflib
@@ -137,6 +138,10 @@ class Normalised(UserWarning):
         more = f"; and {len(rows) - 1} more" if several else ""
         told = f"{number} of probabilities did not quite sum to 1, and {done}: {rows[0]}{more}"
         super().__init__(f"{source}: {told}" if source else told)
+
+
+class OneThread(UserWarning):
+    """Compiled loops use one thread, since this version of Numba is not known here. Results are the same."""
 
 
 class CompiledAnew(UserWarning):

@@ -11,6 +11,8 @@ from numba import get_num_threads
 from evenhand.kernels import forks
 from evenhand.kernels.threads import ALONE_BELOW, idle_threads_sleep, in_threads, threads_for
 
+from ..conftest import one_in
+
 SCRIPT = """
 import os
 before = dict(os.environ)
@@ -83,3 +85,58 @@ def test_callers_wait_where_threads_serve_one_at_a_time(monkeypatch):
     monkeypatch.setattr("numba.threading_layer", lambda: "omp")
     with threads_for(ALONE_BELOW):
         assert not forks._in_turn.locked()
+
+
+CHANGES = {
+    "another signature": """
+from numba.np.ufunc import parallel
+def build_gufunc_kernel(library, ctx, info, sig, inner_ndim, schedule=None):
+    raise AssertionError("a loop was compiled for several threads")
+parallel.build_gufunc_kernel = build_gufunc_kernel
+""",
+    "no such function": "from numba.np.ufunc import parallel; del parallel.build_gufunc_kernel",
+    "another name": "import llvmlite.binding as llvm; llvm.address_of_symbol = lambda name: None",
+    "another LLVM": "from llvmlite import ir; kept, ir.FunctionType = ir.FunctionType, None",
+    "as it is": "",
+}
+"""What another Numba may be like, as an attack on this one before the library is loaded."""
+
+LOOP = """
+import os, warnings
+import numpy as np
+import numba
+{change}
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    from evenhand.kernels.jit import njit, prange
+    from evenhand.kernels.threads import threads_for
+
+    @njit(parallel={{"prange": True, "fusion": False}})
+    def squares(out):
+        for i in prange(len(out)):
+            out[i] = i * i
+    told = [warning.category.__name__ for warning in told]
+
+def work():
+    out = np.zeros(1000)
+    with threads_for(1e9):
+        squares(out)
+    return bool((out == np.arange(1000.0) ** 2).all())
+
+{before}
+assert work()
+if os.fork() == 0:
+    os._exit(0 if work() else 3)
+print(told, squares.targetoptions["parallel"] is not False, os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.parametrize("kind", one_in(len(CHANGES), CHANGES))
+def test_another_numba_costs_speed_and_nothing_else(kind):
+    """Where the door does not fit, loops have one thread, that is said, and a forked process goes on all the same."""
+    script = LOOP.format(change=CHANGES[kind], before="ir.FunctionType = kept" if kind == "another LLVM" else "")
+    told = os.environ | {"NUMBA_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", script], env=told, capture_output=True, text=True, check=False)
+    expected = "[] True 0" if kind == "as it is" else "['OneThread'] False 0"
+    assert (done.returncode, done.stdout.strip()) == (0, expected), done.stderr

@@ -5,6 +5,9 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import OutOfDomain
+from evenhand.evaluation.kinks import welfare_error
+from evenhand.model.objective import Objective
+from evenhand.planning.zeros import empty_blocks
 
 
 def arm(rewards, seed=0):
@@ -79,3 +82,78 @@ def test_what_stays_refused():
         eh.solve(eh.CoupledMDP([ONE, NOTHING], [1], 0.9), "nash")
     with pytest.raises(OutOfDomain):  # its value could be below 0
         eh.solve(eh.CoupledMDP([ONE, arm([[0, -1], [0, -1]])], [1], 0.9), "alpha:0.5")
+
+
+@pytest.mark.slow
+def test_candidates_compete_there_too():
+    """Played on the same states and actions, they are worth what they are worth, and the plan is one of the problem."""
+    whole = eh.CoupledMDP([ONE, OTHER, NOTHING], [1], 0.9, (1, 1, 2))
+    mine = eh.policies.myopic(whole)
+    found = eh.solve(whole, "alpha:0.5", candidates={"mine": mine})
+    assert found.method == "fluid"
+    assert found.values[2:].tolist() == [0, 0]
+    assert found.welfare <= found.upper_bound + 5 * found.welfare_stderr
+    optimum = eh.solve(whole, "alpha:0.5", "joint").welfare
+    assert found.welfare == pytest.approx(optimum, rel=0.05)
+    assert found.upper_bound >= optimum * (1 - 1e-9)
+    again = eh.evaluate(found.policy, whole, "alpha:0.5", rng=1)
+    assert again.welfare == pytest.approx(found.welfare, rel=0.05)
+
+
+def test_candidates_of_ones_own_that_cannot_be_saved_compete_too():
+    """They are handed back as they are."""
+
+    class Mine:
+        def act(self, states, rng):
+            actions = np.zeros_like(states)
+            actions[:, 0] = 1
+            return actions
+
+    whole = eh.CoupledMDP([ONE, NOTHING], [1], 0.9)
+    found = eh.solve(whole, "alpha:0.5", candidates={"mine": Mine()})
+    assert found.values[1] == 0
+    assert found.welfare <= found.upper_bound + 5 * found.welfare_stderr
+    played = eh.evaluate(found.policy, whole, "alpha:0.5", 200, rng=1, method="monte-carlo")
+    assert played.welfare == pytest.approx(found.welfare, abs=6 * np.hypot(played.welfare_stderr, found.welfare_stderr))
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.5, 0.9])
+def test_errors_of_a_welfare_some_of_whose_members_have_nothing(alpha):
+    """What had nothing in any episode adds nothing to the error; the power mean of all is that of the rest, scaled."""
+    whole = eh.CoupledMDP([ONE, OTHER, NOTHING], [1], 0.9, (1, 1, 2))
+    rest = eh.CoupledMDP([ONE, OTHER], [1], 0.9)
+    samples = np.random.default_rng(0).random((50, 2)) + 1
+    padded = np.hstack([samples, np.zeros((50, 2))])
+    errors = [
+        welfare_error(Objective.of_arms(problem, f"alpha:{alpha}"), drawn.mean(axis=0), np.ones(1), [drawn])
+        for problem, drawn in ((whole, padded), (rest, samples))
+    ]
+    assert errors[0] == pytest.approx(errors[1] * 0.5 ** (1 / (1 - alpha)), rel=1e-12)
+    assert errors[0] > 0
+
+
+def test_comparisons_are_made_too():
+    whole = eh.CoupledMDP([ONE, OTHER, NOTHING], [1], 0.9, (1, 1, 2))
+    found = eh.compare(whole, ["myopic", "random"], "alpha:0.5", num_episodes=50, horizon=20)
+    assert all(0 < row.evaluation.welfare < found.upper_bound for row in found.rows)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "criterion", "discount", "empty"),
+    [
+        ([[0, 0], [1, 1]], "discounted", 0.9, False),
+        ([[0, 0], [1, 1]], "discounted", 0.0, True),  # it is there too late
+        ([[0, 0], [1, 1]], "finite:1", 0.9, True),
+        ([[0, 0], [1, 1]], "finite:2", 0.9, False),
+        ([[0, 0], [1, 1]], "average", 0.9, False),
+        ([[1, 1], [0, 0]], "average", 0.9, True),  # it does not stay
+        ([[1, 1], [0, 0]], "discounted", 0.9, False),
+        ([[0, 1], [0, 1]], "discounted", 0.9, True),  # no budget allows it
+        ([[0, 0], [0, 0]], "average", 0.9, True),
+    ],
+)
+def test_who_can_have_no_value(rewards, criterion, discount, empty):
+    """An arm that goes from the first state to the second, and stays; its second action is too dear."""
+    goes = eh.Arm([[[0, 1], [0, 1]], [[0, 1], [0, 1]]], np.array(rewards, dtype=float), [[0], [2]], [1, 0])
+    problem = eh.CoupledMDP([goes, ONE], [1], discount).under(criterion)
+    assert empty_blocks(problem).tolist() == [empty, False]

@@ -15,6 +15,7 @@ from evenhand.cli.options import (
     model_argument,
     over_option,
     playing,
+    reading,
     training_settings,
     welfare_option,
 )
@@ -266,6 +267,32 @@ def fit(**options: Any) -> None:
     lines, and nothing is written. Needs the extra "data".
     """
     from evenhand.cli.commands.fit import run
+
+    run(**options)
+
+
+@application.command()
+@model_argument
+@click.argument("log")
+@reading
+@budget_option()
+@click.option("--policies", metavar="A,B,...", help="What to set beside the records: names, or files of saved plans.")
+@welfare_option
+@over_option
+@click.option(
+    "--level", default=0.95, show_default=True, type=float, metavar="P", help="The probability of the intervals."
+)
+@click.option(
+    "--episodes", default=1000, show_default=True, type=click.IntRange(min=1), help="Episodes to play of --policies."
+)
+@common()
+def replay(**options: Any) -> None:
+    """Play the policy of the records in LOG in the MODEL that was fitted to them, and compare it with what came.
+
+    The policy is the shares of actions by type and state, the same at all times. Arms follow it from where they were
+    first seen, for as long as they were. A model that the records speak against shows here.
+    """
+    from evenhand.cli.commands.replay import run
 
     run(**options)
 

@@ -198,6 +198,17 @@ def fitting(command: Command) -> Command:
     return command
 
 
+READING = ("--arm", "--time", "--state", "--action", "--type", "--reward", "--idle", "--step", "--bins", "--states")
+"""Those of them that say how a log is read."""
+
+
+def reading(command: Command) -> Command:
+    """What a log's columns are."""
+    for name, told in reversed([option for option in FITTING if option[0] in READING]):
+        command = click.option(name, **told)(command)
+    return command
+
+
 def common(seeded: bool = True) -> Callable[[Command], Command]:
     """--json, --quiet, and --seed where there is randomness."""
 

@@ -19,6 +19,8 @@ delta method, and exactly 0 where there is none within reach:
     error  =  max( se(G),  se(H) + (q(H.D') - q(S)) / z )       G of V, z of a 95 % interval, q its lower end
 
 A power mean of great aversion bends as sharply as a kink; it is smooth where aversion times relative noise is small.
+Below alpha = 1 a power mean has a value, but no slope, where members have 0. Those that had nothing in any episode are
+taken to have nothing: with a share p of the members left, W(v) = p^(1 / (1 - alpha)) W(those left).
 The bias E W(V) <= W(v), which grows with the number of members that are nearly worst, is part of S. D' is drawn by
 multipliers (D' = sum_e xi_e (x_e - mean) / M, xi normal), the same for all, so that the error is a function of the
 episodes. Cost: NUM_DRAWS x members x r for r the fewer of episodes and members, and episodes x members x r before.
@@ -75,8 +77,8 @@ def welfare_error(objective: Objective, values: Floats, shares: Floats, samples:
     if min(map(len, members)) < 2:
         return np.inf
     noise = np.concatenate([_noise(part, share) for part, share in zip(members, shares.tolist(), strict=True)])
-    case = _Estimate(objective.welfare, objective.sizes, objective.members(values), noise)
-    return case.smooth_error if case.is_smooth else max(case.smooth_error, case.error_at_kinks())
+    case, factor = _Estimate(objective.welfare, objective.sizes, objective.members(values), noise).without_nothing()
+    return factor * (case.smooth_error if case.is_smooth else max(case.smooth_error, case.error_at_kinks()))
 
 
 def _noise(part: Floats, share: float) -> Floats:
@@ -107,6 +109,15 @@ class _Estimate:
 
     noise: Floats
     """(row, member) D is the sum of the rows, each with a normal factor of its own."""
+
+    def without_nothing(self) -> tuple["_Estimate", float]:
+        """The members that have something, and by what their welfare is multiplied to be that of all."""
+        aversion = self.welfare.aversion if isinstance(self.welfare, PowerMean) else 0.0
+        some = (self.members != 0) | self.noise.any(axis=0)
+        if not 0 < aversion < 1 or some.all() or not some.any():
+            return self, 1.0
+        left = _Estimate(self.welfare, self.sizes[some], self.members[some], self.noise[:, some])
+        return left, float((left.sizes.sum() / self.sizes.sum()) ** (1 / (1 - aversion)))
 
     @property
     def is_smooth(self) -> bool:

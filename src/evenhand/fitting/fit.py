@@ -98,6 +98,14 @@ def fit(
     Raises:
         TableError: the records are not sound; with every fault and its row.
         InvalidInput: something has to be said first, such as which action is idle.
+
+    Example:
+        >>> import evenhand as eh
+        >>> rows = {"van": [1, 1, 1, 1], "week": [1, 2, 3, 4], "state": ["good", "poor", "good", "good"]}
+        >>> rows["action"] = ["none", "mend", "none", "none"]
+        >>> fitted = eh.fit(rows, arm="van", time="week", state="state", action="action", unseen="forbid")
+        >>> fitted
+        Fitted(4 rows, 1 arm, 1 type, 2 states, 2 actions, 2 pairs never seen)
     """
     tell: Progress = heard(progress) or (lambda doing, share: None)
     records = read_log(

@@ -1,6 +1,7 @@
 """What came of a fit: the model, what is known of it, and what the records could not say."""
 
 import os
+import tempfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,8 +18,11 @@ from evenhand.fitting.posterior import Posterior
 from evenhand.fitting.posterior_files import Named, posterior_path, save_posterior
 from evenhand.fitting.terms import Terms
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import save
+from evenhand.model.files import save, write_atomically
 from evenhand.typing import Bools, Floats
+
+SUFFIXES = (".toml", ".json", ".npz")
+"""Of model files."""
 
 LEVEL = 0.95
 """Of the intervals that are told."""
@@ -87,9 +91,15 @@ class Fitted(Shown):
         """
         problem, file = self.problem, Path(path)
         named = Named(self.posterior, self.log.types, self.log.states, self.log.actions)
-        # The model comes last: a model without its posterior is whole, a posterior of another model is refused.
-        save_posterior(named, posterior_path(file))
-        save(problem, file)
+        if file.suffix.lower() not in SUFFIXES:
+            save(problem, file)  # it says what is wrong with the name
+        with tempfile.TemporaryDirectory() as folder:  # what cannot be written is found before anything is
+            whole = Path(folder) / f"model{file.suffix}"
+            save(problem, whole)
+            save_posterior(named, posterior_path(whole))
+            # The model comes last: a posterior of another model is refused.
+            write_atomically(posterior_path(file), posterior_path(whole).read_bytes())
+            write_atomically(file, whole.read_bytes())
 
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
         """A row for each transition that was seen or may be: its number, its estimate and its interval.

@@ -12,18 +12,35 @@ to a door, some lines of machine code made here:
 
 The code of a loop is the same behind the door and before it, so results are the same to the last bit. A process that is
 spawned, and not forked, makes a door of its own and has all threads.
+
+The door fits what Numba does since 0.60. How a Numba calls its threads is read in its own sources; one that does so in
+another way, or does not let a door be made, gets none. Its loops are then compiled for one thread (`jit`): such a Numba
+costs speed, and nothing else, and it is said in one line.
 """
 
+import inspect
 import os
+import re
 import struct
+import warnings
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from threading import Lock
 from typing import Any
 
+from evenhand.errors import OneThread
+
 _SYMBOL = "numba_parallel_for"
 _POINTERS, _NUMBERS = 5, 3
 """What it takes: kernel, arguments, dimensions, steps and data; inner dimensions, arrays and threads."""
+
+_FORM = (
+    "ir.FunctionType(ir.VoidType(),[byte_ptr_t]*5+[intp_t,]*3)",
+    "mod,parallel_for_ty,'numba_parallel_for'",
+    "[args,dimensions,steps,data]",
+    "builder.call(parallel_for,[fnptr]+innerargs+[intp_t(x)forxin(inner_ndim,array_count)]+[num_threads])",
+)
+"""How Numba's `build_gufunc_kernel` calls its threads, without white space."""
 
 _kept: list[Any] = []
 _maker: list[int] = []
@@ -31,15 +48,20 @@ _in_turn = Lock()
 
 
 @cache
-def start_threads() -> None:
-    """Start Numba's threads, once, behind the door."""
-    from numba import get_num_threads
-    from numba.core.compiler_lock import global_compiler_lock
+def start_threads() -> bool:
+    """Start Numba's threads, once, behind the door. Whether compiled loops may use them."""
+    import numba
 
-    with global_compiler_lock:
-        get_num_threads()  # the first call starts them
-        if hasattr(os, "fork") and not _maker:
-            _make_door()
+    with _while_nothing_compiles():
+        numba.get_num_threads()  # the first call starts them
+        if not hasattr(os, "fork"):
+            return True
+        made = _make_door_if_it_fits()
+        _maker.append(os.getpid())
+    if not made:
+        words = f"compiled loops use one thread: how Numba {numba.__version__} calls its threads is not known here"
+        warnings.warn_explicit(words, OneThread, "evenhand", 0)
+    return made
 
 
 def forked() -> bool:
@@ -54,19 +76,44 @@ def one_at_a_time() -> AbstractContextManager[object]:
     return _in_turn if numba.threading_layer() == "workqueue" else nullcontext()  # type: ignore[attr-defined]
 
 
-def _make_door() -> None:
+def _while_nothing_compiles() -> AbstractContextManager[object]:
+    """Numba's lock of its compiler."""
+    try:
+        from numba.core.compiler_lock import global_compiler_lock
+    except ImportError:
+        return nullcontext()
+    return global_compiler_lock
+
+
+def _make_door_if_it_fits() -> bool:
+    """Whether there is a door now: not where Numba is of another form, or anything is not as it was."""
+    try:
+        return _fits() and _make_door()
+    except Exception:  # noqa: BLE001  # whatever a new Numba or LLVM refuses, its loops can do without threads
+        return False
+
+
+def _fits() -> bool:
+    """Whether Numba calls its threads as the door does."""
+    from numba.np.ufunc import parallel
+
+    source = re.sub(r"\s", "", inspect.getsource(parallel.build_gufunc_kernel)).replace('"', "'")
+    return all(form in source for form in _FORM)
+
+
+def _make_door() -> bool:
     import llvmlite.binding as llvm
     from numba.core.registry import cpu_target
 
     threads = llvm.address_of_symbol(_SYMBOL)
-    if threads is None:  # a Numba that names it otherwise: its loops are left as they are
-        return
+    if threads is None:
+        return False
     library = cpu_target.target_context.codegen().create_library("evenhand.forks")
     library.add_ir_module(_door(library.create_ir_module("evenhand.forks"), threads))
     library.finalize()
     llvm.add_symbol(_SYMBOL, library.get_pointer_to_function("evenhand_parallel_for"))
     _kept.append(library)
-    _maker.append(os.getpid())
+    return True
 
 
 def _door(module: Any, threads: int) -> Any:

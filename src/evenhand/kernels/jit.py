@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from evenhand.kernels.compilation import compile_now, get_ready
+from evenhand.kernels.threads import loops_share
 
 get_ready(True)  # loading Numba takes most of a second
 try:
@@ -33,9 +34,12 @@ def _njit(function: Callable[..., Any] | None = None, *, cache: bool = False, **
     """
     if function is None:
         return partial(_njit, cache=cache, **options)
+    alone = bool(options.get("parallel")) and not loops_share()
+    if alone:  # these would end a forked process
+        options["parallel"] = False
     made = numba.njit(**options)(function)
     if cache and hasattr(made, "_cache"):  # not where the user's environment turns compilation off
-        made._cache = store_of(function)
+        made._cache = store_of(function, alone)
     return made
 
 

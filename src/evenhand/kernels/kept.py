@@ -44,6 +44,8 @@ MARK = b"evenhand code 1\n"
 _DIGEST = 32
 _IMPORTED = re.compile(rb"^from evenhand\.kernels(?:\.(\w+) import| import ([\w, ]+))", re.MULTILINE)
 _NOT_INLINED = {"jit"}
+_PARTS = ("check_cachable", "filename_base", "locator", "rebuild", "reduce")
+"""Of Numba's own store, what is used here."""
 
 _told: set[str] = set()
 
@@ -55,15 +57,22 @@ class Damaged(Exception):
 class KeptCode(FunctionCache):  # type: ignore[misc]
     """The store of one function."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, alone: bool = False) -> None:
+        """Open it.
+
+        Args:
+            function: whose code is kept.
+            alone: whether its loops, which could be parallel, are compiled for one thread: other code.
+        """
         super().__init__(function)
+        self._alone = alone
         source = Path(function.__code__.co_filename)
         self._stamp, self._owners = stamp_of(source), _owners(source)
 
     def file_of(self, types: Any, codegen: Any) -> Path:
         """Where code for these types and this processor is kept."""
         key = self._index_key(types, codegen)
-        name = hashlib.sha256(repr((str(types), *key[1:])).encode()).hexdigest()[:24]
+        name = hashlib.sha256(repr((str(types), *key[1:], *["alone"] * self._alone)).encode()).hexdigest()[:24]
         return Path(self.cache_path) / f"{self._impl.filename_base}-{name}.nbc"
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
@@ -98,13 +107,18 @@ class KeptCode(FunctionCache):  # type: ignore[misc]
             file.unlink(missing_ok=True)
 
 
-def store_of(function: Any) -> Any:
+def store_of(function: Any, alone: bool = False) -> Any:
     """The store of a function; one that keeps nothing, and says so, where no folder can be written."""
     try:
-        return KeptCode(function)
+        store = KeptCode(function, alone)
+        _ = store._index_key, *(getattr(store._impl, part) for part in _PARTS)
     except (RuntimeError, OSError):
         _tell("write", _not_kept("no folder for it can be written"))
         return NullCache()
+    except (AttributeError, TypeError):
+        _tell("write", _not_kept(f"how Numba {numba.__version__} does that is not known here"))
+        return NullCache()
+    return store
 
 
 @cache

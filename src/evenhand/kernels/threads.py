@@ -75,13 +75,18 @@ def idle_threads_sleep() -> Iterator[None]:
         del os.environ[_POLICY]
 
 
+def loops_share() -> bool:
+    """Whether compiled loops may use several threads; Numba's are started, if they were not yet."""
+    with idle_threads_sleep():
+        return start_threads()
+
+
 @contextmanager
 def threads_for(work: float) -> Iterator[None]:
     """Within it, compiled loops use as many threads as the work is worth."""
     from numba import get_num_threads, set_num_threads
 
-    with idle_threads_sleep():
-        start_threads()
+    loops_share()
     before = get_num_threads()
     number = before if work >= ALONE_BELOW and not forked() else 1
     in_turn = one_at_a_time() if number > 1 else nullcontext()

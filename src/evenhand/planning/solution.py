@@ -14,6 +14,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import PowerMean
+from evenhand.planning.digits import certain_digits, rounding_of
 from evenhand.planning.relaxed import resource_prices
 from evenhand.typing import Floats
 
@@ -159,10 +160,23 @@ class Solution(Shown):
     def gap(self) -> float:
         """(upper bound - welfare) / |upper bound|; 0 when the policy is proved optimal."""
         difference = max(0.0, self.upper_bound - self.welfare)
-        largest = float(np.abs(self.problem.types.rewards).max()) * self.problem.criterion.total
-        if difference <= 1e-13 * largest:  # an optimum of 0 is met but for rounding
+        if difference <= self._rounding < np.inf:  # an optimum of 0 is met but for rounding
             return 0.0
         return difference / abs(self.upper_bound) if self.upper_bound else float("inf")
+
+    @cached_property
+    def digits(self) -> int:
+        """Significant digits of the welfare and the upper bound that rounding cannot have touched, at most 15.
+
+        About 13 as a rule; fewer where rewards are of very different sizes (`planning.digits`).
+        """
+        return certain_digits(self._rounding, self.upper_bound)
+
+    @cached_property
+    def _rounding(self) -> float:
+        """What rounding may have added to the welfare or the bound, or taken."""
+        gap = max(0.0, self.upper_bound - self.welfare)
+        return rounding_of(self.problem, self.objective, self.unit_values, gap)
 
     @property
     def welfare_interval(self) -> tuple[float, float]:

@@ -1,18 +1,20 @@
 """Arms that can have no value, under alpha-fairness with alpha < 1.
 
-An arm without rewards has the value 0 whatever is done. With alpha < 1 the welfare of values some of which are 0 is
-defined, though its slope there is not, and methods that climb along slopes cannot begin. With beta = 1 - alpha and Z of
-N members at 0,
+Some arms have the value 0 whatever is done: those without rewards, and those whose rewards are where they never get, by
+actions that no budget allows, after the last step, or, on average, where they cannot stay. With alpha < 1 the welfare
+of values some of which are 0 is defined, though its slope there is not, and methods that climb along slopes cannot
+begin. With beta = 1 - alpha and Z of N members at 0,
 
     W(v)^beta = 1/N sum_n v_n^beta          the members at 0 add nothing, and cannot be helped
 
-so such arms are paid a constant while the problem is solved: each has the value k then, whatever is done,
+so such arms are paid a constant at every step while the problem is solved: each has the value k then, whatever is done,
 
     W_k(v)^beta = W(v)^beta + Z/N k^beta
 
 which is the same order of policies and has slopes everywhere. The policy is that of the problem itself, and what is
 known of W_k, the bound above all, is turned into what it says of W: W = (W_k^beta - Z/N k^beta)^(1/beta). Nothing is
-approximated. An arm that could have a value below 0 is no such arm: it is refused, as before.
+approximated. An arm that could have a value below 0 is no such arm: whether the welfare is defined depends on what is
+done then, and where no policy gives everybody more than 0 it is refused, in words.
 """
 
 from collections.abc import Callable
@@ -20,13 +22,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective, num_members
+from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import AlphaFair
 from evenhand.planning.saved import rebuilt
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import Task
-from evenhand.typing import Bools, Floats
+from evenhand.solvers.service import affordable, counting
+from evenhand.typing import Bools
 
 PAID = 0.731
 """Of the largest reward: as large as what others get, and unlike what anybody gets."""
@@ -42,37 +47,29 @@ def solve_with_zeros(task: Task, solve: Callable[[Task], Solution]) -> Solution:
         solve: solves it, if all values can be positive.
     """
     welfare, problem = task.welfare, task.problem
-    if not isinstance(welfare, AlphaFair) or not 0 < welfare.alpha < 1 or task.candidates:
+    if not isinstance(welfare, AlphaFair) or not 0 < welfare.alpha < 1:
         return solve(task)
     empty = empty_blocks(problem)
     if not empty.any():
         return solve(task)
     paid = PAID * (float(np.abs(problem.arms.rewards).max()) or 1.0)  # type: ignore[attr-defined]  # they are tables
-    rewards = problem.arms.rewards + paid * (empty[:, None, None] & problem.arms.valid)  # type: ignore[attr-defined]
+    instead = np.where(problem.arms.valid, paid, 0.0)  # type: ignore[attr-defined]
+    rewards = np.where(empty[:, None, None], instead, problem.arms.rewards)  # type: ignore[attr-defined]
     lifted = replace(problem, arms=replace(problem.arms, rewards=rewards))  # type: ignore[type-var]
     found = solve(replace(task, problem=lifted))
     scale = _Scale(1 - welfare.alpha, _share(problem, empty), paid * problem.criterion.total)
-    return _brought_back(found, problem, scale)
+    return _brought_back(found, task, scale)
 
 
 def empty_blocks(problem: CoupledMDP) -> Bools:
     """(block,) whether its arms make a member of welfare that has the value 0 whatever is done."""
-    tables = problem.arms
-    none = np.array([not np.any(arm.rewards[_reached(arm.transitions, arm.initial)]) for arm in tables])
+    types = problem.types
+    meets = counting(types, affordable(problem), problem.criterion)
+    none = ~((types.rewards != 0) & meets).any(axis=(1, 2))[problem.type_of_block]
     if problem.over != "groups":
-        return none
+        return np.asarray(none)
     groups = problem.group_of_type[problem.type_of_block]
     return np.array([none[groups == group].all() for group in groups])
-
-
-def _reached(transitions: Floats, initial: Floats) -> Bools:
-    """(state,) whether an arm can get there."""
-    reached = initial > 0
-    while True:
-        further = reached | (transitions[reached].sum(axis=(0, 1)) > 0)
-        if (further == reached).all():
-            return np.asarray(reached)
-        reached = further
 
 
 def _share(problem: CoupledMDP, empty: Bools) -> float:
@@ -96,8 +93,18 @@ class _Scale:
         return float(max(rest, 0.0) ** (1 / self.beta))
 
 
-def _brought_back(found: Solution, problem: CoupledMDP, scale: _Scale) -> Solution:
+def _of_problem(policy: Policy | Starting, task: Task) -> Policy | Starting:
+    """A policy of the problem itself; those of the user's own are that already."""
+    if any(policy is candidate for candidate in task.candidates.values()):
+        return policy
+    if isinstance(policy, Mixture) and task.candidates:
+        return Mixture([_of_problem(part, task) for part in policy.parts], policy.shares, policy.rotate)
+    return rebuilt(policy, task.problem)
+
+
+def _brought_back(found: Solution, task: Task, scale: _Scale) -> Solution:
     """The solution of the problem itself."""
+    problem = task.problem
     objective = (Objective.of_types if found.by_type else Objective.of_arms)(problem, found.objective.welfare)
     blocks = empty_blocks(problem)
     kinds = np.zeros(problem.num_types, dtype=bool)
@@ -111,7 +118,7 @@ def _brought_back(found: Solution, problem: CoupledMDP, scale: _Scale) -> Soluti
         welfare=welfare,
         upper_bound=max(scale.back(found.upper_bound, _ROUNDING), welfare if not found.welfare_stderr else 0.0),
         unit_values=values,
-        policy=rebuilt(found.policy, problem),
+        policy=_of_problem(found.policy, task),
         problem=problem,
         reason=f"{found.reason}; {int(problem.counts[blocks].sum())} of the arms can have no value",
         welfare_stderr=slope * found.welfare_stderr,

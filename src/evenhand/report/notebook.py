@@ -12,6 +12,7 @@ import numpy as np
 
 from evenhand.display import Shown, counted
 from evenhand.evaluation.evaluate import Evaluation
+from evenhand.fitting.fitted import Fitted
 from evenhand.learning.training import Training
 from evenhand.model.arm import Arm
 from evenhand.model.composite import BySteps, Mixture
@@ -22,6 +23,7 @@ from evenhand.planning.check import Check, listed, starts_in_words
 from evenhand.planning.compare import Comparison, Row
 from evenhand.planning.fairness import Fairness
 from evenhand.planning.plans import Decisions, Plan
+from evenhand.planning.replay import Replay
 from evenhand.planning.solution import Solution
 from evenhand.policies.index import TypeIndices
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
@@ -190,6 +192,31 @@ def _(found: Check) -> Told:
     words = ("type", "states", "starts in", "served by")
     table = shortened_table("", heads, rows, len(found.types) - MOST_ROWS, words)
     return Told(found.summary, facts=found.facts, tables=[table], notes=[str(note) for note in found.notes])
+
+
+@told.register
+def _(fitted: Fitted) -> Told:
+    log, counts = fitted.log, fitted.moves.counts.sum(axis=-1)
+    lower, upper = fitted.interval
+    mean = np.nan_to_num(fitted.posterior.mean)
+    seen = np.argwhere(~fitted.unseen).tolist()
+    rows = []
+    for t, s, a in seen[:MOST_ROWS]:
+        most = int(np.argmax(np.round(mean[t, s, a], 12)))
+        span = f"{number(lower[t, s, a, most], 2)} to {number(upper[t, s, a, most], 2)}"
+        cells = log.states[s], log.actions[a], f"{counts[t, s, a]:,}", log.states[most], number(mean[t, s, a, most], 3)
+        rows.append((log.types[t], (*cells, span)))
+    heads = ("type", "state", "action", "moves", "most often to", "probability", "95 %")
+    table = shortened_table("", heads, rows, len(seen) - len(rows), ("state", "action", "most often to", "95 %"))
+    facts = [
+        ("records", f"{counted(len(log.arm), 'row')} of {counted(log.num_arms, 'arm')}"),
+        ("a step", log.step_in_words),
+        ("log-likelihood", number(fitted.log_likelihood, 2)),
+        ("never seen", counted(int(fitted.unseen.sum()), "pair")),
+    ]
+    sizes = (len(log.types), "type"), (len(log.states), "state"), (len(log.actions), "action")
+    aside = ", ".join(counted(*size) for size in sizes)
+    return Told("A model of records", aside, facts, tables=[table], notes=[capitalised(note) for note in fitted.notes])
 
 
 @told.register
@@ -392,6 +419,30 @@ def _(found: Fairness) -> Told:
     taken = [row for row in found.rows if row.plan_of != row.welfare]
     notes += [f"Best for {row.welfare}: the plan for {row.plan_of}, which is better than its own." for row in taken]
     return Told(title, tables=[fairness.results_table(found), fairness.values_table(found)], notes=notes)
+
+
+@told.register
+def _(found: Replay) -> Told:
+    facts = [
+        ("policy", f"shares of actions by type and state, from {int(found.shares.numbers.sum()):,} decisions"),
+        ("steps", f"{len(found.steps):,}, with up to {counted(int(found.present.max()), 'arm')}"),
+        ("numbers served in their intervals", percent(float(found.served.inside.mean()))),
+        ("rewards of a step in theirs", percent(float(found.rewards.inside.mean()))),
+    ]
+    heads = ["type"]
+    for action in found.actions[1:]:
+        heads += [shortened(action, 24), "expected", f"interval of {percent(found.level)}"]
+    rows = [(shortened(name, 40), _replayed(found, t)) for t, name in enumerate(found.types[:MOST_ROWS])]
+    tables = [shortened_table("", heads, rows, len(found.types) - MOST_ROWS)]
+    return Told("The records, replayed", "in the model, beside what came", facts, tables=tables)
+
+
+def _replayed(found: Replay, kind: int) -> list[str]:
+    totals, cells = found.totals, []
+    for place in range(len(found.actions) - 1):
+        low, mean, high = (float(of[kind, place]) for of in (totals.lower, totals.mean, totals.upper))
+        cells += [f"{totals.seen[kind, place]:,.0f}", f"{mean:,.1f}", f"{low:,.1f} to {high:,.1f}"]
+    return cells
 
 
 @told.register

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from evenhand.learning.environments import Scene
     from evenhand.learning.training import Training
     from evenhand.model.simulator import Problem
+    from evenhand.planning.replay import Replay
 
 DPI = 120
 """Dots an inch in a notebook: letters of about the size of its text."""
@@ -113,6 +114,30 @@ def evaluation_picture(found: Evaluation) -> Picture:
     errors = None if found.exact else CONFIDENCE * found.unit_stderr
     marks = [(found.welfare, f"welfare {number(found.welfare)}")]
     return _values_picture(found.problem, found.by_type, found.unit_values, errors, marks)
+
+
+def replay_picture(found: "Replay") -> Picture:
+    """How often each action was taken so far, as it came and as it was to be expected."""
+    return pictured(2.2 * max(len(found.actions) - 1, 1) + 0.4, lambda figure: _draw_replay(figure, found))
+
+
+def _draw_replay(figure: Figure, found: "Replay") -> None:
+    panels = figure.subplots(max(len(found.actions) - 1, 1), 1, sharex=True, squeeze=False)[:, 0]
+    so_far = found.so_far
+    for place, (axes, action) in enumerate(zip(panels, found.actions[1:], strict=False)):
+        lower, upper = np.maximum(so_far.lower[:, place], 0), so_far.upper[:, place]
+        axes.fill_between(found.steps, lower, upper, color=BLUE, alpha=0.18, linewidth=0, label=_interval(found))
+        axes.plot(found.steps, so_far.mean[:, place], color=BLUE, linestyle="--", linewidth=1.2, label="expected")
+        axes.step(found.steps, so_far.seen[:, place], color=INK, linewidth=1.4, where="post", label="recorded")
+        axes.set_ylabel(f"{shortened(action, 20)}, so far")
+        axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axes.set_ylim(bottom=0)
+    panels[0].legend(loc="upper left")
+    panels[-1].set_xlabel("step")
+
+
+def _interval(found: "Replay") -> str:
+    return f"interval of {100 * found.level:.10g} %"
 
 
 def training_picture(training: "Training") -> Picture:

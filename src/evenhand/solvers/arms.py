@@ -277,7 +277,7 @@ def _evaluate_best_class(
 ) -> tuple[Ints, Ints, Floats]:
     """Policies with one closed class each, its representative, and (row, state, 2) gains and steps until it is met."""
     chain = _pick(moves, policy)
-    reach = _closure(chain > 0)
+    reach = closure(chain > 0)
     marks = _representatives(reach, real)
     now = np.stack([_pick(gains, policy), np.ones(policy.shape)], axis=-1)
     totals = _until(chain, marks, now)
@@ -295,7 +295,7 @@ def _evaluate_best_class(
     return policy, chosen, totals
 
 
-def _closure(edges: Bools) -> Bools:
+def closure(edges: Bools) -> Bools:
     """(row, state, state) which state is reached from which, each from itself too."""
     size = edges.shape[-1]
     reach = (edges | np.eye(size, dtype=np.bool_)).astype(np.float32)
@@ -338,7 +338,7 @@ def _send_towards(support: Bools, inside: Bools, policy: Ints) -> Ints:
 
 def _stationary(chain: Floats, mass: Floats, real: Bools) -> Floats:
     """(row, state) the stationary law that gives each closed class of a chain its share of the mass."""
-    reach = _closure(chain > 0)
+    reach = closure(chain > 0)
     marks = _representatives(reach, real)
     owned = np.einsum("tsj,tj->ts", reach, np.maximum(mass, 0.0))  # a closed class reaches only itself
     share = np.where(marks, owned, 0.0)
@@ -375,7 +375,7 @@ def are_communicating(types: ArmTables, allowed: Bools) -> Bools:
         allowed: (type, state, action) what may be chosen.
     """
     real, support = np.asarray(allowed.any(axis=-1)), (types.transitions > 0) & allowed[..., None]
-    reach = _closure(np.asarray(support.any(axis=2)))
+    reach = closure(np.asarray(support.any(axis=2)))
     classes = _representatives(reach, real).sum(axis=-1)
     both = reach & np.swapaxes(reach, 1, 2)
     outside = real & (reach & ~both).any(axis=-1)

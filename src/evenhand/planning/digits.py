@@ -1,0 +1,100 @@
+"""How many digits of a certificate rounding leaves, where rewards are of very different sizes.
+
+A double has 16 digits of the largest number in a sum. A reward of 1e8 beside one of 1e-8 in the same sum leaves none of
+the small one, so a certificate of a value of 1e-8 may owe all of its digits to chance. How much was lost is known from
+what entered the sums. With M_n the largest reward of member n in magnitude, of those that can count, over all time of
+the criterion, and s the steps over which errors of one step add up,
+
+    rounding  =  K eps s  sum_n g_n M_n              g_n the weight of a member, K a few operations a step
+
+A welfare is proved by weights that are nearly a supergradient at the values found: members that are not among those
+whose weight matters (the far better-off under a maximin) do not enter, whatever their size. At a tie any of those that
+are equal may have the weight, so g_n is the weight of n if n alone were a little worse off, by what is unknown of it:
+the gap, and a share TIE of its value. Sums of many members are not looked into: the largest M_n stands for all.
+
+    digits = -log10(rounding / |upper bound|),  rounded down, from 0 to 15
+
+No policy has more than upper bound + 10^-digits |upper bound|, and the policy has at least welfare - the same.
+"""
+
+from contextlib import suppress
+
+import numpy as np
+
+from evenhand.errors import OutOfDomain
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import Criterion
+from evenhand.model.objective import Objective
+from evenhand.solvers.service import affordable, counting
+from evenhand.typing import Floats
+
+MOST = 15
+"""Digits of a double."""
+
+OPERATIONS = 16.0
+"""K."""
+
+LONG = 1000.0
+"""s where rewards count alike for ever: what an average is found by forgets errors more slowly than a discount does."""
+
+TIE = 1e-6
+MOST_MEMBERS = 300
+"""Members up to which the weight of each is asked for."""
+
+
+def certain_digits(rounding: float, bound: float) -> int:
+    """The significant digits of a welfare and its bound that rounding cannot have touched.
+
+    Args:
+        rounding: what it may have added or taken.
+        bound: the welfare that no policy exceeds.
+    """
+    if rounding == 0:
+        return MOST
+    if bound == 0 or not np.isfinite(rounding):
+        return 0
+    return int(np.clip(np.floor(-np.log10(rounding / abs(bound))), 0, MOST))
+
+
+def rounding_of(problem: CoupledMDP, objective: Objective, values: Floats, gap: float) -> float:
+    """What rounding may have added to a welfare or its bound, or taken.
+
+    Args:
+        problem: the problem.
+        objective: what was maximised, over types or arms.
+        values: (unit,) of the types or arms.
+        gap: between the welfare and its bound, not relative.
+    """
+    types = problem.types
+    meets = counting(types, affordable(problem), problem.criterion)
+    largest = np.where(meets, np.abs(types.rewards), 0.0).max(axis=(1, 2)) * problem.criterion.total
+    sizes = objective.members(largest if len(values) == len(largest) else largest[problem.type_of_arm])
+    each_step = OPERATIONS * float(np.finfo(float).eps) * _weighed(objective, objective.members(values), sizes, gap)
+    return _steps(problem.criterion) * each_step
+
+
+def _steps(criterion: Criterion) -> float:
+    """Over how many steps errors add up, s."""
+    if criterion.num_steps is not None:
+        return float(criterion.num_steps)
+    return 1 / (1 - criterion.factor) if criterion.factor < 1 else LONG
+
+
+def _weighed(objective: Objective, members: Floats, sizes: Floats, gap: float) -> float:
+    """sum_n g_n M_n, with each member's weight as if it were the worst of those it is equal to."""
+    if len(members) > MOST_MEMBERS:
+        return float(sizes.max())
+    lowered = members - np.diag(gap + TIE * np.abs(members))
+    return sum(
+        _weight(objective, (each, members), number) * float(sizes[number])
+        for number, each in enumerate(lowered)
+        if sizes[number]
+    )
+
+
+def _weight(objective: Objective, tries: tuple[Floats, ...], number: int) -> float:
+    """g_n at the first of some points at which the welfare has a slope; infinite if it has none at any."""
+    for members in tries:
+        with suppress(OutOfDomain):
+            return float(objective.welfare.supergradient(members, objective.sizes)[number])
+    return np.inf

@@ -1,0 +1,260 @@
+"""Training and reproduction are killed (SIGKILL) at random moments, again and again, and taken up: nothing is lost.
+
+A run is done once unbroken. Then the same command is started, killed and started again, until it ends; then again from
+the beginning, until it was killed as often as was asked for. Every second kill waits until something is written, which
+a watcher of the folder sees; the others come at a time drawn by seed over the whole course. After every kill
+
+    no file that has a name of its own is half written
+    nothing is lost: a checkpoint is never older than the one before, a cell that was done stays as it is
+
+and every end is the end of the unbroken run: the network to the last bit, the records value by value.
+"""
+
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from itertools import count
+
+import numpy as np
+import pytest
+
+from evenhand.experiments.records import read_run
+from evenhand.experiments.run import Work, run_cell
+from evenhand.experiments.spec import read_targets
+
+from ..experiments.conftest import SMALL
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+
+TRAINED_TOO = """
+[[cells]]
+method = "CP-DRL"
+instance = "N=2"
+kind = "train"
+[cells.settings]
+problem = "machine-replacement"
+parameters = { num_arms = 2 }
+steps = 4000
+seed = 0
+num_episodes = 20
+evaluate = [{ num_arms = 2, budget = 1 }]
+"""
+
+
+class Training:
+    """`evenhand train` by one learner."""
+
+    def __init__(self, folder, algorithm="ppo", steps=12_000):
+        self.folder, self.policy = folder, folder / "policy.zip"
+        self.checkpoint = folder / "policy.zip.checkpoint"
+        self.command = [
+            *("train", "machine-replacement", "-p", "num_arms=3", "--algorithm", algorithm, "--steps", str(steps)),
+            *("--horizon", "20", "--seed", "3", "--out", str(self.policy), "--quiet", "--resume"),
+        ]
+        self.reached = 0
+
+    def begin(self):
+        """Forget what was done."""
+        for path in self.folder.iterdir():
+            path.unlink()
+        self.reached = 0
+
+    def stamps(self):
+        """What changes when something is written."""
+        return {(path.name, path.stat().st_ino) for path in self.folder.iterdir() if path.exists()}
+
+    def look(self):
+        """After a kill: all is whole, and no step is lost."""
+        from evenhand.learning.checkpoints import read_checkpoint
+
+        if self.policy.exists():
+            self.end()
+        elif self.checkpoint.exists():
+            _, facts = read_checkpoint(self.checkpoint)  # its digest is compared
+            steps = facts["counters"]["num_timesteps"]
+            assert steps >= self.reached
+            self.reached = steps
+        else:
+            assert self.reached == 0, "the checkpoint is gone"
+
+    def end(self):
+        """The network and what is told of it, but for the command that was typed."""
+        with zipfile.ZipFile(self.policy) as file:
+            assert file.testzip() is None
+            found = {name: file.read(name) for name in file.namelist()}
+        manifest = json.loads(found.pop("manifest.json"))
+        manifest["about"].pop("command")
+        return manifest, {name: hashlib.sha256(body).hexdigest() for name, body in found.items()}
+
+
+class Reproduction:
+    """`evenhand reproduce` of a small paper."""
+
+    def __init__(self, folder, trains=True, jobs=2):
+        self.folder, self.out = folder, folder / "out"
+        (folder / "paper").mkdir()
+        (folder / "paper" / "table-1.toml").write_text(SMALL + (TRAINED_TOO if trains else ""))
+        self.command = [
+            *("reproduce", "all", "--paper", str(folder / "paper"), "--out", str(self.out)),
+            *("--jobs", str(jobs), "--quiet"),
+        ]
+        self.done = {}
+
+    def begin(self):
+        """Forget what was done."""
+        for path in sorted(self.out.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        self.done = {}
+
+    def stamps(self):
+        return {(path.name, path.stat().st_ino) for path in self.out.rglob("*") if path.exists()}
+
+    def look(self):
+        """After a kill: all is whole, and no cell that was done is done again."""
+        for path in self.out.rglob("*.json"):
+            json.loads(path.read_text())
+        if (self.out / "records.jsonl").exists():
+            for line in (self.out / "records.jsonl").read_text().splitlines():
+                json.loads(line)
+        for page in self.out.rglob("*.html"):
+            assert page.read_text().rstrip().endswith("</html>")
+        found = {path.name: (path.stat().st_ino, path.read_bytes()) for path in self.out.glob("cells/*.json")}
+        assert self.done.items() <= found.items()
+        self.done = found
+
+    def end(self):
+        found = {key: (record["status"], record["values"]) for key, record in read_run(self.out).records.items()}
+        cells = {json.loads(path.read_text())["id"] for path in self.out.glob("cells/*.json")}
+        assert cells == set(found)
+        assert {status for status, _ in found.values()} == {"done"}
+        assert read_run(self.out).manifest["finished"]
+        return found
+
+
+def by_command(run):
+    """Start it as a user does: the process, which has a group of its own."""
+    command = [sys.executable, "-m", "evenhand", *run.command]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=run.folder)
+
+
+class Forked:
+    """A call in a forked process, which is cheaper to start than a command; it looks like one."""
+
+    def __init__(self, call):
+        self.returncode = None
+        self.process = os.fork()
+        if self.process == 0:
+            code = 1
+            try:
+                call()
+                code = 0
+            finally:
+                os._exit(code)
+
+    def poll(self):
+        if self.returncode is None:
+            process, status = os.waitpid(self.process, os.WNOHANG)
+            if process:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def send_signal(self, number):
+        os.kill(self.process, number)
+
+    def communicate(self):
+        while self.poll() is None:
+            time.sleep(0.001)
+        return b"", b"a forked process"
+
+
+def kill(process, run, moment):
+    """Kill at a moment or, without one, as soon as something was written. Whether it had ended before."""
+    begin, before = time.monotonic(), run.stamps()
+    while process.poll() is None:
+        if time.monotonic() - begin > moment if moment is not None else run.stamps() != before:
+            process.send_signal(signal.SIGKILL)
+            break
+        time.sleep(0.0005)
+    _, told = process.communicate()
+    assert process.returncode in (0, -signal.SIGKILL), told
+    return process.returncode == 0
+
+
+def attack(run, start, kills, rng):
+    """Kill so often, and compare every end with that of the unbroken run. How many ends there were."""
+    begin = time.monotonic()
+    process = start(run)
+    _, told = process.communicate()
+    assert process.returncode == 0, told
+    seconds, unbroken = time.monotonic() - begin, run.end()
+    run.begin()
+    killed, ends = 0, 0
+    for attempt in count():
+        last = killed == kills
+        writes = attempt % 2 and ends % 2 == 0  # every second chain has kills by the clock alone: they get further
+        moment = np.inf if last else None if writes else float(rng.uniform(0, 1.1 * seconds))
+        if kill(start(run), run, moment):
+            assert run.end() == unbroken
+            run.begin()
+            ends += 1
+            if last:
+                return ends
+        else:
+            killed += 1
+            run.look()
+    raise AssertionError
+
+
+def trained_here(run):
+    """Much the same as the command, in a forked process."""
+    from evenhand.learning import train
+    from evenhand.learning.learners import PPOLearner
+    from evenhand.problems import machine_replacement
+
+    machines, learner = machine_replacement(num_arms=3), PPOLearner(num_copies=8, rollout=16, batch=64)
+    asked = {"horizon": 20, "hidden": (16,), "evaluations": 16}
+    train(machines, learner, 128, **asked)  # what is loaded and compiled once is not where it is killed
+
+    def call():
+        done = train(machines, learner, 2048, checkpoint=run.checkpoint, resume=True, **asked)
+        done.save(run.policy, command="told")
+        run.checkpoint.unlink()
+
+    return lambda _: Forked(call)
+
+
+def reproduced_here(run, monkeypatch):
+    """Much the same as the command: forked workers need not load what is loaded here."""
+    context = multiprocessing.get_context("fork")
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method: context)
+    targets = list(read_targets(run.folder / "paper").values())
+    for planned in targets[0].plan(quick=True):
+        run_cell(planned.cell)
+    return lambda _: Forked(lambda: Work(targets, run.out).run(2))
+
+
+def test_training_ends_as_if_it_had_not_been_killed(tmp_path):
+    run = Training(tmp_path)
+    attack(run, trained_here(run), 6, np.random.default_rng(3))
+
+
+def test_reproduction_ends_as_if_it_had_not_been_killed(tmp_path, monkeypatch):
+    run = Reproduction(tmp_path, trains=False)
+    attack(run, reproduced_here(run, monkeypatch), 6, np.random.default_rng(3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("algorithm", "steps"), [("ppo", 12_000), ("sac", 1500), ("td3", 1500)])
+def test_many_kills_of_training(algorithm, steps, tmp_path):
+    attack(Training(tmp_path, algorithm, steps), by_command, 12, np.random.default_rng(43))
+
+
+@pytest.mark.slow
+def test_many_kills_of_reproduction(tmp_path):
+    attack(Reproduction(tmp_path), by_command, 16, np.random.default_rng(15))

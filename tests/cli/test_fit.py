@@ -1,0 +1,98 @@
+"""evenhand fit: a model from records, on the command line."""
+
+import inspect
+import json
+
+import numpy as np
+import pytest
+
+import evenhand as eh
+from evenhand.cli.application import application
+
+LOG = """van,week,condition,action,make,worth
+v1,1,good,none,Ford,1
+v1,2,poor,overhaul,Ford,0
+v1,3,good,overhaul,Ford,1
+v1,4,good,none,Ford,1
+v1,6,poor,none,Ford,0
+v1,7,poor,,Ford,
+v2,1,poor,overhaul,VW,0
+v2,2,good,none,VW,1
+v2,3,poor,none,VW,0
+v2,4,poor,overhaul,VW,0
+v2,5,good,overhaul,VW,1
+v2,6,good,none,VW,1
+"""
+COLUMNS = ("--arm", "van", "--time", "week", "--state", "condition", "--action", "action")
+OPTIONS = (*COLUMNS, "--type", "make", "--quiet")
+
+
+@pytest.fixture
+def log(folder):
+    (folder / "log.csv").write_text(LOG)
+    return "log.csv"
+
+
+def test_json_has_what_was_promised(log, evenhand):
+    told = evenhand("fit", log, *OPTIONS, "--json")
+    assert (told.code, told.err) == (0, "")
+    found = json.loads(told.out)
+    assert (found["states"], found["actions"]) == (["good", "poor"], ["none", "overhaul"])
+    assert [(one["name"], one["arms"]) for one in found["types"]] == [("Ford", 1), ("VW", 1)]
+    vw = found["types"][1]
+    assert vw["counts"] == [[[0, 1], [1, 0]], [[0, 1], [2, 0]]]
+    assert np.sum(vw["transitions"], axis=-1) == pytest.approx(np.ones((2, 2)))
+    for key in ("counts", "transitions", "lower", "upper"):
+        assert all(np.shape(one[key]) == (2, 2, 2) for one in found["types"])
+    assert np.isfinite(found["log_likelihood"])
+    assert found["unseen"] == []
+
+
+def test_a_model_is_written_that_check_reads(log, folder, evenhand):
+    told = evenhand("fit", log, *OPTIONS, "--reward", "worth", "--budget", "1", "--out", "vans.toml")
+    assert told.code == 0, told.err
+    assert sorted(file.name for file in folder.iterdir()) == ["log.csv", "vans.posterior.npz", "vans.toml"]
+    assert evenhand("check", "vans.toml").code == 0
+    assert eh.load("vans.toml").tables.rewards.tolist() == [[[1, 1], [0, 0]]] * 2
+
+
+def test_standard_input_says_the_same(log, folder, evenhand, monkeypatch):
+    import io
+    import sys
+
+    from_file = evenhand("fit", log, *OPTIONS, "--json")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(LOG.encode())))
+    assert evenhand("fit", "-", *OPTIONS, "--format", "csv", "--json").out == from_file.out
+
+
+@pytest.mark.parametrize(
+    ("changed", "options", "words"),
+    [
+        (("v1,2,poor", "v1,1,poor"), (), 'line 3: arm "v1" is also in line 2 at time 1'),
+        (("v2,3,poor,none", "v2,3,poor,"), (), "line 10: has no action"),
+        (("condition", "conditoin"), (), "Did you mean conditoin?"),
+        (("", ""), ("--idle", "nothing"), '"nothing" is no action'),
+        (("", ""), ("--step", "month"), "--step month"),
+        (("", ""), ("--bins", "10"), "state 'good' is not a number"),
+        (("", ""), ("--states", "good"), '"poor" is no state'),
+        (("", ""), ("--budget", "1,1"), "budget"),
+        (("", ""), ("--welfare", "gyni:2"), "gyni"),
+        (("", ""), ("--criterion", "forever"), "forever"),
+        (("", ""), ("--discount", "2"), "discount"),
+    ],
+)
+def test_faults_are_told_and_nothing_is_written(log, folder, evenhand, changed, options, words):
+    (folder / log).write_text(LOG.replace(*changed, 1) if changed[0] else LOG)
+    told = evenhand("fit", log, *OPTIONS, *options, "--out", "vans.toml")
+    assert told.code == 2
+    assert words in told.err
+    assert [file.name for file in folder.iterdir()] == [log]
+    as_json = json.loads(evenhand("fit", log, *OPTIONS, *options, "--json", "--out", "vans.toml").out)
+    assert as_json["exit_code"] == 2 and as_json["faults"]
+
+
+def test_every_option_is_an_argument_of_the_function_and_back() -> None:
+    own = {"log", "out", "report", "as_json", "quiet", "seed"}
+    options = {parameter.name for parameter in application.commands["fit"].params} - own
+    arguments = set(inspect.signature(eh.fit).parameters) - {"log", "rng", "progress"}
+    assert options == arguments

@@ -1,0 +1,45 @@
+"""`evenhand replay`: what it prints, its JSON, and what it refuses."""
+
+import json
+
+import pytest
+
+COLUMNS = ["--arm", "bus", "--time", "month", "--state", "engine", "--action", "action"]
+COURSE = ["new", "new", "worn", "worn", "new", "worn", "new", "worn", "new", "new"]
+
+
+@pytest.fixture
+def fitted(evenhand, tmp_path, monkeypatch):
+    """A log, and a model fitted to it."""
+    monkeypatch.chdir(tmp_path)
+    lines = ["bus,month,engine,action"]
+    for bus in range(4):
+        for month, engine in enumerate(COURSE):
+            replaced = (engine == "worn" and month != 2 and (bus + month) % 3) or month == bus == 0
+            lines.append(f"{bus},{month},{engine},{'replace' if replaced else 'keep'}")
+    (tmp_path / "log.csv").write_text("\n".join(lines))
+    words = ["--reward-of", "new=1,worn=0", "--cost-of", "replace=0.5", "--budget", "1"]
+    assert evenhand("fit", "log.csv", *COLUMNS, *words, "--out", "model.toml", "--quiet").code == 0
+    return evenhand
+
+
+def test_words_and_json(fitted):
+    told = fitted("replay", "model.toml", "log.csv", *COLUMNS, "--policies", "fair-index", "--quiet")
+    assert told.code == 0, told
+    assert "what it is worth in the model: finite:9, from where all arms were first seen" in told.out
+    assert "the policy of the records, and what came" in told.out
+    found = json.loads(
+        fitted("replay", "model.toml", "log.csv", *COLUMNS, "--policies", "fair-index", "--json", "--quiet").out
+    )
+    assert [row["policy"] for row in found["worth"]] == ["records", "fair-index"]
+    assert found["totals"]["seen"][0][0] == sum(map(sum, found["served"]["seen"]))
+    assert found["steps_over_budget"]["services"] > 0
+    more = json.loads(fitted("replay", "model.toml", "log.csv", *COLUMNS, "--budget", "4", "--json").out)
+    assert more["steps_over_budget"]["services"] == 0
+
+
+def test_what_is_refused(fitted):
+    assert fitted("replay", "model.toml", "-", *COLUMNS).code == 2
+    told = fitted("replay", "machine-replacement", "log.csv", *COLUMNS)
+    assert told.code == 2 and "the model has no state" in told.err
+    assert fitted("replay", "model.toml", "log.csv", *COLUMNS, "--level", "1.5").code == 2

@@ -1,0 +1,124 @@
+"""`fit` from end to end: counts, the model, its files, and what is told."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import polars
+import pytest
+
+import evenhand as eh
+from evenhand.errors import InvalidInput, ModelError, TableError
+from evenhand.fitting.posterior_files import load_posterior, matched, posterior_path
+
+STATES = ("good", "fair", "poor")
+TRUE = np.array(
+    [[[[0.7, 0.2, 0.1], [0.9, 0.1, 0.0]], [[0.1, 0.6, 0.3], [0.8, 0.2, 0.0]], [[0.0, 0.1, 0.9], [0.6, 0.2, 0.2]]]] * 2
+)
+TRUE[1, 0, 0] = [0.4, 0.4, 0.2]
+COLUMNS = {"arm": "van", "time": "week", "state": "condition", "action": "action", "type": "make"}
+
+
+def simulated(num_arms: int = 40, num_steps: int = 60, seed: int = 0) -> polars.DataFrame:
+    rng = np.random.default_rng(seed)
+    rows = []
+    for arm in range(num_arms):
+        state, kind = int(rng.integers(3)), arm % 2
+        for week in range(num_steps):
+            action = int(rng.random() < 0.4)
+            rows.append((f"van{arm}", week, STATES[state], ("none", "overhaul")[action], ("Ford", "VW")[kind]))
+            state = int(rng.choice(3, p=TRUE[kind, state, action]))
+    return polars.DataFrame(rows, ["van", "week", "condition", "action", "make"], orient="row")
+
+
+def fitted(frame: Any = None, **options: Any) -> eh.Fitted:
+    return eh.fit(simulated() if frame is None else frame, **COLUMNS, **{"states": STATES} | options)
+
+
+def test_the_transitions_are_those_of_the_world() -> None:
+    found = fitted(simulated(60, 200))
+    lower, upper = found.interval
+    assert np.abs(found.posterior.mean - TRUE).max() < 0.05
+    assert np.mean((lower <= TRUE) & (upper >= TRUE)) > 0.8
+    assert found.moves.counts.sum() == 60 * 199
+    assert not found.unseen.any()
+
+
+def test_the_problem_is_of_the_arms_where_they_were_last_seen() -> None:
+    frame = simulated()
+    problem = fitted(frame, budget=3, discount=0.9, welfare="maximin", over="groups").problem
+    assert problem.num_arms == 40 and problem.counts.tolist() == [20, 20]
+    assert (problem.discount, problem.welfare, problem.over) == (0.9, "maximin", "groups")
+    last = frame.group_by("van").last().group_by("make", "condition").len()
+    shares = {(make, state): number / 20 for make, state, number in last.iter_rows()}
+    for t, make in enumerate(("Ford", "VW")):
+        assert problem.tables.initial[t].tolist() == [shares.get((make, state), 0.0) for state in STATES]
+    served = frame.filter(polars.col("action") == "overhaul").group_by("week").len()["len"].max()
+    assert fitted(frame).problem.budget.tolist() == [served]
+
+
+def test_rewards_usage_and_criterion_reach_the_model() -> None:
+    words = {"reward_of": "good=1,fair=0.5,poor=0", "cost_of": "overhaul=0.25", "usage_of": "overhaul/hours=2"}
+    problem = fitted(**words, budget={"hours": 6}, criterion="average").problem
+    assert problem.tables.rewards[0].tolist() == [[1, 0.75], [0.5, 0.25], [0, -0.25]]
+    assert problem.resources == ("hours",) and problem.budget.tolist() == [6]
+    assert problem.tables.usage[0, 0].tolist() == [[0], [2]]
+    assert problem.criterion.name == "average"
+
+
+def test_it_is_saved_with_what_is_known_and_read_back(tmp_path: Path) -> None:
+    found = fitted(reward_of="good=1,fair=0.5,poor=0")
+    found.save(tmp_path / "vans.toml")
+    problem = eh.load(tmp_path / "vans.toml")
+    assert problem == found.problem
+    assert matched(load_posterior(posterior_path(tmp_path / "vans.toml")), problem)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["vans.posterior.npz", "vans.toml"]
+    assert eh.check(problem).problem is problem
+
+
+def test_nothing_is_written_where_something_was_never_seen(tmp_path: Path) -> None:
+    frame = simulated().filter(~((polars.col("condition") == "poor") & (polars.col("action") == "overhaul")))
+    found = fitted(frame)
+    assert [found.log.actions[a] for a in np.argwhere(found.unseen)[:, 2]] == ["overhaul"] * 2
+    with pytest.raises(ModelError, match=r'never seen.*--unseen(.|\n)*state "poor", action "overhaul"'):
+        found.save(tmp_path / "vans.toml")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(InvalidInput, match="unknown kind of model file"):
+        fitted().save(tmp_path / "vans.xml")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_pair_without_a_reward_is_told() -> None:
+    frame = simulated().with_columns(
+        worth=polars.when(polars.col("condition") != "fair").then(1.0).otherwise(None)
+    )  # fair is seen, and nothing says what it is worth
+    with pytest.raises(ModelError, match='state "fair", action "none": has no reward'):
+        _ = fitted(frame, reward="worth").problem
+
+
+def test_every_transition_is_in_the_frame() -> None:
+    found = fitted()
+    for library, kind in (("pandas", pandas.DataFrame), ("polars", polars.DataFrame)):
+        frame = found.to_frame(library)
+        assert isinstance(frame, kind)
+        assert list(frame["count"])[:2] == found.moves.counts[0, 0, 0, :2].tolist()
+        assert sum(frame["probability"]) == pytest.approx(12)
+
+
+def test_it_shows_itself() -> None:
+    found = fitted()
+    assert repr(found) == "Fitted(2,400 rows, 40 arms, 2 types, 3 states, 2 actions)"
+    assert "<table" in found._repr_html_() and "overhaul" in found._repr_html_()
+
+
+def test_progress_is_told_and_rises() -> None:
+    heard: list[float] = []
+    fitted(progress=lambda doing, share: heard.append(share))
+    assert len(heard) > 4 and heard == sorted(heard)
+
+
+def test_faults_reach_the_user() -> None:
+    frame = simulated().with_columns(condition=polars.lit("worn"))
+    with pytest.raises(TableError, match='"worn" is no state'):
+        fitted(frame)
