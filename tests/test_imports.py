@@ -58,6 +58,7 @@ def test_a_refusal_loads_nothing_heavy():
         ["evaluate", "machine-replacment", "random"],
         ["compare", "machine-replacement", "--policies", "oldst-first"],
         ["solve", "machine-replacement", "-p", "num_arm=3", "--json"],
+        ["reproduce", "nonsense"],
     ],
     ids=" ".join,
 )

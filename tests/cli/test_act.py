@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shlex
 import sys
 
 import pytest
@@ -113,6 +114,19 @@ def test_planning_again_keeps_the_budget_that_was_asked_for(states, evenhand, sm
     assert f"--welfare maximin --budget 1 --initial {states}" in evenhand("act", plan, states, "--budget", "1").refusal
 
 
+def test_planning_again_with_another_budget_than_the_parameter(evenhand, folder, states):
+    """What is printed can be typed: the budget is not said twice."""
+    plan = folder / "small.zip"
+    asked = ("machine-replacement", "-p", "num_arms=3", "-p", "budget=2", "--welfare", "maximin")
+    evenhand("solve", *asked, "--out", plan)
+    states.write_text("arm,state\n" + "".join(f"m{i},1\n" for i in range(3)))
+    told = evenhand("act", plan, states, "--budget", "1").refusal
+    command = shlex.split(told.partition("Plan again: evenhand ")[2])
+    assert command[:6] == ["solve", "machine-replacement", "-p", "num_arms=3", "--welfare", "maximin"]
+    assert evenhand(*command).code == 0
+    assert evenhand("act", plan, states).code == 0
+
+
 def test_a_trained_network_is_a_plan(evenhand, folder, states):
     import numpy as np
 
@@ -127,6 +141,10 @@ def test_a_trained_network_is_a_plan(evenhand, folder, states):
     told = evenhand("act", "net.zip", states, "--budget", "2", "--json").json
     assert told["used"] == {"resource 0": 2}
     assert told["note"] == "7 machine, planned for 4; 2 resource 0, planned for 1"
+    model = ("machine-replacement", "-p", "num_arms=5", "-p", "budget=2")
+    played = evenhand("evaluate", *model, "net.zip", "--episodes", "5", "--horizon", "5", "--monte-carlo", "--quiet")
+    note = "a network on counts plays any number of arms; here 5 arms, made for 4; 2 of resource 0, made for 1"
+    assert played.err == f"note: net.zip: {note}\n"
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,16 @@
 """--budget: another budget than the model's, on every command that takes a MODEL; and tables of several."""
 
+from dataclasses import replace
+
 import pytest
 
 from evenhand.cli.application import application
+from evenhand.cli.commands.budgets import left_out_lines, show_comparisons
+from evenhand.evaluation.evaluate import evaluate as evaluate_policy
+from evenhand.planning.compare import Comparison, Row
+from evenhand.planning.what_if import BudgetComparison, Step
+from evenhand.policies.index import whittle
+from evenhand.problems import machine_replacement
 
 CREW = ["crew-maintenance", "-p", "num_arms=3", "-p", "num_states=2", "-p", "num_types=2"]
 MACHINES = ["machine-replacement", "-p", "num_arms=3"]
@@ -98,3 +106,30 @@ def test_compare_under_several_budgets(evenhand):
     shown = evenhand("compare", *MACHINES, *several).out
     for piece in ("best policy", "welfare of every policy", "at 1", "at 2", "random", f"{found[1]['step']:+.4f}"):
         assert piece in shown
+
+
+def test_an_estimate_above_the_bound_is_a_tie_with_it(capsys):
+    """Shown at the bound, and so are the steps from and to it."""
+    machines = machine_replacement(num_arms=2)
+    played = evaluate_policy(whittle(machines), machines, "utilitarian", 20, 20, 0, "monte-carlo")
+    rows = []
+    for budget, welfare, bound, step in (
+        (1.0, 9.0, 10.0, None),
+        (2.0, 12.0, 11.0, Step(3.0, 0.2, {"resource 0": 1.0})),
+    ):
+        found = replace(played, welfare=welfare, welfare_stderr=0.1)
+        table = Comparison(found.objective.welfare, (Row("whittle", found),), {}, bound, "fluid bound", machines)
+        rows.append(BudgetComparison({"resource 0": budget}, table, "whittle", found, step))
+    show_comparisons(rows, "model")
+    shown = capsys.readouterr().out
+    assert "12.0000   " not in shown
+    assert "11.0000   0.1000   +2.0000" in shown
+    assert "tie at 2: with the upper bound; it played 12.0000 ± 0.1000, more only by chance" in shown
+
+
+def test_a_bound_that_there_is_not_is_no_policy_left_out():
+    machines = machine_replacement(num_arms=2)
+    found = evaluate_policy(whittle(machines), machines)
+    left = {"upper bound": "it is too large", "cp-drl": "it is for others"}
+    table = Comparison(found.objective.welfare, (Row("whittle", found),), left, None, "", machines)
+    assert left_out_lines(table) == ["left out: cp-drl: it is for others", "no upper bound: it is too large"]

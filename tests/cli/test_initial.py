@@ -66,3 +66,15 @@ def test_faults_are_told_with_their_lines(small, states, evenhand, files):
         in evenhand("solve", small, "--initial", states, "--out", "x.zip").refusal
     )
     assert files() == before
+
+
+def test_check_tells_where_the_arms_are(small, states, evenhand):
+    found = evenhand("check", small, "--initial", states)
+    assert found.code == 0
+    assert "is sound; nothing looks odd" in found.out
+    assert "0 machine from state 0" in found.out
+    rows = evenhand("check", small, "--initial", states, "--json").json["types"]
+    assert [(row["name"], row["count"], row["starts_in"]) for row in rows[:2]] == [
+        ("machine from state 0", 1, ["0"]),
+        ("machine from state 1", 1, ["1"]),
+    ]

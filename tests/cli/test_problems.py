@@ -63,9 +63,10 @@ def test_writing_replaces_and_is_told_in_json(folder, evenhand, files):
     assert files() == ["model.toml"]
 
 
-def test_quiet_writes_without_a_word(folder, evenhand, files):
+def test_quiet_still_says_what_was_written(folder, evenhand, files):
     written = evenhand("problems", *SMALL, "--out", "model.toml", "--quiet")
-    assert (written.code, written.out, written.err) == (0, "", "")
+    assert (written.code, written.err) == (0, "")
+    assert written.out.startswith("written to model.toml;")
     assert files() == ["model.toml"]
 
 

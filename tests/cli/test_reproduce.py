@@ -141,6 +141,7 @@ def test_the_tables_are_shown(paper, evenhand):
     lines = [line.split() for line in shown.splitlines() if "14.19" in line]
     assert [line[-1] for line in lines] == ["14.19", "14.19"]  # the paper's and ours
     assert "This was a quick run" in shown
+    assert shown.splitlines()[-1].startswith("report: ")
 
 
 def test_a_table_that_is_too_wide_goes_on_below(monkeypatch, capsys):

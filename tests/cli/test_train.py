@@ -60,7 +60,7 @@ def test_progress_shows_the_current_welfare(folder, evenhand, talkative):
     shown = evenhand("train", *MODEL, *QUICK)
     assert shown.code == 0 and "welfare" in shown.err and "not saved" in shown.out
     quiet = evenhand("train", *MODEL, "--steps", 4000, "--quiet")
-    assert quiet.code == 0 and quiet.err == ""
+    assert quiet.code == 0 and quiet.err == "" and "not saved" in quiet.out
 
 
 def test_what_was_learned_is_played_by_every_command(trained, evenhand, files):

@@ -102,3 +102,9 @@ def test_a_mistake_is_told_once_with_place_line_and_remedy(mistake, command, fol
 
 def test_there_are_twelve():
     assert len(MISTAKES) == 12
+
+
+def test_a_decimal_comma_in_a_list_of_amounts(folder, evenhand):
+    (folder / "vans.toml").write_text(VANS.replace("budget = [1, 2]", "budget = [5,5, 2]"))
+    told = "has 3 entries where the arms' usage has 2 resources; if 5,5 is one number, write 5.5: a comma parts two"
+    assert told in evenhand("check", "vans.toml").refusal

@@ -146,6 +146,15 @@ def test_a_thousand_faults_of_one_array_are_summed_up():
     assert found[-1].endswith("and 70 more such entries")
 
 
+def test_a_ragged_row_is_told_without_what_follows_from_it():
+    ragged = [[[0.5, 0.5], [1, 0, 0]], [[0, 1], [1, 0]]]
+    with pytest.raises(ModelError) as caught:
+        small(transitions=ragged, states=["new", "worn", "bad"])
+    assert [fault.place for fault in caught.value.faults] == ["transitions[0][1]"]
+    with pytest.raises(ModelError, match="has 3 labels for 2 states"):
+        small(states=["new", "worn", "bad"])
+
+
 def test_equality_is_of_numbers_and_labels():
     assert small() == small()
     assert small() != small(name="other")

@@ -1,5 +1,6 @@
 """The price of fairness: the best plan for each welfare, weighed by all, and never worse than another's."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -9,9 +10,11 @@ import evenhand as eh
 from evenhand.cli.commands.fairness import _show_values
 from evenhand.errors import InvalidInput
 from evenhand.model.arm import Arm
+from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.planning import fairness as module
 from evenhand.planning.solution import Samples
+from evenhand.report.fairness import fairness_page
 
 IDEAS = ["gini:half=0.75", "gini:2", "alpha:1", "maximin", "leximin"]
 
@@ -85,11 +88,35 @@ def test_over_groups_the_values_are_those_of_groups():
     assert row.worst == pytest.approx(min(best.groups.values()))
     assert repr(found).startswith("Fairness(2 welfares on 2 groups of 6 arms, ")
     assert "2 welfares on 2 groups of 6 arms" in found._repr_html_()
+    over_arms = eh.fairness(grouped, ["maximin"])  # then groups are told beside the types
+    assert over_arms.group_sizes == {"north": 4, "south": 2}
+    for told in over_arms.rows:
+        values = list(told.solution.values)
+        assert told.groups == pytest.approx({"north": np.mean(values[:2] + values[4:]), "south": np.mean(values[2:4])})
+    page = fairness_page(over_arms)
+    assert "Value of an arm, and what" in page
+    assert "Value of a group, the mean of its arms, and what" in page
+    assert "Value of an arm, and what" not in fairness_page(found)
+
+
+def test_a_page_over_few_groups_speaks_of_groups_and_of_the_weight_of_each_rank():
+    people = outreach()
+    groups = ["Hill", "Dale", "Coast"]
+    grouped = CoupledMDP(people.arms, people.budget, 0.95, counts=people.counts, groups=groups, over="groups")
+    page = fairness_page(eh.fairness(grouped, ["gini:half=0.75"])).replace("\u00a0", " ")
+    assert "worst tenth" not in page
+    falling = 9.0 ** (-np.arange(3) / 3)
+    weights = 100 * falling / falling.sum()
+    assert f"Here the weights are {weights[0]:.0f} %, {weights[1]:.0f} % and {weights[2]:.0f} %." in page
+    lead = re.search(r"<header.*?</header>", page, re.S).group()
+    assert " an arm" not in lead
+    assert re.search(r"\w+ (gains|loses) most \([\d.]+\), and one other group (gains|loses), too\.", lead)
 
 
 def test_a_gain_that_is_rounded_to_nothing_has_no_sign(found, capsys):
     names = list(found.counts)
-    tiny = replace(found.rows[1], gains=dict(zip(names, (1e-12, -1e-12, 0.5), strict=True)))
+    moved = zip(names, (1e-12, -1e-12, 0.5), strict=True)
+    tiny = replace(found.rows[1], values={name: found.rows[0].values[name] + by for name, by in moved})
     text = replace(found, rows=(found.rows[0], tiny))._repr_html_()
     assert "(+0.0" not in text and "(−0.0" not in text and "(+0.5" in text
     _show_values(replace(found, rows=(found.rows[0], tiny)))

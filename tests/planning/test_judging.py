@@ -88,6 +88,13 @@ def test_counts_and_arms_are_judged_alike(played, monkeypatch):
     )
 
 
+def test_long_runs_are_shorter_where_time_is_short():
+    machines = eh.problems.machine_replacement(num_arms=3)
+    for criterion, steps in (("average", (1000, 500, 200)), ("finite:7", (7, 7, 7))):
+        judges = [Judge(machines.under(criterion), True, 1e3, 0, pace=pace) for pace in (1.0, 0.5, 0.01)]
+        assert tuple(judge.horizon for judge in judges) == steps
+
+
 @pytest.mark.parametrize("by_type", [True, False])
 def test_small_problems_are_judged_exactly(by_type):
     problem = FIXED["typed"]()

@@ -459,3 +459,32 @@ def test_faults_of_the_table_come_first():
         Plan(whittle(MACHINES), MACHINES).act([{"arm": "a", "state": "gone"}])
     with pytest.raises(InvalidInput, match="budget"):
         Plan(whittle(MACHINES), MACHINES).act(MACHINE_TABLE, budget=[1, 2])
+
+
+class TestLateSteps:
+    """However late a step is, the answer comes at once, and is that of going there step by step."""
+
+    def test_of_a_round(self):
+        plan = Plan(RoundRobin(fleet()), fleet())
+        for step in (0, 1, 7, 100):
+            actor = plan.policy.start(1, np.random.default_rng([0, 2]))
+            rows = sorted(TABLE, key=lambda row: (row["type"], row["arm"]))
+            states = np.array([[STATES.index(row["state"]) for row in rows]])
+            for _ in range(step + 1):
+                actions = actor.act(states, np.random.default_rng(0))[0]
+            told = {row.arm: row.action for row in plan.act(TABLE, 0, step=step).rows}
+            assert [told[row["arm"]] for row in rows] == [ACTIONS[action] for action in actions]
+        assert plan.act(TABLE, 0, step=10**15).used == plan.act(TABLE, 0, step=10**15).used
+
+    def test_of_a_mixture_that_rotates(self):
+        plan = Plan(replace_rotate(mixture(), 3), fleet())
+        draws = np.random.default_rng([0, 0]).random(5)
+        parts = np.searchsorted(np.cumsum(mixture().shares), draws, side="right")
+        assert [plan.act(TABLE, 0, step=3 * k).part.number for k in range(5)] == [
+            plan.by_size.index(part) + 1 for part in parts
+        ]
+        assert plan.act(TABLE, 0, step=10**15).part is not None
+
+
+def replace_rotate(policy, rotate):
+    return Mixture(policy.parts, policy.shares, rotate)

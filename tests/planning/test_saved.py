@@ -26,6 +26,7 @@ from evenhand.model.policy import Policy
 from evenhand.planning.saved import load_policy, save_policy, save_solution
 from evenhand.planning.solve import solve
 from evenhand.policies.fluid import Resolving
+from evenhand.policies.index import whittle
 from evenhand.problems.machine_replacement import machine_replacement
 from evenhand.reductions.counts import CountChoices, Counts, CountTable
 from evenhand.reductions.joint import Joint, JointTable
@@ -119,6 +120,13 @@ def refused(path: Path, problem: CoupledMDP, message: str = "") -> None:
     with pytest.raises(PolicyError) as caught:
         load_policy(path, problem)
     assert message in str(caught.value)
+
+
+def test_a_threshold_that_is_no_number(tmp_path: Path) -> None:
+    problem = machine_replacement(num_arms=2)
+    save_policy(whittle(problem), problem, tmp_path / "x.policy")
+    change_arrays(tmp_path / "x.policy", threshold=np.array(np.nan))
+    refused(tmp_path / "x.policy", problem, "threshold: expected a number, got nan")
 
 
 class TestRoundTrip:

@@ -9,7 +9,16 @@ from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.labels import Labels, one_more
 from evenhand.planning.plans import Plan, plan_of
-from evenhand.planning.showing import levels_of, often, order_of, parts_of, picture, plan_facts, worth_of_more
+from evenhand.planning.showing import (
+    levels_of,
+    often,
+    order_of,
+    parts_of,
+    picture,
+    plan_facts,
+    short_words,
+    worth_of_more,
+)
 from evenhand.planning.solve import solve
 from evenhand.policies import ExchangeablePriority, RoundRobin, never_act, random_feasible, whittle
 from evenhand.reductions.counts import Counts
@@ -33,7 +42,7 @@ class TestOrders:
         policy = ranked((0, 2, 2, 5.0), (1, 2, 2, 4.0), (0, 2, 1, 3.0), (1, 1, 1, 3.0), (0, 1, 1, 3.0))
         rows = [(row.level, row.kind, row.state, row.action) for row in order_of(policy, fleet()).rows]
         assert rows == [(1, 0, 2, 2), (2, 1, 2, 2), (3, 0, 1, 1), (3, 1, 1, 1)]
-        told = ["Ford in bad (renew)", "Opel in bad (renew)", "Ford and Opel in worn (mend)"]
+        told = [("Ford in bad (renew)",), ("Opel in bad (renew)",), ("Ford and Opel in worn (mend)",)]
         assert levels_of(order_of(policy, fleet()), Labels(fleet())) == told
 
     @pytest.mark.parametrize("kind", KINDS)
@@ -101,10 +110,32 @@ class TestOrders:
         order = order_of(plan.policy, fleet())
         filled = next(row for row in order.rows if row.share == 0)
         shown = plan.show()
-        assert "* if budget is left" in shown
-        assert f" {filled.level} {ACTIONS[filled.action]}*" in shown
-        assert f"`act` counts all {order.of} ranks of actions" in shown
-        assert order.of > max(row.level for row in order.rows)
+        assert "* of what is left of the budget" in shown
+        assert f" {order.place(filled)} {ACTIONS[filled.action]}*" in shown
+
+    @pytest.mark.parametrize("name", ["occupancy-priority", "fair-index"])
+    def test_the_priorities_are_those_that_act_tells(self, name):
+        plan = Plan(POLICIES[name][1](), fleet())
+        order = order_of(plan.policy, fleet())
+        places = {(Labels(fleet()).type(row.kind), row.state): order.place_words(row) for row in order.rows}
+        told = 0
+        for kind, state in places:
+            arms = [{"arm": f"{k}{i}", "type": k, "state": 0} for k in ("Ford", "Opel") for i in range(2)]
+            arms[0] = {"arm": "it", "type": kind, "state": int(state)}
+            reason, place = plan.act(arms).rows[0].reason, places[kind, state]
+            found = re.search(r"priority (\d+) of \d+( for what is left)?", reason)
+            if found and "first choice" not in reason and bool(found[2]) == place.endswith("*"):
+                told += 1  # else what was drawn here is another action than the one that comes first
+                assert place.removesuffix("*") == found[1]
+        assert told > 1
+
+    def test_conditions_of_one_rank_stand_below_each_other(self):
+        policy = ranked((0, 2, 2, 5.0), (1, 2, 1, 5.0), (0, 1, 1, 5.0), (1, 1, 2, 3.0), (0, 2, 1, 4.0))
+        shown = Plan(policy, fleet()).show()
+        assert "1. all of these alike:\n     - Ford in worn (mend)\n     - Ford in bad (renew)" in shown
+        assert "  3. Opel in worn (renew)" in shown  # 2 is what a Ford in bad gets if it cannot be renewed
+        assert "a number that is missing is of" in shown
+        assert " and 2 alike, Opel in worn (renew)" in short_words(order_of(policy, fleet()), Labels(fleet()))
 
 
 FORDS = [(0, 2, 2, 9.0), (0, 1, 2, 8.0), (1, 2, 2, 7.0), (1, 1, 2, 6.0)]
@@ -149,10 +180,10 @@ class TestMixtures:
         assert parts[0].words.startswith("more often Opel in ")
         assert parts[1].words.startswith("more often Ford in ")
         same, _ = parts_of(Plan(Mixture([one, one], [0.4, 0.6]), fleet()))
-        assert [part.words for part in same] == [
-            "much like the others; by a table",
-            "much like the others, and differs from part 1 in what is rarer; by a table",
-        ]
+        alike = "each condition about as often as on average, if not at the same times; by a table"
+        assert [part.words for part in same] == [alike, alike]
+        many, _ = parts_of(Plan(Mixture([one, one, other], [0.45, 0.45, 0.1]), fleet()))
+        assert all("more often" in part.words or "less often" in part.words for part in many)
 
 
 class TestPicture:

@@ -7,7 +7,8 @@ import evenhand as eh
 from evenhand.errors import OutOfDomain
 from evenhand.evaluation.kinks import welfare_error
 from evenhand.model.objective import Objective
-from evenhand.planning.zeros import empty_blocks
+from evenhand.planning.relaxed import relax
+from evenhand.solvers.service import empty_blocks
 
 
 def arm(rewards, seed=0):
@@ -157,3 +158,13 @@ def test_who_can_have_no_value(rewards, criterion, discount, empty):
     goes = eh.Arm([[[0, 1], [0, 1]], [[0, 1], [0, 1]]], np.array(rewards, dtype=float), [[0], [2]], [1, 0])
     problem = eh.CoupledMDP([goes, ONE], [1], discount).under(criterion)
     assert empty_blocks(problem).tolist() == [empty, False]
+
+
+def test_types_that_differ_only_in_what_never_counts_stay_two():
+    dear = [eh.Arm(ONE.transitions, [[0, reward], [0, reward]], [[0], [2]], [0.5, 0.5]) for reward in (1.0, 2.0)]
+    problem = eh.CoupledMDP([*dear, ONE], [1], 0.9)
+    found = eh.solve(problem, "alpha:0.5", "counts")
+    assert found.values[:2].tolist() == [0, 0]
+    alone = eh.solve(eh.CoupledMDP([ONE], [1], 0.9), "utilitarian").welfare
+    assert found.welfare == pytest.approx(alone / 9, rel=1e-6)
+    assert len(relax(problem, "alpha:0.5").occupancy) == problem.num_types == 3

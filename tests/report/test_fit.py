@@ -13,6 +13,7 @@ from evenhand.fitting.fitted import Fitted
 from evenhand.fitting.log import Log
 from evenhand.fitting.posterior import Dirichlet
 from evenhand.fitting.terms import Terms
+from evenhand.planning.replay import replay
 from evenhand.report.fit import _sentence, fit_page, write_fit
 
 from ..fitting.diagnostics.simulated import WEAR, by_state, counted_moves, simulated
@@ -24,7 +25,9 @@ def fitted(log: Log, worth: list[float] | None = None, prior: float = 0.2) -> Fi
     moves = counted_moves(log)
     shape = moves.counts.shape[:3]
     rewards = np.zeros(shape) if worth is None else np.broadcast_to(np.array(worth)[None, :, None], shape)
-    terms = Terms(rewards, np.ones((*shape, 1)), ("services",), 1.0, notes=("nothing was said",))
+    usage = np.ones((*shape, 1))
+    usage[:, :, 0] = 0
+    terms = Terms(rewards, usage, ("services",), 1.0, notes=("nothing was said",))
     return Fitted(log, moves, Dirichlet(moves.counts + prior), terms, log_likelihood=-123.4)
 
 
@@ -133,6 +136,22 @@ def test_many_rows_and_states_are_cut_and_counted() -> None:
     assert "36 more rows are not shown" in text
     assert "and 6 next states, " in text
     assert re.search(r"\d+ more are not shown", text)
+
+
+def test_a_notebook_shows_the_sentences(vans: Fitted) -> None:
+    reader = Reader(vans.diagnostics._repr_html_())
+    assert not {"img", "script"} & reader.tags
+    assert all(said in reader.text for _, said in vans.diagnostics.words)
+    assert repr(vans.diagnostics) == "Diagnostics(7 topics, 6 tests)"
+
+
+def test_a_replay_has_a_section_of_its_own(vans: Fitted) -> None:
+    log = simulated(WEAR, 20, 8, 0, by_state([0.1, 0.3, 0.8]))
+    small = fitted(log, [1.0, 0.6, 0.0])
+    text = Reader(fit_page(small, replay=replay(small))).text
+    assert "The records, replayed" in text
+    assert "numbers served in their intervals" in text
+    assert "The records, replayed" not in Reader(fit_page(vans)).text
 
 
 def test_diagnostics_are_kept_and_in_the_json_form(vans: Fitted) -> None:

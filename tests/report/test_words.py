@@ -74,12 +74,6 @@ def arm(reward: float, name: str = "", states: tuple[str, ...] = ()) -> Arm:
     return Arm(np.ones((1, 2, 1)), [[reward, reward]], [[0.0], [1.0]], name=name, states=states)
 
 
-def test_types_have_the_names_of_their_blocks() -> None:
-    blocks = [arm(1, "north"), arm(2), arm(1, "south"), arm(3, "east"), arm(4, "east")]
-    problem = CoupledMDP(blocks, budget=np.ones(1), discount=0.5)
-    assert words.type_names(problem) == ["north, south", "type 1", "east (type 2)", "east (type 3)"]
-
-
 def test_the_problem_in_words() -> None:
     usage = [[[0.0, 0.0], [2.0, 0.5]], [[0.0, 0.0], [2.0, 1.0]]]
     pump = Arm(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.solvers import service
-from evenhand.solvers.service import affordable, best_values, reached, worth_of_service
+from evenhand.solvers.service import best_values, reached, worth_of_service
 
 
 def value_of(arm, policy, criterion, discount):
@@ -88,19 +88,19 @@ def test_what_can_be_afforded_and_reached():
     line = [[[1, 0, 0], [0, 1, 0], [0, 0, 1]], [[0, 1, 0]] * 3, [[0, 0, 1]] * 3]
     arm = Arm(line, np.zeros((3, 3)), [[0], [1], [2]], initial=[1, 0, 0])
     problem = CoupledMDP([arm], [1], 0.9)
-    can = affordable(problem)
+    can = problem.affordable
     assert can[0].tolist() == [[True, True, False]] * 3
     assert reached(problem.types, can, problem.criterion)[0].tolist() == [True, True, False]
     rich = problem.with_budget([2])
-    assert reached(rich.types, affordable(rich), rich.criterion)[0].tolist() == [True, True, True]
+    assert reached(rich.types, rich.affordable, rich.criterion)[0].tolist() == [True, True, True]
     for steps, last in ((1, [True, False, False]), (2, [True, True, True])):
         short = rich.under(f"finite:{steps}")
-        assert reached(short.types, affordable(short), short.criterion)[0].tolist() == last
+        assert reached(short.types, short.affordable, short.criterion)[0].tolist() == last
 
 
 def test_budgets_have_room_for_rounding():
     arm = Arm(np.ones((1, 2, 1)), [[0, 1]], [[0], [0.1 + 0.2]])
-    assert affordable(CoupledMDP([arm], [0.3], 0.9)).all()
+    assert CoupledMDP([arm], [0.3], 0.9).affordable.all()
 
 
 def test_what_would_take_too_long_is_not_known(monkeypatch):

@@ -80,6 +80,7 @@ def problems(**options: Any) -> None:
 @application.command()
 @model_argument
 @budget_option()
+@initial_option
 @welfare_option
 @criterion_option
 @over_option

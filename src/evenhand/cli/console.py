@@ -13,9 +13,8 @@ import click
 
 if TYPE_CHECKING:
     from evenhand.evaluation.evaluate import Evaluation
-    from evenhand.model.arm import ArmTables
-    from evenhand.model.simulator import Problem, SampledArm
-    from evenhand.typing import Floats, Ints
+    from evenhand.model.simulator import Problem
+    from evenhand.typing import Floats
 
 MOST_LISTED = 1_000_000
 """Arms up to which JSON lists a figure for each."""
@@ -79,8 +78,9 @@ def unused_horizon(found: "Evaluation", horizon: int | None) -> str:
 def floors_in_words(found: "Evaluation") -> list[str]:
     """Whom a policy serves less often than it must, a line each; the rest is counted."""
     kind = "type" if found.by_type else "arm"
+    names = unit_names(found.problem, found.by_type) if found.floors_missed else []
     lines = [
-        f"{kind} {_named(found.problem, found.by_type, missed.unit)} is served {percent(missed.served)} of the time, "
+        f"{kind} {names[missed.unit]} is served {percent(missed.served)} of the time, "
         f"and must be {percent(missed.floor)}"
         for missed in found.floors_missed
     ]
@@ -88,11 +88,12 @@ def floors_in_words(found: "Evaluation") -> list[str]:
     return lines if more <= 0 else [*lines[:SHOWN_UNITS], f"... {more} more; --json has all of them"]
 
 
-def _named(problem: "Problem", by_type: bool, unit: int) -> str:
-    """`0 machine`: the number of a type or arm, and the name of its type where it has one."""
-    labels = problem.types.labels
-    name = labels[unit if by_type else int(problem.type_of_arm[unit])][0] if labels else ""
-    return f"{unit} {name}".strip()
+def unit_names(problem: "Problem", by_type: bool) -> list[str]:
+    """`0 machine`: the number of each type or arm, and its name where it has one."""
+    from evenhand.model.naming import arm_names, told_names
+
+    names = told_names(problem) if by_type else arm_names(problem)
+    return [f"{unit} {name}".strip() for unit, name in enumerate(names)]
 
 
 def objective_words(problem: "Problem") -> str:
@@ -185,19 +186,19 @@ def say(text: str, indent: int = 2) -> None:
 
 
 def print_values(
-    tables: "ArmTables | SampledArm",
+    problem: "Problem",
     by_type: bool,
-    counts: "Ints",
     values: "Floats",
     errors: "Floats | None",
     served: "Floats | None" = None,
 ) -> None:
     """The values of types or arms; columns of standard errors and of shares of time served where they are given."""
     heading = "type" if by_type else "arm"
-    names = tables.distinct_names if len(tables.labels) == len(values) else [""] * len(values)
+    names = unit_names(problem, by_type)[:SHOWN_UNITS]
+    counts = problem.type_counts[:SHOWN_UNITS].tolist() if by_type else [1] * len(names)
     columns: list[tuple[str, Sequence[str]]] = [
-        (heading, [f"{i} {name}".strip() for i, name in enumerate(names[:SHOWN_UNITS])]),
-        ("arms", [str(count) for count in counts[:SHOWN_UNITS]]),
+        (heading, names),
+        ("arms", [str(count) for count in counts]),
         ("value", [number(value) for value in values[:SHOWN_UNITS]]),
     ]
     if errors is not None:

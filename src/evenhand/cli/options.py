@@ -213,7 +213,7 @@ def common(seeded: bool = True) -> Callable[[Command], Command]:
     """--json, --quiet, and --seed where there is randomness."""
 
     def add(command: Command) -> Command:
-        command = click.option("--quiet", is_flag=True, help="No progress.")(command)
+        command = click.option("--quiet", is_flag=True, help="No progress; results are told all the same.")(command)
         command = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")(command)
         if seeded:
             seed = click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Random seed.")

@@ -62,15 +62,17 @@ def read_problems(
     if loaded.rows:
         more = "; evenhand check lists them" if len(loaded.rows) > 1 else ""
         click.echo(f"note: {Normalised(loaded.rows, loaded.name)}{more}", err=True)
-    return with_budgets(_start_at(loaded.problem, initial), parameters, budgets)
+    return with_budgets(start_at(loaded.problem, initial), parameters, budgets)
 
 
 def with_budgets(problem: CoupledMDP, parameters: Sequence[str], budgets: Sequence[str]) -> list[CoupledMDP]:
     """The same problem with each of some budgets, given as text; with its own where none is given."""
     if not budgets:
         return [problem]
-    own = ("budget", *map(_as_key, problem.resource_names))
-    told = [key for key in read_parameters(parameters) if _as_key(key) in own]
+    from evenhand.planning.labels import as_key
+
+    own = ("budget", *map(as_key, problem.resource_names))
+    told = [key for key in read_parameters(parameters) if as_key(key) in own]
     if told:
         raise InvalidInput(f"--budget: the budget is also given by -p {told[0]}=...; give it once")
     found = []
@@ -80,11 +82,6 @@ def with_budgets(problem: CoupledMDP, parameters: Sequence[str], budgets: Sequen
         except ModelError as error:
             raise ModelError(error.faults, f"--budget {text}") from None
     return found
-
-
-def _as_key(name: str) -> str:
-    """The name of a resource as parameters are written."""
-    return name.lower().replace(" ", "_").replace("-", "_")
 
 
 def read_amounts(text: str) -> Any:
@@ -125,7 +122,7 @@ def read_noting(model: str, parameters: Sequence[str], format: Format | None, cr
     return load_noting(source, format, criterion)
 
 
-def _start_at(problem: CoupledMDP, initial: str | None) -> CoupledMDP:
+def start_at(problem: CoupledMDP, initial: str | None) -> CoupledMDP:
     """The problem from where the arms of a table are, if there is one; other numbers than the model's are told."""
     if initial is None:
         return problem
@@ -204,8 +201,27 @@ def read_policy(policy: str, problem: CoupledMDP, welfare: str | None) -> "Polic
             found = _load_fitting(policy, problem) if problem.arm_names else load_policy(Path(policy), problem)
         for warning in told:
             click.echo(f"warning: {policy}: {warning.message}", err=True)
+        _tell_numbers(policy, found, problem)
         return found
     return find_policy(policy).build(problem, welfare)
+
+
+def _tell_numbers(file: str, found: "Policy | Starting", problem: CoupledMDP) -> None:
+    """Say so where a network on counts plays other numbers than those that it was made for, as `act` does."""
+    from evenhand.planning.saved import load_carried
+    from evenhand.policies.network import CountNetworkPolicy
+
+    if not isinstance(found, CountNetworkPolicy):
+        return
+    try:
+        made_for = load_carried(file)[1]
+    except PolicyError:  # it was trained on a simulator, and carries no problem
+        return
+    told = [f"{problem.num_arms} arms, made for {made_for.num_arms}"] if problem.num_arms != made_for.num_arms else []
+    amounts = zip(problem.resource_names, problem.budget.tolist(), made_for.budget.tolist(), strict=True)
+    told += [f"{now:.10g} of {name}, made for {then:.10g}" for name, now, then in amounts if now != then]
+    if told:
+        click.echo(f"note: {file}: a network on counts plays any number of arms; here {'; '.join(told)}", err=True)
 
 
 def _load_fitting(policy: str, problem: CoupledMDP) -> "Policy | Starting":

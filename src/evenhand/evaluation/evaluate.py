@@ -37,6 +37,7 @@ from evenhand.kernels.compilation import work_clock
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP, Over
 from evenhand.model.criterion import Criterion
+from evenhand.model.naming import arm_names, told_names
 from evenhand.model.objective import Objective, read_welfare
 from evenhand.model.policy import Policy, Starting, Tabulated, is_exchangeable, plays_by_counts
 from evenhand.model.simulator import Problem, Simulator, check_problem, needs_tables
@@ -276,8 +277,7 @@ def unit_columns(
     kinds = np.arange(number) if by_type else problem.type_of_arm
     columns: dict[str, Any] = {"type" if by_type else "arm": np.arange(number)}
     if problem.types.labels:
-        names = [name for name, _, _ in problem.types.labels]
-        columns["name"] = [names[kind] for kind in kinds]
+        columns["name"] = told_names(problem) if by_type else arm_names(problem)
     if problem.over == "groups":
         columns["group"] = [problem.group_names[group] for group in problem.group_of_type[kinds]]
     if by_type:

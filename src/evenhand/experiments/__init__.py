@@ -1,5 +1,6 @@
 """REPRODUCE: the tables and figures of the paper, cell by cell.
 
+names     the names of targets, light to load
 spec      what a target is: one TOML file, with the published numbers and the cells to run
 cells     what each kind of cell computes
 run       workers, resuming, progress

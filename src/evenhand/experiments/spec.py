@@ -52,14 +52,12 @@ from typing import Any
 
 from evenhand.errors import Fault, InvalidInput, ModelError, UnknownName, nearest
 from evenhand.experiments.cells import CHOICES, find_kind
+from evenhand.experiments.names import choose_names, target_paths
 from evenhand.model.welfare import parse_welfare
 from evenhand.problems import catalog
 
 KEYS = ("title", "source", "about", "curves", "readings", "published", "sizes", "quick", "cells")
 BLOCK_KEYS = ("method", "instance", "kind", "each", "settings")
-ORDER = ("table", "figure", "beyond")
-"""How groups of targets are listed; others follow."""
-
 _UNKNOWN = object()  # what a reference to no size stands for; its fault is told already
 _REFERENCE = re.compile(r"\$([A-Za-z_][\w]*(?:\.[A-Za-z_]\w*)*)")
 
@@ -162,23 +160,15 @@ def read_targets(folder: Path) -> dict[str, Target]:
     Raises:
         InvalidInput: there are none, or some files are faulty; tells all faults of all of them.
     """
-    paths = sorted(folder.glob("*.toml"), key=lambda path: _rank(path.stem))
-    if not paths:
-        raise InvalidInput(f"{folder}: expected files *.toml with targets, found none")
     targets, faults = {}, []
-    for path in paths:
+    for name, path in target_paths(folder).items():
         try:
-            targets[path.stem] = read_target(path)
+            targets[name] = read_target(path)
         except InvalidInput as error:
             faults.append(str(error))
     if faults:
         raise InvalidInput("\n".join(faults))
     return targets
-
-
-def _rank(name: str) -> tuple[int, str]:
-    group = name.partition("-")[0]
-    return ORDER.index(group) if group in ORDER else len(ORDER), name
 
 
 def choose(targets: Mapping[str, Target], names: Sequence[str]) -> list[Target]:
@@ -187,22 +177,7 @@ def choose(targets: Mapping[str, Target], names: Sequence[str]) -> list[Target]:
     Raises:
         InvalidInput: some names fit nothing; tells all of them, with the nearest names.
     """
-    chosen, faults = set(), []
-    for name in names:
-        found = [known for known in targets if name == "all" or _fits(name, known)]
-        chosen.update([name] if name in targets else found)
-        if not found:
-            faults.append(str(UnknownName("target", name, ["all", *targets])))
-    if faults:
-        raise InvalidInput("\n".join(faults))
-    return [target for name, target in targets.items() if name in chosen]
-
-
-def _fits(name: str, known: str) -> bool:
-    """Whether a target is of this name or group: table is of table-1, figure-2 of figure-2a."""
-    if known == name or known.startswith(f"{name}-"):
-        return True
-    return bool(name) and known.startswith(name) and known[len(name) :].isalpha() and name[-1].isdigit()
+    return [targets[name] for name in choose_names(list(targets), names)]
 
 
 def read_target(path: Path) -> Target:

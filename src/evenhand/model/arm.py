@@ -92,7 +92,7 @@ class Arm(Shown):
         if not isinstance(self.name, str):
             faults.add("name", f"expected text, got {reprlib.repr(self.name)}")
         for key, axis in (("states", "state"), ("actions", "action")):
-            if labels[key] and axis in sizes and len(labels[key]) != sizes[axis]:
+            if labels[key] and sizes.get(axis, len(labels[key])) != len(labels[key]):
                 faults.add(key, f"has {counted(len(labels[key]), 'label')} for {counted(sizes[axis], axis)}")
         if faults:
             raise ModelError(with_words_of_arm(faults.found, self._names()))
@@ -161,7 +161,11 @@ _CHECKS: dict[str, Check] = {
 
 
 def _read_arrays(given: dict[str, object], faults: Faults) -> tuple[dict[str, Floats], dict[str, int]]:
-    """The four arrays, with numbers that make sense and shapes that agree, or faults; and the sizes that are known."""
+    """The four arrays, with numbers that make sense and shapes that agree, or faults; and the sizes that are known.
+
+    Where the transitions could not be read, that is the fault to mend first: the sizes of the others say nothing of the
+    labels then.
+    """
     by_action = _depth(given["usage"]) < 3
     axes = _AXES | ({"usage": _AXES["usage by action"]} if by_action else {})
     read = {
@@ -180,7 +184,7 @@ def _read_arrays(given: dict[str, object], faults: Faults) -> tuple[dict[str, Fl
     if "usage" in arrays:
         _check_idle(arrays["usage"], faults)
     if faults or source is None:
-        return {}, sizes
+        return {}, sizes if source == "transitions" else {}
     if by_action:
         arrays["usage"] = np.repeat(arrays["usage"][None], sizes["state"], axis=0)
     arrays.setdefault("initial", np.full(sizes["state"], 1 / sizes["state"]))
@@ -374,22 +378,6 @@ class ArmTables(Sequence[Arm]):
                     moves[rows, now, :, now.stop : now.stop + own] = self.transitions[rows, :own, :, :own]
         num_states = (self.num_states * num_steps).astype(np.int32)
         return ArmTables(moves, rewards, usage, start, num_states, self.num_actions)
-
-    @cached_property
-    def distinct_names(self) -> list[str]:
-        """(arm,) names; where arms of one name start in different states for certain, also where that is."""
-        names = [label[0] for label in self.labels] or [""] * len(self)
-        starts: dict[str, set[bytes]] = {}
-        for name, start in zip(names, self.initial, strict=True):
-            starts.setdefault(name, set()).add(start.tobytes())
-        told = []
-        for number, name in enumerate(names):
-            start, states = self.initial[number], self.labels[number][1] if name else ()
-            if not name or len(starts[name]) == 1 or start.max() < 1:
-                told.append(name)
-            else:
-                told.append(f"{name} from {states[start.argmax()] if states else f'state {start.argmax()}'}")
-        return told
 
     @cached_property
     def cumulative(self) -> Floats:

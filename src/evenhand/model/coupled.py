@@ -28,7 +28,7 @@ from evenhand.model.arm import Arm, ArmTables, frozen
 from evenhand.model.criterion import Criterion, as_criterion
 from evenhand.model.places import Names, called, with_words
 from evenhand.model.welfare import parse_welfare
-from evenhand.typing import Floats, Indices, Ints
+from evenhand.typing import Bools, Floats, Indices, Ints
 
 MOST_ARMS = 10**9
 """The largest number of arms of a problem; simulation by counts is meant for up to this many."""
@@ -321,6 +321,11 @@ class CoupledMDP(Shown):
         """(arm,) the type of each arm, in the order the blocks were written."""
         check_memory(4.0 * self.num_arms, f"a table of {self.num_arms} arms", "Work with counts instead.")
         return np.asarray(frozen(np.repeat(self.type_of_block, self.counts)))
+
+    @property
+    def affordable(self) -> Bools:
+        """(type, state, action) whether what the action uses is within the budget, were all of it one arm's."""
+        return np.asarray(self.types.valid & (self.types.usage <= self.budget_limit).all(axis=-1))
 
     @property
     def is_symmetric(self) -> bool:

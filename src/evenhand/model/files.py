@@ -390,12 +390,24 @@ _KEY = r"""(?:^\s*[\w.'"-]+\s*=|"\s*:)\s*"""
 """A key of TOML or JSON, up to its value."""
 
 
+def _with_comma_hint(fault: Fault, text: str) -> Fault:
+    """A budget with too many entries, as it is written: [5,5, 2] has a comma without a space where others have one."""
+    if fault.place != "budget" or fault.line is None or "entries where" not in fault.message or "," in fault.message:
+        return fault
+    match = re.search(r"(?<![\d.])(\d+),(\d+)(?=\s*\]|,\s)", text.splitlines()[fault.line - 1].partition("#")[0])
+    if match is None or ", " not in match.string:
+        return fault
+    hint = f"; if {match[0]} is one number, write {match[1]}.{match[2]}: a comma parts two"
+    return replace(fault, message=fault.message + hint)
+
+
 def _read_with_lines(document: object, text: str, criterion: Asked, toml: bool) -> Loaded:
     """The model of a document; what is told of it has the line of the text where it stands."""
     try:
         problem, rows = _read_document(document, criterion)
     except ModelError as error:
-        raise ModelError(with_lines(error.faults, text, document, toml)) from None
+        told = with_lines(error.faults, text, document, toml)
+        raise ModelError([_with_comma_hint(fault, text) for fault in told]) from None
     return Loaded(problem, tuple(with_lines(rows, text, document, toml)), text=text, document=document, toml=toml)
 
 

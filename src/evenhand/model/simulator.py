@@ -6,7 +6,7 @@ look at usage alone, simulation and evaluation treat both as a `Problem`. What n
 
 import copy
 import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -37,10 +37,7 @@ class SampledArm:
     """(1, state, action, resource) usage."""
 
     labels: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
-    """Its states and actions have no names."""
-
-    distinct_names: Sequence[str] = ("",)
-    """Nor has it one itself."""
+    """Neither it nor its states and actions have names."""
 
     def __len__(self) -> int:
         return 1
@@ -175,6 +172,11 @@ class Simulator(Shown):
     def num_types(self) -> int:
         """All arms are identical."""
         return 1
+
+    @property
+    def affordable(self) -> Bools:
+        """(1, state, action) whether what the action uses is within the budget, were all of it one arm's."""
+        return np.asarray((self.types.usage <= self.budget_limit).all(axis=-1))
 
     @property
     def is_symmetric(self) -> bool:

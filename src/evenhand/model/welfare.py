@@ -70,6 +70,9 @@ MOST_RANKS = 10**18
 DEFAULT = "gini:half=0.75"
 """How values are weighed where nobody says: the emphasis on the worse-off is the same for any number of arms."""
 
+FEW = 6
+"""Members up to which the weight of every rank is told."""
+
 ROUNDING = 1e-12
 """Weights whose difference is no more than this share of them are taken for equal."""
 
@@ -448,16 +451,7 @@ class Gini(RankWeighted):
         return f"{sorted_out}, and each next one {next_one}"
 
     def _weights_in_words(self, who: str) -> str:
-        if self.num_arms == 1:
-            return ""
-        if self.num_arms <= 6:
-            *first, last = (f"{100 * weight:.{0 if weight >= 0.095 else 1}f}\u00a0%" for weight in self.weights)
-            return f"Here the weights are {', '.join(first)} and {last}."
-        few = max(2, self.num_arms // 10)
-        mass = self.rank_mass(np.array([0, 0]), np.array([1, few]), self.num_arms)
-        one, tenth = (f"{100 * part:.1f}\u00a0%" for part in mass)
-        whole = f"the worst-off {few:,} of {self.num_arms:,} for {tenth}"
-        return f"Here the worst-off {who} alone counts for {one}, and {whole}."
+        return _told_weights(self, who, self.num_arms) if self.num_arms > 1 else ""
 
     def check_num_arms(self, num_arms: int) -> None:
         """Raise InvalidInput when the welfare is made for another number of arms."""
@@ -521,8 +515,17 @@ class GiniHalf(RankWeighted):
         if self.share == 0.5:
             return f"It is a weighted mean: all {who}s have the same weight."
         half, tenth = (f"{100 * part:.3g}\u00a0%" for part in (self.share, self._mass(0.1)))
-        falls = f"the worse off, the more {'an arm' if who == 'arm' else f'a {who}'} counts"
-        return f"It is a weighted mean: {falls}. The worse-off half has {half} of the weight, the worst tenth {tenth}."
+        return f"{self._rule(who)}. The worse-off half has {half} of the weight, the worst tenth {tenth}."
+
+    def meaning_among(self, who: str, number: int) -> str:
+        """The same with the weights of so many: of a few members a tenth is nobody."""
+        if self.share == 0.5 or number == 1:
+            return self.meaning(who)
+        half = f"The worse-off half has {100 * self.share:.3g}\u00a0% of the weight. " if number > FEW else ""
+        return f"{self._rule(who)}. {half}{_told_weights(self, who, number)}"
+
+    def _rule(self, who: str) -> str:
+        return f"It is a weighted mean: the worse off, the more {'an arm' if who == 'arm' else f'a {who}'} counts"
 
     @property
     def _decay(self) -> float:
@@ -535,6 +538,20 @@ class GiniHalf(RankWeighted):
     def rank_mass(self, first: Ints, last: Ints, num_arms: int) -> Floats:
         """The weight of the ranks first+1, ..., last together; see the head of this file."""
         return _geometric_mass(first, last, num_arms, self._decay / num_arms)
+
+
+def _told_weights(welfare: RankWeighted, who: str, number: int) -> str:
+    """The weight of every rank where there are few, else that of the worst-off one and the worst-off tenth."""
+    if number <= FEW:
+        ranks = np.arange(number)
+        weights = welfare.rank_mass(ranks, ranks + 1, number)
+        *first, last = (f"{100 * weight:.{0 if weight >= 0.095 else 1}f}\u00a0%" for weight in weights)
+        return f"Here the weights are {', '.join(first)} and {last}."
+    few = max(2, number // 10)
+    mass = welfare.rank_mass(np.array([0, 0]), np.array([1, few]), number)
+    one, tenth = (f"{100 * part:.1f}\u00a0%" for part in mass)
+    whole = f"the worst-off {few:,} of {number:,} for {tenth}"
+    return f"Here the worst-off {who} alone counts for {one}, and {whole}."
 
 
 def weight_of_worst(welfare: Welfare, part: float, num_arms: int) -> tuple[int, float] | None:

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 OPTIMAL = 1e-5
 """The relative gap up to which a bound counts as the optimum."""
 
+NO_BOUND = "upper bound"
+"""Where `left_out` says why there is no bound."""
+
 MAKING, BOUNDING = 0.05, 0.15
 """Shares of the work after which policies are made, and a bound is found; the rest is to play them."""
 
@@ -66,7 +69,7 @@ class Comparison(Shown):
     """By welfare, best first."""
 
     left_out: dict[str, str]
-    """Policies that do not apply, with the reason."""
+    """Policies that do not apply, with the reason; under `upper bound` why there is none, if that is so."""
 
     upper_bound: float | None
     """No policy has more welfare than this; None if no bound is known."""
@@ -76,6 +79,16 @@ class Comparison(Shown):
 
     problem: Problem = field(repr=False)
     """What they were compared on, under the criterion and over the members that were asked for."""
+
+    @property
+    def no_bound(self) -> str:
+        """Why there is no upper bound; empty where there is one."""
+        return self.left_out.get(NO_BOUND, "")
+
+    @property
+    def policies_left_out(self) -> dict[str, str]:
+        """Policies that do not apply, with the reason."""
+        return {name: reason for name, reason in self.left_out.items() if name != NO_BOUND}
 
     def is_above_bound(self, row: Row) -> bool:
         """Whether a policy was estimated above what no policy exceeds, which only chance can do: it ties with that."""
@@ -250,7 +263,7 @@ def _bound(
             progress("upper bound: fluid relaxation", 0.5)
         return tightest(problem, welfare).upper_bound, "fluid bound", None
     except (NotApplicable, Infeasible, TooLarge, OutOfDomain, NotConverged) as error:
-        left_out["upper bound"] = str(error)
+        left_out[NO_BOUND] = str(error)
         return None, "", None
 
 

@@ -25,7 +25,7 @@ from evenhand.errors import OutOfDomain
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.objective import Objective
-from evenhand.solvers.service import affordable, counting
+from evenhand.solvers.service import counting
 from evenhand.typing import Floats
 
 MOST = 15
@@ -66,7 +66,7 @@ def rounding_of(problem: CoupledMDP, objective: Objective, values: Floats, gap: 
         gap: between the welfare and its bound, not relative.
     """
     types = problem.types
-    meets = counting(types, affordable(problem), problem.criterion)
+    meets = counting(types, problem.affordable, problem.criterion)
     largest = np.where(meets, np.abs(types.rewards), 0.0).max(axis=(1, 2)) * problem.criterion.total
     sizes = objective.members(largest if len(values) == len(largest) else largest[problem.type_of_arm])
     each_step = OPERATIONS * float(np.finfo(float).eps) * _weighed(objective, objective.members(values), sizes, gap)

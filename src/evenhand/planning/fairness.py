@@ -6,11 +6,11 @@
 
 Plans are found one by one, by `solve`. A plan that was found for another welfare may be better for this one than its
 own, where plans are found by playing: then it is taken over, so that no plan of the table is better in the column of a
-welfare than the one in its row. By leximin plans are compared level by level, each within DOUBT standard errors. All
-plans are reported on the same episodes, or exactly.
+welfare than the one in its row. The exception is leximin. It is an order, not a number: plans are compared level by
+level, each within DOUBT standard errors, and the column has the first level alone. So another row may have a larger
+figure there, by less than those errors. All plans are reported on the same episodes, or exactly.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,10 +25,10 @@ from evenhand.evaluation.fairness import gini_coefficient, price_of_fairness
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.files import Location
+from evenhand.model.naming import type_names
 from evenhand.model.objective import Objective, read_welfare
 from evenhand.model.simulator import needs_tables
 from evenhand.model.welfare import Leximin, Welfare, is_lexicographic
-from evenhand.planning.labels import Labels
 from evenhand.planning.solution import Samples, Solution
 from evenhand.planning.solve import DEFAULT_TOLERANCE, solve
 from evenhand.typing import Floats, Progress, Rng
@@ -89,6 +89,9 @@ class FairnessRow:
     gains: dict[str, float]
     """What each type or group has more than under the best mean; negative for a loss."""
 
+    groups: dict[str, float]
+    """The value of each group of the model, the mean of its arms, where welfare is over arms; else empty."""
+
     solution: Solution = field(repr=False)
     """The plan, its bound and how it was found."""
 
@@ -119,6 +122,9 @@ class Fairness(Shown):
     counts: dict[str, int]
     """How many arms each type or group has."""
 
+    group_sizes: dict[str, int]
+    """How many arms each group of the model has, where welfare is over arms; else empty."""
+
     problem: CoupledMDP = field(repr=False)
     """What it is about, under the criterion and over the members that were asked for."""
 
@@ -146,6 +152,8 @@ class Fairness(Shown):
             columns[f"by {name}"] = [row.by[name] for row in self.rows]
         for name in self.counts:
             columns[f"value: {name}"] = [row.values[name] for row in self.rows]
+        for name in self.group_sizes:
+            columns[f"group: {name}"] = [row.groups[name] for row in self.rows]
         return as_frame(columns, library)
 
     def plot(self, kind: Literal["values", "trade"] = "values") -> "Figure":
@@ -260,7 +268,8 @@ def _told(
     any_objective = objectives[REFERENCE]
     reference = _values_told(problem, by_type, any_objective, weighed[chosen[REFERENCE]].values)
     best_mean = weighed[chosen[REFERENCE]].by[REFERENCE]
-    names = list(problem.group_names) if problem.over == "groups" else _type_names(problem)
+    names = list(problem.group_names) if problem.over == "groups" else type_names(problem)
+    sizes = _sizes_of_groups(problem) if problem.groups and problem.over == "arms" else {}
     rows = []
     for name, objective in objectives.items():
         plan = weighed[chosen[name]]
@@ -279,12 +288,16 @@ def _told(
                 values=dict(zip(names, told.tolist(), strict=True)),
                 values_stderr=dict(zip(names, _errors_told(problem, by_type, objective, plan).tolist(), strict=True)),
                 gains=dict(zip(names, (told - reference).tolist(), strict=True)),
+                groups=dict(zip(sizes, _group_means(problem, by_type, plan.values).tolist(), strict=True))
+                if sizes
+                else {},
                 solution=_adopted(found[name], found[chosen[name]], objective, plan),
             )
         )
-    counts = _arms_of_groups(problem) if problem.over == "groups" else problem.type_counts
-    who: Literal["type", "group"] = "group" if problem.over == "groups" else "type"
-    return Fairness(tuple(rows), left_out, who, dict(zip(names, counts.tolist(), strict=True)), problem)
+    if problem.over == "groups":
+        return Fairness(tuple(rows), left_out, "group", _sizes_of_groups(problem), sizes, problem)
+    counts = dict(zip(names, problem.type_counts.tolist(), strict=True))
+    return Fairness(tuple(rows), left_out, "type", counts, sizes, problem)
 
 
 def _weigh(problem: CoupledMDP, plan: Solution, by_type: bool, objectives: Mapping[str, Objective]) -> _Weighed:
@@ -365,13 +378,16 @@ def _errors_told(problem: CoupledMDP, by_type: bool, objective: Objective, plan:
     return np.sqrt(squares)
 
 
-def _arms_of_groups(problem: CoupledMDP) -> Floats:
-    return np.bincount(problem.group_of_block, weights=problem.counts).astype(np.int64)
+def _sizes_of_groups(problem: CoupledMDP) -> dict[str, int]:
+    sizes = np.bincount(problem.group_of_block, weights=problem.counts).astype(np.int64)
+    return dict(zip(problem.group_names, sizes.tolist(), strict=True))
 
 
-def _type_names(problem: CoupledMDP) -> list[str]:
-    """What each type is called, no two alike."""
-    labels = Labels(problem)
-    names = [labels.type(kind) for kind in range(problem.num_types)]
-    times = Counter(names)
-    return [name if times[name] == 1 else f"{name} ({kind})" for kind, name in enumerate(names)]
+def _group_means(problem: CoupledMDP, by_type: bool, values: Floats) -> Floats:
+    """(group,) the mean value of the arms of each, from (unit,) values."""
+    groups, weights = problem.group_of_block, problem.counts.astype(np.float64)
+    if by_type:
+        values = values[problem.type_of_block]
+    else:
+        groups, weights = np.repeat(groups, problem.counts), np.ones(problem.num_arms)
+    return np.asarray(np.bincount(groups, weights=weights * values) / np.bincount(groups, weights=weights))

@@ -79,8 +79,7 @@ def _check_servable(problem: CoupledMDP) -> None:
 
     The relaxation cannot tell: its budget holds in expectation, so half of a service that takes twice the budget fits.
     """
-    affordable = (problem.types.usage <= problem.budget_limit).all(axis=-1)
-    never = (problem.type_floors > 0) & ~(problem.types.served & affordable).any(axis=(1, 2))
+    never = (problem.type_floors > 0) & ~(problem.types.served & problem.affordable).any(axis=(1, 2))
     if never.any():
         raise Infeasible(
             "the floors ask for more than the budget allows: every way to serve some arm with a floor takes more than "

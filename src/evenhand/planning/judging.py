@@ -41,6 +41,9 @@ from evenhand.typing import Floats, Rng
 MOST_EXACT = 500
 """Count states, over all steps, up to which policies are evaluated exactly rather than played."""
 
+LEAST_LONG_RUN = 200
+"""Steps of a long run at the least, where time is short: fewer would show the start."""
+
 LEFT_OUT = 1e-3
 """The share of all time that need not be played, because the control variate knows it nearly."""
 
@@ -139,10 +142,14 @@ class Judge:
     left_out: float = LEFT_OUT
     """The share of all time that is not played."""
 
+    pace: float = 1.0
+    """The share of the steps of a long run that is played where time is short; other criteria are played whole."""
+
     @cached_property
     def horizon(self) -> int:
         """Steps an episode."""
-        return self.problem.criterion.judging_steps(self.left_out)
+        steps = self.problem.criterion.judging_steps(self.left_out)
+        return min(steps, max(int(self.pace * steps), LEAST_LONG_RUN)) if self.problem.criterion.is_average else steps
 
     def episodes(self, by_counts: bool) -> int:
         """How many are played, of counts or arm by arm."""

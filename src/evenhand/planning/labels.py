@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.naming import base_names, type_names
 
 ORDINALS = (
     "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth",
@@ -22,17 +23,8 @@ class Labels:
         self.problem = problem
         types = problem.types
         self._labels = types.labels or (("", (), ()),) * len(types)
-        names = types.distinct_names
-        self._times = Counter(label[0] for label in self._labels)
-        shared = Counter(names)
-        if problem.over == "groups" and max(shared.values()) > 1:
-            groups = [problem.group_names[number] for number in problem.group_of_type]
-            names = [f"{n} of {g}" if n and shared[n] > 1 else n for n, g in zip(names, groups, strict=True)]
-            shared = Counter(names)
-        self._types = [
-            f"type {kind}" if not name else name if shared[name] == 1 else f"{name} (type {kind})"
-            for kind, name in enumerate(names)
-        ]
+        self._bases, self._types = base_names(problem), type_names(problem)
+        self._times = Counter(self._bases)
 
     def type(self, kind: int) -> str:
         """`Ford`, or `type 2`."""
@@ -40,7 +32,7 @@ class Labels:
 
     def base(self, kind: int) -> str:
         """`Ford`, also where several types are called so."""
-        return self._labels[kind][0] or self.type(kind)
+        return self._bases[kind] or self.type(kind)
 
     def types(self, kinds: Sequence[int]) -> str:
         """`Ford and Opel`; `Ford from new, fair` where only some of a name are meant, by where they start."""
@@ -111,3 +103,8 @@ def amount_of(name: str, amount: float) -> str:
 def quantity(amount: float) -> float | int:
     """A whole number as such."""
     return int(amount) if float(amount).is_integer() else float(amount)
+
+
+def as_key(name: str) -> str:
+    """The name of a resource as parameters of built-in problems are written."""
+    return name.lower().replace(" ", "_").replace("-", "_")

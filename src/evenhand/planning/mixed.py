@@ -318,7 +318,9 @@ class _Clock:
         if self.task.seconds is None:
             return judge
         share = 0.25 * self.task.seconds / max(number * (work_clock() - self.begin), 1e-9)
-        return replace(judge, arm_steps=judge.arm_steps * float(np.clip(share, LEAST_HASTE, 1.0)))
+        share = float(np.clip(share, LEAST_HASTE, 1.0))
+        # A step costs about as much with few episodes as with many, so that long runs must be shorter, too.
+        return replace(judge, arm_steps=judge.arm_steps * share, pace=share)
 
 
 def _named_policies(task: Task, relaxed: FluidSolution) -> Iterator[tuple[str, Policy | Starting, Floats]]:

@@ -16,10 +16,11 @@ import numpy as np
 from evenhand.checks import plain
 from evenhand.errors import Infeasible, NotApplicable, NotConverged, TooLarge
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.naming import block_names
 from evenhand.model.objective import num_members
 from evenhand.model.places import called, quoted
 from evenhand.model.welfare import DEFAULT, Welfare, is_lexicographic, weight_of_worst
-from evenhand.solvers.service import affordable, reached, worth_of_service
+from evenhand.solvers.service import reached, worth_of_service
 from evenhand.typing import Bools, Floats, Ints
 
 NEAR_ONE = 0.999
@@ -83,7 +84,7 @@ class Study:
     @cached_property
     def affordable(self) -> Bools:
         """(type, state, action) what an arm may do were all of the budget its own."""
-        return affordable(self.problem)
+        return self.problem.affordable
 
     @cached_property
     def reached(self) -> Bools:
@@ -115,7 +116,9 @@ class Study:
 
     @cached_property
     def names(self) -> list[str]:
-        """(block,) what the arms are called, or empty."""
+        """(block,) what the arms are called, or empty; blocks that a table of states has cut, by where they start."""
+        if self.problem.arm_names:
+            return block_names(self.problem)
         labels = self.problem.tables.labels
         return [label[0] for label in labels] if labels else [""] * len(self.problem.tables)
 

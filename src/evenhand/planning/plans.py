@@ -24,13 +24,13 @@ from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, SavableKind, Starting, begin
 from evenhand.model.whereabouts import Whereabouts, find_arms, in_order
-from evenhand.planning.labels import Labels, amount_of, quantity
+from evenhand.planning.labels import Labels, amount_of, as_key, quantity
 from evenhand.planning.other_numbers import fit_policy, is_enough, other_numbers, same_moves, seat_policy
 from evenhand.planning.reasons import Moment, reasons
 from evenhand.planning.saved import facts_of, load_carried
 from evenhand.planning.showing import show_plan
 from evenhand.planning.solution import Solution
-from evenhand.policies.round_robin import RoundRobin
+from evenhand.policies.round_robin import RoundRobin, RoundRobinActor
 from evenhand.typing import Floats, Indices, Ints, Rng
 
 
@@ -253,9 +253,20 @@ class Plan(Shown):
             if isinstance(asked, bool) or not isinstance(asked, (int, np.integer)) or not 1 <= asked <= number:
                 raise InvalidInput(f"part: expected a number from 1 to {number}, got {asked!r}")
             return self.by_size[int(asked) - 1]
-        before = 0 if self.policy.rotate is None else step // self.policy.rotate
-        draw = rng.random(before + 1)[-1]
-        return int(min(np.searchsorted(np.cumsum(self.policy.shares), draw, side="right"), number - 1))
+        draw = _nth_draw(rng, 0 if self.policy.rotate is None else step // self.policy.rotate)
+        drawn = int(np.searchsorted(np.cumsum(self.policy.shares), draw, side="right"))
+        return min(drawn, number - 1)
+
+
+def _nth_draw(rng: np.random.Generator, number: int) -> float:
+    """The draw that comes after so many others, without drawing those where the generator can leap."""
+    leap = getattr(rng.bit_generator, "advance", None)
+    if leap is not None:
+        leap(number)
+        return float(rng.random())
+    while number > 0:
+        number -= len(rng.random(min(number, 10**6)))
+    return float(rng.random())
 
 
 def load_plan(path: str | Path, kinds: Sequence[SavableKind] = ()) -> Plan:
@@ -347,9 +358,8 @@ class _Crowd:
         asked = self.plan.about.get("asked")
         words = [str(word) for word in asked] if isinstance(asked, list) and asked else ["MODEL"]
         amounts = [] if same_budget else ["--budget", ",".join(f"{quantity(amount)}" for amount in budget.tolist())]
-        if amounts and "--budget" in words:  # today's in its place
-            at = words.index("--budget")
-            del words[at : at + 2]
+        if amounts:  # today's in the place of what was asked for then
+            words = _without_budget(words, self.plan.problem.resource_names)
         files = ["--initial", self.found.source or "STATES", "--out", self.plan.source]
         return "Plan again: " + shlex.join(["evenhand", "solve", *words, *amounts, *files])
 
@@ -359,6 +369,16 @@ class _Crowd:
         states = np.empty(len(self.places), dtype=np.int32)
         states[self.places] = self.found.states
         return states
+
+
+def _without_budget(words: Sequence[str], resources: Sequence[str]) -> list[str]:
+    """What was asked for without what was said of the budget: `--budget`, or parameters of a built-in problem."""
+    own = {as_key(name) for name in ("budget", *resources)}
+    pairs = [(word, words[at + 1] if at + 1 < len(words) else "") for at, word in enumerate(words)]
+    said = [
+        word == "--budget" or (word == "-p" and as_key(value.partition("=")[0].strip()) in own) for word, value in pairs
+    ]
+    return [word for at, word in enumerate(words) if not said[at] and not (at and said[at - 1])]
 
 
 def _told_numbers(plan: Plan, counts: Ints) -> list[str]:
@@ -409,8 +429,7 @@ def _decide(
     starting, rng = streams
     actor = begin(policy, 1, starting)  # the round is the same at every step
     if isinstance(policy, RoundRobin):
-        for _ in range(step):  # whose turn it is at a step, if the arms had been where they are all the time
-            actor.act(states[None], rng)
+        _go_round(actor, states, step, rng)
     elif (skip := getattr(actor, "skip_to", None)) is not None:
         skip(step)
     before = copy.deepcopy(rng)
@@ -418,6 +437,27 @@ def _decide(
     family = name.partition(",")[0].partition(" for ")[0]
     moment = Moment(crowd.problem, states, actions, step, family, before)
     return moment, reasons(policy, actor, moment)
+
+
+def _go_round(actor: Policy, states: Indices, step: int, rng: np.random.Generator) -> None:
+    """Whose turn it is at a step, if the arms had been where they are all the time.
+
+    Who begins a step decides who begins the next, so that after at most as many steps as there are arms it goes in
+    circles; whole circles are left out.
+    """
+    assert isinstance(actor, RoundRobinActor)
+    met: dict[int, int] = {}
+    number = 0
+    while number < step:
+        head = int(actor.head[0])
+        if head in met:
+            number += (step - number) // (number - met[head]) * (number - met[head])
+            met = {}
+            if number >= step:
+                break
+        met[head] = number
+        actor.act(states[None], rng)
+        number += 1
 
 
 def _use(moment: Moment) -> Floats:

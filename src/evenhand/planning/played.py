@@ -66,7 +66,7 @@ def _solution(task: Task, method: str, reason: str, plan: Blend, relaxed: FluidS
     errors = found.samples.unit_errors()
     if rotates := task.rotate is not None and isinstance(policy, Mixture):
         policy = policy.rotating(task.rotate)
-    seen = _watch_it(task, policy, REPORTING if rotates else SEEN)
+    seen = _watch_it(task, policy, plan.haste * (REPORTING if rotates else SEEN))
     if rotates:
         values, welfare, error, kept = seen.unit_values, seen.welfare, seen.welfare_stderr, found.welfare
         errors = seen.unit_stderr

@@ -6,6 +6,7 @@ problem and the welfare themselves: two objects of one name are two welfares.
 
 import contextlib
 from collections import deque
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.welfare import PowerMean, RankWeighted, Welfare
 from evenhand.policies.fluid import Resolving, fair_index, occupancy_priority
 from evenhand.solvers.fluid import FluidSolution, solve_fluid, solve_opening
+from evenhand.solvers.service import empty_blocks
 from evenhand.typing import Floats
 
 FLUID_TOLERANCE = 1e-5
@@ -45,9 +47,21 @@ def relax(problem: CoupledMDP, welfare: str | Welfare | None, tolerance: float =
     for known, kept, at, solution in tuple(_memory):
         if known is problem and at == tolerance and _is_same(kept, weighed_by):
             return solution
-    solution = solve_fluid(problem, weighed_by, tolerance)
+    solution = solve_fluid(_without_vain_rewards(problem, weighed_by), weighed_by, tolerance)
     _memory.append((problem, weighed_by, tolerance, solution))
     return solution
+
+
+def _without_vain_rewards(problem: CoupledMDP, welfare: Welfare) -> CoupledMDP:
+    """The problem without rewards that never count, where a value of 0 must be 0 and not what rounding leaves of it."""
+    if not isinstance(welfare, PowerMean) or not 0 < welfare.aversion < 1:
+        return problem
+    vain = empty_blocks(problem)[:, None, None] & (problem.arms.rewards != 0)  # type: ignore[attr-defined]
+    if not vain.any():
+        return problem
+    rewards = np.where(vain, 0.0, problem.arms.rewards)  # type: ignore[attr-defined]  # they are tables
+    plain = replace(problem, arms=replace(problem.arms, rewards=rewards))  # type: ignore[type-var]
+    return plain if plain.num_types == problem.num_types else problem  # types may have become one
 
 
 def _is_same(first: Welfare, second: Welfare) -> bool:

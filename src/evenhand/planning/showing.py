@@ -76,7 +76,8 @@ class Served(NamedTuple):
     """One condition in the order of a policy."""
 
     level: int
-    """From 1; those of one level are equal."""
+    """From 1; those of one level are equal. Where the policy has ranks it is the rank, as `act` tells it: those that
+    are left out here are of actions that do not come first in their condition."""
 
     kind: int
     """The type."""
@@ -106,6 +107,17 @@ class Order:
 
     of: int = 0
     """How many ranks the policy has, those of actions that do not come first in their condition among them."""
+
+    drawn: int = 0
+    """How many of them, the first ones, are of what is drawn; the others are of what is left of the budget."""
+
+    def place(self, row: Served) -> int:
+        """The number of a row's priority, as `act` tells it: for what is left of the budget it begins again."""
+        return row.level - self.drawn if self.drawn and row.level > self.drawn else row.level
+
+    def place_words(self, row: Served) -> str:
+        """The same as it is written: with a star for what is left of the budget."""
+        return f"{self.place(row)}{'*' if self.drawn and row.level > self.drawn else ''}"
 
 
 def order_of(policy: Policy | Starting, problem: CoupledMDP, step: int = 0) -> Order:
@@ -151,7 +163,7 @@ def _how(policy: Policy | Starting) -> str:
     return f"by the rule of {type(policy).__name__}"
 
 
-def _by_ranks(problem: CoupledMDP, ranks: Indices, how: str, laws: Floats | None = None) -> Order:
+def _by_ranks(problem: CoupledMDP, ranks: Indices, how: str, laws: Floats | None = None, drawn: int = 0) -> Order:
     """Conditions by the rank of what comes first in them; equal ranks are one level."""
     types = problem.types
     if len(types) > MOST_RANKED:
@@ -166,19 +178,19 @@ def _by_ranks(problem: CoupledMDP, ranks: Indices, how: str, laws: Floats | None
         cell for cell in np.argwhere(best < np.iinfo(np.int32).max).tolist() if types.valid[cell[0], cell[1]].any()
     ]
     cells.sort(key=lambda cell: (int(best[tuple(cell)]), cell))
-    levels = {rank: number for number, rank in enumerate(sorted({int(best[tuple(cell)]) for cell in cells}), start=1)}
     rows = []
     for kind, state in cells:
         given = int(action[kind, state])
         share = None if laws is None else float(laws[kind, state, given])
-        rows.append(Served(levels[int(best[kind, state])], kind, state, given, share))
-    return Order(tuple(rows), how if rows else "nobody", ranked=True, of=len(set(own[own >= 0].tolist())))
+        rows.append(Served(int(best[kind, state]) + 1, kind, state, given, share))
+    return Order(tuple(rows), how if rows else "nobody", ranked=True, of=int(ranks.max()) + 1, drawn=drawn)
 
 
 def _by_draws(problem: CoupledMDP, policy: OccupancyPriority) -> Order:
     """What may be drawn comes by its rank, then what the rest of the budget is filled with."""
     ranks = np.where(policy.laws > 0, policy.drawn_ranks, policy.fill_ranks)
-    return _by_ranks(problem, ranks.astype(np.int32), "by ranks, with draws", policy.laws)
+    drawn = int(policy.drawn_ranks.max()) + 1
+    return _by_ranks(problem, ranks.astype(np.int32), "by ranks, with draws", policy.laws, drawn)
 
 
 def _by_play(problem: CoupledMDP, policy: Policy | Starting, how: str) -> Order:
@@ -223,8 +235,8 @@ def often(share: float, what: str = "times") -> str:
     return "always" if share > 0.995 else f"{100 * share:.0f} of 100 {what}"
 
 
-def levels_of(order: Order, words: Labels, shares: bool = True) -> list[str]:
-    """One text a level, as `Ford and Opel in poor (overhaul)`: conditions that are equal stand together.
+def levels_of(order: Order, words: Labels, shares: bool = True) -> list[tuple[str, ...]]:
+    """For each level its conditions, as `Ford and Opel in poor (overhaul)`: those that read alike stand together.
 
     Args:
         order: of a policy.
@@ -236,7 +248,13 @@ def levels_of(order: Order, words: Labels, shares: bool = True) -> list[str]:
         share = "" if row.share is None or not shares else f", {often(row.share)}"
         doing = f"{words.being(row.kind, row.state)} ({words.doing(row.kind, row.action)}{share})"
         told.setdefault(row.level, {}).setdefault(doing, []).append(row.kind)
-    return [" and ".join(f"{words.types(kinds)} {doing}" for doing, kinds in own.items()) for own in told.values()]
+    return [tuple(f"{words.types(kinds)} {doing}" for doing, kinds in own.items()) for own in told.values()]
+
+
+def level_words(conditions: Sequence[str]) -> str:
+    """The conditions of one level in a line: two by name, of more the first."""
+    first, *rest = conditions
+    return first if not rest else f"{first} and {rest[0]} alike" if len(rest) == 1 else f"{first} and {len(rest)} alike"
 
 
 def short_words(order: Order, words: Labels, skip: int = 0) -> str:
@@ -251,7 +269,7 @@ def short_words(order: Order, words: Labels, skip: int = 0) -> str:
         return order.how
     levels = levels_of(order, words, shares=not order.ranked)[skip:]
     more = f", then {len(levels) - SHORT} more" if len(levels) > SHORT else ""
-    return ", ".join(levels[:SHORT]) + more if levels else "nobody else, in just this order"
+    return ", ".join(map(level_words, levels[:SHORT])) + more if levels else "nobody else, in just this order"
 
 
 class PartWords(NamedTuple):
@@ -291,7 +309,7 @@ def parts_of(plan: "Plan", step: int = 0) -> tuple[list[PartWords], list[str]]:
 
 def _told_by_rank(orders: Sequence[Order], words: Labels) -> tuple[list[str], list[str]]:
     """What each part serves after the levels that all begin with, and those."""
-    common, texts = 0, [[""]]
+    common, texts = 0, list[list[tuple[str, ...]]]([[]])
     if all(order.ranked and order.rows for order in orders):
         texts = [levels_of(order, words, shares=False) for order in orders]
         least = min(len(own) for own in texts)
@@ -299,11 +317,11 @@ def _told_by_rank(orders: Sequence[Order], words: Labels) -> tuple[list[str], li
             common += 1
     said = [short_words(order, words, common) for order in orders]
     told = [f"{text}; {order.how}" if order.rows else text for text, order in zip(said, orders, strict=True)]
-    return told, texts[0][:common]
+    return told, [level_words(level) for level in texts[0][:common]]
 
 
 def _told_by_play(orders: Sequence[Order], shares: Sequence[float], words: Labels) -> tuple[list[str], list[str]]:
-    """What each part serves more often than all of them do on average, and what that is most often."""
+    """What each part serves more often than all of them do on average, or less; and what that is most often."""
     found: dict[tuple[int, int, int], list[float]] = {}
     for place, order in enumerate(orders):
         for row in order.rows:
@@ -314,16 +332,29 @@ def _told_by_play(orders: Sequence[Order], shares: Sequence[float], words: Label
     told: list[str] = []
     words_of: list[str] = []
     for place, order in enumerate(orders):
-        more = {cell: own[place] - mean[cell] for cell, own in found.items() if own[place] - mean[cell] >= NOTABLE}
-        best = sorted(more, key=lambda cell: (-round(more[cell], 2), cell))[:2]
+        how, best = _what_differs({cell: own[place] - mean[cell] for cell, own in found.items()})
         texts = [
             _often_served(words, cell, f"{often(found[cell][place])}, on average {often(mean[cell])}") for cell in best
         ]
-        said = f"more often {', '.join(texts)}" if texts else "much like the others"
-        like = f", and differs from part {told.index(said) + 1} in what is rarer" if said in told else ""
+        said = f"{how} {', '.join(texts)}".strip()
+        like = f", and differs from part {told.index(said) + 1} in what is rarer" if texts and said in told else ""
         told.append(said)
         words_of.append(f"{said}{like}; {order.how}")
     return words_of, common
+
+
+def _what_differs(more: dict[tuple[int, int, int], float]) -> tuple[str, list[tuple[int, int, int]]]:
+    """How a part differs from the average, and in which conditions: where it serves more, else less, most of all."""
+    for least, sign, how in (
+        (NOTABLE, 1, "more often"),
+        (NOTABLE, -1, "less often"),
+        (LEAST_SHARE, 1, "a little more often"),
+        (LEAST_SHARE, -1, "a little less often"),
+    ):
+        notable = [cell for cell, by in more.items() if sign * by >= least]
+        if notable:
+            return how, sorted(notable, key=lambda cell: (-round(sign * more[cell], 2), cell))[:2]
+    return "each condition about as often as on average, if not at the same times", []
 
 
 def _often_served(words: Labels, cell: tuple[int, int, int], times: str) -> str:
@@ -361,7 +392,7 @@ def picture(order: Order, problem: CoupledMDP) -> list[str]:
     if not order.rows or problem.num_types > MOST_TYPES or types.valid.shape[1] > MOST_STATES:
         return []
     last = max(row.level for row in order.rows)
-    cells = {(row.kind, row.state): _cell(row, words, last, order.ranked) for row in order.rows}
+    cells = {(row.kind, row.state): _cell(row, words, last, order) for row in order.rows}
     names = [[words.state(kind, state) for state in range(types.num_states[kind])] for kind in range(problem.num_types)]
     alike = all(own == names[0] for own in names)
     lines = [["", *names[0]]] if alike else []
@@ -378,13 +409,13 @@ def picture(order: Order, problem: CoupledMDP) -> list[str]:
     return ["  ".join(text.ljust(size) for text, size in zip(line, widths, strict=True)).rstrip() for line in full]
 
 
-def _cell(row: Served, words: Labels, last: int, ranked: bool) -> str:
+def _cell(row: Served, words: Labels, last: int, order: Order) -> str:
     action = words.doing(row.kind, row.action)
-    if not ranked:
+    if not order.ranked:
         share = row.share or 0.0
         return f"{SHADES[min(int(4 * (1 - share)), 3)]} {100 * share:.0f} % {action}"
     times = "" if row.share is None or row.share > 0.995 else f" {100 * row.share:.0f} %" if row.share else "*"
-    return f"{SHADES[min(int(4 * (row.level - 1) / max(last, 1)), 3)]} {row.level} {action}{times}"
+    return f"{SHADES[min(int(4 * (row.level - 1) / max(last, 1)), 3)]} {order.place(row)} {action}{times}"
 
 
 # The whole
@@ -432,8 +463,9 @@ def _certificate(plan: "Plan") -> list[str]:
     lines = []
     if all(_is_number(about.get(key)) for key in ("value", "upper_bound", "gap")):
         near = f"within {100 * about['gap']:.2g} % of the best"
-        gap = near if about["gap"] > 1e-8 else "the best there is"
         error = _number(about.get("stderr"))
+        best = "the best there is" if error == 0 else "the simulation tells no difference"
+        gap = near if about["gap"] > 1e-8 else best
         played = f", simulated, ± {CONFIDENCE * error:.2g}" if error > 0 else ""
         bound = f"no plan has more than {about['upper_bound']:.4f} ({gap})"
         lines.append(f"  welfare {about['value']:.4f}{played}; {bound}")
@@ -475,22 +507,32 @@ def _part_lines(plan: "Plan", part: PartWords, several: bool, step: int, like: i
     if like != part.number:
         return [f"Who comes first{whose}{when}: as in part {like} ({order.how})"]
     if order.ranked:
-        left = ", * if budget is left" if any(row.share == 0 for row in order.rows) else ""
+        left = ", * of what is left of the budget" if any(row.share == 0 for row in order.rows) else ""
         head = f"Who comes first{whose}{when} ({order.how}; 1 is served first{left}, · never):"
     else:
         head = f"Who is served how often{whose}{when} ({order.how}, as played from the plan's start; · hardly ever):"
     lines = [head, *(f"  {line}" for line in picture(order, plan.problem))]
-    if order.ranked and order.of > max(row.level for row in order.rows):
-        lines.append(f"  (what comes first in a condition is numbered; `act` counts all {order.of} ranks of actions)")
+    if order.ranked and order.of > len({row.level for row in order.rows}):
+        lines.append("  (a number that is missing is of an action that a condition gets if the first cannot be had)")
     if several and len(lines) > 1:
         return lines
     lines += [""] if len(lines) > 1 else []
-    levels = levels_of(order, words)
-    for place, text in enumerate(levels[:LONG], start=1):
-        lines += _wrapped(f"{place}. {text}", "  ", "     ")
+    levels = dict(zip(dict.fromkeys(map(order.place_words, order.rows)), levels_of(order, words), strict=True))
+    for place, conditions in list(levels.items())[:LONG]:
+        lines += _level_lines(place, conditions)
     if len(levels) > LONG:
         lines.append(f"  ... {len(levels) - LONG} more; --json has all of them")
     return lines
+
+
+def _level_lines(place: str, conditions: Sequence[str]) -> list[str]:
+    """One level, a line a condition where it has several."""
+    if len(conditions) == 1:
+        return _wrapped(f"{place}. {conditions[0]}", "  ", "     ")
+    lines = [f"  {place}. all of these alike:"]
+    for text in conditions[:LONG]:
+        lines += _wrapped(f"- {text}", "     ", "       ")
+    return lines + ([f"     ... {len(conditions) - LONG} more"] if len(conditions) > LONG else [])
 
 
 def _has_steps(plan: "Plan") -> bool:
@@ -549,7 +591,7 @@ def plan_facts(plan: "Plan", step: int = 0) -> dict[str, Any]:
 def _part_facts(part: PartWords, words: Labels) -> dict[str, Any]:
     rows = [
         {
-            "place": row.level,
+            "place": part.order.place(row),
             "type": words.type(row.kind),
             "state": words.state(row.kind, row.state),
             "action": words.action(row.kind, row.action),

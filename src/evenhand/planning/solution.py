@@ -66,6 +66,17 @@ class Samples:
         )
         return np.asarray(np.hypot(np.sqrt(chance), self.beyond))
 
+    def member_errors(self, objective: Objective) -> Floats:
+        """(member,) standard errors of the values of arms or groups; arms of one group were played together.
+
+        Args:
+            objective: whose members they are.
+        """
+        parts = zip(self.shares, self.returns, strict=True)
+        chance = [(share * standard_errors(objective.members(part))) ** 2 for share, part in parts]
+        unplayed = objective.members(self.beyond)
+        return np.asarray(np.hypot(np.sqrt(sum(chance, np.zeros(len(unplayed)))), unplayed))
+
 
 @dataclass(frozen=True, eq=False)
 class Solution(Shown):
@@ -213,3 +224,10 @@ class Solution(Shown):
         if self.problem.over != "groups":
             return {}
         return dict(zip(self.problem.group_names, self.objective.members(self.unit_values).tolist(), strict=True))
+
+    @property
+    def group_stderr(self) -> Floats | None:
+        """(group,) standard errors of the values of groups; None where they are exact, or nothing is known of them."""
+        if not self.groups or self.unit_stderr is None or self.samples is None:
+            return None
+        return self.samples.member_errors(self.objective)

@@ -30,7 +30,7 @@ from evenhand.model.welfare import AlphaFair
 from evenhand.planning.saved import rebuilt
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import Task
-from evenhand.solvers.service import affordable, counting
+from evenhand.solvers.service import empty_blocks
 from evenhand.typing import Bools
 
 PAID = 0.731
@@ -53,23 +53,12 @@ def solve_with_zeros(task: Task, solve: Callable[[Task], Solution]) -> Solution:
     if not empty.any():
         return solve(task)
     paid = PAID * (float(np.abs(problem.arms.rewards).max()) or 1.0)  # type: ignore[attr-defined]  # they are tables
-    instead = np.where(problem.arms.valid, paid, 0.0)  # type: ignore[attr-defined]
-    rewards = np.where(empty[:, None, None], instead, problem.arms.rewards)  # type: ignore[attr-defined]
+    # What never counts is left as it is: without it, types that differ in nothing else would become one.
+    rewards = problem.arms.rewards + paid * (empty[:, None, None] & problem.arms.valid)  # type: ignore[attr-defined]
     lifted = replace(problem, arms=replace(problem.arms, rewards=rewards))  # type: ignore[type-var]
     found = solve(replace(task, problem=lifted))
     scale = _Scale(1 - welfare.alpha, _share(problem, empty), paid * problem.criterion.total)
     return _brought_back(found, task, scale)
-
-
-def empty_blocks(problem: CoupledMDP) -> Bools:
-    """(block,) whether its arms make a member of welfare that has the value 0 whatever is done."""
-    types = problem.types
-    meets = counting(types, affordable(problem), problem.criterion)
-    none = ~((types.rewards != 0) & meets).any(axis=(1, 2))[problem.type_of_block]
-    if problem.over != "groups":
-        return np.asarray(none)
-    groups = problem.group_of_type[problem.type_of_block]
-    return np.array([none[groups == group].all() for group in groups])
 
 
 def _share(problem: CoupledMDP, empty: Bools) -> float:

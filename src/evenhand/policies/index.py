@@ -11,6 +11,7 @@ good even if the resource is free.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from evenhand.errors import NotApplicable
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
+from evenhand.model.naming import told_names
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.policies.priority import ExchangeablePriority, settle
 from evenhand.solvers.whittle import WhittleResult, whittle_indices
@@ -44,6 +46,11 @@ class TypeIndices(Shown):
 
     problem: CoupledMDP
     """Whose types they are."""
+
+    @cached_property
+    def names(self) -> list[str]:
+        """(type,) what the types are called; empty where they have no name."""
+        return told_names(self.problem)
 
     @property
     def indices(self) -> Floats:
@@ -71,7 +78,7 @@ class TypeIndices(Shown):
         kinds, states = rows[:, 0], rows[:, -1]
         columns: dict[str, Any] = {"type": kinds}
         if types.labels:
-            columns["name"] = [types.labels[kind][0] for kind in kinds]
+            columns["name"] = [self.names[kind] for kind in kinds]
         if self.indices.ndim == 3:
             columns["step"] = rows[:, 1]
         columns["state"] = states

@@ -59,6 +59,8 @@ class PriorityPolicy(ShownPolicy):
         )
         if np.isnan(scores[types.valid]).any():
             raise InvalidInput("scores: some are not numbers")
+        if np.isnan(threshold):  # nothing would be above it, and nobody served
+            raise InvalidInput("threshold: expected a number, got nan")
         self.problem = problem
         self.scores = scores
         self.threshold = threshold

@@ -82,6 +82,5 @@ class RoundRobinActor(Actor):
 def _largest_action(problem: Problem) -> Indices:
     """(type, state) the action with the largest share of the budget that fits on its own."""
     types, budget = problem.types, problem.budget
-    fits = (types.usage <= problem.budget_limit).all(axis=-1) & types.valid
     share: Floats = (types.usage / np.where(budget > 0, budget, 1.0)).max(axis=-1)
-    return np.asarray(np.where(fits, share, -1.0).argmax(axis=-1), dtype=np.int32)
+    return np.asarray(np.where(problem.affordable, share, -1.0).argmax(axis=-1), dtype=np.int32)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from evenhand._version import __version__
 from evenhand.errors import InvalidInput
 from evenhand.model.files import Location, write_atomically
+from evenhand.model.objective import num_members
 from evenhand.planning.fairness import Fairness, FairnessRow
 from evenhand.report import words
 from evenhand.report.figures import MARKS
@@ -49,6 +50,7 @@ def fairness_page(found: Fairness, title: str | None = None, command: str = "", 
         left_out=sorted(found.left_out.items()),
         spread=_values_figure(found),
         values=values_table(found),
+        groups=groups_table(found),
         trade=_trade_figure(found),
         problem=words.problem_words(found.problem),
         types=types,
@@ -92,13 +94,17 @@ def _gains_and_losses(found: Fairness, row: FairnessRow) -> str:
     }
     up = [name for name in sorted(sure, key=lambda name: -sure[name]) if sure[name] > 0]
     down = [name for name in sorted(sure, key=lambda name: sure[name]) if sure[name] < 0]
-    told = []
-    for verb, names in (("gains", up), ("loses", down)):
-        if names:
-            rest = len(names) - 1
-            more = f", and {rest} more {found.who}{'s do' if rest > 1 else ' does'}" if rest else ""
-            told.append(f"{names[0]} {verb} most ({words.number(abs(sure[names[0]]))} an arm){more}")
-    return words.capitalised("; ".join(told)) + "." if told else "Nobody gains or loses beyond what chance explains."
+    told = [_most(names, verb, sure[names[0]], found.who) for verb, names in (("gain", up), ("lose", down)) if names]
+    return " ".join(told) or "Nobody gains or loses beyond what chance explains."
+
+
+def _most(names: list[str], verb: str, gain: float, who: str) -> str:
+    """As `Opel gains most (5.299 an arm), and two other types gain, too`."""
+    each = " an arm" if who == "type" else ""
+    first = f"{names[0]} {verb}s{' most' if len(names) > 1 else ''} ({words.number(abs(gain))}{each})"
+    rest = len(names) - 1
+    others = f"{words.spelled(rest)} other {who}{'s' if rest > 1 else ''} {verb}{'' if rest > 1 else 's'}, too"
+    return words.capitalised(f"{first}, and {others}." if rest else f"{first}.")
 
 
 def _cards(found: Fairness) -> list[tuple[str, str, str]]:
@@ -136,7 +142,8 @@ def _reading(found: Fairness) -> list[tuple[str, str]]:
         entries.append(
             ("±", "A standard error: the plan was played by simulation. All plans met the same chance events.")
         )
-    meanings = [(row.welfare, words.welfare_words(row.solution.objective.welfare, who)) for row in found.rows]
+    number = num_members(found.problem)
+    meanings = [(row.welfare, words.welfare_words(row.solution.objective.welfare, who, number)) for row in found.rows]
     return [*entries, *meanings]
 
 
@@ -175,21 +182,34 @@ def results_table(found: Fairness) -> Table:
 
 
 def values_table(found: Fairness) -> Table:
-    """A row a type or group: what an arm has under each plan, and how much that is beside the best mean."""
-    first, *others = found.rows
-    decimals = words.decimals_of([value for row in found.rows for value in row.values.values()])
+    """A row a type or group: what it has under each plan, and how much that is beside the best mean."""
+    each = "Value of an arm" if found.who == "type" else "Value of a group, the mean of its arms"
+    return _values(found, found.who, each, found.counts, [row.values for row in found.rows])
+
+
+def groups_table(found: Fairness) -> Table | None:
+    """The same of the model's groups, where welfare is over arms; None where there are none."""
+    if not found.group_sizes:
+        return None
+    each = "Value of a group, the mean of its arms"
+    return _values(found, "group", each, found.group_sizes, [row.groups for row in found.rows])
+
+
+def _values(found: Fairness, who: str, each: str, sizes: dict[str, int], plans: list[dict[str, float]]) -> Table:
+    first, *others = plans
+    decimals = words.decimals_of([value for values in plans for value in values.values()])
     rows = []
-    for name, count in list(found.counts.items())[:MOST_TYPES]:
-        cells = [Cell(f"{count:,}"), Cell(words.number_text(first.values[name], decimals))]
-        for row in others:
-            value, gain = (words.number_text(each, decimals) for each in (row.values[name], row.gains[name]))
-            is_more = row.gains[name] > 0 and gain.strip("0.") != ""  # what is rounded to nothing has no sign
+    for name, count in list(sizes.items())[:MOST_TYPES]:
+        cells = [Cell(f"{count:,}"), Cell(words.number_text(first[name], decimals))]
+        for values in others:
+            value, gain = (words.number_text(one, decimals) for one in (values[name], values[name] - first[name]))
+            is_more = values[name] > first[name] and gain.strip("0.") != ""  # what is rounded to nothing has no sign
             cells.append(Cell(f"{value} ({'+' if is_more else ''}{gain})"))
         rows.append(TableRow(name, tuple(cells)))
-    heads = (Cell(words.capitalised(found.who)), Cell("Arms"), *(Cell(row.welfare) for row in found.rows))
-    more = len(found.counts) - MOST_TYPES
+    heads = (Cell(words.capitalised(who)), Cell("Arms"), *(Cell(row.welfare) for row in found.rows))
+    more = len(sizes) - MOST_TYPES
     left = f"; {more:,} more are not shown" if more > 0 else ""
-    return Table(f"Value of an arm, and what that is more or less than for {first.welfare}{left}", heads, tuple(rows))
+    return Table(f"{each}, and what that is more or less than for {found.rows[0].welfare}{left}", heads, tuple(rows))
 
 
 # Figures

@@ -1,6 +1,7 @@
 """The page of a fit: what the records say, how surely, and what they cannot say."""
 
 import re
+from typing import TYPE_CHECKING
 
 from evenhand._version import __version__
 from evenhand.fitting.diagnostics.alike import BetweenTypes
@@ -12,8 +13,14 @@ from evenhand.fitting.diagnostics.thin_rows import FEW, ThinRows
 from evenhand.fitting.fitted import Fitted
 from evenhand.model.files import Location, write_atomically
 from evenhand.report import fit_figures, words
+from evenhand.report.notebook import told
+from evenhand.report.pictures import draw_replay, replay_height
 from evenhand.report.rendering import render
+from evenhand.report.svg import drawn
 from evenhand.report.tables import Cell, Table, TableRow
+
+if TYPE_CHECKING:
+    from evenhand.planning.replay import Replay
 
 SHOWN_ROWS = 40
 """Rows of a table; the rest is counted."""
@@ -33,7 +40,12 @@ TOPICS = {
 
 
 def write_fit(
-    fitted: Fitted, path: Location, title: str | None = None, command: str = "", source: str = "the records"
+    fitted: Fitted,
+    path: Location,
+    title: str | None = None,
+    command: str = "",
+    source: str = "the records",
+    replay: "Replay | None" = None,
 ) -> None:
     """Write the page of a fit into a file, wholly or not at all.
 
@@ -43,11 +55,18 @@ def write_fit(
         title: the heading; one is made up when absent.
         command: what a person typed to get here, told at the end of the page.
         source: what the log is called.
+        replay: the records replayed in the model, if that was done; a section of its own.
     """
-    write_atomically(path, fit_page(fitted, title, command, source).encode("utf-8", errors="replace"))
+    write_atomically(path, fit_page(fitted, title, command, source, replay).encode("utf-8", errors="replace"))
 
 
-def fit_page(fitted: Fitted, title: str | None = None, command: str = "", source: str = "the records") -> str:
+def fit_page(
+    fitted: Fitted,
+    title: str | None = None,
+    command: str = "",
+    source: str = "the records",
+    replay: "Replay | None" = None,
+) -> str:
     """The page; arguments as of `write_fit`."""
     found = fitted.diagnostics
     rows = fit_figures.small_rows(fitted, FEW)
@@ -57,15 +76,18 @@ def fit_page(fitted: Fitted, title: str | None = None, command: str = "", source
         title=title or f"What {source} say{'s' if source != 'the records' else ''}",
         lead=_lead(fitted),
         cards=_cards(fitted),
-        said=_by_topic(found),
+        said=_by_topic(found, ({"effect"} if acted else set()) | ({"choice"} if found.choices else set())),
         memory=_memory_table(found),
         effects=fit_figures.effects_figure(found.effects) if acted and found.effects else None,
+        effects_words=[_sentence(effect.words) for effect in found.effects.overall] if found.effects else [],
         effects_caption=_effects_caption(found.effects) if acted and found.effects else "",
         effects_table=_effects_table(found.effects) if acted and found.effects else None,
         alone=list(found.effects.alone[:SHOWN_ROWS]) if found.effects else [],
         choices=fit_figures.choices_figure(found.choices) if found.choices else None,
         choices_words=[_sentence(said) for said in found.choices.words] if found.choices else [],
         shares=fit_figures.shares_figure(found.shares) if found.shares else None,
+        replay=None if replay is None else _replay_figure(replay),
+        replay_facts=None if replay is None else told(replay).facts,
         types=_types_table(found.between_types) if found.between_types and found.between_types.each else None,
         rows=rows,
         more_rows=_more_rows(found.thin_rows.total - len(rows)),
@@ -86,8 +108,8 @@ def _lead(fitted: Fitted) -> list[str]:
     kinds = "" if len(log.types) == 1 else f" of {words.spelled(len(log.types))} types"
     size = (
         f"{words.counted(len(log.arm), 'record')} of {words.counted(len(log.arms), 'arm')}{kinds}, in "
-        f"{words.counted(len(log.states), 'state')} with {words.counted(len(log.actions), 'action')}, a step being "
-        f"{log.step_in_words}."
+        f"{words.counted(len(log.states), 'state')} with {words.counted(len(log.actions), 'action')}"
+        f"{'' if log.unit == 'step' else f', a step being {log.step_in_words}'}."
     )
     told = [*(effect.words for effect in found.effects.overall)] if found.effects else []
     if found.choices is not None:
@@ -106,7 +128,7 @@ def _cards(fitted: Fitted) -> list[tuple[str, str, str]]:
             f"{found.thin_rows.total:,}",
             f"{len(found.thin_rows.rows):,} of them seen fewer than {FEW} times"
             if found.thin_rows.rows
-            else "all seen",
+            else f"all seen {FEW} times or more",
         ),
         ("Log-likelihood", words.number(fitted.log_likelihood), "of the records under the model"),
     ]
@@ -116,10 +138,12 @@ def _cards(fitted: Fitted) -> list[tuple[str, str, str]]:
     return entries
 
 
-def _by_topic(found: Diagnostics) -> list[tuple[str, list[str]]]:
-    """Topics with their sentences."""
+def _by_topic(found: Diagnostics, elsewhere: set[str]) -> list[tuple[str, list[str]]]:
+    """Topics with their sentences, but for those that have a section of their own."""
     topics: dict[str, list[str]] = {}
     for topic, said in found.words:
+        if topic in elsewhere:
+            continue
         topics.setdefault(TOPICS[topic], []).append(_sentence(said))
     return list(topics.items())
 
@@ -191,6 +215,11 @@ def _making(fitted: Fitted, source: str) -> list[str]:
     return [f"It was computed with evenhand {__version__}. Folds and draws start from a fixed seed.", cite]
 
 
+def _replay_figure(found: "Replay") -> str:
+    label = f"How often each action was taken so far, recorded and expected: {', '.join(found.actions[1:])}"
+    return drawn("replay", label, replay_height(found), lambda figure: draw_replay(figure, found))
+
+
 # Tables
 
 
@@ -258,7 +287,7 @@ def _types_table(found: BetweenTypes) -> Table:
             own, others = (words.percent(share, 0) for share in place.shares)
             where = f"{place.action} in {place.state}: {own} come to {place.to}, {others} of the others"
         cells = (
-            Cell(chance(one.test.adjusted), is_strong=one.test.adjusted < 0.05),
+            Cell(chance(one.test.adjusted).removeprefix("p = ").removeprefix("p "), is_strong=one.test.adjusted < 0.05),
             Cell(signed(one.test.gain, 4)),
             Cell(where, is_text=True),
         )

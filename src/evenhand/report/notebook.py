@@ -12,6 +12,7 @@ import numpy as np
 
 from evenhand.display import Shown, counted
 from evenhand.evaluation.evaluate import Evaluation
+from evenhand.fitting.diagnostics import Diagnostics
 from evenhand.fitting.fitted import Fitted
 from evenhand.learning.training import Training
 from evenhand.model.arm import Arm
@@ -419,6 +420,12 @@ def _(found: Fairness) -> Told:
     taken = [row for row in found.rows if row.plan_of != row.welfare]
     notes += [f"Best for {row.welfare}: the plan for {row.plan_of}, which is better than its own." for row in taken]
     return Told(title, tables=[fairness.results_table(found), fairness.values_table(found)], notes=notes)
+
+
+@told.register
+def _(found: Diagnostics) -> Told:
+    said = [(topic, [text]) for topic, text in found.words]
+    return Told("What the records say", tables=[shortened_table("", ["", ""], said, words=[""])])
 
 
 @told.register

@@ -11,6 +11,7 @@ import numpy as np
 from evenhand._version import __version__
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.model.files import Location, write_atomically
+from evenhand.model.objective import num_members
 from evenhand.model.simulator import Problem
 from evenhand.planning.compare import Comparison, Row
 from evenhand.report import figures, tables, words
@@ -71,7 +72,7 @@ def comparison_page(
         floors_missed=tables.floors_missed(comparison, problem),
         left_out=_left_out(comparison),
         left_out_words=_left_out_words(comparison),
-        no_bound=comparison.left_out.get("upper bound", ""),
+        no_bound=comparison.no_bound,
         drawings=drawings,
         problem=words.problem_words(problem),
         types=types,
@@ -106,8 +107,8 @@ def _cards(comparison: Comparison, problem: Problem) -> list[tuple[str, str, str
 
 
 def _left_out(comparison: Comparison) -> list[tuple[str, str]]:
-    """The policies that do not apply, each with the reason; a bound that there is not is no policy."""
-    return sorted((name, why) for name, why in comparison.left_out.items() if name != "upper bound")
+    """The policies that do not apply, each with the reason."""
+    return sorted(comparison.policies_left_out.items())
 
 
 def _left_out_words(comparison: Comparison) -> str:
@@ -200,7 +201,7 @@ def _reading(comparison: Comparison, problem: Problem) -> list[tuple[str, str]]:
         (
             f"Welfare ({name})",
             "One number for how well all arms do, fairness included; policies are ranked by it. "
-            + words.welfare_words(comparison.welfare, words.member(problem)),
+            + words.welfare_words(comparison.welfare, words.member(problem), num_members(problem)),
         ),
     ]
     if comparison.upper_bound is not None:

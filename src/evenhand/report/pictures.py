@@ -118,10 +118,21 @@ def evaluation_picture(found: Evaluation) -> Picture:
 
 def replay_picture(found: "Replay") -> Picture:
     """How often each action was taken so far, as it came and as it was to be expected."""
-    return pictured(2.2 * max(len(found.actions) - 1, 1) + 0.4, lambda figure: _draw_replay(figure, found))
+    return pictured(replay_height(found), lambda figure: draw_replay(figure, found))
 
 
-def _draw_replay(figure: Figure, found: "Replay") -> None:
+def replay_height(found: "Replay") -> float:
+    """Inches that the panels of a replay take."""
+    return 2.2 * max(len(found.actions) - 1, 1) + 0.4
+
+
+def draw_replay(figure: Figure, found: "Replay") -> None:
+    """A panel an action: how often it was taken so far, and how often that was to be expected.
+
+    Args:
+        figure: an empty one.
+        found: what was replayed.
+    """
     panels = figure.subplots(max(len(found.actions) - 1, 1), 1, sharex=True, squeeze=False)[:, 0]
     so_far = found.so_far
     for place, (axes, action) in enumerate(zip(panels, found.actions[1:], strict=False)):

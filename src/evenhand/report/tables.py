@@ -10,6 +10,7 @@ from evenhand.report.words import (
     UNKNOWN,
     abbreviation_and_summary,
     actions_text,
+    alike_but_for_starts,
     bound_title,
     capitalised,
     decimals_of,
@@ -22,6 +23,7 @@ from evenhand.report.words import (
     percent,
     same_choices,
     shortened,
+    starts_words,
     states_text,
     type_names,
     values_by_type,
@@ -147,24 +149,28 @@ def _bound_row(comparison: Comparison, cells: tuple[Cell, ...]) -> TableRow:
 
 
 def types_table(problem: Problem) -> Table | None:
-    """The types: how many arms, and their states and actions where these differ; None where it would say nothing."""
-    names, alike = type_names(problem), same_choices(problem)
+    """The types: how many arms, and their states and actions where these differ; None where it would say nothing.
+
+    Types that differ in nothing but where they start are one row, which tells how many start where.
+    """
+    alike = same_choices(problem)
     if problem.is_symmetric or (alike and is_nameless(problem)):
         return None
     heads = [Cell("Type"), Cell("Arms")]
     if not alike:
         heads += [Cell(title, is_text=True) for title in ("States", "Actions")]
     rows = []
-    for kind in range(min(problem.num_types, MOST_TYPES)):
-        texts = [] if alike else [states_text(problem, kind), actions_text(problem, kind)]
-        cells = [Cell(f"{int(problem.type_counts[kind]):,}"), *(Cell(text, is_text=True) for text in texts)]
-        rows.append(TableRow(names[kind], tuple(cells)))
+    for name, kinds in list(alike_but_for_starts(problem).items())[:MOST_TYPES]:
+        texts = [] if alike else [states_text(problem, kinds[0]), actions_text(problem, kinds[0])]
+        number_of_arms = int(problem.type_counts[kinds].sum())
+        cells = [Cell(f"{number_of_arms:,}"), *(Cell(text, is_text=True) for text in texts)]
+        rows.append(TableRow(name, tuple(cells), note=starts_words(problem, name, kinds)))
     return Table("Types of arms", tuple(heads), tuple(rows))
 
 
 def more_types(problem: Problem) -> str:
     """How many types the table of them leaves out; empty where it has all."""
-    more = problem.num_types - MOST_TYPES
+    more = len(alike_but_for_starts(problem)) - MOST_TYPES
     return f"… and {more:,} more type{'s' if more > 1 else ''}." if more > 0 else ""
 
 

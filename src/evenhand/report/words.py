@@ -1,7 +1,6 @@
 """Numbers, names and sentences: what the page says, before it is HTML. Nothing here is escaped yet."""
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,7 +8,9 @@ import numpy as np
 from evenhand.display import counted as counted
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.evaluation.kinks import CONFIDENCE
-from evenhand.model.simulator import Problem
+from evenhand.model.naming import base_names as base_names
+from evenhand.model.naming import type_names as type_names
+from evenhand.model.simulator import Problem, Simulator
 from evenhand.model.welfare import Welfare
 from evenhand.planning.compare import Comparison, Row
 from evenhand.planning.roster import ROSTER
@@ -113,31 +114,43 @@ def abbreviation_and_summary(policy: str) -> tuple[str, str]:
     return "", ""
 
 
-def type_names(problem: Problem) -> list[str]:
-    """(type,) what a person calls each type; by number, from 0, where the file has no name or the same name twice."""
-    blocks: list[dict[str, None]] = [{} for _ in range(problem.num_types)]
-    labels = problem.tables.labels
-    for kind, (name, _, _) in zip(problem.type_of_block, labels, strict=False):
-        if name:
-            blocks[kind][name] = None
-    names = [_joined(list(block)) for block in blocks]
-    times = Counter(names)
-    return [_numbered(name, index, times[name] > 1) for index, name in enumerate(names)]
+def alike_but_for_starts(problem: Problem) -> dict[str, list[int]]:
+    """Types by what they are called, those together that differ in nothing but the state that they start in."""
+    bases, names = base_names(problem), type_names(problem)
+    split = [bool(base) and name.startswith(f"{base} from ") for base, name in zip(bases, names, strict=True)]
+    moves: dict[str, set[tuple[bytes, ...]]] = {}
+    for kind in np.flatnonzero(split).tolist():
+        moves.setdefault(bases[kind], set()).add(_moves_of(problem, kind))
+    found: dict[str, list[int]] = {}
+    for kind, (base, name) in enumerate(zip(bases, names, strict=True)):
+        found.setdefault(base if split[kind] and len(moves[base]) == 1 else name, []).append(kind)
+    return found
+
+
+def _moves_of(problem: Problem, kind: int) -> tuple[bytes, ...]:
+    """All that makes a type but for its start, to be compared."""
+    if isinstance(problem, Simulator):
+        return ()
+    types = problem.types
+    return tuple(table[kind].tobytes() for table in (types.transitions, types.rewards, types.usage))
+
+
+def starts_words(problem: Problem, name: str, kinds: Sequence[int]) -> str:
+    """`4 from sound, 2 from poor`; empty where a type has but one start.
+
+    Args:
+        problem: whose types they are.
+        name: what they are called, as `alike_but_for_starts` has it.
+        kinds: the types of this name.
+    """
+    names = type_names(problem)
+    starts = [f"{problem.type_counts[kind]:,} {names[kind].removeprefix(name).strip()}" for kind in kinds]
+    return ", ".join(_few(starts)) if len(kinds) > 1 else ""
 
 
 def is_nameless(problem: Problem) -> bool:
     """Whether every arm is a type of its own and none has a name: then there is nothing to say of types."""
     return problem.num_types == problem.num_arms and not any(name for name, _, _ in problem.types.labels)
-
-
-def _joined(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-
-
-def _numbered(name: str, index: int, twice: bool) -> str:
-    if not name:
-        return f"type {index}"
-    return f"{name} (type {index})" if twice else name
 
 
 def member(problem: Problem) -> str:
@@ -372,6 +385,10 @@ def _crowd(problem: Problem) -> str:
         called = "" if name == "type 0" else f" ({name})"
         return f"There are {problem.num_arms:,} identical arms{called}. {meaning}"
     kinds = f"of {problem.num_types:,} types" if problem.num_types < problem.num_arms else "which all differ"
+    makes = len(alike_but_for_starts(problem))
+    if makes < problem.num_types:  # they are told apart only by where they start
+        sorts = "of one type" if makes == 1 else f"of {makes:,} types"
+        kinds = f"{sorts}, which start in different states"
     return f"There are {problem.num_arms:,} arms {kinds}. {meaning}"
 
 
@@ -485,13 +502,16 @@ def truncation_words(found: Sequence[Evaluation]) -> tuple[str, str] | None:
 # Sentences: how to read it
 
 
-def welfare_words(welfare: Welfare, who: str = "arm") -> str:
+def welfare_words(welfare: Welfare, who: str = "arm", number: int | None = None) -> str:
     """A welfare explained to someone who has never met it.
 
     Args:
         welfare: how values are weighed.
         who: whose they are: `arm` or `group`.
+        number: how many of them there are, if that is known.
     """
     unit = f"It is in the same unit as the values, and if all {who}s are equal it is simply their value."
-    say = getattr(welfare, "meaning", None)
+    say, among = (getattr(welfare, name, None) for name in ("meaning", "meaning_among"))
+    if among is not None and number is not None:
+        return f"{among(who, number)} {unit}"
     return f"{say(who)} {unit}" if say is not None else f"It is one number for the values of all {who}s."

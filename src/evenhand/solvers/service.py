@@ -38,11 +38,6 @@ MOST_PROGRAMS = 1000
 """Arms whose means are found by linear programs, one by one."""
 
 
-def affordable(problem: CoupledMDP) -> Bools:
-    """(type, state, action) whether what the action uses is within the budget, were all of it one arm's."""
-    return np.asarray(problem.types.valid & (problem.types.usage <= problem.budget_limit).all(axis=-1))
-
-
 def reached(types: ArmTables, allowed: Bools, criterion: Criterion) -> Bools:
     """(type, state) which states are reached from the first ones.
 
@@ -79,6 +74,17 @@ def counting(types: ArmTables, allowed: Bools, criterion: Criterion) -> Bools:
     return np.asarray(meets)
 
 
+def empty_blocks(problem: CoupledMDP) -> Bools:
+    """(block,) whether its arms make a member of welfare that has the value 0 whatever is done."""
+    types = problem.types
+    meets = counting(types, problem.affordable, problem.criterion)
+    none = ~((types.rewards != 0) & meets).any(axis=(1, 2))[problem.type_of_block]
+    if problem.over != "groups":
+        return np.asarray(none)
+    groups = problem.group_of_type[problem.type_of_block]
+    return np.array([none[groups == group].all() for group in groups])
+
+
 def _go_everywhere(leads: Bools, allowed: Bools) -> Bools:
     """(type,) whether every state leads to every other: then all that may be chosen can be met again and again."""
     real = np.asarray(allowed.any(axis=-1))
@@ -108,7 +114,7 @@ def worth_of_service(problem: CoupledMDP) -> Floats:
     Args:
         problem: the arms, under their criterion.
     """
-    types, can = problem.types, affordable(problem)
+    types, can = problem.types, problem.affordable
     free = best_values(types, can, problem.criterion)
     return np.asarray(np.maximum(free - best_values(types, can & ~types.served, problem.criterion), 0.0))
 

@@ -97,13 +97,14 @@ def test_what_is_too_little_is_said() -> None:
     assert left_out == {"order 2": "no arm has three rows one step apart, and a held-out score needs two arms"}
 
 
-def test_codes_are_numbered_alike_with_and_without_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = np.random.default_rng(0).integers(0, 50, 200)
-    dense = orders.numbered(code, 60)
+def test_contexts_that_are_numbered_anew_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = one_steps(simulated(WEAR, 30, 8, 0, by_chance(0.3)))
+    dense, _ = gains(steps, SIZES, np.random.default_rng(0))
     monkeypatch.setattr(orders, "DENSE", 1)
-    sparse = orders.numbered(code, 60)
-    assert (dense[0] == sparse[0]).all()
-    assert dense[1] == sparse[1] == len(set(code.tolist()))
+    sparse, _ = gains(steps, SIZES, np.random.default_rng(0))
+    for order in (1, 2):
+        assert sparse[order].gain == pytest.approx(dense[order].gain, abs=1e-12)
+        assert sparse[order].longer == pytest.approx(dense[order].longer, abs=1e-12)
 
 
 def test_steps_leave_out_gaps_and_actions_that_were_not_recorded() -> None:

@@ -11,9 +11,11 @@ from evenhand.cli.console import print_json, print_table
 from evenhand.cli.reading import called, check_target, read_amounts
 from evenhand.cli.standard_input import DASH, standard_input
 from evenhand.errors import MissingExtra
+from evenhand.model.composite import Mixture
 from evenhand.model.files import write_atomically
 from evenhand.model.whereabouts import FORMATS, TableFormat, read_table
-from evenhand.planning.plans import Decisions, load_plan
+from evenhand.planning.plans import Decisions, Plan, load_plan
+from evenhand.planning.showing import often
 
 SHOWN_ARMS = 200
 """Arms that are listed one by one; --json and --out have all of them."""
@@ -44,8 +46,8 @@ def run(
     if as_json:
         print_json(decisions.as_dict())
         return
-    _show(decisions, f"{plan}, for {len(decisions.rows)} arms of {called(states)}")
-    if out and not quiet:
+    _show(decisions, f"{plan}, for {len(decisions.rows)} arms of {called(states)}{_drawn(read, decisions)}")
+    if out:
         click.echo(f"written to {out}")
 
 
@@ -75,9 +77,15 @@ def _printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
+def _drawn(plan: Plan, decisions: Decisions) -> str:
+    """Which part of a mixture acts, and how often it does; in the words of `show`."""
+    if decisions.part is None or not isinstance(plan.policy, Mixture):
+        return ""
+    what = "starts" if plan.policy.rotate is None else "times"
+    return f"; part {decisions.part.number} of the mixture ({often(decisions.part.share, what)})"
+
+
 def _show(decisions: Decisions, title: str) -> None:
-    if part := decisions.part:
-        title += f"; part {part.number} of the mixture, drawn {100 * part.share:.3g} of 100 times"
     if decisions.step is not None:
         title += f"; step {decisions.step}"
     rows = sorted(decisions.rows, key=lambda row: not row.served)  # who is served comes first, else as in the table

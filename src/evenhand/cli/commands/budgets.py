@@ -4,9 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from evenhand.cli.console import number, objective_words, print_table
+from evenhand.cli.console import number, objective_words, print_table, say
 from evenhand.errors import InvalidInput
 from evenhand.model.coupled import CoupledMDP
 
@@ -76,6 +74,35 @@ def _step_as_dict(step: "Step | None") -> dict[str, Any]:
     }
 
 
+def _estimate(row: "BudgetRow | BudgetComparison") -> tuple[float, float, float | None]:
+    """The welfare of a row, its standard error and its bound."""
+    from evenhand.planning.what_if import BudgetRow
+
+    if isinstance(row, BudgetRow):
+        return row.solution.welfare, row.solution.welfare_stderr, row.solution.upper_bound
+    return row.evaluation.welfare, row.evaluation.welfare_stderr, row.comparison.upper_bound
+
+
+def _is_above(row: "BudgetRow | BudgetComparison") -> bool:
+    """Whether a welfare was estimated above what no policy exceeds, which only chance can do: it ties with that."""
+    welfare, error, bound = _estimate(row)
+    return bound is not None and error > 0 and welfare > bound
+
+
+def _shown(row: "BudgetRow | BudgetComparison") -> float:
+    """The welfare as people are told it: an estimate above the bound is at the bound."""
+    welfare, _, bound = _estimate(row)
+    return bound if bound is not None and _is_above(row) else welfare
+
+
+def _tell_ties(rows: "Sequence[BudgetRow | BudgetComparison]") -> None:
+    for row in rows:
+        if _is_above(row):
+            welfare, error, _ = _estimate(row)
+            played = f"{number(welfare)} ± {number(error)}"
+            say(f"tie at {_amounts(row.budget)}: with the upper bound; it played {played}, more only by chance")
+
+
 def show_solutions(rows: "Sequence[BudgetRow]", model: str) -> None:
     """The table of `solve`."""
     first = rows[0].solution
@@ -86,10 +113,11 @@ def show_solutions(rows: "Sequence[BudgetRow]", model: str) -> None:
     for row, own, step in zip(rows, amounts, steps, strict=True):
         found = row.solution
         error = number(found.welfare_stderr) if found.welfare_stderr else "exact"
-        figures = (number(found.welfare), error, number(found.upper_bound), f"{found.gap:.2g}")
+        figures = (number(_shown(row)), error, number(found.upper_bound), f"{found.gap:.2g}")
         cells.append([*own, *figures, *step, _plan_words(row)])
     title = f"{model}, welfare {first.objective.welfare.name}{objective_words(first.problem)}: what a budget is worth"
     print_table(title, columns, cells)
+    _tell_ties(rows)
 
 
 def _plan_words(row: "BudgetRow") -> str:
@@ -113,22 +141,35 @@ def show_comparisons(rows: "Sequence[BudgetComparison]", model: str) -> None:
         found = row.evaluation
         error = "exact" if found.exact else number(found.welfare_stderr)
         bound = number(row.comparison.upper_bound)
-        cells.append([*own, bound, number(found.welfare), error, *step, row.best])
+        cells.append([*own, bound, number(_shown(row)), error, *step, row.best])
     title = f"{model}, welfare {first.welfare.name}{objective_words(first.problem)}: what a budget is worth"
     print_table(title, columns, cells)
+    _tell_ties(rows)
     _show_every_policy(rows)
 
 
 def _show_every_policy(rows: "Sequence[BudgetComparison]") -> None:
-    found = [{row.policy: row.evaluation.welfare for row in budget.comparison.rows} for budget in rows]
+    found = [{row.policy: row.evaluation.welfare for row in one.comparison.as_shown().rows} for one in rows]
     names = list(dict.fromkeys(name for one in found for name in one))
     columns = [("policy", "left"), *((f"at {_amounts(row.budget)}", "right") for row in rows)]
     print_table(
         "welfare of every policy", columns, [[name, *(number(one.get(name)) for one in found)] for name in names]
     )
     for row in rows:
-        for name, reason in row.comparison.left_out.items():
-            click.echo(f"left out at {_amounts(row.budget)}: {name}: {reason}")
+        at = f" at {_amounts(row.budget)}"
+        for line in left_out_lines(row.comparison, at):
+            say(line)
+
+
+def left_out_lines(comparison: "Comparison", at: str = "") -> list[str]:
+    """What is not in the table, and why, a line each.
+
+    Args:
+        comparison: what came out.
+        at: under which budget, as ` at bays 2`, where there are several.
+    """
+    told = [f"left out{at}: {name}: {reason}" for name, reason in comparison.policies_left_out.items()]
+    return told + ([f"no upper bound{at}: {comparison.no_bound}"] if comparison.no_bound else [])
 
 
 def _resource_columns(budgets: Sequence[Mapping[str, float]]) -> tuple[list[tuple[str, str]], list[list[str]]]:
@@ -144,12 +185,13 @@ def _right(*names: str) -> list[tuple[str, str]]:
 
 def _steps(rows: "Sequence[BudgetRow | BudgetComparison]") -> tuple[list[str], list[list[str]]]:
     """The columns of steps, and their (row, column) cells; from which budget, where one is not from the row before."""
-    cells = []
+    cells, shown = [], {tuple(row.budget.values()): _shown(row) for row in rows}
     for row in rows:
         step = row.step
         error = "" if step is None else number(step.stderr) if step.stderr else "exact"
         since = "" if step is None else ",".join(f"{amount:.10g}" for amount in step.since.values())
-        cells.append(["" if step is None else f"{step.welfare:+.4f}", error, since])
+        worth = "" if step is None else f"{_shown(row) - shown[tuple(step.since.values())]:+.4f}"
+        cells.append([worth, error, since])
     plain = all(row.step is not None and row.step.since == last.budget for last, row in pairwise(rows))
     heads = ["step", "± of step", "step from"]
     return (heads[:2], [own[:2] for own in cells]) if plain else (heads, cells)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenhand.cli.console import number, percent, print_facts, print_json, print_table
-from evenhand.cli.reading import read_noting, refuse_several, with_budgets
+from evenhand.cli.reading import read_noting, refuse_several, start_at, with_budgets
 from evenhand.model.files import Format
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ def run(
     parameters: tuple[str, ...],
     budgets: tuple[str, ...],
     format: Format | None,
+    initial: str | None,
     welfare: str | None,
     criterion: str | None,
     over: str | None,
@@ -30,10 +31,13 @@ def run(
     """Tell what a model says, and what looks odd."""
     refuse_several(budgets)
     loaded = read_noting(model, parameters, format, criterion)
-    (problem,) = with_budgets(loaded.problem, parameters, budgets)
+    (problem,) = with_budgets(start_at(loaded.problem, initial), parameters, budgets)
     from evenhand.planning.check import check_loaded  # after what may be refused at once
 
-    found = check_loaded(replace(loaded, problem=problem.under(criterion, over)), welfare)
+    loaded = replace(loaded, problem=problem.under(criterion, over))
+    if initial is not None:  # its blocks are no longer those of the file
+        loaded = replace(loaded, text="")
+    found = check_loaded(loaded, welfare)
     if as_json:
         print_json(as_dict(found))
     else:

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand.cli.commands.budgets import budget_words, comparisons_as_dict, refuse_with_several, show_comparisons
+from evenhand.cli.commands.budgets import (
+    budget_words,
+    comparisons_as_dict,
+    left_out_lines,
+    refuse_with_several,
+    show_comparisons,
+)
 from evenhand.cli.console import (
     figures,
     floors_in_words,
@@ -86,7 +92,7 @@ def run(
     unused = {row.policy: told for row in comparison.rows if (told := unused_horizon(row.evaluation, horizon))}
     if unused:
         say(f"--horizon: {', '.join(unused)}: {next(iter(unused.values()))}")
-    if report and not quiet:
+    if report:
         click.echo(f"report: {report}")
 
 
@@ -143,8 +149,8 @@ def _show(comparison: "Comparison", title: str) -> None:
     print_table(title, [columns[i] for i in shown], [[row[i] for i in shown] for row in rows])
     _tell_ties(comparison)
     _warn(comparison)
-    for name, reason in comparison.left_out.items():
-        say(f"left out: {name}: {reason}")
+    for line in left_out_lines(comparison):
+        say(line)
 
 
 def _tell_ties(comparison: "Comparison") -> None:

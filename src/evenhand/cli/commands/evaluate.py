@@ -106,10 +106,9 @@ def _show(found: "Evaluation", title: str, horizon: int | None) -> None:
 
 def _show_units(found: "Evaluation") -> None:
     problem = found.problem
-    tables = problem.types if found.by_type else problem.tables
     errors = None if found.exact else found.unit_stderr
     served = found.unit_served if problem.has_floors else None
-    print_values(tables, found.by_type, found.unit_counts, found.unit_values, errors, served)
+    print_values(problem, found.by_type, found.unit_values, errors, served)
 
 
 def _realised(found: "Evaluation") -> str:

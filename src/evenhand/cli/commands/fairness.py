@@ -3,7 +3,7 @@
 import re
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,8 +60,6 @@ def run(
         print_json(as_dict(found, saved))
         return
     _show(found, f"{called(model)}{objective_words(problem)}{budget_words(problem, budgets)}")
-    if quiet:
-        return
     for name, path in saved.items():
         click.echo(f"plan for {name}: {path}")
     if report:
@@ -119,6 +117,7 @@ def _row_as_dict(row: "FairnessRow", saved: dict[str, str]) -> dict[str, Any]:
         "values": row.values,
         "values_stderr": row.values_stderr,
         "gains": row.gains,
+        **({"groups": row.groups} if row.groups else {}),
         "exact": row.exact,
         "upper_bound": row.solution.upper_bound,
         "method": row.solution.method,
@@ -147,15 +146,23 @@ def _show(found: "Fairness", title: str) -> None:
 
 def _show_values(found: "Fairness") -> None:
     """Who gets how much, and how much more or less than under the best mean."""
-    columns = [(found.who, "left"), ("arms", "right"), *((row.welfare, "right") for row in found.rows)]
-    shown = list(found.counts.items())[:SHOWN_UNITS]
+    each = "value of an arm of each type" if found.who == "type" else "value of each group"
+    _show_each(found, found.who, each, found.counts, [row.values for row in found.rows])
+    if found.group_sizes:
+        each = "value of each group, the mean of its arms"
+        _show_each(found, "group", each, found.group_sizes, [row.groups for row in found.rows])
+
+
+def _show_each(
+    found: "Fairness", who: str, each: str, sizes: dict[str, int], plans: Sequence[dict[str, float]]
+) -> None:
+    columns = [(who, "left"), ("arms", "right"), *((row.welfare, "right") for row in found.rows)]
+    first, *others = plans
     rows = []
-    for name, count in shown:
-        first, *others = found.rows
-        gains = [round(row.gains[name], 4) + 0.0 for row in others]  # no loss of 0.0000, which is rounding
-        cells = [f"{number(row.values[name])} ({gain:+.4f})" for row, gain in zip(others, gains, strict=True)]
-        rows.append([name, str(count), number(first.values[name]), *cells])
-    told = f"value of an arm of each {found.who}" if found.who == "type" else "value of each group"
-    print_table(f"{told}, and what it gains or loses beside {found.rows[0].welfare}", columns, rows)
-    if len(found.counts) > SHOWN_UNITS:
-        click.echo(f"... {len(found.counts) - SHOWN_UNITS} more; --json has all values")
+    for name, count in list(sizes.items())[:SHOWN_UNITS]:
+        gains = [round(values[name] - first[name], 4) + 0.0 for values in others]  # no loss of 0.0000: that is rounding
+        cells = [f"{number(values[name])} ({gain:+.4f})" for values, gain in zip(others, gains, strict=True)]
+        rows.append([name, str(count), number(first[name]), *cells])
+    print_table(f"{each}, and what it gains or loses beside {found.rows[0].welfare}", columns, rows)
+    if len(sizes) > SHOWN_UNITS:
+        click.echo(f"... {len(sizes) - SHOWN_UNITS} more; --json has all values")

@@ -45,7 +45,7 @@ def run(
         found,
         f"Whittle indices of {called(model)}{under}: the charge per active step at which idling is as good",
     )
-    if not quiet and not found.result.indexable.all():
+    if not found.result.indexable.all():
         for t in [t for t in range(problem.num_types) if not found.result.indexable[t]][:SHOWN_TYPES]:
             click.echo(f"type {t}: {found.result.explain(t)}")
 
@@ -54,7 +54,7 @@ def _as_dict(problem: CoupledMDP, found: "TypeIndices", t: int) -> dict[str, Any
     indexable, refused = bool(found.result.indexable[t]), t in found.result.refused
     size = problem.types.num_states[t]
     return {
-        "name": problem.types.labels[t][0] if problem.types.labels else "",
+        "name": found.names[t],
         "count": int(problem.type_counts[t]),
         "indexable": None if refused else indexable,
         "indices": found.result.indices[t, ..., :size].tolist() if indexable else None,
@@ -64,9 +64,8 @@ def _as_dict(problem: CoupledMDP, found: "TypeIndices", t: int) -> dict[str, Any
 
 def _about(problem: CoupledMDP, found: "TypeIndices", t: int) -> tuple[str, str, str]:
     """Its name, how many there are, and the verdict."""
-    name = problem.types.labels[t][0] if problem.types.labels else ""
     verdict = "yes" if found.result.indexable[t] else "undefined" if t in found.result.refused else "no"
-    return f"{t} {name}".strip(), str(problem.type_counts[t]), verdict
+    return f"{t} {found.names[t]}".strip(), str(problem.type_counts[t]), verdict
 
 
 def _in_words(problem: CoupledMDP, indices: "Floats", t: int) -> str:

@@ -26,8 +26,7 @@ def run(name: str | None, parameters: tuple[str, ...], out: str | None, as_json:
     if as_json:
         print_json({"problems": [_as_dict(entry) for entry in entries], "written": written})
     elif written:
-        if not quiet:
-            click.echo(f"written to {written}; try: evenhand compare {shlex.quote(written)}")
+        click.echo(f"written to {written}; try: evenhand compare {shlex.quote(written)}")
     else:
         for entry in entries:
             _show(entry)

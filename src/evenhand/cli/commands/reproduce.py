@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,12 +14,12 @@ from evenhand.cli.console import print_json, print_table, print_wide_table, say,
 from evenhand.cli.progress import progress
 from evenhand.cli.targets import targets_folder
 from evenhand.errors import EvenhandError, InvalidInput, MissingExtra
-from evenhand.experiments.run import Reproduction, Work
-from evenhand.experiments.spec import Target, choose, read_targets
-from evenhand.report.reproduction import read_statements, write_reproduction
-from evenhand.report.reproduction.formats import sheet_cells
-from evenhand.report.reproduction.report import Report, read_report
-from evenhand.report.reproduction.sheets import remarks
+from evenhand.experiments.names import choose_names, target_paths
+
+if TYPE_CHECKING:
+    from evenhand.experiments.run import Reproduction, Work
+    from evenhand.experiments.spec import Target
+    from evenhand.report.reproduction.report import Report
 
 
 def run(
@@ -33,12 +33,19 @@ def run(
 ) -> None:
     """List the targets, or run some and report."""
     where = targets_folder(paper)
+    choose_names(list(target_paths(where)), targets)
+    folder = _check_folder(out) if targets else Path(out)
+    from evenhand.experiments.spec import choose, read_targets  # after what may be refused at once
+
     known = read_targets(where)
     if not targets:
         _list(known, as_json)
         return
     chosen = choose(known, targets)
-    folder = _check_folder(out)
+    from evenhand.experiments.run import Work
+    from evenhand.report.reproduction import read_statements, write_reproduction
+    from evenhand.report.reproduction.report import read_report
+
     statements = read_statements(where)
     work = Work(chosen, folder, quick)
     _check_extra(work)
@@ -56,7 +63,7 @@ def run(
         print_json({**told, "error": failed} if done.failures else told)
     else:
         _show_tables(read_report(folder, chosen, statements))
-        _show(done, report, quiet)
+        _show(done, report)
     if done.failures and as_json:  # the one object has been printed
         click.echo(f"error: {failed}", err=True)
         raise click.exceptions.Exit(1)
@@ -64,7 +71,7 @@ def run(
         raise EvenhandError(failed)
 
 
-def _check_extra(work: Work) -> None:
+def _check_extra(work: "Work") -> None:
     """Refuse, before any work, what cannot be done without packages that are not installed."""
     training = [planned for planned in work.to_do if planned.cell.kind == "train"]
     absent = [name for name in ("torch", "stable_baselines3", "gymnasium") if find_spec(name) is None]
@@ -90,7 +97,7 @@ def _num_cores() -> int:
         return os.cpu_count() or 1
 
 
-def _list(targets: Mapping[str, Target], as_json: bool) -> None:
+def _list(targets: "Mapping[str, Target]", as_json: bool) -> None:
     if as_json:
         print_json({"targets": [_about(target) for target in targets.values()]})
         return
@@ -111,7 +118,7 @@ def _list(targets: Mapping[str, Target], as_json: bool) -> None:
     )
 
 
-def _about(target: Target) -> dict[str, Any]:
+def _about(target: "Target") -> dict[str, Any]:
     return {
         "name": target.name,
         "source": target.source,
@@ -121,7 +128,7 @@ def _about(target: Target) -> dict[str, Any]:
     }
 
 
-def as_dict(done: Reproduction, targets: Sequence[Target], report: Path, quick: bool) -> dict[str, Any]:
+def as_dict(done: "Reproduction", targets: "Sequence[Target]", report: Path, quick: bool) -> dict[str, Any]:
     """The JSON form."""
     return {
         "targets": [target.name for target in targets],
@@ -134,8 +141,11 @@ def as_dict(done: Reproduction, targets: Sequence[Target], report: Path, quick: 
     }
 
 
-def _show_tables(report: Report) -> None:
+def _show_tables(report: "Report") -> None:
     """Every table with ours beside the paper's, and what holds."""
+    from evenhand.report.reproduction.formats import sheet_cells
+    from evenhand.report.reproduction.sheets import remarks
+
     for part in report.parts:
         for sheet in part.sheets:
             if not sheet.visible:
@@ -154,9 +164,8 @@ def _show_tables(report: Report) -> None:
         say("This was a quick run: sizes are reduced, and the numbers are not those of the full run.")
 
 
-def _show(done: Reproduction, report: Path, quiet: bool) -> None:
+def _show(done: "Reproduction", report: Path) -> None:
     for failure in done.failures:
         click.echo(f"failed: {failure.planned}: {failure.error}", err=True)
-    if not quiet:
-        click.echo(f"{done.ran} cells run in {seconds(done.seconds)}, {done.skipped} were done before")
-        click.echo(f"report: {report}")
+    click.echo(f"{done.ran} cells run in {seconds(done.seconds)}, {done.skipped} were done before")
+    click.echo(f"report: {report}")

@@ -4,7 +4,6 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
 from evenhand.cli.commands.budgets import budget_words, refuse_with_several, show_solutions, solutions_as_dict
 from evenhand.cli.console import (
@@ -134,13 +133,22 @@ def as_dict(solution: "Solution", out: str | None) -> dict[str, Any]:
         "weight_of_worst_tenth": worst[1] if worst is not None else None,
         "budget": solution.problem.named_budget,
         "prices": solution.prices,
-        **({"groups": solution.groups} if solution.groups else {}),
+        **_group_facts(solution),
         "gini_coefficient": solution.gini_coefficient,
         **_mixture_facts(solution),
         **per_arm(solution.problem, solution.by_type, _units(solution)),
         "seconds": solution.seconds,
         "policy": out,
     }
+
+
+def _group_facts(solution: "Solution") -> dict[str, Any]:
+    """The values of groups, and their errors where they are estimates."""
+    if not solution.groups:
+        return {}
+    errors = solution.group_stderr
+    told = {} if errors is None else {"groups_stderr": dict(zip(solution.groups, errors.tolist(), strict=True))}
+    return {"groups": solution.groups, **told}
 
 
 def _units(solution: "Solution") -> "dict[str, Floats]":
@@ -257,10 +265,8 @@ def _show(solution: "Solution", model: str, budget: str) -> None:
         ("method", f"{solution.method}: {solution.reason}"),
         ("time", " + ".join(f"{seconds(value)} {stage}" for stage, value in solution.seconds.items())),
     ]
-    problem, values = solution.problem, solution.unit_values
+    problem = solution.problem
     print_facts(f"{model}, welfare {solution.objective.welfare.name}{objective_words(problem)}{budget}", facts)
     if solution.groups:
-        print_groups(solution.groups, None)
-    tables = problem.types if solution.by_type else problem.tables
-    counts = problem.type_counts if solution.by_type else np.ones(len(values), dtype=np.int64)
-    print_values(tables, solution.by_type, counts, values, solution.unit_stderr, solution.unit_served)
+        print_groups(solution.groups, solution.group_stderr)
+    print_values(problem, solution.by_type, solution.unit_values, solution.unit_stderr, solution.unit_served)

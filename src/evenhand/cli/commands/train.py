@@ -52,7 +52,7 @@ def run(
     if as_json:
         print_json(as_dict(training, out))
     else:
-        _show(training, model, parameters, replaced, format, out, quiet)
+        _show(training, model, parameters, replaced, format, out)
 
 
 def read_fixed_budget(options: dict[str, Any]) -> tuple[str, ...]:
@@ -127,7 +127,6 @@ def _show(
     budgets: tuple[str, ...],
     format: str | None,
     out: str | None,
-    quiet: bool,
 ) -> None:
     how = "exact" if training.exact else "played on a held-out stream"
     word = "welfare" if training.settings["architecture"] == "counts" else "mean"  # joint networks favour some arms
@@ -138,8 +137,6 @@ def _show(
         ("algorithm", f"{training.settings['algorithm']}, seed {training.settings['seed']}"),
     ]
     print_facts(f"{called(model)}, trained", facts)
-    if quiet:
-        return
     if out is None:
         click.echo("not saved; use --out POLICY to keep it")
         return

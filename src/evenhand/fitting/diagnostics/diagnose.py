@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from evenhand.checks import check_memory
-from evenhand.display import counted
+from evenhand.display import Shown, counted
 from evenhand.fitting.diagnostics.alike import BetweenTypes, InTime, between_types, in_time
 from evenhand.fitting.diagnostics.choices import Choices, choices
 from evenhand.fitting.diagnostics.effects import Effects, effects
@@ -27,7 +27,7 @@ Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, eq=False)
-class Diagnostics:
+class Diagnostics(Shown):
     """What records say besides the model. What could not be asked is None, and `left_out` says why."""
 
     state: Gain | None
@@ -82,6 +82,11 @@ class Diagnostics:
         if self.num_tests > 1:
             topics.append(("tests", f"the p-values of {self.num_tests} tests are adjusted for each other (Holm)"))
         return (*topics, *(("not asked", f"{topic}: {why}") for topic, why in self.left_out.items()))
+
+    def __repr__(self) -> str:
+        asked = len({topic for topic, _ in self.words} - {"tests", "not asked"})
+        left = f", {counted(len(self.left_out), 'question')} not asked" if self.left_out else ""
+        return f"Diagnostics({counted(asked, 'topic')}, {counted(self.num_tests, 'test')}{left})"
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form: every field, and the sentences."""

@@ -23,7 +23,7 @@ import numpy as np
 
 from evenhand.fitting.diagnostics.phrases import with_error
 from evenhand.fitting.diagnostics.steps import UNKNOWN, Steps
-from evenhand.typing import Array, Floats, Indices, Ints
+from evenhand.typing import Array, Floats, Ints
 
 FOLDS = 5
 """Into which arms are dealt; fewer where there are fewer arms."""
@@ -34,8 +34,8 @@ STRENGTHS = 4.0 ** np.arange(-2, 9)
 SURE = 2.0
 """Standard errors from which a gain is said to be one."""
 
-DENSE = 50_000_000
-"""Codes up to which a table of all of them is cheaper than to sort those that occur."""
+DENSE = 2_000_000
+"""Cells up to which a table of all of them is cheaper than to sort the contexts that occur."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def gains(
     found, left_out = {}, {}
     known = steps.where(steps.before != UNKNOWN)
     for order, scored, name in ((1, steps, "order 0"), (2, known, "order 2")):
-        arms = len(np.unique(scored.arm))
+        arms = scored.num_arms
         if arms < 2:
             few = "no arm has" if not arms else "only one arm has"
             rows = "two rows" if order == 1 else "three rows"
@@ -107,37 +107,40 @@ def gains(
 
 
 def _gain(order: int, steps: Steps, sizes: tuple[int, int, int], folds: int, rng: np.random.Generator) -> Gain:
-    arms, arm = np.unique(steps.arm, return_inverse=True)
-    fold_of_arm = np.empty(len(arms), dtype=np.int64)
-    fold_of_arm[rng.permutation(len(arms))] = np.arange(len(arms)) % folds
+    arm, arms = steps.arm_numbers, steps.num_arms
+    fold_of_arm = np.empty(arms, dtype=np.int64)
+    fold_of_arm[rng.permutation(arms)] = np.arange(arms) % folds
     scores = _scores(order, steps, sizes, fold_of_arm[arm], folds)
-    shorter, longer = (np.bincount(arm, weights=score, minlength=len(arms)) for score in scores)
-    taken = np.bincount(arm, minlength=len(arms))
+    shorter, longer = (np.bincount(arm, weights=score, minlength=arms) for score in scores)
+    taken = np.bincount(arm, minlength=arms)
     total = len(steps)
     gain = float((longer - shorter).sum() / total)
     spread = longer - shorter - gain * taken
-    stderr = float(np.sqrt((spread**2).sum() * len(arms) / (len(arms) - 1)) / total)
-    return Gain(order, float(shorter.sum() / total), float(longer.sum() / total), gain, stderr, total, len(arms), folds)
+    stderr = float(np.sqrt((spread**2).sum() * arms / (arms - 1)) / total)
+    return Gain(order, float(shorter.sum() / total), float(longer.sum() / total), gain, stderr, total, arms, folds)
 
 
-def _scores(order: int, steps: Steps, sizes: tuple[int, int, int], fold: Ints, folds: int) -> tuple[Floats, Floats]:
+def _scores(order: int, steps: Steps, sizes: tuple[int, int, int], fold: Array, folds: int) -> tuple[Floats, Floats]:
     """(step,) log-likelihoods by the chain of shorter memory, and by that of longer."""
     types, states, actions = sizes
-    action = steps.action.astype(np.int64)
-    bare = _Ladder(steps.next_state, states, fold, folds).level(action, actions)
-    pair = steps.state * np.int64(actions) + action
-    own = steps.type * np.int64(states * actions) + pair
-    first = bare.level(pair, states * actions).level(own, types * states * actions)
+    # Codes are half as large where they may be, and so is the time that it takes to move them.
+    whole = np.int32 if folds * types * states**3 * actions < 2**31 else np.int64
+    action: Array = steps.action.astype(whole)
+    fold, pairs = fold.astype(whole), states * actions
+    bare = _Ladder(steps.next_state.astype(whole), states, fold, folds).level(action, actions)
+    pair = steps.state * whole(actions) + action
+    own = steps.type * whole(pairs) + pair
+    first = bare.level(pair, pairs).level(own, types * pairs)
     if order == 1:
-        return bare.level(steps.type * np.int64(actions) + action, types * actions).scores(), first.scores()
-    longer = steps.before * np.int64(types * states * actions) + own
-    return first.scores(), first.level(longer, states * types * states * actions).scores()
+        return bare.level(steps.type * whole(actions) + action, types * actions).scores(), first.scores()
+    longer = steps.before * whole(types * pairs) + own
+    return first.scores(), first.level(longer, states * types * pairs).scores()
 
 
 class _Ladder:
     """A level of contexts with its predictions, one a fold and a cell: a context together with a next state."""
 
-    def __init__(self, outcome: Indices, num_outcomes: int, fold: Ints, folds: int) -> None:
+    def __init__(self, outcome: Array, num_outcomes: int, fold: Array, folds: int) -> None:
         """The lowest level: nothing is known, and all next states are alike.
 
         Args:
@@ -150,7 +153,7 @@ class _Ladder:
         self.cell: Array = outcome
         self.predicted: Floats = np.full((folds, num_outcomes), 1 / num_outcomes)
 
-    def level(self, context: Ints, num_contexts: int) -> "_Ladder":
+    def level(self, context: Array, num_contexts: int) -> "_Ladder":
         """The next level.
 
         Args:
@@ -159,44 +162,40 @@ class _Ladder:
         """
         above = _Ladder.__new__(_Ladder)
         vars(above).update(vars(self))
-        row, num_rows = numbered(context, num_contexts)
-        above.cell, num_cells = numbered(row * np.int64(self.num_outcomes) + self.outcome, num_rows * self.num_outcomes)
-        # Any step of a cell tells its row, and its cell one level below.
-        some = np.empty(num_cells, dtype=np.int64)
-        some[above.cell] = np.arange(len(row))
-        seen = self._outside(above.cell, num_cells)
-        totals = self._outside(row, num_rows)
-        base, row_of_cell = self.predicted[:, self.cell[some]], row[some]
+        if num_contexts * self.num_outcomes > DENSE:
+            context, num_contexts = numbered(context)
+        above.cell, num_cells = context * self.num_outcomes + self.outcome, num_contexts * self.num_outcomes
+        below = np.zeros(num_cells, dtype=self.cell.dtype)
+        below[above.cell] = self.cell  # every step of a cell is in the same cell one level below
+        seen = above._outside(num_cells)
+        totals = seen.reshape(self.folds, num_contexts, self.num_outcomes).sum(axis=2)
+        base = self.predicted[:, below]
         above.predicted = np.empty(seen.shape)
         for f in range(self.folds):
             c = strength(seen[f], base[f], totals[f])
-            above.predicted[f] = (seen[f] + c * base[f]) / (totals[f][row_of_cell] + c)
+            above.predicted[f] = (seen[f] + c * base[f]) / (np.repeat(totals[f], self.num_outcomes) + c)
         return above
 
-    def _outside(self, key: Array, size: int) -> Ints:
-        """(fold, key) how often each was seen outside the fold."""
-        within = np.bincount(self.fold * size + key, minlength=self.folds * size).reshape(self.folds, size)
+    def _outside(self, num_cells: int) -> Ints:
+        """(fold, cell) how often each was seen outside the fold."""
+        within = np.bincount(self.fold * num_cells + self.cell, minlength=self.folds * num_cells)
+        within = within.reshape(self.folds, num_cells)
         return np.asarray(within.sum(axis=0) - within)
 
     def scores(self) -> Floats:
         """(step,) its log-likelihood by what was counted on the other folds."""
-        return np.asarray(np.log(self.predicted)[self.fold, self.cell])
+        place = self.fold * self.predicted.shape[1] + self.cell
+        return np.asarray(np.log(self.predicted).ravel()[place])
 
 
-def numbered(code: Ints, size: int) -> tuple[Array, int]:
+def numbered(code: Array) -> tuple[Array, int]:
     """Codes numbered anew without holes, in their order, and how many there are.
 
     Args:
-        code: (step,) from 0 and below `size`.
-        size: a bound.
+        code: (step,) from 0.
     """
-    if size > DENSE:
-        values, new = np.unique(code, return_inverse=True)
-        return new.reshape(-1), len(values)
-    there = np.zeros(size, dtype=np.bool_)
-    there[code] = True
-    new_code = np.cumsum(there, dtype=np.int64) - 1
-    return new_code[code], int(there.sum())
+    values, new = np.unique(code, return_inverse=True)
+    return new.reshape(-1), len(values)
 
 
 def strength(seen: Ints, base: Floats, totals: Ints) -> float:

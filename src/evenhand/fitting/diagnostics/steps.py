@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.fitting.log import NOTHING, Log
-from evenhand.typing import Bools, Floats, Indices
+from evenhand.typing import Bools, Floats, Indices, Ints
 
 UNKNOWN = -1
 """The code of a state before that was not recorded."""
@@ -42,13 +42,23 @@ class Steps:
     def __len__(self) -> int:
         return len(self.arm)
 
+    @property
+    def arm_numbers(self) -> Ints:
+        """(step,) arms numbered from 0, without those that have no step here; steps are in the order of arms."""
+        return np.asarray(np.cumsum(np.diff(self.arm, prepend=self.arm[:1]) != 0))
+
+    @property
+    def num_arms(self) -> int:
+        """How many arms have a step here."""
+        return int(np.count_nonzero(np.diff(self.arm))) + 1 if len(self) else 0
+
     def where(self, kept: Bools) -> "Steps":
         """Only these steps.
 
         Args:
             kept: (step,) which.
         """
-        return Steps(**{name: values[kept] for name, values in vars(self).items()})
+        return self if kept.all() else Steps(**{name: values[kept] for name, values in vars(self).items()})
 
 
 def follows(log: Log) -> Bools:

@@ -12,7 +12,8 @@ sections 3 and 4. Small counts shift the mean of G, by about
 
 Where that is not small beside √(2 degrees), the spread of χ², G is compared with tables drawn with the same margins:
 outcomes of a context are dealt anew to its groups (multivariate hypergeometric), as the null says. Large tables
-are drawn a few times only, and the law of G is then a multiple of χ² with the mean and variance of these draws.
+are drawn a few times only, and the law of G is then a multiple of χ² with the mean and variance of these draws; so it
+is where no drawn table comes near the one at hand.
 
     gain = (G − mean of G under the null) / (2 Σ n)
 
@@ -103,10 +104,13 @@ def _p_value(statistic: float, drawn: Floats) -> float:
     """The share of drawn tables as far from the null, this one among them; by their mean and variance if few."""
     from scipy.special import chdtrc
 
-    if len(drawn) == DRAWS:
-        return float((1 + (drawn >= statistic - 1e-9 * max(1.0, statistic)).sum()) / (1 + len(drawn)))
+    as_far = int((drawn >= statistic - 1e-9 * max(1.0, statistic)).sum())
+    if as_far and len(drawn) == DRAWS:
+        return (1 + as_far) / (1 + len(drawn))
+    # Few draws say little of the tail, and so do many of which none comes near.
     mean, variance = float(drawn.mean()), float(drawn.var(ddof=1))
-    return float(chdtrc(2 * mean**2 / variance, 2 * mean * statistic / variance)) if variance > 0 else 1.0
+    fitted = float(chdtrc(2 * mean**2 / variance, 2 * mean * statistic / variance)) if variance > 0 else 1.0
+    return min(fitted, 1 / (1 + len(drawn))) if len(drawn) == DRAWS else fitted
 
 
 def compared(counts: Ints) -> Ints:
