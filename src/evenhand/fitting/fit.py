@@ -3,16 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from evenhand.display import heard, shows_bar
 from evenhand.fitting.bins import Bins
 from evenhand.fitting.counting import count_moves
 from evenhand.fitting.fitted import Fitted
 from evenhand.fitting.likelihood import log_likelihood
-from evenhand.fitting.posterior import Dirichlet
+from evenhand.fitting.possible import possible_transitions, refuse_contradictions
 from evenhand.fitting.records import read_log
+from evenhand.fitting.rows import estimate
 from evenhand.fitting.terms import read_terms
+from evenhand.fitting.unseen import forbid, notes_of, settle
 from evenhand.model.whereabouts import TableFormat
 from evenhand.typing import Floats, Progress, Rng
 
@@ -39,6 +39,11 @@ def fit(
     bins: Bins | None = None,
     states: str | Sequence[str] | None = None,
     carry_action: bool = False,
+    prior: float | None = None,
+    unseen: Any = None,
+    only_worse: bool = False,
+    mask: Any = None,
+    absorbing: str | Sequence[str] = (),
     budget: float | Sequence[float] | Floats | Mapping[str, float] | None = None,
     discount: float | None = None,
     criterion: str | None = None,
@@ -74,6 +79,13 @@ def fit(
         bins: how to cut a numeric column of states: a width, cuts, or `quantile:10`.
         states: the states in their order, by name; rows may have no others.
         carry_action: whether an action goes on through steps that were missed; they are idle when not.
+        prior: how many observations the other types are worth to a row; found by the records when absent, and 0 for
+            maximum likelihood.
+        unseen: what pairs do that were never seen: `idle` (as the idle action), `forbid` (never), or a file or table
+            with the columns state, action, next_state, probability and perhaps type.
+        only_worse: whether a state never improves under the idle action, in the order of the states.
+        mask: a file or table of transitions that cannot be: state, next_state and perhaps action.
+        absorbing: states that nobody leaves.
         budget: what there is of each resource at every step; the most that was used in a step when absent.
         discount: what a reward one step later is worth; 0.95 when absent.
         criterion: what rewards over time are worth: `discounted`, `average` or `finite:T`.
@@ -86,6 +98,14 @@ def fit(
     Raises:
         TableError: the records are not sound; with every fault and its row.
         InvalidInput: something has to be said first, such as which action is idle.
+
+    Example:
+        >>> import evenhand as eh
+        >>> rows = {"van": [1, 1, 1, 1], "week": [1, 2, 3, 4], "state": ["good", "poor", "good", "good"]}
+        >>> rows["action"] = ["none", "mend", "none", "none"]
+        >>> fitted = eh.fit(rows, arm="van", time="week", state="state", action="action", unseen="forbid")
+        >>> fitted
+        Fitted(4 rows, 1 arm, 1 type, 2 states, 2 actions, 2 pairs never seen)
     """
     tell: Progress = heard(progress) or (lambda doing, share: None)
     records = read_log(
@@ -104,10 +124,14 @@ def fit(
         format=format,
         progress=lambda doing, share: tell(doing, 0.7 * share),
     )
+    kept = [name.strip() for name in absorbing.split(",") if name] if isinstance(absorbing, str) else list(absorbing)
+    possible = possible_transitions(records, only_worse, mask, kept)
+    refuse_contradictions(records, possible, carry_action)
     tell("counting moves", 0.7)
     moves = count_moves(records, carry_action)
     tell("estimating transitions", 0.8)
-    posterior = Dirichlet(moves.counts.astype(np.float64))
+    estimated = estimate(moves, prior, possible, rng, lambda doing, share: tell(doing, 0.8 + 0.1 * share))
+    settled = settle(records, estimated.posterior, unseen, kept)
     terms = read_terms(
         records,
         moves.unseen,
@@ -124,4 +148,6 @@ def fit(
         over=over,
     )
     tell("weighing the records", 0.9)
-    return Fitted(records, moves, posterior, terms, log_likelihood(moves, posterior.mean))
+    told = (*notes_of(records, estimated, kept), *settled.notes)
+    likelihood = log_likelihood(moves, settled.posterior.mean)
+    return Fitted(records, moves, settled.posterior, forbid(terms, settled.forbidden), likelihood, told)

@@ -47,6 +47,9 @@ class Fitted(Shown):
     log_likelihood: float
     """Of the records under the model's transitions."""
 
+    told: tuple[str, ...] = ()
+    """What should be known of the transitions, in words."""
+
     @cached_property
     def problem(self) -> CoupledMDP:
         """The problem that `save` writes.
@@ -75,7 +78,7 @@ class Fitted(Shown):
     @property
     def notes(self) -> tuple[str, ...]:
         """What was decided, and what should be known, in words."""
-        return self.log.notes + self.terms.notes
+        return self.log.notes + self.told + self.terms.notes
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model, and its posterior beside it (`model.posterior.npz`); both, or nothing.
