@@ -42,6 +42,30 @@ def test_increments_of_group_4_are_those_published():
     assert zurcher.count_moves(zurcher.read_buses({"GMC A5308 1975"})).tolist() == published.tolist()
 
 
+def test_files_of_the_page_say_what_it_says():
+    """Costs of Table IX at the middle of bins of 25 000 miles; what cannot be; what nobody saw."""
+    folder = zurcher.DATA.parent
+    costs, cannot, replaced = (
+        list(csv.DictReader((folder / f"{name}.csv").open(encoding="utf-8", newline="")))
+        for name in ("costs", "cannot", "replaced")
+    )
+    log = read(bins=25_000)
+    states = log.states
+    assert len(costs) == 9 * 17 and {row["type"] for row in costs} == set(log.types)
+    for row in costs:
+        cost, theta = (11.7270, 4.8259) if row["type"] in GROUPS[:3] else (10.0750, 2.2930)
+        middle = 5 * states.index(row["state"]) + 2 if row["state"] else 2
+        expected = 0.001 * theta * middle + (cost if row["action"] == "replace" else 0)
+        assert abs(float(row["cost"]) - expected) <= 5.1e-5
+    left = {(s, a, z) for s in states for a in log.actions for z in states}
+    for row in cannot:
+        left -= {(s, row["action"], row["next_state"]) for s in (states if row["state"] == "*" else [row["state"]])}
+    may = {(s, "replace", states[0]) for s in states} | {(s, "keep", s) for s in states}
+    assert left == may | set(zip(states, ["keep"] * 15, states[1:], strict=False))
+    seen = count_moves(log).counts.sum(axis=(0, 3))
+    assert [row["state"] for row in replaced] == [state for state, n in zip(states, seen[:, 1], strict=True) if not n]
+
+
 @pytest.mark.parametrize(
     ("makes", "cost", "theta", "likelihood", "stay", "one_up"),
     [

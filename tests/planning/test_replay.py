@@ -234,6 +234,8 @@ def test_plans_stand_beside_the_records(tmp_path: Path) -> None:
     assert records.welfare_stderr == 0 and plan.welfare > records.welfare
     assert records.groups.keys() == {"make 0", "make 1"} and found.criterion == "finite:12"
     assert np.isclose(np.mean(list(records.groups.values())), records.welfare)
+    by_day = replay(problem, log, criterion="discounted")
+    assert by_day.criterion == "discounted" and by_day.worth[0].served != records.served
     assert found.over_budget.tolist() == [int((found.used[:, 0] > 2).sum())]
     told = json.loads(json.dumps(found.as_dict()))
     assert told["worth"][0]["policy"] == "records" and told["policy"]["constant_in_time"]

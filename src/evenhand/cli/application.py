@@ -279,6 +279,9 @@ def fit(**options: Any) -> None:
 @budget_option()
 @click.option("--policies", metavar="A,B,...", help="What to set beside the records: names, or files of saved plans.")
 @welfare_option
+@click.option(
+    "--criterion", metavar="C", help="What --policies are weighed by; over the longest record of an arm when absent."
+)
 @over_option
 @click.option(
     "--level", default=0.95, show_default=True, type=float, metavar="P", help="The probability of the intervals."

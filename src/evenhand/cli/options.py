@@ -133,6 +133,10 @@ FITTING: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--state", {"required": True, "metavar": "COLUMN", "help": "The column of states."}),
     ("--action", {"required": True, "metavar": "COLUMN", "help": "The column of actions."}),
     ("--type", {"metavar": "COLUMN", "help": "The column of types; all arms are of one type when absent."}),
+    (
+        "--clusters",
+        {"metavar": "auto|K", "help": "Or so many types of arms that move alike; who is of which is written, too."},
+    ),
     ("--reward", {"metavar": "COLUMN", "help": "The column of rewards; their means are taken."}),
     (
         "--rewards",
@@ -187,6 +191,10 @@ FITTING: tuple[tuple[str, dict[str, Any]], ...] = (
     ),
     ("--mask", {"metavar": "FILE", "help": "Transitions that cannot be: state, next_state and perhaps action."}),
     ("--absorbing", {"metavar": "STATE,...", "help": "States that nobody leaves."}),
+    (
+        "--exact",
+        {"metavar": "STATE,...", "help": "States entered at the very time of their row, as deaths; irregular times."},
+    ),
 )
 """The options of `fit`, which are arguments of the function of this name."""
 

@@ -180,20 +180,28 @@ def forbid(terms: Terms, forbidden: Bools) -> Terms:
 # What should be known
 
 
-def notes_of(log: Log, estimated: Estimated, absorbing: Sequence[str] = ()) -> list[str]:
-    """What a person should know of rows that lean on others, of states nobody leaves, and of arms that were away.
+def lent_in_words(log: Log, estimated: Estimated) -> list[str]:
+    """What a person should know of rows that are other types'.
 
     Args:
         log: the records.
         estimated: from `estimate`.
+    """
+    if not estimated.lent.any():
+        return []
+    told = "; ".join(pairs_in_words(log, estimated.lent, SHOWN))
+    number = counted(int(estimated.lent.sum()), "pair was", "pairs were")
+    return [f"{number} not seen in their type, and are what the other types do: {told}"]
+
+
+def notes_of_states(log: Log, absorbing: Sequence[str] = ()) -> list[str]:
+    """What a person should know of states nobody leaves, and of arms that were away.
+
+    Args:
+        log: the records.
         absorbing: states of which it is known that nobody leaves them.
     """
-    notes = []
-    if estimated.lent.any():
-        told = "; ".join(pairs_in_words(log, estimated.lent, SHOWN))
-        number = counted(int(estimated.lent.sum()), "pair was", "pairs were")
-        notes.append(f"{number} not seen in their type, and are what the other types do: {told}")
-    return notes + _never_left(log, absorbing) + _away(log)
+    return _never_left(log, absorbing) + _away(log)
 
 
 def _never_left(log: Log, known: Sequence[str]) -> list[str]:

@@ -2,8 +2,9 @@
 
 The policy is the shares of actions by type and state (`fitting.shares`). `planning.courses` follows every arm under it
 from where it was first seen, exactly, and tells what was to be expected beside what was recorded. Then the same
-policy, and others, are weighed as plans: over as many steps as the longest record of an arm, from where all arms were
-first seen. The shares couple no arms and keep no budget, so they are evaluated arm by arm (`evaluation.independent`).
+policy, and others, are weighed as plans from where all arms were first seen: over as many steps as the longest record
+of an arm, or by another criterion. The shares couple no arms and keep no budget, so they are evaluated arm by arm
+(`evaluation.independent`).
 
 Intervals are about chance alone: how differently the same fleet could have fared under the same shares and the same
 model. The shares and the model are estimates from these very records. So what is put to the test is not the level of
@@ -118,7 +119,7 @@ class Replay(Shown):
     """What `worth` is by."""
 
     worth: tuple[Worth, ...]
-    """The policy of the records, and others beside it, over the longest record of an arm from where all began."""
+    """The policy of the records, and others beside it, from where all arms began."""
 
     level: float = field(default=0.95, repr=False)
     """The probability of the intervals."""
@@ -202,6 +203,7 @@ def replay(
     policies: Several | None = None,
     *,
     welfare: str | Welfare | None = None,
+    criterion: str | None = None,
     over: str | None = None,
     level: float = 0.95,
     num_episodes: int = 1000,
@@ -214,6 +216,7 @@ def replay(
         log: the records, as `fit(...).log` has them; those of the fit when absent.
         policies: what to set beside it: names, files of plans, policies; nothing when absent.
         welfare: how values are weighed; the problem's own when absent.
+        criterion: what policies are weighed by; `finite:T` over the longest record of an arm when absent.
         over: `arms` or `groups`; the problem's own when absent.
         level: the probability of the intervals.
         num_episodes: how often other policies are played, where they are not evaluated exactly.
@@ -242,7 +245,7 @@ def replay(
         raise InvalidInput("replay: the times of the records are not whole steps apart, and a policy acts step by step")
     course = Course(problem, log)
     told = follow(course, level)
-    judged = _judged(course, over)
+    judged = _judged(course, criterion, over)
     beside = [] if policies is None else _beside(judged, policies, welfare, num_episodes, rng)
     return Replay(
         types=log.types,
@@ -260,7 +263,7 @@ def replay(
 # What it is worth
 
 
-def _judged(course: Course, over: str | None) -> CoupledMDP:
+def _judged(course: Course, criterion: str | None, over: str | None) -> CoupledMDP:
     """The model with the arms of the records, each from its first row, for as long as the longest was recorded."""
     log = course.log
     arms = log.arm[course.first]
@@ -275,7 +278,7 @@ def _judged(course: Course, over: str | None) -> CoupledMDP:
     }
     if len(course.blocks) > 1 or not course.problem.is_symmetric:
         rows["type"] = names
-    return course.problem.starting_at(rows).under(f"finite:{course.span}", over)
+    return course.problem.starting_at(rows).under(criterion or f"finite:{course.span}", over)
 
 
 def _worth_of_shares(judged: CoupledMDP, course: Course, welfare: str | Welfare | None) -> Worth:

@@ -46,6 +46,12 @@ def test_tests_are_adjusted_for_each_other(wear: Log) -> None:
     assert smallest.adjusted == pytest.approx(min(1.0, 6 * smallest.p_value))
 
 
+def test_types_that_were_found_in_the_records_are_not_tested_on_them(wear: Log) -> None:
+    found = diagnosed(wear, types_found=True)
+    assert found.between_types is None
+    assert "a test would find the same" in found.left_out["types"]
+
+
 def test_irregular_times_one_type_and_no_action_are_said() -> None:
     log = replace(simulated(WEAR, 20, 6, 0), regular=False, actions=("wait",))
     moves = counted_moves(log)

@@ -82,5 +82,5 @@ def test_pairs_that_were_not_seen_are_left_out_and_told() -> None:
     counts[0, 2, 0] = 0
     found = effects(counts.sum(axis=3), Rows(counts.astype(float)), NAMES, WORTH, True, np.random.default_rng(0))
     assert [effect.state for effect in found.each] == ["good", "fair"]
-    assert found.alone == ("in poor every arm got serve",)
+    assert found.alone == ("every arm got serve in poor",)
     assert np.isfinite(found.overall[0].gain).all()

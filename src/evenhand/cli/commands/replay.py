@@ -25,6 +25,7 @@ def run(
     format: Format | None,
     policies: str | None,
     welfare: str | None,
+    criterion: str | None,
     over: str | None,
     level: float,
     episodes: int,
@@ -46,7 +47,15 @@ def run(
         if tell is not None:
             tell("following the arms", 1.0)
         found = replay(
-            problem, records, names, welfare=welfare, over=over, level=level, num_episodes=episodes, rng=seed
+            problem,
+            records,
+            names,
+            welfare=welfare,
+            criterion=criterion,
+            over=over,
+            level=level,
+            num_episodes=episodes,
+            rng=seed,
         )
     if as_json:
         print_json(found.as_dict())
@@ -114,15 +123,17 @@ def _cells(found: "Forecast", place: tuple[int, ...], digits: int) -> list[str]:
 
 
 def _show_worth(found: "Replay") -> None:
-    names = list(found.worth[0].groups or found.worth[0].values)
-    heads = [("policy", "left"), ("welfare", "right"), ("±", "right"), ("budget used", "right")]
-    columns = [*heads, *((name, "right") for name in names)]
+    columns = [("policy", "left"), ("welfare", "right"), ("±", "right"), ("budget used", "right")]
     rows = []
     for one in found.worth:
         used = ", ".join(percent(share) for share in one.budget_used.values())
-        values = one.groups or one.values
         error = number(one.welfare_stderr) if one.welfare_stderr else "exact"
-        rows.append([one.policy, number(one.welfare), error, used, *(number(values[name]) for name in names)])
+        rows.append([one.policy, number(one.welfare), error, used])
     print_table(f"what it is worth in the model: {found.criterion}, from where all arms were first seen", columns, rows)
+    first = found.worth[0]
+    columns = [("group" if first.groups else "type", "left"), *((one.policy, "right") for one in found.worth)]
+    names = list(first.groups or first.values)
+    values = [[number((one.groups or one.values)[name]) for one in found.worth] for name in names]
+    print_table("values", columns, [[name, *row] for name, row in zip(names, values, strict=True)])
     if len(found.worth) > 1:
         click.echo("the records keep no budget in the model; other policies do")

@@ -217,13 +217,14 @@ def _judged(visits: Ints) -> Bools:
 
 
 def _one_sided(visits: Ints, names: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
-    """States in which only one action was ever seen, type by type, in words."""
-    told = []
-    for t, s in np.argwhere((visits.sum(axis=2) > 0) & ((visits > 0).sum(axis=2) == 1)).tolist():
-        whose = f" ({names[0][t]})" if len(names[0]) > 1 else ""
-        only = int(visits[t, s].argmax())
-        told.append(f"in {names[1][s]}{whose} every arm got {names[2][only]}")
-    return tuple(told)
+    """States in which only one action was ever seen: a line for each type and action, in words."""
+    told: dict[tuple[int, int], list[str]] = {}
+    for t, s in np.argwhere((visits > 0).sum(axis=2) == 1).tolist():
+        told.setdefault((t, int(visits[t, s].argmax())), []).append(names[1][s])
+    return tuple(
+        f"{f'{names[0][t]}: ' if len(names[0]) > 1 else ''}every arm got {names[2][a]} in {', '.join(states)}"
+        for (t, a), states in told.items()
+    )
 
 
 def _verdict(what: str, gain: Estimate, unit: Unit | None, ends: tuple[str, str]) -> str:
