@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInput, NotApplicable
 from evenhand.fitting.clusters import Tried, chosen, find_clusters
 from evenhand.fitting.log import Log
 from evenhand.fitting.mixtures import CLOSE, begin_apart, iterate, read_histories
@@ -196,5 +196,8 @@ def test_odd_logs_give_sound_types(data):
 
 def test_a_picture_of_the_numbers():
     log, _ = simulated(APART, [0.7, 0.3], 40, 10, np.random.default_rng(7))
-    figure = find_clusters(log).plot()
-    assert len(figure.axes) == 2
+    found = find_clusters(log)
+    assert [axis.get_xlabel() for axis in found.plot().axes] == ["types", "types"]
+    assert f">{found.names[0]}<" in found._repr_html_()
+    with pytest.raises(NotApplicable, match="nothing to draw"):
+        find_clusters(log, 2).plot()

@@ -73,7 +73,8 @@ class Fitted(Shown):
     @cached_property
     def diagnostics(self) -> Diagnostics:
         """What the records say besides the model, and what they cannot say; asked when first read, always alike."""
-        return diagnose(self.log, self.moves, self.posterior, worth=self._worth)
+        found = self.clusters is not None
+        return diagnose(self.log, self.moves, self.posterior, worth=self._worth, types_found=found)
 
     @property
     def _worth(self) -> Floats | None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from evenhand.display import Shown, counted
 from evenhand.evaluation.evaluate import Evaluation
+from evenhand.fitting.clusters import Clusters
 from evenhand.fitting.diagnostics import Diagnostics
 from evenhand.fitting.fitted import Fitted
 from evenhand.learning.training import Training
@@ -197,7 +198,7 @@ def _(found: Check) -> Told:
 
 @told.register
 def _(fitted: Fitted) -> Told:
-    log, counts = fitted.log, fitted.moves.counts.sum(axis=-1)
+    log, counts = fitted.log, fitted.moves.departures
     lower, upper = fitted.interval
     mean = np.nan_to_num(fitted.posterior.mean)
     seen = np.argwhere(~fitted.unseen).tolist()
@@ -218,6 +219,13 @@ def _(fitted: Fitted) -> Told:
     sizes = (len(log.types), "type"), (len(log.states), "state"), (len(log.actions), "action")
     aside = ", ".join(counted(*size) for size in sizes)
     return Told("A model of records", aside, facts, tables=[table], notes=[capitalised(note) for note in fitted.notes])
+
+
+@told.register
+def _(found: Clusters) -> Told:
+    sizes = np.bincount(found.type_of, minlength=found.number)
+    facts = [(name, counted(int(size), "arm")) for name, size in zip(found.names, sizes, strict=True)]
+    return Told("Types of arms that move alike", facts=facts, notes=list(found.notes))
 
 
 @told.register
