@@ -125,3 +125,15 @@ def test_faults_reach_the_user() -> None:
     frame = simulated().with_columns(condition=polars.lit("worn"))
     with pytest.raises(TableError, match='"worn" is no state'):
         fitted(frame)
+
+
+def test_rewards_do_not_lean_on_other_types_where_nothing_does() -> None:
+    rows = [
+        {"van": make, "week": week, "condition": "good", "action": "none", "make": make, "worth": worth + (-1) ** week}
+        for make, worth in (("Ford", 1.0), ("VW", 1.2))
+        for week in range(4)
+    ]
+    options = {"reward": "worth", "states": None}
+    assert fitted(rows, prior=0, **options).problem.tables.rewards[:, 0, 0] == pytest.approx([1.0, 1.2])
+    low, high = fitted(rows, **options).problem.tables.rewards[:, 0, 0]
+    assert 1.0 < low <= high < 1.2  # noise says that the types are alike

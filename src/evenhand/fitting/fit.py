@@ -157,6 +157,7 @@ def fit(
         usage_of_actions=usage_of,
         resources=resources,
         budget=budget,
+        pool=prior != 0,
         discount=discount,
         criterion=criterion,
         welfare=welfare,
