@@ -82,3 +82,20 @@ def test_what_does_not_go_together_is_refused():
     regular = [{**row, "day": place} for place, row in enumerate(rows)]
     with pytest.raises(InvalidInput, match="no whole steps apart"):
         eh.fit(regular, **COLUMNS, exact="poor")
+
+
+def test_what_cannot_be_is_a_rate_of_zero():
+    rows = visits(np.random.default_rng(3), 12, 6)
+    rows += [{"van": "x", "day": day, "state": "good", "action": "serve"} for day in (0.0, 7.0)]
+    served = [row for row in rows if row["van"] == "x"]
+    worse = [
+        {"van": "y", "day": day, "state": state, "action": "none"}
+        for day, state in ((0, "good"), (5.5, "poor"), (9, "poor"))
+    ]
+    mended = [{"van": "z", "day": day, "state": state, "action": "serve"} for day, state in ((0, "poor"), (3, "good"))]
+    told = {"states": "good,poor", "step": 7, "only_worse": True}
+    fitted = eh.fit(served + worse + mended, **COLUMNS, **told, prior=2)
+    assert fitted.posterior.mean[0, 1, 0].tolist() == [0.0, 1.0]
+    assert fitted.posterior.mean[0, 1, 1, 0] > 0
+    with pytest.raises(InvalidInput, match="no path of possible jumps"):
+        eh.fit(rows, **COLUMNS, **told)

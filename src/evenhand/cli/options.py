@@ -181,6 +181,27 @@ FITTING: tuple[tuple[str, dict[str, Any]], ...] = (
         {"is_flag": True, "help": "An action goes on through steps that were missed; else they are idle."},
     ),
     (
+        "--prior",
+        {
+            "type": float,
+            "metavar": "C",
+            "help": "How many observations the other types are worth; found when absent, 0 for maximum likelihood.",
+        },
+    ),
+    (
+        "--unseen",
+        {
+            "metavar": "idle|forbid|FILE",
+            "help": "What pairs do that were never seen: as the idle action, never, or what a table says.",
+        },
+    ),
+    (
+        "--only-worse",
+        {"is_flag": True, "help": "Under the idle action a state never improves, in the order of states."},
+    ),
+    ("--mask", {"metavar": "FILE", "help": "Transitions that cannot be: state, next_state and perhaps action."}),
+    ("--absorbing", {"metavar": "STATE,...", "help": "States that nobody leaves."}),
+    (
         "--exact",
         {"metavar": "STATE,...", "help": "States entered at the very time of their row, as deaths; irregular times."},
     ),

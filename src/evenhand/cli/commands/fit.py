@@ -31,7 +31,7 @@ def run(log: str, out: str | None, report: str | None, seed: int, as_json: bool,
     check_target(report, "--report")
     source = standard_input("LOG", options["format"], FORMATS) if log == DASH else log
     options["budget"] = None if options["budget"] is None else read_amounts(options["budget"])
-    for several in ("used", "resources", "exact"):
+    for several in ("used", "resources", "exact", "absorbing"):
         options[several] = _listed(options[several])
     from evenhand.fitting.fit import fit  # after what may be refused at once
 
