@@ -14,8 +14,8 @@ v1,1,good,none,Ford,1
 v1,2,poor,overhaul,Ford,0
 v1,3,good,overhaul,Ford,1
 v1,4,good,none,Ford,1
-v1,6,poor,none,Ford,0
-v1,7,poor,,Ford,
+v1,5,poor,none,Ford,0
+v1,6,poor,,Ford,
 v2,1,poor,overhaul,VW,0
 v2,2,good,none,VW,1
 v2,3,poor,none,VW,0

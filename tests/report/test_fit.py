@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from evenhand.fitting.clusters import find_clusters
 from evenhand.fitting.diagnostics import diagnose
 from evenhand.fitting.fitted import Fitted
 from evenhand.fitting.log import Log
@@ -152,6 +153,20 @@ def test_a_replay_has_a_section_of_its_own(vans: Fitted) -> None:
     assert "The records, replayed" in text
     assert "numbers served in their intervals" in text
     assert "The records, replayed" not in Reader(fit_page(vans)).text
+
+
+def test_types_that_were_found_have_their_curve_and_are_not_tested() -> None:
+    other = WEAR.copy()
+    other[0, 0], other[1, 0] = [0.2, 0.8, 0.0], [0.0, 0.1, 0.9]
+    log = simulated(np.stack([WEAR, other]), 40, 20, 0, by_state([0.1, 0.3, 0.8]), types=("a", "b"))
+    clusters = find_clusters(log)
+    found = replace(fitted(clusters.relabelled(log)), clusters=clusters)
+    page = fit_page(found)
+    text = Reader(page).text
+    assert "Held-out log-likelihood of an arm by the number of types: 1 type " in page
+    assert "Mean probability of their type" in text
+    assert "so a test would find the same" in text
+    assert found.diagnostics.between_types is None
 
 
 def test_diagnostics_are_kept_and_in_the_json_form(vans: Fitted) -> None:

@@ -10,6 +10,7 @@ from evenhand.cli.options import (
     budget_option,
     common,
     criterion_option,
+    draws_option,
     fitting,
     initial_option,
     model_argument,
@@ -131,6 +132,13 @@ def check(**options: Any) -> None:
     metavar="K",
     help="Draw the policy of a mixture anew every K steps, not once at the start; both are reported.",
 )
+@draws_option
+@click.option(
+    "--robust",
+    type=float,
+    metavar="Q",
+    help="Of a fitted model: maximise the mean of the worst share Q of the draws (0.1), and tell what that costs.",
+)
 @click.option("--out", metavar="POLICY", help="Save the policy; `evenhand evaluate MODEL POLICY` plays it.")
 @common()
 def solve(**options: Any) -> None:
@@ -169,6 +177,7 @@ def indices(**options: Any) -> None:
 @criterion_option
 @over_option
 @playing
+@draws_option
 @click.option("--report", metavar="FILE.html", help="Also write the comparison as a page with figures.")
 @common()
 def compare(**options: Any) -> None:
@@ -239,6 +248,7 @@ def train(**options: Any) -> None:
 @criterion_option
 @over_option
 @playing
+@draws_option
 @common()
 def evaluate(**options: Any) -> None:
     """Tell what POLICY is worth on MODEL, arm by arm.

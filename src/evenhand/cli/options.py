@@ -74,6 +74,16 @@ def over_option(command: Command) -> Command:
     )(command)
 
 
+def draws_option(command: Command) -> Command:
+    """How many draws of the posterior."""
+    return click.option(
+        "--draws",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Of a fitted model: also weigh over N draws of what the records allow (200 is usual).",
+    )(command)
+
+
 def playing(command: Command) -> Command:
     """How policies are played where they cannot be evaluated exactly."""
     options = [
@@ -133,6 +143,10 @@ FITTING: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--state", {"required": True, "metavar": "COLUMN", "help": "The column of states."}),
     ("--action", {"required": True, "metavar": "COLUMN", "help": "The column of actions."}),
     ("--type", {"metavar": "COLUMN", "help": "The column of types; all arms are of one type when absent."}),
+    (
+        "--clusters",
+        {"metavar": "auto|K", "help": "Or so many types of arms that move alike; who is of which is written, too."},
+    ),
     ("--reward", {"metavar": "COLUMN", "help": "The column of rewards; their means are taken."}),
     (
         "--rewards",
@@ -165,6 +179,31 @@ FITTING: tuple[tuple[str, dict[str, Any]], ...] = (
     (
         "--carry-action",
         {"is_flag": True, "help": "An action goes on through steps that were missed; else they are idle."},
+    ),
+    (
+        "--prior",
+        {
+            "type": float,
+            "metavar": "C",
+            "help": "How many observations the other types are worth; found when absent, 0 for maximum likelihood.",
+        },
+    ),
+    (
+        "--unseen",
+        {
+            "metavar": "idle|forbid|FILE",
+            "help": "What pairs do that were never seen: as the idle action, never, or what a table says.",
+        },
+    ),
+    (
+        "--only-worse",
+        {"is_flag": True, "help": "Under the idle action a state never improves, in the order of states."},
+    ),
+    ("--mask", {"metavar": "FILE", "help": "Transitions that cannot be: state, next_state and perhaps action."}),
+    ("--absorbing", {"metavar": "STATE,...", "help": "States that nobody leaves."}),
+    (
+        "--exact",
+        {"metavar": "STATE,...", "help": "States entered at the very time of their row, as deaths; irregular times."},
     ),
 )
 """The options of `fit`, which are arguments of the function of this name."""

@@ -22,12 +22,12 @@ simulator, whose largest reward is not known. It is never evaluated exactly.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from evenhand.checks import as_generator, check_positive_int
+from evenhand.checks import as_generator, as_seed, check_positive_int
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar, told_by
 from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, PolicyError, TooLarge
 from evenhand.evaluation.exact import exact_values
@@ -49,6 +49,8 @@ from evenhand.typing import Floats, Indices, Ints, Progress, Rng
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from evenhand.evaluation.draws import UnderDraws
 
 Method = Literal["auto", "exact", "monte-carlo"]
 
@@ -143,6 +145,9 @@ class Evaluation(Shown):
     episode_weights: Floats | None = None
     """(episode,) what each counts for in a mean; they sum to 1. They differ only where small parts of a mixture are
     played more often than their shares say. None when exact."""
+
+    draws: "UnderDraws | None" = field(default=None, repr=False)
+    """What it is worth over draws of the posterior, where they were asked for."""
 
     def __repr__(self) -> str:
         episodes = "exact"
@@ -297,6 +302,8 @@ def evaluate(
     progress: Progress | bool | None = None,
     criterion: str | Criterion | None = None,
     over: str | None = None,
+    draws: int | None = None,
+    posterior: Any = None,
 ) -> Evaluation:
     """Tell what a policy is worth.
 
@@ -312,6 +319,9 @@ def evaluate(
         progress: True shows a bar; a function is called now and then with what is being done and the share done.
         criterion: what rewards over time are worth, as text or object; the problem's own when absent.
         over: whose values are weighed, `arms` or `groups`; the problem's own when absent.
+        draws: over how many draws of the posterior to weigh it, too, where the model was fitted.
+        posterior: what is known of the model's transitions: the model file (its posterior stands beside it), the file
+            of the posterior itself, or what `fit` gave.
 
     Example:
         >>> import evenhand as eh
@@ -325,18 +335,50 @@ def evaluate(
     if not isinstance(policy, (Policy, Starting)):
         raise PolicyError(f"policy: {type(policy).__name__} has no method act(states, rng); see check_policy")
     check_problem(problem, "evaluate(policy, problem)")
-    case = _Case.of(policy, problem.under(criterion, over), problem.over, welfare)
+    case = Case.of(policy, problem.under(criterion, over), problem.over, welfare)
     steps = case.judged.criterion.simulated_steps(horizon)
+    if draws is not None:
+        return _over_draws(policy, case, (num_episodes, steps, rng, method, heard(progress)), draws, posterior)
+    return _evaluate(policy, case, num_episodes, steps, rng, method, heard(progress))
+
+
+def _evaluate(
+    policy: Policy | Starting,
+    case: "Case",
+    num_episodes: int,
+    steps: int,
+    rng: Rng,
+    method: Method,
+    progress: Progress | None,
+) -> Evaluation:
     if method != "monte-carlo":
         try:
             return _exactly(policy, case)
         except (NotApplicable, TooLarge):
             if method == "exact":
                 raise
-    return _by_simulation(policy, case, num_episodes, steps, rng, heard(progress))
+    return _by_simulation(policy, case, num_episodes, steps, rng, progress)
 
 
-class _Case(NamedTuple):
+def _over_draws(
+    policy: Policy | Starting,
+    case: "Case",
+    asked: tuple[int, int, Rng, Method, Progress | None],
+    draws: int,
+    posterior: Any,
+) -> Evaluation:
+    """What it is worth in the model, and over draws of what the records allow."""
+    from evenhand.evaluation.drawing import playing_seed, read_worlds  # they ask this file in turn
+    from evenhand.evaluation.draws import weigh_policies
+
+    judged, (episodes, steps, rng, method, progress) = needs_tables(case.judged, "draws"), asked
+    seed = as_seed(rng)
+    worlds, _ = read_worlds(judged, posterior, draws, seed)
+    found = _evaluate(policy, case, episodes, steps, seed, method, progress)
+    return replace(found, draws=weigh_policies({"policy": policy}, worlds, case.welfare, playing_seed(seed), progress))
+
+
+class Case(NamedTuple):
     """What is judged, and what is played: the types of a policy are those of the problem it was made for."""
 
     judged: Problem
@@ -352,7 +394,15 @@ class _Case(NamedTuple):
     """The problem the policy was made for, if it knows: to play on another is allowed."""
 
     @classmethod
-    def of(cls, policy: object, judged: Problem, usual: Over, welfare: str | Welfare | None) -> "_Case":
+    def of(cls, policy: object, judged: Problem, usual: Over, welfare: str | Welfare | None) -> "Case":
+        """What is judged where a policy is to be weighed.
+
+        Args:
+            policy: what acts.
+            judged: the problem under the criterion and over the members that were asked for.
+            usual: whom welfare is over where the policy does not say what it was made for.
+            welfare: how members' values are weighed.
+        """
         made_for = _made_for(policy)
         if made_for is not None and made_for.num_arms != judged.num_arms and not isinstance(policy, CountNetworkPolicy):
             raise PolicyError(f"the policy was made for {made_for.num_arms} arms, and here are {judged.num_arms}")
@@ -431,7 +481,7 @@ def _num_both(one: Problem, other: Problem) -> int:
     return len(np.unique(one.type_of_arm.astype(np.int64) * other.num_types + other.type_of_arm))
 
 
-def _exactly(policy: object, case: _Case) -> Evaluation:
+def _exactly(policy: object, case: Case) -> Evaluation:
     start = work_clock()
     played = needs_tables(case.played, "exact evaluation")
     case.check_types(policy)
@@ -467,7 +517,7 @@ def _mean_member(objective: Objective, values: Floats) -> float:
 
 
 def _by_simulation(
-    policy: Policy | Starting, case: _Case, num_episodes: int, horizon: int, rng: Rng, progress: Progress | None
+    policy: Policy | Starting, case: Case, num_episodes: int, horizon: int, rng: Rng, progress: Progress | None
 ) -> Evaluation:
     start = work_clock()
     played, pooled = case.played, case.pools(policy)

@@ -147,15 +147,21 @@ class _Tabulator:
         if (number := self.number * num_count_states(self.problem)) > MOST_STATES:
             steps = "" if self.number == 1 else f" over {self.number} steps"
             raise NotApplicable(f"the count space has {number:.6g} states{steps}; up to {MOST_STATES} are tabulated")
-        state, allocations, probabilities = _write_law(can, law, self.counts)
+        state, allocations, probabilities = write_law(can, law, self.counts)
         usage = self.counts.usage_of(allocations)
         check_budget(self.problem, usage, 0)
         served = self.counts.mean_served(allocations)
         return _Table(_Pairs(self.counts.tabulate(state, allocations), usage, served, True), probabilities)
 
 
-def _write_law(can: Capabilities, law: Lawful, space: Counts) -> tuple[Ints, Ints, Floats]:
-    """The (pair,) count states, (pair, type, state, action) allocations and (pair,) probabilities of a policy."""
+def write_law(can: Capabilities, law: Lawful, space: Counts) -> tuple[Ints, Ints, Floats]:
+    """The (pair,) count states, (pair, type, state, action) allocations and (pair,) probabilities of a policy.
+
+    Args:
+        can: what the policy can do.
+        law: the policy.
+        space: the counts.
+    """
     if can.allocates is not None and can.deterministic:  # nothing is drawn: all states at once
         allocations = can.allocates.allocate(space.states, np.random.default_rng(0))
         return np.arange(len(allocations)), allocations, np.ones(len(allocations))

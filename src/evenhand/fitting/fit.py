@@ -1,20 +1,27 @@
 """From records to a model, stage by stage: read, cluster, count, estimate, settle, price."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evenhand.display import heard, shows_bar
+from evenhand.errors import InvalidInput, UnknownName
 from evenhand.fitting.bins import Bins
 from evenhand.fitting.counting import count_moves
 from evenhand.fitting.fitted import Fitted
 from evenhand.fitting.likelihood import log_likelihood
-from evenhand.fitting.posterior import Dirichlet
+from evenhand.fitting.log import Log
+from evenhand.fitting.moves import Moves
+from evenhand.fitting.possible import possible_transitions, refuse_contradictions
+from evenhand.fitting.posterior import Posterior
 from evenhand.fitting.records import read_log
+from evenhand.fitting.rows import estimate
 from evenhand.fitting.terms import read_terms
+from evenhand.fitting.unseen import forbid, lent_in_words, notes_of_states, settle
 from evenhand.model.whereabouts import TableFormat
-from evenhand.typing import Floats, Progress, Rng
+from evenhand.typing import Bools, Floats, Progress, Rng
+
+if TYPE_CHECKING:
+    from evenhand.fitting.clusters import Clusters
 
 
 @shows_bar
@@ -26,6 +33,7 @@ def fit(
     state: str,
     action: str,
     type: str | None = None,
+    clusters: int | str | None = None,
     reward: str | None = None,
     rewards: Any = None,
     reward_of: str | Mapping[str, float] | None = None,
@@ -39,6 +47,12 @@ def fit(
     bins: Bins | None = None,
     states: str | Sequence[str] | None = None,
     carry_action: bool = False,
+    prior: float | None = None,
+    unseen: Any = None,
+    only_worse: bool = False,
+    mask: Any = None,
+    absorbing: str | Sequence[str] = (),
+    exact: str | Sequence[str] = (),
     budget: float | Sequence[float] | Floats | Mapping[str, float] | None = None,
     discount: float | None = None,
     criterion: str | None = None,
@@ -60,6 +74,7 @@ def fit(
         state: the column of states.
         action: the column of actions; an entry may be missing in the last row of an arm.
         type: the column of types; all arms are of one type when absent.
+        clusters: or how many types of arms that move alike are to be found, or `auto`.
         reward: the column of rewards; their means are taken.
         rewards: or a file or table with the columns state, action, type (any may be absent) and reward or cost.
         reward_of: or rewards of states, `good=1,poor=0.3`, or of states and actions, `poor/replace=-2`.
@@ -74,6 +89,14 @@ def fit(
         bins: how to cut a numeric column of states: a width, cuts, or `quantile:10`.
         states: the states in their order, by name; rows may have no others.
         carry_action: whether an action goes on through steps that were missed; they are idle when not.
+        prior: how many observations the other types are worth to a row; found by the records when absent, and 0 for
+            maximum likelihood.
+        unseen: what pairs do that were never seen: `idle` (as the idle action), `forbid` (never), or a file or table
+            with the columns state, action, next_state, probability and perhaps type.
+        only_worse: whether a state never improves under the idle action, in the order of the states.
+        mask: a file or table of transitions that cannot be: state, next_state and perhaps action.
+        absorbing: states that nobody leaves.
+        exact: states that are entered at the very time of their row, as a death is; where times are irregular.
         budget: what there is of each resource at every step; the most that was used in a step when absent.
         discount: what a reward one step later is worth; 0.95 when absent.
         criterion: what rewards over time are worth: `discounted`, `average` or `finite:T`.
@@ -86,8 +109,17 @@ def fit(
     Raises:
         TableError: the records are not sound; with every fault and its row.
         InvalidInput: something has to be said first, such as which action is idle.
+
+    Example:
+        >>> import evenhand as eh
+        >>> rows = {"van": [1, 1, 1, 1], "week": [1, 2, 3, 4], "state": ["good", "poor", "good", "good"]}
+        >>> rows["action"] = ["none", "mend", "none", "none"]
+        >>> fitted = eh.fit(rows, arm="van", time="week", state="state", action="action", unseen="forbid")
+        >>> fitted
+        Fitted(4 rows, 1 arm, 1 type, 2 states, 2 actions, 2 pairs never seen)
     """
     tell: Progress = heard(progress) or (lambda doing, share: None)
+    _refuse_both(type, clusters)
     records = read_log(
         log,
         arm=arm,
@@ -104,10 +136,17 @@ def fit(
         format=format,
         progress=lambda doing, share: tell(doing, 0.7 * share),
     )
+    found = None if clusters is None else _clusters(records, clusters, rng, tell)
+    records = records if found is None else found.relabelled(records)
+    kept, entered = _listed(absorbing), _places(exact, records)
+    possible = possible_transitions(records, only_worse, mask, kept)
     tell("counting moves", 0.7)
     moves = count_moves(records, carry_action)
     tell("estimating transitions", 0.8)
-    posterior = Dirichlet(moves.counts.astype(np.float64))
+    estimated = _estimate(
+        records, moves, possible, prior, rng, lambda doing, share: tell(doing, 0.8 + 0.1 * share), entered
+    )
+    settled = settle(records, estimated.posterior, unseen, kept)
     terms = read_terms(
         records,
         moves.unseen,
@@ -118,10 +157,71 @@ def fit(
         usage_of_actions=usage_of,
         resources=resources,
         budget=budget,
+        pool=prior != 0,
         discount=discount,
         criterion=criterion,
         welfare=welfare,
         over=over,
     )
     tell("weighing the records", 0.9)
-    return Fitted(records, moves, posterior, terms, log_likelihood(moves, posterior.mean))
+    told = (*estimated.notes, *notes_of_states(records, kept), *settled.notes)
+    final = forbid(terms, settled.forbidden)
+    return Fitted(records, moves, settled.posterior, final, estimated.log_likelihood, found, told)
+
+
+class _Estimate(NamedTuple):
+    """What is known of the transitions, how likely they make the records, and what should be known of them."""
+
+    posterior: Posterior
+    log_likelihood: float
+    notes: tuple[str, ...] = ()
+
+
+def _estimate(
+    log: Log,
+    moves: Moves,
+    possible: Bools,
+    prior: float | None,
+    rng: Rng,
+    tell: Progress,
+    entered: tuple[int, ...],
+) -> _Estimate:
+    """Transitions by whole steps, or by rates where times are irregular."""
+    if log.regular:
+        refuse_contradictions(log, possible, moves.carry_action)
+        rows = estimate(moves, prior, possible, rng, tell)
+        return _Estimate(rows.posterior, log_likelihood(moves, rows.posterior.mean), tuple(lent_in_words(log, rows)))
+    from evenhand.fitting.continuous import fit_generators, notes_of  # only irregular times need it
+
+    found = fit_generators(moves, log.step, entered, possible, prior, rng, progress=tell)
+    return _Estimate(found, found.log_likelihood, notes_of(found, log))
+
+
+def _refuse_both(type: str | None, clusters: int | str | None) -> None:
+    if type is not None and clusters is not None:
+        raise InvalidInput("types are either a column (--type) or found in the records (--clusters), not both")
+
+
+def _clusters(log: Log, number: int | str, rng: Rng, tell: Progress) -> "Clusters":
+    from evenhand.fitting.clusters import find_clusters, read_number
+
+    return find_clusters(log, read_number(number, log.num_arms), rng, lambda doing, share: tell(doing, 0.7))
+
+
+def _places(exact: str | Sequence[str], log: Log) -> tuple[int, ...]:
+    """States that are entered at the time of their row, by their places."""
+    names = _listed(exact)
+    if names and log.regular:
+        raise InvalidInput(
+            "--exact is for times that are no whole steps apart: in whole steps a state is entered during the step "
+            "before its row"
+        )
+    for name in names:
+        if name not in log.states:
+            raise UnknownName("state", name, log.states)
+    return tuple(log.states.index(name) for name in names)
+
+
+def _listed(names: str | Sequence[str]) -> list[str]:
+    given = names.split(",") if isinstance(names, str) else names
+    return [name.strip() for name in given if name.strip()]

@@ -5,7 +5,7 @@ import tempfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from evenhand.fitting.terms import Terms
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import save, write_atomically
 from evenhand.typing import Bools, Floats
+
+if TYPE_CHECKING:
+    from evenhand.fitting.clusters import Clusters
 
 SUFFIXES = (".toml", ".json", ".npz")
 """Of model files."""
@@ -47,6 +50,12 @@ class Fitted(Shown):
     log_likelihood: float
     """Of the records under the model's transitions."""
 
+    clusters: "Clusters | None" = None
+    """The types that were found, where they were asked for."""
+
+    estimated: tuple[str, ...] = ()
+    """What should be known of the estimates, in words."""
+
     @cached_property
     def problem(self) -> CoupledMDP:
         """The problem that `save` writes.
@@ -64,7 +73,8 @@ class Fitted(Shown):
     @cached_property
     def diagnostics(self) -> Diagnostics:
         """What the records say besides the model, and what they cannot say; asked when first read, always alike."""
-        return diagnose(self.log, self.moves, self.posterior, worth=self._worth)
+        found = self.clusters is not None
+        return diagnose(self.log, self.moves, self.posterior, worth=self._worth, types_found=found)
 
     @property
     def _worth(self) -> Floats | None:
@@ -75,10 +85,12 @@ class Fitted(Shown):
     @property
     def notes(self) -> tuple[str, ...]:
         """What was decided, and what should be known, in words."""
-        return self.log.notes + self.terms.notes
+        return self.log.notes + self.estimated + self.terms.notes
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model, and its posterior beside it (`model.posterior.npz`); both, or nothing.
+
+        Where types were found, who is of which is beside it, too (`model.members.csv`).
 
         Args:
             path: a `.toml`, `.json` or `.npz` file; one that is there already is replaced.
@@ -96,6 +108,8 @@ class Fitted(Shown):
             save_posterior(named, posterior_path(whole))
             # The model comes last: a posterior of another model is refused.
             write_atomically(posterior_path(file), posterior_path(whole).read_bytes())
+            if self.clusters is not None:
+                self.clusters.write(file.with_suffix(".members.csv"))
             write_atomically(file, whole.read_bytes())
 
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
@@ -153,6 +167,7 @@ class Fitted(Shown):
             "step": self.log.step_in_words,
             "rows": len(self.log.arm),
             "notes": list(self.notes),
+            **({} if self.clusters is None else {"clusters": self.clusters.as_dict()}),
             "diagnostics": self.diagnostics.as_dict(),
         }
 

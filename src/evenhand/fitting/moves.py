@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from evenhand.typing import Bools, Floats, Indices, Ints
 
 
@@ -17,6 +19,13 @@ class Moves:
 
     carry_action: bool = False
     """Whether an action goes on through steps that were missed; they are idle when not."""
+
+    @property
+    def departures(self) -> Ints:
+        """(type, state, action) how often arms were seen to leave each pair, in one step or in another time."""
+        seen: Ints = self.counts.sum(axis=-1)
+        np.add.at(seen, (self.gaps.type, self.gaps.state, self.gaps.action), self.gaps.number)
+        return seen
 
     @property
     def unseen(self) -> Bools:

@@ -33,7 +33,7 @@ def uniform_at(key, place):
 
 @njit(cache=True, parallel=loops_alone())
 def step_arms(
-    type_of_arm, cumulative, rewards, usage, valid, serves, states, actions, weight, returns, served, key, first
+    type_of_arm, cumulative, rewards, usage, valid, serves, starts, states, actions, weight, returns, served, key, first
 ):
     """Move every arm (stepping.step_arms), in blocks of arms, so that one long episode is parallel too."""
     num_episodes, num_arms = states.shape
@@ -56,9 +56,10 @@ def step_arms(
         e = task // blocks
         start = (task % blocks) * BLOCK
         row = np.uint64(first + e) * np.uint64(num_arms)
+        own = starts[e] if len(starts) else 0
         for n in range(start, min(start + BLOCK, num_arms)):
             kind, s, a = type_of_arm[n], states[e, n], actions[e, n]
-            returns[e, n] += weight * rewards[kind, s, a]
+            returns[e, n] += weight * rewards[own + kind, s, a]
             if serves[kind, s, a]:
                 served[e, n] += weight
             for k in range(num_resources):
@@ -66,7 +67,7 @@ def step_arms(
             u = uniform_at(key, row + np.uint64(n))
             arrived = 0
             for j in range(num_states - 1):
-                arrived += u >= cumulative[kind, s, a, j]
+                arrived += u >= cumulative[own + kind, s, a, j]
             states[e, n] = arrived
     used = np.zeros((num_episodes, num_resources))
     for task in range(num_episodes * blocks):

@@ -39,6 +39,23 @@ def law_of_movers(movers: Ints, rows: Floats) -> Floats:
     return law
 
 
+def laws_of_movers(movers: Ints, rows: Floats) -> Floats:
+    """(world, mover, point) the law of where arms arrive, in many worlds at once.
+
+    Args:
+        movers: (mover, row) how many arms move by each row; the same number of arms in all for each mover.
+        rows: (world, row, next_state) the rows of each world.
+    """
+    law = np.ones((len(rows), 1, 1))
+    for total, (first, parent) in enumerate(_predecessors(movers), start=1):
+        below = lattice_below(total, rows.shape[2])
+        before = np.pad(law, ((0, 0), (0, 0), (0, 1)))[:, parent]  # a point that is not there is the last, and 0
+        law = np.zeros((len(rows), len(first), len(below)))
+        for j in range(rows.shape[2]):
+            law += rows[:, first, j, None] * before[..., below[:, j]]
+    return law
+
+
 def _predecessors(movers: Ints) -> list[tuple[Indices, Indices]]:
     """By number of arms, from one: the row whose arm came last, and where the vector without it stands."""
     levels = []

@@ -39,6 +39,10 @@ class World(NamedTuple):
     serves: Bools
     """(type, state, action) whether the action uses anything."""
 
+    starts: Indices = np.zeros(0, dtype=np.int32)
+    """(episode,) where the tables of its own world begin: arms of a type then move and earn by the tables `starts` +
+    type of `cumulative` and `rewards`. Empty where all episodes share one world."""
+
 
 def first_states(type_of_arm: Indices, cumulative_initial: Floats, key: np.uint64, first: int, number: int) -> Indices:
     """(episode, arm) states drawn for `number` episodes, of which the first has the number `first`."""
@@ -79,11 +83,12 @@ def step_arms(
     cells = (world.type_of_arm, states, actions)
     if not world.valid[cells].all():
         return np.zeros((len(states), world.usage.shape[-1])), False
-    returns += weight * world.rewards[cells]
+    own = (world.type_of_arm + world.starts[:, None], states, actions) if len(world.starts) else cells
+    returns += weight * world.rewards[own]
     served += weight * world.serves[cells]
     used = world.usage[cells].sum(axis=1)
     uniforms = uniforms_at(key, grid(first, *states.shape))
-    rows = world.cumulative[cells]
+    rows = world.cumulative[own]
     states[:] = (uniforms[..., None] >= rows[..., :-1]).sum(axis=-1)
     return used, True
 

@@ -385,13 +385,12 @@ class ArmTables(Sequence[Arm]):
 
         Rounding cannot make an impossible state come up: a draw u < 1 is never at or beyond the 1.
         """
-        sums = np.cumsum(self.transitions, axis=-1)
-        return np.asarray(frozen(_closed(sums, self.transitions)))
+        return np.asarray(frozen(running_sums(self.transitions)))
 
     @cached_property
     def cumulative_initial(self) -> Floats:
         """(arm, state) running sums of the initial distributions, closed like `cumulative`."""
-        return np.asarray(frozen(_closed(np.cumsum(self.initial, axis=-1), self.initial)))
+        return np.asarray(frozen(running_sums(self.initial)))
 
     def find_faults(self) -> Faults:
         """All faults of arms that came as arrays, with places in the words of a model file."""
@@ -467,6 +466,11 @@ class ArmTables(Sequence[Arm]):
         return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in whole]
 
 
-def _closed(sums: Floats, probabilities: Floats) -> Floats:
+def running_sums(probabilities: Floats) -> Floats:
+    """(..., state) running sums of distributions, closed: they reach 1 at the last state of positive probability.
+
+    Args:
+        probabilities: (..., state) distributions.
+    """
     later = np.flip(np.cumsum(np.flip(probabilities, axis=-1), axis=-1), axis=-1) - probabilities
-    return np.where(later > 0, np.minimum(sums, 1.0), 1.0)
+    return np.where(later > 0, np.minimum(np.cumsum(probabilities, axis=-1), 1.0), 1.0)

@@ -5,7 +5,7 @@ import hashlib
 import reprlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from evenhand.checks import (
     Faults,
     check_amounts,
     check_memory,
+    check_shape,
     comma_hint,
     number_hint,
     plain,
@@ -32,6 +33,8 @@ from evenhand.typing import Bools, Floats, Indices, Ints
 
 MOST_ARMS = 10**9
 """The largest number of arms of a problem; simulation by counts is meant for up to this many."""
+
+_AXES = ("block", "state", "action", "next_state")
 
 Over = Literal["arms", "groups"]
 """Whose values welfare weighs: every arm's, or the mean of each group, each group counted once."""
@@ -173,6 +176,31 @@ class CoupledMDP(Shown):
         for known in ("budget_limit", "signature"):
             same.__dict__.pop(known, None)
         object.__setattr__(same, "budget", frozen(amounts))
+        return same
+
+    def with_transitions(self, transitions: Floats) -> "CoupledMDP":
+        """The same arms in another world: all as it is, but for how they move.
+
+        Arms that were of one type stay so unless they now move differently, and others are not merged: what was made
+        for this problem can be played there.
+
+        Args:
+            transitions: (block, state, action, next_state) probabilities, padded like `tables.transitions`.
+
+        Raises:
+            ModelError: a row is no distribution.
+        """
+        check_shape(transitions, dict(zip(_AXES, self.tables.transitions.shape, strict=True)), "transitions")
+        moved = replace(self.tables, transitions=np.array(transitions, dtype=np.float64))
+        moved.find_faults().raise_if_any("transitions")
+        kinds = list(zip(self.type_of_block.tolist(), moved.digests, strict=True))
+        first: dict[object, int] = {}
+        types = np.array([first.setdefault(kind, len(first)) for kind in kinds], dtype=np.int32)
+        same = copy.copy(self)
+        for known in ("types", "signature", "type_of_arm", "type_counts", "group_of_type", "type_floors"):
+            same.__dict__.pop(known, None)
+        object.__setattr__(same, "arms", moved)
+        same.__dict__["type_of_block"] = frozen(types)
         return same
 
     def _read_arms(self, faults: Faults) -> ArmTables | None:

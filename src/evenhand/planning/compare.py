@@ -16,7 +16,10 @@ from evenhand.errors import (
     OutOfDomain,
     TooLarge,
 )
+from evenhand.evaluation.drawing import playing_seed, read_worlds
+from evenhand.evaluation.draws import PolicyDraws, UnderDraws, weigh_policies
 from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
+from evenhand.evaluation.worlds import Worlds
 from evenhand.model.criterion import Criterion
 from evenhand.model.files import Location
 from evenhand.model.objective import read_welfare
@@ -79,6 +82,9 @@ class Comparison(Shown):
 
     problem: Problem = field(repr=False)
     """What they were compared on, under the criterion and over the members that were asked for."""
+
+    draws: UnderDraws | None = field(default=None, repr=False)
+    """The same policies over draws of the posterior, in the same order, where draws were asked for."""
 
     @property
     def no_bound(self) -> str:
@@ -168,6 +174,8 @@ def compare(
     solve_up_to: int = 3_000,
     criterion: str | Criterion | None = None,
     over: str | None = None,
+    draws: int | None = None,
+    posterior: Any = None,
 ) -> Comparison:
     """Evaluate policies on one problem, all in the same world.
 
@@ -187,6 +195,9 @@ def compare(
         criterion: what rewards over time are worth, as text or object; the problem's own when absent. Named policies
             and the bound are made for it.
         over: whose values are weighed, `arms` or `groups`; the problem's own when absent.
+        draws: over how many draws of the posterior to compare them, too, where the model was fitted.
+        posterior: what is known of the model's transitions: the model file (its posterior stands beside it), the file
+            of the posterior itself, or what `fit` gave.
 
     Example:
         >>> import evenhand as eh
@@ -200,12 +211,14 @@ def compare(
     judged = problem.under(criterion, over)
     judged.criterion.simulated_steps(horizon)  # a horizon that does not fit is refused before any work
     weighed_by = read_welfare(judged, welfare)
-    told = heard(progress)
+    told, seed = heard(progress), as_seed(rng)
+    worlds = None
+    if draws is not None:
+        worlds, _ = read_worlds(needs_tables(judged, "draws"), posterior, draws, seed)
     chosen, left_out = _build(judged, weighed_by, policies, _share_of(told, 0.0, MAKING))
     bound, bound_name, best = _bound(judged, weighed_by, solve_up_to, left_out, _share_of(told, MAKING, BOUNDING))
     if best is not None and policies is None:
         chosen = {"optimal": best, **chosen}
-    seed = as_seed(rng)
     rows: list[Row] = []
     refused: dict[str, EvenhandError] = {}
     playing = _share_of(told, BOUNDING, 1.0)
@@ -220,7 +233,28 @@ def compare(
             refused[name], left_out[name] = error, str(error)
     if not rows:
         raise _none_applies(refused)
-    return Comparison(weighed_by, _best_first(rows, bound), left_out, bound, bound_name, judged)
+    ranked = _best_first(rows, bound)
+    named = {row.policy: chosen[row.policy] for row in ranked}
+    known = None if worlds is None else _over_draws(named, worlds, weighed_by, seed, left_out, told)
+    return Comparison(weighed_by, ranked, left_out, bound, bound_name, judged, known)
+
+
+def _over_draws(
+    policies: Mapping[str, Policy | Starting],
+    worlds: Worlds,
+    welfare: Welfare,
+    seed: int,
+    left_out: dict[str, str],
+    progress: Progress | None,
+) -> UnderDraws | None:
+    """The same policies over draws; who is out of the welfare's domain in some of them is left out."""
+    rows: list[PolicyDraws] = []
+    for name, policy in policies.items():
+        try:
+            rows += weigh_policies({name: policy}, worlds, welfare, playing_seed(seed), progress).rows
+        except (OutOfDomain, TooLarge) as error:
+            left_out[f"{name} over draws"] = str(error)
+    return UnderDraws(worlds.problem, welfare, tuple(rows)) if rows else None
 
 
 def _best_first(rows: Sequence[Row], bound: float | None) -> tuple[Row, ...]:

@@ -206,7 +206,7 @@ def _read_carried(file: zipfile.ZipFile, kinds: Kinds) -> tuple[Policy | Startin
 
 
 def rebuilt(policy: Policy | Starting, problem: CoupledMDP) -> Policy | Starting:
-    """The same policy for a problem that differs in rewards only, as if it was saved and read.
+    """The same policy for a problem that differs in rewards or transitions only, as if it was saved and read.
 
     Args:
         policy: one that can be saved.

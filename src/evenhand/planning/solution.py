@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, told_by
+from evenhand.evaluation.draws import UnderDraws
 from evenhand.evaluation.evaluate import evaluate, standard_errors, unit_columns
 from evenhand.evaluation.fairness import gini_coefficient
 from evenhand.evaluation.kinks import CONFIDENCE, welfare_error
@@ -20,6 +21,9 @@ from evenhand.typing import Floats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from evenhand.planning.knowing import WorthKnowing
+    from evenhand.planning.robust import Robust
 
 
 class Part(NamedTuple):
@@ -136,6 +140,15 @@ class Solution(Shown):
 
     history: tuple[tuple[int, float], ...] = ()
     """After each round of column generation, the policies so far and the welfare of the best mixture of them."""
+
+    draws: UnderDraws | None = field(default=None, repr=False)
+    """What the plan is worth over draws of the posterior, where they were asked for."""
+
+    worth_knowing: "WorthKnowing | None" = field(default=None, repr=False)
+    """Which transitions, if known better, would make for a better plan, where draws were asked for."""
+
+    robust: "Robust | None" = field(default=None, repr=False)
+    """What the plan gains in the worst draws, and what that costs, where it was made for them."""
 
     def __repr__(self) -> str:
         sure = "" if self.welfare_stderr == 0 else f" ± {self.welfare_stderr:.2g}"

@@ -17,7 +17,7 @@ count space is small).
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from evenhand.checks import as_seed, check_positive_int, fits_in_memory, is_number
 from evenhand.display import heard, shows_bar
@@ -78,6 +78,9 @@ def solve(
     over: str | None = None,
     seconds: float | None = None,
     rotate: int | None = None,
+    draws: int | None = None,
+    posterior: Any = None,
+    robust: float | None = None,
 ) -> Solution:
     """Find the best policy for a welfare, and prove how good it is.
 
@@ -98,6 +101,11 @@ def solve(
             less than the other half. Exact methods do not look at it.
         rotate: steps after which a mixture is drawn anew; it is drawn once and kept when absent. What that is worth is
             told for both.
+        draws: over how many draws of the posterior to weigh the plan, for a model that was fitted; see `posterior`.
+        posterior: what is known of the model's transitions: the model file (its posterior stands beside it), the file
+            of the posterior itself, or what `fit` gave.
+        robust: the share of the worst draws whose mean welfare is maximised, such as 0.1; the plan is then a mixture
+            that does well in them, and what that costs on average is told. 200 draws, unless `draws` says else.
 
     Raises:
         TooLarge: it would not fit; says how large it would be and what to use instead.
@@ -129,7 +137,13 @@ def solve(
     )
     if candidates and method not in ("auto", "fluid"):
         raise InvalidInput(f"candidates compete with the policies of the method fluid, not with {method}")
-    return _told_of_rotation(task, solve_with_zeros(task, lambda task: _solve(task, method)))
+    if draws is None and robust is None:
+        return _told_of_rotation(task, solve_with_zeros(task, lambda task: _solve(task, method)))
+    from evenhand.planning.uncertain import over_draws, read_asked  # it asks for plans in turn
+
+    asked = read_asked(problem, posterior, draws, robust, as_seed(task.rng))
+    found = _told_of_rotation(task, solve_with_zeros(task, lambda task: _solve(task, method)))
+    return over_draws(found, asked, task.progress)
 
 
 def _solve(task: Task, method: str) -> Solution:

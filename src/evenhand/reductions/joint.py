@@ -125,7 +125,7 @@ class Joint:
             rewards=problem.types.rewards[problem.type_of_arm, self.states[state], actions],
             outcomes=outcomes,
             kernel=kernel,
-            initial=self._initial(),
+            initial=self.initial,
             criterion=problem.criterion,
             served=self.served if problem.has_floors else None,
         )
@@ -167,7 +167,9 @@ class Joint:
             codes = codes * self.problem.types.num_actions[kind] + actions[:, n]
         return codes
 
-    def _initial(self) -> Floats:
+    @cached_property
+    def initial(self) -> Floats:
+        """(state,) the law of the first joint state."""
         law: Floats = np.ones(1)
         for arm, kind in enumerate(self.problem.type_of_arm):
             law = np.outer(law, self.problem.types.initial[kind, : self.num_states_of_arm[arm]]).reshape(-1)

@@ -3,6 +3,8 @@
 import re
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from evenhand._version import __version__
 from evenhand.fitting.diagnostics.alike import BetweenTypes
 from evenhand.fitting.diagnostics.diagnose import Diagnostics
@@ -13,6 +15,7 @@ from evenhand.fitting.diagnostics.thin_rows import FEW, ThinRows
 from evenhand.fitting.fitted import Fitted
 from evenhand.model.files import Location, write_atomically
 from evenhand.report import fit_figures, words
+from evenhand.report.clusters import HEIGHT, draw_clusters
 from evenhand.report.notebook import told
 from evenhand.report.pictures import draw_replay, replay_height
 from evenhand.report.rendering import render
@@ -20,6 +23,7 @@ from evenhand.report.svg import drawn
 from evenhand.report.tables import Cell, Table, TableRow
 
 if TYPE_CHECKING:
+    from evenhand.fitting.clusters import Clusters
     from evenhand.planning.replay import Replay
 
 SHOWN_ROWS = 40
@@ -68,7 +72,7 @@ def fit_page(
     replay: "Replay | None" = None,
 ) -> str:
     """The page; arguments as of `write_fit`."""
-    found = fitted.diagnostics
+    found, clusters = fitted.diagnostics, fitted.clusters
     rows = fit_figures.small_rows(fitted, FEW)
     acted = found.effects is not None and bool(found.effects.each)
     return render(
@@ -88,6 +92,8 @@ def fit_page(
         shares=fit_figures.shares_figure(found.shares) if found.shares else None,
         replay=None if replay is None else _replay_figure(replay),
         replay_facts=None if replay is None else told(replay).facts,
+        clusters=None if clusters is None or not clusters.tried else _clusters_figure(clusters),
+        members=None if clusters is None else _members_table(clusters),
         types=_types_table(found.between_types) if found.between_types and found.between_types.each else None,
         rows=rows,
         more_rows=_more_rows(found.thin_rows.total - len(rows)),
@@ -220,7 +226,25 @@ def _replay_figure(found: "Replay") -> str:
     return drawn("replay", label, replay_height(found), lambda figure: draw_replay(figure, found))
 
 
+def _clusters_figure(found: "Clusters") -> str:
+    told = "; ".join(f"{words.counted(one.number, 'type')} {words.number(one.held_out)}" for one in found.tried)
+    label = f"Held-out log-likelihood of an arm by the number of types: {told}"
+    return drawn("clusters", label, HEIGHT, lambda figure: draw_clusters(figure, found))
+
+
 # Tables
+
+
+def _members_table(found: "Clusters") -> Table:
+    sizes = np.bincount(found.type_of, minlength=found.number)
+    chances = found.probabilities[np.arange(len(found.arms)), found.type_of]
+    sums = np.bincount(found.type_of, weights=chances, minlength=found.number)
+    rows = tuple(
+        TableRow(name, (Cell(f"{size:,}"), Cell(words.percent(total / size) if size else words.UNKNOWN)))
+        for name, size, total in zip(found.names, sizes.tolist(), sums.tolist(), strict=True)
+    )
+    heads = (Cell("Type"), Cell("Arms"), Cell("Mean probability of their type"))
+    return Table("Types that were found, and how surely arms are of them", heads, rows)
 
 
 def _memory_table(found: Diagnostics) -> Table | None:

@@ -11,7 +11,9 @@ from functools import singledispatch
 import numpy as np
 
 from evenhand.display import Shown, counted
+from evenhand.evaluation.draws import UnderDraws, member_names, spread_of
 from evenhand.evaluation.evaluate import Evaluation
+from evenhand.fitting.clusters import Clusters
 from evenhand.fitting.diagnostics import Diagnostics
 from evenhand.fitting.fitted import Fitted
 from evenhand.learning.training import Training
@@ -23,8 +25,10 @@ from evenhand.model.simulator import Problem, Simulator
 from evenhand.planning.check import Check, listed, starts_in_words
 from evenhand.planning.compare import Comparison, Row
 from evenhand.planning.fairness import Fairness
+from evenhand.planning.knowing import WorthKnowing
 from evenhand.planning.plans import Decisions, Plan
 from evenhand.planning.replay import Replay
+from evenhand.planning.robust import Robust
 from evenhand.planning.solution import Solution
 from evenhand.policies.index import TypeIndices
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
@@ -197,7 +201,7 @@ def _(found: Check) -> Told:
 
 @told.register
 def _(fitted: Fitted) -> Told:
-    log, counts = fitted.log, fitted.moves.counts.sum(axis=-1)
+    log, counts = fitted.log, fitted.moves.departures
     lower, upper = fitted.interval
     mean = np.nan_to_num(fitted.posterior.mean)
     seen = np.argwhere(~fitted.unseen).tolist()
@@ -218,6 +222,13 @@ def _(fitted: Fitted) -> Told:
     sizes = (len(log.types), "type"), (len(log.states), "state"), (len(log.actions), "action")
     aside = ", ".join(counted(*size) for size in sizes)
     return Told("A model of records", aside, facts, tables=[table], notes=[capitalised(note) for note in fitted.notes])
+
+
+@told.register
+def _(found: Clusters) -> Told:
+    sizes = np.bincount(found.type_of, minlength=found.number)
+    facts = [(name, counted(int(size), "arm")) for name, size in zip(found.names, sizes, strict=True)]
+    return Told("Types of arms that move alike", facts=facts, notes=list(found.notes))
 
 
 @told.register
@@ -342,6 +353,44 @@ def _(found: Decisions) -> Told:
     return Told(
         "What to do now", f"with {counted(len(found.rows), 'arm')}", [*used, *drawn], tables=[table], notes=notes
     )
+
+
+@told.register
+def _(found: UnderDraws) -> Told:
+    heads = ("of", "5 %", "50 %", "95 %", "worst tenth")
+    tables = []
+    for row in found.rows[:MOST_ROWS]:
+        names = ("welfare", *member_names(found.problem, row.found.by_type))
+        draws = (row.welfare, *row.members.T)
+        lines = [
+            (shortened(name, 40), [number(figure, 6) for figure in list(spread_of(own).values())[1:]])
+            for name, own in list(zip(names, draws, strict=True))[:MOST_ROWS]
+        ]
+        tables.append(shortened_table(row.policy, heads, lines, len(names) - MOST_ROWS))
+    how = "weighed exactly" if all(row.exact for row in found.rows) else "played"
+    return Told("Over draws of what the records allow", f"{counted(found.num_draws, 'draw')}, {how}", tables=tables)
+
+
+@told.register
+def _(found: WorthKnowing) -> Told:
+    rows = [
+        (shortened(row.type, 40), [row.state, row.action, number(row.worth, 3), number(row.stderr, 2)])
+        for row in found.rows[:MOST_ROWS]
+    ]
+    heads = ("type", "state", "action", "worth", "± error")
+    table = shortened_table("", heads, rows, len(found.rows) - MOST_ROWS, ("type", "state", "action"))
+    facts = [("knowing everything adds", number(found.total, 3)), ("to a mean welfare of", number(found.welfare, 6))]
+    return Told("What is worth knowing", found.words, facts, tables=[table])
+
+
+@told.register
+def _(found: Robust) -> Told:
+    facts = []
+    for name, trade in (("in draws chosen on", found.seen), ("in draws held out", found.held_out)):
+        if trade is not None:
+            facts.append((f"worst draws, {name}", f"{number(trade.plain_tail, 6)} → {number(trade.robust_tail, 6)}"))
+            facts.append((f"mean, {name}", f"{number(trade.plain_mean, 6)} → {number(trade.robust_mean, 6)}"))
+    return Told("The plan for the worst draws", found.words, facts)
 
 
 @told.register

@@ -36,17 +36,18 @@ def test_predictions_are_those_of_plain_loops() -> None:
     """Two folds, and a strength that is the same everywhere."""
     log = simulated(WEAR, 12, 8, 3, by_chance(0.4))
     steps = one_steps(log)
+    steps = steps.where(steps.before >= 0)
     fold = (steps.arm % 2).astype(np.int64)
     kept = orders.STRENGTHS
     orders.STRENGTHS = np.array([1.0])  # type: ignore[misc]
     try:
-        shorter, longer = orders._scores(2, steps.where(steps.before >= 0), SIZES, fold[steps.before >= 0], 2)
+        alike = orders._alike(2, steps, SIZES, fold, 2)
+        shorter, longer = (scores[alike.of_step] for scores in orders._scores(2, alike, SIZES, 2))
     finally:
         orders.STRENGTHS = kept
     rows = [
         (int(fold[i]), int(steps.before[i]), int(steps.state[i]), int(steps.action[i]), int(steps.next_state[i]))
         for i in range(len(steps))
-        if steps.before[i] >= 0
     ]
 
     def predicted(known: tuple[int, ...], mine: tuple[int, ...]) -> float:

@@ -14,6 +14,7 @@ from evenhand.cli.commands.budgets import (
     refuse_with_several,
     show_comparisons,
 )
+from evenhand.cli.commands.draws import posterior_of, show_rivals
 from evenhand.cli.console import (
     figures,
     floors_in_words,
@@ -51,6 +52,7 @@ def run(
     episodes: int,
     horizon: int | None,
     monte_carlo: bool,
+    draws: int | None,
     report: str | None,
     seed: int,
     as_json: bool,
@@ -59,7 +61,8 @@ def run(
     """Compare policies and print them, best first."""
     check_target(report, "--report")
     names = None if policies is None else read_names(policies)
-    refuse_with_several(budgets, {"--report": report})
+    refuse_with_several(budgets, {"--report": report, "--draws": draws})
+    posterior = posterior_of(model, draws is not None)
     problem, *others = (
         one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion, initial)
     )
@@ -77,7 +80,8 @@ def run(
         from evenhand.planning.compare import compare as compare_policies
 
         chosen = _choose(names, problem, welfare)
-        comparison = compare_policies(problem, chosen, welfare, episodes, horizon, seed, method, tell)
+        asked = (welfare, episodes, horizon, seed, method, tell)
+        comparison = compare_policies(problem, chosen, *asked, draws=draws, posterior=posterior)
         if report:
             if tell is not None:
                 tell("writing the report", 1.0)
@@ -89,6 +93,8 @@ def run(
         return
     about = f"welfare {comparison.welfare.name}{objective_words(problem)}{budget_words(problem, budgets)}"
     _show(comparison, f"{called(model)}: {problem.num_arms} arms, {about}")
+    if comparison.draws is not None:
+        show_rivals(comparison.draws)
     unused = {row.policy: told for row in comparison.rows if (told := unused_horizon(row.evaluation, horizon))}
     if unused:
         say(f"--horizon: {', '.join(unused)}: {next(iter(unused.values()))}")
@@ -122,6 +128,7 @@ def as_dict(comparison: "Comparison") -> dict[str, Any]:
             for row in comparison.rows
         ],
         "left_out": comparison.left_out,
+        **({} if comparison.draws is None else {"draws": comparison.draws.as_dict()}),
     }
 
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from evenhand.cli.commands.budgets import budget_words
+from evenhand.cli.commands.draws import posterior_of, show_draws
 from evenhand.cli.console import (
     figures,
     floors_in_words,
@@ -39,11 +40,13 @@ def run(
     episodes: int,
     horizon: int | None,
     monte_carlo: bool,
+    draws: int | None,
     seed: int,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Evaluate one policy and print what it is worth."""
+    posterior = posterior_of(model, draws is not None)
     problem = read_problem(model, parameters, format, budgets, criterion, initial).under(criterion, over)
     method: Method = "monte-carlo" if monte_carlo else "auto"
     with progress(quiet) as tell:
@@ -54,12 +57,15 @@ def run(
         actor = read_policy(policy, problem, welfare)
         weighed_by = read_welfare(problem, welfare)
         turn = None if tell is None else (lambda _, share: tell(policy, share))
-        found = evaluate_policy(actor, problem, weighed_by, episodes, horizon, seed, method, turn)
+        asked = (weighed_by, episodes, horizon, seed, method, turn)
+        found = evaluate_policy(actor, problem, *asked, draws=draws, posterior=posterior)
     if as_json:
         print_json(as_dict(found))
     else:
         about = f"{objective_words(problem)}{budget_words(problem, budgets)}"
         _show(found, f"{policy} on {called(model)}, welfare {weighed_by.name}{about}", horizon)
+        if found.draws is not None:
+            show_draws(found.draws)
 
 
 def as_dict(found: "Evaluation") -> dict[str, Any]:
@@ -74,6 +80,7 @@ def as_dict(found: "Evaluation") -> dict[str, Any]:
         "realised_gini_coefficient": found.realised_gini_coefficient,
         **per_arm(found.problem, found.by_type, units),
         **_group_errors(found),
+        **({} if found.draws is None else {"draws": found.draws.as_dict()}),
     }
 
 

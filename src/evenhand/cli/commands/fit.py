@@ -31,7 +31,7 @@ def run(log: str, out: str | None, report: str | None, seed: int, as_json: bool,
     check_target(report, "--report")
     source = standard_input("LOG", options["format"], FORMATS) if log == DASH else log
     options["budget"] = None if options["budget"] is None else read_amounts(options["budget"])
-    for several in ("used", "resources"):
+    for several in ("used", "resources", "exact", "absorbing"):
         options[several] = _listed(options[several])
     from evenhand.fitting.fit import fit  # after what may be refused at once
 
@@ -84,7 +84,7 @@ def _show(fitted: "Fitted", source: str) -> None:
 
 def _show_rows(fitted: "Fitted") -> None:
     """A line for each pair that was seen, and where it leads most often."""
-    log, counts = fitted.log, fitted.moves.counts.sum(axis=-1)
+    log, counts = fitted.log, fitted.moves.departures
     seen = np.argwhere(~fitted.unseen).tolist()
     rows = [
         [log.types[t], log.states[s], log.actions[a], f"{counts[t, s, a]:,}", _leads_to(fitted, t, s, a)]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenhand.cli.commands.budgets import budget_words, refuse_with_several, show_solutions, solutions_as_dict
+from evenhand.cli.commands.draws import posterior_of, show_draws, show_knowing, show_robust
 from evenhand.cli.console import (
     number,
     objective_words,
@@ -51,6 +52,8 @@ def run(
     tolerance: float,
     seconds: float | None,
     rotate: int | None,
+    draws: int | None,
+    robust: float | None,
     out: str | None,
     seed: int,
     as_json: bool,
@@ -58,7 +61,10 @@ def run(
 ) -> None:
     """Solve and print the certificate."""
     check_target(out, "--out")
-    refuse_with_several(budgets, {"--out": out, "--candidate": candidates or None})
+    refuse_with_several(
+        budgets, {"--out": out, "--candidate": candidates or None, "--draws": draws, "--robust": robust}
+    )
+    posterior = posterior_of(model, draws is not None or robust is not None)
     first, *others = (
         one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion, initial)
     )
@@ -75,7 +81,20 @@ def run(
         from evenhand.planning.solve import solve as find_best
 
         tried = {name: read_policy(name, first, welfare) for name in candidates}
-        solution = find_best(first, welfare, method, tolerance, tell, seed, tried, seconds=seconds, rotate=rotate)
+        solution = find_best(
+            first,
+            welfare,
+            method,
+            tolerance,
+            tell,
+            seed,
+            tried,
+            seconds=seconds,
+            rotate=rotate,
+            draws=draws,
+            posterior=posterior,
+            robust=robust,
+        )
         if tell is not None:
             tell("what one unit more is worth", 1.0)
         _ = solution.prices  # computed once, here where progress is told
@@ -91,11 +110,22 @@ def run(
         print_json(as_dict(solution, out))
         return
     _show(solution, called(model), budget_words(first, budgets))
+    _show_draws(solution)
     if out:
         played = [asked[0], out, *asked[1:], *(["--initial", initial] if initial else [])]
         shown, acted = (shlex.join(["evenhand", *words]) for words in (["show", out], ["act", out, "STATES"]))
         click.echo(f"in words: {shown}   what to do now: {acted}")
         click.echo(f"policy: {out}   (play it: {shlex.join(['evenhand', 'evaluate', *played])})")
+
+
+def _show_draws(solution: "Solution") -> None:
+    """What is known of the plan where draws were asked for."""
+    if solution.robust is not None:
+        show_robust(solution.robust)
+    if solution.draws is not None:
+        show_draws(solution.draws)
+    if solution.worth_knowing is not None:
+        show_knowing(solution.worth_knowing)
 
 
 def asked_words(
@@ -137,9 +167,16 @@ def as_dict(solution: "Solution", out: str | None) -> dict[str, Any]:
         "gini_coefficient": solution.gini_coefficient,
         **_mixture_facts(solution),
         **per_arm(solution.problem, solution.by_type, _units(solution)),
+        **_draws_facts(solution),
         "seconds": solution.seconds,
         "policy": out,
     }
+
+
+def _draws_facts(solution: "Solution") -> dict[str, Any]:
+    """What is known of the plan where draws were asked for; else nothing."""
+    found = {"draws": solution.draws, "worth_knowing": solution.worth_knowing, "robust": solution.robust}
+    return {name: told.as_dict() for name, told in found.items() if told is not None}
 
 
 def _group_facts(solution: "Solution") -> dict[str, Any]:

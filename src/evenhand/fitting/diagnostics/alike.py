@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.fitting.diagnostics.phrases import chance, decimals_for, first_largest, percent, signed
-from evenhand.fitting.diagnostics.steps import Steps, late
+from evenhand.fitting.diagnostics.steps import Steps, late, tally
 from evenhand.fitting.diagnostics.tables import HomogeneityTest, compared, contributions, holm, homogeneity
-from evenhand.typing import Array, Ints
+from evenhand.typing import Ints
 
 LEVEL = 0.05
 """The p-value, adjusted for the tests made together, below which a difference is said to be one."""
@@ -113,8 +113,8 @@ def in_time(steps: Steps, names: tuple[tuple[str, ...], ...], rng: np.random.Gen
     if is_late is None:
         return "all steps begin at one time" if len(steps) else "no step was recorded"
     shape = tuple(map(len, names))
-    rows = (steps.type * np.int64(shape[1]) + steps.state) * shape[2] + steps.action
-    counts = tally(is_late, rows, steps.next_state, (2, int(np.prod(shape)), shape[1]))
+    columns = (is_late, steps.type, steps.state, steps.action, steps.next_state)
+    counts = tally(columns, (2, *shape, shape[1])).reshape(2, -1, shape[1])
     return InTime(homogeneity(counts, rng), float(steps.time[is_late].min()), _most_apart(counts, names))
 
 
@@ -137,19 +137,6 @@ def between_types(counts: Ints, names: tuple[tuple[str, ...], ...], rng: np.rand
         OneType(name, test, _most_apart(two, pairs)) for name, test, two in zip(names[0], tests, against, strict=True)
     ]
     return BetweenTypes(whole, tuple(each))
-
-
-def tally(group: Array, context: Array, outcome: Array, shape: tuple[int, int, int]) -> Ints:
-    """(group, context, outcome) how often each occurs.
-
-    Args:
-        group: (record,) from 0.
-        context: (record,) from 0.
-        outcome: (record,) from 0.
-        shape: how many there are of each.
-    """
-    code = (group * np.int64(shape[1]) + context) * shape[2] + outcome
-    return np.bincount(code.astype(np.int64), minlength=int(np.prod(shape))).reshape(shape)
 
 
 def _most_apart(counts: Ints, names: tuple[tuple[str, ...], ...]) -> Apart | None:

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.fitting.diagnostics.alike import LEVEL, tally
+from evenhand.fitting.diagnostics.alike import LEVEL
 from evenhand.fitting.diagnostics.phrases import chance, first_largest, percent
-from evenhand.fitting.diagnostics.steps import follows, late
+from evenhand.fitting.diagnostics.steps import follows, late, tally
 from evenhand.fitting.diagnostics.tables import HomogeneityTest, homogeneity
 from evenhand.fitting.log import NOTHING, Log
-from evenhand.typing import Floats
+from evenhand.typing import Array, Floats, Ints
 
 CANNOT = (
     "effects compare arms in the same recorded state; if whoever chose saw more than the state, part of an effect may "
@@ -108,43 +108,47 @@ def choices(log: Log, worth: Floats | None, rng: np.random.Generator) -> Choices
         worth: (type, state) what a step there brings under the idle action; None where that is not known.
         rng: for tables that are drawn.
     """
-    rows = np.flatnonzero(log.action != NOTHING)
-    kind, state, action = log.type_of[log.arm[rows]].astype(np.int64), log.state[rows], log.action[rows]
-    types, states, actions = len(log.types), len(log.states), len(log.actions)
-    is_served = action > 0
-    if not is_served.any() or is_served.all():
-        return "no action but the idle one was recorded" if not is_served.any() else "every row was served"
-    own = kind * states + state
-    is_late = late(log.time[rows])
-    by_time = None
-    if is_late is not None:
-        by_time = homogeneity(tally(is_late, own, action, (2, types * states, actions)), rng)
-    by_type = homogeneity(tally(kind, state, action, (types, states, actions)), rng) if types > 1 else None
-    shares = [np.bincount(state[who], minlength=states) / who.sum() for who in (is_served, ~is_served)]
-    means = (
-        None if worth is None else tuple(float(worth[kind[who], state[who]].mean()) for who in (is_served, ~is_served))
-    )
+    counts, halves = _counted(log)
+    served, idle = counts[..., 1:].sum(axis=-1), counts[..., 0]
+    if not served.any() or not idle.any():
+        return "no action but the idle one was recorded" if not served.any() else "every row was served"
+    types, states = counts.shape[1], counts.shape[3]
+    owns = (types * states, counts.shape[4])
+    # (half, type, before, state, action): what is not a group or part of the context is summed over.
+    by_before = np.moveaxis(counts[:, :, 1:].sum(axis=0), 1, 0).reshape(states, *owns)
+    in_states = [who.sum(axis=(0, 1, 2)) / who.sum() for who in (served, idle)]
     return Choices(
-        int(is_served.sum()),
-        int((~is_served).sum()),
+        int(served.sum()),
+        int(idle.sum()),
         log.states,
-        tuple(shares[0].tolist()),
-        tuple(shares[1].tolist()),
-        means,  # type: ignore[arg-type]  # two of them
-        homogeneity(tally(state, kind, action, (states, types, actions)), rng),
-        _by_before(log, rng),
-        by_time,
-        by_type,
+        tuple(in_states[0].tolist()),
+        tuple(in_states[1].tolist()),
+        None if worth is None else (_mean(worth, served), _mean(worth, idle)),
+        homogeneity(np.moveaxis(counts.sum(axis=(0, 2)), 1, 0), rng),
+        homogeneity(by_before, rng) if by_before.any() else None,
+        homogeneity(counts.sum(axis=2).reshape(2, *owns), rng) if halves else None,
+        homogeneity(counts.sum(axis=(0, 2)), rng) if types > 1 else None,
     )
 
 
-def _by_before(log: Log, rng: np.random.Generator) -> HomogeneityTest | None:
-    """Whether actions in the same state depend on the state one step before."""
-    rows = np.flatnonzero(follows(log)) + 1
-    rows = rows[log.action[rows] != NOTHING]
-    if not len(rows):
-        return None
-    states = len(log.states)
-    own = log.type_of[log.arm[rows]].astype(np.int64) * states + log.state[rows]
-    shape = (states, len(log.types) * states, len(log.actions))
-    return homogeneity(tally(log.state[rows - 1], own, log.action[rows], shape), rng)
+def _counted(log: Log) -> tuple[Ints, bool]:
+    """(half, type, before, state, action) rows whose action is recorded; and whether there are two halves of time.
+
+    The state before is numbered from 1; 0 where it was not recorded.
+    """
+    followed = follows(log)
+    before = np.zeros(len(log.arm), dtype=np.int32)
+    before[1:] = np.where(followed[:-1], log.state[:-1] + 1, 0)
+    kept = log.action != NOTHING
+    columns: list[Array] = [log.time, log.type_of[log.arm], before, log.state, log.action]
+    time, *others = columns if kept.all() else [column[kept] for column in columns]
+    is_late = late(time)
+    half = np.zeros(len(time), dtype=np.bool_) if is_late is None else is_late
+    shape = (2, len(log.types), len(log.states) + 1, len(log.states), len(log.actions))
+    return tally([half, *others], shape), is_late is not None
+
+
+def _mean(worth: Floats, rows: Ints) -> float:
+    """Of what states are worth, over (half, type, before, state) rows."""
+    by_state = rows.sum(axis=(0, 2))
+    return float((worth * by_state).sum() / by_state.sum())

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.fitting.diagnostics.phrases import with_error
-from evenhand.fitting.diagnostics.steps import UNKNOWN, Steps
+from evenhand.fitting.diagnostics.steps import UNKNOWN, Steps, coded
 from evenhand.typing import Array, Floats, Ints
 
 FOLDS = 5
@@ -35,7 +35,7 @@ SURE = 2.0
 """Standard errors from which a gain is said to be one."""
 
 DENSE = 2_000_000
-"""Cells up to which a table of all of them is cheaper than to sort the contexts that occur."""
+"""Codes up to which a table of all of them is cheaper than to sort those that occur."""
 
 
 @dataclass(frozen=True)
@@ -108,63 +108,89 @@ def gains(
 
 def _gain(order: int, steps: Steps, sizes: tuple[int, int, int], folds: int, rng: np.random.Generator) -> Gain:
     arm, arms = steps.arm_numbers, steps.num_arms
-    fold_of_arm = np.empty(arms, dtype=np.int64)
+    fold_of_arm = np.empty(arms, dtype=np.int32)
     fold_of_arm[rng.permutation(arms)] = np.arange(arms) % folds
-    scores = _scores(order, steps, sizes, fold_of_arm[arm], folds)
-    shorter, longer = (np.bincount(arm, weights=score, minlength=arms) for score in scores)
-    taken = np.bincount(arm, minlength=arms)
+    alike = _alike(order, steps, sizes, fold_of_arm[arm], folds)
+    shorter, longer = _scores(order, alike, sizes, folds)
     total = len(steps)
-    gain = float((longer - shorter).sum() / total)
-    spread = longer - shorter - gain * taken
+    gain = float((longer - shorter) @ alike.number / total)
+    spread = np.bincount(arm, weights=(longer - shorter - gain)[alike.of_step], minlength=arms)
     stderr = float(np.sqrt((spread**2).sum() * arms / (arms - 1)) / total)
-    return Gain(order, float(shorter.sum() / total), float(longer.sum() / total), gain, stderr, total, arms, folds)
+    held_out = float(shorter @ alike.number / total)
+    return Gain(order, held_out, held_out + gain, gain, stderr, total, arms, folds)
 
 
-def _scores(order: int, steps: Steps, sizes: tuple[int, int, int], fold: Array, folds: int) -> tuple[Floats, Floats]:
-    """(step,) log-likelihoods by the chain of shorter memory, and by that of longer."""
+@dataclass(frozen=True, eq=False)
+class _Alike:
+    """Steps that no chain tells apart, once: there are few of them, however many steps there are."""
+
+    fold: Array
+    before: Array
+    type: Array
+    state: Array
+    action: Array
+    next_state: Array
+    number: Ints
+    """(kind,) how many steps are so."""
+
+    of_step: Array
+    """(step,) its kind."""
+
+
+def _alike(order: int, steps: Steps, sizes: tuple[int, int, int], fold: Array, folds: int) -> _Alike:
+    """The kinds of steps; all have one state before where that is not asked for."""
     types, states, actions = sizes
-    # Codes are half as large where they may be, and so is the time that it takes to move them.
-    whole = np.int32 if folds * types * states**3 * actions < 2**31 else np.int64
-    action: Array = steps.action.astype(whole)
-    fold, pairs = fold.astype(whole), states * actions
-    bare = _Ladder(steps.next_state.astype(whole), states, fold, folds).level(action, actions)
-    pair = steps.state * whole(actions) + action
-    own = steps.type * whole(pairs) + pair
+    shape = (folds, states if order == 2 else 1, types, states, actions, states)
+    before = [steps.before] if order == 2 else []
+    columns = [fold, *before, steps.type, steps.state, steps.action, steps.next_state]
+    code = coded(columns, shape if before else (folds, *shape[2:]))
+    kinds, of_step, number = numbered(code, int(np.prod(shape, dtype=np.float64)))
+    told: tuple[Array, ...] = np.unravel_index(kinds, shape)
+    return _Alike(told[0], told[1], told[2], told[3], told[4], told[5], number, of_step)
+
+
+def _scores(order: int, steps: _Alike, sizes: tuple[int, int, int], folds: int) -> tuple[Floats, Floats]:
+    """(kind,) log-likelihoods by the chain of shorter memory, and by that of longer."""
+    types, states, actions = sizes
+    pairs = states * actions
+    bare = _Ladder(steps, states, folds).level(steps.action, actions)
+    pair = steps.state * actions + steps.action
+    own = steps.type * pairs + pair
     first = bare.level(pair, pairs).level(own, types * pairs)
     if order == 1:
-        return bare.level(steps.type * whole(actions) + action, types * actions).scores(), first.scores()
-    longer = steps.before * whole(types * pairs) + own
+        return bare.level(steps.type * actions + steps.action, types * actions).scores(), first.scores()
+    longer = steps.before * (types * pairs) + own
     return first.scores(), first.level(longer, states * types * pairs).scores()
 
 
 class _Ladder:
     """A level of contexts with its predictions, one a fold and a cell: a context together with a next state."""
 
-    def __init__(self, outcome: Array, num_outcomes: int, fold: Array, folds: int) -> None:
+    def __init__(self, steps: _Alike, num_outcomes: int, folds: int) -> None:
         """The lowest level: nothing is known, and all next states are alike.
 
         Args:
-            outcome: (step,) the next state.
+            steps: what is counted and scored.
             num_outcomes: how many states there are.
-            fold: (step,) of its arm.
             folds: how many there are.
         """
-        self.outcome, self.num_outcomes, self.fold, self.folds = outcome, num_outcomes, fold, folds
-        self.cell: Array = outcome
+        self.steps, self.num_outcomes, self.folds = steps, num_outcomes, folds
+        self.cell: Array = steps.next_state
         self.predicted: Floats = np.full((folds, num_outcomes), 1 / num_outcomes)
 
     def level(self, context: Array, num_contexts: int) -> "_Ladder":
         """The next level.
 
         Args:
-            context: (step,) what is known; finer than at this level.
+            context: (kind,) what is known; finer than at this level.
             num_contexts: how many of them there may be.
         """
         above = _Ladder.__new__(_Ladder)
         vars(above).update(vars(self))
         if num_contexts * self.num_outcomes > DENSE:
-            context, num_contexts = numbered(context)
-        above.cell, num_cells = context * self.num_outcomes + self.outcome, num_contexts * self.num_outcomes
+            values, context, _ = numbered(context, num_contexts)
+            num_contexts = len(values)
+        above.cell, num_cells = context * self.num_outcomes + self.steps.next_state, num_contexts * self.num_outcomes
         below = np.zeros(num_cells, dtype=self.cell.dtype)
         below[above.cell] = self.cell  # every step of a cell is in the same cell one level below
         seen = above._outside(num_cells)
@@ -176,29 +202,35 @@ class _Ladder:
             above.predicted[f] = (seen[f] + c * base[f]) / (np.repeat(totals[f], self.num_outcomes) + c)
         return above
 
-    def _outside(self, num_cells: int) -> Ints:
+    def _outside(self, num_cells: int) -> Floats:
         """(fold, cell) how often each was seen outside the fold."""
-        within = np.bincount(self.fold * num_cells + self.cell, minlength=self.folds * num_cells)
-        within = within.reshape(self.folds, num_cells)
+        place, size = self.steps.fold * num_cells + self.cell, self.folds * num_cells
+        within = np.bincount(place, weights=self.steps.number, minlength=size).reshape(self.folds, num_cells)
         return np.asarray(within.sum(axis=0) - within)
 
     def scores(self) -> Floats:
-        """(step,) its log-likelihood by what was counted on the other folds."""
-        place = self.fold * self.predicted.shape[1] + self.cell
-        return np.asarray(np.log(self.predicted).ravel()[place])
+        """(kind,) its log-likelihood by what was counted on the other folds."""
+        return np.asarray(np.log(self.predicted[self.steps.fold, self.cell]))
 
 
-def numbered(code: Array) -> tuple[Array, int]:
-    """Codes numbered anew without holes, in their order, and how many there are.
+def numbered(code: Array, size: int) -> tuple[Ints, Array, Ints]:
+    """Codes that occur, in their order; the place of each code among them; and how often each occurs.
 
     Args:
-        code: (step,) from 0.
+        code: from 0.
+        size: how many there may be.
     """
-    values, new = np.unique(code, return_inverse=True)
-    return new.reshape(-1), len(values)
+    if size > DENSE:
+        values, places, number = np.unique(code, return_inverse=True, return_counts=True)
+        return values, places.reshape(-1), number
+    number = np.bincount(code, minlength=size)
+    values = np.flatnonzero(number)
+    place_of = np.zeros(size, dtype=np.int32)
+    place_of[values] = np.arange(len(values))
+    return values, place_of[code], number[values]
 
 
-def strength(seen: Ints, base: Floats, totals: Ints) -> float:
+def strength(seen: Floats, base: Floats, totals: Floats) -> float:
     """The c of the grid under which the counts are likeliest; of equal ones the largest, which adds least.
 
     Args:

@@ -1,11 +1,12 @@
 """The moves of one step of a log, row by row: what the tests of a fit count."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from evenhand.fitting.log import NOTHING, Log
-from evenhand.typing import Bools, Floats, Indices, Ints
+from evenhand.typing import Array, Bools, Floats, Indices, Ints
 
 UNKNOWN = -1
 """The code of a state before that was not recorded."""
@@ -84,6 +85,31 @@ def one_steps(log: Log) -> Steps:
     return Steps(arm, log.type_of[arm], before, log.state[rows], log.action[rows], log.state[rows + 1], log.time[rows])
 
 
+def coded(columns: Sequence[Array], shape: Sequence[int]) -> Array:
+    """(record,) one number for what stands in all columns, as in an array of this shape.
+
+    Args:
+        columns: (record,) each, from 0.
+        shape: how many different ones there may be in each.
+    """
+    # Small numbers are half the work.
+    code: Array = columns[0].astype(np.int32 if np.prod(shape, dtype=np.float64) < 2**31 else np.int64)
+    for column, length in zip(columns[1:], shape[1:], strict=True):
+        code *= code.dtype.type(length)
+        code += column
+    return code
+
+
+def tally(columns: Sequence[Array], shape: tuple[int, ...]) -> Ints:
+    """An array of this shape: how often each combination occurs.
+
+    Args:
+        columns: (record,) each, from 0.
+        shape: how many different ones there may be in each.
+    """
+    return np.bincount(coded(columns, shape), minlength=int(np.prod(shape))).reshape(shape)
+
+
 def late(time: Floats) -> Bools | None:
     """(step,) whether it is of the later half: cut between two times, as near to the middle as they allow.
 
@@ -92,7 +118,7 @@ def late(time: Floats) -> Bools | None:
     """
     if not len(time) or time.min() == time.max():
         return None
-    middle = np.median(time)
-    cuts = [time > middle, time >= middle]
-    halves = [abs(int(cut.sum()) - len(time) / 2) if 0 < cut.sum() < len(time) else np.inf for cut in cuts]
-    return np.asarray(cuts[int(halves[1] < halves[0])])
+    middle = float(np.partition(time, len(time) // 2)[len(time) // 2])
+    after, before = time > middle, time < middle
+    # The middle time itself goes to the smaller side.
+    return np.asarray(after if after.sum() > before.sum() else ~before)

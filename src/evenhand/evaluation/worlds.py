@@ -1,0 +1,279 @@
+"""What a policy is worth in each of many worlds that differ in how arms move: draws of what the records allow.
+
+Exactly where the space is small: the policy stays what it is, a table or a law on counts, and is weighed by the moves
+of each draw (`tables`). Else by playing, all worlds in one batch (`simulation.worlds`), with a control
+variate of each world's own. For any h and A(s, a) = r(s, a) + gamma sum_j p_d(j | s, a) h(j) - h(s),
+
+    E_d sum_t gamma^t r(s_t, a_t)  =  mu.h + E_d sum_t gamma^t A(s_t, a_t)
+
+so A may be played in place of r (`planning.judging`). Here h are the values, in draw d, of an arm alone that gets each
+action as often as arms in its state got it when the policy was played once in the model itself:
+
+    h_d = (I - gamma P_d^law)^-1 r^law
+
+Whatever that law is, there is no bias; a good one leaves little chance. Under other criteria rewards are played as they
+are. Every policy meets the same random numbers, so that differences between policies are known better than either.
+
+A mixture that is drawn at the start is worth the shares of its parts; the parts are weighed one by one.
+"""
+
+import contextlib
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from evenhand.checks import check_memory, check_shape, fits_in_memory
+from evenhand.errors import InvalidInput, NotApplicable, TooLarge
+from evenhand.evaluation.evaluate import Case, mean_by_type
+from evenhand.evaluation.tables import values_of_tables, write_tables
+from evenhand.model.composite import Mixture
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.policy import Policy, Starting
+from evenhand.model.simulator import needs_tables
+from evenhand.model.welfare import Welfare
+from evenhand.simulation.rollout import simulate, step_weights
+from evenhand.simulation.worlds import simulate_worlds
+from evenhand.typing import Array, Bools, Floats, Indices, Ints, Progress
+
+ARM_STEPS, FEWEST, MOST = 1.2e7, 4, 400
+"""Simulated steps of arms over all draws that a policy is weighed by, and the least and the most episodes a draw."""
+
+PILOT_STEPS, MOST_PILOT = 2e5, 2e7
+"""Steps of arms from which the law of a policy is read, and the most a single episode may have for that."""
+
+MOST_SOLVED = 2e10
+"""Elementary operations up to which control variates are computed for all draws."""
+
+LEFT_OUT = 1e-3
+"""The share of discounted time that need not be played, because the control variate knows it nearly."""
+
+
+@dataclass(frozen=True, eq=False)
+class Worlds:
+    """A problem, and other worlds in which its arms may live."""
+
+    problem: CoupledMDP
+    """The model itself, under the criterion and over the members that were asked for."""
+
+    transitions: Floats
+    """(draw, source, state, action, next_state) how arms move in each; padded with zeros."""
+
+    source_of_block: Ints
+    """(block,) by which of the sources the arms of each block move."""
+
+    def __post_init__(self) -> None:
+        blocks, states, actions, _ = self.problem.tables.transitions.shape
+        axes = {"draw": None, "source": None, "state": states, "action": actions, "next_state": states}
+        check_shape(self.transitions, axes, "transitions")
+        check_shape(self.source_of_block, {"block": blocks}, "source_of_block")
+        if not len(self.transitions):
+            raise InvalidInput("transitions: expected at least one draw, got none")
+
+    def __len__(self) -> int:
+        return len(self.transitions)
+
+    def __repr__(self) -> str:
+        return f"Worlds({len(self)} draws for {self.problem!r})"
+
+    def under(self, problem: CoupledMDP) -> "Worlds":
+        """The same draws for the same blocks under another criterion, budget or choice of whom welfare is over."""
+        return Worlds(problem, self.transitions, self.source_of_block)
+
+    def only(self, draws: slice | Ints) -> "Worlds":
+        """Some of the draws."""
+        return Worlds(self.problem, self.transitions[draws], self.source_of_block)
+
+    def of_blocks(self) -> Floats:
+        """(draw, block, state, action, next_state) how the arms of each block move."""
+        size = 8.0 * len(self) * self.problem.tables.transitions.size
+        check_memory(size, f"{len(self)} draws of {len(self.source_of_block)} blocks", "Use fewer draws.")
+        if np.array_equal(self.source_of_block, np.arange(self.transitions.shape[1])):
+            return self.transitions
+        return self.transitions[:, self.source_of_block]
+
+    def of_types(self) -> Floats:
+        """(draw, type, state, action, next_state) how the arms of each type move; those of its first block."""
+        _, first = np.unique(self.problem.type_of_block, return_index=True)
+        return self.transitions[:, self.source_of_block[first]]
+
+    def world(self, draw: int) -> CoupledMDP:
+        """The problem in one of the worlds."""
+        return self._with(self.transitions[draw])
+
+    def mean(self, weights: Floats) -> CoupledMDP:
+        """The problem in a mean of the worlds.
+
+        Args:
+            weights: (draw,) not negative, that sum to 1.
+        """
+        return self._with(np.tensordot(weights, self.transitions, axes=1))
+
+    def _with(self, transitions: Floats) -> CoupledMDP:
+        return self.problem.with_transitions(np.ascontiguousarray(transitions[self.source_of_block]))
+
+    @cached_property
+    def tells_apart(self) -> bool:
+        """Whether arms of one type move differently in some world: their records differ, though the model does not."""
+        pairs = np.unique(np.column_stack([self.problem.type_of_block, self.source_of_block]), axis=0)
+        return any(
+            kind == before and not np.array_equal(self.transitions[:, source], self.transitions[:, other])
+            for (before, other), (kind, source) in pairwise(pairs.tolist())
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class WorldValues:
+    """The values of a policy in every world."""
+
+    values: Floats
+    """(draw, unit) the value of an arm of each unit: the types, or the arms."""
+
+    by_type: bool
+    """Whether the units are the types."""
+
+    returns: Floats | None = None
+    """(draw, episode, unit) the estimates whose means they are, each with its own chance; None where they are exact."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether there is no chance in them."""
+        return self.returns is None
+
+    def by_arms(self, problem: CoupledMDP) -> "WorldValues":
+        """The same, arm by arm."""
+        if not self.by_type:
+            return self
+        kinds = problem.type_of_arm
+        returns = None if self.returns is None else self.returns[..., kinds]
+        return WorldValues(self.values[:, kinds], False, returns)
+
+
+def values_in_worlds(
+    policy: Policy | Starting,
+    worlds: Worlds,
+    welfare: str | Welfare | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> WorldValues:
+    """Weigh a policy in every world.
+
+    Args:
+        policy: what acts, in all of them alike.
+        worlds: where.
+        welfare: how values will be weighed; only who is told apart depends on it.
+        seed: of the episodes; policies that are to be compared get the same.
+        progress: called now and then with what is being done and the share done.
+
+    Raises:
+        TooLarge: the draws do not fit in memory.
+    """
+    if isinstance(policy, Mixture) and policy.rotate is None:
+        parts = [values_in_worlds(part, worlds, welfare, seed, progress) for part in policy.parts]
+        return mixed(parts, policy.shares, worlds.problem)
+    case = Case.of(policy, worlds.problem, worlds.problem.over, welfare)
+    played = needs_tables(case.played, "draws")
+    if not worlds.tells_apart:
+        with contextlib.suppress(NotApplicable, TooLarge):  # its law is not known, or long: it is played
+            case.check_types(policy)
+            tables = write_tables(policy, played)
+            columns, by_type = case.units(tables[0].by_type)
+            values = values_of_tables(tables, played, worlds.under(played).of_types(), progress)
+            return WorldValues(values[:, columns], by_type)
+    return _by_playing(policy, worlds.under(played), case, seed, progress)
+
+
+def mixed(parts: list[WorldValues], shares: Floats, problem: CoupledMDP) -> WorldValues:
+    """The values of a mixture that is drawn at the start.
+
+    Args:
+        parts: the values of its parts, played on the same random numbers.
+        shares: (part,) that sum to 1.
+        problem: whose types the units are.
+    """
+    if not all(part.by_type for part in parts):
+        parts = [part.by_arms(problem) for part in parts]
+    values = sum(share * part.values for share, part in zip(shares.tolist(), parts, strict=True))
+    if all(part.exact for part in parts):
+        return WorldValues(np.asarray(values), parts[0].by_type)
+    episodes = [part.values[:, None] if part.returns is None else part.returns for part in parts]
+    returns = sum(share * own for share, own in zip(shares.tolist(), episodes, strict=True))
+    return WorldValues(np.asarray(values), parts[0].by_type, np.asarray(returns))
+
+
+def _by_playing(
+    policy: Policy | Starting, worlds: Worlds, case: Case, seed: int, progress: Progress | None
+) -> WorldValues:
+    problem, transitions = worlds.problem, worlds.of_blocks()
+    control = _control(policy, problem, transitions, seed)
+    horizon = problem.criterion.simulated_steps(None)
+    if control is not None:
+        horizon = problem.criterion.judging_steps(LEFT_OUT)
+    number = int(np.clip(ARM_STEPS / (len(worlds) * problem.num_arms * horizon), FEWEST, MOST))
+    size = 24.0 * len(worlds) * number * problem.num_arms
+    check_memory(size, f"the returns of {number} episodes in each of {len(worlds)} draws", "Use fewer draws.")
+    rewards = None if control is None else control.rewards
+    returns = simulate_worlds(problem, policy, transitions, rewards, number, horizon, seed, progress)
+    if control is not None:
+        played = float(step_weights(problem, horizon, None).sum())
+        known = control.known[:, np.repeat(np.arange(len(problem.counts)), problem.counts)]
+        returns = returns * (problem.criterion.total / played) + known[:, None]
+    pooled = case.pools(policy) and not worlds.tells_apart
+    if pooled:
+        returns = mean_by_type(problem, returns)
+    columns, by_type = case.units(pooled)
+    units = returns[..., columns]
+    return WorldValues(units.mean(axis=1), by_type, units)
+
+
+@dataclass(frozen=True, eq=False)
+class _Control:
+    """What is played in place of rewards, and what is known before."""
+
+    rewards: Floats
+    """(draw, block, state, action) A."""
+
+    known: Floats
+    """(draw, block) mu.h."""
+
+
+def _control(policy: Policy | Starting, problem: CoupledMDP, transitions: Floats, seed: int) -> _Control | None:
+    """The control variates of all worlds; None where there are none, or they would cost more than they save."""
+    criterion, tables = problem.criterion, problem.tables
+    number, blocks, states = transitions.shape[:3]
+    horizon = criterion.judging_steps(LEFT_OUT)
+    large = number * blocks * float(states) ** 3 > MOST_SOLVED or problem.num_arms * horizon > MOST_PILOT
+    if criterion.num_steps is not None or criterion.is_average or large or criterion.factor == 0:
+        return None
+    if not fits_in_memory(32.0 * number * blocks * states * max(states, tables.rewards.shape[2])):
+        return None
+    law = _law_in_play(policy, problem, horizon, seed)
+    real = np.where(tables.valid, tables.rewards, 0.0)
+    moves = np.einsum("bsa,dbsaj->dbsj", law, transitions)
+    systems = np.eye(states) - criterion.factor * moves
+    earned = np.broadcast_to((law * real).sum(axis=2)[None, ..., None], (number, blocks, states, 1))
+    ahead = np.linalg.solve(systems, earned)[..., 0]
+    gains = real + criterion.factor * np.einsum("dbsaj,dbj->dbsa", transitions, ahead) - ahead[..., None]
+    return _Control(np.where(tables.valid, gains, 0.0), (tables.initial * ahead).sum(axis=-1))
+
+
+def _law_in_play(policy: Policy | Starting, problem: CoupledMDP, horizon: int, seed: int) -> Floats:
+    """(block, state, action) how often arms in each state got each action in the model; idling where none was."""
+    episodes = int(np.clip(PILOT_STEPS / (problem.num_arms * horizon), 1, 100))
+    played = simulate(problem, policy, episodes, horizon, seed, keep_paths=True)
+    assert played.states is not None
+    assert played.actions is not None
+    tables = problem.tables
+    blocks = np.repeat(np.arange(len(tables), dtype=np.int64), problem.counts)
+    seen = _tally(blocks, played.states, played.actions, tables.valid)
+    sums = seen.sum(axis=-1, keepdims=True)
+    idle = np.arange(tables.valid.shape[2]) == tables.idle[:, :, None]
+    return np.asarray(np.where(sums > 0, seen / np.maximum(sums, 1.0), idle))
+
+
+def _tally(blocks: Ints, states: Indices, actions: Indices, valid: Bools) -> Array:
+    """(block, state, action) how often each was played."""
+    number, width = valid.shape[2], valid.shape[1] * valid.shape[2]
+    cells = blocks * width + states.astype(np.int64) * number + actions
+    return np.bincount(cells.reshape(-1), minlength=valid.size).reshape(valid.shape).astype(np.float64)

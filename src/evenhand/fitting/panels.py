@@ -1,0 +1,264 @@
+"""The likelihood of records at irregular times, and what it expects of the paths in between.
+
+An arm of type τ moves by the generator Q[τ, a] while action a acts. What was recorded of a move is its ends: s, the
+action a, then s' after a time t. The action acts for one step d, and the rest is idle; or it is carried on:
+
+    P = exp(Q[τ, a] min(t, d)) exp(Q[τ, 0] (t - d)^+)        or        P = exp(Q[τ, a] t)
+
+and the likelihood of the move is P[s, s']. So whole steps mean what they mean in records of whole steps. A state
+that is entered at the very time of its row, as a death is, has the density of that
+
+    sum over k != s' of P[s, k] Q[τ, b][k, s']                b the action that acts at the end
+
+By `kernels.exponentials` the derivative of the log-likelihood by the entries of Q, taken as free, gives the expected
+jumps and times of the unseen paths, which serve twice:
+
+    jumps[τ, a, i, j] = q[i, j] dL/dQ[i, j]        times[τ, a, i] = dL/dQ[i, i]
+    dL / d log q[i, j] = jumps[i, j] - q[i, j] times[i]            the gradient (Fisher's identity)
+    q[i, j] <- jumps[i, j] / times[i]                              a step of EM (Bladt and Sørensen 2005)
+
+Moves that are alike are one kind with a number, and an exponential is computed once for each generator and duration.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from evenhand.checks import check_memory
+from evenhand.fitting.moves import Moves
+from evenhand.kernels.exponentials import Exponentials
+from evenhand.typing import Array, Bools, Floats, Indices
+
+MOST_DURATIONS = 4096
+"""Different durations that are told apart; of more, each is rounded to three digits."""
+
+LEAST_SEEN = 1e-9
+"""A recorded move that is less likely than this is computed without subtractions."""
+
+TINY = 1e-290
+"""Instead of a probability of 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """Moves as kinds, and the exponentials that they need."""
+
+    num_types: int
+    """Types with a generator an action each."""
+
+    num_actions: int
+    """The idle action is 0."""
+
+    num_states: int
+    """Of every type."""
+
+    type: Array
+    """(kind,) of the arm."""
+
+    state: Array
+    """(kind,) before."""
+
+    next_state: Array
+    """(kind,) after."""
+
+    number: Floats
+    """(kind,) how often it was seen."""
+
+    first: Array
+    """(kind,) the position of the exponential of its action."""
+
+    second: Array
+    """(kind,) that of the idle time after it; one of no time where there is none."""
+
+    entered: Bools
+    """(kind,) whether its next state was entered at that very time."""
+
+    which: Indices
+    """(exponential,) its generator, type by type and action by action; never falls."""
+
+    times: Floats
+    """(exponential,) how long it acts."""
+
+    @property
+    def work(self) -> int:
+        """Numbers in one array of exponentials: what an evaluation costs, up to a factor."""
+        return (len(self.times) + len(self.number)) * self.num_states**2
+
+    def repeated(self, copies: int) -> "Panel":
+        """The same records several times, each with types of its own."""
+        shift = np.arange(copies)
+        return Panel(
+            num_types=self.num_types * copies,
+            num_actions=self.num_actions,
+            num_states=self.num_states,
+            type=_stacked(self.type, shift * self.num_types),
+            state=np.tile(self.state, copies),
+            next_state=np.tile(self.next_state, copies),
+            number=np.tile(self.number, copies),
+            first=_stacked(self.first, shift * len(self.times)),
+            second=_stacked(self.second, shift * len(self.times)),
+            entered=np.tile(self.entered, copies),
+            which=_stacked(self.which, shift * (self.num_types * self.num_actions)).astype(np.int32),
+            times=np.tile(self.times, copies),
+        )
+
+    def pooled(self) -> "Panel":
+        """The same records, with all types taken for one."""
+        keys = np.stack([self.which % self.num_actions, self.times])
+        distinct, position = np.unique(keys, axis=1, return_inverse=True)
+        return replace(
+            self,
+            num_types=1,
+            type=np.zeros_like(self.type),
+            first=position.ravel()[self.first],
+            second=position.ravel()[self.second],
+            which=distinct[0].astype(np.int32),
+            times=distinct[1],
+        )
+
+    def expect(self, rates: Floats) -> "Expected":
+        """The log-likelihood, and the expected jumps and times.
+
+        Args:
+            rates: (type, action, state, next_state) of jumps; 0 on the diagonal.
+        """
+        expected = self._expect(rates, positive=False)
+        return expected if expected.surest > LEAST_SEEN else self._expect(rates, positive=True)
+
+    def _expect(self, rates: Floats, *, positive: bool) -> "Expected":
+        flat = rates.reshape(-1, self.num_states, self.num_states)
+        laws = Exponentials(with_diagonal(flat), self.which, self.times, positive=positive)
+        before = laws.values[self.first, self.state]
+        after = laws.values[self.second, :, self.next_state]
+        after[self.entered] = self._entering(laws.values, flat)
+        seen = np.maximum((before * after).sum(axis=1), TINY)
+        values = np.bincount(self.type, self.number * np.log(seen), self.num_types).astype(np.float64)
+        weight = (self.number / seen)[:, None]
+        slopes = self._slopes(laws, flat, weight * after, weight * before)
+        shape = rates.shape
+        jumps = np.maximum(flat * slopes, 0.0)
+        times = np.maximum(np.diagonal(slopes, axis1=1, axis2=2), 0.0)
+        return Expected(values, jumps.reshape(shape), times.reshape(shape[:-1]), float(seen.min(initial=1.0)))
+
+    def _slopes(self, laws: Exponentials, rates: Floats, before: Floats, after: Floats) -> Floats:
+        """The derivative by the entries of Q: through the exponentials, and through the rates of entering."""
+        weights = np.zeros_like(laws.values)
+        np.add.at(weights, (self.first, self.state), before)
+        plain = ~self.entered
+        np.add.at(weights.swapaxes(1, 2), (self.second[plain], self.next_state[plain]), after[plain])
+        into, last = self._into(rates), self._last
+        if not len(last):
+            return laws.adjoint(weights)
+        np.add.at(weights, self.second[self.entered], after[self.entered][:, :, None] * into[:, None, :])
+        slopes = laws.adjoint(weights)
+        by_rate = np.einsum("ekm,ek->em", laws.values[self.second[self.entered]], after[self.entered])
+        np.add.at(slopes.swapaxes(1, 2), (last, self.next_state[self.entered]), by_rate * self._elsewhere)
+        return slopes
+
+    def _entering(self, values: Floats, rates: Floats) -> Floats:
+        """(entered kind, state) the density of entering at the end, from where the action has left the arm."""
+        entering: Floats = np.einsum("ekm,em->ek", values[self.second[self.entered]], self._into(rates))
+        return entering
+
+    def _into(self, rates: Floats) -> Floats:
+        """(entered kind, state) the rates into the state that is entered."""
+        into: Floats = rates[self._last, :, self.next_state[self.entered]] * self._elsewhere
+        return into
+
+    @cached_property
+    def _last(self) -> Array:
+        """(entered kind,) the generator that acts at the end."""
+        second = self.second[self.entered]
+        return np.where(self.times[second] > 0, self.which[second], self.which[self.first[self.entered]])
+
+    @cached_property
+    def _elsewhere(self) -> Floats:
+        """(entered kind, state) 0 at the state that is entered, for nobody enters from there."""
+        return 1.0 - np.eye(self.num_states)[self.next_state[self.entered]]
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """What a panel says of some rates."""
+
+    values: Floats
+    """(type,) log-likelihoods."""
+
+    jumps: Floats
+    """(type, action, state, next_state) expected jumps on the paths in between."""
+
+    times: Floats
+    """(type, action, state) the expected time there."""
+
+    surest: float
+    """The probability of the least likely move that was recorded."""
+
+
+def read_panel(moves: Moves, step: float, exact: tuple[int, ...] = ()) -> Panel:
+    """Moves as a panel.
+
+    Args:
+        moves: counted; those of one step, and those over other times.
+        step: how long a step is, in the unit of the times.
+        exact: states that are entered at the very time of their row.
+    """
+    num_types, num_states, num_actions, _ = moves.counts.shape
+    types, state, action, next_state, time, number = _kinds(moves, step)
+    acting = time if moves.carry_action else np.minimum(time, step)
+    idle = types * num_actions
+    check_memory(64.0 * len(time) * num_states**2, "the generators of these records", "Give fewer states.")
+    keys = np.concatenate([np.stack([idle + action, acting]), np.stack([idle, time - acting])], axis=1)
+    distinct, position = np.unique(keys, axis=1, return_inverse=True)
+    position = position.reshape(2, -1)
+    entered = np.isin(next_state, exact) & (state != next_state)
+    return Panel(
+        num_types=num_types,
+        num_actions=num_actions,
+        num_states=num_states,
+        type=types,
+        state=state,
+        next_state=next_state,
+        number=number,
+        first=position[0],
+        second=position[1],
+        entered=entered,
+        which=distinct[0].astype(np.int32),
+        times=distinct[1],
+    )
+
+
+def with_diagonal(rates: Floats) -> Floats:
+    """(..., state, next_state) generators of these rates, which have 0 on their diagonal."""
+    return np.asarray(rates - rates.sum(axis=-1)[..., None] * np.eye(rates.shape[-1]))
+
+
+def _kinds(moves: Moves, step: float) -> tuple[Array, Array, Array, Array, Floats, Floats]:
+    """All moves as kinds: those of one step first."""
+    types, state, action, next_state = np.nonzero(moves.counts)
+    gaps = moves.gaps
+    time = np.concatenate([np.full(len(types), step), _rounded(gaps.time)])
+    number = np.concatenate([moves.counts[types, state, action, next_state], gaps.number]).astype(np.float64)
+    places = [
+        np.concatenate([one, other.astype(np.int64)])
+        for one, other in zip(
+            (types, state, action, next_state), (gaps.type, gaps.state, gaps.action, gaps.next_state), strict=True
+        )
+    ]
+    keys = np.stack([*places, time]).astype(np.float64)
+    distinct, position = np.unique(keys, axis=1, return_inverse=True)
+    whole = distinct[:4].astype(np.int64)
+    together = np.bincount(position.ravel(), number).astype(np.float64)
+    return whole[0], whole[1], whole[2], whole[3], distinct[4], together
+
+
+def _rounded(times: Floats) -> Floats:
+    """Durations, to three digits where there are very many: less than 1 in 1000 off, and as often too long."""
+    if len(np.unique(times)) <= MOST_DURATIONS:
+        return times
+    scale = 10.0 ** (np.floor(np.log10(times)) - 2)
+    return np.round(times / scale) * scale
+
+
+def _stacked(places: Array, shifts: Array) -> Array:
+    return (shifts[:, None] + places[None, :]).ravel()

@@ -1,0 +1,118 @@
+"""One policy in many worlds at once: problems that differ in nothing but how their arms move.
+
+Every world has as many episodes, and all of them are one batch: the policy acts once a step for all, and the arms of an
+episode move by the tables of its world. The random numbers belong to (step, episode, arm), where episodes are counted
+through all worlds. So two policies given the same rng meet the same numbers in every world, and different worlds have
+different ones: their noise averages out.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from evenhand.checks import as_generator, check_memory, check_positive_int, check_shape
+from evenhand.errors import PolicyError
+from evenhand.kernels.randomness import draw_keys
+from evenhand.kernels.stepping import COMPILE_FROM, World, first_states, step_arms, step_arms_fast
+from evenhand.model.arm import frozen, running_sums
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.feasible import check_budget, checked_shape, missing_action
+from evenhand.model.policy import Policy, Starting, begin, check_acts
+from evenhand.simulation.rollout import BATCH, part_of, step_weights
+from evenhand.typing import Array, Floats, Progress, Rng
+
+
+def simulate_worlds(
+    problem: CoupledMDP,
+    policy: Policy | Starting,
+    transitions: Floats,
+    rewards: Floats | None = None,
+    num_episodes: int = 10,
+    horizon: int | None = None,
+    rng: Rng = 0,
+    progress: Progress | None = None,
+) -> Floats:
+    """Play a policy in every world, every arm on its own.
+
+    Args:
+        problem: what all worlds have in common.
+        policy: what acts; its actions are checked at every step.
+        transitions: (world, block, state, action, next_state) how the arms of each block move.
+        rewards: (world, block, state, action) what is summed; the arms' own rewards when absent.
+        num_episodes: how many in each world.
+        horizon: steps an episode; when absent, the criterion's own.
+        rng: seed or generator.
+        progress: called now and then with what is being done and the share done.
+
+    Returns:
+        (world, episode, arm) weighted sums of rewards up to the horizon.
+
+    Raises:
+        PolicyError: an action does not exist, the budget is broken, or the shape is wrong.
+        TooLarge: it would not fit in memory; nothing is played then.
+    """
+    check_acts(policy)
+    check_positive_int(num_episodes, "num_episodes")
+    shape = problem.tables.transitions.shape
+    check_shape(transitions, {"world": None, **dict(zip("bsaj", shape, strict=True))}, "transitions")
+    if rewards is not None:
+        check_shape(rewards, {"world": len(transitions), **dict(zip("bsa", shape[:3], strict=True))}, "rewards")
+    weights, number = step_weights(problem, horizon, None), len(transitions)
+    each = max(1, min(number, BATCH // (problem.num_arms * num_episodes)))
+    size = 8.0 * number * num_episodes * problem.num_arms + each * (40.0 * num_episodes * problem.num_arms)
+    size += 16.0 * each * transitions[0].size
+    what = f"{number} worlds with {num_episodes} episodes of {problem.num_arms} arms"
+    check_memory(size, what, "Use fewer draws.")
+    world_rng, policy_rng = as_generator(rng).spawn(2)
+    keys, starts = draw_keys(world_rng, len(weights) + 1), range(0, number, each)
+    returns = np.zeros((number, num_episodes, problem.num_arms))
+    for batch, (start, stream) in enumerate(zip(starts, policy_rng.spawn(len(starts)), strict=True)):
+        rows = slice(start, min(start + each, number))
+        worlds = _world(problem, transitions[rows], None if rewards is None else rewards[rows], num_episodes)
+        tell = None if progress is None else part_of(progress, batch, len(starts))
+        played = _Play(policy, weights, keys, start * num_episodes, stream, tell)
+        _play(problem, worlds, played, returns[rows].reshape(-1, problem.num_arms))  # a view, and written to
+    return returns
+
+
+class _Play(NamedTuple):
+    """How one batch of worlds is played."""
+
+    policy: Policy | Starting
+    weights: Floats
+    keys: Array
+    first: int
+    rng: np.random.Generator
+    progress: Progress | None
+
+
+def _world(problem: CoupledMDP, transitions: Floats, rewards: Floats | None, each: int) -> World:
+    """The tables of some worlds, one after another, and where those of each episode begin."""
+    tables, number = problem.tables, len(transitions)
+    paid = np.broadcast_to(tables.rewards, (number, *tables.rewards.shape)) if rewards is None else rewards
+    return World(
+        type_of_arm=frozen(np.repeat(np.arange(len(tables), dtype=np.int32), problem.counts)),
+        cumulative=frozen(running_sums(transitions).reshape(-1, *transitions.shape[2:])),
+        rewards=frozen(np.ascontiguousarray(paid).reshape(-1, *paid.shape[2:])),
+        usage=tables.usage,
+        valid=tables.valid,
+        serves=tables.served,
+        starts=np.repeat(np.arange(number, dtype=np.int32) * len(tables), each),
+    )
+
+
+def _play(problem: CoupledMDP, world: World, play: _Play, returns: Floats) -> None:
+    """Play one batch of worlds; `returns` are (episode, arm) and added to."""
+    served = np.zeros_like(returns)
+    step = step_arms_fast if returns.size * len(play.weights) >= COMPILE_FROM else step_arms
+    start = problem.tables.cumulative_initial
+    states = first_states(world.type_of_arm, start, play.keys[0], play.first, len(returns))
+    actor = begin(play.policy, len(returns), play.rng)
+    for t, (key, weight) in enumerate(zip(play.keys[1:], play.weights.tolist(), strict=True)):
+        actions = checked_shape(actor.act(states.copy(), play.rng), states, t)
+        spent, exist = step(world, states, actions, weight, returns, served, key, play.first)
+        if not exist:
+            raise PolicyError(missing_action(problem, states, actions, t, play.first))
+        check_budget(problem, spent, t, play.first)
+        if play.progress is not None and t % 16 == 0:
+            play.progress("playing", t / len(play.weights))

@@ -1,0 +1,59 @@
+"""Exponentials of generators: against SciPy, on both roads, also where there are too few eigenvectors."""
+
+import numpy as np
+import pytest
+from scipy.linalg import expm, expm_frechet
+
+from evenhand.kernels.exponentials import Exponentials
+
+NUM_STATES = 5
+
+
+def chain_of_like_rates():
+    """One eigenvector for all its eigenvalues but one."""
+    return np.eye(NUM_STATES, k=1) - np.diag(np.r_[np.ones(NUM_STATES - 1), 0.0])
+
+
+def generators(rng):
+    rates = rng.gamma(0.5, 1.0, size=(3, NUM_STATES, NUM_STATES)) * (1 - np.eye(NUM_STATES))
+    circle = np.roll(np.eye(NUM_STATES), 1, axis=1) * 3.0  # complex eigenvalues
+    rates = np.concatenate([rates, circle[None]])
+    plain = rates - rates.sum(axis=2)[:, :, None] * np.eye(NUM_STATES)
+    return np.concatenate([plain, chain_of_like_rates()[None], np.zeros((1, NUM_STATES, NUM_STATES))])
+
+
+@pytest.mark.parametrize("positive", [False, True])
+def test_laws_and_their_derivatives_are_those_of_scipy(positive):
+    rng = np.random.default_rng(0)
+    every = generators(rng)
+    which = np.sort(rng.integers(len(every), size=40)).astype(np.int32)
+    times = rng.exponential(4.0, size=40)
+    times[0] = 0.0
+    weights = rng.random((40, NUM_STATES, NUM_STATES))
+    found = Exponentials(every, which, times, positive=positive)
+    assert found.sound.any() != positive
+    assert not found.sound[4]  # the chain
+    laws = np.array([expm(every[g] * t) for g, t in zip(which, times, strict=True)])
+    np.testing.assert_allclose(found.values, laws, atol=1e-12)
+    slopes = np.zeros_like(every)
+    for g, t, weight in zip(which, times, weights, strict=True):
+        slopes[g] += expm_frechet(every[g].T * t, weight * t, compute_expm=False)
+    np.testing.assert_allclose(found.adjoint(weights), slopes, rtol=1e-9, atol=1e-10)
+
+
+def test_small_probabilities_are_as_exact_as_large_ones():
+    """Six jumps of a chain in a short time: t^4 / 24 up to its first order, far below the rounding of 1."""
+    time = 1e-5
+    law = Exponentials(chain_of_like_rates()[None], np.zeros(1, np.int32), np.array([time]), positive=True).values[0]
+    assert law[0, 4] == pytest.approx(time**4 / 24, rel=1e-4)
+    assert law[0, 3] == pytest.approx(time**3 / 6, rel=1e-4)
+    assert law[4, 0] == 0.0
+
+
+def test_a_long_time_forgets_where_it_began():
+    rng = np.random.default_rng(1)
+    every = generators(rng)[:1]
+    for positive in (False, True):
+        law = Exponentials(every, np.zeros(1, np.int32), np.array([1e5]), positive=positive).values[0]
+        np.testing.assert_allclose(law, law[[0]].repeat(NUM_STATES, axis=0), atol=1e-7)
+        np.testing.assert_allclose(law[0] @ every[0], 0.0, atol=1e-7)
