@@ -23,6 +23,13 @@ $(STAMP)-rl: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[rl]'
 	@touch $@
 
+# A database and a browser for the tests, where this is Debian or Ubuntu and we may install; elsewhere the tests say what is missing.
+$(STAMP)-system:
+	@mkdir -p $(VENV)
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! { ls /usr/lib/postgresql/*/bin/initdb && command -v chromium; } >/dev/null 2>&1; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql chromium >/dev/null; fi
+	@touch $@
+
 demo: $(STAMP)  ## solve the paper's problem, compare every policy, leave demo/report.html
 	@mkdir -p demo
 	$(BIN)/evenhand solve machine-replacement -p num_arms=5 -p operating_cost=exponential
@@ -36,13 +43,13 @@ demo: $(STAMP)  ## solve the paper's problem, compare every policy, leave demo/r
 reproduce: $(STAMP)-rl  ## every table and figure of the paper beside our numbers, in reproduction/report.html
 	$(BIN)/evenhand reproduce all --out reproduction
 
-test: $(STAMP)-dev  ## run the test suite
+test: $(STAMP)-dev $(STAMP)-system  ## run the test suite
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
-test-slow: $(STAMP)-dev  ## run the long tests, and every property on all its examples
+test-slow: $(STAMP)-dev $(STAMP)-system  ## run the long tests, and every property on all its examples
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m slow
 
-test-portable: $(STAMP)-dev  ## run the numerically sensitive tests as on other processors and thread counts
+test-portable: $(STAMP)-dev $(STAMP)-system  ## run the numerically sensitive tests as on other processors and thread counts
 	$(BIN)/python tests/portable.py
 
 check: $(STAMP)-dev  ## format, lint, types, import layers
