@@ -21,6 +21,7 @@ from evenhand.model.files import load
 from evenhand.model.objective import read_welfare
 from evenhand.model.welfare import DEFAULT
 from evenhand.programme import ledger, roster, schema
+from evenhand.programme.auditing import LEVEL, Audit, Books, audit_of, check_level
 from evenhand.programme.ledger import Event, append, check_text, once
 from evenhand.programme.modelling import Words, from_bytes, of_roster, settle, to_bytes
 from evenhand.programme.observing import (
@@ -31,6 +32,7 @@ from evenhand.programme.observing import (
     read_observations,
 )
 from evenhand.programme.roster import Arm, Newcomer, check_step, find_names, present_step, read_newcomers, read_rows
+from evenhand.programme.spans import read_span
 from evenhand.programme.store import Store
 
 MOST_SEED = 2**63 - 1
@@ -258,6 +260,33 @@ class Programme:
         """
         with self.store.reading() as tx:
             return ledger.check_events(tx)
+
+    def audit(
+        self, first: int | None = None, last: int | None = None, *, event: int | None = None, level: float = LEVEL
+    ) -> Audit:
+        """Over a span of steps: who was served how often and how late, what was promised and what came of it.
+
+        Args:
+            first: the first step; the first that was accepted when absent.
+            last: the last step; the last that was accepted when absent.
+            event: as it was known at this event; now when absent.
+            level: the probability of intervals; warnings are wrong with at most the rest.
+
+        Raises:
+            InvalidInput: no such steps were accepted.
+        """
+        return audit_of(self.books(first, last, event=event, level=level))
+
+    def books(
+        self, first: int | None = None, last: int | None = None, *, event: int | None = None, level: float = LEVEL
+    ) -> Books:
+        """What an audit is made from; see `audit`."""
+        wanted = check_level(level)
+        with self.store.reading() as tx:
+            span = read_span(tx, first, last, event)
+            welfare = tx.execute(select(schema.programme.c.welfare)).scalar_one()
+            models = {digest: self._model(tx, digest) for digest in set(span.digests) if digest}
+        return Books(span, models.__getitem__, welfare, wanted)
 
     # Changing
 
