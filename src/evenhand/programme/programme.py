@@ -21,9 +21,9 @@ from evenhand.model.files import load
 from evenhand.model.objective import read_welfare
 from evenhand.model.welfare import DEFAULT
 from evenhand.programme import ledger, roster, schema
-from evenhand.programme.auditing import LEVEL, Audit, Books, audit_of, check_level
+from evenhand.programme.learning import Learning
 from evenhand.programme.ledger import Event, append, check_text, once
-from evenhand.programme.modelling import Words, from_bytes, of_roster, settle, to_bytes
+from evenhand.programme.modelling import Words, of_roster, settle, to_bytes
 from evenhand.programme.observing import (
     Observed,
     count_corrections,
@@ -32,7 +32,7 @@ from evenhand.programme.observing import (
     read_observations,
 )
 from evenhand.programme.roster import Arm, Newcomer, check_step, find_names, present_step, read_newcomers, read_rows
-from evenhand.programme.spans import read_span
+from evenhand.programme.looking_back import LookingBack
 from evenhand.programme.store import Store
 
 MOST_SEED = 2**63 - 1
@@ -103,7 +103,7 @@ class Status:
         return asdict(self)
 
 
-class Programme:
+class Programme(Learning, LookingBack):
     """A running programme in its store.
 
     Example:
@@ -115,11 +115,6 @@ class Programme:
         >>> programme.observe([{"arm": "north", "state": 1}], source="inspection")
         Observed(event=2, observations=1, late=0, corrected=1)
     """
-
-    def __init__(self, store: Store) -> None:
-        """Run what is in a store; `create` and `open` do this from an address."""
-        self.store = store
-        self._models: dict[str, tuple[CoupledMDP, Words]] = {}
 
     @classmethod
     def create(
@@ -179,10 +174,6 @@ class Programme:
             Unavailable: the database cannot be reached.
         """
         return cls(Store.open(address))
-
-    def close(self) -> None:
-        """Close the store."""
-        self.store.close()
 
     def __enter__(self) -> "Programme":
         return self
@@ -260,33 +251,6 @@ class Programme:
         """
         with self.store.reading() as tx:
             return ledger.check_events(tx)
-
-    def audit(
-        self, first: int | None = None, last: int | None = None, *, event: int | None = None, level: float = LEVEL
-    ) -> Audit:
-        """Over a span of steps: who was served how often and how late, what was promised and what came of it.
-
-        Args:
-            first: the first step; the first that was accepted when absent.
-            last: the last step; the last that was accepted when absent.
-            event: as it was known at this event; now when absent.
-            level: the probability of intervals; warnings are wrong with at most the rest.
-
-        Raises:
-            InvalidInput: no such steps were accepted.
-        """
-        return audit_of(self.books(first, last, event=event, level=level))
-
-    def books(
-        self, first: int | None = None, last: int | None = None, *, event: int | None = None, level: float = LEVEL
-    ) -> Books:
-        """What an audit is made from; see `audit`."""
-        wanted = check_level(level)
-        with self.store.reading() as tx:
-            span = read_span(tx, first, last, event)
-            welfare = tx.execute(select(schema.programme.c.welfare)).scalar_one()
-            models = {digest: self._model(tx, digest) for digest in set(span.digests) if digest}
-        return Books(span, models.__getitem__, welfare, wanted)
 
     # Changing
 
@@ -368,15 +332,6 @@ class Programme:
                 return Observed(event, len(seen), late, corrected).as_dict()
 
             return Observed(**once(tx, key, "observe", [table.columns, said, step], do)[0])
-
-    def _model(self, tx: Connection, digest: str | None = None) -> tuple[CoupledMDP, Words]:
-        """A model by its digest, or the present one, with its names."""
-        wanted = digest or str(tx.execute(select(schema.programme.c.model)).scalar_one())
-        if wanted not in self._models:
-            body = tx.execute(select(schema.models.c.body).where(schema.models.c.digest == wanted)).scalar_one()
-            model = from_bytes(body)
-            self._models[wanted] = (model, Words(model))
-        return self._models[wanted]
 
 
 def _check_welfare(model: CoupledMDP, newcomers: Sequence[Newcomer], welfare: str | None) -> str | None:
