@@ -181,8 +181,11 @@ def test_a_group_that_decays_faster_is_found():
     assert share > 0.9
 
 
+HOW = [{}, {"hidden": 0.4}, {"overridden": 0.3}, {"noise": 0.3}, {"noise": 0.3, "hidden": 0.3}]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [{}, {"hidden": 0.4}, {"overridden": 0.3}, {"noise": 0.3}, {"noise": 0.3, "hidden": 0.3}])
+@pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("size", [((1, 1), 5), ((3, 2), 20), ((10, 5), 60)])
 def test_false_alarms_are_rarer_than_stated_whatever_happens(how, size):
     counts, num_steps = size

@@ -23,7 +23,6 @@ from evenhand.model.places import quoted
 from evenhand.programme.promises import (
     ACCOUNTS,
     STRENGTHS,
-    UNKNOWN,
     Continuation,
     Tested,
     choose_strengths,
@@ -34,7 +33,7 @@ from evenhand.programme.promises import (
 )
 from evenhand.programme.spans import Models, Override, Span
 from evenhand.programme.waiting import Waits, count_waits
-from evenhand.typing import Bools, Floats, Ints
+from evenhand.typing import Array, Bools, Floats, Ints
 
 LEVEL = 0.95
 """The probability of intervals; warnings are wrong with at most the rest."""
@@ -562,20 +561,24 @@ def _override(books: Books, sums: Sums, worth: dict[str, Floats], one: Override)
 def _unknown(books: Books, sums: Sums) -> Unknown:
     span, there = books.span, books.span.present
     state, done, accepted = (span.texts[name][:, span.columns] for name in ("state", "done", "accepted"))
-    unseen, silent = (np.equal(table, None) & there for table in (state, done))
-    otherwise = ~np.equal(done, None) & np.not_equal(done, accepted) & there
-    blind = (np.equal(span.texts["state"], None)).all(axis=1)
+    seen, said = (_told(table) for table in (state, done))
+    otherwise = said & (done != accepted) & there
     return Unknown(
         steps=int(there.sum()),
-        unseen=int(unseen.sum()),
+        unseen=int((~seen & there).sum()),
         late=int((span.late[:, span.columns] & there).sum()),
         corrected=int((span.corrected[:, span.columns] & there).sum()),
-        never_seen=int(blind.sum()),
-        unconfirmed=int(silent.sum()),
+        never_seen=int((~_told(span.texts["state"])).all(axis=1).sum()),
+        unconfirmed=int((~said & there).sum()),
         without_reward=int((np.isnan(span.reward[:, span.columns]) & there).sum()),
         impossible=int(sums.impossible.sum()),
         undone=int(otherwise.sum()),
     )
+
+
+def _told(texts: Array) -> Bools:
+    """(arm, step) whether anything was told."""
+    return np.array([[text is not None for text in row] for row in texts.tolist()], dtype=np.bool_)
 
 
 def _notes(books: Books, digests: Sequence[str]) -> tuple[str, ...]:
@@ -591,5 +594,3 @@ def _notes(books: Books, digests: Sequence[str]) -> tuple[str, ...]:
 def check_level(level: object) -> float:
     """The probability of intervals that somebody asked for."""
     return check_fraction(level, "level", below_one=True)
-
-

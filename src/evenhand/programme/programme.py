@@ -23,6 +23,7 @@ from evenhand.model.welfare import DEFAULT
 from evenhand.programme import ledger, roster, schema
 from evenhand.programme.learning import Learning
 from evenhand.programme.ledger import Event, append, check_text, once
+from evenhand.programme.looking_back import LookingBack
 from evenhand.programme.modelling import Words, of_roster, settle, to_bytes
 from evenhand.programme.observing import (
     Observed,
@@ -32,7 +33,6 @@ from evenhand.programme.observing import (
     read_observations,
 )
 from evenhand.programme.roster import Arm, Newcomer, check_step, find_names, present_step, read_newcomers, read_rows
-from evenhand.programme.looking_back import LookingBack
 from evenhand.programme.store import Store
 
 MOST_SEED = 2**63 - 1

@@ -6,7 +6,7 @@ go, and what an action is worth in it, are
 
     H_0 = 0        Q_k(s, a) = r(s, a) + sum_s' p(s, a, s') H_{k-1}(s')        H_k(s) = sum_a pi(s, a) Q_k(s, a)
 
-Let mu be the law of its state: a point where it was seen, else pushed forward from there through what was done, exactly.
+Let mu be the law of its state: a point where it was seen, else pushed forward from there, exactly, by what was done.
 With k = c - t steps to go at step t, and mu- the law before it is seen at t, all that it earned splits without rest:
 
     sum_t mu r(done)  =  mu H_k at b                                      what was to be expected from where it was
@@ -82,7 +82,7 @@ class Continuation:
     def action_values(self, ahead: Floats, discount: float = 1.0) -> Floats:
         """(block, state, action) what actions are worth, from (block, state) values of the step after."""
         tables = self.model.tables
-        return tables.rewards + discount * np.einsum("bsaz,bz->bsa", tables.transitions, ahead)
+        return np.asarray(tables.rewards + discount * np.einsum("bsaz,bz->bsa", tables.transitions, ahead))
 
     def spreads(self, values: Floats) -> Floats:
         """(step to go, block, state) the variance of all moves to come, from H."""
@@ -199,7 +199,7 @@ class Courses:
     @property
     def num_steps(self) -> int:
         """How many there are."""
-        return self.state.shape[1]
+        return int(self.state.shape[1])
 
 
 ACCOUNTS = (
@@ -365,7 +365,7 @@ def _evidence(law: Floats, off: Floats, move: Floats, strengths: Floats) -> Floa
     top = np.where(law[:, None, :] > 0, exponents, -np.inf).max(axis=-1, initial=-np.inf)
     top = np.where(np.isfinite(top), top, 0.0)
     weighed = np.where(law[:, None, :] > 0, law[:, None, :] * np.exp(np.minimum(exponents - top[..., None], 0.0)), 0.0)
-    return -strengths * move[:, None] - top - np.log(weighed.sum(axis=-1))
+    return np.asarray(-strengths * move[:, None] - top - np.log(weighed.sum(axis=-1)))
 
 
 # The test
@@ -401,7 +401,7 @@ def p_values(evidence: Sequence[Floats]) -> Floats:
     """
     weights = np.log([weight for _, weight in STRENGTHS])
     found = np.array([np.logaddexp.reduce(one + weights) for one in evidence]).reshape(len(evidence))
-    return np.exp(-np.maximum(found, 0.0))
+    return np.asarray(np.exp(-np.maximum(found, 0.0)))
 
 
 class Tested(NamedTuple):

@@ -1,4 +1,4 @@
-"""A span of steps as it is stored: where arms were seen, what was planned, accepted and done, arm by arm and step by step.
+"""A span of steps as it is stored: where arms were seen, what was planned, accepted and done, step by step.
 
 Rows with later events than the one asked for are left out, so that an audit can be read as it would have been then. Of
 several reports on an arm and step the last counts. Arms that were not seen at the first step are looked for further
@@ -59,7 +59,7 @@ class Override:
 
 @dataclass(frozen=True, eq=False)
 class Span:
-    """What is known of a span. Arrays begin at step `since`, which is `first` or before; unknown numbers are UNKNOWN."""
+    """What is known of a span. Arrays begin at step `since`, which is `first` or before."""
 
     first: int
     """The first step."""
@@ -237,7 +237,7 @@ def _look_back(tx: Connection, arms: list[Arm], first: int, as_of: int) -> int:
     """The step from which on something must be known: where the arms that take part at the first were last seen."""
     table = schema.observations
     seen = select(table.c.arm, func.max(table.c.step)).where(table.c.step <= first, table.c.event <= as_of)
-    found = {arm: step for arm, step in tx.execute(seen.group_by(table.c.arm))}
+    found = {row[0]: row[1] for row in tx.execute(seen.group_by(table.c.arm))}
     there = [arm for arm in arms if arm.joined_step <= first]
     return min((found.get(arm.id, arm.joined_step) for arm in there), default=first)
 
@@ -261,7 +261,9 @@ class _Reading:
         plans, table = schema.plans, schema.decisions
         mine = (plans.c.step >= self.since, plans.c.step <= self.last, plans.c.accepted_event <= self.event)
         steps = {}
-        for plan in self.tx.execute(select(plans.c.id, plans.c.step, plans.c.model, plans.c.accepted_event).where(*mine)):
+        for plan in self.tx.execute(
+            select(plans.c.id, plans.c.step, plans.c.model, plans.c.accepted_event).where(*mine)
+        ):
             steps[plan.id] = plan.step
             self.digests[plan.step - self.since] = plan.model
             self.accepted_at[plan.step - self.since] = plan.accepted_event
@@ -275,7 +277,9 @@ class _Reading:
             if accepted is not None and accepted != planned:
                 self._note_override(arm, steps[plan], planned, accepted, who, why)
 
-    def _note_override(self, arm: int, step: int, planned: str, accepted: str, who: str | None, why: str | None) -> None:
+    def _note_override(
+        self, arm: int, step: int, planned: str, accepted: str, who: str | None, why: str | None
+    ) -> None:
         place = self.place[arm]
         one = self.arms[place]
         told = (planned, accepted, who or "", why or "")
@@ -311,7 +315,16 @@ class _Reading:
 
     def span(self, first: int) -> Span:
         """All of it."""
-        known = {"first": first, "last": self.last, "event": self.event, "since": self.since, "arms": self.arms}
-        told = {name: getattr(self, name) for name in ("texts", "reward", "late", "corrected")}
-        overrides = tuple(one for one in self.overrides if one.step >= first)
-        return Span(**known, **told, digests=tuple(self.digests), overrides=overrides)
+        return Span(
+            first=first,
+            last=self.last,
+            event=self.event,
+            since=self.since,
+            arms=self.arms,
+            digests=tuple(self.digests),
+            texts=self.texts,
+            reward=self.reward,
+            late=self.late,
+            corrected=self.corrected,
+            overrides=tuple(one for one in self.overrides if one.step >= first),
+        )

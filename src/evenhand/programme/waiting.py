@@ -1,11 +1,11 @@
 """How often arms are served, and how late.
 
-    served      an action that uses something was done
-    wait        steps between one service and the next; also from the first step of the span, or from joining, to the
-                first service, and from the last service to the end
-    in need     in a condition, seen or most likely, in which the fair relaxation of the roster would serve the arm
-    delay       steps from coming into need to being served; 0 if at once. A need that goes away by itself is no delay;
-                one that lasts at the end is counted so far
+served      an action that uses something was done
+wait        steps between one service and the next; also from the first step of the span, or from joining, to the
+first service, and from the last service to the end
+in need     in a condition, seen or most likely, in which the fair relaxation of the roster would serve the arm
+delay       steps from coming into need to being served; 0 if at once. A need that goes away by itself is no delay;
+one that lasts at the end is counted so far
 """
 
 from dataclasses import dataclass
