@@ -13,6 +13,8 @@ EvenhandError
 ├── TooLarge                         it would not fit; says how large, and what to use instead
 ├── Unavailable                      a database cannot be reached, is busy, or has no room; nothing was changed
 ├── NotConverged                     an iteration ended without its certificate
+├── ClusterError                     workers cannot be reached, run another version, or die again and again
+├── Cancelled                        the work was cancelled by who asked for it
 └── MissingExtra (also ImportError)  an optional package is absent; says how to install it
 
 And what is told, though it goes on:
@@ -130,6 +132,14 @@ class TooLarge(EvenhandError):
 
 class NotConverged(EvenhandError):
     """No certificate within the limits; nothing half-done is returned."""
+
+
+class ClusterError(EvenhandError):
+    """Work on other processes or machines cannot go on; nothing half-done is returned."""
+
+
+class Cancelled(EvenhandError):
+    """The work was cancelled by who asked for it."""
 
 
 class MissingExtra(EvenhandError, ImportError):
