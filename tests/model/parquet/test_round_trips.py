@@ -1,5 +1,7 @@
 """Models in Parquet read back as they were, whole, in batches, and in any shards."""
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -91,7 +93,7 @@ def _split(file, parts):
     table = pq.read_table(file)
     file.unlink()
     cuts = np.linspace(0, table.num_rows, parts + 1).astype(int)
-    for i, (start, stop) in enumerate(zip(cuts, cuts[1:], strict=False)):
+    for i, (start, stop) in enumerate(pairwise(cuts)):
         pq.write_table(table.slice(start, stop - start), file.parent / f"part-{i}.parquet", row_group_size=2)
 
 

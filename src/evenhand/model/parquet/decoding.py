@@ -15,7 +15,7 @@ from evenhand.errors import Fault
 from evenhand.model.arm import ArmTables
 from evenhand.model.coupled import MOST_ARMS
 from evenhand.model.parquet.schema import DEPTHS, NUMBERS
-from evenhand.typing import Array, Bools, Floats, Indices, Ints
+from evenhand.typing import Array, Bools, Floats, Ints
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -167,7 +167,7 @@ def _counts(batch: "pa.RecordBatch", rows: Ints, whole: Bools, sink: Sink) -> In
     counts = batch.column("count").fill_null(1).to_numpy(zero_copy_only=False)
     sink.flag(rows, whole & (counts < 1), "count", "expected at least 1")
     sink.flag(rows, whole & (counts > MOST_ARMS), "count", f"too many; at most {MOST_ARMS} are supported")
-    return np.clip(counts, 1, MOST_ARMS).astype(np.int64)
+    return np.asarray(np.clip(counts, 1, MOST_ARMS), dtype=np.int64)
 
 
 def _floors(batch: "pa.RecordBatch", rows: Ints, whole: Bools, sink: Sink) -> Floats:
@@ -190,7 +190,7 @@ def _is_list(kind: "pa.DataType") -> bool:
 def _lengths(column: "pa.Array") -> Ints:
     import pyarrow.compute as pc
 
-    lengths = pc.list_value_length(column)  # type: ignore[attr-defined]
+    lengths = pc.list_value_length(column)
     return np.asarray(lengths.fill_null(0).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
@@ -255,7 +255,7 @@ def _sizes(lists: dict[str, Lists], num_resources: int, rows: Ints, sink: Sink) 
     sink.flag(rows, ~some, "transitions", "transitions and rewards need at least one state and one action")
     S = np.where(some, moves // np.maximum(earned, 1), 1)
     A = np.where(some, earned // np.maximum(S, 1), 1)
-    fits = some & (S > 0) & (S * A == earned) & (S * A * S == moves)
+    fits = some & (S > 0) & (earned == S * A) & (moves == S * A * S)
     told = "has a length that does not go with rewards: S A S numbers where rewards has S A"
     sink.flag(rows, some & ~fits, "transitions", told)
     by_state = used == S * A * num_resources
@@ -338,7 +338,7 @@ def _fill(
     arrays: dict[str, Array],
     lists: dict[str, Lists],
     starts: dict[str, Ints],
-    mine: Indices,
+    mine: Array,
     size: tuple[int, int, int, bool],
 ) -> None:
     """Put the rows of one size into the padded arrays."""

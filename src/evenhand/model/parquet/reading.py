@@ -8,12 +8,13 @@ and 8 bytes a row where rows stand for several arms.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenhand.checks import Faults, check_memory, check_positive_int, hearing, why_unreadable
+from evenhand.checks import Faults, check_memory, check_positive_int, why_unreadable
 from evenhand.display import Shown, counted
 from evenhand.errors import Fault, InvalidInput, TableError, nearest
 from evenhand.model.arm import ArmTables
@@ -238,7 +239,7 @@ class StoredArms(Shown):
         """
         check_positive_int(number, "number")
         cuts = np.linspace(0, self.num_rows, min(number, self.num_rows) + 1).astype(np.int64).tolist()
-        return tuple(self.shard(start, stop) for start, stop in zip(cuts, cuts[1:], strict=False))
+        return tuple(self.shard(start, stop) for start, stop in pairwise(cuts))
 
     def shard(self, start: int, stop: int) -> Shard:
         """The rows from `start` to before `stop`."""
@@ -357,7 +358,7 @@ def open_arms(path: "str | os.PathLike[str]") -> StoredArms:
     header = sound[types or files[0]].header
     assert header is not None
     parts = tuple(Piece(str(file), 0, sound[file].num_rows) for file in files if sound[file].num_rows)
-    stored = StoredArms(str(path), header, parts, types and str(types), sound[files[0]].names)
+    stored = StoredArms(str(path), header, parts, str(types) if types else None, sound[files[0]].names)
     if not parts:
         raise TableError([Fault("", "there are no rows; a problem needs at least one arm")], str(path))
     return replace(stored, ends=_arms_by_row(stored))
@@ -620,4 +621,4 @@ def _idle_arm(num_resources: int) -> Any:
     """The smallest arm there is, to ask a problem how budgets are read."""
     from evenhand.model.arm import Arm
 
-    return Arm([[[1.0]]], [[0.0]], [[0.0] * num_resources])
+    return Arm(np.ones((1, 1, 1)), np.zeros((1, 1)), np.zeros((1, num_resources)))

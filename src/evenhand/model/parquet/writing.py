@@ -117,7 +117,7 @@ def write_arms(
         >>> one = eh.problems.machine_replacement(num_arms=1).arms[0]
         >>> eh.write_arms((one for _ in range(1000)), "many.parquet", budget=100, discount=0.95)
         >>> eh.open_arms("many.parquet")
-        StoredArms(1000 arms, 1 resource, discount 0.95)
+        StoredArms(1,000 arms, 1 resource, discount 0.95)
     """
     with ArmWriter(path, budget, discount, criterion, **others) as writer:
         waiting: list[Arm] = []
@@ -169,7 +169,7 @@ def save_parquet(problem: CoupledMDP, path: Location) -> None:
             columns = arm_columns(
                 part,
                 names=[label[0] for label in part.labels] if any(label[0] for label in tables.labels) else None,
-                groups=[problem.groups[row] for row in rows] if problem.groups else None,
+                groups=[problem.groups[row] for row in rows.tolist()] if problem.groups else None,
                 counts=problem.counts[rows] if (problem.counts > 1).any() else None,
                 floors=problem.floors[rows] if problem.has_floors else None,
                 own_labels=len(labels) > 1 or not alike,
