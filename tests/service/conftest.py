@@ -68,3 +68,29 @@ def serving():
 @pytest.fixture
 def client(programme, serving):
     return serving(programme)
+
+
+@pytest.fixture(scope="session")
+def live():
+    """Servers as processes, and clients for them."""
+    spec = importlib.util.spec_from_file_location("live", Path(__file__).parent / "live.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def programme_at(request, template, tmp_path, pumps):
+    """The address of a new programme with a policy, on one database or the other."""
+
+    def make(database):
+        if database == "sqlite":
+            where = tmp_path / "pumps.db"
+            where.write_bytes(template.read_bytes())
+            return where
+        where = request.getfixturevalue("postgresql").database()
+        with Programme.create(where, pumps, ROSTER, name="pumps", welfare="utilitarian") as made:
+            made.solve()
+        return where
+
+    return make
