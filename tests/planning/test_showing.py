@@ -251,7 +251,7 @@ class TestWorth:
         assert amount_of(name, amount) == told
 
     def test_names_with_commas_are_parted_by_semicolons(self):
-        assert listed(["1 Ford", "2 Opel"]) == "1 Ford, 2 Opel"
+        assert listed(["Ford (serviced, always)", "Opel"]) == "Ford (serviced, always), Opel"
         problem = heterogeneous_machine_replacement(num_arms=12)
         title = " ".join(Plan(whittle(problem), problem).show().split())
         assert "(1 machine, quadratic cost; 4 machine, random cost; 3 machine, exponential cost; 4 machine, " in title

@@ -1,5 +1,6 @@
 """What things are called: types, states, actions and resources by their labels, else by their numbers."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -104,9 +105,9 @@ def amount_of(name: str, amount: float) -> str:
 
 
 def listed(texts: Iterable[str]) -> str:
-    """`Ford, Opel`; parted by semicolons where a comma stands in one of them."""
+    """`Ford, Opel`; parted by semicolons where a comma stands in one of them, outside of brackets."""
     told = list(texts)
-    return ("; " if any("," in text for text in told) else ", ").join(told)
+    return ("; " if any("," in re.sub(r"\([^)]*\)", "", text) for text in told) else ", ").join(told)
 
 
 def quantity(amount: float) -> float | int:
