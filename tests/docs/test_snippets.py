@@ -40,7 +40,16 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 LONG = {
     f"docs/{name}.md"
-    for name in ("command-line", "criteria-and-groups", "fluid", "learning", "reproduction", "notebook")
+    for name in (
+        "command-line",
+        "criteria-and-groups",
+        "fluid",
+        "learning",
+        "reproduction",
+        "notebook",
+        "welfare",
+        "uncertainty",
+    )
 }
 """Pages that train or play for long: run by `make test-slow`. What they show is asked on small problems elsewhere."""
 
