@@ -344,3 +344,28 @@ def _chi_square(observed, expected_law):
 @pytest.fixture(scope="session")
 def chi_square():
     return _chi_square
+
+
+@pytest.fixture(scope="session")
+def small_ray():
+    """A real Ray of this machine, started once a run for all who ask; it sees nothing beyond it."""
+    import ray
+
+    pieces = str(Path(__file__).parent / "execution")
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [before, pieces]))
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    ray.init(
+        num_cpus=3,
+        address="local",
+        include_dashboard=False,
+        object_store_memory=200_000_000,
+        log_to_driver=False,
+        logging_level="error",
+    )
+    yield ray
+    ray.shutdown()
+    if before is None:
+        del os.environ["PYTHONPATH"]
+    else:
+        os.environ["PYTHONPATH"] = before

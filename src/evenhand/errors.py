@@ -8,11 +8,14 @@ EvenhandError
 │   ├── OutOfDomain                  a welfare asked of values outside its domain
 │   ├── NotApplicable                this method or policy does not apply to this problem
 │   ├── Infeasible                   constraints, such as floors, that cannot all be met
+│   ├── Missing                      a programme has no such plan, arm or refit
 │   ├── PolicyError                  a policy acted outside the rules, or its file is not sound
 │   └── Conflict                     a programme has moved on since; says what changed
 ├── TooLarge                         it would not fit; says how large, and what to use instead
 ├── Unavailable                      a database cannot be reached, is busy, or has no room; nothing was changed
 ├── NotConverged                     an iteration ended without its certificate
+├── ClusterError                     workers cannot be reached, run another version, or die again and again
+├── Cancelled                        the work was cancelled by who asked for it
 └── MissingExtra (also ImportError)  an optional package is absent; says how to install it
 
 And what is told, though it goes on:
@@ -112,6 +115,10 @@ class PolicyError(InvalidInput):
     """A policy broke the rules: wrong shape, no such action, or more than the budget."""
 
 
+class Missing(InvalidInput):
+    """A programme has nothing of this name or number."""
+
+
 class Conflict(InvalidInput):
     """A programme is no longer what the request was made for. All that changed is in `faults`."""
 
@@ -130,6 +137,14 @@ class TooLarge(EvenhandError):
 
 class NotConverged(EvenhandError):
     """No certificate within the limits; nothing half-done is returned."""
+
+
+class ClusterError(EvenhandError):
+    """Work on other processes or machines cannot go on; nothing half-done is returned."""
+
+
+class Cancelled(EvenhandError):
+    """The work was cancelled by who asked for it."""
 
 
 class MissingExtra(EvenhandError, ImportError):

@@ -369,3 +369,31 @@ def reproduce(**options: Any) -> None:
     from evenhand.cli.commands.reproduce import run
 
     run(**options)
+
+
+@application.command()
+@click.argument("programme", required=False)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; any other needs --token-file.")
+@click.option(
+    "--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="0 takes one that is free."
+)
+@click.option("--token-file", metavar="FILE", help="Let only those in who have a token of this file.")
+@click.option("--make-token", type=click.Choice(["read", "write"]), help="Add a token to --token-file, and show it.")
+@click.option("--token-name", default="planner", show_default=True, metavar="NAME", help="Who will hold --make-token.")
+@click.option(
+    "--name", "names", multiple=True, metavar="HOST", help="A name by which browsers know the server; repeatable."
+)
+@click.option(
+    "--rate", default=200.0, show_default=True, type=click.FloatRange(min=0.1), help="Requests a second for a client."
+)
+@click.option("--keep", metavar="FILE", help="Keep the programme of `evenhand serve demo` in this file.")
+@common(seeded=False)
+def serve(**options: Any) -> None:
+    """Serve PROGRAMME: its API, and a page for planners at /.
+
+    PROGRAMME is the file or the address (postgresql://...) of a programme, or demo for one with made-up data. Only this
+    machine can reach it, unless --host says else, which needs --token-file. Needs the extra "service".
+    """
+    from evenhand.cli.commands.serve import run
+
+    run(**options)

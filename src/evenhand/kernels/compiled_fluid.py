@@ -6,11 +6,9 @@ to compile.
 # mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disable-error-code=call-arg
 # mypy: disallow-incomplete-defs=False, disallow-untyped-calls=False
 
-import os
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 
+from evenhand.execution.threads import in_order, num_threads
 from evenhand.kernels.jit import njit
 
 # As in `fluid_sweeps`; written again because Numba's cache heeds changes of this file alone.
@@ -366,12 +364,8 @@ def _cut_some(
 
 def in_parallel(kernel, most, arguments):
     """Run a kernel in as many threads as there are processors; each takes its share of up to `most` pieces."""
-    tasks = min(most, os.cpu_count() or 1)
-    if tasks == 1:
-        kernel(0, 1, *arguments)
-        return
-    with ThreadPoolExecutor(tasks) as pool:
-        list(pool.map(lambda task: kernel(task, tasks, *arguments), range(tasks)))
+    tasks = min(most, num_threads())
+    list(in_order(lambda task: kernel(task, tasks, *arguments), range(tasks), tasks))
 
 
 def settle_levels(starts, values, slopes, counts, table):

@@ -5,14 +5,13 @@ played by the NumPy twins: slower, and by the same law. Learning and large solve
 """
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from importlib.util import find_spec
 from typing import TypeVar
 
+from evenhand.execution.threads import in_order
 from evenhand.kernels.forks import forked, one_at_a_time, start_threads
 
 ALONE_BELOW = 200_000
@@ -112,13 +111,4 @@ def in_threads(do: Callable[[Piece], Answer], pieces: Sequence[Piece], *, alone:
     from numba import get_num_threads
 
     number = 1 if forked() else min(get_num_threads(), len(pieces))
-    if number == 1:
-        yield from map(do, pieces)
-        return
-    with ThreadPoolExecutor(number) as pool:
-        waiting = deque(pool.submit(do, piece) for piece in pieces[: 2 * number])
-        for piece in pieces[2 * number :]:  # no more than a few answers wait to be taken
-            yield waiting.popleft().result()
-            waiting.append(pool.submit(do, piece))
-        while waiting:
-            yield waiting.popleft().result()
+    yield from in_order(do, pieces, number)

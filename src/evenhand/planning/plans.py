@@ -26,7 +26,7 @@ from evenhand.model.policy import Policy, SavableKind, Starting, begin
 from evenhand.model.whereabouts import Whereabouts, find_arms, in_order
 from evenhand.planning.labels import Labels, amount_of, as_key, quantity
 from evenhand.planning.other_numbers import fit_policy, is_enough, other_numbers, same_moves, seat_policy
-from evenhand.planning.reasons import Moment, reasons
+from evenhand.planning.reasons import Moment, places_in_line, reasons
 from evenhand.planning.saved import facts_of, load_carried
 from evenhand.planning.showing import show_plan
 from evenhand.planning.solution import Solution
@@ -90,6 +90,9 @@ class Decisions(Shown):
 
     note: str = ""
     """What differs from what the plan was made for, in words."""
+
+    line: tuple[int | None, ...] = ()
+    """(row,) who would be served next if there was more, 1 first; None for who is served, or where nobody can tell."""
 
     def __repr__(self) -> str:
         served = sum(row.served for row in self.rows)
@@ -170,7 +173,7 @@ class Plan(Shown):
         number = self._number(part, drawing, int(step))
         leaf, by_steps = _leaf(crowd.policy, number, int(step))
         name = self.part_names[number] if number is not None else self.name
-        moment, why = _decide(leaf, crowd, (starting, acting), int(step), name)
+        moment, why, line = _decide(leaf, crowd, (starting, acting), int(step), name)
         return Decisions(
             rows=_rows(crowd, moment, why),
             used=dict(zip(self.problem.resource_names, _use(moment).tolist(), strict=True)),
@@ -178,6 +181,7 @@ class Plan(Shown):
             step=int(step) if by_steps else None,
             part=None if number is None else self._drawn(number),
             note="; ".join(filter(None, [crowd.note, _told_step(crowd.policy, number, int(step))])),
+            line=tuple(line[place] for place in crowd.places.tolist()),
         )
 
     def show(self, step: int = 0) -> str:
@@ -424,7 +428,7 @@ def _decide(
     streams: tuple[np.random.Generator, np.random.Generator],
     step: int,
     name: str,
-) -> tuple[Moment, list[str]]:
+) -> tuple[Moment, list[str], list[int | None]]:
     states = crowd.states
     starting, rng = streams
     actor = begin(policy, 1, starting)  # the round is the same at every step
@@ -436,7 +440,8 @@ def _decide(
     actions = np.asarray(actor.act(states[None], rng)[0], dtype=np.int32)
     family = name.partition(",")[0].partition(" for ")[0]
     moment = Moment(crowd.problem, states, actions, step, family, before)
-    return moment, reasons(policy, actor, moment)
+    line = places_in_line(policy, actor, moment)  # first, for reasons may draw from the stream again
+    return moment, reasons(policy, actor, moment), line
 
 
 def _go_round(actor: Policy, states: Indices, step: int, rng: np.random.Generator) -> None:

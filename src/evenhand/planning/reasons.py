@@ -9,6 +9,7 @@ priority; or it lost the lot among the arms of its own rank. Tables are told by 
 same condition; networks by the order of their scores.
 """
 
+import copy
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -107,6 +108,40 @@ def reasons(policy: Policy | Starting, actor: Policy, moment: Moment) -> list[st
     return _each(moment, f"chosen by the policy ({name})", f"not chosen by the policy ({name})")
 
 
+def places_in_line(policy: Policy | Starting, actor: Policy, moment: Moment) -> list[int | None]:
+    """(arm,) who would be served next if there was more: 1 for the first; arms of one priority have one place.
+
+    None for who is served, for whom serving gains nothing, and where the policy has no order, as tables have none.
+
+    Args:
+        policy: what acted, neither a mixture nor by steps.
+        actor: what it started, or itself.
+        moment: what was decided.
+    """
+    rank = _ranks_now(policy, actor, moment)
+    if rank is None:
+        return [None] * len(moment.states)
+    rank[np.arange(len(rank)), moment.idle] = -1
+    level = np.where(rank >= 0, rank, np.iinfo(np.int32).max).min(axis=1)
+    waits = ~moment.served & (rank >= 0).any(axis=1)
+    before = np.searchsorted(np.sort(level[waits]), level, side="left")
+    return [int(place) + 1 if wait else None for place, wait in zip(before, waits, strict=True)]
+
+
+def _ranks_now(policy: Policy | Starting, actor: Policy, moment: Moment) -> Indices | None:
+    """(arm, action) ranks of what each arm may get, 0 first and -1 never; None where there are none."""
+    cells = (moment.kinds, moment.states)
+    if isinstance(policy, ExchangeablePriority) and not policy.stop:
+        return np.array(policy.ranks[cells])
+    if isinstance(policy, Resolving) and isinstance(actor, ResolvingActor):
+        return np.array(policy.policy_at(int(actor.place[0]), moment.step).ranks[cells])
+    if isinstance(policy, OccupancyPriority):
+        drawn, _ = policy.draw(moment.states[None], copy.deepcopy(moment.before))
+        hit = drawn[0][:, None] == np.arange(policy.laws.shape[2])
+        return np.where(hit, policy.drawn_ranks[cells], policy.fill_ranks[cells])
+    return None
+
+
 def _each(moment: Moment, served: str, idle: str) -> list[str]:
     return [served if busy else idle for busy in moment.served]
 
@@ -181,8 +216,10 @@ def _by_rank(moment: Moment, ranks: Indices, never: str = "", also: str = "") ->
     """(arm,) reasons from ranks of (type, state, action), 0 first and -1 never."""
     never = never or GAINS_NOTHING.get(moment.family, "the plan never serves this condition")
     ranked = _Ranked(moment, ranks[moment.kinds, moment.states], int(ranks.max()) + 1)
-    told = [ranked.why(arm, "") for arm in range(len(moment.states))]
-    return [text + also if text else never for text in told]
+    cells = list(zip(moment.kinds.tolist(), moment.states.tolist(), moment.actions.tolist(), strict=True))
+    first = dict(zip(reversed(cells), reversed(range(len(cells))), strict=True))
+    told = {cell: ranked.why(arm, "") for cell, arm in first.items()}  # arms in one condition have one reason
+    return [text + also if (text := told[cell]) else never for cell in cells]
 
 
 def _by_draw(policy: OccupancyPriority, moment: Moment) -> list[str]:

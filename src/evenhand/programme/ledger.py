@@ -135,21 +135,39 @@ def once(
     Raises:
         Conflict: the key was used for something else.
     """
+    earlier = answered(tx, key, kind, request)
+    if earlier is not None:
+        return earlier, True
+    answer = do()
+    if key is not None:
+        row = {"key": key, "kind": kind, "request": digest_of([kind, request]), "answer_json": as_text(answer)}
+        tx.execute(insert(schema.keys).values(**row, at=now(), event=last_event(tx)))
+    return answer, False
+
+
+def answered(tx: Connection, key: str | None, kind: str, request: Any) -> dict[str, Any] | None:
+    """The answer that was given under a key; None where there is none.
+
+    Args:
+        tx: a transaction.
+        key: of the request.
+        kind: what is asked for.
+        request: all that is asked for, as JSON can hold it.
+
+    Raises:
+        Conflict: the key was used for something else.
+    """
     if key is None:
-        return do(), False
+        return None
     if not key or len(key) > MOST_KEY or not key.isprintable():
         raise InvalidInput(f"key: expected a text of up to {MOST_KEY} printable characters, got {key[:50]!r}")
-    asked = digest_of([kind, request])
     found = tx.execute(select(schema.keys).where(schema.keys.c.key == key)).mappings().first()
     if found is None:
-        answer = do()
-        row = {"key": key, "kind": kind, "request": asked, "answer_json": as_text(answer), "at": now()}
-        tx.execute(insert(schema.keys).values(**row, event=last_event(tx)))
-        return answer, False
-    if found["request"] != asked:
+        return None
+    if found["request"] != digest_of([kind, request]):
         raise Conflict(f"key: {key!r} was used for another request ({found['kind']}); take a new one")
     earlier: dict[str, Any] = json.loads(found["answer_json"])
-    return earlier, True
+    return earlier
 
 
 # Texts that people give

@@ -137,6 +137,14 @@ class Words:
         """What the actions of a block are called."""
         return self._actions[block]
 
+    def state_number(self, block: int, name: str) -> int:
+        """The number of a state that is known to be one."""
+        return self._states[block].index(name)
+
+    def action_number(self, block: int, name: str) -> int:
+        """The number of an action that is known to be one."""
+        return self._actions[block].index(name)
+
     def state(self, block: int, text: str) -> int | str:
         """The number of a state by its name or number; or what is wrong with it."""
         return _find(text, self._states[block], "state", self.model.tables.labels[block][0])

@@ -21,8 +21,11 @@ from evenhand.model.files import load
 from evenhand.model.objective import read_welfare
 from evenhand.model.welfare import DEFAULT
 from evenhand.programme import ledger, roster, schema
+from evenhand.programme.history import Entry, history_of
+from evenhand.programme.learning import Learning
 from evenhand.programme.ledger import Event, append, check_text, once
-from evenhand.programme.modelling import Words, from_bytes, of_roster, settle, to_bytes
+from evenhand.programme.looking_back import LookingBack
+from evenhand.programme.modelling import Words, of_roster, settle, to_bytes
 from evenhand.programme.observing import (
     Observed,
     count_corrections,
@@ -101,7 +104,7 @@ class Status:
         return asdict(self)
 
 
-class Programme:
+class Programme(Learning, LookingBack):
     """A running programme in its store.
 
     Example:
@@ -113,11 +116,6 @@ class Programme:
         >>> programme.observe([{"arm": "north", "state": 1}], source="inspection")
         Observed(event=2, observations=1, late=0, corrected=1)
     """
-
-    def __init__(self, store: Store) -> None:
-        """Run what is in a store; `create` and `open` do this from an address."""
-        self.store = store
-        self._models: dict[str, tuple[CoupledMDP, Words]] = {}
 
     @classmethod
     def create(
@@ -178,10 +176,6 @@ class Programme:
         """
         return cls(Store.open(address))
 
-    def close(self) -> None:
-        """Close the store."""
-        self.store.close()
-
     def __enter__(self) -> "Programme":
         return self
 
@@ -234,6 +228,17 @@ class Programme:
         with self.store.reading() as tx:
             found = find_names(roster.arms_as_of(tx), [arm])
             return observations_of(tx, found[0].id)
+
+    def history(self, arm: str) -> list[Entry]:
+        """All that happened to an arm, in the order in which it was written down, and what was expected.
+
+        Args:
+            arm: its name; of one that left and came back, everything.
+        """
+        with self.store.reading() as tx:
+            arms = roster.arms_as_of(tx)
+            find_names(arms, [arm])
+            return history_of(tx, self._model(tx)[1], [one for one in arms if one.name == arm], present_step(tx))
 
     def model(self) -> CoupledMDP:
         """The present model, with a name for every block; how many arms it has means nothing."""
@@ -339,15 +344,6 @@ class Programme:
                 return Observed(event, len(seen), late, corrected).as_dict()
 
             return Observed(**once(tx, key, "observe", [table.columns, said, step], do)[0])
-
-    def _model(self, tx: Connection, digest: str | None = None) -> tuple[CoupledMDP, Words]:
-        """A model by its digest, or the present one, with its names."""
-        wanted = digest or str(tx.execute(select(schema.programme.c.model)).scalar_one())
-        if wanted not in self._models:
-            body = tx.execute(select(schema.models.c.body).where(schema.models.c.digest == wanted)).scalar_one()
-            model = from_bytes(body)
-            self._models[wanted] = (model, Words(model))
-        return self._models[wanted]
 
 
 def _check_welfare(model: CoupledMDP, newcomers: Sequence[Newcomer], welfare: str | None) -> str | None:

@@ -30,14 +30,13 @@ and the right-hand side by Bellman's inequality (`arms`), so a bound does not de
 well, nor on rounding in the solution of linear systems.
 """
 
-import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
+from evenhand.execution.threads import in_order
 from evenhand.kernels import fluid_sweeps
 from evenhand.model.arm import ArmTables
 from evenhand.model.criterion import Criterion
@@ -320,8 +319,7 @@ class FluidModel:
         return parts if self.groups is None else merge(parts, self.groups, self.counts)
 
     def _trace_by_pivots(self, prices: Floats) -> Frontiers:
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            parts = list(pool.map(lambda part: self._trace_part(part, prices), self.chunks()))
+        parts = list(in_order(lambda part: self._trace_part(part, prices), self.chunks()))
         lengths = np.concatenate([part[0] for part in parts])
         starts = np.concatenate([[0], np.cumsum(lengths)])
         return Frontiers(starts, *(np.concatenate([part[1][i] for part in parts]) for i in range(4)))

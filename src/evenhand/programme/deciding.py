@@ -1,0 +1,418 @@
+"""Plans of a programme: from what is stored to what every arm gets, and back to what is shown.
+
+A plan is a function of its *inputs*: the step, the model, the policy, the seed, the budget, and what is known of each
+arm. A digest stands for all of them; who asks for a plan with the same inputs gets the same plan. Its *outputs* are the
+action of each arm and who would be next; a digest stands for them, so that a plan can be computed again, later and
+elsewhere, and compared. Reasons are words: they are kept, and not part of the digest.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from evenhand.errors import Missing
+from evenhand.model.coupled import CoupledMDP
+from evenhand.planning.plans import Decisions, Plan
+from evenhand.programme import schema
+from evenhand.programme.knowing import BELIEVED, Known
+from evenhand.programme.ledger import append, as_text, digest_of, now
+from evenhand.programme.modelling import Words
+from evenhand.programme.solving import Certificate
+
+ROUNDED = 9
+"""Digits of sums of usage."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What came of asking for a plan."""
+
+    plan: int
+    """The number of the plan; `Programme.plan_of` has all of it."""
+
+    step: int
+    """For which step."""
+
+    event: int
+    """The event by which it was made."""
+
+    arms: int
+    """How many take part."""
+
+    served: int
+    """How many of them get something."""
+
+    believed: int
+    """How many were not seen at this step."""
+
+    used: dict[str, float]
+    """What it uses of each resource."""
+
+    budget: dict[str, float]
+    """What there is."""
+
+    replaced: int | None
+    """The plan of the same step that it takes the place of."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """What a plan has of one arm."""
+
+    arm: str
+    type: str
+    group: str
+    state: str
+    """Where it is taken to be."""
+
+    known: str
+    """`seen` at this step, or `believed`."""
+
+    seen_step: int | None
+    """The step at which it was last seen."""
+
+    chance: float
+    """How likely it is in that state: 1 where it was seen."""
+
+    action: str
+    """What the plan gives it."""
+
+    served: bool
+    """Whether that uses anything."""
+
+    reason: str
+    """Why."""
+
+    next_in_line: int | None
+    """Whose turn it would be if there was more, 1 first; None for who is served, or where the policy has no order."""
+
+    accepted: str | None
+    """What was accepted; None while the plan is a proposal."""
+
+    who: str | None
+    """Who overrode the plan; None where nobody did."""
+
+    why: str | None
+    """Why they did."""
+
+    arm_id: int
+    """The number of the arm in the store."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        told = asdict(self)
+        del told["arm_id"]
+        return told
+
+
+@dataclass(frozen=True)
+class KeptPlan:
+    """A plan as it is stored."""
+
+    id: int
+    step: int
+    status: str
+    """`proposed`, `accepted` or `superseded`."""
+
+    model: str
+    """The digest of the model."""
+
+    policy: str
+    """The digest of the policy."""
+
+    seed: int
+    budget: dict[str, float]
+    """What there is of each resource."""
+
+    used: dict[str, float]
+    """What the plan uses."""
+
+    accepted_used: dict[str, float] | None
+    """What was accepted uses; None while it is a proposal, and in lists of plans."""
+
+    inputs: str
+    """Stands for all that the plan follows from."""
+
+    outputs: str
+    """Stands for what it says."""
+
+    known_event: int
+    """It knew everything up to this event, and nothing after."""
+
+    missing: int
+    """Arms that were not seen at this step."""
+
+    late: int
+    """Reports on earlier steps that came since the last plan was accepted."""
+
+    arms: int
+    served: int
+    part: dict[str, Any] | None
+    """The part of a mixture that acts: its number, share and name."""
+
+    note: str
+    """What differs from what the policy was made for, in words."""
+
+    event: int
+    at: str
+    accepted_by: str | None
+    accepted_at: str | None
+    accepted_event: int | None
+    certificate: Certificate | None
+    """Of the policy for the arms of this plan, where it is known; `Programme.certificate` computes that of today."""
+
+    rows: tuple[PlanRow, ...]
+    """Arm by arm, in the order in which they joined; none in lists of plans."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        told = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        told["certificate"] = None if self.certificate is None else self.certificate.as_dict()
+        told["rows"] = [row.as_dict() for row in self.rows]
+        return told
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """All that a plan follows from."""
+
+    step: int
+    model: str
+    policy: str
+    seed: int
+    budget: tuple[float, ...]
+    known: tuple[Known, ...]
+    known_event: int
+
+    @cached_property
+    def digest(self) -> str:
+        """Stands for all of it but the event: the same knowledge is the same, whenever it was come by."""
+        arms = [
+            [row.arm.id, row.arm.name, row.arm.type, row.arm.group, row.state, row.known, row.seen_step, row.chance]
+            for row in self.known
+        ]
+        return digest_of([self.step, self.model, self.policy, self.seed, list(self.budget), arms])
+
+
+def check_budget(model: CoupledMDP, budget: Any) -> tuple[float, ...]:
+    """(resource,) what there is at a step: what was given, else what the model says."""
+    return tuple((model if budget is None else model.with_budget(budget)).budget.tolist())
+
+
+def decide(plan: Plan, inputs: Inputs, words: Words) -> Decisions:
+    """What every arm gets: just what `evenhand act` says, with the same policy, states, seed, budget and step.
+
+    Args:
+        plan: the policy.
+        inputs: of the plan.
+        words: of the model.
+
+    Raises:
+        NotApplicable: the policy is a table for other numbers, or for more budget.
+    """
+    return plan.act(as_states(inputs.known, words), inputs.seed, budget=list(inputs.budget), step=inputs.step)
+
+
+def as_states(known: Sequence[Known], words: Words) -> dict[str, list[str]]:
+    """Where arms are, as the table that `evenhand act` reads."""
+    return {
+        "arm": [row.arm.name for row in known],
+        "type": [row.arm.type for row in known],
+        "group": [row.arm.group for row in known],
+        "state": [words.states(row.block)[row.state] for row in known],
+    }
+
+
+def outputs_of(inputs: Inputs, decisions: Decisions) -> str:
+    """Stands for what a plan says."""
+    rows = zip(inputs.known, decisions.rows, decisions.line, strict=True)
+    return digest_of([[known.arm.id, row.action, row.served, place] for known, row, place in rows])
+
+
+# Writing
+
+
+def keep_plan(tx: Connection, inputs: Inputs, decisions: Decisions, words: Words, late: int, who: str) -> Planned:
+    """Propose a plan; one that was proposed for the step before is superseded.
+
+    Args:
+        tx: a transaction from `Store.writing`.
+        inputs: what it follows from.
+        decisions: what it says.
+        words: of the model.
+        late: reports on earlier steps that came since the last plan was accepted.
+        who: asked for it.
+    """
+    table = schema.plans
+    older = proposal(tx, inputs.step)
+    if older is not None:
+        tx.execute(update(table).where(table.c.id == older).values(status=schema.SUPERSEDED))
+    number = int(tx.execute(select(func.max(table.c.id))).scalar() or 0) + 1
+    outputs = outputs_of(inputs, decisions)
+    body = {"plan": number, "step": inputs.step, "inputs": inputs.digest, "outputs": outputs, "replaced": older}
+    event = append(tx, "planned", who, body)
+    told = _told(inputs, decisions, late)
+    tx.execute(
+        insert(table).values(
+            id=number,
+            step=inputs.step,
+            status=schema.PROPOSED,
+            model=inputs.model,
+            policy=inputs.policy,
+            seed=inputs.seed,
+            budget_json=as_text(list(inputs.budget)),
+            inputs=inputs.digest,
+            outputs=outputs,
+            known_event=inputs.known_event,
+            told_json=as_text(told | {"replaced": older}),
+            at=now(),
+            event=event,
+        )
+    )
+    tx.execute(insert(schema.decisions), _decision_rows(number, inputs, decisions, words))
+    return _planned(number, inputs.step, event, told | {"replaced": older})
+
+
+def _told(inputs: Inputs, decisions: Decisions, late: int) -> dict[str, Any]:
+    """What a plan tells of itself."""
+    return {
+        "arms": len(inputs.known),
+        "served": sum(row.served for row in decisions.rows),
+        "missing": sum(row.known == BELIEVED for row in inputs.known),
+        "late": late,
+        "used": decisions.used,
+        "budget": decisions.budget,
+        "part": None if decisions.part is None else decisions.part._asdict(),
+        "note": decisions.note,
+    }
+
+
+def _planned(number: int, step: int, event: int, told: Mapping[str, Any]) -> Planned:
+    counts = (told["arms"], told["served"], told["missing"])
+    return Planned(number, step, event, *counts, dict(told["used"]), dict(told["budget"]), told["replaced"])
+
+
+def _decision_rows(plan: int, inputs: Inputs, decisions: Decisions, words: Words) -> list[dict[str, Any]]:
+    return [
+        {
+            "plan": plan,
+            "arm": known.arm.id,
+            "place": place,
+            "state": words.states(known.block)[known.state],
+            "known": known.known,
+            "seen_step": known.seen_step,
+            "chance": known.chance,
+            "planned": row.action,
+            "served": int(row.served),
+            "reason": row.reason,
+            "next_in_line": line,
+        }
+        for place, (known, row, line) in enumerate(zip(inputs.known, decisions.rows, decisions.line, strict=True))
+    ]
+
+
+# Reading
+
+
+def proposal(tx: Connection, step: int) -> int | None:
+    """The number of the plan that is proposed for a step."""
+    table = schema.plans
+    asked = select(table.c.id).where(table.c.step == step, table.c.status == schema.PROPOSED)
+    found = tx.execute(asked).scalar()
+    return None if found is None else int(found)
+
+
+def same_plan(tx: Connection, inputs: Inputs) -> Planned | None:
+    """The plan that is proposed for the step, if it follows from the same."""
+    table = schema.plans
+    asked = select(table).where(table.c.step == inputs.step, table.c.status == schema.PROPOSED)
+    row = tx.execute(asked).first()
+    if row is None or row.inputs != inputs.digest:
+        return None
+    return _planned(row.id, row.step, row.event, json.loads(row.told_json))
+
+
+def plan_row(tx: Connection, number: object) -> Any:
+    """A plan's row by its number.
+
+    Raises:
+        Missing: there is none.
+    """
+    table = schema.plans
+    known = isinstance(number, int) and not isinstance(number, bool) and 0 < number < 2**31
+    row = tx.execute(select(table).where(table.c.id == number)).first() if known else None
+    if row is None:
+        raise Missing(f"plan: there is no plan {number!r}")
+    return row
+
+
+def rows_of(tx: Connection, plan: int) -> tuple[PlanRow, ...]:
+    """A plan arm by arm."""
+    table, arms = schema.decisions, schema.arms
+    asked = (
+        select(table, arms.c.name, arms.c.type, arms.c.group_name)
+        .join(arms, arms.c.id == table.c.arm)
+        .where(table.c.plan == plan)
+        .order_by(table.c.place)
+    )
+    return tuple(
+        PlanRow(
+            arm=row.name,
+            type=row.type,
+            group=row.group_name,
+            state=row.state,
+            known=row.known,
+            seen_step=row.seen_step,
+            chance=row.chance,
+            action=row.planned,
+            served=bool(row.served),
+            reason=row.reason,
+            next_in_line=row.next_in_line,
+            accepted=row.accepted,
+            who=row.who,
+            why=row.why,
+            arm_id=row.arm,
+        )
+        for row in tx.execute(asked)
+    )
+
+
+def kept_plan(
+    row: Any, rows: tuple[PlanRow, ...], certificate: Certificate | None, accepted_used: dict[str, float] | None
+) -> KeptPlan:
+    """A plan from its row in the store, and its arms."""
+    told = json.loads(row.told_json)
+    same = ("step", "status", "model", "policy", "seed", "inputs", "outputs", "known_event", "event", "at")
+    taken = {name: getattr(row, name) for name in (*same, "accepted_by", "accepted_at", "accepted_event")}
+    kept = {name: told[name] for name in ("budget", "used", "missing", "late", "arms", "served", "part", "note")}
+    return KeptPlan(id=row.id, accepted_used=accepted_used, certificate=certificate, rows=rows, **taken, **kept)
+
+
+def usage_of(words: Words, rows: Sequence[tuple[int, int, int]]) -> dict[str, float]:
+    """What some actions use of each resource.
+
+    Args:
+        words: of the model.
+        rows: (block, state, action) of each arm.
+    """
+    names, usage = words.model.resource_names, words.model.tables.usage
+    total = sum((usage[row] for row in rows), usage[0, 0, 0] * 0.0)
+    return {name: round(float(amount), ROUNDED) for name, amount in zip(names, total, strict=True)}
+
+
+def accepted_usage(words: Words, rows: Sequence[PlanRow]) -> dict[str, float]:
+    """What the accepted actions of a plan use."""
+    cells = []
+    for row in rows:
+        block = words.blocks[row.type, row.group]
+        action = words.action_number(block, row.accepted or row.action)
+        cells.append((block, words.state_number(block, row.state), action))
+    return usage_of(words, cells)

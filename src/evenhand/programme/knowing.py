@@ -1,0 +1,205 @@
+"""What is known of every arm at a step: seen there, or believed.
+
+An arm that was reported on at the step is *seen*. Of any other there is a belief, the law of its state given all that
+was reported and done, by the model:
+
+    b(s)      = 1 for the state it was last seen in; the model's first law where it was never seen, at its first step
+    b'(s')    = sum over s of b(s) p(s' | s, a)          at every step since, a what was done then
+
+What was done at a step is what was recorded, else what was accepted; an arm without either idled. Where the action
+cannot be done in a state, the arm idles there. A policy acts on states: it is given the most likely one, the first of
+several that are equally likely, and its chance is told beside it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from sqlalchemy import Connection, func, select
+
+from evenhand.programme import schema
+from evenhand.programme.modelling import Words
+from evenhand.programme.roster import Arm
+from evenhand.typing import Floats
+
+SEEN, BELIEVED = "seen", "believed"
+
+ALIKE = 1e-9
+"""Chances that differ by less are equal: sums differ in their last bits from machine to machine."""
+
+DIGITS = 9
+"""Of a chance that is kept."""
+
+MOST_ASKED = 500
+"""Arms that a database is asked about at once."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of one arm at a step."""
+
+    arm: Arm
+    block: int
+    """Of the model."""
+
+    state: int
+    """Where it is taken to be, by its number."""
+
+    known: str
+    """`seen` or `believed`."""
+
+    seen_step: int | None
+    """The step at which it was last seen; None where it never was."""
+
+    chance: float
+    """How likely it is there: 1 where it was seen."""
+
+
+def know(tx: Connection, words: Words, arms: Sequence[Arm], step: int, event: int | None = None) -> list[Known]:
+    """(arm,) what is known at a step; as of an event, or now.
+
+    Args:
+        tx: a transaction.
+        words: of the model by which beliefs move.
+        arms: who takes part.
+        step: the step.
+        event: nothing later is looked at; all is when absent.
+    """
+    now = _seen_at(tx, step, event)
+    absent = [arm for arm in arms if arm.id not in now]
+    last = _last_seen(tx, absent, step, event)
+    done = _done_since(tx, absent, last, step, event)
+    beliefs = Beliefs(words)
+    found = []
+    for arm in arms:
+        block = words.blocks[arm.type, arm.group]
+        if arm.id in now:
+            found.append(Known(arm, block, words.state_number(block, now[arm.id]), SEEN, step, 1.0))
+            continue
+        seen = last.get(arm.id)
+        first = arm.joined_step if seen is None else seen[0]
+        start = None if seen is None else words.state_number(block, seen[1])
+        actions = tuple(_number(words, block, done.get((arm.id, number))) for number in range(min(first, step), step))
+        state, chance = most_likely(beliefs.law(block, start, actions))
+        found.append(Known(arm, block, state, BELIEVED, None if seen is None else seen[0], chance))
+    return found
+
+
+def _number(words: Words, block: int, action: str | None) -> int | None:
+    return None if action is None else words.action_number(block, action)
+
+
+class Beliefs:
+    """Laws of states by a model; the same beginnings are computed once."""
+
+    def __init__(self, words: Words) -> None:
+        """Keep the model.
+
+        Args:
+            words: of a settled model.
+        """
+        self.tables = words.model.tables
+        self.law = lru_cache(maxsize=None)(self._law)
+        self.matrix = lru_cache(maxsize=None)(self._matrix)
+
+    def _law(self, block: int, start: int | None, actions: tuple[int | None, ...]) -> Floats:
+        """(state,) the law after some actions, None for idling, from a state or from the model's first law."""
+        size = int(self.tables.num_states[block])
+        law = np.asarray(self.tables.initial[block, :size]) if start is None else np.eye(size)[start]
+        for action in actions:
+            law = law @ self.matrix(block, action)
+        return law
+
+    def _matrix(self, block: int, action: int | None) -> Floats:
+        """(state, next_state) how an arm moves; it idles where the action cannot be done."""
+        size = int(self.tables.num_states[block])
+        rows, idle = np.arange(size), np.asarray(self.tables.idle[block, :size])
+        taken = idle if action is None else np.where(self.tables.valid[block, :size, action], action, idle)
+        return np.asarray(self.tables.transitions[block, rows, taken, :size])
+
+
+def most_likely(law: Floats) -> tuple[int, float]:
+    """The first of the most likely states, and its chance.
+
+    Args:
+        law: (state,) chances.
+    """
+    state = int(np.flatnonzero(law >= law.max() - ALIKE)[0])
+    return state, round(float(law[state]), DIGITS)
+
+
+def _parts(arms: Sequence[Arm]) -> Iterator[list[int]]:
+    numbers = [arm.id for arm in arms]
+    for start in range(0, len(numbers), MOST_ASKED):
+        yield numbers[start : start + MOST_ASKED]
+
+
+def _seen_at(tx: Connection, step: int, event: int | None) -> dict[int, str]:
+    table = schema.observations
+    limit = [table.c.step == step] + ([] if event is None else [table.c.event <= event])
+    asked = select(table.c.arm, table.c.state).where(*limit).order_by(table.c.event, table.c.id)
+    return {row.arm: row.state for row in tx.execute(asked)}
+
+
+def _last_seen(tx: Connection, arms: Sequence[Arm], step: int, event: int | None) -> dict[int, tuple[int, str]]:
+    """The last step before this one at which each arm was seen, and in what."""
+    table = schema.observations
+    limit = [table.c.step < step] + ([] if event is None else [table.c.event <= event])
+    found: dict[int, tuple[int, str]] = {}
+    for part in _parts(arms):
+        last = (
+            select(table.c.arm, func.max(table.c.step).label("step"))
+            .where(table.c.arm.in_(part), *limit)
+            .group_by(table.c.arm)
+            .subquery()
+        )
+        there = (table.c.arm == last.c.arm) & (table.c.step == last.c.step)
+        asked = select(table.c.arm, table.c.step, table.c.state).join(last, there).where(*limit)
+        found |= {arm: (at, state) for arm, at, state in tx.execute(asked.order_by(table.c.event, table.c.id))}
+    return found
+
+
+def _done_since(
+    tx: Connection, arms: Sequence[Arm], last: dict[int, tuple[int, str]], step: int, event: int | None
+) -> dict[tuple[int, int], str]:
+    """What was done with each arm at each step since it was last seen."""
+    if not arms:
+        return {}
+    first = min(last[arm.id][0] if arm.id in last else arm.joined_step for arm in arms)
+    return done_between(tx, [arm.id for arm in arms], first, step, event) if first < step else {}
+
+
+def done_between(
+    tx: Connection, arms: Sequence[int], first: int, step: int, event: int | None = None, recorded: bool = True
+) -> dict[tuple[int, int], str]:
+    """What was done, by (arm, step): what was recorded, else what was accepted.
+
+    Args:
+        tx: a transaction.
+        arms: their numbers.
+        first: the first step.
+        step: the step after the last.
+        event: as of an event, or now.
+        recorded: whether records are looked at; only what was accepted when not.
+    """
+    plans, decisions, records = schema.plans, schema.decisions, schema.records
+    closed = [plans.c.status == schema.ACCEPTED, plans.c.step >= first, plans.c.step < step]
+    said = [records.c.step >= first, records.c.step < step]
+    if event is not None:
+        closed.append(plans.c.accepted_event <= event)
+        said.append(records.c.event <= event)
+    found: dict[tuple[int, int], str] = {}
+    for start in range(0, len(arms), MOST_ASKED):
+        part = list(arms[start : start + MOST_ASKED])
+        accepted = (
+            select(decisions.c.arm, plans.c.step, decisions.c.accepted)
+            .join(plans, plans.c.id == decisions.c.plan)
+            .where(decisions.c.arm.in_(part), *closed)
+        )
+        reported = select(records.c.arm, records.c.step, records.c.action).where(records.c.arm.in_(part), *said)
+        found |= {(arm, at): action for arm, at, action in tx.execute(accepted)}
+        if recorded:
+            ordered = reported.order_by(records.c.event, records.c.id)
+            found |= {(arm, at): action for arm, at, action in tx.execute(ordered)}
+    return found

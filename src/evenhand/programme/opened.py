@@ -1,0 +1,59 @@
+"""A programme that is open: its store, and the models and policies that were read from it."""
+
+from collections import OrderedDict
+from typing import TypeVar
+
+from sqlalchemy import Connection, select
+
+from evenhand.errors import InvalidInput
+from evenhand.model.coupled import CoupledMDP
+from evenhand.planning.plans import Plan
+from evenhand.programme import schema
+from evenhand.programme.modelling import Words, from_bytes
+from evenhand.programme.solving import Certificate, plan_from_bytes
+from evenhand.programme.store import Store
+
+T = TypeVar("T")
+
+REMEMBERED = 8
+"""Models, policies and certificates that are kept in memory, of each."""
+
+
+class Opened:
+    """What every part of a programme reads from."""
+
+    def __init__(self, store: Store) -> None:
+        """Run what is in a store; `Programme.create` and `Programme.open` do this from an address."""
+        self.store = store
+        self._models: OrderedDict[str, tuple[CoupledMDP, Words]] = OrderedDict()
+        self._policies: OrderedDict[str, Plan] = OrderedDict()
+        self._certificates: OrderedDict[str, Certificate] = OrderedDict()
+
+    def close(self) -> None:
+        """Close the store."""
+        self.store.close()
+
+    def _model(self, tx: Connection, digest: str | None = None) -> tuple[CoupledMDP, Words]:
+        """A model by its digest, or the present one, with its names."""
+        wanted = digest or str(tx.execute(select(schema.programme.c.model)).scalar_one())
+        if wanted not in self._models:
+            body = tx.execute(select(schema.models.c.body).where(schema.models.c.digest == wanted)).scalar_one()
+            model = from_bytes(body)
+            remember(self._models, wanted, (model, Words(model)))
+        return self._models[wanted]
+
+    def _policy(self, tx: Connection, digest: str) -> Plan:
+        """A policy by its digest, with the problem it was made for."""
+        if digest not in self._policies:
+            body = tx.execute(select(schema.policies.c.body).where(schema.policies.c.digest == digest)).scalar()
+            if body is None:
+                raise InvalidInput(f"{self.store.address}: there is no policy {digest}")
+            remember(self._policies, digest, plan_from_bytes(body))
+        return self._policies[digest]
+
+
+def remember(memory: "OrderedDict[str, T]", key: str, value: T) -> None:
+    """Keep something under a key, and let go of what was kept longest."""
+    memory[key] = value
+    while len(memory) > REMEMBERED:
+        memory.popitem(last=False)

@@ -1,0 +1,151 @@
+"""What was really done, and what came of it. Nothing that was recorded is changed: the last record of a step counts.
+
+A record on a step before the last accepted one is *late*; one that says something else than the record before it is a
+*correction*. A next state is an observation of the step after, and is kept as one.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import Connection, insert, select
+
+from evenhand.errors import Fault
+from evenhand.model.places import quoted
+from evenhand.model.whereabouts import Table
+from evenhand.programme import schema
+from evenhand.programme.ledger import now
+from evenhand.programme.modelling import Words
+from evenhand.programme.observing import Row, read_arms_and_steps
+from evenhand.programme.roster import Arm, raise_faults
+
+MOST_REWARD = 1e100
+"""Rewards are smaller than this."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What came of a table of records."""
+
+    event: int
+    """The number of the event."""
+
+    records: int
+    """How many there were."""
+
+    late: int
+    """How many of them are of steps before the last accepted one."""
+
+    corrected: int
+    """How many say something else than was recorded of that arm and step."""
+
+    differing: int
+    """How many say something else than was accepted."""
+
+    observations: int
+    """How many came with a next state."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was done with one arm at one step."""
+
+    row: Row
+    action: str
+    reward: float | None
+    next_state: str | None
+
+
+def read_records(table: Table, arms: Sequence[Arm], words: Words, present: int) -> list[Record]:
+    """The rows of a table with the columns arm and action, and perhaps step, reward and next_state.
+
+    Args:
+        table: as it was given.
+        arms: every arm that ever joined.
+        words: of the model.
+        present: the step that is not yet accepted.
+
+    Raises:
+        TableError: with every fault and its row.
+    """
+    rows, faults = read_arms_and_steps(table, arms, max(present - 1, 0))
+    found = []
+    for row in rows:
+        record = _read(table, row, words, present)
+        if isinstance(record, Record):
+            found.append(record)
+        else:
+            faults += [Fault(row.place, told) for told in record]
+    order = {place: number for number, place in enumerate(table.rows)}
+    raise_faults(sorted(faults, key=lambda fault: order[fault.place]), table.source)
+    return found
+
+
+def _read(table: Table, row: Row, words: Words, present: int) -> "Record | list[str]":
+    """One record; or all that is wrong with it."""
+    block = words.blocks[row.arm.type, row.arm.group]
+    blank = [""] * len(table.rows)
+    texts = (table.columns.get(name, blank)[row.number] for name in ("action", "reward", "next_state"))
+    action_text, reward_text, state_text = texts
+    action = words.action(block, action_text)
+    state = words.state(block, state_text) if state_text else None
+    reward = _reward(reward_text)
+    faults = [told for told in (action, state) if isinstance(told, str)]
+    if reward is not None and math.isnan(reward):
+        faults.append(f"reward {quoted(reward_text)} is no number")
+    if row.step >= present:
+        faults.append(f"step {row.step} has no accepted plan yet: what was done is recorded afterwards")
+    if faults or isinstance(action, str) or isinstance(state, str):
+        return faults
+    name = None if state is None else words.states(block)[state]
+    return Record(row, words.actions(block)[action], reward, name)
+
+
+def _reward(text: str) -> float | None:
+    """A reward that was typed; None where there is none, and NaN where it is no number."""
+    if not text:
+        return None
+    try:
+        found = float(text)
+    except ValueError:
+        return math.nan
+    return found if abs(found) < MOST_REWARD else math.nan
+
+
+def keep_records(tx: Connection, found: Sequence[Record], source: str, event: int) -> None:
+    """Write what was done.
+
+    Args:
+        tx: a transaction from `Store.writing`.
+        found: the records.
+        source: who says so.
+        event: the event that says so.
+    """
+    same = {"source": source, "at": now(), "event": event}
+    rows = [
+        {"arm": one.row.arm.id, "step": one.row.step, "action": one.action, "reward": one.reward} | same
+        for one in found
+    ]
+    tx.execute(insert(schema.records), rows)
+
+
+def known_records(tx: Connection, steps: Sequence[int]) -> dict[tuple[int, int], tuple[str, float | None]]:
+    """What was recorded last of each arm at some steps: the action and the reward."""
+    table = schema.records
+    asked = select(table.c.arm, table.c.step, table.c.action, table.c.reward).where(
+        table.c.step >= min(steps), table.c.step <= max(steps)
+    )
+    rows = tx.execute(asked.order_by(table.c.event, table.c.id))
+    return {(arm, step): (action, reward) for arm, step, action, reward in rows}
+
+
+def records_of(tx: Connection, arm: int) -> list[Mapping[str, Any]]:
+    """Every record of one arm, in the order in which they came."""
+    table = schema.records
+    rows = tx.execute(select(table).where(table.c.arm == arm).order_by(table.c.id)).mappings()
+    return [dict(row) for row in rows]

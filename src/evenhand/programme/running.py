@@ -1,0 +1,519 @@
+"""The steps of a programme that decide: solve, plan, accept, record. Each change is one transaction.
+
+Long work is done outside of transactions: a policy is solved, and a plan computed, from one moment; when it is written
+the moment is looked at again. What changed in between is planned anew, so that no plan is kept that knew less than the
+store did.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select
+
+from evenhand.errors import Conflict, Fault, InvalidInput
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.whereabouts import Table
+from evenhand.planning.plans import Decisions
+from evenhand.planning.solve import solve
+from evenhand.programme import ledger, roster, schema
+from evenhand.programme.accepting import (
+    Accepted,
+    Cells,
+    changes,
+    exceeded,
+    read_overrides,
+    refuse_changed,
+    refuse_closed,
+    used_by,
+    write_accepted,
+)
+from evenhand.programme.deciding import (
+    ROUNDED,
+    Inputs,
+    KeptPlan,
+    Planned,
+    PlanRow,
+    accepted_usage,
+    check_budget,
+    decide,
+    keep_plan,
+    kept_plan,
+    outputs_of,
+    plan_row,
+    proposal,
+    rows_of,
+    same_plan,
+)
+from evenhand.programme.knowing import done_between, know
+from evenhand.programme.ledger import answered, append, check_text, once
+from evenhand.programme.modelling import of_roster
+from evenhand.programme.observing import keep_observations
+from evenhand.programme.opened import Opened, remember
+from evenhand.programme.recording import Recorded, keep_records, known_records, read_records
+from evenhand.programme.roster import Arm, present_step, raise_faults, read_rows
+from evenhand.programme.solving import (
+    METHOD,
+    MOST_GAP,
+    Certificate,
+    Drift,
+    Numbers,
+    Solved,
+    as_numbers,
+    can_serve,
+    certificate_for,
+    drifted,
+    facts_of,
+    numbers_of,
+    roster_digest,
+    to_bytes,
+)
+from evenhand.typing import Progress
+
+TRIES = 3
+"""How often a plan is begun anew because a roster changed to one that the policy cannot serve."""
+
+
+class _Moved(Exception):
+    """The roster is no longer one that the policy can serve."""
+
+
+class Running(Opened):
+    """Solving, planning, accepting, recording."""
+
+    # Policies
+
+    def solve(
+        self,
+        *,
+        method: str = METHOD,
+        seconds: float | None = None,
+        progress: Progress | bool | None = None,
+        who: str = "",
+        key: str | None = None,
+    ) -> Solved:
+        """Find a policy for those who take part at the present step, and keep it; plans are made by it from then on.
+
+        Args:
+            method: as of `evenhand.solve`. The usual one, `fluid`, gives a policy that serves any number of arms; exact
+                ones (`counts`, `joint`, or `auto` where it takes them) give tables for just the present numbers.
+            seconds: how long it may take, about; until nothing is gained when absent.
+            progress: called now and then with what is being done and the share done; True shows a bar.
+            who: does this.
+            key: asked again under the same, it answers as before.
+
+        Raises:
+            InvalidInput: nobody takes part, or there is no policy, such as where floors cannot be met.
+        """
+        asked = [method, seconds]
+        with self.store.reading() as tx:
+            if (earlier := answered(tx, key, "solve", asked)) is not None:
+                return Solved(**earlier)
+            row = tx.execute(select(schema.programme)).one()
+            arms = self._present(tx)
+            problem = self._problem(tx, arms)
+        solution = solve(problem, method=method, seconds=seconds, progress=progress, rng=int(row.seed))
+        digest, body = to_bytes(solution)
+        facts = facts_of(solution, digest, numbers_of(arms))
+        with self.store.writing() as tx:
+
+            def do() -> dict[str, Any]:
+                event = keep_policy(tx, digest, row.model, body, numbers_of(arms), facts, who)
+                return _solved(event, digest, facts).as_dict()
+
+            return Solved(**once(tx, key, "solve", asked, do)[0])
+
+    def certificate(self) -> Certificate | None:
+        """What the policy that is used now is worth for those who take part, and what any could be; None without one.
+
+        Where the policy was made for other numbers of arms it is played for these, which may take a few seconds; the
+        last few answers are remembered.
+        """
+        with self.store.reading() as tx:
+            arms = self._present(tx)
+            numbers = numbers_of(arms)
+            digest = self._serving(tx, numbers)
+            if digest is None:
+                return None
+            if (known := self._certified(tx, digest, numbers)) is not None:
+                return known
+            plan, problem = self._policy(tx, digest), self._problem(tx, arms)
+        found = certificate_for(plan, digest, numbers, problem)
+        remember(self._certificates, roster_digest(digest, numbers), found)
+        return found
+
+    def present_problem(self) -> tuple[CoupledMDP, list[Arm], int]:
+        """The problem of those who take part at the present step, who they are, and the programme's seed."""
+        with self.store.reading() as tx:
+            arms = self._present(tx)
+            seed = int(tx.execute(select(schema.programme.c.seed)).scalar_one())
+            return self._problem(tx, arms), arms, seed
+
+    def needs_solving(self) -> Drift:
+        """Whether numbers or model have drifted so far that a new policy should be solved; see `programme.solving`.
+
+        The gap for the present roster is looked at where `certificate` was asked for it before; nothing is computed
+        here.
+        """
+        with self.store.reading() as tx:
+            arms = roster.taking_part(tx, present_step(tx))
+            if not arms:
+                return Drift(False, (), None)
+            wanted = numbers_of(arms)
+            digest = self._serving(tx, wanted)
+            if digest is None:
+                return Drift(True, (self._why_none(tx),), None)
+            numbers, facts = _facts(tx, digest)
+            why = drifted(numbers, wanted)
+            known, then = self._certified(tx, digest, wanted), facts["certificate"]["gap"]
+            if known is not None and known.gap > then + MOST_GAP:
+                why.append(f"the gap for the present roster is {100 * known.gap:.2g} %, and was {100 * then:.2g} %")
+            return Drift(bool(why), tuple(why), digest)
+
+    def _why_none(self, tx: Connection) -> str:
+        table = schema.policies
+        model = select(schema.programme.c.model).scalar_subquery()
+        if tx.execute(select(func.count()).select_from(table)).scalar() == 0:
+            return "nothing was solved yet"
+        if tx.execute(select(func.count()).select_from(table).where(table.c.model == model)).scalar() == 0:
+            return "the model is a new one, and nothing was solved for it yet"
+        return "no policy can serve the present roster"
+
+    def _certified(self, tx: Connection, digest: str, numbers: Numbers) -> Certificate | None:
+        """The certificate of a policy for a roster, where it is known."""
+        own, facts = _facts(tx, digest)
+        if own == numbers:
+            return Certificate.of(facts["certificate"])
+        return self._certificates.get(roster_digest(digest, numbers))
+
+    def _serving(self, tx: Connection, wanted: Numbers) -> str | None:
+        """The policy of the present model for a roster: the last one made for it, else the last that can serve it."""
+        table = schema.policies
+        model = select(schema.programme.c.model).scalar_subquery()
+        asked = select(table.c.digest, table.c.numbers_json, table.c.facts_json).where(table.c.model == model)
+        fallback = None
+        for digest, numbers_json, facts_json in tx.execute(asked.order_by(table.c.event.desc())):
+            numbers = as_numbers(json.loads(numbers_json))
+            if numbers == wanted:
+                return str(digest)
+            if fallback is None and can_serve(numbers, json.loads(facts_json), wanted):
+                fallback = str(digest)
+        return fallback
+
+    def _present(self, tx: Connection) -> list[Arm]:
+        """Who takes part at the present step, if anybody does."""
+        step = present_step(tx)
+        arms = roster.taking_part(tx, step)
+        if not arms:
+            raise InvalidInput(f"nobody takes part at step {step}")
+        return arms
+
+    def _problem(self, tx: Connection, arms: Sequence[Arm], model: str | None = None) -> CoupledMDP:
+        """The problem of a roster."""
+        settled, words = self._model(tx, model)
+        welfare = tx.execute(select(schema.programme.c.welfare)).scalar()
+        return of_roster(settled, [words.blocks[arm.type, arm.group] for arm in arms], welfare)
+
+    # Plans
+
+    def plan(
+        self,
+        *,
+        step: int | None = None,
+        budget: Any = None,
+        who: str = "",
+        key: str | None = None,
+        seconds: float | None = None,
+        progress: Progress | bool | None = None,
+    ) -> Planned:
+        """Propose what to do at the present step, from all that is known now.
+
+        Asked again while nothing has changed it gives the same plan. Where there is no policy that can serve those who
+        take part, one is solved first. A plan that was proposed for the step before is superseded.
+
+        Args:
+            step: the present step, to be sure that it is the one that is meant.
+            budget: what there is at this step, as `CoupledMDP.with_budget` takes it; as the model says when absent.
+            who: asks.
+            key: asked again under the same, it answers as before.
+            seconds: how long solving may take, about, if it is needed.
+            progress: of solving.
+
+        Raises:
+            Conflict: the present step is another.
+            InvalidInput: nobody takes part.
+            NotApplicable: the policy is a table, and there is less budget than it was made for.
+        """
+        for _ in range(TRIES):
+            with self.store.reading() as tx:
+                asked = [step, None if budget is None else list(check_budget(self._model(tx)[0], budget))]
+                if (earlier := answered(tx, key, "plan", asked)) is not None:
+                    return Planned(**earlier)
+                inputs = self._inputs(tx, step, budget)
+                same = None if inputs is None else same_plan(tx, inputs)
+                if same is not None and key is None:
+                    return same
+                decisions = None if inputs is None else self._decide(tx, inputs)
+            if inputs is None or decisions is None:
+                self.solve(seconds=seconds, progress=progress, who=who)
+                continue
+            try:
+                with self.store.writing() as tx:
+                    answer = once(tx, key, "plan", asked, self._proposing(tx, inputs, decisions, step, budget, who))[0]
+                    return Planned(**answer)
+            except _Moved:
+                continue
+        raise Conflict("the roster changed again and again while a policy was solved for it; ask again")
+
+    def _proposing(
+        self, tx: Connection, inputs: Inputs, decisions: Decisions, step: int | None, budget: Any, who: str
+    ) -> Any:
+        """Keeps a plan, or a new one if something has changed since it was computed."""
+
+        def do() -> dict[str, Any]:
+            now, said = inputs, decisions
+            if ledger.last_event(tx) != inputs.known_event:
+                fresh = self._inputs(tx, step, budget)
+                if fresh is None:
+                    raise _Moved
+                now, said = fresh, decisions if fresh.digest == inputs.digest else self._decide(tx, fresh)
+            same = same_plan(tx, now)
+            words = self._model(tx, now.model)[1]
+            return (same or keep_plan(tx, now, said, words, _late(tx, now.step), who)).as_dict()
+
+        return do
+
+    def _inputs(self, tx: Connection, step: int | None, budget: Any) -> Inputs | None:
+        """What a plan for the present step follows from; None where no policy can serve those who take part."""
+        present = present_step(tx)
+        if step is not None and roster.check_step(step) != present:
+            raise Conflict(f"step {step} is not the present step, which is {present}")
+        arms = self._present(tx)
+        policy = self._serving(tx, numbers_of(arms))
+        if policy is None:
+            return None
+        row = tx.execute(select(schema.programme)).one()
+        model, words = self._model(tx, row.model)
+        known = tuple(know(tx, words, arms, present))
+        amounts = check_budget(model, budget)
+        return Inputs(present, row.model, policy, int(row.seed), amounts, known, int(row.last_event))
+
+    def _decide(self, tx: Connection, inputs: Inputs) -> Decisions:
+        return decide(self._policy(tx, inputs.policy), inputs, self._model(tx, inputs.model)[1])
+
+    def plan_of(self, plan: int) -> KeptPlan:
+        """A plan with all its arms.
+
+        Args:
+            plan: its number.
+
+        Raises:
+            InvalidInput: there is none.
+        """
+        with self.store.reading() as tx:
+            return self._whole(tx, plan_row(tx, plan))
+
+    def current_plan(self) -> KeptPlan | None:
+        """The plan that is proposed for the present step; None where there is none yet."""
+        table = schema.plans
+        with self.store.reading() as tx:
+            asked = select(table).where(table.c.step == present_step(tx), table.c.status == schema.PROPOSED)
+            row = tx.execute(asked).first()
+            return None if row is None else self._whole(tx, row)
+
+    def current_plan_number(self) -> int | None:
+        """The number of the plan that is proposed for the present step."""
+        with self.store.reading() as tx:
+            return proposal(tx, present_step(tx))
+
+    def plans(self, status: str | None = None, most: int | None = None) -> list[KeptPlan]:
+        """Plans without their arms, the newest first.
+
+        Args:
+            status: only `proposed`, `accepted` or `superseded` ones.
+            most: at most so many.
+        """
+        table = schema.plans
+        asked = select(table).order_by(table.c.id.desc()).limit(most)
+        with self.store.reading() as tx:
+            rows = tx.execute(asked if status is None else asked.where(table.c.status == status))
+            return [kept_plan(row, (), None, None) for row in rows]
+
+    def _whole(self, tx: Connection, row: Any) -> KeptPlan:
+        rows = rows_of(tx, row.id)
+        words = self._model(tx, row.model)[1]
+        used = accepted_usage(words, rows) if row.status == schema.ACCEPTED else None
+        return kept_plan(row, rows, self._certified(tx, row.policy, _numbers_of_rows(rows)), used)
+
+    def recompute(self, plan: int) -> KeptPlan:
+        """Compute a plan again from what is stored, as of what it knew, and compare it with what was kept.
+
+        Args:
+            plan: its number.
+
+        Raises:
+            InvalidInput: it comes out differently: the store was changed from outside, or this version decides
+                differently.
+        """
+        with self.store.reading() as tx:
+            row = plan_row(tx, plan)
+            words = self._model(tx, row.model)[1]
+            arms = roster.taking_part(tx, row.step, row.known_event)
+            known = tuple(know(tx, words, arms, row.step, row.known_event))
+            budget = tuple(json.loads(row.budget_json))
+            inputs = Inputs(row.step, row.model, row.policy, row.seed, budget, known, row.known_event)
+            if inputs.digest != row.inputs:
+                raise InvalidInput(f"plan {plan}: what is stored is no longer what it was made from")
+            if outputs_of(inputs, self._decide(tx, inputs)) != row.outputs or not _as_kept(inputs, row, tx):
+                raise InvalidInput(f"plan {plan}: computed again it gives other decisions than were kept")
+            return self._whole(tx, row)
+
+    # What is done
+
+    def accept(self, plan: int, overrides: Any = (), *, who: str = "", key: str | None = None) -> Accepted:
+        """Accept the plan of the present step, which closes the step.
+
+        Args:
+            plan: its number.
+            overrides: a table with the columns arm, action and why, for arms that get something else than planned.
+            who: accepts it.
+            key: asked again under the same, it answers as before.
+
+        Raises:
+            TableError: overrides with faults, each with its row, or beyond the budget; nothing is accepted then.
+            Conflict: the plan was accepted or superseded already, or something changed since it was made; says what.
+        """
+        table = _read_overrides(overrides)
+        asked = [plan, None if table is None else table.columns]
+        with self.store.writing() as tx:
+            return Accepted(**once(tx, key, "accept", asked, lambda: self._accept(tx, plan, table, who))[0])
+
+    def _accept(self, tx: Connection, plan: int, table: Table | None, who: str) -> dict[str, Any]:
+        row = plan_row(tx, plan)
+        refuse_closed(row)
+        rows = rows_of(tx, plan)
+        if ledger.last_event(tx) != row.event:
+            refuse_changed(row, self._changes(tx, row, rows))
+        words, budget = self._model(tx, row.model)[1], json.loads(row.budget_json)
+        cells = Cells(words, rows)
+        overrides = [] if table is None else read_overrides(table, cells, budget)
+        raise_faults(exceeded(cells, overrides, budget), "overrides")
+        changed = [one for one in overrides if one.action != rows[one.place].action]
+        names = words.model.resource_names
+        used = {name: round(use, ROUNDED) for name, use in zip(names, used_by(cells, overrides), strict=True)}
+        told = [[rows[one.place].arm, rows[one.place].action, one.action, one.why] for one in overrides]
+        body = {"plan": plan, "step": row.step, "overrides": told, "used": used, "outputs": row.outputs}
+        event = append(tx, "accepted", who, body)
+        write_accepted(tx, plan, rows, overrides, who, event)
+        return Accepted(event, plan, row.step, len(changed), used).as_dict()
+
+    def _changes(self, tx: Connection, row: Any, rows: Sequence[PlanRow]) -> list[Fault]:
+        """What is known now and was not when a plan was made."""
+        model = tx.execute(select(schema.programme.c.model)).scalar_one()
+        if model != row.model:
+            return [Fault("", "another model was adopted")]
+        words = self._model(tx, model)[1]
+        return changes(rows, know(tx, words, roster.taking_part(tx, row.step), row.step), words)
+
+    def record(self, rows: Any, source: str, *, who: str = "", key: str | None = None) -> Recorded:
+        """Say what was really done; late and corrected records are kept beside the old ones.
+
+        Args:
+            rows: a table with the columns arm and action, and perhaps step (the last accepted one when absent), reward,
+                and next_state, which is kept as an observation of the step after.
+            source: who says so.
+            who: does this.
+            key: asked again under the same, it answers as before.
+
+        Raises:
+            TableError: with every fault and its row; nothing is kept then.
+        """
+        table, said = read_rows(rows, "records", ["arm", "action"]), check_text(source, "source")
+        with self.store.writing() as tx:
+            asked = [table.columns, said]
+            return Recorded(**once(tx, key, "record", asked, lambda: self._record(tx, table, said, who))[0])
+
+    def _record(self, tx: Connection, table: Table, source: str, who: str) -> dict[str, Any]:
+        present = present_step(tx)
+        found = read_records(table, roster.arms_as_of(tx), self._model(tx)[1], present)
+        steps = [one.row.step for one in found]
+        before = known_records(tx, steps)
+        accepted = done_between(tx, [one.row.arm.id for one in found], min(steps), max(steps) + 1, recorded=False)
+        places = [(one.row.arm.id, one.row.step) for one in found]
+        corrected = sum(
+            place in before and before[place] != (one.action, one.reward)
+            for place, one in zip(places, found, strict=True)
+        )
+        differing = sum(accepted.get(place, one.action) != one.action for place, one in zip(places, found, strict=True))
+        told = [[one.row.arm.name, one.row.step, one.action, one.reward, one.next_state] for one in found]
+        event = append(tx, "recorded", who, {"source": source, "done": told})
+        keep_records(tx, found, source, event)
+        seen = [(one.row.arm.id, one.row.step + 1, one.next_state) for one in found if one.next_state is not None]
+        keep_observations(tx, seen, source, event)
+        late = sum(step < present - 1 for step in steps)
+        return Recorded(event, len(found), late, corrected, differing, len(seen)).as_dict()
+
+
+def keep_policy(
+    tx: Connection, digest: str, model: str, body: bytes, numbers: Numbers, facts: Mapping[str, Any], who: str
+) -> int:
+    """Write a policy, unless just this one is there already; the number of the event that says so.
+
+    Args:
+        tx: a transaction from `Store.writing`.
+        digest: of the policy.
+        model: the digest of the model it was solved for.
+        body: its file.
+        numbers: the roster it was solved for.
+        facts: what is known of it.
+        who: solved it.
+    """
+    table = schema.policies
+    told = {"policy": digest, "method": facts["method"], "certificate": facts["certificate"]}
+    event = append(tx, "solved", who, told)
+    if tx.execute(select(table.c.digest).where(table.c.digest == digest)).first() is None:
+        kept = {"numbers_json": ledger.as_text([list(row) for row in numbers]), "facts_json": ledger.as_text(facts)}
+        tx.execute(insert(table).values(digest=digest, model=model, body=body, at=ledger.now(), event=event, **kept))
+    return event
+
+
+def _solved(event: int, digest: str, facts: Mapping[str, Any]) -> Solved:
+    found = facts["certificate"]
+    sure = (found["welfare"], found["upper_bound"], found["gap"])
+    return Solved(event, digest, facts["method"], facts["any_number"], *sure, facts["seconds"])
+
+
+def _facts(tx: Connection, digest: str) -> tuple[Numbers, dict[str, Any]]:
+    """The numbers a policy was solved for, and what is known of it."""
+    table = schema.policies
+    row = tx.execute(select(table.c.numbers_json, table.c.facts_json).where(table.c.digest == digest)).one()
+    return as_numbers(json.loads(row.numbers_json)), json.loads(row.facts_json)
+
+
+def _numbers_of_rows(rows: Sequence[PlanRow]) -> Numbers:
+    times: dict[tuple[str, str], int] = {}
+    for row in rows:
+        times[row.type, row.group] = times.get((row.type, row.group), 0) + 1
+    return tuple((*kind, number) for kind, number in sorted(times.items()))
+
+
+def _as_kept(inputs: Inputs, row: Any, tx: Connection) -> bool:
+    """Whether the rows of a plan are those its digest stands for."""
+    rows = rows_of(tx, row.id)
+    kept = [[one.arm_id, one.action, one.served, one.next_in_line] for one in rows]
+    return len(rows) == len(inputs.known) and ledger.digest_of(kept) == row.outputs
+
+
+def _late(tx: Connection, step: int) -> int:
+    """Reports on earlier steps that came since the last plan was accepted."""
+    plans, table = schema.plans, schema.observations
+    last = tx.execute(select(func.max(plans.c.accepted_event))).scalar()
+    late = select(func.count()).select_from(table).where(table.c.step < step, table.c.event > (last or 0))
+    return int(tx.execute(late).scalar_one()) if last is not None else 0
+
+
+def _read_overrides(overrides: Any) -> Table | None:
+    """A table of overrides; None where there are none."""
+    if overrides is None or (isinstance(overrides, (list, tuple)) and not overrides):
+        return None
+    return read_rows(overrides, "overrides", ["arm", "action", "why"])

@@ -1,0 +1,316 @@
+"""Policies of a programme: what is solved, whom it can serve, what it is worth for those who take part now.
+
+A policy is solved for the *numbers* of a roster: how many arms there are of each type and group, each beginning as the
+model says. By default it is one that ranks conditions, or a mixture of such (the method `fluid`), and serves any number
+of the same kinds of arms: arms come and go, and it stays. Tables (the exact methods) serve just their own numbers.
+
+The numbers *drift*. A policy is to be solved anew (`drifted`)
+
+    where it cannot serve the roster: a kind that it does not know, or other numbers than a table's
+    where there are more than `MOST_CHANGE` = 10 % more or fewer arms of a kind, or of all, than it was solved for
+    where its gap for the present roster is known and more than `MOST_GAP` = 0.02 above what it was when it was solved
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from evenhand.display import counted
+from evenhand.errors import NotApplicable
+from evenhand.evaluation.evaluate import evaluate
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.objective import Objective
+from evenhand.model.places import quoted
+from evenhand.planning.other_numbers import fit_policy, other_numbers
+from evenhand.planning.plans import Plan, load_plan
+from evenhand.planning.relaxed import relax, tightest
+from evenhand.planning.saved import save_solution
+from evenhand.planning.solution import Solution
+from evenhand.programme.ledger import digest_of
+from evenhand.programme.roster import Arm
+from evenhand.typing import Floats
+
+METHOD = "fluid"
+"""How a policy is found where nobody says otherwise: one that serves any number."""
+
+MOST_CHANGE = 0.1
+"""Share by which the number of arms of a kind, or of all, may change before a policy is to be solved anew."""
+
+MOST_GAP = 0.02
+"""How much larger a policy's gap may get with the roster before it is to be solved anew."""
+
+PLAYED = 2e6
+"""Steps of arms that are played to see what a policy is worth for another roster."""
+
+Numbers = tuple[tuple[str, str, int], ...]
+"""(type, group, how many), in the order of the names."""
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A policy that was found."""
+
+    event: int
+    """The number of the event."""
+
+    policy: str
+    """Its digest."""
+
+    method: str
+    """How it was found."""
+
+    any_number: bool
+    """Whether it also serves other numbers of the same kinds of arms."""
+
+    welfare: float
+    """What it is worth for the roster it was solved for."""
+
+    upper_bound: float
+    """No policy is worth more."""
+
+    gap: float
+    """(upper bound - welfare) / |upper bound|."""
+
+    seconds: float
+    """How long it took."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What a policy is worth for a roster, beside what any policy could be.
+
+    Values are those of arms that begin as the model says, and not from where they happen to be today.
+    """
+
+    policy: str
+    """The digest of the policy."""
+
+    numbers: Numbers
+    """The roster: (type, group, how many)."""
+
+    welfare: float
+    """The policy's; an estimate where `stderr` is not 0."""
+
+    stderr: float
+    """The standard error of the welfare."""
+
+    upper_bound: float
+    """No policy is worth more, by the relaxation."""
+
+    gap: float
+    """(upper bound - welfare) / |upper bound|."""
+
+    prices: dict[str, float] | None
+    """What one unit more of each resource at every step is worth in welfare; None where that is not known."""
+
+    values: tuple[tuple[str, str, float], ...]
+    """(type, group, value of an arm of them)."""
+
+    groups: dict[str, float]
+    """The mean value of the arms of each group."""
+
+    for_roster: bool
+    """Whether the policy was solved for just this roster; else it was made for other numbers, and played for these."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        told = asdict(self)
+        told["numbers"] = [list(row) for row in self.numbers]
+        told["values"] = [{"type": kind, "group": group, "value": value} for kind, group, value in self.values]
+        return told
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> "Certificate":
+        """From the JSON form."""
+        rows = tuple((row["type"], row["group"], row["value"]) for row in told["values"])
+        return cls(**dict(told) | {"numbers": as_numbers(told["numbers"]), "values": rows})
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Whether a policy is to be solved anew, and why."""
+
+    needed: bool
+    """Whether it is."""
+
+    why: tuple[str, ...]
+    """What drifted beyond its bound, in words."""
+
+    policy: str | None
+    """The digest of the policy that would be used now; None where none can be."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return asdict(self) | {"why": list(self.why)}
+
+
+def as_numbers(rows: Iterable[Sequence[Any]]) -> Numbers:
+    """Numbers from their JSON form."""
+    return tuple((str(kind), str(group), int(many)) for kind, group, many in rows)
+
+
+def numbers_of(arms: Sequence[Arm]) -> Numbers:
+    """How many arms there are of each type and group."""
+    times = Counter((arm.type, arm.group) for arm in arms)
+    return tuple((*kind, number) for kind, number in sorted(times.items()))
+
+
+# Policies as bytes
+
+
+def to_bytes(solution: Solution) -> tuple[str, bytes]:
+    """The digest and the bytes of the file of a solution's policy."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "policy.zip"
+        save_solution(solution, file)
+        body = file.read_bytes()
+    return hashlib.sha256(body).hexdigest(), body
+
+
+def plan_from_bytes(body: bytes) -> Plan:
+    """A policy and the problem it was made for."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "policy.zip"
+        file.write_bytes(body)
+        return load_plan(file)
+
+
+def serves_any_number(solution: Solution) -> bool:
+    """Whether a policy also serves other numbers of the same kinds of arms."""
+    problem = solution.problem
+    kinds = list(range(problem.num_types))
+    try:
+        fit_policy(solution.policy, other_numbers(problem, kinds, problem.type_counts, problem.budget.tolist()), kinds)
+    except NotApplicable:
+        return False
+    return True
+
+
+def facts_of(solution: Solution, digest: str, numbers: Numbers) -> dict[str, Any]:
+    """What is kept of a solution beside its policy."""
+    found = certify(solution.problem, digest, numbers, solution.objective, solution.unit_values, solution.by_type)
+    prices = solution.prices
+    certificate = found | {
+        "welfare": solution.welfare,
+        "stderr": solution.welfare_stderr,
+        "upper_bound": solution.upper_bound,
+        "gap": _finite(solution.gap),
+        "prices": prices,
+        "for_roster": True,
+    }
+    return {
+        "method": solution.method,
+        "reason": solution.reason,
+        "any_number": serves_any_number(solution),
+        "seconds": sum(solution.seconds.values()),
+        "parts": [{"policy": part.name, "share": part.share} for part in solution.parts],
+        "certificate": certificate,
+    }
+
+
+def _finite(gap: float) -> float:
+    """A gap that JSON can hold: an upper bound of 0 that is not met has an infinite one."""
+    return gap if np.isfinite(gap) else 1e300
+
+
+def certify(
+    problem: CoupledMDP, digest: str, numbers: Numbers, objective: Objective, values: Floats, by_type: bool
+) -> dict[str, Any]:
+    """The part of a certificate that tells values by type and group.
+
+    Args:
+        problem: of a roster, from `of_roster`.
+        digest: of the policy.
+        numbers: of the roster.
+        objective: of the problem.
+        values: (unit,) the value of an arm of each unit.
+        by_type: whether units are types; else they are arms.
+    """
+    of_arm = values[problem.type_of_arm] if by_type else values
+    block_of_arm = np.repeat(np.arange(len(problem.counts)), problem.counts)
+    many = problem.counts
+    mean = np.bincount(block_of_arm, weights=of_arm) / many
+    names = [label[0] for label in problem.tables.labels]
+    groups = [problem.group_names[number] for number in problem.group_of_block]
+    rows = list(zip(names, groups, mean.tolist(), strict=True))
+    totals: dict[str, list[float]] = {}
+    for group, number, value in zip(groups, many.tolist(), mean.tolist(), strict=True):
+        total = totals.setdefault(group, [0.0, 0.0])
+        total[0] += number * value
+        total[1] += number
+    return {
+        "policy": digest,
+        "numbers": [list(row) for row in numbers],
+        "values": [{"type": kind, "group": group, "value": value} for kind, group, value in rows],
+        "groups": {group: total / number for group, (total, number) in totals.items()},
+    }
+
+
+# Another roster
+
+
+def certificate_for(plan: Plan, digest: str, numbers: Numbers, problem: CoupledMDP) -> Certificate:
+    """What a policy is worth for another roster than its own: the bound of the relaxation, and the policy played.
+
+    Args:
+        plan: the policy, and what it was made for.
+        digest: its digest.
+        numbers: of the roster.
+        problem: of the roster.
+    """
+    bound = tightest(problem, None, relax(problem, None))
+    horizon = problem.criterion.judging_steps()
+    episodes = int(np.clip(PLAYED / (problem.num_arms * horizon), 20, 2000))
+    found = evaluate(plan.fitted(problem), problem, None, episodes, horizon, 0)
+    gap = max(0.0, bound.upper_bound - found.welfare)
+    told = certify(problem, digest, numbers, found.objective, found.unit_values, found.by_type)
+    told |= {
+        "welfare": found.welfare,
+        "stderr": found.welfare_stderr,
+        "upper_bound": bound.upper_bound,
+        "gap": _finite(gap / abs(bound.upper_bound) if bound.upper_bound else np.inf) if gap else 0.0,
+        "prices": None,
+        "for_roster": False,
+    }
+    return Certificate.of(told)
+
+
+def can_serve(numbers: Numbers, facts: Mapping[str, Any], wanted: Numbers) -> bool:
+    """Whether a policy can serve a roster.
+
+    Args:
+        numbers: those that it was solved for.
+        facts: what is kept of it.
+        wanted: of the roster.
+    """
+    known = {(kind, group) for kind, group, _ in numbers}
+    return numbers == wanted or (facts["any_number"] and all((kind, group) in known for kind, group, _ in wanted))
+
+
+def drifted(numbers: Numbers, wanted: Numbers) -> list[str]:
+    """What has changed by more than `MOST_CHANGE` between two rosters, in words."""
+    before, now = ({(kind, group): many for kind, group, many in rows} for rows in (numbers, wanted))
+    told = []
+    for kind in sorted({*before, *now}):
+        then, there = before.get(kind, 0), now.get(kind, 0)
+        if abs(there - then) > MOST_CHANGE * then:
+            told.append(f"there are {there} of type {quoted(kind[0])} in {quoted(kind[1])}, solved for {then}")
+    then, there = sum(before.values()), sum(now.values())
+    if abs(there - then) > MOST_CHANGE * then:
+        told.append(f"there are {counted(there, 'arm')}, solved for {then}")
+    return told
+
+
+def roster_digest(policy: str, numbers: Numbers) -> str:
+    """Stands for a policy with a roster."""
+    return digest_of([policy, [list(row) for row in numbers]])

@@ -1,0 +1,331 @@
+"""What every request passes before it is read, from the outside in.
+
+    Telling      counts and logs the answer, sets the headers of all answers, and answers what nobody foresaw
+    Doors        host, origin, token, rate: whether this client may ask this at all
+    Bodies       the size of the body and the time it takes to arrive, whatever its head says
+
+*Host*: an address in numbers, `localhost`, or a name that the server was told. A page elsewhere whose name is made to
+point here (DNS rebinding) comes with its own name. *Origin*: a browser says from where a page writes; only this
+server's own may. Nothing is ever allowed across origins, so that other pages cannot read answers either. What the API
+takes is of a type that forms of other pages cannot send.
+"""
+
+import asyncio
+import ipaddress
+import logging
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from time import perf_counter
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from evenhand.service.limits import RateLimit
+from evenhand.service.metrics import Metrics
+from evenhand.service.refusals import Refused, problem, unforeseen
+from evenhand.service.settings import Settings
+from evenhand.service.tokens import Holder
+
+COOKIE = "evenhand_token"
+"""The cookie in which a browser keeps its token; no script can read it, and no other page has it sent."""
+
+OPEN = ("/healthz", "/readyz", "/login", "/static/")
+"""What needs no token: whether the server lives, and the page that asks for one."""
+
+SAFE = ("GET", "HEAD", "OPTIONS")
+JSON, FORMS = "application/json", ("application/x-www-form-urlencoded", "multipart/form-data")
+
+LOCAL = Holder("", "write")
+"""Who asks where no tokens are required."""
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+"""On every answer. Scripts and styles come from files of this server; nothing inline, nothing from elsewhere."""
+
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:/@\[\]]+))(?::[0-9]+)?")
+
+log = logging.getLogger("evenhand.service")
+
+
+# The outermost: tells what happened
+
+
+class Telling:
+    """Counts, logs, headers, and the answer to what nobody foresaw."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        answer = _Answer(send)
+        begin = perf_counter()
+        self._metrics.open.inc()
+        try:
+            await self._serve(scope, receive, answer)
+        finally:
+            self._metrics.open.dec()
+            self._tell(scope, answer.status, perf_counter() - begin)
+
+    async def _serve(self, scope: Scope, receive: Receive, answer: "_Answer") -> None:
+        try:
+            await self._app(scope, receive, answer.send)
+        except Refused as error:
+            if answer.status:
+                raise
+            await problem(error.status, error.detail, error.faults, error.headers)(scope, receive, answer.send)
+        except Exception as error:  # noqa: BLE001  # whatever it is, the client gets an answer, and the log the place
+            response = unforeseen(error)
+            if not answer.status:
+                await response(scope, receive, answer.send)
+
+    def _tell(self, scope: Scope, status: int, seconds: float) -> None:
+        method, route = _method(scope), route_of(scope)
+        self._metrics.requests.labels(method, route, str(status)).inc()
+        self._metrics.seconds.labels(method, route).observe(seconds)
+        told = {"method": method, "route": route, "status": status, "seconds": round(seconds, 4)}
+        holder = scope.get("state", {}).get("holder")
+        log.info("request", extra={"told": told | ({"holder": holder.name} if holder and holder.name else {})})
+
+
+class _Answer:
+    """Sends an answer with the headers that all have, and remembers its status."""
+
+    def __init__(self, send: Send) -> None:
+        self._send, self.status = send, 0
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            own = {name.lower() for name, _ in message.get("headers", [])}
+            more = [(key, value) for key, value in _ENCODED if key not in own]
+            message = {**message, "headers": [*message.get("headers", []), *more]}
+        await self._send(message)
+
+
+_ENCODED = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+_ENCODED.append((b"cache-control", b"no-store"))
+
+
+def _method(scope: Scope) -> str:
+    """A method that is known; those that clients make up would make as many counters."""
+    method = str(scope["method"])
+    return method if method in (*SAFE, "POST", "PUT", "PATCH", "DELETE") else "other"
+
+
+def route_of(scope: Scope) -> str:
+    """The route that answered, with places for its parts: no address that somebody made up, and no name."""
+    route = scope.get("route")
+    path = getattr(route, "path_format", None) or getattr(route, "path", None)
+    return str(path) if path else "other"
+
+
+# Who may ask
+
+
+@dataclass(frozen=True)
+class _Heads:
+    """The heads of a request that are looked at here."""
+
+    given: Mapping[str, str]
+
+    @classmethod
+    def of(cls, scope: Scope) -> "_Heads":
+        return cls({name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]})
+
+    def __getitem__(self, name: str) -> str:
+        return self.given.get(name, "")
+
+
+class Doors:
+    """Whether a client may ask this at all."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
+        self._app, self._settings, self._metrics = app, settings, metrics
+        self._limit = RateLimit(settings.rate, settings.burst)
+        self._guesses = RateLimit(rate=0.2, burst=20)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or refuse it."""
+        if scope["type"] == "http":
+            try:
+                self._check(scope)
+            except Refused as error:
+                self._metrics.refused.labels(str(error.status)).inc()
+                raise
+        elif scope["type"] == "websocket":
+            raise Refused(404, "there is nothing at this address")
+        await self._app(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        heads = _Heads.of(scope)
+        self._check_host(heads)
+        if scope["method"] not in SAFE:
+            _check_origin(heads)
+            _check_type(heads, str(scope["path"]))
+        client = str((scope.get("client") or ("",))[0])
+        holder = self._holder(scope, heads, client)
+        scope.setdefault("state", {})["holder"] = holder
+        wait = self._limit.wait(holder.name or client)
+        if wait:
+            raise Refused(429, "this client asks more often than it may", headers=_again(wait))
+
+    def _check_host(self, heads: _Heads) -> None:
+        name = host_name(heads["host"])
+        if not (is_number(name) or name == "localhost" or name in self._settings.names):
+            raise Refused(421, "this server is not known by that name; --name NAME lets it be")
+
+    def _holder(self, scope: Scope, heads: _Heads, client: str) -> Holder:
+        tokens = self._settings.tokens
+        if tokens is None:
+            return LOCAL
+        if _is_open(str(scope["path"])):
+            return Holder("", "read")
+        if self._guesses.is_empty(client):
+            raise Refused(429, "too many tokens that are nobody's", headers=_again(self._guesses.wait(client)))
+        given = _bearer(heads["authorization"]) or _cookie(heads["cookie"])
+        holder = tokens.holder(given) if given else None
+        if holder is None:
+            if given:
+                self._guesses.wait(client)
+            raise Refused(401, "give a token: Authorization: Bearer ...", headers={"WWW-Authenticate": "Bearer"})
+        needed = "read" if scope["method"] in SAFE or scope["path"] == "/v1/decide" else "write"
+        if not holder.may("write" if needed == "write" else "read"):
+            raise Refused(403, "this token may read, and not write")
+        return holder
+
+
+def _is_open(path: str) -> bool:
+    return any(path == known or (known.endswith("/") and path.startswith(known)) for known in OPEN)
+
+
+def _again(seconds: float) -> dict[str, str]:
+    return {"Retry-After": str(max(1, math.ceil(seconds)))}
+
+
+def host_name(host: str) -> str:
+    """The name in a Host header, without its port; nothing where it cannot be one."""
+    found = _HOST.fullmatch(host)
+    return (found[1] or found[2]).lower() if found else ""
+
+
+def is_number(name: str) -> bool:
+    """Whether a host is an address in numbers, to which no name can be made to point."""
+    try:
+        return bool(ipaddress.ip_address(name))
+    except ValueError:
+        return False
+
+
+def _check_origin(heads: _Heads) -> None:
+    """A browser says where a page that writes is from; programs say nothing."""
+    site, origin = heads["sec-fetch-site"], heads["origin"]
+    if site and site not in ("same-origin", "none"):
+        raise Refused(403, "pages of other servers may not write here")
+    if origin and origin.partition("://")[2].lower() != heads["host"].lower():
+        raise Refused(403, "pages of other servers may not write here")
+    if heads["cookie"] and not (site or origin or heads["authorization"]):
+        raise Refused(403, "a cookie alone does not say that the page of this server writes")
+
+
+def _check_type(heads: _Heads, path: str) -> None:
+    """The API takes JSON, which no form of another page can send; forms are for the page."""
+    kind = heads["content-type"].partition(";")[0].strip().lower()
+    empty = heads["content-length"] in ("", "0") and not heads["transfer-encoding"]
+    known = (JSON,) if path.startswith("/v1/") else (JSON, *FORMS)
+    if kind not in known and not (empty and not kind):
+        raise Refused(415, f"expected Content-Type: {JSON}")
+
+
+def _bearer(value: str) -> str:
+    scheme, _, token = value.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _cookie(value: str) -> str:
+    try:
+        found = SimpleCookie(value).get(COOKIE)
+    except CookieError:
+        return ""
+    return found.value if found else ""
+
+
+def cookie(token: str, secure: bool) -> dict[str, Any]:
+    """How the cookie of a token is set: for this server's own pages, and for no script.
+
+    Args:
+        token: the token; an empty one takes the cookie away.
+        secure: whether the page came by TLS.
+    """
+    age = {"max_age": 0} if not token else {"max_age": 30 * 86400}
+    return {"key": COOKIE, "value": token, "httponly": True, "samesite": "strict", "secure": secure, **age}
+
+
+# How large, how slow
+
+
+class Bodies:
+    """The size and the time of a body, counted as it comes: its head may say nothing, or something else."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app, self._most, self._seconds = app, settings.largest_body, settings.slowest_body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request whose body is read here, whole or not at all."""
+        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
+            await self._app(scope, receive, send)
+            return
+        said = _Heads.of(scope)["content-length"]
+        if said.isdecimal() and (len(said) > 18 or int(said) > self._most):
+            raise self._too_large()
+        try:
+            body = await asyncio.wait_for(self._read(receive), self._seconds)
+        except TimeoutError:
+            raise Refused(408, "the body did not arrive", headers={"Connection": "close"}) from None
+        if body is not None:
+            await self._app(scope, _replay(body, receive), send)
+
+    async def _read(self, receive: Receive) -> bytes | None:
+        """The body; None if the client left."""
+        parts, size = [], 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            part = message.get("body", b"")
+            size += len(part)
+            if size > self._most:
+                raise self._too_large()
+            parts.append(part)
+            if not message.get("more_body", False):
+                return b"".join(parts)
+
+    def _too_large(self) -> Refused:
+        return Refused(413, f"a body has at most {self._most} bytes", headers={"Connection": "close"})
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again

@@ -1,0 +1,1 @@
+"""The API, one file a noun: each endpoint is one call into the library."""

@@ -1,0 +1,40 @@
+"""Deciding without a programme."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
+
+from evenhand.service import shapes
+from evenhand.service.answers import accepted, failed
+from evenhand.service.asking import as_table
+from evenhand.service.deciding import SOLVED_BY
+from evenhand.service.jobs import Job
+from evenhand.service.state import service_of
+
+router = APIRouter(prefix="/v1", tags=["decide"])
+
+
+@router.post(
+    "/decide",
+    response_model=shapes.Decided,
+    responses={202: {"model": shapes.JobShape, "description": "It is being solved; ask again."}, **shapes.refusals()},
+)
+async def decide(asked: shapes.DecideRequest, request: Request) -> JSONResponse:
+    """What to do now, from a model and where its arms are; nothing is kept but the solved model.
+
+    A model that is new here is solved first. Where that takes long the answer is 202 with the job that solves it; the
+    same request asked again after that is answered at once.
+    """
+    service = service_of(request)
+    how = {key: getattr(asked, key) for key in SOLVED_BY}
+    plan = await service.decider.plan(asked.model, how, service.settings.patience)
+    if isinstance(plan, Job):
+        return accepted(plan) if not plan.has_ended else failed(plan)
+    table = as_table(asked.states)
+
+    def act() -> dict[str, Any]:
+        return plan.act(table, asked.seed, budget=asked.budget, step=asked.step, part=asked.part).as_dict()
+
+    return JSONResponse(await run_in_threadpool(act))

@@ -1,0 +1,90 @@
+"""Long computations: how they stand, as they go on, and no longer."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from evenhand.service import shapes
+from evenhand.service.jobs import Job
+from evenhand.service.refusals import Refused
+from evenhand.service.state import Service, service_of
+
+BEAT = 10.0
+"""Seconds after which an event stream says that it lives."""
+
+MOST_NAME = 64
+"""Characters of the longest name of a job."""
+
+router = APIRouter(prefix="/v1", tags=["jobs"])
+
+
+def fits(number: str) -> bool:
+    """Whether a job can be called so; a database need not be asked for anything else."""
+    return len(number) <= MOST_NAME and number.isascii() and number.isprintable()
+
+
+async def _find(request: Request, number: str) -> Job:
+    job = await service_of(request).board.find(number) if fits(number) else None
+    if job is None:
+        raise Refused(404, "there is no such computation, or it was forgotten")
+    return job
+
+
+@router.get("/jobs", response_model=shapes.JobList, responses=shapes.refusals())
+async def list_jobs(request: Request) -> JSONResponse:
+    """What is computed, waits, or was computed of late."""
+    return JSONResponse({"jobs": [job.as_dict() for job in service_of(request).jobs.all()]})
+
+
+@router.get("/jobs/{job}", response_model=shapes.JobShape, responses=shapes.refusals(404))
+async def show_job(job: str, request: Request) -> JSONResponse:
+    """How a computation stands, and what came of it."""
+    return JSONResponse((await _find(request, job)).as_dict())
+
+
+@router.delete("/jobs/{job}", response_model=shapes.JobShape, responses=shapes.refusals(404))
+async def cancel_job(job: str, request: Request) -> JSONResponse:
+    """Cancel a computation; one that has ended stays as it is."""
+    found = await _find(request, job)
+    await service_of(request).board.cancel(found)
+    return JSONResponse(found.as_dict())
+
+
+@router.get(
+    "/jobs/{job}/events",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}, **shapes.refusals(404)},
+)
+async def job_events(job: str, request: Request) -> StreamingResponse:
+    """How a computation goes on, as server-sent events: `progress`, and at last `done`, `failed` or `cancelled`."""
+    found, service = await _find(request, job), service_of(request)
+    return StreamingResponse(_events(found, service), media_type="text/event-stream")
+
+
+async def _events(job: Job, service: Service) -> AsyncIterator[str]:
+    stopping = asyncio.create_task(service.stopping.wait())
+    changes = job.changes(BEAT)
+    try:
+        while not stopping.done():
+            coming = asyncio.ensure_future(anext(changes, _END))
+            await asyncio.wait({coming, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not coming.done():
+                coming.cancel()
+                return
+            if (told := coming.result()) is _END:
+                return
+            yield ": still there\n\n" if told is None else _event(told)
+    finally:
+        stopping.cancel()
+
+
+_END: dict[str, Any] = {}
+
+
+def _event(told: dict[str, Any]) -> str:
+    kind = told["status"] if told["status"] in ("done", "failed", "cancelled") else "progress"
+    return f"event: {kind}\ndata: {json.dumps(told)}\n\n"

@@ -1,0 +1,127 @@
+"""Tokens: who may read and who may write, by something only they know.
+
+A token is 32 random bytes. Its file holds a line for each,
+
+    role  name  SHA-256 of the token
+
+and never the token itself, which is shown once, when it is made. A slow hash would protect secrets that can be guessed;
+256 random bits cannot, whatever the speed. All lines are compared, each in constant time, so that time tells nothing.
+"""
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
+
+from evenhand.checks import why_unreadable
+from evenhand.errors import Fault, InvalidInput, ModelError
+from evenhand.model.files import write_atomically
+
+Role: TypeAlias = Literal["read", "write"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+PREFIX = "evenhand_"
+"""What tokens begin with, so that they are recognised where they should not be."""
+
+_NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a token."""
+
+    name: str
+    """What the file calls them; events are written under it."""
+
+    role: Role
+    """`write` may also read."""
+
+    def may(self, role: Role) -> bool:
+        """Whether this role is theirs."""
+        return role == "read" or self.role == "write"
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The lines of a token file."""
+
+    lines: tuple[tuple[str, Holder], ...]
+    """The digest of each token, and who holds it."""
+
+    def holder(self, token: str) -> Holder | None:
+        """Who holds a token; None if it is nobody's."""
+        asked = _digest(token)
+        found = None
+        for digest, holder in self.lines:  # all of them: leaving early would tell how far it came
+            if hmac.compare_digest(digest, asked):
+                found = holder
+        return found
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Tokens":
+        """The tokens of a file.
+
+        Raises:
+            InvalidInput: it cannot be read, others can write it, or a line is not sound; every such line is told.
+        """
+        file = Path(path)
+        try:
+            text = file.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise InvalidInput(f"--token-file {file}: it is not UTF-8 text") from None
+        except OSError as error:
+            raise InvalidInput(f"--token-file {file}: cannot be read: {why_unreadable(file, error)}") from None
+        if os.name == "posix" and file.stat().st_mode & 0o022:
+            raise InvalidInput(f"--token-file {file}: others may write it; `chmod 600 {file}` mends that")
+        return cls(tuple(_lines(text, str(file))))
+
+
+def _lines(text: str, source: str) -> list[tuple[str, Holder]]:
+    lines: list[tuple[str, Holder]] = []
+    faults: list[Fault] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split("#")[0].split()
+        if not words:
+            continue
+        if len(words) == 3 and words[0] in ROLES and _NAME.fullmatch(words[1]) and _DIGEST.fullmatch(words[2]):
+            lines.append((words[2], Holder(words[1], "write" if words[0] == "write" else "read")))
+        else:
+            faults.append(Fault("", "expected `read` or `write`, a name, and 64 digits of a digest", line=number))
+    if not lines and not faults:
+        faults.append(Fault("", "there is no token in it"))
+    if faults:
+        raise ModelError(faults, source)
+    return lines
+
+
+def make_token(path: str | Path, role: Role, name: str) -> str:
+    """Add a new token to a file, which is made where there is none; the token, which is kept nowhere.
+
+    Args:
+        path: of the file.
+        role: `read` or `write`.
+        name: of who will hold it.
+
+    Raises:
+        InvalidInput: the name or the file is not sound.
+    """
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(f"--token-name {name!r}: expected up to 64 letters, digits and . _ @ -")
+    file = Path(path)
+    before = ""
+    if file.exists():
+        Tokens.read(file)
+        before = file.read_text(encoding="utf-8").rstrip("\n") + "\n"
+    token = PREFIX + secrets.token_urlsafe(32)
+    write_atomically(file, f"{before}{role} {name} {_digest(token)}\n".encode())
+    file.chmod(0o600)
+    return token
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

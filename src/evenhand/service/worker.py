@@ -1,0 +1,137 @@
+"""The process that computes: `python -m evenhand.service.worker`, started by a server and ended with it.
+
+It reads requests from standard input and answers on standard output, one at a time (`frames`); a computation that is to
+be cancelled is ended with the process. When standard input ends, its server is gone, and so is it.
+"""
+
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, BinaryIO
+
+from evenhand.errors import EvenhandError
+from evenhand.service import frames
+from evenhand.service.logs import configure
+
+TELL_EVERY = 0.2
+"""Seconds between two messages of how far the work is."""
+
+Tell = Callable[[str, float], None]
+Work = Callable[[dict[str, Any], bytes, Tell], tuple[dict[str, Any], bytes]]
+
+
+def main() -> None:
+    """Answer requests until there are no more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes of a terminal; the server ends this one
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print is no message
+    configure(quiet=True)
+    requests: queue.Queue[tuple[dict[str, Any], bytes]] = queue.Queue()
+    threading.Thread(target=_listen, args=(sys.stdin.buffer, requests), daemon=True).start()
+    _write(out, {"ready": True})
+    while True:
+        request, body = requests.get()
+        answer, data = _answer(request, body, _Teller(out))
+        _write(out, answer, data)
+
+
+def _listen(stream: BinaryIO, requests: "queue.Queue[tuple[dict[str, Any], bytes]]") -> None:
+    while (message := frames.read(stream)) is not None:
+        requests.put(message)
+    os._exit(0)
+
+
+def _write(out: BinaryIO, message: dict[str, Any], body: bytes = b"") -> None:
+    out.write(frames.pack(message, body))
+    out.flush()
+
+
+class _Teller:
+    """Tells how far the work is, now and then."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out, self._last, self._what = out, 0.0, ""
+
+    def __call__(self, what: str, share: float) -> None:
+        now = monotonic()
+        if what == self._what and now < self._last + TELL_EVERY:
+            return
+        self._last, self._what = now, what
+        _write(self._out, {"message": what, "progress": min(max(float(share), 0.0), 1.0)})
+
+
+def _answer(request: dict[str, Any], body: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
+    from evenhand.service.refusals import details, status_of, told, unforeseen_details
+
+    try:
+        answer, data = WORK[request["kind"]](request, body, tell)
+    except EvenhandError as error:
+        return {"failed": details(status_of(error), *told(error))}, b""
+    except MemoryError:
+        return {"failed": details(422, "this does not fit into the memory of this machine")}, b""
+    except Exception as error:  # noqa: BLE001  # the server goes on, and the client is told
+        return {"failed": unforeseen_details(error)}, b""
+    return {"done": answer}, data
+
+
+# What can be asked for
+
+
+def _solve_model(request: dict[str, Any], body: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
+    """A model, solved: its policy as the bytes of a file, as `evenhand solve --out` writes it."""
+    import io
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    from evenhand.model.files import load
+    from evenhand.planning.saved import save_solution
+    from evenhand.planning.solve import solve
+
+    criterion = request["criterion"]
+    problem = load(io.BytesIO(body), "json", criterion=criterion)
+    solution = solve(
+        problem,
+        request["welfare"],
+        method=request["method"],
+        criterion=criterion,
+        over=request["over"],
+        rng=request["seed"],
+        progress=tell,
+    )
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "policy.zip"
+        save_solution(solution, file)
+        return {}, file.read_bytes()
+
+
+def _solve_programme(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
+    """A policy for those who take part, kept in the store."""
+    from evenhand.programme.programme import Programme
+
+    asked = {name: request[name] for name in ("method", "seconds", "who", "key")}
+    with Programme.open(request["address"]) as programme:
+        return programme.solve(**asked, progress=tell).as_dict(), b""
+
+
+def _suppose(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
+    """What another budget or welfare would be worth."""
+    from evenhand.programme.programme import Programme
+    from evenhand.programme.supposing import suppose
+
+    asked = {name: request[name] for name in ("budget", "welfare", "seconds")}
+    with Programme.open(request["address"]) as programme:
+        return suppose(programme, **asked, progress=tell).as_dict(), b""
+
+
+WORK: dict[str, Work] = {"decide": _solve_model, "solve": _solve_programme, "what-if": _suppose}
+"""What is done for each kind of request: how it is asked for, and its bytes; an answer, and its bytes."""
+
+
+if __name__ == "__main__":
+    logging.captureWarnings(True)
+    main()
