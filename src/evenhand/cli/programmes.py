@@ -211,6 +211,9 @@ def history(**options: Any) -> None:
 
 @programme.command()
 @place
+@click.option(
+    "--trust", default=10.0, show_default=True, metavar="N", help="Observations that the present model counts as."
+)
 @click.option("--prior", type=float, metavar="P", help="What other types are worth to a sparse row, as of `fit`.")
 @solving
 @writing

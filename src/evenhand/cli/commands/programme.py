@@ -21,7 +21,7 @@ from evenhand.programme.deciding import KeptPlan
 from evenhand.programme.programme import Programme
 
 if TYPE_CHECKING:
-    from evenhand.programme.refitting import Refitted
+    from evenhand.programme.refitting import Moved, Refitted
 
 SHOWN = 200
 """Rows that are listed; --json and --out have all of them."""
@@ -212,6 +212,7 @@ def history(programme: str, arm: str, as_json: bool, quiet: bool) -> None:
 
 def refit(
     programme: str,
+    trust: float,
     prior: float | None,
     seconds: float | None,
     who: str,
@@ -221,7 +222,7 @@ def refit(
 ) -> None:
     """Fit the model anew."""
     with Programme.open(programme) as opened, progress(quiet) as tell:
-        found = opened.refit(prior=prior, seconds=seconds, progress=tell, who=who, key=key)
+        found = opened.refit(trust=trust, prior=prior, seconds=seconds, progress=tell, who=who, key=key)
     if as_json:
         print_json(found.as_dict())
         return
@@ -342,9 +343,16 @@ def _as_file(found: KeptPlan, name: str) -> bytes:
     return text.getvalue().encode()
 
 
+def _interval(row: "Moved") -> str:
+    return f"{row.lower:.3g} to {row.upper:.3g}"
+
+
 def _show_refit(found: "Refitted", programme: str) -> None:
     outside = [row for row in found.moved if not row.lower <= row.before <= row.upper]
-    rows = [[*vars(row).values()][:6] + [f"{row.lower:.3g} to {row.upper:.3g}", row.seen] for row in outside[:SHOWN]]
+    rows = [
+        [row.type, row.state, row.action, row.next_state, row.before, row.after, _interval(row), row.seen]
+        for row in outside[:SHOWN]
+    ]
     heads = ("type", "state", "action", "next state", "before", "after", "95 %", "seen")
     title = f"refit {found.id}: {counted(found.rows, 'row')}; probabilities whose interval is elsewhere"
     print_table(title, [(head, "left") for head in heads], [[_cell(cell) for cell in row] for row in rows])
