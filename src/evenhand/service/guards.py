@@ -6,21 +6,21 @@
 
 *Host*: an address in numbers, `localhost`, or a name that the server was told. A page elsewhere whose name is made to
 point here (DNS rebinding) comes with its own name. *Origin*: a browser says from where a page writes; only this
-server's own may. Nothing is ever allowed across origins, so that other pages cannot read answers either. Bodies must
-be of a type that forms of other pages cannot send.
+server's own may. Nothing is ever allowed across origins, so that other pages cannot read answers either. What the API
+takes is of a type that forms of other pages cannot send.
 """
 
 import asyncio
 import ipaddress
 import logging
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from time import perf_counter
 from typing import Any
 
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evenhand.service.limits import RateLimit
@@ -36,7 +36,7 @@ OPEN = ("/healthz", "/readyz", "/login", "/static/")
 """What needs no token: whether the server lives, and the page that asks for one."""
 
 SAFE = ("GET", "HEAD", "OPTIONS")
-BODY_TYPES = ("application/json", "text/csv")
+JSON, FORMS = "application/json", ("application/x-www-form-urlencoded", "multipart/form-data")
 
 LOCAL = Holder("", "write")
 """Who asks where no tokens are required."""
@@ -52,6 +52,8 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 """On every answer. Scripts and styles come from files of this server; nothing inline, nothing from elsewhere."""
+
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:/@\[\]]+))(?::[0-9]+)?")
 
 log = logging.getLogger("evenhand.service")
 
@@ -174,7 +176,7 @@ class Doors:
         self._check_host(heads)
         if scope["method"] not in SAFE:
             _check_origin(heads)
-            _check_type(heads)
+            _check_type(heads, str(scope["path"]))
         client = str((scope.get("client") or ("",))[0])
         holder = self._holder(scope, heads, client)
         scope.setdefault("state", {})["holder"] = holder
@@ -216,10 +218,9 @@ def _again(seconds: float) -> dict[str, str]:
 
 
 def host_name(host: str) -> str:
-    """The name in a Host header, without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.rpartition(":")[0].lower() if ":" in host else host.lower()
+    """The name in a Host header, without its port; nothing where it cannot be one."""
+    found = _HOST.fullmatch(host)
+    return (found[1] or found[2]).lower() if found else ""
 
 
 def is_number(name: str) -> bool:
@@ -241,11 +242,13 @@ def _check_origin(heads: _Heads) -> None:
         raise Refused(403, "a cookie alone does not say that the page of this server writes")
 
 
-def _check_type(heads: _Heads) -> None:
+def _check_type(heads: _Heads, path: str) -> None:
+    """The API takes JSON, which no form of another page can send; forms are for the page."""
     kind = heads["content-type"].partition(";")[0].strip().lower()
     empty = heads["content-length"] in ("", "0") and not heads["transfer-encoding"]
-    if kind not in BODY_TYPES and not (empty and not kind):
-        raise Refused(415, f"expected Content-Type: {BODY_TYPES[0]}")
+    known = (JSON,) if path.startswith("/v1/") else (JSON, *FORMS)
+    if kind not in known and not (empty and not kind):
+        raise Refused(415, f"expected Content-Type: {JSON}")
 
 
 def _bearer(value: str) -> str:
@@ -326,8 +329,3 @@ def _replay(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again
-
-
-def plain(body: bytes, media_type: str) -> Response:
-    """An answer that is no JSON."""
-    return Response(body, media_type=media_type)
