@@ -10,6 +10,7 @@ import numpy as np
 from evenhand.errors import InvalidInput, NotApplicable
 from evenhand.execution import Executor, opened
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.parquet.reading import StoredArms
 from evenhand.model.welfare import PowerMean, RankWeighted, Welfare, as_welfare, is_lexicographic, is_mean
 from evenhand.solvers.fluid_programs import Rounds, as_ranked
 from evenhand.solvers.sharded.search import (
@@ -20,7 +21,7 @@ from evenhand.solvers.sharded.search import (
     ShardedSolution,
     ShardSearch,
 )
-from evenhand.solvers.sharded.sources import InMemory, Source, check_driver
+from evenhand.solvers.sharded.sources import InMemory, InTable, Source, check_driver
 from evenhand.typing import Ints
 
 SHARD_ROWS = 1 << 19
@@ -28,7 +29,7 @@ SHARD_ROWS = 1 << 19
 
 
 def solve_sharded(
-    arms: "CoupledMDP | Source",
+    arms: CoupledMDP | StoredArms | Source,
     welfare: str | Welfare,
     on: str | Executor | None = None,
     tolerance: float = 1e-4,
@@ -39,7 +40,7 @@ def solve_sharded(
     """Solve the fair fluid relaxation by shards; results are the same to the last bit for any shards and executor.
 
     Args:
-        arms: a problem in memory, or a source that is read by shards.
+        arms: a problem in memory, or a table of arms (`open_arms`) of which every shard reads its rows.
         welfare: what is maximised, as text or object: the mean, rank-weighted, a power mean, leximin.
         on: where it runs: `local`, `local:2`, `ray`, `ray://host:port`, or an executor.
         tolerance: the relative gap to stop at.
@@ -54,7 +55,7 @@ def solve_sharded(
         ClusterError: the workers cannot be reached, run another version, or die again and again.
         NotConverged: the gap did not close.
     """
-    source: Source = InMemory(arms) if isinstance(arms, CoupledMDP) else arms
+    source = source_of(arms)
     if not 0 < tolerance < 1:
         raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
     check_driver(source.shared.whole)
@@ -72,6 +73,17 @@ def solve_sharded(
         if kept is not None:
             kept[0].unlink(missing_ok=True)
         return replace(solution, num_replaced=executor.num_replaced - before)
+
+
+def source_of(arms: CoupledMDP | StoredArms | Source) -> Source:
+    """Arms as a source of shards.
+
+    Args:
+        arms: a problem in memory, a table, or a source already.
+    """
+    if isinstance(arms, CoupledMDP):
+        return InMemory(arms)
+    return InTable(arms) if isinstance(arms, StoredArms) else arms
 
 
 def _kind_of(welfare: Welfare, source: Source) -> tuple[type[ShardSearch], Welfare]:

@@ -19,6 +19,8 @@ from evenhand.execution import Recipe
 from evenhand.model.arm import ArmTables
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
+from evenhand.model.parquet.reading import Shard as RowsOfTable
+from evenhand.model.parquet.reading import StoredArms, read_shard
 from evenhand.solvers.arms import check_communicating
 from evenhand.solvers.frontiers import CHUNK, FluidModel
 from evenhand.solvers.sharded.shard import Shard
@@ -170,9 +172,64 @@ class InMemory:
         return FromArrays(own, np.array(self.counts[part]), self.shared)
 
 
-REFUSED = (
-    "welfare over groups and floors are not solved by shards: read the model into memory (load), or leave them out"
-)
+@dataclass(frozen=True, eq=False)
+class FromRows:
+    """A recipe: rows of a table, read when and where the shard is built."""
+
+    rows: RowsOfTable
+    shared: Shared
+
+    def __call__(self) -> Shard:
+        """The shard."""
+        arms = read_shard(self.rows)
+        if (arms.floors > 0).any():
+            raise NotApplicable(REFUSED)
+        return build(arms.expanded(), arms.counts, self.shared)
+
+
+@dataclass(frozen=True, eq=False)
+class InTable:
+    """A table of arms that stays where it is."""
+
+    stored: StoredArms
+    block: int = BLOCK
+
+    def __post_init__(self) -> None:
+        if self.stored.over == "groups":
+            raise NotApplicable(REFUSED)
+
+    @property
+    def shared(self) -> Shared:
+        """What all blocks have in common."""
+        return Shared(self.stored.budget, self.stored.criterion, self.stored.num_rows, self.block)
+
+    @cached_property
+    def counts(self) -> Ints:
+        """(row,) how many arms each row stands for."""
+        ends = self.stored.ends
+        return np.ones(self.stored.num_rows, dtype=np.int64) if ends is None else np.diff(ends, prepend=0)
+
+    @cached_property
+    def signature(self) -> str:
+        """A digest of the header, and of the names, rows, sizes and times of the files."""
+        digest = hashlib.sha256(_header(self.shared))
+        paths = [part.path for part in self.stored.parts] + ([self.stored.types] if self.stored.types else [])
+        for path in map(Path, paths):
+            about = path.stat()
+            digest.update(f"{path.name}\0{about.st_size}\0{about.st_mtime_ns}\n".encode())
+        return digest.hexdigest()
+
+    def recipe(self, start: int, stop: int) -> Recipe[Shard]:
+        """Which rows of which files.
+
+        Args:
+            start: the first row, that of a block.
+            stop: the row after the last one.
+        """
+        return FromRows(self.stored.shard(start, stop), self.shared)
+
+
+REFUSED = "welfare over groups and floors are not solved by shards: read the model into memory, or leave them out"
 
 
 def _header(shared: Shared) -> bytes:
@@ -189,12 +246,3 @@ def check_driver(num_rows: int) -> None:
     check_memory(
         100.0 * num_rows, f"the values and weights of {num_rows} rows", "Use rows that stand for several arms."
     )
-
-
-def size_of(path: str) -> int:
-    """The size of a file, which tells a checkpoint that it was changed.
-
-    Args:
-        path: the file.
-    """
-    return Path(path).stat().st_size
