@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, func, insert, select, update
 
-from evenhand.errors import Conflict, InvalidInput
+from evenhand.errors import Conflict, Missing
 from evenhand.evaluation.evaluate import evaluate
 from evenhand.fitting.posterior_files import Named
 from evenhand.model.coupled import CoupledMDP
@@ -103,7 +103,7 @@ class Learning(Running):
             key: asked again under the same, it answers as before.
 
         Raises:
-            InvalidInput: there is none of this number.
+            Missing: there is none of this number.
             Conflict: it was adopted already, or the model has changed since it was fitted.
         """
         with self.store.writing() as tx:
@@ -173,5 +173,5 @@ def _refit_row(tx: Connection, refit: object) -> Any:
     known = isinstance(refit, int) and not isinstance(refit, bool) and 0 < refit < 2**31
     row = tx.execute(select(table).where(table.c.id == refit)).first() if known else None
     if row is None:
-        raise InvalidInput(f"refit: there is no refit {refit!r}")
+        raise Missing(f"refit: there is no refit {refit!r}")
     return row
