@@ -160,12 +160,17 @@ def _keep(
     keep_policy(tx, policy, digest, saved, numbers_of(arms), facts_of(solution, policy, numbers_of(arms)), who)
     found = Refitted.of(
         told
-        | {"id": number, "event": event, "policy": policy, "likelihood": learned.likelihood}
+        | {"id": number, "event": event, "policy": policy, "likelihood": _possible(learned.likelihood)}
         | {"moved": [vars(row) for row in learned.moved], "unseen": learned.unseen}
     ).as_dict()
     kept = {"model": digest, "facts_json": ledger.as_text(found), "posterior": learned.posterior}
     tx.execute(insert(table).values(id=number, at=at, event=event, **kept))
     return found
+
+
+def _possible(likelihood: tuple[float, float]) -> list[float | None]:
+    """Log-likelihoods as JSON can hold them: none of what cannot be."""
+    return [value if np.isfinite(value) else None for value in likelihood]
 
 
 def _refit_row(tx: Connection, refit: object) -> Any:

@@ -577,7 +577,7 @@ class Refitted(Strict):
     model: str = Field(description="The digest of the new model.")
     policy: str
     rows: int
-    likelihood: list[float]
+    likelihood: list[float | None] = Field(description="Under the present model, and under the new one.")
     moved: list[Moved]
     unseen: list[list[str]] = Field(description="(type, state, action) pairs that were never seen.")
     plan: list[list[str]] = Field(description="(arm, action now, action then) what would change today.")
