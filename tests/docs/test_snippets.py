@@ -40,7 +40,17 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "ex
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 LONG = {
     f"docs/{name}.md"
-    for name in ("bus-engines", "command-line", "criteria-and-groups", "fluid", "learning", "reproduction", "notebook")
+    for name in (
+        "bus-engines",
+        "command-line",
+        "criteria-and-groups",
+        "fluid",
+        "learning",
+        "notebook",
+        "reproduction",
+        "uncertainty",
+        "welfare",
+    )
 }
 """Pages that train or play for long: run by `make test-slow`. What they show is asked on small problems elsewhere."""
 

@@ -317,6 +317,7 @@ def test_without_the_extra_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPa
         read([*SOUND])
 
 
+@pytest.mark.slow
 def test_a_million_arms_of_two_rows() -> None:
     number = 1_000_000
     frame = polars.DataFrame(
