@@ -14,6 +14,7 @@ import asyncio
 import ipaddress
 import logging
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
@@ -51,6 +52,8 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 """On every answer. Scripts and styles come from files of this server; nothing inline, nothing from elsewhere."""
+
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:/@\[\]]+))(?::[0-9]+)?")
 
 log = logging.getLogger("evenhand.service")
 
@@ -199,11 +202,18 @@ class Doors:
         if holder is None:
             if given:
                 self._guesses.wait(client)
+            if _is_browsing(scope, heads):
+                raise Refused(303, "sign in with a token", headers={"Location": "/login"})
             raise Refused(401, "give a token: Authorization: Bearer ...", headers={"WWW-Authenticate": "Bearer"})
         needed = "read" if scope["method"] in SAFE or scope["path"] == "/v1/decide" else "write"
         if not holder.may("write" if needed == "write" else "read"):
             raise Refused(403, "this token may read, and not write")
         return holder
+
+
+def _is_browsing(scope: Scope, heads: _Heads) -> bool:
+    """Whether a person looks at a page; programs are told by a status what they lack."""
+    return scope["method"] == "GET" and "text/html" in heads["accept"] and not str(scope["path"]).startswith("/v1/")
 
 
 def _is_open(path: str) -> bool:
@@ -215,10 +225,9 @@ def _again(seconds: float) -> dict[str, str]:
 
 
 def host_name(host: str) -> str:
-    """The name in a Host header, without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.rpartition(":")[0].lower() if ":" in host else host.lower()
+    """The name in a Host header, without its port; nothing where it cannot be one."""
+    found = _HOST.fullmatch(host)
+    return (found[1] or found[2]).lower() if found else ""
 
 
 def is_number(name: str) -> bool:

@@ -128,7 +128,16 @@ def _suppose(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, A
         return suppose(programme, **asked, progress=tell).as_dict(), b""
 
 
-WORK: dict[str, Work] = {"decide": _solve_model, "solve": _solve_programme, "what-if": _suppose}
+def _refit(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
+    """A model fitted to the programme's own records, kept in the store."""
+    from evenhand.programme.programme import Programme
+
+    asked = {name: request[name] for name in ("prior", "seconds", "who", "key")}
+    with Programme.open(request["address"]) as programme:
+        return programme.refit(**asked, progress=tell).as_dict(), b""
+
+
+WORK: dict[str, Work] = {"decide": _solve_model, "solve": _solve_programme, "what-if": _suppose, "refit": _refit}
 """What is done for each kind of request: how it is asked for, and its bytes; an answer, and its bytes."""
 
 
