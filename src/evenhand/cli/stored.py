@@ -235,9 +235,7 @@ def run_act(
 ) -> None:
     """Decide one step of a table of arms."""
     if out is None:
-        raise InvalidInput(
-            "--out: by a plan for a table of arms, actions are written to a file .parquet or a folder"
-        )
+        raise InvalidInput("--out: by a plan for a table of arms, actions are written to a file .parquet or a folder")
     _check_place(out, "--out")
     from evenhand.evaluation.shards.plans import act_on_arms
 

@@ -13,9 +13,10 @@ from evenhand.errors import ClusterError, Fault, TableError
 from evenhand.execution.places import opened
 from evenhand.execution.protocol import Executor, Lost
 from evenhand.kernels.exact_sums import UNIT, exact_sums
+from evenhand.model.arm import ArmTables
 from evenhand.model.parquet.reading import BATCH_ROWS, MOST_FAULTS, Shard, StoredArms, open_arms, read_shard
 from evenhand.model.parquet.schema import Header
-from evenhand.typing import Floats, Progress
+from evenhand.typing import Bools, Floats, Progress
 
 
 class Facts(NamedTuple):
@@ -153,8 +154,9 @@ def _facts(header: Header, shard: Shard) -> Facts:
         arms = read_shard(shard)
     except TableError as error:
         return Facts((0, 0), (0, 0), (0.0, 0.0), (), 0, 0, error.faults)
-    tables, counts = arms.tables, np.bincount(arms.kinds, weights=arms.counts, minlength=len(arms.tables))
-    mine = np.asarray(counts > 0)  # of a table of types, those that are here
+    tables: ArmTables = arms.tables
+    counts: Floats = np.bincount(arms.kinds, weights=arms.counts, minlength=len(tables))
+    mine: Bools = counts > 0  # of a table of types, those that are here
     affordable = (tables.usage <= header.budget_limit).all(axis=-1)
     served = (tables.served & affordable).any(axis=(1, 2))
     most = np.where(affordable[..., None], tables.usage, 0.0).max(axis=(1, 2))
