@@ -95,7 +95,7 @@ def test_act_by_a_table_of_indices_is_the_policy_in_memory(fleet):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["evaluate", "machine-replacement", "whittle", "--on", "local"], "--on: shards are those of a model in Parquet"),
+        (["evaluate", "machine-replacement", "whittle", "--on", "local"], "--on: shards are those of a model"),
         (["evaluate", "fleet.parquet", "whittle", "--on", "moon"], "on: expected local"),
         (["evaluate", "fleet.parquet", "oldest-first", "--on", "local"], "by shards these policies can be played"),
         (["evaluate", "fleet.parquet", "fleet.parquet", "--on", "local"], "a plan is a table of results"),

@@ -155,10 +155,10 @@ def _facts(header: Header, shard: Shard) -> Facts:
     except TableError as error:
         return Facts((0, 0), (0, 0), (0.0, 0.0), (), 0, 0, error.faults)
     tables: ArmTables = arms.tables
-    counts: Floats = np.bincount(arms.kinds, weights=arms.counts, minlength=len(tables))
-    mine: Bools = counts > 0  # of a table of types, those that are here
-    affordable = (tables.usage <= header.budget_limit).all(axis=-1)
-    served = (tables.served & affordable).any(axis=(1, 2))
+    counts: Floats = np.bincount(arms.kinds, weights=arms.counts, minlength=len(tables)).astype(np.float64)
+    mine: Bools = np.greater(counts, 0)  # of a table of types, those that are here
+    affordable: Bools = np.asarray((tables.usage <= header.budget_limit).all(axis=-1))
+    served: Bools = np.asarray((tables.served & affordable).any(axis=(1, 2)))
     most = np.where(affordable[..., None], tables.usage, 0.0).max(axis=(1, 2))
     rewards = tables.rewards[mine][tables.valid[mine]]
     return Facts(
