@@ -363,7 +363,13 @@ def rows_of(tx: Connection, plan: int) -> tuple[PlanRow, ...]:
         *(table.c.accepted, table.c.who, table.c.why, table.c.arm),
     )
     asked = select(*columns).join(arms, arms.c.id == table.c.arm).where(table.c.plan == plan).order_by(table.c.place)
-    return tuple(PlanRow(*row[:8], bool(row[8]), *row[9:]) for row in map(tuple, tx.execute(asked)))
+    return tuple(_kept_row(list(row)) for row in tx.execute(asked))
+
+
+def _kept_row(values: list[Any]) -> PlanRow:
+    """A row whose values are in the order of the fields; databases keep yes and no as numbers."""
+    values[8] = bool(values[8])
+    return PlanRow(*values)
 
 
 def kept_plan(
