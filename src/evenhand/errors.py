@@ -8,6 +8,7 @@ EvenhandError
 │   ├── OutOfDomain                  a welfare asked of values outside its domain
 │   ├── NotApplicable                this method or policy does not apply to this problem
 │   ├── Infeasible                   constraints, such as floors, that cannot all be met
+│   ├── Missing                      a programme has no such plan, arm or refit
 │   ├── PolicyError                  a policy acted outside the rules, or its file is not sound
 │   └── Conflict                     a programme has moved on since; says what changed
 ├── TooLarge                         it would not fit; says how large, and what to use instead
@@ -112,6 +113,10 @@ class Infeasible(InvalidInput):
 
 class PolicyError(InvalidInput):
     """A policy broke the rules: wrong shape, no such action, or more than the budget."""
+
+
+class Missing(InvalidInput):
+    """A programme has nothing of this name or number."""
 
 
 class Conflict(InvalidInput):

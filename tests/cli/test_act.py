@@ -140,7 +140,7 @@ def test_a_trained_network_is_a_plan(evenhand, folder, states):
     states.write_text("arm,state\n" + "".join(f"m{i},age {1 + i % 3}\n" for i in range(7)))
     told = evenhand("act", "net.zip", states, "--budget", "2", "--json").json
     assert told["used"] == {"resource 0": 2}
-    assert told["note"] == "7 machine, planned for 4; 2 resource 0, planned for 1"
+    assert told["note"] == "7 machine, planned for 4; 2 units of resource 0, planned for 1"
     model = ("machine-replacement", "-p", "num_arms=5", "-p", "budget=2")
     played = evenhand("evaluate", *model, "net.zip", "--episodes", "5", "--horizon", "5", "--monte-carlo", "--quiet")
     note = "a network on counts plays any number of arms; here 5 arms, made for 4; 2 of resource 0, made for 1"

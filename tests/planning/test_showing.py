@@ -7,7 +7,7 @@ import pytest
 
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
-from evenhand.planning.labels import Labels, one_more
+from evenhand.planning.labels import Labels, amount_of, one_more
 from evenhand.planning.plans import Plan, plan_of
 from evenhand.planning.showing import (
     levels_of,
@@ -236,6 +236,18 @@ class TestWorth:
     )
     def test_one_more(self, name, amount, told):
         assert one_more(name, amount) == told
+
+    @pytest.mark.parametrize(
+        ("name", "amount", "told"),
+        [
+            ("bays", 1, "1 bay"),
+            ("bays", 3, "3 bays"),
+            ("resource 0", 1, "1 unit of resource 0"),
+            ("money", 2.5, "2.5 units of money"),
+        ],
+    )
+    def test_amounts(self, name, amount, told):
+        assert amount_of(name, amount) == told
 
     def test_how_often(self):
         shares = (0.0, 0.001, 0.86, 0.999)

@@ -81,8 +81,22 @@ def test_rewards_where_an_arm_never_gets_do_not_count():
 def test_what_stays_refused():
     with pytest.raises(OutOfDomain):  # the logarithm of 0
         eh.solve(eh.CoupledMDP([ONE, NOTHING], [1], 0.9), "nash")
-    with pytest.raises(OutOfDomain):  # its value could be below 0
-        eh.solve(eh.CoupledMDP([ONE, arm([[0, -1], [0, -1]])], [1], 0.9), "alpha:0.5")
+
+
+@pytest.mark.parametrize("method", ["joint", "fluid"])
+@pytest.mark.parametrize(
+    ("rewards", "more", "told"),
+    [
+        ([[0, -1], [0, -1]], {}, "type 1 can have 0 at best and less by some of what may be done"),
+        ([[-1, -1], [-1, -1]], {}, "type 1 has at most -10 whatever is done"),
+        ([[0, -1], [0, -1]], {"groups": ["a", "b"], "over": "groups"}, "b can have 0 at best"),
+    ],
+)
+def test_a_refusal_says_who_and_does_not_ask_for_what_is_not_needed(rewards, more, told, method):
+    """With alpha below 1 values of 0 are in order: that positive ones were missing was said, and untrue."""
+    with pytest.raises(OutOfDomain) as refusal:
+        eh.solve(eh.CoupledMDP([ONE, arm(rewards)], [1], 0.9, **more), "alpha:0.5", method)
+    assert str(refusal.value).startswith(f"alpha:0.5 is for values of at least 0, and {told}")
 
 
 @pytest.mark.slow

@@ -96,8 +96,11 @@ def _singular(name: str) -> str | None:
 
 
 def amount_of(name: str, amount: float) -> str:
-    """`3 bays`, `1 bay`."""
-    return f"{quantity(amount)} {(_singular(name) if amount == 1 else None) or name}"
+    """`3 bays`, `1 bay`; `2 units of resource 0` where the name is not of things that are counted."""
+    single = _singular(name)
+    if single is None:
+        return f"{quantity(amount)} {'unit' if amount == 1 else 'units'} of {name}"
+    return f"{quantity(amount)} {single if amount == 1 else name}"
 
 
 def quantity(amount: float) -> float | int:

@@ -14,7 +14,7 @@ so such arms are paid a constant at every step while the problem is solved: each
 which is the same order of policies and has slopes everywhere. The policy is that of the problem itself, and what is
 known of W_k, the bound above all, is turned into what it says of W: W = (W_k^beta - Z/N k^beta)^(1/beta). Nothing is
 approximated. An arm that could have a value below 0 is no such arm: whether the welfare is defined depends on what is
-done then, and where no policy gives everybody more than 0 it is refused, in words.
+done then, and where no policy gives everybody more than 0 it is refused: with whom that is, and what they can have.
 """
 
 from collections.abc import Callable
@@ -22,21 +22,25 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from evenhand.errors import OutOfDomain
 from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.naming import type_names
 from evenhand.model.objective import Objective, num_members
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import AlphaFair
 from evenhand.planning.saved import rebuilt
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import Task
-from evenhand.solvers.service import empty_blocks
+from evenhand.solvers.service import best_values, empty_blocks
 from evenhand.typing import Bools
 
 PAID = 0.731
 """Of the largest reward: as large as what others get, and unlike what anybody gets."""
 
 _ROUNDING = 1e-15
+_DUST = 1e-10
+"""Of the largest value there could be: a best value up to this is 0."""
 
 
 def solve_with_zeros(task: Task, solve: Callable[[Task], Solution]) -> Solution:
@@ -51,14 +55,45 @@ def solve_with_zeros(task: Task, solve: Callable[[Task], Solution]) -> Solution:
         return solve(task)
     empty = empty_blocks(problem)
     if not empty.any():
-        return solve(task)
+        return _or_say_who(task, solve)
     paid = PAID * (float(np.abs(problem.arms.rewards).max()) or 1.0)  # type: ignore[attr-defined]  # they are tables
     # What never counts is left as it is: without it, types that differ in nothing else would become one.
     rewards = problem.arms.rewards + paid * (empty[:, None, None] & problem.arms.valid)  # type: ignore[attr-defined]
     lifted = replace(problem, arms=replace(problem.arms, rewards=rewards))  # type: ignore[type-var]
-    found = solve(replace(task, problem=lifted))
+    found = _or_say_who(replace(task, problem=lifted), solve)
     scale = _Scale(1 - welfare.alpha, _share(problem, empty), paid * problem.criterion.total)
     return _brought_back(found, task, scale)
+
+
+def _or_say_who(task: Task, solve: Callable[[Task], Solution]) -> Solution:
+    """Solve it; a refusal says who cannot have more than 0, where that is the reason."""
+    try:
+        return solve(task)
+    except OutOfDomain as refusal:
+        told = _who_has_no_more(task.problem)
+        if not told:
+            raise
+        raise OutOfDomain(f"{task.welfare.name} is for values of at least 0, and {told}") from refusal
+
+
+def _who_has_no_more(problem: CoupledMDP) -> str:
+    """The worst-off arm or group that cannot have more than 0, and what it can have; empty if there is none."""
+    types, weights, names = problem.types, problem.type_counts.astype(float), type_names(problem)
+    best = best_values(types, problem.affordable, problem.criterion)
+    if problem.over == "groups":
+        arms = np.bincount(problem.group_of_type, weights)
+        best, names = np.bincount(problem.group_of_type, weights * best) / arms, list(problem.group_names)
+    size = float(np.abs(types.rewards).max()) * problem.criterion.total
+    least = int(np.argmin(np.where(np.isnan(best), np.inf, best)))
+    if not best[least] <= _DUST * size:
+        return ""
+    remedy = "Use a Gini welfare, or shift the rewards."
+    if best[least] < -_DUST * size:
+        return f"{names[least]} has at most {best[least]:.6g} whatever is done. {remedy}"
+    return (
+        f"{names[least]} can have 0 at best and less by some of what may be done: plans without a welfare stand next "
+        f"to the best one, and no plan gives everybody a positive value, where the methods begin. {remedy}"
+    )
 
 
 def _share(problem: CoupledMDP, empty: Bools) -> float:

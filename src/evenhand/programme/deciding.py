@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import Missing
 from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.plans import Decisions, Plan
 from evenhand.programme import schema
@@ -344,13 +344,13 @@ def plan_row(tx: Connection, number: object) -> Any:
     """A plan's row by its number.
 
     Raises:
-        InvalidInput: there is none.
+        Missing: there is none.
     """
     table = schema.plans
     known = isinstance(number, int) and not isinstance(number, bool) and 0 < number < 2**31
     row = tx.execute(select(table).where(table.c.id == number)).first() if known else None
     if row is None:
-        raise InvalidInput(f"plan: there is no plan {number!r}")
+        raise Missing(f"plan: there is no plan {number!r}")
     return row
 
 

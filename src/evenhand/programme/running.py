@@ -41,6 +41,7 @@ from evenhand.programme.deciding import (
     kept_plan,
     outputs_of,
     plan_row,
+    proposal,
     rows_of,
     same_plan,
 )
@@ -140,6 +141,13 @@ class Running(Opened):
         found = certificate_for(plan, digest, numbers, problem)
         remember(self._certificates, roster_digest(digest, numbers), found)
         return found
+
+    def present_problem(self) -> tuple[CoupledMDP, list[Arm], int]:
+        """The problem of those who take part at the present step, who they are, and the programme's seed."""
+        with self.store.reading() as tx:
+            arms = self._present(tx)
+            seed = int(tx.execute(select(schema.programme.c.seed)).scalar_one())
+            return self._problem(tx, arms), arms, seed
 
     def needs_solving(self) -> Drift:
         """Whether numbers or model have drifted so far that a new policy should be solved; see `programme.solving`.
@@ -309,6 +317,11 @@ class Running(Opened):
             asked = select(table).where(table.c.step == present_step(tx), table.c.status == schema.PROPOSED)
             row = tx.execute(asked).first()
             return None if row is None else self._whole(tx, row)
+
+    def current_plan_number(self) -> int | None:
+        """The number of the plan that is proposed for the present step."""
+        with self.store.reading() as tx:
+            return proposal(tx, present_step(tx))
 
     def plans(self, status: str | None = None, most: int | None = None) -> list[KeptPlan]:
         """Plans without their arms, the newest first.

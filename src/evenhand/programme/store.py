@@ -95,6 +95,14 @@ class Store:
         return store
 
     @property
+    def full_address(self) -> str:
+        """As it can be opened again, elsewhere on this machine: with a password, so not to be shown."""
+        url = self.engine.url
+        if self.is_sqlite:
+            return str(Path(str(url.database)).resolve())
+        return url.set(drivername="postgresql").render_as_string(hide_password=False)
+
+    @property
     def is_sqlite(self) -> bool:
         """Whether it is a file."""
         return self.engine.dialect.name == "sqlite"

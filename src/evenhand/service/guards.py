@@ -6,8 +6,8 @@
 
 *Host*: an address in numbers, `localhost`, or a name that the server was told. A page elsewhere whose name is made to
 point here (DNS rebinding) comes with its own name. *Origin*: a browser says from where a page writes; only this
-server's own may. Nothing is ever allowed across origins, so that other pages cannot read answers either. Bodies must
-be of a type that forms of other pages cannot send.
+server's own may. Nothing is ever allowed across origins, so that other pages cannot read answers either. What the API
+takes is of a type that forms of other pages cannot send.
 """
 
 import asyncio
@@ -20,7 +20,6 @@ from http.cookies import CookieError, SimpleCookie
 from time import perf_counter
 from typing import Any
 
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evenhand.service.limits import RateLimit
@@ -36,7 +35,7 @@ OPEN = ("/healthz", "/readyz", "/login", "/static/")
 """What needs no token: whether the server lives, and the page that asks for one."""
 
 SAFE = ("GET", "HEAD", "OPTIONS")
-BODY_TYPES = ("application/json", "text/csv")
+JSON, FORMS = "application/json", ("application/x-www-form-urlencoded", "multipart/form-data")
 
 LOCAL = Holder("", "write")
 """Who asks where no tokens are required."""
@@ -174,7 +173,7 @@ class Doors:
         self._check_host(heads)
         if scope["method"] not in SAFE:
             _check_origin(heads)
-            _check_type(heads)
+            _check_type(heads, str(scope["path"]))
         client = str((scope.get("client") or ("",))[0])
         holder = self._holder(scope, heads, client)
         scope.setdefault("state", {})["holder"] = holder
@@ -241,11 +240,13 @@ def _check_origin(heads: _Heads) -> None:
         raise Refused(403, "a cookie alone does not say that the page of this server writes")
 
 
-def _check_type(heads: _Heads) -> None:
+def _check_type(heads: _Heads, path: str) -> None:
+    """The API takes JSON, which no form of another page can send; forms are for the page."""
     kind = heads["content-type"].partition(";")[0].strip().lower()
     empty = heads["content-length"] in ("", "0") and not heads["transfer-encoding"]
-    if kind not in BODY_TYPES and not (empty and not kind):
-        raise Refused(415, f"expected Content-Type: {BODY_TYPES[0]}")
+    known = (JSON,) if path.startswith("/v1/") else (JSON, *FORMS)
+    if kind not in known and not (empty and not kind):
+        raise Refused(415, f"expected Content-Type: {JSON}")
 
 
 def _bearer(value: str) -> str:
@@ -326,8 +327,3 @@ def _replay(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again
-
-
-def plain(body: bytes, media_type: str) -> Response:
-    """An answer that is no JSON."""
-    return Response(body, media_type=media_type)

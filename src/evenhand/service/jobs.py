@@ -5,6 +5,7 @@ queue is full is told when to ask again. Cancelling a job that runs ends its pro
 """
 
 import asyncio
+import json
 import logging
 import os
 import sys
@@ -12,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import sha256
 from time import monotonic
 from typing import Any, Literal, TypeAlias
 
@@ -35,7 +37,7 @@ class Job:
     """One computation."""
 
     id: str
-    """What it is called: the kind, and a digest of what is asked for."""
+    """What it is called: the kind, and a digest of what is asked for (`name_of`)."""
 
     kind: str
     """What is done."""
@@ -117,6 +119,11 @@ class Job:
                     await asyncio.wait_for(changed.wait(), beat)
                 except TimeoutError:
                     yield None
+
+
+def name_of(kind: str, *asked: Any) -> str:
+    """What a job is called that is asked for by these."""
+    return f"{kind}-{sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]}"
 
 
 class Jobs:

@@ -24,6 +24,7 @@ from evenhand.errors import (
     EvenhandError,
     Fault,
     InvalidInput,
+    Missing,
     MissingExtra,
     NotConverged,
     TooLarge,
@@ -115,7 +116,7 @@ def _sound(text: str) -> str:
 
 def status_of(error: EvenhandError) -> int:
     """The status that an error of the library is answered with."""
-    by_kind = ((Conflict, 409), (Unavailable, 503), (MissingExtra, 501), (InvalidInput, 422))
+    by_kind = ((Missing, 404), (Conflict, 409), (Unavailable, 503), (MissingExtra, 501), (InvalidInput, 422))
     return next((status for kind, status in by_kind if isinstance(error, kind)), 422)
 
 

@@ -29,6 +29,21 @@ def _digits(value: object) -> object:
 Step: TypeAlias = Annotated[int, BeforeValidator(_digits), Field(ge=0, le=MOST_STEP)]
 """A step that stands in an address."""
 
+
+def _yes_or_no(value: object) -> object:
+    if isinstance(value, str):
+        if value not in ("true", "false"):
+            raise ValueError("expected true or false")
+        return value == "true"
+    return value
+
+
+Flag: TypeAlias = Annotated[bool, BeforeValidator(_yes_or_no)]
+"""Yes or no, in an address."""
+
+Many: TypeAlias = Annotated[int, BeforeValidator(_digits), Field(ge=1, le=10_000)]
+"""How many are asked for, in an address."""
+
 Whole: TypeAlias = Annotated[int, Field(ge=0, le=MOST_STEP)]
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=2000)]
@@ -80,8 +95,8 @@ class Fault(Strict):
 
     place: str = Field(description="Where, in the words of the request; empty for the whole.")
     message: str = Field(description="What is wrong there.")
-    line: int | None = Field(None, description="The line of a table or file.")
-    named: str | None = Field(None, description="The place by the names of the model.")
+    line: int | None = Field(default=None, description="The line of a table or file.")
+    named: str | None = Field(default=None, description="The place by the names of the model.")
 
 
 class Problem(Strict):
@@ -105,6 +120,15 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": Problem, "content": schema} for status in listed}
 
 
+def reading(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """How answers are described at an endpoint whose answer has a tag.
+
+    Args:
+        statuses: those that are its own.
+    """
+    return {304: {"description": "It is what the client has (If-None-Match)."}, **refusals(*statuses)}
+
+
 # Deciding
 
 
@@ -116,7 +140,7 @@ class Place(Strict):
     type: str | Whole | None = Field(
         None, description="Its type, by name or number; where there is one, it may be absent."
     )
-    group: str | None = Field(None, description="Its group, where types are in several.")
+    group: str | None = Field(default=None, description="Its group, where types are in several.")
 
 
 class DecideRequest(Strict):
@@ -124,16 +148,16 @@ class DecideRequest(Strict):
 
     model: Model
     states: list[Place] = Field(min_length=1, max_length=MOST_ROWS, description="One for each arm, in any order.")
-    welfare: str | None = Field(None, description="What is fair; the model's own when absent.")
+    welfare: str | None = Field(default=None, description="What is fair; the model's own when absent.")
     criterion: str | None = Field(
         None, description="`discounted`, `average` or `finite:T`; the model's own when absent."
     )
-    over: Literal["arms", "groups"] | None = Field(None, description="Whose values welfare weighs.")
-    method: Method = Field("auto", description="How it is solved.")
-    budget: Budget | None = Field(None, description="What there is today; as in the model when absent.")
-    seed: int = Field(0, ge=0, le=MOST_SEED, description="Of all draws.")
-    step: Whole = Field(0, description="Of a plan by steps.")
-    part: int | None = Field(None, ge=1, le=MOST_STEP, description="Of a mixture; drawn when absent.")
+    over: Literal["arms", "groups"] | None = Field(default=None, description="Whose values welfare weighs.")
+    method: Method = Field(default="auto", description="How it is solved.")
+    budget: Budget | None = Field(default=None, description="What there is today; as in the model when absent.")
+    seed: int = Field(default=0, ge=0, le=MOST_SEED, description="Of all draws.")
+    step: Whole = Field(default=0, description="Of a plan by steps.")
+    part: int | None = Field(default=None, ge=1, le=MOST_STEP, description="Of a mixture; drawn when absent.")
 
 
 class Action(Strict):
@@ -162,7 +186,7 @@ class Decided(Strict):
     budget: dict[str, float] = Field(description="What there is of each.")
     step: int | None = Field(description="Of a plan by steps.")
     part: Part | None = Field(description="What was drawn, where the plan is a mixture.")
-    note: str | None = Field(None, description="What differs from what the plan was made for.")
+    note: str | None = Field(default=None, description="What differs from what the plan was made for.")
 
 
 # Jobs
@@ -184,3 +208,290 @@ class JobList(Strict):
     """What is computed, waits or was."""
 
     jobs: list[JobShape]
+
+
+# A programme
+
+
+class Status(Strict):
+    """What a programme is, and where it stands."""
+
+    name: str
+    step: int = Field(description="The step that is to be planned next.")
+    arms: dict[str, int] = Field(description="How many take part, by type.")
+    groups: dict[str, int] = Field(description="How many take part, by group.")
+    observed: int = Field(description="How many of them were seen at this step.")
+    budget: dict[str, float] = Field(description="What there is of each resource at every step.")
+    welfare: str
+    criterion: str
+    over: str
+    model: str = Field(description="The digest of its model.")
+    events: int = Field(description="The version of all that is stored.")
+
+
+class Drift(Strict):
+    """Whether a policy is to be solved anew."""
+
+    needed: bool
+    why: list[str] = Field(description="What drifted beyond its bound.")
+    policy: str | None = Field(description="The digest of the policy that is used now.")
+
+
+class ProgrammeShape(Status):
+    """What a programme is, where it stands, and whether its policy fits."""
+
+    plan: int | None = Field(description="The plan that is proposed for this step.")
+    drift: Drift
+
+
+class ArmShape(Strict):
+    """An arm of the roster."""
+
+    arm: str
+    type: str
+    group: str
+    joined: int = Field(description="The first step at which it takes part.")
+    left: int | None = Field(default=None, description="The first at which it no longer does.")
+    why: str | None = Field(default=None, description="Why it left.")
+
+
+class ArmList(Strict):
+    """Who takes part."""
+
+    arms: list[ArmShape]
+
+
+class Newcomer(Strict):
+    """An arm that joins."""
+
+    arm: Name
+    type: str | Whole | None = Field(
+        default=None, description="By name or number; where there is one type, it may be absent."
+    )
+    group: str | None = None
+    state: str | Whole | None = Field(default=None, description="Where it is, if that is known.")
+
+
+class Who(Strict):
+    """Who does something, in their own words."""
+
+    who: str | None = Field(default=None, max_length=200, description="Written into the event.")
+
+
+class JoinRequest(Who):
+    """Arms that are to take part."""
+
+    arms: list[Newcomer] = Field(min_length=1, max_length=MOST_ROWS)
+    step: Whole | None = Field(
+        default=None, description="The first step at which they do; the present one when absent."
+    )
+
+
+class Changed(Strict):
+    """What came of arms joining or leaving."""
+
+    event: int
+    arms: list[str]
+    step: int
+
+
+class Seen(Strict):
+    """What an arm was seen in."""
+
+    arm: Name
+    state: str | Whole = Field(description="By name or number.")
+    step: Whole | None = Field(default=None, description="The present one when absent.")
+
+
+class ObserveRequest(Who):
+    """What arms were seen in."""
+
+    observations: list[Seen] = Field(min_length=1, max_length=MOST_ROWS)
+    source: Text = Field(description="Who says so.")
+    step: Whole | None = Field(default=None, description="Of rows that name none.")
+
+
+class Observed(Strict):
+    """What came of observations."""
+
+    event: int
+    observations: int
+    late: int = Field(description="Of steps before the present one.")
+    corrected: int = Field(description="Those that say something else than was known.")
+
+
+class Done(Strict):
+    """What was really done with an arm."""
+
+    arm: Name
+    action: str | Whole = Field(description="By name or number.")
+    step: Whole | None = Field(default=None, description="The last accepted one when absent.")
+    reward: Number | None = None
+    next_state: str | Whole | None = Field(default=None, description="Kept as an observation of the step after.")
+
+
+class RecordRequest(Who):
+    """What was really done."""
+
+    records: list[Done] = Field(min_length=1, max_length=MOST_ROWS)
+    source: Text = Field(description="Who says so.")
+
+
+class Recorded(Strict):
+    """What came of records."""
+
+    event: int
+    records: int
+    late: int
+    corrected: int
+    differing: int = Field(description="Those that say something else than was accepted.")
+    observations: int
+
+
+class PlanRequest(Who):
+    """What to plan for."""
+
+    step: Whole | None = Field(
+        default=None, description="The present step, to be sure that it is the one that is meant."
+    )
+    budget: Budget | None = Field(
+        default=None, description="What there is at this step; as the model says when absent."
+    )
+
+
+class PlanRow(Strict):
+    """What a plan has of one arm."""
+
+    arm: str
+    type: str
+    group: str
+    state: str = Field(description="Where it is taken to be.")
+    known: Literal["seen", "believed"]
+    seen_step: int | None = Field(description="The step at which it was last seen.")
+    chance: float = Field(description="How likely it is in that state.")
+    action: str = Field(description="What the plan gives it.")
+    served: bool = Field(description="Whether that uses anything.")
+    reason: str
+    next_in_line: int | None = Field(description="Whose turn it would be if there was more, 1 first.")
+    accepted: str | None = Field(description="What was accepted.")
+    who: str | None = Field(description="Who overrode the plan.")
+    why: str | None = Field(description="Why they did.")
+
+
+class TypeValue(Strict):
+    """What an arm of a type and group is worth."""
+
+    type: str
+    group: str
+    value: float
+
+
+class Certificate(Strict):
+    """What a policy is worth for a roster, beside what any policy could be."""
+
+    policy: str
+    numbers: list[tuple[str, str, int]] = Field(description="(type, group, how many).")
+    welfare: float
+    stderr: float
+    upper_bound: float
+    gap: float
+    prices: dict[str, float] | None = Field(description="What one unit more of each resource is worth.")
+    values: list[TypeValue]
+    groups: dict[str, float] = Field(description="The mean value of the arms of each group.")
+    for_roster: bool = Field(description="Whether the policy was solved for just this roster.")
+
+
+class PlanHead(Strict):
+    """A plan without its arms."""
+
+    id: int
+    step: int
+    status: Literal["proposed", "accepted", "superseded"]
+    model: str
+    policy: str
+    seed: int
+    budget: dict[str, float]
+    used: dict[str, float]
+    accepted_used: dict[str, float] | None
+    inputs: str = Field(description="Stands for all that the plan follows from.")
+    outputs: str = Field(description="Stands for what it says.")
+    known_event: int = Field(description="It knew everything up to this event.")
+    missing: int = Field(description="Arms that were not seen at this step.")
+    late: int = Field(description="Reports on earlier steps since the last plan was accepted.")
+    arms: int
+    served: int
+    part: Part | None
+    note: str
+    event: int
+    at: str
+    accepted_by: str | None
+    accepted_at: str | None
+    accepted_event: int | None
+    certificate: Certificate | None
+    rows: list[PlanRow] = Field(description="Arm by arm; none in lists of plans.")
+
+
+class PlanList(Strict):
+    """Plans, the newest first, without their arms."""
+
+    plans: list[PlanHead]
+
+
+class Override(Strict):
+    """Something else than was planned, for one arm."""
+
+    arm: Name
+    action: str | Whole
+    why: Text
+
+
+class AcceptRequest(Who):
+    """A plan is accepted."""
+
+    overrides: list[Override] = Field(default_factory=list, max_length=MOST_ROWS)
+
+
+class Accepted(Strict):
+    """What came of accepting a plan."""
+
+    event: int
+    plan: int
+    step: int = Field(description="The step that is closed by it.")
+    overridden: int
+    used: dict[str, float]
+
+
+class EventShape(Strict):
+    """One thing that happened."""
+
+    id: int
+    kind: str
+    who: str
+    at: str
+    body: dict[str, Any]
+    chain: str = Field(description="The digest of this event and all before it.")
+
+
+class EventList(Strict):
+    """What happened, in its order."""
+
+    events: list[EventShape]
+
+
+class SolveRequest(Who):
+    """A policy is to be found."""
+
+    method: Method = "fluid"
+    seconds: float | None = Field(
+        default=None, gt=0, le=86400, allow_inf_nan=False, description="How long it may take, about."
+    )
+
+
+class WhatIfRequest(Strict):
+    """Another budget or welfare."""
+
+    budget: Budget | None = Field(default=None, description="As the model says when absent.")
+    welfare: str | None = Field(default=None, description="The programme's own when absent.")
+    seconds: float | None = Field(
+        default=None, gt=0, le=86400, allow_inf_nan=False, description="How long it may take, about."
+    )

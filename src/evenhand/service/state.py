@@ -8,10 +8,12 @@ import anyio.to_thread
 from fastapi import Request
 
 from evenhand.programme.programme import Programme
+from evenhand.service.board import Board
 from evenhand.service.deciding import Decider
 from evenhand.service.jobs import Jobs
 from evenhand.service.metrics import Metrics
 from evenhand.service.settings import Settings
+from evenhand.service.solving import Solver
 
 THREADS = 15
 """Requests that speak to the database at a time: as many as there are connections to it."""
@@ -33,6 +35,13 @@ class Service:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.jobs = Jobs(settings.queue, self.metrics)
         self.decider = Decider(self.jobs, settings.kept_models, self.metrics)
+        self.board = Board(programme.store, self.jobs)
+        self.solver = Solver(programme, self.board, settings.look_every)
+
+    def look(self) -> None:
+        """Look soon whether to solve anew; called by any thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self.solver.look)
 
     def stop_soon(self) -> None:
         """Let streams end, so that nobody waits for them; called by the handler of a signal."""
@@ -45,10 +54,13 @@ class Service:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         self._loop = asyncio.get_running_loop()
         self.jobs.start()
+        self.solver.start()
         try:
             yield
         finally:
             self.stopping.set()
+            await self.solver.stop()
+            await self.board.stop()
             await self.jobs.stop()
 
 

@@ -109,7 +109,26 @@ def _solve_model(request: dict[str, Any], body: bytes, tell: Tell) -> tuple[dict
         return {}, file.read_bytes()
 
 
-WORK: dict[str, Work] = {"decide": _solve_model}
+def _solve_programme(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
+    """A policy for those who take part, kept in the store."""
+    from evenhand.programme.programme import Programme
+
+    asked = {name: request[name] for name in ("method", "seconds", "who", "key")}
+    with Programme.open(request["address"]) as programme:
+        return programme.solve(**asked, progress=tell).as_dict(), b""
+
+
+def _suppose(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
+    """What another budget or welfare would be worth."""
+    from evenhand.programme.programme import Programme
+    from evenhand.programme.supposing import suppose
+
+    asked = {name: request[name] for name in ("budget", "welfare", "seconds")}
+    with Programme.open(request["address"]) as programme:
+        return suppose(programme, **asked, progress=tell).as_dict(), b""
+
+
+WORK: dict[str, Work] = {"decide": _solve_model, "solve": _solve_programme, "what-if": _suppose}
 """What is done for each kind of request: how it is asked for, and its bytes; an answer, and its bytes."""
 
 

@@ -8,6 +8,7 @@ from starlette.concurrency import run_in_threadpool
 
 from evenhand.service import shapes
 from evenhand.service.answers import accepted, failed
+from evenhand.service.asking import as_table
 from evenhand.service.deciding import SOLVED_BY
 from evenhand.service.jobs import Job
 from evenhand.service.state import service_of
@@ -31,8 +32,7 @@ async def decide(asked: shapes.DecideRequest, request: Request) -> JSONResponse:
     plan = await service.decider.plan(asked.model, how, service.settings.patience)
     if isinstance(plan, Job):
         return accepted(plan) if not plan.has_ended else failed(plan)
-    rows = [row.model_dump(exclude_none=True) for row in asked.states]
-    table = {key: [row.get(key, "") for row in rows] for key in {key for row in rows for key in row}}
+    table = as_table(asked.states)
 
     def act() -> dict[str, Any]:
         return plan.act(table, asked.seed, budget=asked.budget, step=asked.step, part=asked.part).as_dict()

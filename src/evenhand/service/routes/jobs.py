@@ -16,11 +16,19 @@ from evenhand.service.state import Service, service_of
 BEAT = 10.0
 """Seconds after which an event stream says that it lives."""
 
+MOST_NAME = 64
+"""Characters of the longest name of a job."""
+
 router = APIRouter(prefix="/v1", tags=["jobs"])
 
 
-def _find(request: Request, number: str) -> Job:
-    job = service_of(request).jobs.find(number)
+def fits(number: str) -> bool:
+    """Whether a job can be called so; a database need not be asked for anything else."""
+    return len(number) <= MOST_NAME and number.isascii() and number.isprintable()
+
+
+async def _find(request: Request, number: str) -> Job:
+    job = await service_of(request).board.find(number) if fits(number) else None
     if job is None:
         raise Refused(404, "there is no such computation, or it was forgotten")
     return job
@@ -35,14 +43,14 @@ async def list_jobs(request: Request) -> JSONResponse:
 @router.get("/jobs/{job}", response_model=shapes.JobShape, responses=shapes.refusals(404))
 async def show_job(job: str, request: Request) -> JSONResponse:
     """How a computation stands, and what came of it."""
-    return JSONResponse(_find(request, job).as_dict())
+    return JSONResponse((await _find(request, job)).as_dict())
 
 
 @router.delete("/jobs/{job}", response_model=shapes.JobShape, responses=shapes.refusals(404))
 async def cancel_job(job: str, request: Request) -> JSONResponse:
     """Cancel a computation; one that has ended stays as it is."""
-    found = _find(request, job)
-    await service_of(request).jobs.cancel(found.id)
+    found = await _find(request, job)
+    await service_of(request).board.cancel(found)
     return JSONResponse(found.as_dict())
 
 
@@ -53,7 +61,7 @@ async def cancel_job(job: str, request: Request) -> JSONResponse:
 )
 async def job_events(job: str, request: Request) -> StreamingResponse:
     """How a computation goes on, as server-sent events: `progress`, and at last `done`, `failed` or `cancelled`."""
-    found, service = _find(request, job), service_of(request)
+    found, service = await _find(request, job), service_of(request)
     return StreamingResponse(_events(found, service), media_type="text/event-stream")
 
 

@@ -1,0 +1,33 @@
+"""What requests have in common: who asks, under which key, and tables of rows."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeAlias
+
+from fastapi import Header, Request
+from pydantic import BaseModel
+
+from evenhand.service.tokens import Holder
+
+Key: TypeAlias = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        pattern="^[!-~]{1,200}$",
+        description="Asked again under the same key the answer is the same, and nothing is done twice.",
+    ),
+]
+
+
+def who_of(request: Request, said: str | None) -> str:
+    """Who is written into an event: who they say they are, and whose token they have."""
+    holder: Holder = request.state.holder
+    if holder.name and said:
+        return f"{said} ({holder.name})"
+    return holder.name or said or ""
+
+
+def as_table(rows: Sequence[BaseModel]) -> dict[str, list[Any]]:
+    """Rows as columns, of those fields that any row has."""
+    told = [row.model_dump(exclude_none=True) for row in rows]
+    names = [name for name in type(rows[0]).model_fields if any(name in row for row in told)]
+    return {name: [row.get(name, "") for row in told] for name in names}

@@ -1,0 +1,126 @@
+"""Plans: proposed, looked at, accepted; policies and what-ifs behind them."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Body, Path, Query, Request
+from fastapi.responses import JSONResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from evenhand.errors import Missing
+from evenhand.programme.deciding import KeptPlan
+from evenhand.service import shapes
+from evenhand.service.answers import accepted, failed, tagged
+from evenhand.service.asking import Key, as_table, who_of
+from evenhand.service.jobs import Job, name_of
+from evenhand.service.state import Service, service_of
+
+router = APIRouter(prefix="/v1/programme", tags=["plans"])
+
+PlanNumber = Annotated[shapes.Step, Path(description="The number of a plan.")]
+PlanStatus = Literal["proposed", "accepted", "superseded"]
+SOLVING: dict[int | str, dict[str, Any]] = {
+    202: {"model": shapes.JobShape, "description": "A policy is being found; ask again."}
+}
+
+
+@router.post("/plan", response_model=shapes.PlanHead, responses={**SOLVING, **shapes.refusals(409)})
+async def plan(
+    request: Request, asked: Annotated[shapes.PlanRequest | None, Body()] = None, key: Key = None
+) -> JSONResponse:
+    """Propose what to do at the present step; asked again while nothing has changed, the same plan.
+
+    Where no policy can serve those who take part, one is found first. Where that takes long the answer is 202 with the
+    job that does.
+    """
+    service, asked = service_of(request), asked or shapes.PlanRequest()
+    job = await _policy(service)
+    if job is not None:
+        return accepted(job) if not job.has_ended else failed(job)
+    who = who_of(request, asked.who)
+
+    def make() -> dict[str, Any]:
+        found = service.programme.plan(step=asked.step, budget=asked.budget, who=who, key=key)
+        return service.programme.plan_of(found.plan).as_dict()
+
+    return JSONResponse(await run_in_threadpool(make))
+
+
+async def _policy(service: Service) -> Job | None:
+    """The job that looks for a policy, if there is none yet and it takes long or failed."""
+    drift = await run_in_threadpool(service.programme.needs_solving)
+    if drift.policy is not None or not drift.needed:
+        return None
+    job = await service.solver.solve()
+    await job.ended(service.settings.patience)
+    return None if job.status == "done" else job
+
+
+@router.get("/plan", response_model=shapes.PlanHead, responses=shapes.reading(404))
+def show_current_plan(request: Request) -> Response:
+    """The plan that is proposed for the present step."""
+    found = service_of(request).programme.current_plan()
+    if found is None:
+        raise Missing("no plan is proposed for the present step yet")
+    return _told(request, found)
+
+
+@router.get("/plan/{plan}", response_model=shapes.PlanHead, responses=shapes.reading(404))
+def show_plan(plan: PlanNumber, request: Request) -> Response:
+    """A plan with all its arms."""
+    return _told(request, service_of(request).programme.plan_of(plan))
+
+
+def _told(request: Request, found: KeptPlan) -> Response:
+    return tagged(request, found.as_dict(), f"{found.id}-{found.status}-{found.certificate is not None}")
+
+
+@router.get("/plans", response_model=shapes.PlanList, responses=shapes.refusals())
+def list_plans(
+    request: Request,
+    status: Annotated[PlanStatus | None, Query(description="Only these.")] = None,
+    most: Annotated[shapes.Many, Query(description="At most so many.")] = 100,
+) -> JSONResponse:
+    """Plans, the newest first, without their arms."""
+    found = service_of(request).programme.plans(status, most)
+    return JSONResponse({"plans": [one.as_dict() for one in found]})
+
+
+@router.post("/plan/{plan}/accept", response_model=shapes.Accepted, responses=shapes.refusals(404, 409))
+def accept(
+    plan: PlanNumber,
+    request: Request,
+    asked: Annotated[shapes.AcceptRequest | None, Body()] = None,
+    key: Key = None,
+) -> JSONResponse:
+    """Accept a plan, perhaps with overrides, which closes its step.
+
+    A plan that was made from less than is known now is refused by 409, with all that changed.
+    """
+    service, asked = service_of(request), asked or shapes.AcceptRequest()
+    overrides = as_table(asked.overrides) if asked.overrides else ()
+    found = service.programme.accept(plan, overrides, who=who_of(request, asked.who), key=key)
+    service.look()
+    return JSONResponse(found.as_dict())
+
+
+# Policies
+
+
+@router.post("/solve", response_model=shapes.JobShape, status_code=202, responses=shapes.refusals(409))
+async def solve(
+    request: Request, asked: Annotated[shapes.SolveRequest | None, Body()] = None, key: Key = None
+) -> JSONResponse:
+    """Find a policy for those who take part now, in the background; plans are made by it from then on."""
+    asked = asked or shapes.SolveRequest()
+    who = who_of(request, asked.who)
+    return accepted(await service_of(request).solver.solve(asked.method, asked.seconds, who, key))
+
+
+@router.post("/what-if", response_model=shapes.JobShape, status_code=202, responses=shapes.refusals())
+async def what_if(asked: shapes.WhatIfRequest, request: Request) -> JSONResponse:
+    """What another budget or welfare would be worth, by type and group; the job's answer is a certificate."""
+    service = service_of(request)
+    told = asked.model_dump()
+    version = (await run_in_threadpool(service.programme.status)).events
+    job = Job(name_of("what-if", version, told), "what-if", told, {"address": service.programme.store.full_address})
+    return accepted(service.jobs.submit(job))

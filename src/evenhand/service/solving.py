@@ -1,0 +1,94 @@
+"""Policies of the programme, found in the background: when one is asked for, and when numbers or model have drifted.
+
+A look at the programme every few seconds, and after every change of its roster, tells whether it is to be solved anew
+(`Programme.needs_solving`). What is solved is named after the model and the numbers, so that servers of the same
+programme do it once.
+"""
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Any
+
+from evenhand.errors import EvenhandError
+from evenhand.programme.programme import Programme
+from evenhand.programme.solving import METHOD, numbers_of
+from evenhand.service.board import Board
+from evenhand.service.jobs import Job, name_of
+from evenhand.service.refusals import Refused
+
+log = logging.getLogger("evenhand.service")
+
+
+class Solver:
+    """Sees to it that there is a policy that fits."""
+
+    def __init__(self, programme: Programme, board: Board, look_every: float) -> None:
+        """Nothing is looked at yet.
+
+        Args:
+            programme: which.
+            board: where jobs are begun.
+            look_every: seconds between two looks.
+        """
+        self._programme, self._board, self._every = programme, board, look_every
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._given_up: set[str] = set()
+
+    def start(self) -> None:
+        """Look from now on."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Look no longer."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    def look(self) -> None:
+        """Look soon: something has changed."""
+        self._wake.set()
+
+    async def solve(
+        self, method: str = METHOD, seconds: float | None = None, who: str = "", key: str | None = None
+    ) -> Job:
+        """Find a policy for those who take part now; the job that does, here or on another server."""
+        asked: dict[str, Any] = {"method": method, "seconds": seconds}
+        name = await asyncio.to_thread(self._name, asked)
+        secret = {"address": self._programme.store.full_address, "who": who, "key": key}
+        return await self._board.submit(Job(name, "solve", asked, secret))
+
+    def _name(self, asked: dict[str, Any]) -> str:
+        arms, model = self._programme.arms(), self._programme.status().model
+        return name_of("solve", model, [list(row) for row in numbers_of(arms)], asked)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._look()
+            except (EvenhandError, Refused):  # it will be tried again
+                log.warning("could not look whether to solve anew")
+            self._wake.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), self._every)
+
+    async def _look(self) -> None:
+        drift = await asyncio.to_thread(self._programme.needs_solving)
+        if not drift.needed:
+            return
+        name = await asyncio.to_thread(self._name, {"method": METHOD, "seconds": None})
+        if name in self._given_up:  # it would fail again
+            return
+        job = await self.solve(who="server")
+        await job.ended()
+        if _is_final(job):
+            self._given_up.add(name)
+
+
+def _is_final(job: Job) -> bool:
+    """Whether it would end the same way again, or somebody does not want it."""
+    if job.status == "failed":
+        return job.failed is None or job.failed["status"] != 503
+    return job.status == "cancelled" and job.message == "cancelled"

@@ -1,0 +1,61 @@
+"""A small programme, and servers for it in this process."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from evenhand.programme.programme import Programme
+from evenhand.service.application import create_app
+from evenhand.service.settings import Settings
+
+_spec = importlib.util.spec_from_file_location("pumps", Path(__file__).parents[1] / "programme" / "conftest.py")
+_pumps = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_pumps)
+ROSTER, pumps = _pumps.ROSTER, _pumps.pumps
+
+QUIET = {"look_every": 3600.0}
+"""Nothing is looked at in the background: tests solve when they say so."""
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory, pumps):
+    """The file of a programme with a policy; copied, it is one more."""
+    where = tmp_path_factory.mktemp("template") / "pumps.db"
+    with Programme.create(where, pumps, ROSTER, name="pumps", welfare="utilitarian") as made:
+        made.solve()
+        with made.store.engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    return where
+
+
+@pytest.fixture
+def programme(template, tmp_path):
+    """A programme with a policy, at its first step."""
+    copy = tmp_path / "pumps.db"
+    copy.write_bytes(template.read_bytes())
+    with Programme.open(copy) as opened:
+        yield opened
+
+
+@pytest.fixture
+def serving():
+    """Clients of servers in this process."""
+    clients = []
+
+    def serve(programme, **settings):
+        app = create_app(programme, Settings(**(QUIET | settings)))
+        client = TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
+        client.__enter__()
+        clients.append(client)
+        return client
+
+    yield serve
+    for client in clients:
+        client.__exit__(None, None, None)
+
+
+@pytest.fixture
+def client(programme, serving):
+    return serving(programme)

@@ -1,0 +1,213 @@
+"""The endpoints of a programme do what its methods do, and say so in the shapes that they promise."""
+
+import json
+
+import pytest
+
+from evenhand.planning.plans import load_plan
+from evenhand.service import shapes
+
+P = "/v1/programme"
+
+
+def told(shape, answer, status=200):
+    """The JSON of an answer, if it has the status and the shape."""
+    assert answer.status_code == status, answer.text
+    shape.model_validate_json(answer.content)
+    return answer.json()
+
+
+def refused(answer, status):
+    """The problem of an answer; its faults as `place: message`."""
+    problem = told(shapes.Problem, answer, status)
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert problem["status"] == status
+    return problem, [f"{fault['place']}: {fault['message']}" for fault in problem["faults"]]
+
+
+def test_where_it_stands(client, programme):
+    answer = told(shapes.ProgrammeShape, client.get(P))
+    assert answer["plan"] is None
+    assert answer["drift"]["policy"]
+    status = programme.status().as_dict()
+    assert {key: answer[key] for key in status} == status
+
+
+def test_a_whole_step(client, programme):
+    seen = {"observations": [{"arm": "b1", "state": "worn"}, {"arm": "v1", "state": 1}], "source": "walk"}
+    assert told(shapes.Observed, client.post(f"{P}/observations", json=seen))["corrected"] == 2
+    plan = told(shapes.PlanHead, client.post(f"{P}/plan"))
+    assert [row["arm"] for row in plan["rows"]] == ["b1", "b2", "h1", "h2", "v1"]
+    assert told(shapes.ProgrammeShape, client.get(P))["plan"] == plan["id"]
+    assert told(shapes.PlanHead, client.get(f"{P}/plan")) == plan
+    assert told(shapes.PlanHead, client.get(f"{P}/plan/{plan['id']}")) == plan
+    idle = next(row["arm"] for row in plan["rows"] if row["served"])
+    wish = {"overrides": [{"arm": idle, "action": "run", "why": "nobody there"}], "who": "Ada"}
+    accepted = told(shapes.Accepted, client.post(f"{P}/plan/{plan['id']}/accept", json=wish))
+    assert (accepted["step"], accepted["overridden"]) == (0, 1)
+    closed = told(shapes.PlanHead, client.get(f"{P}/plan/{plan['id']}"))
+    assert closed["status"] == "accepted"
+    assert {row["arm"]: row["why"] for row in closed["rows"]}[idle] == "nobody there"
+    done = {"records": [{"arm": "b1", "action": "run", "reward": 0.5, "next_state": "fine"}], "source": "log"}
+    assert told(shapes.Recorded, client.post(f"{P}/records", json=done))["observations"] == 1
+    assert [one["id"] for one in told(shapes.PlanList, client.get(f"{P}/plans?status=accepted"))["plans"]] == [1]
+    events = told(shapes.EventList, client.get(f"{P}/events"))["events"]
+    assert [event["kind"] for event in events] == ["created", "solved", "observed", "planned", "accepted", "recorded"]
+    assert events[4]["who"] == "Ada"
+    assert told(shapes.EventList, client.get(f"{P}/events?after=3&most=2"))["events"] == events[3:5]
+    assert programme.check() == 6
+    assert told(shapes.Certificate, client.get(f"{P}/certificate"))["for_roster"]
+
+
+def test_arms_come_and_go(client):
+    new = {"arms": [{"arm": "v2", "type": "small", "group": "valley"}, {"arm": "b3", "type": "big", "state": 2}]}
+    assert told(shapes.Changed, client.post(f"{P}/arms", json=new))["arms"] == ["v2", "b3"]
+    gone = client.delete(f"{P}/arms", params={"arm": ["v1", "b3"], "why": "sold"})
+    assert told(shapes.Changed, gone)["step"] == 0
+    names = [arm["arm"] for arm in told(shapes.ArmList, client.get(f"{P}/arms"))["arms"]]
+    assert names == ["b1", "b2", "h1", "h2", "v2"]
+    everybody = told(shapes.ArmList, client.get(f"{P}/arms?gone=true"))["arms"]
+    assert next(arm for arm in everybody if arm["arm"] == "v1")["why"] == "sold"
+    assert told(shapes.ArmList, client.get(f"{P}/arms?step=7"))["arms"]
+
+
+def test_a_plan_is_what_act_says(client, programme, tmp_path):
+    plan = client.post(f"{P}/plan", json={"budget": {"hours": 2}}).json()
+    with programme.store.reading() as tx:
+        policy = programme._policy(tx, plan["policy"])
+    states = [{key: row[key] for key in ("arm", "type", "group", "state")} for row in plan["rows"]]
+    acted = policy.act(states, plan["seed"], budget=[2.0], step=plan["step"])
+    assert [row.action for row in acted.rows] == [row["action"] for row in plan["rows"]]
+    assert plan["used"] == acted.used
+
+
+def test_every_fault_is_told(client, programme):
+    before = programme.status().events
+    wrong = {"observations": [{"arm": "b9", "state": "fine"}, {"arm": "b2", "state": "broke"}], "source": "walk"}
+    problem, faults = refused(client.post(f"{P}/observations", json=wrong), 422)
+    assert problem["type"] == "urn:evenhand:invalid-input"
+    assert len(faults) == 2
+    assert 'Did you mean "broken"?' in faults[1]
+    _, faults = refused(client.post(f"{P}/observations", json={"observations": [{"arm": 3}], "more": 1}), 422)
+    places = {fault.partition(":")[0] for fault in faults}
+    assert places == {"observations[0].arm", "observations[0].state", "source", "more"}
+    _, faults = refused(client.get(f"{P}/events?after=x&most=0"), 422)
+    assert {fault.partition(":")[0] for fault in faults} == {"query after", "query most"}
+    assert programme.status().events == before
+
+
+@pytest.mark.parametrize("value", ["1.0", "+1", "1_0", " 1", "-1", "١", "1e1", "true"])
+def test_numbers_in_addresses_are_digits(client, value):
+    refused(client.get(f"{P}/events", params={"after": value}), 422)
+
+
+@pytest.mark.parametrize("step", [True, "0", 0.5, None])
+def test_nothing_is_converted(client, step):
+    body = {"observations": [{"arm": "b1", "state": "fine"}], "source": "walk", "step": step}
+    answer = client.post(f"{P}/observations", json=body)
+    assert answer.status_code == (200 if step is None else 422)
+
+
+def test_what_is_not_there(client):
+    for address in (f"{P}/plan", f"{P}/plan/9", "/v1/jobs/nothing", "/v1/nothing", "/v1/jobs/nothing/events"):
+        refused(client.get(address), 404)
+    refused(client.post(f"{P}/plan/9/accept"), 404)
+    refused(client.get(f"{P}/plan/{10**12}"), 422)
+    problem, _ = refused(client.put(P, json={}), 405)
+    assert problem["title"]
+
+
+def test_an_outdated_plan_is_refused_with_what_changed(client):
+    plan = client.post(f"{P}/plan").json()
+    client.post(f"{P}/observations", json={"observations": [{"arm": "b2", "state": "fine"}], "source": "walk"})
+    client.post(f"{P}/arms", json={"arms": [{"arm": "v2", "type": "small", "group": "valley"}]})
+    problem, faults = refused(client.post(f"{P}/plan/{plan['id']}/accept"), 409)
+    assert problem["type"] == "urn:evenhand:conflict"
+    assert any(fault.startswith("v2: joined") for fault in faults)
+    assert any(fault.startswith("b2: ") for fault in faults)
+    again = client.post(f"{P}/plan").json()
+    assert again["id"] != plan["id"]
+    told(shapes.Accepted, client.post(f"{P}/plan/{again['id']}/accept"))
+    refused(client.post(f"{P}/plan/{again['id']}/accept"), 409)
+    refused(client.post(f"{P}/plan", json={"step": 0}), 409)
+
+
+WRITES = {
+    "join": ("POST", f"{P}/arms", {"arms": [{"arm": "v2", "type": "small", "group": "valley"}]}),
+    "leave": ("DELETE", f"{P}/arms?arm=v1&why=sold", None),
+    "observe": ("POST", f"{P}/observations", {"observations": [{"arm": "b1", "state": 2}], "source": "walk"}),
+    "plan": ("POST", f"{P}/plan", {}),
+    "accept": ("POST", f"{P}/plan/1/accept", {}),
+    "record": ("POST", f"{P}/records", {"records": [{"arm": "b1", "action": "oil"}], "source": "log"}),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_key_is_answered_once(client, programme, write):
+    if write in ("accept", "record"):
+        client.post(f"{P}/plan")
+    if write == "record":
+        client.post(f"{P}/plan/1/accept")
+    method, address, body = WRITES[write]
+    ask = {"json": body} if body is not None else {}
+    first = client.request(method, address, headers={"Idempotency-Key": "k1"}, **ask)
+    assert first.status_code == 200, first.text
+    events = programme.status().events
+    again = client.request(method, address, headers={"Idempotency-Key": "k1"}, **ask)
+    assert again.json() == first.json()
+    assert programme.status().events == events
+    other = {"observations": [{"arm": "h1", "state": 0}], "source": "another"}
+    refused(client.post(f"{P}/observations", json=other, headers={"Idempotency-Key": "k1"}), 409)
+    refused(client.request(method, address, headers={"Idempotency-Key": "k" * 201}, **ask), 422)
+
+
+@pytest.mark.parametrize("address", [P, f"{P}/arms", f"{P}/plan"])
+def test_who_has_the_newest_is_told_so(client, address):
+    client.post(f"{P}/plan")
+    first = client.get(address)
+    tag = first.headers["etag"]
+    same = client.get(address, headers={"If-None-Match": f'W/"x", {tag}'})
+    assert (same.status_code, same.content) == (304, b"")
+    client.post(f"{P}/arms", json={"arms": [{"arm": "v2", "type": "small", "group": "valley"}]})
+    client.post(f"{P}/plan")
+    assert client.get(address, headers={"If-None-Match": tag}).status_code == 200
+
+
+def test_what_the_store_says_is_told(client, programme, monkeypatch):
+    from evenhand.errors import Unavailable
+
+    def gone():
+        raise Unavailable("pumps.db: the disk is full. Nothing was changed")
+
+    monkeypatch.setattr(programme, "status", gone)
+    answer = client.get(P)
+    refused(answer, 503)
+    assert int(answer.headers["retry-after"]) > 0
+    refused(client.get("/readyz"), 503)
+    assert client.get("/healthz").json() == {"status": "ok"}
+
+
+def test_what_nobody_foresaw_is_not_shown(client, programme, monkeypatch, caplog):
+    def broken():
+        raise RuntimeError("secret of Ada")
+
+    monkeypatch.setattr(programme, "status", broken)
+    problem, _ = refused(client.get(P), 500)
+    assert "Ada" not in json.dumps(problem)
+    assert "Traceback" not in json.dumps(problem)
+
+
+def test_a_saved_plan_acts_alike(client, programme, tmp_path):
+    """The policy's file, as `evenhand act` reads it."""
+    plan = client.post(f"{P}/plan").json()
+    from sqlalchemy import select
+
+    from evenhand.programme import schema
+
+    with programme.store.reading() as tx:
+        body = tx.execute(select(schema.policies.c.body).where(schema.policies.c.digest == plan["policy"])).scalar()
+    (tmp_path / "plan.zip").write_bytes(body)
+    states = [{key: row[key] for key in ("arm", "type", "group", "state")} for row in plan["rows"]]
+    acted = load_plan(tmp_path / "plan.zip").act(states, plan["seed"], step=plan["step"])
+    assert [row.action for row in acted.rows] == [row["action"] for row in plan["rows"]]
+    assert [row.reason for row in acted.rows] == [row["reason"] for row in plan["rows"]]
