@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from evenhand.model.composite import BySteps, Mixture
     from evenhand.model.coupled import CoupledMDP
     from evenhand.model.files import load, save
+    from evenhand.model.parquet.reading import StoredArms, open_arms
+    from evenhand.model.parquet.writing import ArmWriter, write_arms
     from evenhand.model.policy import Policy
     from evenhand.model.simulator import Simulator
     from evenhand.model.welfare import (
@@ -65,6 +67,10 @@ _HOMES = {
     "CoupledMDP": "model.coupled",
     "load": "model.files",
     "save": "model.files",
+    "ArmWriter": "model.parquet.writing",
+    "StoredArms": "model.parquet.reading",
+    "open_arms": "model.parquet.reading",
+    "write_arms": "model.parquet.writing",
     "Policy": "model.policy",
     "Simulator": "model.simulator",
     "AlphaFair": "model.welfare",
@@ -107,6 +113,7 @@ _HOMES = {
 __all__ = [
     "AlphaFair",
     "Arm",
+    "ArmWriter",
     "BySteps",
     "Check",
     "Comparison",
@@ -127,6 +134,7 @@ __all__ = [
     "Rollout",
     "Simulator",
     "Solution",
+    "StoredArms",
     "Training",
     "TypeIndices",
     "Utilitarian",
@@ -147,6 +155,7 @@ __all__ = [
     "load_policy",
     "lorenz_curve",
     "make_policy",
+    "open_arms",
     "parse_welfare",
     "policies",
     "price_of_fairness",
@@ -161,6 +170,7 @@ __all__ = [
     "solve",
     "train",
     "what_if",
+    "write_arms",
 ]
 
 

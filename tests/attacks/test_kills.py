@@ -16,38 +16,58 @@ import numpy as np
 import pytest
 
 import evenhand as eh
+from evenhand.fitting.posterior_files import drawn_problems, load_posterior, posterior_path
 from evenhand.planning.saved import load_carried
 
+from ..cli.test_fit import LOG, OPTIONS
+
 MODEL = ["machine-replacement", "-p", "num_arms=3"]
+FIT = ["fit", "log.csv", *OPTIONS, "--reward", "worth", "--budget", "1"]
 COMMANDS = {
     "plan.zip": ["solve", *MODEL, "--out"],
     "report.html": [
-        "compare",
-        *MODEL,
-        "--policies",
-        "whittle,myopic",
-        "--episodes",
-        "20",
-        "--horizon",
-        "10",
-        "--report",
+        *("compare", *MODEL, "--policies", "whittle,myopic", "--episodes", "20", "--horizon", "10", "--report"),
     ],
+    "fairness.html": ["fairness", *MODEL, "--report"],
+    "model.toml": ["problems", *MODEL, "--out"],
+    "model.npz": ["problems", *MODEL, "--out"],
+    "actions.csv": ["act", "carried.zip", "states.csv", "--out"],
+    "fitted.toml": [*FIT, "--out"],
+    "fit.html": [*FIT, "--report"],
 }
 OLD = b"what stood here before"
 
 
-def start(name, folder):
-    command = [sys.executable, "-m", "evenhand", *COMMANDS[name], str(folder / name), "--quiet"]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=folder)
+@pytest.fixture(scope="module")
+def given(tmp_path_factory):
+    """A folder with what commands read."""
+    folder = tmp_path_factory.mktemp("given")
+    (folder / "log.csv").write_text(LOG)
+    (folder / "states.csv").write_text("arm,type,state\na,machine,0\nb,machine,1\nc,machine,2\n")
+    eh.save_solution(eh.solve(eh.problems.machine_replacement(num_arms=3)), folder / "carried.zip")
+    return folder
 
 
-def whole(name, path):
-    """Whether a file is what the command writes, to its end."""
-    text = path.read_bytes()
-    if name == "plan.zip":
+def start(name, folder, given):
+    asked = [*COMMANDS[name], str(folder / name)]
+    quiet = [] if "--quiet" in asked else ["--quiet"]
+    command = [sys.executable, "-m", "evenhand", *asked, *quiet]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=given)
+
+
+def whole(path):
+    """Whether a file is what a command writes, to its end; and what stands beside it is of it."""
+    if path.suffix == ".zip":
         load_carried(path)
-        return True
-    return text.rstrip().endswith(b"</html>")
+    elif path.suffix in (".toml", ".npz"):
+        model = eh.load(path)
+        if path.name.startswith("fitted"):
+            assert list(drawn_problems(model, load_posterior(posterior_path(path)), 1))
+    elif path.suffix == ".csv":
+        return [line.partition(",")[0] for line in path.read_text().splitlines()] == ["arm", "a", "b", "c"]
+    else:
+        return path.read_bytes().rstrip().endswith(b"</html>")
+    return True
 
 
 def kill_when(process, moment, folder):
@@ -62,41 +82,52 @@ def kill_when(process, moment, folder):
     process.communicate()
 
 
-def attack(name, folder, kills, rng):
+def look_beside(path):
+    """What a killed process left beside a file cannot be taken for a result, but for a posterior, which is whole."""
+    for other in path.parent.iterdir():
+        if other == path:
+            continue
+        if other == posterior_path(path):
+            load_posterior(other)
+        else:
+            assert other.suffix == ".tmp", other
+        other.unlink()
+
+
+def attack(name, folder, given, kills, rng):
     """How often the old file stood, and how often the new one."""
     begin = time.monotonic()
-    process = start(name, folder)
+    process = start(name, folder, given)
     _, told = process.communicate()
     assert process.returncode == 0, told
     seconds = time.monotonic() - begin
     path, seen = folder / name, {"old": 0, "new": 0}
+    assert whole(path)
+    look_beside(path)
     for kill in range(kills):
         path.write_bytes(OLD)
         moment = None if kill % 2 else float(rng.uniform(0, 1.1 * seconds))
-        kill_when(start(name, folder), moment, folder)
+        kill_when(start(name, folder, given), moment, folder)
         if path.read_bytes() == OLD:
             seen["old"] += 1
         else:
-            assert whole(name, path)
+            assert whole(path)
             seen["new"] += 1
-        for other in folder.iterdir():  # what a killed process left beside it cannot be taken for a result
-            if other != path:
-                assert other.suffix not in (".zip", ".html"), other
-                other.unlink()
+        look_beside(path)
     return seen
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(COMMANDS))
-def test_a_kill_leaves_the_old_file_or_the_new_one(name, tmp_path):
-    seen = attack(name, tmp_path, 2, np.random.default_rng(16))
+def test_a_kill_leaves_the_old_file_or_the_new_one(name, tmp_path, given):
+    seen = attack(name, tmp_path, given, 2, np.random.default_rng(16))
     assert sum(seen.values()) == 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(COMMANDS))
-def test_many_kills(name, tmp_path):
-    attack(name, tmp_path, 20, np.random.default_rng(43))
+def test_many_kills(name, tmp_path, given):
+    attack(name, tmp_path, given, 20, np.random.default_rng(43))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")

@@ -24,6 +24,14 @@ def test_a_bin_that_nobody_is_in_is_no_state() -> None:
     assert cut(np.array([1.0, 101.0]), 10).names == ("0–10", "100–110")
 
 
+def test_a_measurement_at_a_cut_is_in_the_bin_that_begins_there() -> None:
+    """Also where the multiples of a width are no binary fractions: 3 * 0.1 is above 0.3."""
+    for width in (0.1, 0.7, 0.05, 1.1):
+        values = np.array([float(f"{k * width:.6g}") for k in range(200)])
+        names = cut(values, width).names
+        assert [float(name.split("–")[0]) for name in names] == values.tolist()
+
+
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30), st.floats(0.5, 1e5) | st.integers(2, 8))
 @settings(max_examples=100, deadline=None)
 def test_bins_hold_what_their_names_say(values: list[float], how: float) -> None:
@@ -43,3 +51,9 @@ def test_bins_hold_what_their_names_say(values: list[float], how: float) -> None
 def test_bins_that_make_no_sense(bins: str) -> None:
     with pytest.raises(InvalidInput, match="--bins"):
         cut(np.array([1.0, 2.0]), bins)
+
+
+@pytest.mark.parametrize(("values", "width"), [([1.0, 2.0], 1e-309), ([1e17, 2.0], 1e-300), ([1e17, 1e17 + 64], 1.0)])
+def test_widths_beyond_what_numbers_tell_are_refused(values: list[float], width: float) -> None:
+    with pytest.raises(InvalidInput, match="--bins"):
+        cut(np.array(values), width)

@@ -131,3 +131,13 @@ def test_a_time_unlike_the_others_is_told() -> None:
     ]
     with pytest.raises(TableError, match="is no time that can be read"):
         read_csv(["May", "June"])
+
+
+@pytest.mark.parametrize(
+    "times", [[0, 1, 2**63], [0, 1, 2**64 - 1], [-(2**63), 0, 2**63 - 1], [0, 1, -(2**62)], [0.5, 1, 1e300]]
+)
+@pytest.mark.parametrize("typed", [True, False])
+def test_numbers_too_large_for_a_time_are_told(times: list[float], typed: bool) -> None:
+    columns = {"arm": ["a"] * 3, "time": times if typed else [str(time) for time in times], "state": ["x"] * 3}
+    with pytest.raises(TableError, match=r"row 3: .*(too large|no time like the others)"):
+        read_log({**columns, "action": ["none"] * 3}, arm="arm", time="time", state="state", action="action")

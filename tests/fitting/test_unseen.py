@@ -142,8 +142,12 @@ def test_a_mask_excludes_what_it_names(tmp_path):
     with pytest.raises(TableError, match='no state "god"; did you mean "good"'):
         fitted(rows, mask=str(mask))
     mask.write_text("state,next_state\ngood,*\n")
-    with pytest.raises(InvalidInput, match="nothing can come after"):
+    with pytest.raises(InvalidInput, match="nothing can come after") as caught:
         fitted(rows, mask=str(mask))
+    assert [str(fault) for fault in caught.value.faults] == [
+        f'nothing can come after state "good", action "{action}": every next state is excluded'
+        for action in ("none", "mend")
+    ]
 
 
 def test_a_pair_unseen_in_one_type_leans_on_the_others_and_is_told():
@@ -164,3 +168,30 @@ def test_missed_steps_are_summed_out_and_long_absences_told():
     again = fitted(rows_of(history, "good good fair.none poor poor.mend fair fair"), unseen="forbid")
     np.testing.assert_array_equal(found.posterior.mean, again.posterior.mean)
     assert np.isfinite(found.log_likelihood) and found.problem.num_arms == 2
+
+
+def test_what_contradicts_is_told_by_its_line_in_a_file(tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text('van,week,condition,action,note\na,1,poor,none,"two\nlines"\na,2,good,mend,\na,3,good,none,\n')
+    columns = {"arm": "van", "time": "week", "state": "condition", "action": "action", "states": "good,poor"}
+    with pytest.raises(TableError, match='line 4: arm "a" came to "good" from "poor"'):
+        eh.fit(str(log), **columns, only_worse=True)
+
+
+def test_an_arm_that_was_away_for_too_long_is_refused_with_its_row():
+    """A year that was mistyped makes a gap of thousands of steps, which would be summed out for hours."""
+    rows = {"van": ["a"] * 4, "week": [1, 2, 3, 10**6], "state": ["x", "y", "x", "x"], "action": ["none"] * 4}
+    with pytest.raises(
+        TableError, match=r'row 4: arm "a" reappears after 999,997 steps of 1 step.*another name'
+    ) as told:
+        eh.fit(rows, arm="van", time="week", state="state", action="action")
+    assert "--longest-gap" not in str(told.value)
+    rows["week"][3] = 20
+    eh.fit(rows, arm="van", time="week", state="state", action="action")
+
+
+def test_every_row_of_a_table_that_names_too_little_is_told():
+    columns = {"state": ["good", "god", ""], "action": ["", "mend", "mend"], "next_state": ["good"] * 3}
+    with pytest.raises(TableError) as caught:
+        fitted(unseen={**columns, "probability": [1, 1, 1]})
+    assert str(caught.value).count("must be named") == 2

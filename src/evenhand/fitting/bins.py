@@ -63,12 +63,24 @@ def _read_cuts(known: Floats, bins: Bins) -> Floats:
         raise InvalidInput(f"--bins {bins}: expected a width above 0")
     if not len(known):
         return np.array([0.0, width])
-    first, last = np.floor(known.min() / width), np.floor(known.max() / width) + 1
-    if last - first > MOST_BINS:
-        raise InvalidInput(
-            f"--bins {bins}: would make {last - first:,.0f} bins, of which at most {MOST_BINS:,} make sense"
-        )
-    return np.arange(first, last + 1) * width
+    return _multiples(known, width, bins)
+
+
+def _multiples(known: Floats, width: float, bins: Bins) -> Floats:
+    """Cuts at whole multiples of a width, one more than needed at either end."""
+    with np.errstate(over="ignore"):
+        first, last = np.floor(known.min() / width) - 1, np.floor(known.max() / width) + 2
+    too_fine = f"--bins {bins}: is no width for numbers as large as {plain(np.abs(known).max())}"
+    if not np.isfinite([first, last]).all():
+        raise InvalidInput(too_fine)
+    if last - first > MOST_BINS + 3:
+        told = f"would make {last - first - 2:,.0f} bins, of which at most {MOST_BINS:,} make sense"
+        raise InvalidInput(f"--bins {bins}: {told}")
+    # 3 * 0.1 is above 0.3, which a person would put into the bin that begins there.
+    cuts = np.array([float(f"{cut:.12g}") for cut in np.arange(first, last + 1) * width])
+    if (np.diff(cuts) <= 0).any():
+        raise InvalidInput(too_fine)
+    return cuts
 
 
 def _numbers(bins: Bins) -> Floats:

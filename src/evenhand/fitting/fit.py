@@ -11,7 +11,7 @@ from evenhand.fitting.fitted import Fitted
 from evenhand.fitting.likelihood import log_likelihood
 from evenhand.fitting.log import Log
 from evenhand.fitting.moves import Moves
-from evenhand.fitting.possible import possible_transitions, refuse_contradictions
+from evenhand.fitting.possible import possible_transitions, refuse_contradictions, refuse_long_gaps
 from evenhand.fitting.posterior import Posterior
 from evenhand.fitting.records import read_log
 from evenhand.fitting.rows import estimate
@@ -188,6 +188,7 @@ def _estimate(
 ) -> _Estimate:
     """Transitions by whole steps, or by rates where times are irregular."""
     if log.regular:
+        refuse_long_gaps(log)
         refuse_contradictions(log, possible, moves.carry_action)
         rows = estimate(moves, prior, possible, rng, tell)
         return _Estimate(rows.posterior, log_likelihood(moves, rows.posterior.mean), tuple(lent_in_words(log, rows)))

@@ -90,7 +90,7 @@ class Missed:
         fill = self._fill(rows)
         longest = int(self.steps.max()) if len(self.steps) else 1
         size = 16.0 * longest * fill.size
-        check_memory(size, f"a gap of {longest} steps", "Leave out longer ones (--longest-gap).")
+        check_memory(size, f"a gap of {longest} steps", "Use fewer states, or a longer --step.")
         found = np.empty((longest, *fill.shape))
         found[0] = np.eye(fill.shape[-1])
         for k in range(1, longest):

@@ -4,10 +4,13 @@ A row says: at this time this arm was in this state and then got this action; th
 came. The last row of an arm is where its records end: it is no event, and its action led nowhere that is known.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from evenhand.fitting.tables import names_of_rows
 from evenhand.typing import Bools, Floats, Indices, Ints
 
 NOTHING = -1
@@ -71,6 +74,17 @@ class Log:
 
     notes: tuple[str, ...] = ()
     """What was decided or looked unusual while reading, in words."""
+
+    text: Path | bytes | None = None
+    """The CSV text that rows are lines of; None where they have no lines."""
+
+    def called(self, rows: Sequence[int]) -> list[str]:
+        """What a person calls rows: `line 4` of a text file, `row 3` of anything else.
+
+        Args:
+            rows: their numbers in the source, from 0, in any order.
+        """
+        return names_of_rows(self.text, rows)
 
     @property
     def num_arms(self) -> int:

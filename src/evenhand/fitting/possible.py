@@ -9,7 +9,7 @@ Records that contradict are faults of the records or of what was said, and only 
 their rows, and nothing is estimated. A gap contradicts if no path through it can be.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,10 @@ from evenhand.fitting.told import SHOWN, Names, raise_faults
 from evenhand.model.places import quoted
 from evenhand.model.whereabouts import Table, as_table, read_table
 from evenhand.typing import Bools, Ints
+
+LONGEST = 1000
+"""Steps of the longest gap that is summed out. A longer one is a mistyped time, or tells where arms are in the long
+run, and nearly nothing of a step."""
 
 
 def possible_transitions(log: Log, only_worse: bool = False, mask: Any = None, absorbing: Sequence[str] = ()) -> Bools:
@@ -48,12 +52,16 @@ def possible_transitions(log: Log, only_worse: bool = False, mask: Any = None, a
     for state in absorbing_states(log, absorbing):
         possible[state] = False
         possible[state, :, state] = True
-    stuck = np.argwhere(~possible.any(axis=-1))
-    if len(stuck):
-        state, action = (int(i) for i in stuck[0])
-        where = f"state {quoted(log.states[state])}, action {quoted(log.actions[action])}"
-        raise InvalidInput(f"mask: nothing can come after {where}: every next state is excluded")
+    _refuse_stuck(log, possible)
     return possible
+
+
+def _refuse_stuck(log: Log, possible: Bools) -> None:
+    faults = Faults()
+    for state, action in np.argwhere(~possible.any(axis=-1)).tolist():
+        where = f"state {quoted(log.states[state])}, action {quoted(log.actions[action])}"
+        faults.add("", f"nothing can come after {where}: every next state is excluded")
+    raise_faults(faults, "mask")
 
 
 def absorbing_states(log: Log, names: Sequence[str]) -> list[int]:
@@ -114,10 +122,36 @@ def refuse_contradictions(log: Log, possible: Bools, carry_action: bool = False)
     if not len(wrong):
         return
     order = wrong[np.argsort(log.row[wrong + 1], kind="stable")]
-    faults = [Fault(f"row {log.row[i + 1] + 1}", _in_words(log, i)) for i in order[:SHOWN].tolist()]
-    if len(order) > SHOWN:
-        faults.append(Fault("", f"... and {len(order) - SHOWN:,} more"))
-    raise TableError(faults, "the records contradict what cannot be")
+    raise TableError(_told(log, order, _in_words), "the records contradict what cannot be")
+
+
+def refuse_long_gaps(log: Log) -> None:
+    """Raise TableError if an arm was away for longer than can be summed out.
+
+    Args:
+        log: records whose times are whole steps apart.
+    """
+    steps = np.where(log.arm[1:] == log.arm[:-1], np.diff(log.time), 0)
+    long = np.flatnonzero(steps > LONGEST + 0.5)
+    if len(long):
+        order = long[np.argsort(log.row[long + 1], kind="stable")]
+        raise TableError(_told(log, order, _away_in_words), "arms that were away for too long")
+
+
+def _told(log: Log, moves: Ints, in_words: Callable[[Log, int], str]) -> list[Fault]:
+    """A fault for each of the first moves, with the row it ends in, and how many more there are."""
+    shown = moves[:SHOWN].tolist()
+    rows = log.called(log.row[moves[:SHOWN] + 1].tolist())
+    faults = [Fault(row, in_words(log, i)) for row, i in zip(rows, shown, strict=True)]
+    return faults + ([Fault("", f"... and {len(moves) - SHOWN:,} more")] if len(moves) > SHOWN else [])
+
+
+def _away_in_words(log: Log, i: int) -> str:
+    return (
+        f"arm {quoted(log.arms[log.arm[i]])} reappears after {log.time[i + 1] - log.time[i]:,.0f} steps of "
+        f"{log.step_in_words}, and missed steps are summed out up to {LONGEST:,}. Is its time right? If it is, give "
+        f"the arm another name from there on, or say a longer --step"
+    )
 
 
 def _can_be(log: Log, first: Ints, possible: Bools, carry_action: bool) -> Bools:

@@ -336,6 +336,7 @@ def _as_log(read: _Columns, ordered: _Ordered, named: _Actions, pace: Step) -> L
         resources=read.resources,
         is_ordered=read.states_mean,
         notes=tuple(_notes(read, ordered, named, pace)),
+        text=read.records.text,
     )
 
 

@@ -46,11 +46,21 @@ class Records:
         """`line 4` of a text file, `row 3` of anything else.
 
         Args:
-            rows: their numbers, from 0, rising.
+            rows: their numbers, from 0.
         """
-        if self.text is None:
-            return [f"row {row + 1}" for row in rows]
-        return [f"line {line}" for line in _lines_of(self.text, rows)]
+        return names_of_rows(self.text, rows)
+
+
+def names_of_rows(text: "Path | bytes | None", rows: Sequence[int]) -> list[str]:
+    """`line 4` of a text file, `row 3` of anything else.
+
+    Args:
+        text: the CSV text; None where rows have no lines.
+        rows: their numbers, from 0.
+    """
+    if text is None:
+        return [f"row {row + 1}" for row in rows]
+    return [f"line {line}" for line in _lines_of(text, rows)]
 
 
 def read_records(source: Any, columns: Mapping[str, str], format: TableFormat | None = None) -> Records:

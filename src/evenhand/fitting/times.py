@@ -35,6 +35,12 @@ SAMPLE = 1000
 OFTEN = 0.05
 """The share of pauses that a step has to be for dates, moments and broken numbers to count as regular."""
 
+FARTHEST = 2**61
+"""A whole number further from 0 is no time: differences would leave what integers hold."""
+
+FARTHEST_BROKEN = 4e12
+"""The same of broken numbers, whose differences are counted in millionths."""
+
 MICROSECONDS = {"day": 86_400_000_000, "hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000}
 
 EXAMPLES = {
@@ -101,10 +107,11 @@ def read_times(series: "polars.Series", faults: LogFaults) -> Times:
 
     kind = series.dtype
     if kind.is_float():
-        read = _of_numbers(series)
-    elif kind.is_integer():
-        read = _of_whole(series.cast(polars.Int64))
-    elif kind == polars.Date:
+        return _told(_of_numbers(series.fill_nan(None)), series.fill_nan(None), faults)
+    if kind.is_integer():
+        whole = series.cast(polars.Int64, strict=False)
+        return _told(_of_whole(whole.set(~_near(whole), None)), series, faults)
+    if kind == polars.Date:
         read = _of_days(series)
     elif kind == polars.Datetime:
         read = _of_moments(series)
@@ -114,6 +121,19 @@ def read_times(series: "polars.Series", faults: LogFaults) -> Times:
         return _of_texts(as_texts(series).str.strip_chars(), faults)
     faults.flag(~read.known, "has no time")
     return read
+
+
+def _told(read: Times, series: "polars.Series", faults: LogFaults) -> Times:
+    """The same times of a column of numbers; those that are missing or too large are told."""
+    missing = series.is_null().to_numpy()
+    faults.flag(missing, "has no time")
+    faults.flag(~read.known & ~missing, lambda place: f"{series[place]} is too large for a time")
+    return read
+
+
+def _near(whole: "polars.Series") -> "polars.Series":
+    """Whether whole numbers are small enough for the difference of any two to be one, too."""
+    return whole.is_between(-FARTHEST, FARTHEST).fill_null(True)
 
 
 def _as_times(kind: Kind, ticks: "polars.Series", *notes: str) -> Times:
@@ -127,9 +147,10 @@ def _of_numbers(series: "polars.Series") -> Times:
     numbers = series.cast(polars.Float64)
     numbers = numbers.set(~numbers.is_finite(), None)
     whole = numbers.cast(polars.Int64, strict=False)
+    whole = whole.set(~_near(whole), None)
     if (whole == numbers).fill_null(numbers.is_null()).all():
         return _of_whole(whole)
-    return _as_times("number", numbers)
+    return _as_times("number", numbers.set((numbers.abs() > FARTHEST_BROKEN).fill_null(False), None))
 
 
 def _of_whole(series: "polars.Series") -> Times:
@@ -233,14 +254,15 @@ _MOMENT = r"^(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?)\s*(Z|
 def _whole(texts: "polars.Series") -> "polars.Series":
     import polars
 
-    return texts.cast(polars.Int64, strict=False)
+    whole = texts.cast(polars.Int64, strict=False)
+    return whole.set(~_near(whole), None)
 
 
 def _number(texts: "polars.Series") -> "polars.Series":
     import polars
 
     numbers = texts.cast(polars.Float64, strict=False)
-    return numbers.set((~numbers.is_finite()).fill_null(False), None)
+    return numbers.set((~(numbers.abs() <= FARTHEST_BROKEN)).fill_null(False), None)
 
 
 def _days(texts: "polars.Series", form: str) -> "polars.Series":

@@ -149,9 +149,9 @@ def _read_row(
         chance = np.nan
     if not 0 <= chance <= 1:
         faults.add(where, f"expected a probability from 0 to 1, got {given['probability']!r}")
+    if any(given[column] in ("", "*") for column in ("state", "action", "next_state")):
+        faults.add(where, "state, action and next_state must be named")
     if after is None or None in places[1:] or faults:
-        if not faults:
-            faults.add(where, "state, action and next_state must be named")
         return
     pick = (slice(None) if places[0] is None else slice(places[0], places[0] + 1), places[1], places[2])
     if not unknown[pick].any():
@@ -228,5 +228,8 @@ def _away(log: Log) -> list[str]:
     if not len(long):
         return []
     order = long[np.argsort(-steps[long], kind="stable")][:SHOWN]
-    told = ", ".join(f"{log.arms[log.arm[i]]} after {int(steps[i])} steps (row {log.row[i + 1] + 1})" for i in order)
+    back = log.called((log.row[order + 1]).tolist())
+    told = ", ".join(
+        f"{log.arms[log.arm[i]]} after {int(steps[i])} steps ({row})" for i, row in zip(order, back, strict=True)
+    )
     return [f"{counted(len(long), 'time')} an arm reappears after more than {LONG} steps: {told}"]

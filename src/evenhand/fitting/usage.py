@@ -148,7 +148,7 @@ def _from_columns(log: Log) -> Usage:
         if action == 0:
             wrong = np.flatnonzero((log.action == 0) & (np.nan_to_num(log.used) != 0).any(axis=1))
             for place in wrong[:20].tolist():
-                faults.add(f"row {log.row[place] + 1}", f"the idle action {quoted(name)} uses something")
+                faults.add(log.called([int(log.row[place])])[0], f"the idle action {quoted(name)} uses something")
             if len(wrong) > 20:
                 faults.add("", f"... and {len(wrong) - 20} more such rows")
         elif not len(rows):

@@ -75,6 +75,7 @@ Asked: TypeAlias = str | None
 Format: TypeAlias = Literal["toml", "json", "npz"]
 
 FORMATS: tuple[Format, ...] = ("toml", "json", "npz")
+"""Of files and streams; a table of arms in Parquet is a file or a folder, never a stream (`model/parquet`)."""
 
 TOP_KEYS = ("discount", "budget", "resources", "criterion", "over", "welfare", "arms")
 NEEDED_KEYS = ("discount", "budget", "arms")
@@ -99,7 +100,8 @@ def load(path: Location | BinaryIO, format: Format | None = None, criterion: str
     `errors.Normalised` tells which.
 
     Args:
-        path: a `.toml`, `.json` or `.npz` file; or a binary stream, such as `sys.stdin.buffer`.
+        path: a `.toml`, `.json`, `.npz` or `.parquet` file, or a folder of the latter; or a binary stream, such as
+            `sys.stdin.buffer`.
         format: `toml`, `json` or `npz`, which a stream needs; the suffix of the file's name when absent.
         criterion: `discounted`, `average` or `finite:T`, in the place of the file's own; a file needs no discount
             where this needs none.
@@ -158,6 +160,8 @@ def load_noting(path: Location | BinaryIO, format: Format | None = None, criteri
     if criterion is not None:
         parse_criterion(criterion, 0.0)  # so that what was asked for is not told as a fault of the file
     file = _named(path) if isinstance(path, (str, os.PathLike)) else None
+    if file is not None and format is None and is_stored(file):
+        return _load_stored(file, criterion)
     name = str(file) if file is not None else _name_of_stream(path)
     read = {"toml": _load_toml, "json": _load_json, "npz": _load_npz}[_format_of(file, format, name)]
     try:
@@ -174,6 +178,23 @@ def load_noting(path: Location | BinaryIO, format: Format | None = None, criteri
             else error.strerror or error
         )
         raise InvalidInput(f"{name}: cannot be read: {reason}") from None
+
+
+def is_stored(path: object) -> bool:
+    """Whether a name is that of a model in Parquet: a file `.parquet`, or a folder with some."""
+    if not isinstance(path, (str, os.PathLike)) or "\0" in os.fspath(path):
+        return False
+    place = Path(path)
+    return place.suffix.lower() == ".parquet" or (place.is_dir() and any(place.glob("*.parquet")))
+
+
+def _load_stored(file: Path, criterion: Asked) -> Loaded:
+    """A table of arms, read whole."""
+    from evenhand.model.parquet.reading import open_arms  # what reads Parquet knows files
+
+    with hearing() as rows:
+        problem = open_arms(file).problem()
+    return Loaded(problem if criterion is None else problem.under(criterion), tuple(rows), str(file))
 
 
 def _format_of(file: Path | None, format: str | None, name: str) -> str:
@@ -202,7 +223,7 @@ def save(problem: CoupledMDP, path: Location) -> None:
 
     Args:
         problem: what to write.
-        path: a `.toml`, `.json` or `.npz` file; one that is there already is replaced.
+        path: a `.toml`, `.json`, `.npz` or `.parquet` file; one that is there already is replaced.
 
     Example:
         >>> import evenhand as eh
@@ -213,9 +234,14 @@ def save(problem: CoupledMDP, path: Location) -> None:
     """
     problem = needs_tables(problem, "a model file")
     file = _named(path)
+    if file.suffix.lower() == ".parquet":
+        from evenhand.model.parquet.writing import save_parquet  # what writes Parquet knows files
+
+        save_parquet(problem, file)
+        return
     write = _by_suffix(file, {".toml": _save_toml, ".json": _save_json, ".npz": _save_npz})
     try:
-        with _replacing(file) as stream:
+        with replacing(file) as stream:
             write(problem, stream)
     except UnicodeEncodeError as error:
         broken = error.object[error.start : error.end]
@@ -240,18 +266,18 @@ def write_atomically(path: Location, data: bytes) -> None:
         path: the file; one that is there already is replaced, and keeps its permissions.
         data: its new content.
     """
-    with _replacing(_named(path)) as stream:
+    with replacing(_named(path)) as stream:
         stream.write(data)
 
 
 @contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path) -> Iterator[BinaryIO]:
     """A new file that takes the place of `path` when the block ends well, and vanishes when it does not."""
     try:
         target = Path(os.path.realpath(path))  # a link stays, and what it points to is replaced
         if target.exists() and not target.is_file():
             raise InvalidInput(f"{path}: cannot be written: it is not a file")
-        _sweep(target)
+        sweep(target)
         beside = target.with_name(f".evenhand-{target.name}-{os.getpid()}-{secrets.token_hex(4)}.tmp")
         stream = beside.open("xb")
     except (FileNotFoundError, NotADirectoryError):
@@ -271,12 +297,12 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
-def _sweep(target: Path) -> None:
-    """Remove what processes that were killed left of this file, half written."""
+def sweep(target: Path) -> None:
+    """Remove what processes that were killed left of this file or folder, half written."""
     for left in target.parent.glob(f".evenhand-{glob.escape(target.name)}-*-*.tmp"):
         with contextlib.suppress(ValueError, OSError):
             if not _is_running(int(left.stem.split("-")[-2])):
-                left.unlink()
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 def _is_running(process: int) -> bool:

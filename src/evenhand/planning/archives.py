@@ -121,7 +121,9 @@ def guarded(path: Path, read: Callable[[zipfile.ZipFile], Any]) -> Any:
     except EvenhandError as error:  # what is made of its parts refuses them, in words
         raise PolicyError(f"{path}: {error}") from None
     except OSError as error:
-        raise PolicyError(f"{path}: cannot be read: {why_unreadable(path, error)}. {HOW_TO_SAVE}") from None
+        why = why_unreadable(path, error)
+        end = "" if why.endswith("?") else "."  # it may ask which file was meant
+        raise PolicyError(f"{path}: cannot be read: {why}{end} {HOW_TO_SAVE}") from None
     except (zipfile.BadZipFile, zlib.error, EOFError):
         raise PolicyError(f"{path}: cannot be read: it is not a policy file, or a damaged one. {HOW_TO_SAVE}") from None
     except Exception as error:  # noqa: BLE001  # the file is a stranger's
