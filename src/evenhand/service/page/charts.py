@@ -130,7 +130,9 @@ def _mark(x: float, y: float, number: int, kind: str = "dot") -> Markup:
             return tag("circle", cx=x, cy=y, r=4.2, class_=classes)
         case 1:
             return tag("rect", x=x - 3.8, y=y - 3.8, width=7.6, height=7.6, class_=classes)
-    return tag("polygon", points=f"{x:.1f},{y - 5:.1f} {x + 4.8:.1f},{y + 4:.1f} {x - 4.8:.1f},{y + 4:.1f}", class_=classes)
+    return tag(
+        "polygon", points=f"{x:.1f},{y - 5:.1f} {x + 4.8:.1f},{y + 4:.1f} {x - 4.8:.1f},{y + 4:.1f}", class_=classes
+    )
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
@@ -210,7 +212,11 @@ def _step_axis(across: _Scale, steps: Sequence[int]) -> list[Markup]:
     base = HEIGHT - BOTTOM
     shown = [mark for mark in ticks(steps[0], steps[-1], 9) if mark == int(mark) and steps[0] <= mark <= steps[-1]]
     parts = [_words(across(mark), base + 18, f"{mark:.0f}", "quiet middle") for mark in shown or steps[:1]]
-    return [_line(LEFT, base, WIDTH - RIGHT, base, "axis"), *parts, _words(WIDTH - RIGHT, base + 36, "step", "quiet end")]
+    return [
+        _line(LEFT, base, WIDTH - RIGHT, base, "axis"),
+        *parts,
+        _words(WIDTH - RIGHT, base + 36, "step", "quiet end"),
+    ]
 
 
 def _series(one: Series, number: int, across: _Scale, up: _Scale) -> list[Markup]:
@@ -268,7 +274,9 @@ def frontier(spots: Sequence[Spot], across_name: str, up_name: str, label: str) 
     parts.append(_path([(across(spot.across), up(spot.up)) for spot in ordered], "line s0"))
     for spot in ordered:
         x, y = across(spot.across), up(spot.up)
-        parts.append(tag("circle", cx=x, cy=y, r=7.5 if spot.marked else 4.6, class_="dot f1" if spot.marked else "dot f0"))
+        parts.append(
+            tag("circle", cx=x, cy=y, r=7.5 if spot.marked else 4.6, class_="dot f1" if spot.marked else "dot f0")
+        )
     return _drawing(parts + _spot_names(ordered, across, up), label)
 
 
@@ -341,7 +349,9 @@ def course(visits: Sequence[Visit], states: Sequence[str], label: str) -> Markup
     across = _Scale(*_span(steps), left + 16, WIDTH - RIGHT - 14)
     level = {state: 16 + gap * place for place, state in enumerate(states)}
     parts = [_line(left, y, WIDTH - RIGHT, y, "grid") for y in level.values()]
-    parts += [_words(left - 8, y + 4.5, state if len(state) < 26 else state[:25] + "…", "end") for state, y in level.items()]
+    parts += [
+        _words(left - 8, y + 4.5, state if len(state) < 26 else state[:25] + "…", "end") for state, y in level.items()
+    ]
     places = [(across(visit.step), level[visit.state]) for visit in visits if visit.state in level]
     parts.append(_path(places, "line s5"))
     for visit in visits:

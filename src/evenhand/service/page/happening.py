@@ -45,7 +45,9 @@ def _observed(body: dict[str, Any]) -> Happened:
 
 
 def _planned(body: dict[str, Any]) -> Happened:
-    return Happened(f"The plan for step {body['step']} is made.", "Look through it, change what must be changed, accept it.")
+    return Happened(
+        f"The plan for step {body['step']} is made.", "Look through it, change what must be changed, accept it."
+    )
 
 
 def _accepted(body: dict[str, Any]) -> Happened:
@@ -58,11 +60,16 @@ def _accepted(body: dict[str, Any]) -> Happened:
 def _recorded(body: dict[str, Any]) -> Happened:
     steps = sorted({row[1] for row in body["done"]})
     when = f"step {steps[0]}" if len(steps) == 1 else f"steps {steps[0]} to {steps[-1]}"
-    return Happened(f"What was done at {when} is recorded for {counted(len(body['done']), 'arm')}.", "Next: today's conditions.")
+    return Happened(
+        f"What was done at {when} is recorded for {counted(len(body['done']), 'arm')}.", "Next: today's conditions."
+    )
 
 
 def _joined(body: dict[str, Any]) -> Happened:
-    return Happened(f"{counted(len(body['arms']), 'arm')} joined, from step {body['step']} on.", "A plan that was open must be made again.")
+    return Happened(
+        f"{counted(len(body['arms']), 'arm')} joined, from step {body['step']} on.",
+        "A plan that was open must be made again.",
+    )
 
 
 def _left(body: dict[str, Any]) -> Happened:

@@ -1,4 +1,4 @@
-"""Tables to look through: sorted, filtered, searched and cut into pages on the server, so that all works without scripts.
+"""Tables to look through: sorted, filtered, searched and cut into pages on the server; all works without scripts.
 
 A script only makes it quicker: it asks for the same address and takes the table out of the answer.
 """

@@ -53,13 +53,17 @@ def refusal_of(error: EvenhandError, what: str, placed: bool = False) -> Refusal
     told = tuple(str(fault) for fault in faults if not (placed and _line(fault)))
     if isinstance(error, Conflict):
         first = str(error).splitlines()[0]
-        return Refusal(what, (first, *told), "Look at the page as it is now; make the plan again where something changed.")
+        return Refusal(
+            what, (first, *told), "Look at the page as it is now; make the plan again where something changed."
+        )
     if isinstance(error, Unavailable):
         return Refusal(what, (str(error),), "Wait a moment and send it again; what you typed is still here.")
     if faults:
         rows = sum(bool(_line(fault)) for fault in faults)
         return Refusal(what, told, _SEEN_AGAIN if placed and rows else "Nothing was kept. Mend this and send it again.")
-    return Refusal(what, (str(error),), "Nothing was kept. Mend this and send it again." if isinstance(error, InvalidInput) else "")
+    return Refusal(
+        what, (str(error),), "Nothing was kept. Mend this and send it again." if isinstance(error, InvalidInput) else ""
+    )
 
 
 def _line(fault: Fault) -> int:
@@ -106,6 +110,8 @@ def _rows(body: bytes) -> list[tuple[int, list[str]]]:
     mark = max(",;\t", key=first.count)
     reader = csv.reader(io.StringIO(text), delimiter=mark)
     try:
-        return [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(cell.strip() for cell in row)]
+        return [
+            (reader.line_num, [cell.strip() for cell in row]) for row in reader if any(cell.strip() for cell in row)
+        ]
     except csv.Error:
         return []

@@ -2,9 +2,9 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -177,7 +177,11 @@ def _parts(status: Status, proposed: KeptPlan | None, last: LastStep | None) -> 
         record,
         Part("Conditions", seen, "#conditions"),
         Part("Plan", plan, "#plan"),
-        Part("Accept", "changes need a reason" if proposed else "when there is a plan", "#accept" if proposed else "#plan"),
+        Part(
+            "Accept",
+            "changes need a reason" if proposed else "when there is a plan",
+            "#accept" if proposed else "#plan",
+        ),
     ]
     # Conditions may be missing: the plan then goes by beliefs. So they hold nobody up who has a plan.
     now = 3 if proposed else next(place for place, is_done in enumerate(done) if not is_done)
@@ -198,7 +202,8 @@ def _worth(plan: KeptPlan) -> str:
     sure = plan.certificate
     if sure is None or sure.upper_bound <= 0 or sure.gap > 1:
         return ""
-    return f"This policy is within {share(max(sure.gap, 0.0), 1)} of the best that any could do for these {plan.arms} arms."
+    near = share(max(sure.gap, 0.0), 1)
+    return f"This policy is within {near} of the best that any could do for these {counted(plan.arms, 'arm')}."
 
 
 def bars_of(plan: KeptPlan) -> tuple[Bar, ...]:
@@ -218,7 +223,7 @@ def lines_of(plan: KeptPlan, words: Words) -> list[Line]:
     """The arms of a plan."""
     tables = words.model.tables
 
-    @lru_cache(maxsize=None)
+    @cache
     def actions(kind: str, group: str, state: str) -> tuple[str, ...]:
         block = words.blocks[kind, group]
         found = words.state(block, state)
@@ -243,34 +248,50 @@ def _line(row: PlanRow, step: int, actions: tuple[str, ...]) -> Line:
         served=row.served,
         why=row.reason,
         turn=row.next_in_line,
-        changed="" if row.why is None else f"changed from {row.action}" + (f" by {row.who}" if row.who else "") + f": {row.why}",
+        changed=""
+        if row.why is None
+        else f"changed from {row.action}" + (f" by {row.who}" if row.who else "") + f": {row.why}",
         actions=actions,
     )
 
 
-SHOWN = {"": "all arms", "served": "who gets something", "line": "who is next in line", "believed": "not seen at this step", "changed": "changed by hand"}
+SHOWN = {
+    "": "all arms",
+    "served": "who gets something",
+    "line": "who is next in line",
+    "believed": "not seen at this step",
+    "changed": "changed by hand",
+}
 """Filters of the table."""
+
+
+def _is_shown(line: Line, show: str) -> bool:
+    """Whether a line passes one of the filters `SHOWN`."""
+    match show:
+        case "served":
+            return line.served
+        case "line":
+            return line.turn is not None
+        case "believed":
+            return not line.known
+        case "changed":
+            return bool(line.changed)
+    return True
 
 
 def list_lines(asked: Asked, lines: Sequence[Line]) -> Listing[Line]:
     """The table as it is asked for."""
     words, group, kind, show = (asked.text(name) for name in ("q", "group", "type", "show"))
-    chosen = {
-        "served": lambda line: line.served,
-        "line": lambda line: line.turn is not None,
-        "believed": lambda line: not line.known,
-        "changed": lambda line: bool(line.changed),
-    }.get(show, lambda line: True)
 
     def keep(line: Line) -> bool:
         return (
-            chosen(line)
+            _is_shown(line, show)
             and group in ("", line.group)
             and kind in ("", line.kind)
             and matches(words, line.arm, line.kind, line.group, line.state, line.action, line.why, line.changed)
         )
 
-    keys = {
+    keys: dict[str, Callable[[Line], Any]] = {
         "order": lambda line: (not line.served, line.turn or LAST, natural(line.arm)),
         "arm": lambda line: natural(line.arm),
         "group": lambda line: (natural(line.group), natural(line.kind), natural(line.arm)),
@@ -285,7 +306,8 @@ def _with_actions(typed: Typed, lines: Sequence[Line]) -> Typed:
     """Changes with what each arm can get."""
     known = {line.arm: line for line in lines}
     changes = tuple(
-        Change(one.arm, one.action, one.why, known[one.arm].actions if one.arm in known else ()) for one in typed.changes
+        Change(one.arm, one.action, one.why, known[one.arm].actions if one.arm in known else ())
+        for one in typed.changes
     )
     return Typed(changes, typed.who, typed.text, typed.source, typed.place)
 

@@ -1,0 +1,180 @@
+"""What the page's routes have in common: the frame around every view, forms, and refusals as pages.
+
+A route of the page answers a person. What goes wrong in one is told as a page, in words, with what to do next; the API's
+problem details are for programs.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.routing import APIRoute
+
+from evenhand.errors import EvenhandError
+from evenhand.service.asking import who_of
+from evenhand.service.jobs import Job
+from evenhand.service.page.forms import Form, read_form
+from evenhand.service.page.listing import Asked
+from evenhand.service.page.refusing import Refusal, refusal_of
+from evenhand.service.page.rendering import render
+from evenhand.service.refusals import TITLES, Refused, status_of
+from evenhand.service.state import Service, service_of
+
+VIEWS = (("/", "Today"), ("/fairness", "Fairness"), ("/what-if", "What if"), ("/arms", "Arms"), ("/model", "Model"))
+"""The views, in the order of their names in the head of the page."""
+
+WHO = "evenhand_who"
+"""The cookie in which a browser keeps the name that was typed last."""
+
+NEXT = {
+    401: "Sign in with a token.",
+    403: "Ask who runs this server for a token that may write.",
+    404: "It may have been removed, or the address is not right. Go to one of the views above.",
+    429: "Wait a moment, then try again.",
+    503: "Nothing was changed. Wait a moment, then load the page again.",
+}
+"""What to do after a refusal."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What stands around every view."""
+
+    name: str
+    """Of the programme."""
+    view: str
+    views: tuple[tuple[str, str], ...] = VIEWS
+    holder: str = ""
+    """Whose token it is; nothing where none is required."""
+    may_write: bool = True
+    events: int = 0
+    label: str = ""
+    """What is to be said of this server, such as that it is a demonstration."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Long work, as the page shows it."""
+
+    id: str
+    title: str
+    message: str
+    progress: float
+    back: str
+
+    @property
+    def cancel(self) -> str:
+        """Where it is stopped."""
+        return f"/work/{self.id}/stop"
+
+
+def work_of(job: Job | None, title: str, back: str) -> Work | None:
+    """A job that is under way; None where there is none, or it has ended."""
+    if job is None or job.has_ended:
+        return None
+    return Work(job.id, title, job.message, job.progress, back)
+
+
+def frame_of(request: Request, view: str, name: str, events: int = 0) -> Frame:
+    """The frame around a view.
+
+    Args:
+        request: what is answered.
+        view: its address.
+        name: of the programme.
+        events: how many there are in its log.
+    """
+    service = service_of(request)
+    holder = request.state.holder
+    label = service.settings.labels.get("demo", "")
+    return Frame(
+        name=name,
+        view=view,
+        holder=holder.name if service.settings.tokens is not None else "",
+        may_write=holder.may("write"),
+        events=events,
+        label=f"This is a demonstration with {label}: try anything." if label else "",
+    )
+
+
+def show(template: str, facts: Mapping[str, Any], status: int = 200) -> HTMLResponse:
+    """A page."""
+    return HTMLResponse(render(template, facts), status)
+
+
+def to(path: str, **asked: object) -> RedirectResponse:
+    """Go there: what a form did is never done again by loading the page again."""
+    told = {key: value for key, value in asked.items() if value not in (None, "")}
+    return RedirectResponse(f"{path}?{urlencode(told)}" if told else path, 303)
+
+
+async def form_of(request: Request) -> Form:
+    """The form that was sent."""
+    return read_form(await request.body(), request.headers.get("content-type", ""))
+
+
+def asked_of(request: Request) -> Asked:
+    """What the address asks."""
+    return Asked(request.url.path, dict(request.query_params))
+
+
+def writer_of(request: Request, form: Form) -> str:
+    """Who is written into the log."""
+    return who_of(request, form.text("who")[:200] or None)
+
+
+def remembers(response: Response, form: Form) -> Response:
+    """Let the browser keep the name that was typed, for the next form."""
+    if form.text("who"):
+        name = form.text("who")[:200].encode("ascii", "xmlcharrefreplace").decode()
+        response.set_cookie(WHO, urlencode({"n": name})[2:], max_age=365 * 86400, httponly=True, samesite="strict")
+    return response
+
+
+def typed_name(request: Request, form: Form | None = None) -> str:
+    """The name that was typed last."""
+    from html import unescape
+    from urllib.parse import unquote_plus
+
+    given = form.text("who") if form is not None else ""
+    return given or unescape(unquote_plus(request.cookies.get(WHO, "")))[:200]
+
+
+class PageRoute(APIRoute):
+    """A route whose refusals are pages."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """As usual, but what is refused is told as a page."""
+        usual = super().get_route_handler()
+
+        async def handler(request: Request) -> Response:
+            try:
+                return await usual(request)
+            except Refused as error:
+                faults = tuple(str(fault) for fault in error.faults) or (error.detail,)
+                return refuse(request, error.status, Refusal(TITLES.get(error.status, "This was not done"), faults))
+            except EvenhandError as error:
+                return refuse(
+                    request, status_of(error), refusal_of(error, TITLES.get(status_of(error), "This was not done"))
+                )
+
+        return handler
+
+
+def refuse(request: Request, status: int, refusal: Refusal) -> HTMLResponse:
+    """A page that says what was not done, and what to do next."""
+    told = Refusal(refusal.title, refusal.faults, refusal.next or NEXT.get(status, ""))
+    frame = Frame("evenhand", "", () if status == 401 else VIEWS)
+    return show(
+        "refusal.html", {"title": refusal.title, "frame": frame, "refusal": told, "signs_in": status == 401}, status
+    )
+
+
+def service_and_frame(request: Request, view: str) -> tuple[Service, Frame]:
+    """The service, and the frame around a view; the programme is asked for its name."""
+    service = service_of(request)
+    status = service.programme.status()
+    return service, frame_of(request, view, status.name, status.events)
