@@ -128,7 +128,16 @@ def _suppose(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, A
         return suppose(programme, **asked, progress=tell).as_dict(), b""
 
 
-WORK: dict[str, Work] = {"decide": _solve_model, "solve": _solve_programme, "what-if": _suppose}
+def _price(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
+    """What each idea of fairness would give, and cost."""
+    from evenhand.programme.programme import Programme
+    from evenhand.programme.supposing import price_fairness
+
+    with Programme.open(request["address"]) as programme:
+        return price_fairness(programme, seconds=request["seconds"], progress=tell), b""
+
+
+WORK: dict[str, Work] = {"decide": _solve_model, "solve": _solve_programme, "what-if": _suppose, "price": _price}
 """What is done for each kind of request: how it is asked for, and its bytes; an answer, and its bytes."""
 
 
