@@ -4,6 +4,8 @@ import pytest
 
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
+from evenhand.planning.solve import solve
+from evenhand.programme import learning, running
 from evenhand.programme.programme import Programme
 
 STATES = ("fine", "worn", "broken")
@@ -53,6 +55,26 @@ ROSTER = [
 @pytest.fixture(scope="session")
 def roster():
     return ROSTER
+
+
+@pytest.fixture(scope="session")
+def solved_before():
+    """Solutions of this session, by what was asked."""
+    return {}
+
+
+@pytest.fixture(autouse=True)
+def solve_once(monkeypatch, solved_before):
+    """The same problem is solved once in a session: what tests are about is what becomes of it."""
+
+    def solving(problem, **asked):
+        key = (problem.signature, tuple(problem.counts), problem.welfare, asked["method"], asked["rng"])
+        if key not in solved_before:
+            solved_before[key] = solve(problem, **asked | {"seconds": 0.3})
+        return solved_before[key]
+
+    monkeypatch.setattr(running, "solve", solving)
+    monkeypatch.setattr(learning, "solve", solving)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

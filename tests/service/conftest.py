@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from evenhand.model.coupled import CoupledMDP
 from evenhand.programme.programme import Programme
 from evenhand.service.application import create_app
 from evenhand.service.settings import Settings
@@ -13,10 +14,18 @@ from evenhand.service.settings import Settings
 _spec = importlib.util.spec_from_file_location("pumps", Path(__file__).parents[1] / "programme" / "conftest.py")
 _pumps = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_pumps)
-ROSTER, pumps = _pumps.ROSTER, _pumps.pumps
+ROSTER = _pumps.ROSTER
 
 QUIET = {"look_every": 3600.0}
 """Nothing is looked at in the background: tests solve when they say so."""
+
+
+@pytest.fixture(scope="session")
+def pumps():
+    """Big and small pumps; soon forgotten, so that they are solved quickly."""
+    arms = [_pumps.pump("big", 0.3), _pumps.pump("small", 0.2), _pumps.pump("small", 0.2)]
+    groups = ["", "hill", "valley"]
+    return CoupledMDP(arms, [3.0], discount=0.5, counts=[1, 1, 1], resources=["hours"], groups=groups)
 
 
 @pytest.fixture(scope="session")
@@ -59,3 +68,29 @@ def serving():
 @pytest.fixture
 def client(programme, serving):
     return serving(programme)
+
+
+@pytest.fixture(scope="session")
+def live():
+    """Servers as processes, and clients for them."""
+    spec = importlib.util.spec_from_file_location("live", Path(__file__).parent / "live.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def programme_at(request, template, tmp_path, pumps):
+    """The address of a new programme with a policy, on one database or the other."""
+
+    def make(database):
+        if database == "sqlite":
+            where = tmp_path / "pumps.db"
+            where.write_bytes(template.read_bytes())
+            return where
+        where = request.getfixturevalue("postgresql").database()
+        with Programme.create(where, pumps, ROSTER, name="pumps", welfare="utilitarian") as made:
+            made.solve()
+        return where
+
+    return make

@@ -216,8 +216,10 @@ def _by_rank(moment: Moment, ranks: Indices, never: str = "", also: str = "") ->
     """(arm,) reasons from ranks of (type, state, action), 0 first and -1 never."""
     never = never or GAINS_NOTHING.get(moment.family, "the plan never serves this condition")
     ranked = _Ranked(moment, ranks[moment.kinds, moment.states], int(ranks.max()) + 1)
-    told = [ranked.why(arm, "") for arm in range(len(moment.states))]
-    return [text + also if text else never for text in told]
+    cells = list(zip(moment.kinds.tolist(), moment.states.tolist(), moment.actions.tolist(), strict=True))
+    first = dict(zip(reversed(cells), reversed(range(len(cells))), strict=True))
+    told = {cell: ranked.why(arm, "") for cell, arm in first.items()}  # arms in one condition have one reason
+    return [text + also if (text := told[cell]) else never for cell in cells]
 
 
 def _by_draw(policy: OccupancyPriority, moment: Moment) -> list[str]:

@@ -1,7 +1,177 @@
-"""Learning from a programme's own records."""
+"""Learning from a programme's own records: refit, look at what would change, adopt."""
 
-from evenhand.programme.running import Running
+import json
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection, func, insert, select, update
+
+from evenhand.errors import Conflict, InvalidInput
+from evenhand.evaluation.evaluate import evaluate
+from evenhand.fitting.posterior_files import Named
+from evenhand.model.coupled import CoupledMDP
+from evenhand.planning.plans import plan_of
+from evenhand.planning.saved import rebuilt
+from evenhand.planning.solution import Solution
+from evenhand.planning.solve import solve
+from evenhand.programme import ledger, roster, schema
+from evenhand.programme.deciding import Inputs, decide
+from evenhand.programme.knowing import know
+from evenhand.programme.ledger import append, once
+from evenhand.programme.modelling import Words, of_roster
+from evenhand.programme.modelling import to_bytes as model_to_bytes
+from evenhand.programme.refitting import Learned, Refitted, fit_families, learn, log_of, unpack
+from evenhand.programme.roster import Arm, present_step
+from evenhand.programme.running import Running, keep_policy
+from evenhand.programme.solving import METHOD, facts_of, numbers_of, to_bytes
+from evenhand.typing import Progress
+
+EPISODES = 200
+"""Episodes in which the present policy is played in a new model."""
 
 
 class Learning(Running):
     """Refitting the model."""
+
+    def refit(
+        self,
+        *,
+        prior: float | None = None,
+        seconds: float | None = None,
+        progress: Progress | bool | None = None,
+        who: str = "",
+        key: str | None = None,
+    ) -> Refitted:
+        """Fit the model anew to the programme's own log, and tell what would change; nothing is adopted yet.
+
+        The new model, what is known of it, and a policy that is solved for it are kept under a number.
+
+        Args:
+            prior: how many observations the other types are worth to a sparse row; found by the records when absent.
+            seconds: how long solving may take, about.
+            progress: of solving.
+            who: does this.
+            key: asked again under the same, it answers as before.
+
+        Raises:
+            InvalidInput: no arm was seen at two steps, or nobody takes part.
+        """
+        asked = [prior, seconds]
+        with self.store.reading() as tx:
+            if (earlier := ledger.answered(tx, key, "refit", asked)) is not None:
+                return Refitted.of(earlier)
+            row = tx.execute(select(schema.programme)).one()
+            model, words = self._model(tx, row.model)
+            arms, step = self._present(tx), present_step(tx)
+            log = log_of(tx, words, roster.arms_as_of(tx), step)
+            known = tuple(know(tx, words, arms, step))
+            inputs = self._inputs(tx, None, None)
+            now = None if inputs is None else self._decide(tx, inputs)
+        learned = learn(words, fit_families(words, log, prior, int(row.seed)))
+        problem = _of(learned.model, arms, row.welfare)
+        solution = solve(problem, method=METHOD, seconds=seconds, progress=progress, rng=int(row.seed))
+        digest = model_to_bytes(learned.model)[0]
+        then = decide(
+            plan_of(solution),
+            Inputs(step, digest, "", int(row.seed), tuple(model.budget.tolist()), known, 0),
+            Words(learned.model),
+        )
+        pairs = [] if now is None else list(zip(now.rows, then.rows, strict=True))
+        changed = [[old.arm, old.action, new.action] for old, new in pairs if old.action != new.action]
+        worth = [self._worth_in(inputs, arms, problem), solution.welfare]
+        told = {"before": row.model, "model": digest, "rows": len(log), "plan": changed, "welfare": worth}
+        with self.store.writing() as tx:
+            answer = once(tx, key, "refit", asked, lambda: _keep(tx, learned, solution, arms, told, who))[0]
+            return Refitted.of(answer)
+
+    def _worth_in(self, inputs: Inputs | None, arms: list[Arm], problem: CoupledMDP) -> float | None:
+        """What the present policy is worth in another model; None where there is none, or types fell together."""
+        if inputs is None:
+            return None
+        with self.store.reading() as tx:
+            plan, present = self._policy(tx, inputs.policy), self._problem(tx, arms, inputs.model)
+        if not np.array_equal(present.type_of_block, problem.type_of_block):
+            return None
+        return evaluate(rebuilt(plan.fitted(present), problem), problem, None, EPISODES, None, 0).welfare
+
+    def adopt(self, refit: int, *, who: str = "", key: str | None = None) -> Refitted:
+        """Run the programme by a model that was fitted; plans from now on are made by it.
+
+        Args:
+            refit: its number.
+            who: does this.
+            key: asked again under the same, it answers as before.
+
+        Raises:
+            InvalidInput: there is none of this number.
+            Conflict: it was adopted already, or the model has changed since it was fitted.
+        """
+        with self.store.writing() as tx:
+
+            def do() -> dict[str, Any]:
+                row = _refit_row(tx, refit)
+                facts: dict[str, Any] = json.loads(row.facts_json)
+                present = tx.execute(select(schema.programme.c.model)).scalar_one()
+                if row.adopted_event is not None:
+                    raise Conflict(f"refit {refit} was adopted already (event {row.adopted_event})")
+                if present != facts["before"]:
+                    raise Conflict(f"refit {refit} was compared with another model than the present one. Refit again")
+                event = append(tx, "adopted", who, {"refit": refit, "before": present, "model": row.model})
+                tx.execute(update(schema.programme).values(model=row.model))
+                tx.execute(update(schema.refits).where(schema.refits.c.id == refit).values(adopted_event=event))
+                return facts | {"adopted_event": event}
+
+            return Refitted.of(once(tx, key, "adopt", [refit], do)[0])
+
+    def refits(self) -> list[Refitted]:
+        """Every refit, the newest first."""
+        table = schema.refits
+        with self.store.reading() as tx:
+            rows = tx.execute(select(table.c.facts_json, table.c.adopted_event).order_by(table.c.id.desc()))
+            return [Refitted.of(json.loads(row.facts_json) | {"adopted_event": row.adopted_event}) for row in rows]
+
+    def posteriors(self, refit: int) -> list[Named]:
+        """What a refit knows of the transitions: one posterior for each set of types with the same states and actions.
+
+        Args:
+            refit: its number.
+        """
+        with self.store.reading() as tx:
+            return unpack(_refit_row(tx, refit).posterior)
+
+
+def _of(model: CoupledMDP, arms: list[Arm], welfare: str | None) -> CoupledMDP:
+    blocks = Words(model).blocks
+    return of_roster(model, [blocks[arm.type, arm.group] for arm in arms], welfare)
+
+
+def _keep(
+    tx: Connection, learned: Learned, solution: Solution, arms: list[Arm], told: dict[str, Any], who: str
+) -> dict[str, Any]:
+    """Write a refit with its model and its policy."""
+    table, models = schema.refits, schema.models
+    digest, body = model_to_bytes(learned.model)
+    number = int(tx.execute(select(func.max(table.c.id))).scalar() or 0) + 1
+    event = append(tx, "refitted", who, {"refit": number, **told})
+    at = ledger.now()
+    if tx.execute(select(models.c.digest).where(models.c.digest == digest)).first() is None:
+        tx.execute(insert(models).values(digest=digest, body=body, origin=f"refit {number}", at=at, event=event))
+    policy, saved = to_bytes(solution)
+    keep_policy(tx, policy, digest, saved, numbers_of(arms), facts_of(solution, policy, numbers_of(arms)), who)
+    found = Refitted.of(
+        told
+        | {"id": number, "event": event, "policy": policy, "likelihood": learned.likelihood}
+        | {"moved": [vars(row) for row in learned.moved], "unseen": learned.unseen}
+    ).as_dict()
+    kept = {"model": digest, "facts_json": ledger.as_text(found), "posterior": learned.posterior}
+    tx.execute(insert(table).values(id=number, at=at, event=event, **kept))
+    return found
+
+
+def _refit_row(tx: Connection, refit: object) -> Any:
+    table = schema.refits
+    known = isinstance(refit, int) and not isinstance(refit, bool) and 0 < refit < 2**31
+    row = tx.execute(select(table).where(table.c.id == refit)).first() if known else None
+    if row is None:
+        raise InvalidInput(f"refit: there is no refit {refit!r}")
+    return row

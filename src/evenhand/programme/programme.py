@@ -21,6 +21,7 @@ from evenhand.model.files import load
 from evenhand.model.objective import read_welfare
 from evenhand.model.welfare import DEFAULT
 from evenhand.programme import ledger, roster, schema
+from evenhand.programme.history import Entry, history_of
 from evenhand.programme.learning import Learning
 from evenhand.programme.ledger import Event, append, check_text, once
 from evenhand.programme.modelling import Words, of_roster, settle, to_bytes
@@ -226,6 +227,17 @@ class Programme(Learning):
         with self.store.reading() as tx:
             found = find_names(roster.arms_as_of(tx), [arm])
             return observations_of(tx, found[0].id)
+
+    def history(self, arm: str) -> list[Entry]:
+        """All that happened to an arm, in the order in which it was written down, and what was expected.
+
+        Args:
+            arm: its name; of one that left and came back, everything.
+        """
+        with self.store.reading() as tx:
+            arms = roster.arms_as_of(tx)
+            find_names(arms, [arm])
+            return history_of(tx, self._model(tx)[1], [one for one in arms if one.name == arm], present_step(tx))
 
     def model(self) -> CoupledMDP:
         """The present model, with a name for every block; how many arms it has means nothing."""

@@ -250,6 +250,9 @@ class Running(Opened):
                 if (earlier := answered(tx, key, "plan", asked)) is not None:
                     return Planned(**earlier)
                 inputs = self._inputs(tx, step, budget)
+                same = None if inputs is None else same_plan(tx, inputs)
+                if same is not None and key is None:
+                    return same
                 decisions = None if inputs is None else self._decide(tx, inputs)
             if inputs is None or decisions is None:
                 self.solve(seconds=seconds, progress=progress, who=who)

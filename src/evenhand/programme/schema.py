@@ -36,7 +36,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISIONS = ("0001",)
+REVISIONS = ("0001", "0002")
 """The schemas that were ever released, the oldest first; the last is the present one."""
 
 METADATA = MetaData()
@@ -176,6 +176,7 @@ refits = Table(
     Column("at", String(32), nullable=False),
     Column("event", Integer, nullable=False),
     Column("adopted_event", Integer),
+    Column("posterior", LargeBinary),
 )
 
 events = Table(

@@ -14,6 +14,7 @@ import asyncio
 import ipaddress
 import logging
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
@@ -51,6 +52,8 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 """On every answer. Scripts and styles come from files of this server; nothing inline, nothing from elsewhere."""
+
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:/@\[\]]+))(?::[0-9]+)?")
 
 log = logging.getLogger("evenhand.service")
 
@@ -215,10 +218,9 @@ def _again(seconds: float) -> dict[str, str]:
 
 
 def host_name(host: str) -> str:
-    """The name in a Host header, without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.rpartition(":")[0].lower() if ":" in host else host.lower()
+    """The name in a Host header, without its port; nothing where it cannot be one."""
+    found = _HOST.fullmatch(host)
+    return (found[1] or found[2]).lower() if found else ""
 
 
 def is_number(name: str) -> bool:

@@ -91,6 +91,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        listener.listen(2048)  # who is told the address finds somebody there, even before the server is ready
     except OSError:
         listener.close()
         raise

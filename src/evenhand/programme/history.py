@@ -1,0 +1,159 @@
+"""One arm's history: what it was seen in, what was decided, overridden and done, and what was to be expected.
+
+What was expected of a state: the arm's law at that step, by the model, from the state it was seen in before and what
+was done since (`knowing`). What is expected of a decision: the reward of that step where the arm was taken to be.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from evenhand.programme import schema
+from evenhand.programme.knowing import DIGITS, Beliefs, done_between, most_likely
+from evenhand.programme.modelling import Words
+from evenhand.programme.observing import observations_of
+from evenhand.programme.recording import records_of
+from evenhand.programme.roster import Arm
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Something that happened to an arm."""
+
+    event: int
+    """The number of the event."""
+
+    step: int
+    """The step that it is about."""
+
+    kind: str
+    """`joined`, `left`, `seen`, `decided` (a plan was accepted), or `recorded`."""
+
+    state: str | None = None
+    """Where it was seen, or taken to be."""
+
+    known: str | None = None
+    """Of a decision: whether the state was `seen` or `believed`."""
+
+    planned: str | None = None
+    """What the plan gave it."""
+
+    action: str | None = None
+    """What was accepted, or recorded."""
+
+    overridden: bool = False
+    """Whether that is something else than was planned."""
+
+    reward: float | None = None
+    """What was recorded."""
+
+    expected: str | None = None
+    """Of a state: the one that was most likely. None where nothing was known before."""
+
+    chance: float | None = None
+    """Of a state: how likely it was, by what was known before. Of a decision: how likely the arm was where it was taken
+    to be."""
+
+    expected_reward: float | None = None
+    """Of a decision: the reward of the step, by the model."""
+
+    who: str | None = None
+    """Who overrode the plan."""
+
+    why: str | None = None
+    """Why somebody overrode the plan, or why the arm left."""
+
+    source: str | None = None
+    """Who says so."""
+
+    plan: int | None = None
+    """The number of the plan."""
+
+    at: str | None = None
+    """When it was written down."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form, without what is absent."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def history_of(tx: Connection, words: Words, arms: Sequence[Arm], step: int) -> list[Entry]:
+    """All that happened to an arm, in the order in which it was written down.
+
+    Args:
+        tx: a transaction.
+        words: of the model.
+        arms: the times it took part, the first first.
+        step: the present one.
+    """
+    entries = [entry for arm in arms for entry in _entries(tx, words, arm, step)]
+    order = ("joined", "seen", "decided", "recorded", "left")
+    return sorted(entries, key=lambda entry: (entry.event, order.index(entry.kind), entry.step))
+
+
+def _entries(tx: Connection, words: Words, arm: Arm, step: int) -> Iterator[Entry]:
+    table = schema.arms
+    row = tx.execute(select(table).where(table.c.id == arm.id)).one()
+    yield Entry(row.joined_event, arm.joined_step, "joined")
+    yield from _seen(tx, words, arm, step)
+    yield from _decided(tx, words, arm)
+    for record in records_of(tx, arm.id):
+        same = {name: record[name] for name in ("event", "step", "action", "reward", "source", "at")}
+        yield Entry(kind="recorded", **same)
+    if arm.left_step is not None:
+        yield Entry(row.left_event, arm.left_step, "left", why=arm.left_why)
+
+
+def _seen(tx: Connection, words: Words, arm: Arm, step: int) -> Iterator[Entry]:
+    """Every report, with what was expected; late ones are weighed by what is known of the steps before them."""
+    block, beliefs = words.blocks[arm.type, arm.group], Beliefs(words)
+    reports = observations_of(tx, arm.id)
+    last = {report["step"]: report["state"] for report in reports}
+    done = done_between(tx, [arm.id], 0, max([step, *last]) + 1)
+    for report in reports:
+        at, state = report["step"], report["state"]
+        before = max((other for other in last if other < at), default=None)
+        first = min(arm.joined_step, at) if before is None else before
+        start = None if before is None else words.state_number(block, last[before])
+        names = [done.get((arm.id, number)) for number in range(first, at)]
+        actions = tuple(None if name is None else words.action_number(block, name) for name in names)
+        law = beliefs.law(block, start, actions)
+        same = {name: report[name] for name in ("event", "source", "at")}
+        yield Entry(
+            step=at,
+            kind="seen",
+            state=state,
+            expected=words.states(block)[most_likely(law)[0]],
+            chance=round(float(law[words.state_number(block, state)]), DIGITS),
+            **same,
+        )
+
+
+def _decided(tx: Connection, words: Words, arm: Arm) -> Iterator[Entry]:
+    table, plans = schema.decisions, schema.plans
+    asked = (
+        select(table, plans.c.step, plans.c.accepted_event, plans.c.accepted_at)
+        .join(plans, plans.c.id == table.c.plan)
+        .where(table.c.arm == arm.id, plans.c.status == schema.ACCEPTED)
+    )
+    block = words.blocks[arm.type, arm.group]
+    for row in tx.execute(asked):
+        cell = (block, words.state_number(block, row.state), words.action_number(block, row.accepted))
+        yield Entry(
+            event=row.accepted_event,
+            step=row.step,
+            kind="decided",
+            state=row.state,
+            known=row.known,
+            planned=row.planned,
+            action=row.accepted,
+            overridden=row.accepted != row.planned,
+            chance=row.chance,
+            expected_reward=float(words.model.tables.rewards[cell]),
+            who=row.who,
+            why=row.why,
+            plan=row.plan,
+            at=row.accepted_at,
+        )

@@ -1,0 +1,371 @@
+"""The model anew, from the programme's own log: what arms were seen in, and what was done with them.
+
+A row of the log is an arm at a step at which it was seen, with what was done then: what was recorded, else what was
+accepted, else idling. Steps at which an arm was not seen are summed out as `evenhand.fit` does it, which takes them to
+be idle; where an arm was served unseen, the log is cut there, and nothing is learned from that gap. Types with the same
+names of states and actions are fitted together, so that sparse rows lean on the other types.
+
+Only transitions are learned. Pairs (state, action) that no arm of a type was seen to leave stay as they are in the
+present model; rewards, usage, budget, first laws and names stay as they are, too.
+"""
+
+import io
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection, select
+
+from evenhand.errors import InvalidInput
+from evenhand.fitting.fit import fit
+from evenhand.fitting.fitted import Fitted
+from evenhand.fitting.likelihood import log_likelihood
+from evenhand.fitting.posterior_files import Named, load_posterior, save_posterior
+from evenhand.model.coupled import CoupledMDP
+from evenhand.programme import schema
+from evenhand.programme.knowing import done_between
+from evenhand.programme.modelling import Words
+from evenhand.programme.roster import Arm
+from evenhand.typing import Floats
+
+HOW: dict[str, Any] = {"arm": "arm", "time": "step", "state": "state", "action": "action", "type": "type"}
+"""The columns of a log."""
+
+SHOWN_DIGITS = 6
+"""Of probabilities that are told."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """One probability, before and after."""
+
+    type: str
+    state: str
+    action: str
+    next_state: str
+    before: float
+    after: float
+    lower: float
+    """Where it lies with a probability of 95 %: from here,"""
+
+    upper: float
+    """to here."""
+
+    seen: int
+    """How often arms were seen to leave this state under this action."""
+
+
+@dataclass(frozen=True)
+class Refitted:
+    """A model fitted to the programme's own log, and what it would change."""
+
+    id: int
+    """Its number; `Programme.adopt` takes it."""
+
+    event: int
+    before: str
+    """The digest of the model that it would replace."""
+
+    model: str
+    """The digest of the new model."""
+
+    policy: str
+    """The digest of a policy that was solved for it."""
+
+    rows: int
+    """Rows of the log: arms that were seen at a step."""
+
+    likelihood: tuple[float, float]
+    """The log-likelihood of the log under the present model, and under the new one."""
+
+    moved: tuple[Moved, ...]
+    """Every probability of a pair that was seen, before and after."""
+
+    unseen: tuple[tuple[str, str, str], ...]
+    """(type, state, action) pairs that were never seen, and stay as they are."""
+
+    plan: tuple[tuple[str, str, str], ...]
+    """(arm, action now, action then) what would change in a plan of the present step."""
+
+    welfare: tuple[float | None, float]
+    """What the present policy is worth in the new model, None where it cannot be played there; and what the new one
+    is."""
+
+    adopted_event: int | None = None
+    """The event by which it was adopted; None where it was not."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        told = asdict(self)
+        for name in ("likelihood", "unseen", "plan", "welfare"):
+            told[name] = [list(row) if isinstance(row, tuple) else row for row in told[name]]
+        return told | {"moved": [asdict(row) for row in self.moved]}
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> "Refitted":
+        """From the JSON form."""
+        kept = dict(told) | {"moved": tuple(Moved(**row) for row in told["moved"])}
+        for name in ("unseen", "plan"):
+            kept[name] = tuple(tuple(row) for row in told[name])
+        return cls(**kept | {name: tuple(told[name]) for name in ("likelihood", "welfare")})
+
+
+# The log
+
+
+def log_of(tx: Connection, words: Words, arms: Sequence[Arm], step: int) -> list[dict[str, Any]]:
+    """What was seen and done up to a step, as rows of a log.
+
+    Args:
+        tx: a transaction.
+        words: of the model.
+        arms: every arm that ever joined.
+        step: the present one.
+    """
+    table = schema.observations
+    asked = select(table.c.arm, table.c.step, table.c.state).where(table.c.step <= step)
+    seen: dict[int, dict[int, str]] = {}
+    for row in tx.execute(asked.order_by(table.c.event, table.c.id)):
+        seen.setdefault(row.arm, {})[row.step] = row.state
+    done = done_between(tx, [arm.id for arm in arms], 0, step)
+    labels = fit_types(words)
+    return [
+        line
+        for arm in arms
+        for line in _lines(arm, words, labels, dict(sorted(seen.get(arm.id, {}).items())), done, step)
+    ]
+
+
+def _lines(
+    arm: Arm,
+    words: Words,
+    labels: Sequence[str],
+    seen: Mapping[int, str],
+    done: Mapping[tuple[int, int], str],
+    step: int,
+) -> Iterator[dict[str, Any]]:
+    """The rows of one arm; where it was served unseen it goes on under another name."""
+    block = words.blocks[arm.type, arm.group]
+    idle = idle_name(words, block)
+    last, part = None, 0
+    for at, state in seen.items():
+        if last is not None and any(done.get((arm.id, gap), idle) != idle for gap in range(last + 1, at)):
+            part += 1
+        action = done.get((arm.id, at), idle) if at < step else None
+        yield {"arm": f"{arm.id}.{part}", "step": at, "state": state, "action": action, "type": labels[block]}
+        last = at
+
+
+def idle_name(words: Words, block: int) -> str:
+    """What idling is called in the first state of a block."""
+    return words.actions(block)[int(words.model.tables.idle[block, 0])]
+
+
+def fit_types(words: Words) -> list[str]:
+    """(block,) what each is called in a log: blocks of one name that move alike are one type."""
+    tables = words.model.tables
+    first: dict[str, list[int]] = {}
+    for (name, _), block in words.blocks.items():
+        first.setdefault(name, []).append(block)
+    alike = {
+        name: all(np.array_equal(tables.transitions[own[0]], tables.transitions[block]) for block in own)
+        for name, own in first.items()
+    }
+    groups = [words.model.group_names[number] for number in words.model.group_of_block]
+    names = [label[0] for label in tables.labels]
+    return [name if alike[name] else f"{name} ({group})" for name, group in zip(names, groups, strict=True)]
+
+
+# The fit
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Blocks whose states and actions have the same names, fitted together."""
+
+    blocks: tuple[int, ...]
+    fitted: Fitted
+
+
+def fit_families(words: Words, log: Sequence[Mapping[str, Any]], prior: float | None, seed: int) -> list[Family]:
+    """Fit the types of each family of which there are moves.
+
+    Args:
+        words: of the model.
+        log: from `log_of`.
+        prior: how many observations the other types are worth to a row; found by the records when absent.
+        seed: of what is drawn.
+
+    Raises:
+        InvalidInput: no arm was seen at two steps.
+    """
+    labels = fit_types(words)
+    kinds: dict[Any, list[int]] = {}
+    for block in range(len(labels)):
+        name = (words.states(block), words.actions(block), idle_name(words, block))
+        kinds.setdefault(name, []).append(block)
+    found = []
+    for (states, _, idle), blocks in kinds.items():
+        own = {labels[block] for block in blocks}
+        rows = [row for row in log if row["type"] in own]
+        if not _moves_in(rows):
+            continue
+        fitted = fit(rows, **HOW, states=list(states), idle=idle, step=1, prior=prior, rng=seed)
+        found.append(Family(tuple(blocks), fitted))
+    if not found:
+        raise InvalidInput("there is nothing to learn from yet: no arm was seen at two steps")
+    return found
+
+
+def _moves_in(rows: Sequence[Mapping[str, Any]]) -> bool:
+    names = [row["arm"] for row in rows]
+    return len(set(names)) < len(names)
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What came of fitting all families."""
+
+    model: CoupledMDP
+    moved: tuple[Moved, ...]
+    unseen: tuple[tuple[str, str, str], ...]
+    likelihood: tuple[float, float]
+    posterior: bytes
+
+
+def learn(words: Words, families: Sequence[Family]) -> Learned:
+    """The model with what the families say, beside the present one.
+
+    Args:
+        words: of the present model.
+        families: from `fit_families`.
+    """
+    transitions = np.array(words.model.tables.transitions)
+    moved: list[Moved] = []
+    unseen: list[tuple[str, str, str]] = []
+    before = after = 0.0
+    named = []
+    for family in families:
+        placed = _Placed(words, family)
+        for block in family.blocks:
+            placed.write(block, transitions)
+        moved += placed.moved()
+        unseen += placed.unseen()
+        before += log_likelihood(family.fitted.moves, placed.present)
+        after += log_likelihood(family.fitted.moves, placed.rows)
+        named.append(placed.named())
+    model = replace_transitions(words.model, transitions)
+    return Learned(model, tuple(moved), tuple(unseen), (before, after), _pack(named))
+
+
+class _Placed:
+    """A fit beside the present model, both in the order of the fit."""
+
+    def __init__(self, words: Words, family: Family) -> None:
+        self.words, self.family, self.log = words, family, family.fitted.log
+        labels = fit_types(words)
+        self.type_of = {
+            block: self.log.types.index(labels[block]) for block in family.blocks if labels[block] in self.log.types
+        }
+        first = {kind: block for block, kind in reversed(list(self.type_of.items()))}
+        self.first = [first[kind] for kind in range(len(self.log.types))]
+        own = words.actions(family.blocks[0])
+        self.actions = [own.index(name) for name in self.log.actions]
+        self.present = self._of(words.model.tables.transitions)
+        known = self.family.fitted.moves.unseen
+        self.known = known | np.isnan(family.fitted.posterior.mean).any(axis=-1)
+        self.rows: Floats = np.where(self.known[..., None], self.present, family.fitted.posterior.mean)
+        valid = words.model.tables.valid[self.first][:, : len(self.log.states)][:, :, self.actions]
+        self.valid = np.asarray(valid)
+
+    def _of(self, tables: Floats) -> Floats:
+        size = len(self.log.states)
+        return np.asarray(tables[self.first][:, :size][:, :, self.actions][..., :size])
+
+    def write(self, block: int, transitions: Floats) -> None:
+        """Put the rows of a block in their place; pairs that cannot be done have none."""
+        if block not in self.type_of:
+            return
+        kind, size = self.type_of[block], len(self.log.states)
+        for place, action in enumerate(self.actions):
+            valid = self.words.model.tables.valid[block, :size, action]
+            transitions[block, :size, action, :size][valid] = self.rows[kind, :, place][valid]
+
+    def moved(self) -> list[Moved]:
+        """Every probability of a pair that was seen."""
+        lower, upper = self.family.fitted.interval
+        seen = self.family.fitted.moves.departures
+        places = np.argwhere(~self.known[..., None] & ((self.rows > 0) | (self.present > 0)))
+        return [
+            Moved(
+                type=self.log.types[t],
+                state=self.log.states[s],
+                action=self.log.actions[a],
+                next_state=self.log.states[n],
+                before=round(float(self.present[t, s, a, n]), SHOWN_DIGITS),
+                after=round(float(self.rows[t, s, a, n]), SHOWN_DIGITS),
+                lower=round(float(lower[t, s, a, n]), SHOWN_DIGITS),
+                upper=round(float(upper[t, s, a, n]), SHOWN_DIGITS),
+                seen=int(seen[t, s, a]),
+            )
+            for t, s, a, n in places.tolist()
+        ]
+
+    def unseen(self) -> list[tuple[str, str, str]]:
+        """Pairs that were never seen; also actions that no row has."""
+        log = self.log
+        told = [
+            (log.types[t], log.states[s], log.actions[a]) for t, s, a in np.argwhere(self.known & self.valid).tolist()
+        ]
+        block = self.family.blocks[0]
+        strange = [name for name in self.words.actions(block) if name not in log.actions]
+        return told + [(kind, state, name) for kind in log.types for state in log.states for name in strange]
+
+    def named(self) -> Named:
+        """What is known of the transitions, as it stands beside the new model."""
+        posterior = self.family.fitted.posterior.settled(self.rows, self.known)
+        return Named(posterior, self.log.types, self.log.states, self.log.actions)
+
+
+def replace_transitions(model: CoupledMDP, transitions: Floats) -> CoupledMDP:
+    """A settled model whose arms move differently."""
+    return CoupledMDP(
+        arms=replace(model.tables, transitions=transitions),
+        budget=model.budget,
+        discount=model.discount,
+        counts=model.counts,
+        resources=model.resources,
+        groups=model.groups,
+        floors=model.floors,
+        criterion=model.criterion,
+        over=model.over,
+    )
+
+
+# Posteriors as bytes
+
+
+def _pack(named: Sequence[Named]) -> bytes:
+    """Posteriors, one file each, in one archive."""
+    body = io.BytesIO()
+    with TemporaryDirectory() as folder, zipfile.ZipFile(body, "w") as archive:
+        for number, one in enumerate(named):
+            file = Path(folder) / f"{number}.posterior.npz"
+            save_posterior(one, file)
+            archive.write(file, file.name)
+    return body.getvalue()
+
+
+def unpack(body: bytes) -> list[Named]:
+    """The posteriors of an archive."""
+    with TemporaryDirectory() as folder, zipfile.ZipFile(io.BytesIO(body)) as archive:
+        found = []
+        for number in range(len(archive.namelist())):
+            file = Path(folder) / f"{number}.posterior.npz"
+            file.write_bytes(archive.read(file.name))
+            found.append(load_posterior(file))
+        return found

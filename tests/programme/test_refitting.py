@@ -1,0 +1,111 @@
+"""The model anew from the programme's own log."""
+
+import numpy as np
+import pytest
+
+from evenhand.errors import Conflict, InvalidInput
+from evenhand.programme.programme import Programme
+from evenhand.programme.refitting import idle_name, log_of
+from evenhand.programme.roster import arms_as_of
+
+
+def lived(address, pumps, truth, steps, rng):
+    """A programme that was run for some steps in a world that is not its model."""
+    kinds = [("big", "", 0), ("small", "hill", 1), ("small", "valley", 2)]
+    arms = {f"{kind}{place}{n}": (kind, place, block) for kind, place, block in kinds for n in range(4)}
+    state = dict.fromkeys(arms, 0)
+    rows = [{"arm": name, "type": kind, "group": place, "state": 0} for name, (kind, place, _) in arms.items()]
+    programme = Programme.create(address, pumps.with_budget([2.0]), rows)
+    for _ in range(steps):
+        plan = programme.plan_of(programme.plan().plan)
+        programme.accept(plan.id)
+        for row in plan.rows:
+            law = truth[arms[row.arm][2], state[row.arm], ["run", "oil", "repair"].index(row.action)]
+            state[row.arm] = int(rng.choice(3, p=law))
+        seen = [{"arm": name, "state": state[name]} for name in arms if rng.random() < 0.9]
+        programme.observe(seen, "rounds")
+    return programme
+
+
+@pytest.fixture
+def ran(address, pumps):
+    truth = np.array(pumps.tables.transitions)
+    truth[0, 0, 0] = [0.3, 0.7, 0.0]  # big pumps wear much faster than the model says
+    with lived(address, pumps, truth, 15, np.random.default_rng(3)) as programme:
+        yield programme
+
+
+def test_a_refit_finds_how_arms_move_and_is_adopted_when_asked(ran, pumps):
+    before = ran.status().model
+    found = ran.refit(who="ann", key="r")
+    assert ran.status().model == before
+    assert ran.refit(key="r") == found == ran.refits()[0]
+    moved = {(row.type, row.state, row.action, row.next_state): row for row in found.moved}
+    wear = moved["big", "fine", "run", "worn"]
+    assert wear.before == pytest.approx(0.3)
+    assert wear.lower < 0.7 < wear.upper
+    assert not wear.lower < 0.3 < wear.upper
+    assert wear.seen > 10
+    assert found.likelihood[1] > found.likelihood[0]
+    assert found.welfare[1] > 0
+    names = {arm.name for arm in ran.arms()}
+    assert {arm for arm, _, _ in found.plan} <= names
+    plan = ran.plan()
+    adopted = ran.adopt(found.id, who="bob")
+    assert adopted.adopted_event == ran.status().events
+    assert ran.status().model == found.model != before
+    with pytest.raises(Conflict, match="another model was adopted"):
+        ran.accept(plan.plan)
+    now = ran.plan_of(ran.plan().plan)
+    assert (now.model, now.policy) == (found.model, found.policy)
+    for id_ in (plan.plan, now.id):
+        ran.recompute(id_)
+    with pytest.raises(Conflict, match="adopted already"):
+        ran.adopt(found.id)
+    kept = ran.model()
+    assert np.array_equal(kept.tables.rewards, pumps.tables.rewards)
+    for kind, state, action in found.unseen:
+        block = {"big": 0, "small": 1}[kind]
+        cell = (block, ["fine", "worn", "broken"].index(state), ["run", "oil", "repair"].index(action))
+        assert np.array_equal(kept.tables.transitions[cell], pumps.tables.transitions[cell])
+    (named,) = ran.posteriors(found.id)
+    mean = named.posterior.mean[named.types.index("big"), 0, named.actions.index("run")]
+    assert mean == pytest.approx(kept.tables.transitions[0, 0, 0])
+
+
+def test_a_refit_that_was_compared_with_another_model_is_refused(ran):
+    first, second = ran.refit(), ran.refit(prior=0)
+    assert [refit.id for refit in ran.refits()] == [2, 1]
+    ran.adopt(second.id)
+    with pytest.raises(Conflict, match="another model than the present one"):
+        ran.adopt(first.id)
+    with pytest.raises(InvalidInput, match="there is no refit 9"):
+        ran.adopt(9)
+
+
+def test_nothing_is_learned_from_gaps_in_which_an_arm_was_served(programme):
+    plans = [programme.plan().plan]
+    programme.accept(plans[0])
+    programme.observe([{"arm": "b1", "state": "worn"}], "rounds")
+    for _ in range(2):
+        plans.append(programme.plan().plan)
+        programme.accept(plans[-1])
+    programme.record([{"arm": "b1", "action": "oil", "step": 2}, {"arm": "h1", "action": "run", "step": 2}], "crew")
+    for step in (1, 0):
+        programme.record([{"arm": "h1", "action": "run", "step": step}], "crew")
+    programme.observe([{"arm": "b1", "state": "fine"}, {"arm": "h1", "state": "worn"}], "rounds")
+    with programme.store.reading() as tx:
+        words = programme._model(tx)[1]
+        log = log_of(tx, words, arms_as_of(tx), 3)
+    assert idle_name(words, 0) == "run"
+    assert [(row["arm"], row["step"]) for row in log if row["arm"].startswith("1.")] == [
+        ("1.0", 0),
+        ("1.0", 1),
+        ("1.1", 3),
+    ]
+    assert [(row["arm"], row["step"]) for row in log if row["arm"].startswith("3.")] == [("3.0", 0), ("3.0", 3)]
+
+
+def test_there_is_nothing_to_learn_from_at_first(programme):
+    with pytest.raises(InvalidInput, match="no arm was seen at two steps"):
+        programme.refit()

@@ -1,0 +1,266 @@
+"""What a client may not do."""
+
+import asyncio
+import json
+import os
+
+import pytest
+
+from evenhand.errors import InvalidInput
+from evenhand.service import guards
+from evenhand.service.limits import RateLimit
+from evenhand.service.logs import AsJson
+from evenhand.service.settings import Settings
+from evenhand.service.tokens import Tokens, make_token
+
+P = "/v1/programme"
+SEEN = {"observations": [{"arm": "b1", "state": "fine"}], "source": "walk"}
+
+
+@pytest.fixture
+def tokens(tmp_path):
+    """A file of tokens, and a token of each role."""
+    file = tmp_path / "tokens"
+    made = {role: make_token(file, role, f"may-{role}") for role in ("read", "write")}
+    return file, made
+
+
+def bearer(token):
+    return {"Authorization": f"Bearer {token}"}
+
+
+# Hosts and origins
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:8000", "127.0.0.1:1", "[::1]:8000", "10.1.2.3"])
+def test_known_hosts(client, host):
+    assert client.get("/healthz", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io:80", "", "[::1].evil.example"]
+)
+def test_names_made_to_point_here(client, host):
+    assert client.get(P, headers={"Host": host}).status_code == 421
+
+
+def test_names_that_are_told(programme, serving):
+    client = serving(programme, names=("planner.example",))
+    assert client.get(P, headers={"Host": "Planner.example:8000"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "heads",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:9999"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site", "Origin": "http://localhost"},
+        {"Cookie": "evenhand_token=x"},
+    ],
+)
+def test_other_pages_may_not_write(client, programme, heads):
+    before = programme.status().events
+    for method, address, body in [
+        ("POST", "observations", SEEN),
+        ("POST", "plan", {}),
+        ("DELETE", "arms?arm=b1&why=x", None),
+    ]:
+        asked = {"json": body} if body is not None else {}
+        assert client.request(method, f"{P}/{address}", headers=heads, **asked).status_code == 403
+    assert programme.status().events == before
+
+
+def test_the_own_page_may_write(client):
+    heads = {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
+    assert client.post(f"{P}/observations", json=SEEN, headers=heads).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""]
+)
+def test_what_forms_of_other_pages_send(client, kind):
+    body = json.dumps(SEEN).encode()
+    assert client.post(f"{P}/observations", content=body, headers={"Content-Type": kind}).status_code == 415
+
+
+def test_no_answer_is_for_other_origins(client):
+    asked = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
+    for answer in (client.options(P, headers=asked), client.get(P, headers=asked)):
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+@pytest.mark.parametrize("address", ["/healthz", P, "/nothing", "/openapi.json", "/metrics"])
+def test_every_answer_has_the_headers(client, address):
+    heads = client.get(address).headers
+    for name, value in guards.HEADERS.items():
+        assert heads[name] == value
+    policy = heads["content-security-policy"]
+    assert "unsafe" not in policy
+    assert "script-src 'self'" in policy
+    assert "cache-control" in heads
+
+
+# Tokens
+
+
+def test_other_machines_need_a_token():
+    for host in ("0.0.0.0", "::", "10.0.0.1", "planner.example"):
+        with pytest.raises(InvalidInput, match="token"):
+            Settings(host=host)
+    for host in ("127.0.0.1", "localhost", "::1", "127.8.8.8"):
+        Settings(host=host)
+
+
+def test_roles(programme, serving, tokens):
+    file, made = tokens
+    client = serving(programme, tokens=Tokens.read(file))
+    assert client.get("/healthz").status_code == client.get("/readyz").status_code == 200
+    for address in (P, "/metrics", "/openapi.json", "/v1/jobs", f"{P}/events"):
+        answer = client.get(address)
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert client.get(address, headers=bearer(made["read"])).status_code == 200
+    assert client.post(f"{P}/observations", json=SEEN).status_code == 401
+    assert client.post(f"{P}/observations", json=SEEN, headers=bearer(made["read"])).status_code == 403
+    assert client.delete("/v1/jobs/x", headers=bearer(made["read"])).status_code == 403
+    said = SEEN | {"who": "Ada"}
+    assert client.post(f"{P}/observations", json=said, headers=bearer(made["write"])).status_code == 200
+    assert programme.events()[-1].who == "Ada (may-write)"
+
+
+def test_a_token_that_is_nobodys(programme, serving, tokens):
+    client = serving(programme, tokens=Tokens.read(tokens[0]))
+    answers = [client.get(P, headers=bearer(f"evenhand_{guess}")).status_code for guess in range(25)]
+    assert answers[0] == 401
+    assert answers[-1] == 429  # who guesses waits
+    assert client.get("/healthz").status_code == 200
+
+
+def test_a_cookie_writes_only_from_the_own_page(programme, serving, tokens):
+    file, made = tokens
+    client = serving(programme, tokens=Tokens.read(file))
+    cookie = {"Cookie": f"{guards.COOKIE}={made['write']}"}
+    assert client.get(P, headers=cookie).status_code == 200
+    assert client.post(f"{P}/observations", json=SEEN, headers=cookie).status_code == 403
+    own = cookie | {"Origin": "http://localhost"}
+    assert client.post(f"{P}/observations", json=SEEN, headers=own).status_code == 200
+    kept = guards.cookie("x", secure=True)
+    assert (kept["httponly"], kept["samesite"], kept["secure"]) == (True, "strict", True)
+
+
+def test_token_files(tokens):
+    file, made = tokens
+    text = file.read_text()
+    assert not any(token in text for token in made.values())
+    assert file.stat().st_mode & 0o777 == 0o600
+    read = Tokens.read(file)
+    assert read.holder(made["read"]).role == "read"
+    assert read.holder(made["write"]).may("read")
+    assert read.holder("") is None
+    assert read.holder(made["read"] + "x") is None
+
+
+def test_token_files_that_are_not_sound(tmp_path):
+    file = tmp_path / "tokens"
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        Tokens.read(file)
+    file.write_text("# nobody\n\n")
+    file.chmod(0o600)
+    with pytest.raises(InvalidInput, match="no token"):
+        Tokens.read(file)
+    file.write_text("read a 12\nadmin b " + "0" * 64 + "\n")
+    with pytest.raises(InvalidInput) as error:
+        Tokens.read(file)
+    assert [fault.line for fault in error.value.faults] == [1, 2]
+    with pytest.raises(InvalidInput, match="token-name"):
+        make_token(tmp_path / "new", "read", "two words")
+    if os.name == "posix":
+        file.chmod(0o666)
+        with pytest.raises(InvalidInput, match="chmod"):
+            Tokens.read(file)
+
+
+# Sizes, times, rates
+
+
+def test_bodies_are_bounded(programme, serving):
+    client = serving(programme, largest_body=1000)
+    heads = {"Content-Type": "application/json"}
+    assert client.post(f"{P}/observations", content=b" " * 1001, headers=heads).status_code == 413
+
+    def parts():
+        for _ in range(100):
+            yield b" " * 100
+
+    assert client.post(f"{P}/observations", content=parts(), headers=heads).status_code == 413
+    assert client.post(f"{P}/observations", json=SEEN).status_code == 200
+
+
+def test_a_body_whose_head_lies():
+    """More than the head says; as a server would hand it on that does not look."""
+    bodies, sent = guards.Bodies(_never, Settings(largest_body=10)), []
+
+    async def receive():
+        return {"type": "http.request", "body": b"x" * 8, "more_body": True}
+
+    scope = {"type": "http", "method": "POST", "headers": [(b"content-length", b"3")]}
+    with pytest.raises(guards.Refused) as refused:
+        asyncio.run(bodies(scope, receive, sent.append))
+    assert refused.value.status == 413
+
+
+def test_a_body_that_does_not_come():
+    bodies = guards.Bodies(_never, Settings(slowest_body=0.05))
+
+    async def receive():
+        await asyncio.sleep(60)
+
+    with pytest.raises(guards.Refused) as refused:
+        asyncio.run(bodies({"type": "http", "method": "POST", "headers": []}, receive, None))
+    assert refused.value.status == 408
+
+
+async def _never(scope, receive, send):
+    raise AssertionError("the application was asked")
+
+
+def test_who_asks_too_often_waits(programme, serving):
+    client = serving(programme, rate=0.5, burst=3)
+    answers = [client.get("/healthz") for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+    assert answers[-1].headers["retry-after"] in ("1", "2")
+
+
+def test_a_bucket_fills():
+    now = [0.0]
+    limit = RateLimit(rate=2.0, burst=2, most=2, clock=lambda: now[0])
+    assert [limit.wait("a") for _ in range(3)] == [0.0, 0.0, 0.5]
+    assert limit.is_empty("a")
+    now[0] = 0.5
+    assert not limit.is_empty("a")
+    assert limit.wait("a") == 0.0
+    assert limit.wait("b") == limit.wait("c") == 0.0
+    assert len(limit._buckets) == 2
+
+
+# Logs and counts
+
+
+def test_logs_name_nobody(client, caplog):
+    with caplog.at_level("INFO", logger="evenhand.service"):
+        client.get(f"{P}/arms", params={"step": 1})
+        client.delete(f"{P}/arms", params={"arm": "Ada Lovelace", "why": "ill"})
+        client.get("/Ada")
+    lines = [AsJson().format(record) for record in caplog.records]
+    assert any(json.loads(line).get("route") == f"{P}/arms" for line in lines)
+    assert not any("Ada" in line or "ill" in line.split() for line in lines)
+
+
+def test_what_is_counted(client):
+    client.get(P)
+    client.get("/made-up-by-somebody")
+    text = client.get("/metrics").text
+    assert 'evenhand_requests_total{method="GET",route="/v1/programme",status="200"} 1.0' in text
+    assert "made-up" not in text
