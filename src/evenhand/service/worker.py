@@ -137,7 +137,22 @@ def _price(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any
         return price_fairness(programme, seconds=request["seconds"], progress=tell), b""
 
 
-WORK: dict[str, Work] = {"decide": _solve_model, "solve": _solve_programme, "what-if": _suppose, "price": _price}
+def _refit(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
+    """The model fitted anew to the programme's own log, kept in the store and not adopted."""
+    from evenhand.programme.programme import Programme
+
+    asked = {name: request[name] for name in ("seconds", "who", "key")}
+    with Programme.open(request["address"]) as programme:
+        return programme.refit(**asked, progress=tell).as_dict(), b""
+
+
+WORK: dict[str, Work] = {
+    "decide": _solve_model,
+    "solve": _solve_programme,
+    "what-if": _suppose,
+    "price": _price,
+    "refit": _refit,
+}
 """What is done for each kind of request: how it is asked for, and its bytes; an answer, and its bytes."""
 
 

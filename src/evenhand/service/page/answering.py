@@ -1,19 +1,23 @@
 """What the page's routes have in common: the frame around every view, forms, and refusals as pages.
 
-A route of the page answers a person. What goes wrong in one is told as a page, in words, with what to do next; the API's
-problem details are for programs.
+A route of the page answers a person. What goes wrong in one is told as a page, in words, with what to do next; problem
+details are for programs, which use the API.
 """
 
+import io
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
-from typing import Any
-from urllib.parse import urlencode
+from dataclasses import dataclass, replace
+from html import unescape
+from typing import Annotated, Any
+from urllib.parse import unquote_plus, urlencode
 
-from fastapi import Request
+from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from fastapi.routing import APIRoute
 
-from evenhand.errors import EvenhandError
+from evenhand.errors import EvenhandError, InvalidInput
+from evenhand.model.whereabouts import Table, read_table
+from evenhand.programme.programme import Programme
 from evenhand.service.asking import who_of
 from evenhand.service.jobs import Job
 from evenhand.service.page.forms import Form, read_form
@@ -21,7 +25,7 @@ from evenhand.service.page.listing import Asked
 from evenhand.service.page.refusing import Refusal, refusal_of
 from evenhand.service.page.rendering import render
 from evenhand.service.refusals import TITLES, Refused, status_of
-from evenhand.service.state import Service, service_of
+from evenhand.service.state import service_of
 
 VIEWS = (("/", "Today"), ("/fairness", "Fairness"), ("/what-if", "What if"), ("/arms", "Arms"), ("/model", "Model"))
 """The views, in the order of their names in the head of the page."""
@@ -116,6 +120,10 @@ async def form_of(request: Request) -> Form:
     return read_form(await request.body(), request.headers.get("content-type", ""))
 
 
+Sending = Annotated[Form, Depends(form_of)]
+"""The form that was sent, as an argument of a route."""
+
+
 def asked_of(request: Request) -> Asked:
     """What the address asks."""
     return Asked(request.url.path, dict(request.query_params))
@@ -136,11 +144,13 @@ def remembers(response: Response, form: Form) -> Response:
 
 def typed_name(request: Request, form: Form | None = None) -> str:
     """The name that was typed last."""
-    from html import unescape
-    from urllib.parse import unquote_plus
-
     given = form.text("who") if form is not None else ""
     return given or unescape(unquote_plus(request.cookies.get(WHO, "")))[:200]
+
+
+def arm_address(name: str) -> str:
+    """Where an arm's own page is; its name may be anything."""
+    return f"/arms/one?{urlencode({'arm': name})}"
 
 
 class PageRoute(APIRoute):
@@ -173,8 +183,40 @@ def refuse(request: Request, status: int, refusal: Refusal) -> HTMLResponse:
     )
 
 
-def service_and_frame(request: Request, view: str) -> tuple[Service, Frame]:
-    """The service, and the frame around a view; the programme is asked for its name."""
-    service = service_of(request)
-    status = service.programme.status()
-    return service, frame_of(request, view, status.name, status.events)
+def programme_of(request: Request) -> Programme:
+    """The programme that is served."""
+    return service_of(request).programme
+
+
+def table_of(body: bytes, name: str) -> Table:
+    """A table that was sent, under the name of its file."""
+    return replace(read_table(io.BytesIO(body), "csv"), source=name)
+
+
+def budget_of(form: Form, usual: Mapping[str, float]) -> dict[str, float] | None:
+    """What was typed into the fields of a budget; None where it is as usual.
+
+    Raises:
+        InvalidInput: it is no number.
+    """
+    given = dict(zip(form.texts("resource"), form.texts("budget"), strict=False))
+    found: dict[str, float] = {}
+    for name, there in usual.items():
+        text = given.get(name, "")
+        try:
+            found[name] = float(text) if text else there
+        except ValueError:
+            raise InvalidInput(f"{name}: expected a number, got {text[:40]!r}") from None
+    return None if found == dict(usual) else found
+
+
+def number_of(form: Form, name: str) -> int:
+    """A whole number that stands in a hidden field.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    text = form.text(name)
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise InvalidInput("the form cannot be read; load the page anew, and send it again")
+    return int(text)

@@ -212,12 +212,15 @@ def _changed(decided: Entry | None) -> str:
 
 def _drawing(name: str, rows: Sequence[StepRow], states: Sequence[str]) -> Markup:
     visits = [
-        charts.Visit(row.step, row.condition, row.known.startswith("seen"), (row.done or row.action) if row.served else "")
+        charts.Visit(
+            row.step, row.condition, row.known.startswith("seen"), (row.done or row.action) if row.served else ""
+        )
         for row in reversed(rows[:DRAWN])
         if row.condition
     ]
     served = sum(bool(visit.action) for visit in visits)
-    label = f"{name} over {counted(len(visits), 'step')}: its condition at each, and the {served} at which it got something."
+    over = counted(len(visits), "step")
+    label = f"{name} over {over}: its condition at each, and the {served} at which it got something."
     return charts.course(visits, states, f"{label} The table below has the same.")
 
 

@@ -1,4 +1,4 @@
-"""Drawings for the page, as SVG that carries no colours: classes stand for them, and the style sheet has both its modes.
+"""Drawings for the page, as SVG without colours: classes stand for them, and the style sheet has both its modes.
 
 Each drawing is an image with words (`role="img"`, a label), and the figures in it stand in a table beside it. Series
 are told apart by their marks, too, not by colour alone.

@@ -122,7 +122,9 @@ def _over_time(books: Books) -> tuple[list[charts.Series], tuple[tuple[str, tupl
                 continue
             earned = books.earned(sums, own)
             points[name].append(charts.Point(end, earned.realised, earned.lower, earned.upper, earned.promised))
-            cells.append((figure(earned.realised, 3), figure(earned.promised, 3), _interval(earned.lower, earned.upper)))
+            cells.append(
+                (figure(earned.realised, 3), figure(earned.promised, 3), _interval(earned.lower, earned.upper))
+            )
         told.append((f"{begin} to {end}" if begin < end else str(begin), tuple(cells)))
     return [charts.Series(name, tuple(points[name])) for name in books.groups if points[name]], tuple(told)
 
@@ -133,7 +135,9 @@ def _interval(lower: float, upper: float) -> str:
 
 def _group(row: MemberRow) -> GroupRow:
     earned, service = row.earned, row.service
-    verdict, kind = ("behind its promise beyond chance", "bad") if row.behind else ("as promised, but for chance", "good")
+    verdict, kind = (
+        ("behind its promise beyond chance", "bad") if row.behind else ("as promised, but for chance", "good")
+    )
     return GroupRow(
         name=row.name,
         arms=row.arms,
@@ -153,9 +157,17 @@ def _cards(audit: Audit) -> tuple[dict[str, str], ...]:
     unseen = audit.unknown.unseen / max(audit.unknown.steps, 1)
     gini = "–" if service.gini_coefficient is None else figure(service.gini_coefficient, 2)
     return (
-        {"name": "Worst-off group", "value": worst.worst_off, "more": f"{figure(worst.worst, 3)} a step; the mean of groups is {figure(worst.mean, 3)}"},
+        {
+            "name": "Worst-off group",
+            "value": worst.worst_off,
+            "more": f"{figure(worst.worst, 3)} a step; the mean of groups is {figure(worst.mean, 3)}",
+        },
         {"name": "Served", "value": share(service.mean, 1), "more": "of steps, on average over the arms"},
-        {"name": "How unequal is service?", "value": gini, "more": "Gini coefficient over arms: 0 is equal, 1 is all for one"},
+        {
+            "name": "How unequal is service?",
+            "value": gini,
+            "more": "Gini coefficient over arms: 0 is equal, 1 is all for one",
+        },
         {"name": "Conditions not seen", "value": share(unseen), "more": "of steps of arms; beliefs were used there"},
     )
 

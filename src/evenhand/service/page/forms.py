@@ -81,7 +81,7 @@ def _read_parts(body: bytes, content_type: str) -> Form:
     message = BytesParser(policy=HTTP).parsebytes(head + body)
     fields: list[tuple[str, str]] = []
     files: list[tuple[str, str, bytes]] = []
-    parts = [part for part in message.iter_parts()] if message.is_multipart() else []
+    parts = list(message.iter_parts()) if message.is_multipart() else []
     if not parts or len(parts) > MOST_FIELDS:
         raise InvalidInput("the form cannot be read; load the page anew, and send it again")
     for part in parts:
