@@ -24,6 +24,7 @@ from evenhand.programme import ledger, roster, schema
 from evenhand.programme.history import Entry, history_of
 from evenhand.programme.learning import Learning
 from evenhand.programme.ledger import Event, append, check_text, once
+from evenhand.programme.looking_back import LookingBack
 from evenhand.programme.modelling import Words, of_roster, settle, to_bytes
 from evenhand.programme.observing import (
     Observed,
@@ -103,7 +104,7 @@ class Status:
         return asdict(self)
 
 
-class Programme(Learning):
+class Programme(Learning, LookingBack):
     """A running programme in its store.
 
     Example:

@@ -1,0 +1,48 @@
+"""The programme to look at: made as people would make one, the same for the same seed."""
+
+import pytest
+
+from evenhand.programme import demo
+from evenhand.programme.programme import Programme
+
+
+@pytest.fixture(scope="module")
+def short():
+    """Fewer steps than the real one, for those who only want to see that it goes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo, "STEPS", 25)
+        yield
+
+
+def decisions(programme):
+    return [
+        [(row.arm, row.state, row.action, row.accepted, row.why) for row in programme.plan_of(plan.id).rows]
+        for plan in programme.plans()
+    ]
+
+
+def test_it_is_the_same_for_the_same_seed_and_all_of_it_is_there(short, tmp_path):
+    with demo.make_demo(tmp_path / "one.db", seed=3) as one, demo.make_demo(tmp_path / "two.db", seed=3) as two:
+        assert decisions(one) == decisions(two)
+        assert one.check() == two.check()
+        assert one.status().step == 25
+        assert "hill 17" in {arm.name for arm in one.arms()}
+        plan = one.current_plan()
+        assert plan is not None
+        assert plan.missing > 0
+        found = one.audit()
+        assert len(found.overrides) > 0
+        assert min(found.unknown.late, found.unknown.corrected, found.unknown.unseen) > 0
+
+
+@pytest.mark.slow
+def test_two_years(tmp_path):
+    """The salt at the harbour is found, arms left, and a plan can be computed again."""
+    told = []
+    demo.make_demo(tmp_path / "lifts.db", progress=lambda what, share: told.append(share)).close()
+    with Programme.open(tmp_path / "lifts.db") as programme:
+        found = programme.audit()
+        assert [row.name for row in found.groups if row.behind] == ["harbour"]
+        assert {row.arm for row in found.arms if row.left is not None} == {"harbour 05", "hill 03"}
+        assert told[-1] == 1.0
+        programme.recompute(found.last + 1)
