@@ -63,6 +63,7 @@ def test_progress_shows_the_current_welfare(folder, evenhand, talkative):
     assert quiet.code == 0 and quiet.err == "" and "not saved" in quiet.out
 
 
+@pytest.mark.slow
 def test_what_was_learned_is_played_by_every_command(trained, evenhand, files):
     about = json.loads(zipfile.ZipFile(trained).read("manifest.json"))["about"]
     alone = evenhand("evaluate", *MODEL, "policy.zip", "--json").json

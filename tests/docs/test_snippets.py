@@ -1,6 +1,6 @@
 """Every snippet of the README and of the documentation is run, and what a page shows is what comes out.
 
-A page's snippets run in order, in one namespace and one empty folder:
+A page's snippets run in order, in one namespace and one folder, in which there are only the examples:
 
     ```python                    is executed
     ```sh                        each line is a command: `evenhand ...` or `python examples/...`; nothing else
@@ -36,11 +36,21 @@ from evenhand.planning.roster import ROSTER
 from evenhand.planning.solve import METHODS
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 LONG = {
     f"docs/{name}.md"
-    for name in ("command-line", "criteria-and-groups", "fluid", "learning", "reproduction", "notebook")
+    for name in (
+        "bus-engines",
+        "command-line",
+        "criteria-and-groups",
+        "fluid",
+        "learning",
+        "notebook",
+        "reproduction",
+        "uncertainty",
+        "welfare",
+    )
 }
 """Pages that train or play for long: run by `make test-slow`. What they show is asked on small problems elsewhere."""
 
@@ -223,6 +233,7 @@ def check_output(block: Block, came: str) -> None:
 )
 def test_snippets(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples", target_is_directory=True)
     namespace: dict[str, object] = {"__name__": "snippet"}
     for block in read_blocks(page):
         assert block.language in RUN + SHOWN + OTHER, f"{block.place}: what is a block of {block.language!r}?"

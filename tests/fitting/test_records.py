@@ -3,9 +3,12 @@
 import csv
 import io
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -314,6 +317,7 @@ def test_without_the_extra_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPa
         read([*SOUND])
 
 
+@pytest.mark.slow
 def test_a_million_arms_of_two_rows() -> None:
     number = 1_000_000
     frame = polars.DataFrame(
@@ -327,3 +331,47 @@ def test_a_million_arms_of_two_rows() -> None:
     log = read(frame)
     assert count_moves(log).counts[0, 0, 0].tolist() == [333334, 333333, 333333]
     assert len(log.arms) == number
+
+
+# Anything at all
+
+ODD: dict[str, list[Any]] = {
+    "van": ["a", "b", 1, 2.0, None, float("nan"), "", " a ", True, 10**19],
+    "week": [0, 1, 5, 40, None, "", "x", 1.5, float("nan"), float("inf"), -1, 2**63, -(2**63), "2026-01-01", "2026-W05",
+             "2026-05", "31.05.2026", 20260531, "2026-05-31T14:00+02:00", "2026-05-31T14:00", date(2026, 1, 2),
+             datetime(2026, 1, 2, 3), datetime(2026, 1, 2, 3, tzinfo=UTC), 1e300, Decimal("1.5"), True],
+    "condition": ["good", "poor", 1, None, "nan", float("nan"), "good ", True, 3.5, "état", "a,b", 2**63, float("inf")],
+    "action": ["none", "mend", None, "", 0, 1, float("nan"), "idle", "NONE"],
+    "make": ["Ford", "VW", None, 1, "Ford "],
+}  # fmt: skip
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_any_table_is_a_sound_log_or_refused_with_rows(data: st.DataObject) -> None:
+    """Duplicates, missing times, mixed kinds, NaN, zones: a log that says what came, or faults in words."""
+    number = data.draw(st.integers(1, 12))
+    columns: dict[str, list[Any]] = {
+        "van": ["ab"[i % 2] for i in range(number)],
+        "week": [i // 2 for i in range(number)],
+        "condition": data.draw(st.lists(st.sampled_from(["good", "poor"]), min_size=number, max_size=number)),
+        "action": ["none"] * number,
+        "make": ["Ford"] * number,
+    }
+    odd = data.draw(st.lists(st.tuples(st.sampled_from(list(ODD)), st.integers(0, number - 1)), max_size=5))
+    for name, place in odd:
+        columns[name][place] = data.draw(st.sampled_from(ODD[name]))
+    as_rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    csv_rows = [tuple("" if entry is None else str(entry) for entry in row.values()) for row in as_rows]
+    form = data.draw(st.sampled_from([columns, as_rows, as_csv(csv_rows)]))
+    try:
+        log = read(form, type="make")
+    except InvalidInput as refused:
+        told = getattr(refused, "faults", ())
+        assert 0 < len(told) <= 33 if told else str(refused)
+        assert all(re.fullmatch(r"|(row|line) \d+", fault.place) for fault in told)
+        return
+    assert len(log.arm) == number and sorted(log.row.tolist()) == list(range(number))
+    same = log.arm[1:] == log.arm[:-1]
+    assert (np.diff(log.time)[same] > 0).all() and (log.action[:-1][same] >= 0).all()
+    assert (log.state >= 0).all() and log.state.max() < len(log.states)

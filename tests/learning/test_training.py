@@ -174,6 +174,7 @@ class TestResume:
         assert same(whole(name), run(name, checkpoint=file, resume=True))
         assert_ended_as(name, file)
 
+    @pytest.mark.slow
     def test_interrupted_again_and_again(self, tmp_path, monkeypatch):
         always_told(monkeypatch)
         file = tmp_path / "run.checkpoint"

@@ -49,6 +49,7 @@ def test_the_control_variate_takes_noise_away(played):
     assert (standard_errors(column.returns) ** 2).sum() < 0.6 * (standard_errors(plain) ** 2).sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_counts", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_arms_that_get_what_the_others_leave_are_known_as_well(by_counts, played, monkeypatch):
     """The relaxation serves them not at all, for they weigh nothing; with its values alone they would be all noise."""

@@ -97,6 +97,7 @@ def test_the_plan_for_the_worst_draws_is_the_best_of_all_mixtures(all_of_them, s
         assert best == pytest.approx(all_of_them.mean(axis=1).max())
 
 
+@pytest.mark.slow
 def test_tails_grow_with_the_share_and_costs_are_told(all_of_them):
     problem, worlds = atoms()
     found = [eh.solve(problem, draws=60, posterior=worlds, robust=share).robust for share in (0.1, 0.4)]
@@ -204,6 +205,7 @@ def test_the_same_seed_gives_the_same_plan_and_it_can_be_saved(tmp_path):
     assert tail_mean(seen.rows[0].seen, 0.2) == pytest.approx(first.robust.seen.robust_tail)
 
 
+@pytest.mark.slow
 def test_larger_problems_are_played(monkeypatch):
     monkeypatch.setattr("evenhand.evaluation.worlds.ARM_STEPS", 3e5)
     monkeypatch.setattr("evenhand.evaluation.tables.MOST_STATES", 0)

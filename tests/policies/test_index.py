@@ -156,6 +156,7 @@ class TestOrder:
         assert served.sum() == 3000
         assert served.min() > 900
 
+    @pytest.mark.slow
     def test_a_hundred_thousand_arms_at_once(self):
         problem = heterogeneous_machine_replacement(num_arms=100_000)
         policy = whittle(problem)

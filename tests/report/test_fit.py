@@ -127,6 +127,7 @@ def test_what_was_not_asked_has_no_section_and_says_why() -> None:
     assert "nan" not in text.lower().split()
 
 
+@pytest.mark.slow
 def test_many_rows_and_states_are_cut_and_counted() -> None:
     states = tuple(f"s{number}" for number in range(12))
     rows = np.random.default_rng(0).dirichlet(np.ones(12), size=(4, 12, 2))

@@ -320,6 +320,7 @@ def test_a_single_episode_has_no_error_bar() -> None:
     assert "± –" in plain(comparison_page(side_by_side(problem, {"a": one}), problem))
 
 
+@pytest.mark.slow
 def test_a_thousand_different_arms() -> None:
     problem = different_arms(1000, name="pump")
     values = np.random.default_rng(0).uniform(1, 9, (2, 1000))

@@ -174,6 +174,7 @@ def test_what_does_not_end_leaves_the_plain_bound(monkeypatch):
     assert tightest(problem, "gini:3", plain).upper_bound == plain.upper_bound
 
 
+@pytest.mark.slow
 def test_plans_and_comparisons_show_the_tighter_bound():
     problem = fleet((1, 3), (9, 8))
     plain = relax(problem, "gini:2").upper_bound

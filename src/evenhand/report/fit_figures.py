@@ -55,7 +55,7 @@ def _estimate(effect: Effect) -> tuple[float, float, float]:
 
 def _name(effect: Effect) -> str:
     where = f"in {effect.state}" if effect.state else "wherever given"
-    return shortened(f"{effect.action} {where}" + (f" ({effect.type})" if effect.type else ""), 38)
+    return shortened(f"{effect.action} {where}" + (f" ({effect.type})" if effect.type else ""), 46)
 
 
 def _draw_effects(figure: "Figure", effects: Sequence[Effect]) -> None:
