@@ -1,11 +1,7 @@
-"""What the page's routes have in common: the frame around every view, forms, and refusals as pages.
-
-A route of the page answers a person. What goes wrong in one is told as a page, in words, with what to do next; problem
-details are for programs, which use the API.
-"""
+"""What the page's routes have in common: the frame around every view, forms, answers."""
 
 import io
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from html import unescape
 from typing import Annotated, Any
@@ -13,18 +9,15 @@ from urllib.parse import unquote_plus, urlencode
 
 from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
-from fastapi.routing import APIRoute
 
-from evenhand.errors import EvenhandError, InvalidInput
+from evenhand.errors import InvalidInput
 from evenhand.model.whereabouts import Table, read_table
 from evenhand.programme.programme import Programme
 from evenhand.service.asking import who_of
 from evenhand.service.jobs import Job
 from evenhand.service.page.forms import Form, read_form
 from evenhand.service.page.listing import Asked
-from evenhand.service.page.refusing import Refusal, refusal_of
 from evenhand.service.page.rendering import render
-from evenhand.service.refusals import TITLES, Refused, status_of
 from evenhand.service.state import service_of
 
 VIEWS = (("/", "Today"), ("/fairness", "Fairness"), ("/what-if", "What if"), ("/arms", "Arms"), ("/model", "Model"))
@@ -32,15 +25,6 @@ VIEWS = (("/", "Today"), ("/fairness", "Fairness"), ("/what-if", "What if"), ("/
 
 WHO = "evenhand_who"
 """The cookie in which a browser keeps the name that was typed last."""
-
-NEXT = {
-    401: "Sign in with a token.",
-    403: "Ask who runs this server for a token that may write.",
-    404: "It may have been removed, or the address is not right. Go to one of the views above.",
-    429: "Wait a moment, then try again.",
-    503: "Nothing was changed. Wait a moment, then load the page again.",
-}
-"""What to do after a refusal."""
 
 
 @dataclass(frozen=True)
@@ -151,36 +135,6 @@ def typed_name(request: Request, form: Form | None = None) -> str:
 def arm_address(name: str) -> str:
     """Where an arm's own page is; its name may be anything."""
     return f"/arms/one?{urlencode({'arm': name})}"
-
-
-class PageRoute(APIRoute):
-    """A route whose refusals are pages."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """As usual, but what is refused is told as a page."""
-        usual = super().get_route_handler()
-
-        async def handler(request: Request) -> Response:
-            try:
-                return await usual(request)
-            except Refused as error:
-                faults = tuple(str(fault) for fault in error.faults) or (error.detail,)
-                return refuse(request, error.status, Refusal(TITLES.get(error.status, "This was not done"), faults))
-            except EvenhandError as error:
-                return refuse(
-                    request, status_of(error), refusal_of(error, TITLES.get(status_of(error), "This was not done"))
-                )
-
-        return handler
-
-
-def refuse(request: Request, status: int, refusal: Refusal) -> HTMLResponse:
-    """A page that says what was not done, and what to do next."""
-    told = Refusal(refusal.title, refusal.faults, refusal.next or NEXT.get(status, ""))
-    frame = Frame("evenhand", "", () if status == 401 else VIEWS)
-    return show(
-        "refusal.html", {"title": refusal.title, "frame": frame, "refusal": told, "signs_in": status == 401}, status
-    )
 
 
 def programme_of(request: Request) -> Programme:

@@ -8,7 +8,6 @@ from fastapi.responses import Response
 from evenhand.errors import EvenhandError
 from evenhand.service.page import arms
 from evenhand.service.page.answering import (
-    PageRoute,
     Sending,
     arm_address,
     asked_of,
@@ -29,7 +28,7 @@ from evenhand.service.page.refusing import Refusal, Sent, refusal_of, sent_rows
 from evenhand.service.refusals import status_of
 from evenhand.service.state import service_of
 
-router = APIRouter(include_in_schema=False, route_class=PageRoute)
+router = APIRouter(include_in_schema=False)
 
 NOBODY = {"arm": "", "state": "", "text": ""}
 """What is typed into the forms of the list before anybody typed anything."""

@@ -4,13 +4,13 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from evenhand.service.guards import cookie
-from evenhand.service.page.answering import Frame, PageRoute, Sending, show, to
+from evenhand.service.page.answering import Frame, Sending, show, to
 from evenhand.service.page.refusing import Refusal
 from evenhand.service.page.rendering import MEDIA_TYPES, static_files
 from evenhand.service.refusals import Refused
 from evenhand.service.state import service_of
 
-router = APIRouter(include_in_schema=False, route_class=PageRoute)
+router = APIRouter(include_in_schema=False)
 
 
 @router.post("/work/{number}/stop")

@@ -11,7 +11,6 @@ from evenhand.model.objective import read_welfare
 from evenhand.service.jobs import Job, name_of
 from evenhand.service.page import fairness, model, what_if
 from evenhand.service.page.answering import (
-    PageRoute,
     Sending,
     arm_address,
     asked_of,
@@ -32,7 +31,7 @@ from evenhand.service.refusals import status_of
 from evenhand.service.routes.jobs import fits
 from evenhand.service.state import service_of
 
-router = APIRouter(include_in_schema=False, route_class=PageRoute)
+router = APIRouter(include_in_schema=False)
 
 SECONDS = 45.0
 """How long it may take to price fairness, or to fit, about."""

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -146,7 +146,7 @@ def show_today(programme: Programme, asked: Asked, typed: Typed | None = None) -
         is_open=proposed is not None,
         last=last,
         parts=_parts(status, proposed, last),
-        bars=() if plan is None else bars_of(plan),
+        bars=() if plan is None else bars_of(plan, status.budget),
         table=None if plan is None else list_lines(asked, lines),
         groups=tuple(status.groups),
         kinds=tuple(status.arms),
@@ -206,10 +206,15 @@ def _worth(plan: KeptPlan) -> str:
     return f"This policy is within {near} of the best that any could do for these {counted(plan.arms, 'arm')}."
 
 
-def bars_of(plan: KeptPlan) -> tuple[Bar, ...]:
-    """What a plan uses of each budget."""
+def bars_of(plan: KeptPlan, names: Iterable[str]) -> tuple[Bar, ...]:
+    """What a plan uses of each budget.
+
+    Args:
+        plan: which.
+        names: of the resources, in their order.
+    """
     used = plan.accepted_used or plan.used
-    rows = [(name, used.get(name, 0.0), there) for name, there in plan.budget.items()]
+    rows = [(name, used.get(name, 0.0), plan.budget[name]) for name in names]
     return tuple(
         Bar(name, text := f"{amount(use)} of {amount(there)} used", charts.budget_bar(use, there, f"{name}: {text}"))
         for name, use, there in rows

@@ -12,7 +12,6 @@ from evenhand.errors import EvenhandError
 from evenhand.model.whereabouts import Table
 from evenhand.service.page import today
 from evenhand.service.page.answering import (
-    PageRoute,
     Sending,
     arm_address,
     asked_of,
@@ -36,7 +35,7 @@ from evenhand.service.page.today import Change, Typed, show_today
 from evenhand.service.refusals import status_of
 from evenhand.service.state import service_of
 
-router = APIRouter(include_in_schema=False, route_class=PageRoute)
+router = APIRouter(include_in_schema=False)
 
 
 # Today

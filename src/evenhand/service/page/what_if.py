@@ -71,7 +71,9 @@ def show_what_if(programme: Programme, asked: Mapping[str, Any] | None, found: M
         asked: what was supposed, `budget` and `welfare`; None where nothing was.
         found: the certificate that came of it, as JSON has it.
     """
-    status, today = programme.status(), programme.certificate()
+    status = programme.status()
+    # Where it is not known for those who take part now, it is played, which takes a while: only for a comparison.
+    today = programme.certificate() if found is not None else _known(programme)
     budget = dict(status.budget) | dict((asked or {}).get("budget") or {})
     welfare = (asked or {}).get("welfare") or status.welfare
     ideas = dict.fromkeys((*NAMES, status.welfare, welfare))
@@ -85,6 +87,12 @@ def show_what_if(programme: Programme, asked: Mapping[str, Any] | None, found: M
         else _answer(status, budget, welfare, today, Certificate.of(found)),
         prices=() if today is None or today.prices is None else _prices(today.prices),
     )
+
+
+def _known(programme: Programme) -> Certificate | None:
+    """What is known of today's policy without computing anything."""
+    plan = programme.current_plan()
+    return None if plan is None else plan.certificate
 
 
 def _slider(name: str, value: float, today: float) -> Slider:
