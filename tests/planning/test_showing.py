@@ -7,7 +7,7 @@ import pytest
 
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
-from evenhand.planning.labels import Labels, amount_of, one_more
+from evenhand.planning.labels import Labels, amount_of, listed, one_more
 from evenhand.planning.plans import Plan, plan_of
 from evenhand.planning.showing import (
     levels_of,
@@ -21,6 +21,7 @@ from evenhand.planning.showing import (
 )
 from evenhand.planning.solve import solve
 from evenhand.policies import ExchangeablePriority, RoundRobin, never_act, random_feasible, whittle
+from evenhand.problems import heterogeneous_machine_replacement
 from evenhand.reductions.counts import Counts
 
 from .test_plans import ACTIONS, MACHINES, POLICIES, fleet, saved
@@ -248,6 +249,12 @@ class TestWorth:
     )
     def test_amounts(self, name, amount, told):
         assert amount_of(name, amount) == told
+
+    def test_names_with_commas_are_parted_by_semicolons(self):
+        assert listed(["Ford (serviced, always)", "Opel"]) == "Ford (serviced, always), Opel"
+        problem = heterogeneous_machine_replacement(num_arms=12)
+        title = " ".join(Plan(whittle(problem), problem).show().split())
+        assert "(1 machine, quadratic cost; 4 machine, random cost; 3 machine, exponential cost; 4 machine, " in title
 
     def test_how_often(self):
         shares = (0.0, 0.001, 0.86, 0.999)

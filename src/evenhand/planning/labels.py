@@ -1,7 +1,8 @@
 """What things are called: types, states, actions and resources by their labels, else by their numbers."""
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.naming import base_names, type_names
@@ -101,6 +102,12 @@ def amount_of(name: str, amount: float) -> str:
     if single is None:
         return f"{quantity(amount)} {'unit' if amount == 1 else 'units'} of {name}"
     return f"{quantity(amount)} {single if amount == 1 else name}"
+
+
+def listed(texts: Iterable[str]) -> str:
+    """`Ford, Opel`; parted by semicolons where a comma stands in one of them, outside of brackets."""
+    told = list(texts)
+    return ("; " if any("," in re.sub(r"\([^)]*\)", "", text) for text in told) else ", ").join(told)
 
 
 def quantity(amount: float) -> float | int:

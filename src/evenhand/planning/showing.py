@@ -24,7 +24,7 @@ from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Finite
 from evenhand.model.policy import Policy, Starting, plays_by_counts
-from evenhand.planning.labels import Labels, amount_of, one_more, quantity
+from evenhand.planning.labels import Labels, amount_of, listed, one_more, quantity
 from evenhand.planning.other_numbers import Seated
 from evenhand.policies.fluid import OccupancyPriority, Resolving
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
@@ -269,7 +269,7 @@ def short_words(order: Order, words: Labels, skip: int = 0) -> str:
         return order.how
     levels = levels_of(order, words, shares=not order.ranked)[skip:]
     more = f", then {len(levels) - SHORT} more" if len(levels) > SHORT else ""
-    return ", ".join(map(level_words, levels[:SHORT])) + more if levels else "nobody else, in just this order"
+    return listed(map(level_words, levels[:SHORT])) + more if levels else "nobody else, in just this order"
 
 
 class PartWords(NamedTuple):
@@ -454,7 +454,7 @@ def _title(plan: "Plan") -> str:
     welfare = f"; welfare {plan.about['welfare']}" if isinstance(plan.about.get("welfare"), str) else ""
     criterion = "" if problem.criterion.name == "discounted" else f", criterion {problem.criterion.name}"
     groups = f", over {len(problem.group_names)} groups" if problem.over == "groups" else ""
-    whose = f"{problem.num_arms} arms ({', '.join(kinds[:LONG])}{more})"
+    whose = f"{problem.num_arms} arms ({listed(kinds[:LONG])}{more})"
     return f"{plan.source}: {whose} share {shared}{welfare}{criterion}{groups}"
 
 
@@ -473,7 +473,7 @@ def _certificate(plan: "Plan") -> list[str]:
     if about.get("by") == "type" and isinstance(values, list) and len(values) == plan.problem.num_types <= LONG:
         values = [_number(value) for value in values]
         told = [f"{words.type(kind)} {value:.4f}" for kind, value in enumerate(values)]
-        lines.append(f"  value of an arm: {', '.join(told)}")
+        lines.append(f"  value of an arm: {listed(told)}")
     if _is_number(about.get("score")):
         lines.append(f"  welfare {about['score']:.4f}, as judged in training")
     return lines or ["  (what it is worth was not saved with it)"]
@@ -485,7 +485,7 @@ def _mixture_lines(plan: "Plan", parts: Sequence[PartWords], common: Sequence[st
     drawn = "drawn once at the start and kept" if rotate is None else f"drawn anew every {rotate} steps"
     lines = [f"One of {len(parts)} ways to serve, {drawn}:"]
     if common:
-        beginning = ", ".join(common[:LONG]) + (" ..." if len(common) > LONG else "")
+        beginning = listed(common[:LONG]) + (" ..." if len(common) > LONG else "")
         lines += _wrapped(f"{beginning_words(parts)} {beginning}; then", "  ", "    ")
     for part in parts:
         times = often(part.share, "starts" if rotate is None else "times")

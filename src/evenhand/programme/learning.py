@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, func, insert, select, update
 
-from evenhand.errors import Conflict, InvalidInput
+from evenhand.errors import Conflict, Missing
 from evenhand.evaluation.evaluate import evaluate
 from evenhand.fitting.posterior_files import Named
 from evenhand.model.coupled import CoupledMDP
@@ -103,7 +103,7 @@ class Learning(Running):
             key: asked again under the same, it answers as before.
 
         Raises:
-            InvalidInput: there is none of this number.
+            Missing: there is none of this number.
             Conflict: it was adopted already, or the model has changed since it was fitted.
         """
         with self.store.writing() as tx:
@@ -160,7 +160,7 @@ def _keep(
     keep_policy(tx, policy, digest, saved, numbers_of(arms), facts_of(solution, policy, numbers_of(arms)), who)
     found = Refitted.of(
         told
-        | {"id": number, "event": event, "policy": policy, "likelihood": learned.likelihood}
+        | {"id": number, "event": event, "policy": policy, "likelihood": _possible(learned.likelihood)}
         | {"moved": [vars(row) for row in learned.moved], "unseen": learned.unseen}
     ).as_dict()
     kept = {"model": digest, "facts_json": ledger.as_text(found), "posterior": learned.posterior}
@@ -168,10 +168,15 @@ def _keep(
     return found
 
 
+def _possible(likelihood: tuple[float, float]) -> list[float | None]:
+    """Log-likelihoods as JSON can hold them: none of what cannot be."""
+    return [value if np.isfinite(value) else None for value in likelihood]
+
+
 def _refit_row(tx: Connection, refit: object) -> Any:
     table = schema.refits
     known = isinstance(refit, int) and not isinstance(refit, bool) and 0 < refit < 2**31
     row = tx.execute(select(table).where(table.c.id == refit)).first() if known else None
     if row is None:
-        raise InvalidInput(f"refit: there is no refit {refit!r}")
+        raise Missing(f"refit: there is no refit {refit!r}")
     return row

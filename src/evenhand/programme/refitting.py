@@ -79,8 +79,9 @@ class Refitted:
     rows: int
     """Rows of the log: arms that were seen at a step."""
 
-    likelihood: tuple[float, float]
-    """The log-likelihood of the log under the present model, and under the new one."""
+    likelihood: tuple[float | None, float | None]
+    """The log-likelihood of the log under the present model, and under the new one; None where a model says that what
+    was recorded cannot be."""
 
     moved: tuple[Moved, ...]
     """Every probability of a pair that was seen, before and after."""

@@ -17,7 +17,7 @@ from evenhand.programme.programme import Programme
 from evenhand.service import guards, refusals
 from evenhand.service.page.as_pages import AsPages
 from evenhand.service.page.routes import router as page
-from evenhand.service.routes import decide, health, jobs, plans
+from evenhand.service.routes import decide, health, jobs, past, plans
 from evenhand.service.routes import programme as programme_routes
 from evenhand.service.settings import Settings
 from evenhand.service.state import Service
@@ -48,7 +48,7 @@ def create_app(programme: Programme, settings: Settings | None = None) -> FastAP
         redirect_slashes=False,
     )
     app.state.service = service
-    for module in (health, decide, programme_routes, plans, jobs):
+    for module in (health, decide, programme_routes, plans, past, jobs):
         app.include_router(module.router)
     app.include_router(page)
     refusals.install(app)

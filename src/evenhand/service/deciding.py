@@ -6,6 +6,7 @@ are kept.
 """
 
 import asyncio
+import io
 import json
 from collections import OrderedDict
 from hashlib import sha256
@@ -13,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from evenhand.model.files import load
 from evenhand.planning.plans import Plan, load_plan
 from evenhand.service.jobs import Job, Jobs
 from evenhand.service.metrics import Metrics
@@ -42,6 +44,9 @@ class Decider:
             model: as a model file has it.
             how: what it is solved for (`SOLVED_BY`).
             patience: seconds to wait.
+
+        Raises:
+            ModelError: with every fault of the model.
         """
         body = json.dumps(model).encode()
         digest = sha256(json.dumps(how, sort_keys=True).encode() + b"\n" + body).hexdigest()
@@ -50,6 +55,7 @@ class Decider:
         if kept is not None:
             self._plans.move_to_end(digest)
             return kept
+        await asyncio.to_thread(load, io.BytesIO(body), "json", how["criterion"])  # faults are told before any waiting
         job = self._jobs.submit(Job(f"decide-{digest[:32]}", "decide", how, body=body))
         if not await job.ended(patience) or job.status != "done":
             return job

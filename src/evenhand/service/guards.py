@@ -202,11 +202,18 @@ class Doors:
         if holder is None:
             if given:
                 self._guesses.wait(client)
+            if _is_browsing(scope, heads):
+                raise Refused(303, "sign in with a token", headers={"Location": "/login"})
             raise Refused(401, "give a token: Authorization: Bearer ...", headers={"WWW-Authenticate": "Bearer"})
         needed = "read" if scope["method"] in SAFE or scope["path"] == "/v1/decide" else "write"
         if not holder.may("write" if needed == "write" else "read"):
             raise Refused(403, "this token may read, and not write")
         return holder
+
+
+def _is_browsing(scope: Scope, heads: _Heads) -> bool:
+    """Whether a person looks at a page; programs are told by a status what they lack."""
+    return scope["method"] == "GET" and "text/html" in heads["accept"] and not str(scope["path"]).startswith("/v1/")
 
 
 def _is_open(path: str) -> bool:

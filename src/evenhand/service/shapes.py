@@ -495,3 +495,97 @@ class WhatIfRequest(Strict):
     seconds: float | None = Field(
         default=None, gt=0, le=86400, allow_inf_nan=False, description="How long it may take, about."
     )
+
+
+# Looking back
+
+
+class Entry(Strict):
+    """Something that happened to an arm."""
+
+    event: int
+    step: int
+    kind: Literal["joined", "left", "seen", "decided", "recorded"]
+    overridden: bool
+    state: str | None = None
+    known: str | None = None
+    planned: str | None = None
+    action: str | None = None
+    reward: float | None = None
+    expected: str | None = Field(default=None, description="The state that was most likely.")
+    chance: float | None = None
+    expected_reward: float | None = None
+    who: str | None = None
+    why: str | None = None
+    source: str | None = None
+    plan: int | None = None
+    at: str | None = None
+
+
+class History(Strict):
+    """One arm's history, in the order in which it was written down."""
+
+    arm: str
+    entries: list[Entry]
+
+
+class AuditShape(BaseModel):
+    """Who was served how often and how late, what was promised and what came of it; as `programme audit --json`."""
+
+    first: int = Field(description="The first step.")
+    last: int = Field(description="The last step.")
+    event: int = Field(description="What was known at this event, and nothing later.")
+    level: float = Field(description="The probability of intervals.")
+    arms: list[dict[str, Any]] = Field(description="Arm by arm.")
+    types: list[dict[str, Any]] = Field(description="Type by type.")
+    groups: list[dict[str, Any]] = Field(description="Group by group.")
+    overrides: list[dict[str, Any]] = Field(description="One by one, with what they cost.")
+    warnings: list[str] = Field(description="Groups that fell behind beyond chance.")
+
+
+class RefitRequest(Who):
+    """The model is to be fitted anew."""
+
+    prior: float | None = Field(
+        default=None, ge=0, le=1e9, allow_inf_nan=False, description="What other types are worth to a sparse row."
+    )
+    seconds: float | None = Field(
+        default=None, gt=0, le=86400, allow_inf_nan=False, description="How long solving may take, about."
+    )
+
+
+class Moved(Strict):
+    """One probability, before and after."""
+
+    type: str
+    state: str
+    action: str
+    next_state: str
+    before: float
+    after: float
+    lower: float
+    upper: float
+    seen: int
+
+
+class Refitted(Strict):
+    """A model fitted to the programme's own log, and what it would change."""
+
+    id: int
+    event: int
+    before: str = Field(description="The digest of the model that it would replace.")
+    model: str = Field(description="The digest of the new model.")
+    policy: str
+    rows: int
+    likelihood: list[float | None] = Field(description="Under the present model, and under the new one.")
+    moved: list[Moved]
+    unseen: list[list[str]] = Field(description="(type, state, action) pairs that were never seen.")
+    plan: list[list[str]] = Field(description="(arm, action now, action then) what would change today.")
+    welfare: list[float | None] = Field(description="Of the present policy in the new model, and of a new one.")
+    adopted_event: int | None
+
+
+class RefitList(Strict):
+    """Models that were fitted, the newest first."""
+
+    refits: list[Refitted]

@@ -138,10 +138,10 @@ def _price(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any
 
 
 def _refit(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
-    """The model fitted anew to the programme's own log, kept in the store and not adopted."""
+    """A model fitted to the programme's own records, kept in the store."""
     from evenhand.programme.programme import Programme
 
-    asked = {name: request[name] for name in ("seconds", "who", "key")}
+    asked = {name: request[name] for name in ("prior", "seconds", "who", "key")}
     with Programme.open(request["address"]) as programme:
         return programme.refit(**asked, progress=tell).as_dict(), b""
 

@@ -1,6 +1,7 @@
 """Drawings are sound SVG, carry every text escaped, and no colour or style of their own."""
 
 import math
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -46,7 +47,7 @@ def test_ticks_span_what_they_are_for(low, high):
     assert marks[0] <= low + 1e-9
     assert high <= marks[-1] + 1e-9
     assert len(marks) <= 9
-    assert all(math.isclose(b - a, marks[1] - marks[0]) for a, b in zip(marks, marks[1:], strict=False))
+    assert all(math.isclose(b - a, marks[1] - marks[0]) for a, b in pairwise(marks))
 
 
 def test_names_of_spots_do_not_lie_upon_each_other():

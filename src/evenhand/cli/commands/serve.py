@@ -5,11 +5,14 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from evenhand.cli.console import print_json
+from evenhand.cli.progress import progress
 from evenhand.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -54,7 +57,7 @@ def run(
         burst=max(1, round(2 * rate)),
         labels={"demo": "made-up data"} if programme == DEMO else {},
     )
-    with _opened(programme, keep) as opened, listen(host, port) as listener:
+    with _opened(programme, keep, quiet) as opened, listen(host, port) as listener:
         configure(quiet)
         _say_where(listener, opened, as_json)
         interrupted = serve(opened, settings, listener)
@@ -76,14 +79,26 @@ def _make_token(file: str | None, role: "Role", name: str, as_json: bool) -> Non
 
 
 @contextmanager
-def _opened(programme: str, keep: str | None) -> "Iterator[Programme]":
+def _opened(programme: str, keep: str | None, quiet: bool) -> "Iterator[Programme]":
     from evenhand.programme.programme import Programme
 
     if programme != DEMO:
         with Programme.open(programme) as opened:
             yield opened
         return
-    raise InvalidInput("demo: there is no demonstration yet")
+    with TemporaryDirectory(prefix="evenhand-demo-") as folder, _demo(keep or Path(folder) / "demo.db", quiet) as made:
+        yield made
+
+
+def _demo(where: str | Path, quiet: bool) -> "Programme":
+    """A programme with made-up data; the one that was made there before."""
+    from evenhand.programme.demo import make_demo
+    from evenhand.programme.programme import Programme
+
+    if Path(where).exists():
+        return Programme.open(where)
+    with progress(quiet) as tell:
+        return make_demo(where, progress=tell)
 
 
 def _say_where(listener: socket.socket, programme: "Programme", as_json: bool) -> None:

@@ -201,7 +201,7 @@ async def refit(request: Request, form: Sending) -> Response:
     """Fit the model to the programme's own log, in the background; nothing is adopted."""
     status = await run_in_threadpool(programme_of(request).status)
     told = {"who": writer_of(request, form), "key": form.text("key") or None}
-    job = await _begin(request, "refit", {"seconds": SECONDS, "events": status.events}, told)
+    job = await _begin(request, "refit", {"prior": None, "seconds": SECONDS, "events": status.events}, told)
     await job.ended(1.0)
     return remembers(to("/model", job=job.id), form)
 

@@ -135,16 +135,22 @@ def _kind(words: Words, name: str, group: str, block: int) -> Kind:
 
 def _fit(fit: Refitted) -> Fit:
     ordered = sorted(fit.moved, key=lambda row: (-abs(row.after - row.before), row.type, row.state, row.action))
-    gain = fit.likelihood[1] - fit.likelihood[0]
-    better = "It explains the records better than the model in use" if gain > 0 else "It explains the records no better"
     return Fit(
         fit=fit,
         rows=tuple(_row(row) for row in ordered[:MOST_ROWS]),
         more=max(0, len(ordered) - MOST_ROWS),
         wanted=_wanted(fit),
-        gain=f"{better} (by {figure(abs(gain), 3)} in log-likelihood).",
+        gain=_gain(*fit.likelihood),
         plan=fit.plan,
     )
+
+
+def _gain(before: float | None, after: float | None) -> str:
+    """Whether a fit explains the records better, from the log-likelihoods of the two models."""
+    if before is None or after is None:
+        return "By the model in use, some of what was recorded cannot be."
+    better = "better than the model in use" if after > before else "no better than the model in use"
+    return f"It explains the records {better} (by {figure(abs(after - before), 3)} in log-likelihood)."
 
 
 def _row(row: Moved) -> Row:

@@ -1,0 +1,83 @@
+"""Looking back, and learning from it: one arm's history, audits, refits."""
+
+import math
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Path, Query, Request
+from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
+
+from evenhand.errors import Missing
+from evenhand.service import shapes
+from evenhand.service.answers import accepted
+from evenhand.service.asking import Key, who_of
+from evenhand.service.jobs import Job, name_of
+from evenhand.service.state import service_of
+
+router = APIRouter(prefix="/v1/programme", tags=["past"])
+
+
+@router.get("/history", response_model=shapes.History, responses=shapes.refusals(404))
+def show_history(request: Request, arm: Annotated[shapes.Name, Query(description="Whose.")]) -> JSONResponse:
+    """All that happened to an arm, and what was expected."""
+    programme = service_of(request).programme
+    if arm not in {one.name for one in programme.arms(gone=True)}:
+        raise Missing("there is no arm of this name")
+    return JSONResponse({"arm": arm, "entries": [entry.as_dict() for entry in programme.history(arm)]})
+
+
+@router.get("/audit", response_model=shapes.AuditShape, responses=shapes.refusals())
+def show_audit(
+    request: Request,
+    first: Annotated[shapes.Step | None, Query(description="The first step; of all when absent.")] = None,
+    last: Annotated[shapes.Step | None, Query(description="The last step; of all when absent.")] = None,
+) -> JSONResponse:
+    """Over a span of steps: who was served how often and how late, what was promised and what came of it."""
+    found = service_of(request).programme.audit(first, last)
+    return JSONResponse(finite(found.as_dict()))
+
+
+def finite(told: Any) -> Any:
+    """The same as JSON can hold it: what is not known is null."""
+    if isinstance(told, float):
+        return told if math.isfinite(told) else None
+    if isinstance(told, dict):
+        return {key: finite(value) for key, value in told.items()}
+    return [finite(value) for value in told] if isinstance(told, list | tuple) else told
+
+
+# Learning
+
+
+@router.get("/refits", response_model=shapes.RefitList, responses=shapes.refusals())
+def list_refits(request: Request) -> JSONResponse:
+    """Models that were fitted to the programme's own records, the newest first."""
+    found = service_of(request).programme.refits()
+    return JSONResponse({"refits": [one.as_dict() for one in found]})
+
+
+@router.post("/refits", response_model=shapes.JobShape, status_code=202, responses=shapes.refusals(409))
+async def refit(
+    request: Request, asked: Annotated[shapes.RefitRequest | None, Body()] = None, key: Key = None
+) -> JSONResponse:
+    """Fit the model anew, in the background; the job's answer tells what would change. Nothing is adopted yet."""
+    service, asked = service_of(request), asked or shapes.RefitRequest()
+    how = asked.model_dump(exclude={"who"})
+    version = (await run_in_threadpool(service.programme.status)).events
+    address = service.programme.store.full_address
+    secret = {"address": address, "who": who_of(request, asked.who), "key": key}
+    return accepted(await service.board.submit(Job(name_of("refit", version, how), "refit", how, secret)))
+
+
+@router.post("/refits/{refit}/adopt", response_model=shapes.Refitted, responses=shapes.refusals(404, 409))
+def adopt(
+    refit: Annotated[shapes.Step, Path(description="Its number.")],
+    request: Request,
+    asked: Annotated[shapes.Who | None, Body()] = None,
+    key: Key = None,
+) -> JSONResponse:
+    """Run the programme by a model that was fitted; plans from now on are made by it."""
+    service = service_of(request)
+    found = service.programme.adopt(refit, who=who_of(request, asked.who if asked else None), key=key)
+    service.look()
+    return JSONResponse(found.as_dict())

@@ -1,0 +1,95 @@
+"""Looking back and learning by the API, and the command that serves."""
+
+import json
+
+from evenhand.cli.main import run
+from evenhand.service import shapes
+from evenhand.service.tokens import Tokens
+
+P = "/v1/programme"
+
+
+def live_through(client, steps):
+    """Steps in which everybody is seen, and all is done as planned."""
+    for step in range(steps):
+        plan = client.post(f"{P}/plan").json()
+        client.post(f"{P}/plan/{plan['id']}/accept", json={})
+        moved = {"fine": "worn", "worn": "broken", "broken": "fine"}
+        done = [
+            {
+                "arm": row["arm"],
+                "action": row["action"],
+                "next_state": moved[row["state"]] if step % 2 else row["state"],
+            }
+            for row in plan["rows"]
+        ]
+        assert client.post(f"{P}/records", json={"records": done, "source": "log"}).status_code == 200
+
+
+def test_history_and_audit(client, programme):
+    live_through(client, 4)
+    answer = client.get(f"{P}/history", params={"arm": "b1"})
+    shapes.History.model_validate_json(answer.content)
+    assert [entry["kind"] for entry in answer.json()["entries"]][:3] == ["joined", "seen", "decided"]
+    assert answer.json()["entries"] == [entry.as_dict() for entry in programme.history("b1")]
+    missing = client.get(f"{P}/history", params={"arm": "b9"})
+    assert missing.status_code == 404
+    audit = client.get(f"{P}/audit", params={"first": 1, "last": 2})
+    assert audit.status_code == 200, audit.text
+    shapes.AuditShape.model_validate_json(audit.content)
+    assert (audit.json()["first"], audit.json()["last"]) == (1, 2)
+    assert len(audit.json()["arms"]) == 5
+    assert client.get(f"{P}/audit", params={"first": 3, "last": 1}).status_code == 422
+
+
+def test_a_refit_is_looked_at_and_adopted(client, programme):
+    live_through(client, 6)
+    before = programme.status().model
+    job = client.post(f"{P}/refits", json={"who": "Ada"})
+    assert job.status_code == 202, job.text
+    with client.stream("GET", f"/v1/jobs/{job.json()['id']}/events") as stream:
+        last = "".join(stream.iter_text()).rstrip().split("\n")[-1]
+    told = json.loads(last.removeprefix("data: "))
+    assert told["status"] == "done", told
+    listed = client.get(f"{P}/refits")
+    shapes.RefitList.model_validate_json(listed.content)
+    assert [one["id"] for one in listed.json()["refits"]] == [told["answer"]["id"]]
+    assert programme.status().model == before
+    adopted = client.post(f"{P}/refits/{told['answer']['id']}/adopt", headers={"Idempotency-Key": "a"})
+    shapes.Refitted.model_validate_json(adopted.content)
+    assert programme.status().model == told["answer"]["model"] != before
+    again = client.post(f"{P}/refits/{told['answer']['id']}/adopt", headers={"Idempotency-Key": "a"})
+    assert again.json() == adopted.json()
+    assert client.post(f"{P}/refits/{told['answer']['id']}/adopt").status_code == 409
+    assert client.post(f"{P}/refits/77/adopt").status_code == 404
+
+
+# The command
+
+
+def test_what_the_command_refuses(tmp_path, template, capsys):
+    assert run(["serve", str(template), "--host", "0.0.0.0"]) == 2
+    assert "--token-file" in capsys.readouterr().err
+    assert run(["serve", str(tmp_path / "nothing.db"), "--json"]) == 2
+    assert "nothing.db" in json.loads(capsys.readouterr().out)["error"]
+    assert run(["serve"]) == run(["serve", str(template), "--keep", "x"]) == run(["serve", "--make-token", "read"]) == 2
+
+
+def test_the_command_makes_tokens(tmp_path, capsys):
+    file = tmp_path / "tokens"
+    assert run(["serve", "--make-token", "write", "--token-file", str(file), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert Tokens.read(file).holder(told["token"]).role == "write"
+
+
+def test_a_demonstration_is_served(live, tmp_path):
+    """Made once, and kept where that is asked for."""
+    kept = tmp_path / "lifts.db"
+    server = live.Server("demo", "--keep", str(kept))
+    try:
+        told = server.ask("GET", P).json()
+        assert told["step"] > 10
+        assert told["plan"] is not None
+        assert kept.exists()
+    finally:
+        assert server.stop()[0] == 0
