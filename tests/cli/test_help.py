@@ -14,6 +14,18 @@ from evenhand.cli.application import application
 COMMANDS = sorted(application.commands)
 
 
+def found(group, *path):
+    """Every command that does something, by its words; groups are opened."""
+    for name, command in sorted(group.commands.items()):
+        if isinstance(command, click.Group):
+            yield from found(command, *path, name)
+        else:
+            yield " ".join([*path, name]), command
+
+
+LEAVES = dict(found(application))
+
+
 def help_of(*command):
     result = CliRunner().invoke(application, [*command, "--help"], prog_name="evenhand", terminal_width=100)
     assert result.exit_code == 0
@@ -28,21 +40,21 @@ def test_the_commands_are_there():
     assert {"problems", "compare", "evaluate"} <= set(COMMANDS)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", LEAVES)
 def test_help_of_a_command_tells_every_option_and_argument(name):
-    text = help_of(name)
-    for parameter in application.commands[name].params:
+    text = help_of(*name.split())
+    for parameter in LEAVES[name].params:
         if isinstance(parameter, click.Option):
             assert all(option in text for option in parameter.opts)
             assert parameter.help, f"{parameter.name} says nothing"
             assert words(parameter.help) in words(text)
         else:
-            assert parameter.make_metavar(click.Context(application.commands[name])).strip("[]") in text
+            assert parameter.make_metavar(click.Context(LEAVES[name])).strip("[]") in text
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", LEAVES)
 def test_every_command_has_the_common_options(name):
-    options = {option for parameter in application.commands[name].params for option in parameter.opts}
+    options = {option for parameter in LEAVES[name].params for option in parameter.opts}
     assert {"--json", "--quiet"} <= options
 
 

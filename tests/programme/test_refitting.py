@@ -22,7 +22,7 @@ def lived(address, pumps, truth, steps, rng):
         for row in plan.rows:
             law = truth[arms[row.arm][2], state[row.arm], ["run", "oil", "repair"].index(row.action)]
             state[row.arm] = int(rng.choice(3, p=law))
-        seen = [{"arm": name, "state": state[name]} for name in arms if rng.random() < 0.9]
+        seen = [{"arm": name, "state": state[name]} for name in arms]
         programme.observe(seen, "rounds")
     return programme
 
@@ -37,9 +37,11 @@ def ran(address, pumps):
 
 def test_a_refit_finds_how_arms_move_and_is_adopted_when_asked(ran, pumps):
     before = ran.status().model
-    found = ran.refit(who="ann", key="r")
+    found = ran.refit(trust=0, who="ann", key="r")
+    other = ran.refit(trust=1000)
     assert ran.status().model == before
-    assert ran.refit(key="r") == found == ran.refits()[0]
+    assert ran.refit(trust=0, key="r") == found
+    assert ran.refits() == [other, found]
     moved = {(row.type, row.state, row.action, row.next_state): row for row in found.moved}
     wear = moved["big", "fine", "run", "worn"]
     assert wear.before == pytest.approx(0.3)
@@ -60,8 +62,13 @@ def test_a_refit_finds_how_arms_move_and_is_adopted_when_asked(ran, pumps):
     assert (now.model, now.policy) == (found.model, found.policy)
     for id_ in (plan.plan, now.id):
         ran.recompute(id_)
-    with pytest.raises(Conflict, match="adopted already"):
-        ran.adopt(found.id)
+    for number, told in ((1, "adopted already"), (2, "another model than the present one")):
+        with pytest.raises(Conflict, match=told):
+            ran.adopt(number)
+    with pytest.raises(InvalidInput, match="there is no refit 9"):
+        ran.adopt(9)
+    trusting = {(row.type, row.state, row.action, row.next_state): row for row in other.moved}
+    assert trusting["big", "fine", "run", "worn"].after == pytest.approx(0.3, abs=0.03)
     kept = ran.model()
     assert np.array_equal(kept.tables.rewards, pumps.tables.rewards)
     for kind, state, action in found.unseen:
@@ -71,16 +78,6 @@ def test_a_refit_finds_how_arms_move_and_is_adopted_when_asked(ran, pumps):
     (named,) = ran.posteriors(found.id)
     mean = named.posterior.mean[named.types.index("big"), 0, named.actions.index("run")]
     assert mean == pytest.approx(kept.tables.transitions[0, 0, 0])
-
-
-def test_a_refit_that_was_compared_with_another_model_is_refused(ran):
-    first, second = ran.refit(), ran.refit(prior=0)
-    assert [refit.id for refit in ran.refits()] == [2, 1]
-    ran.adopt(second.id)
-    with pytest.raises(Conflict, match="another model than the present one"):
-        ran.adopt(first.id)
-    with pytest.raises(InvalidInput, match="there is no refit 9"):
-        ran.adopt(9)
 
 
 def test_nothing_is_learned_from_gaps_in_which_an_arm_was_served(programme):

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from evenhand._version import __version__
-from evenhand.cli.completion import complete
+from evenhand.cli.groups import Commands
 from evenhand.cli.options import (
     budget_option,
     common,
@@ -20,6 +20,7 @@ from evenhand.cli.options import (
     training_settings,
     welfare_option,
 )
+from evenhand.cli.programmes import programme
 
 WHAT_IT_IS = """\
 Fair resource allocation in weakly coupled Markov decision processes.
@@ -38,24 +39,6 @@ Try:
   evenhand train machine-replacement -p num_arms=10 --out policy.zip
   evenhand reproduce table-1 --quick
 """
-
-
-class Commands(click.Group):
-    """A group whose list of commands says whole sentences, however long, and that a shell completes."""
-
-    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        """Add a command, whose parameters a shell can then complete by their names."""
-        complete(cmd)
-        super().add_command(cmd, name)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list."""
-        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        rows = [
-            (name, command.get_short_help_str(1000)) for name, command in commands if command and not command.hidden
-        ]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
 
 
 @click.group(
@@ -397,3 +380,6 @@ def serve(**options: Any) -> None:
     from evenhand.cli.commands.serve import run
 
     run(**options)
+
+
+application.add_command(programme)

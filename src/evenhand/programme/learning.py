@@ -20,7 +20,7 @@ from evenhand.programme.knowing import know
 from evenhand.programme.ledger import append, once
 from evenhand.programme.modelling import Words, of_roster
 from evenhand.programme.modelling import to_bytes as model_to_bytes
-from evenhand.programme.refitting import Learned, Refitted, fit_families, learn, log_of, unpack
+from evenhand.programme.refitting import TRUST, Learned, Refitted, check_trust, fit_families, learn, log_of, unpack
 from evenhand.programme.roster import Arm, present_step
 from evenhand.programme.running import Running, keep_policy
 from evenhand.programme.solving import METHOD, facts_of, numbers_of, to_bytes
@@ -36,6 +36,7 @@ class Learning(Running):
     def refit(
         self,
         *,
+        trust: float = TRUST,
         prior: float | None = None,
         seconds: float | None = None,
         progress: Progress | bool | None = None,
@@ -47,6 +48,7 @@ class Learning(Running):
         The new model, what is known of it, and a policy that is solved for it are kept under a number.
 
         Args:
+            trust: how many observations of every pair the present model counts as; 0 lets the records speak alone.
             prior: how many observations the other types are worth to a sparse row; found by the records when absent.
             seconds: how long solving may take, about.
             progress: of solving.
@@ -56,7 +58,7 @@ class Learning(Running):
         Raises:
             InvalidInput: no arm was seen at two steps, or nobody takes part.
         """
-        asked = [prior, seconds]
+        asked = [check_trust(trust), prior, seconds]
         with self.store.reading() as tx:
             if (earlier := ledger.answered(tx, key, "refit", asked)) is not None:
                 return Refitted.of(earlier)
@@ -67,7 +69,7 @@ class Learning(Running):
             known = tuple(know(tx, words, arms, step))
             inputs = self._inputs(tx, None, None)
             now = None if inputs is None else self._decide(tx, inputs)
-        learned = learn(words, fit_families(words, log, prior, int(row.seed)))
+        learned = learn(words, fit_families(words, log, prior, int(row.seed)), trust)
         problem = _of(learned.model, arms, row.welfare)
         solution = solve(problem, method=METHOD, seconds=seconds, progress=progress, rng=int(row.seed))
         digest = model_to_bytes(learned.model)[0]

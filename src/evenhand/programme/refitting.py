@@ -5,6 +5,13 @@ accepted, else idling. Steps at which an arm was not seen are summed out as `eve
 be idle; where an arm was served unseen, the log is cut there, and nothing is learned from that gap. Types with the same
 names of states and actions are fitted together, so that sparse rows lean on the other types.
 
+The present model counts as some observations of every pair (`TRUST`): a row that was seen n times becomes
+
+    Dirichlet(counts and prior of the fit + trust p)      where steps were not missed
+    (n drawn + trust p) / (n + trust)                     for each draw of the posterior, where gaps were summed out
+
+with p the present row, so that one odd observation does not overturn a model.
+
 Only transitions are learned. Pairs (state, action) that no arm of a type was seen to leave stay as they are in the
 present model; rewards, usage, budget, first laws and names stay as they are, too.
 """
@@ -20,20 +27,25 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, select
 
+from evenhand.checks import is_number
 from evenhand.errors import InvalidInput
 from evenhand.fitting.fit import fit
 from evenhand.fitting.fitted import Fitted
 from evenhand.fitting.likelihood import log_likelihood
+from evenhand.fitting.posterior import Dirichlet, Drawn, Posterior
 from evenhand.fitting.posterior_files import Named, load_posterior, save_posterior
 from evenhand.model.coupled import CoupledMDP
 from evenhand.programme import schema
 from evenhand.programme.knowing import done_between
 from evenhand.programme.modelling import Words
 from evenhand.programme.roster import Arm
-from evenhand.typing import Floats
+from evenhand.typing import Floats, Ints
 
 HOW: dict[str, Any] = {"arm": "arm", "time": "step", "state": "state", "action": "action", "type": "type"}
 """The columns of a log."""
+
+TRUST = 10.0
+"""Observations of every pair that the present model counts as, where nobody says otherwise."""
 
 SHOWN_DIGITS = 6
 """Of probabilities that are told."""
@@ -238,12 +250,39 @@ class Learned:
     posterior: bytes
 
 
-def learn(words: Words, families: Sequence[Family]) -> Learned:
+def check_trust(trust: float) -> float:
+    """A number of observations that a person gave."""
+    if not is_number(trust) or not 0 <= float(trust) < np.inf:
+        raise InvalidInput(f"trust: expected a number from 0, got {trust!r}")
+    return float(trust)
+
+
+def lean(posterior: Posterior, present: Floats, seen: Ints, trust: float) -> Posterior:
+    """A posterior that also knows the present model, as if it was some observations of every pair.
+
+    Args:
+        posterior: of a fit.
+        present: (type, state, action, next_state) the present transitions.
+        seen: (type, state, action) how often pairs were seen.
+        trust: how many observations the present model is worth.
+    """
+    if trust == 0:
+        return posterior
+    if isinstance(posterior, Dirichlet):
+        return replace(posterior, concentration=posterior.concentration + trust * present)
+    assert isinstance(posterior, Drawn)
+    share = (seen / (seen + trust))[..., None]
+    rest = (1 - share) * present
+    return Drawn(share * posterior.mean + rest, share * posterior.draws + rest)
+
+
+def learn(words: Words, families: Sequence[Family], trust: float = TRUST) -> Learned:
     """The model with what the families say, beside the present one.
 
     Args:
         words: of the present model.
         families: from `fit_families`.
+        trust: how many observations of every pair the present model is worth.
     """
     transitions = np.array(words.model.tables.transitions)
     moved: list[Moved] = []
@@ -251,7 +290,7 @@ def learn(words: Words, families: Sequence[Family]) -> Learned:
     before = after = 0.0
     named = []
     for family in families:
-        placed = _Placed(words, family)
+        placed = _Placed(words, family, trust)
         for block in family.blocks:
             placed.write(block, transitions)
         moved += placed.moved()
@@ -266,7 +305,7 @@ def learn(words: Words, families: Sequence[Family]) -> Learned:
 class _Placed:
     """A fit beside the present model, both in the order of the fit."""
 
-    def __init__(self, words: Words, family: Family) -> None:
+    def __init__(self, words: Words, family: Family, trust: float) -> None:
         self.words, self.family, self.log = words, family, family.fitted.log
         labels = fit_types(words)
         self.type_of = {
@@ -277,9 +316,10 @@ class _Placed:
         own = words.actions(family.blocks[0])
         self.actions = [own.index(name) for name in self.log.actions]
         self.present = self._of(words.model.tables.transitions)
-        known = self.family.fitted.moves.unseen
-        self.known = known | np.isnan(family.fitted.posterior.mean).any(axis=-1)
-        self.rows: Floats = np.where(self.known[..., None], self.present, family.fitted.posterior.mean)
+        moves, fitted = family.fitted.moves, family.fitted.posterior
+        self.known = moves.unseen | np.isnan(fitted.mean).any(axis=-1)
+        self.posterior = lean(fitted, self.present, moves.departures, trust).settled(self.present, self.known)
+        self.rows: Floats = self.posterior.mean
         valid = words.model.tables.valid[self.first][:, : len(self.log.states)][:, :, self.actions]
         self.valid = np.asarray(valid)
 
@@ -298,7 +338,7 @@ class _Placed:
 
     def moved(self) -> list[Moved]:
         """Every probability of a pair that was seen."""
-        lower, upper = self.family.fitted.interval
+        lower, upper = self.posterior.interval()
         seen = self.family.fitted.moves.departures
         places = np.argwhere(~self.known[..., None] & ((self.rows > 0) | (self.present > 0)))
         return [
@@ -328,8 +368,7 @@ class _Placed:
 
     def named(self) -> Named:
         """What is known of the transitions, as it stands beside the new model."""
-        posterior = self.family.fitted.posterior.settled(self.rows, self.known)
-        return Named(posterior, self.log.types, self.log.states, self.log.actions)
+        return Named(self.posterior, self.log.types, self.log.states, self.log.actions)
 
 
 def replace_transitions(model: CoupledMDP, transitions: Floats) -> CoupledMDP:

@@ -1,0 +1,369 @@
+"""`evenhand programme ...`."""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evenhand.cli.console import print_json, print_table
+from evenhand.cli.progress import progress
+from evenhand.cli.reading import check_target, read_amounts, read_problem
+from evenhand.cli.standard_input import DASH, standard_input
+from evenhand.display import counted
+from evenhand.errors import InvalidInput, MissingExtra
+from evenhand.model.files import Format, write_atomically
+from evenhand.model.whereabouts import FORMATS, Table, TableFormat, read_table
+from evenhand.programme.deciding import KeptPlan
+from evenhand.programme.programme import Programme
+
+if TYPE_CHECKING:
+    from evenhand.programme.refitting import Moved, Refitted
+
+SHOWN = 200
+"""Rows that are listed; --json and --out have all of them."""
+
+COLUMNS = ("arm", "type", "group", "state", "known", "action", "next_in_line", "reason")
+"""Of a plan as it is shown."""
+
+WRITTEN = (*COLUMNS[:5], "seen_step", "chance", *COLUMNS[5:], "accepted", "who", "why")
+"""Of a plan as a table."""
+
+
+def create(
+    programme: str,
+    model: str,
+    parameters: Sequence[str],
+    format: Format | None,
+    roster: str,
+    welfare: str | None,
+    criterion: str | None,
+    over: str | None,
+    name: str,
+    who: str,
+    seed: int,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Begin a programme."""
+    problem = read_problem(model, parameters, format, criterion=criterion)
+    rows = _table(roster, "csv" if roster == DASH else None, "--roster")
+    asked: dict[str, Any] = {
+        "welfare": welfare,
+        "criterion": criterion,
+        "over": over,
+        "name": name,
+        "seed": seed,
+        "who": who,
+    }
+    with Programme.create(programme, problem, rows, **asked) as made:
+        _tell_status(made, as_json)
+
+
+def status(programme: str, as_json: bool, quiet: bool) -> None:
+    """Where it stands."""
+    with Programme.open(programme) as opened:
+        _tell_status(opened, as_json)
+
+
+def join(
+    programme: str,
+    table: str,
+    format: TableFormat | None,
+    step: int | None,
+    who: str,
+    key: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Let arms take part."""
+    rows = _table(table, format)
+    with Programme.open(programme) as opened:
+        found = opened.join(rows, step, who=who, key=key)
+    _tell(found.as_dict(), f"{counted(len(found.arms), 'arm')} joined, from step {found.step} on", as_json)
+
+
+def leave(programme: str, arms: Sequence[str], why: str, who: str, key: str | None, as_json: bool, quiet: bool) -> None:
+    """Let arms take part no longer."""
+    with Programme.open(programme) as opened:
+        found = opened.leave(list(arms), why, who=who, key=key)
+    _tell(found.as_dict(), f"{counted(len(found.arms), 'arm')} left, from step {found.step} on", as_json)
+
+
+def observe(
+    programme: str,
+    table: str,
+    format: TableFormat | None,
+    source: str | None,
+    step: int | None,
+    who: str,
+    key: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Say where arms were seen."""
+    rows = _table(table, format)
+    with Programme.open(programme) as opened:
+        found = opened.observe(rows, source or _called(table), step=step, who=who, key=key)
+    words = f"{counted(found.observations, 'observation')}, {found.late} late, {found.corrected} corrected"
+    _tell(found.as_dict(), words, as_json)
+
+
+def solve(
+    programme: str, method: str, seconds: float | None, who: str, key: str | None, as_json: bool, quiet: bool
+) -> None:
+    """Find a policy."""
+    with Programme.open(programme) as opened, progress(quiet) as tell:
+        found = opened.solve(method=method, seconds=seconds, progress=tell, who=who, key=key)
+    words = f"welfare {found.welfare:.6g}, at most {found.upper_bound:.6g}, gap {100 * found.gap:.3g} %"
+    serves = "any number of such arms" if found.any_number else "just these numbers of arms"
+    _tell(found.as_dict(), f"{words}, by {found.method}; it serves {serves}", as_json)
+
+
+def plan(
+    programme: str,
+    step: int | None,
+    budget: str | None,
+    out: str | None,
+    seconds: float | None,
+    who: str,
+    key: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Propose what to do."""
+    check_target(out, "--out")
+    amounts = None if budget is None else read_amounts(budget)
+    with Programme.open(programme) as opened:
+        with progress(quiet) as tell:
+            asked = opened.plan(step=step, budget=amounts, who=who, key=key, seconds=seconds, progress=tell)
+        found = opened.plan_of(asked.plan)
+    if out:
+        write_atomically(out, _as_file(found, out))
+    if as_json:
+        print_json(found.as_dict())
+        return
+    _show_plan(found)
+    if out:
+        click.echo(f"written to {out}")
+
+
+def accept(
+    programme: str,
+    plan: int | None,
+    overrides: str | None,
+    single: Sequence[tuple[str, str, str]],
+    format: TableFormat | None,
+    who: str,
+    key: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Accept a plan."""
+    if overrides is not None and single:
+        raise InvalidInput("--override: goes with a plan alone; put all of them into the table of --overrides")
+    given: Any = [dict(zip(("arm", "action", "why"), row, strict=True)) for row in single]
+    given = given if overrides is None else _table(overrides, format, "--overrides")
+    with Programme.open(programme) as opened:
+        found = opened.accept(_present(opened) if plan is None else plan, given, who=who, key=key)
+    changed = f", {found.overridden} overridden" if found.overridden else ""
+    _tell(found.as_dict(), f"plan {found.plan} is accepted{changed}; step {found.step} is closed", as_json)
+
+
+def _present(opened: Programme) -> int:
+    found = opened.current_plan()
+    if found is None:
+        raise InvalidInput("PLAN: nothing is proposed for the present step; `evenhand programme plan` makes a plan")
+    return found.id
+
+
+def record(
+    programme: str,
+    table: str,
+    format: TableFormat | None,
+    source: str | None,
+    who: str,
+    key: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Say what was done."""
+    rows = _table(table, format)
+    with Programme.open(programme) as opened:
+        found = opened.record(rows, source or _called(table), who=who, key=key)
+    words = f"{counted(found.records, 'record')}, {found.late} late, {found.corrected} corrected"
+    _tell(found.as_dict(), f"{words}, {found.differing} not as accepted", as_json)
+
+
+def history(programme: str, arm: str, as_json: bool, quiet: bool) -> None:
+    """One arm's history."""
+    with Programme.open(programme) as opened:
+        found = opened.history(arm)
+    if as_json:
+        print_json({"arm": arm, "history": [entry.as_dict() for entry in found]})
+        return
+    columns = ("step", "kind", "state", "planned", "action", "expected", "chance", "reward", "source", "why")
+    rows = [[_cell(getattr(entry, column)) for column in columns] for entry in found[-SHOWN:]]
+    print_table(f"{arm}, {counted(len(found), 'entry', 'entries')}", [(column, "left") for column in columns], rows)
+
+
+def refit(
+    programme: str,
+    trust: float,
+    prior: float | None,
+    seconds: float | None,
+    who: str,
+    key: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Fit the model anew."""
+    with Programme.open(programme) as opened, progress(quiet) as tell:
+        found = opened.refit(trust=trust, prior=prior, seconds=seconds, progress=tell, who=who, key=key)
+    if as_json:
+        print_json(found.as_dict())
+        return
+    _show_refit(found, programme)
+
+
+def adopt(programme: str, refit: int, who: str, key: str | None, as_json: bool, quiet: bool) -> None:
+    """Run it by a model that was fitted."""
+    with Programme.open(programme) as opened:
+        found = opened.adopt(refit, who=who, key=key)
+    _tell(found.as_dict(), f"refit {found.id} is adopted; plan again", as_json)
+
+
+def recompute(programme: str, plan: int | None, as_json: bool, quiet: bool) -> None:
+    """Plans again, and compared."""
+    with Programme.open(programme) as opened:
+        events = opened.check()
+        numbers = [found.id for found in opened.plans()] if plan is None else [plan]
+        for number in numbers:
+            opened.recompute(number)
+    told = {"plans": sorted(numbers), "same": True, "events": events}
+    _tell(told, f"{counted(len(numbers), 'plan')} computed again, all the same; {events} events, none missing", as_json)
+
+
+def events(programme: str, after: int, most: int, as_json: bool, quiet: bool) -> None:
+    """What happened."""
+    with Programme.open(programme) as opened:
+        found = opened.events(after, most)
+    if as_json:
+        print_json({"events": [vars(event) for event in found]})
+        return
+    rows = [
+        [str(event.id), event.at, event.kind, _cell(event.who), _cell(json.dumps(event.body, ensure_ascii=False))[:80]]
+        for event in found
+    ]
+    print_table(
+        f"{programme}, events after {after}", [(name, "left") for name in ("event", "at", "kind", "who", "what")], rows
+    )
+
+
+# Reading and telling
+
+
+def _table(name: str, format: TableFormat | None, argument: str = "TABLE") -> Table:
+    return read_table(standard_input(argument, format, FORMATS) if name == DASH else name, format)
+
+
+def _called(table: str) -> str:
+    return "standard input" if table == DASH else Path(table).name
+
+
+def _tell(told: dict[str, Any], words: str, as_json: bool) -> None:
+    if as_json:
+        print_json(told)
+    else:
+        click.echo(words)
+
+
+def _cell(value: Any) -> str:
+    """As it is shown in a table: names come from anybody, and may hold what would move the cursor."""
+    text = "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def _tell_status(opened: Programme, as_json: bool) -> None:
+    found, drift = opened.status(), opened.needs_solving()
+    certificate = opened.certificate() if drift.policy else None
+    if as_json:
+        more = {"certificate": None if certificate is None else certificate.as_dict(), "solve": drift.as_dict()}
+        print_json(found.as_dict() | more)
+        return
+    numbers = ", ".join(f"{number} {kind}" for kind, number in found.arms.items())
+    lines = [
+        f"{found.name}: step {found.step}, {numbers or 'nobody'}; {found.observed} seen at this step",
+        f"  budget     {', '.join(f'{name} {amount:g}' for name, amount in found.budget.items())} a step",
+        f"  welfare    {found.welfare}, over {found.over}, {found.criterion}",
+    ]
+    if certificate is not None:
+        worth = f"{certificate.welfare:.6g}, at most {certificate.upper_bound:.6g}, gap {100 * certificate.gap:.3g} %"
+        lines.append(f"  policy     {worth}, for the present roster")
+    lines += [f"  solve      {why}" for why in drift.why]
+    click.echo("\n".join([*lines, f"  events     {found.events}"]))
+
+
+def _show_plan(found: KeptPlan) -> None:
+    seen = f"{found.missing} of {found.arms} arms not seen, and believed" if found.missing else "all arms seen"
+    title = f"plan {found.id} of step {found.step}, {found.status}; {seen}"
+    rows = sorted(found.rows, key=lambda row: (not row.served, row.next_in_line or len(found.rows) + 1))
+    shown = [[_cell(getattr(row, column)) for column in COLUMNS] for row in rows[:SHOWN]]
+    names = [column.replace("next_in_line", "next") for column in COLUMNS]
+    print_table(title, [(name, "left") for name in names], shown)
+    if len(rows) > SHOWN:
+        click.echo(f"... {len(rows) - SHOWN} more; --json and --out have all of them\n")
+    used = ", ".join(f"{name} {amount:g} of {found.budget[name]:g}" for name, amount in found.used.items())
+    click.echo(f"used: {used}")
+    if found.note:
+        click.echo(f"note: {found.note}")
+
+
+def _as_file(found: KeptPlan, name: str) -> bytes:
+    """A plan as a table, in the format of the name: Parquet, JSON, else CSV."""
+    rows = [{column: getattr(row, column) for column in WRITTEN} for row in found.rows]
+    suffix = Path(name).suffix.lower()
+    if suffix == ".parquet":
+        try:
+            import polars
+        except ImportError:
+            raise MissingExtra("writing Parquet", "data") from None
+        body = io.BytesIO()
+        polars.DataFrame(rows).write_parquet(body)
+        return body.getvalue()
+    if suffix == ".json":
+        return json.dumps(rows, indent=1, ensure_ascii=False).encode()
+    text = io.StringIO()
+    writer = csv.DictWriter(text, WRITTEN, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def _interval(row: "Moved") -> str:
+    return f"{row.lower:.3g} to {row.upper:.3g}"
+
+
+def _show_refit(found: "Refitted", programme: str) -> None:
+    outside = [row for row in found.moved if not row.lower <= row.before <= row.upper]
+    rows = [
+        [row.type, row.state, row.action, row.next_state, row.before, row.after, _interval(row), row.seen]
+        for row in outside[:SHOWN]
+    ]
+    heads = ("type", "state", "action", "next state", "before", "after", "95 %", "seen")
+    title = f"refit {found.id}: {counted(found.rows, 'row')}; probabilities whose interval is elsewhere"
+    print_table(title, [(head, "left") for head in heads], [[_cell(cell) for cell in row] for row in rows])
+    before, after = found.likelihood
+    click.echo(f"log-likelihood {before:.6g} before, {after:.6g} after")
+    if found.unseen:
+        click.echo(f"never seen, and left as they are: {counted(len(found.unseen), 'pair')} of state and action")
+    now, then = found.welfare
+    known = "" if now is None else f"the present policy is worth {now:.6g} in it, "
+    click.echo(f"welfare: {known}the new one {then:.6g}")
+    changes = "; ".join(f"{arm} {old} -> {new}" for arm, old, new in found.plan[:10])
+    more = f" and {len(found.plan) - 10} more" if len(found.plan) > 10 else ""
+    click.echo(f"in a plan now: {_cell(changes)}{more}" if found.plan else "a plan now would be the same")
+    click.echo(f"to adopt it: evenhand programme adopt {_cell(programme)} {found.id}")

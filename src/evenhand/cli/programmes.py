@@ -1,0 +1,288 @@
+"""The commands of a programme, `evenhand programme ...`. Each is one call into the library."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from evenhand.cli.groups import Commands
+from evenhand.cli.options import common, criterion_option, model_argument, over_option, welfare_option
+
+Command = Callable[..., Any]
+
+TABLES = ["csv", "parquet", "json"]
+
+
+@click.group(cls=Commands)
+def programme() -> None:
+    """Run a programme: a roster, what is observed, what is decided and done, in a database.
+
+    PROGRAMME is a file (SQLite), or the address of a PostgreSQL database, postgresql://user@host/database. Each step
+    goes observe, plan, accept, record. Tables are CSV, Parquet or JSON, or - for standard input with --format. Needs
+    the extra "service".
+    """
+
+
+def place(command: Command) -> Command:
+    """PROGRAMME."""
+    return click.argument("programme")(command)
+
+
+def writing(command: Command) -> Command:
+    """Who does it, and under which key."""
+    who = click.option("--who", default="", metavar="NAME", help="Who does this; it is written into the events.")
+    key = click.option("--key", metavar="KEY", help="Asked again under the same key, it is not done twice.")
+    return who(key(command))
+
+
+def table_format(command: Command) -> Command:
+    """What a table is, whatever its name."""
+    return click.option("--format", type=click.Choice(TABLES), help="What TABLE is; needed for -.")(command)
+
+
+def source_option(command: Command) -> Command:
+    """Who says so."""
+    return click.option("--source", metavar="TEXT", help="Who says so; the name of the table when absent.")(command)
+
+
+def solving(command: Command) -> Command:
+    """How long solving may take."""
+    text = "How long solving may take, about; until nothing is gained when absent."
+    return click.option("--seconds", type=float, metavar="S", help=text)(command)
+
+
+@programme.command()
+@place
+@model_argument
+@click.option("--roster", required=True, metavar="TABLE", help="Who takes part: arm, type, and perhaps group, state.")
+@welfare_option
+@criterion_option
+@over_option
+@click.option("--name", default="", help="What the programme is called; as its file when absent.")
+@click.option("--who", default="", metavar="NAME", help="Who does this; it is written into the events.")
+@common()
+def create(**options: Any) -> None:
+    """Begin a programme at PROGRAMME, run by MODEL.
+
+    How many arms MODEL has does not matter: the roster says who takes part. Nothing is left behind where something is
+    wrong.
+    """
+    from evenhand.cli.commands import programme as commands
+
+    commands.create(**options)
+
+
+@programme.command()
+@place
+@common(seeded=False)
+def status(**options: Any) -> None:
+    """Tell what PROGRAMME is and where it stands, and what its policy is worth for the present roster."""
+    from evenhand.cli.commands import programme as commands
+
+    commands.status(**options)
+
+
+@programme.command()
+@place
+@click.argument("table")
+@table_format
+@click.option("--step", type=click.IntRange(min=0), help="The first at which they take part; the present when absent.")
+@writing
+@common(seeded=False)
+def join(**options: Any) -> None:
+    """Let the arms of TABLE (arm, type, and perhaps group, state) take part."""
+    from evenhand.cli.commands import programme as commands
+
+    commands.join(**options)
+
+
+@programme.command()
+@place
+@click.argument("arms", nargs=-1, required=True, metavar="ARM...")
+@click.option("--why", required=True, metavar="TEXT", help="A reason.")
+@writing
+@common(seeded=False)
+def leave(**options: Any) -> None:
+    """Let arms take part no longer, from the present step on."""
+    from evenhand.cli.commands import programme as commands
+
+    commands.leave(**options)
+
+
+@programme.command()
+@place
+@click.argument("table")
+@table_format
+@source_option
+@click.option("--step", type=click.IntRange(min=0), help="Of rows that name none; the present one when absent.")
+@writing
+@common(seeded=False)
+def observe(**options: Any) -> None:
+    """Say in which states arms were seen: TABLE has the columns arm and state, and perhaps step.
+
+    Late and corrected reports are kept beside the old ones. Faults end with exit code 2, all of them told with their
+    rows, and nothing is kept.
+    """
+    from evenhand.cli.commands import programme as commands
+
+    commands.observe(**options)
+
+
+@programme.command()
+@place
+@click.option("--method", default="fluid", show_default=True, metavar="M", help="As of `evenhand solve`.")
+@solving
+@writing
+@common(seeded=False)
+def solve(**options: Any) -> None:
+    """Find a policy for those who take part now; plans are made by it from then on."""
+    from evenhand.cli.commands import programme as commands
+
+    commands.solve(**options)
+
+
+@programme.command()
+@place
+@click.option("--step", type=click.IntRange(min=0), help="The present step, to be sure that it is the one meant.")
+@click.option("--budget", metavar="B,B,...", help="What there is of each resource today; as in the model when absent.")
+@click.option("--out", metavar="FILE.csv", help="Also write the plan as a table.")
+@solving
+@writing
+@common(seeded=False)
+def plan(**options: Any) -> None:
+    """Propose what to do at the present step, arm by arm, from all that is known.
+
+    Asked again while nothing has changed it gives the same plan. Arms that were not seen are believed to be where they
+    most likely are. A policy is solved first where there is none for the present roster.
+    """
+    from evenhand.cli.commands import programme as commands
+
+    commands.plan(**options)
+
+
+@programme.command()
+@place
+@click.argument("plan", type=click.IntRange(min=1), required=False)
+@click.option("--overrides", metavar="TABLE", help="Arms that get something else: arm, action, why.")
+@click.option(
+    "--override", "single", type=(str, str, str), multiple=True, metavar="ARM ACTION WHY", help="One of them."
+)
+@table_format
+@writing
+@common(seeded=False)
+def accept(**options: Any) -> None:
+    """Accept the plan of the present step, which closes the step.
+
+    PLAN is its number; the proposed one when absent. A plan from before something changed is refused, with what
+    changed. Overrides need a reason, and stay within the budget.
+    """
+    from evenhand.cli.commands import programme as commands
+
+    commands.accept(**options)
+
+
+@programme.command()
+@place
+@click.argument("table")
+@table_format
+@source_option
+@writing
+@common(seeded=False)
+def record(**options: Any) -> None:
+    """Say what was really done: TABLE has the columns arm and action, and perhaps step, reward, next_state.
+
+    Rows that name no step are of the last accepted one. Late and corrected records are kept beside the old ones.
+    """
+    from evenhand.cli.commands import programme as commands
+
+    commands.record(**options)
+
+
+@programme.command()
+@place
+@click.argument("arm")
+@common(seeded=False)
+def history(**options: Any) -> None:
+    """Tell all that happened to ARM: conditions, decisions, overrides, records, and what was expected."""
+    from evenhand.cli.commands import programme as commands
+
+    commands.history(**options)
+
+
+@programme.command()
+@place
+@click.option("--from", "first", type=click.IntRange(min=0), metavar="STEP", help="The first step; of all when absent.")
+@click.option("--to", "last", type=click.IntRange(min=0), metavar="STEP", help="The last step; of all when absent.")
+@click.option("--as-of", "event", type=click.IntRange(min=1), metavar="EVENT", help="As it was known at this event.")
+@click.option(
+    "--level",
+    default=0.95,
+    show_default=True,
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="Of intervals; warnings are wrong with at most the rest.",
+)
+@click.option("--csv", "table", metavar="FILE", help="Also write one row an arm.")
+@click.option("--report", metavar="FILE.html", help="Also write a page with pictures.")
+@common(seeded=False)
+def audit(**options: Any) -> None:
+    """Over a span of steps: who was served how often and how late, what was promised and what came of it.
+
+    Also who decided otherwise and what that cost, and a warning where a group fell behind its promise by more than
+    chance explains.
+    """
+    from evenhand.cli.commands.programme_audit import run
+
+    run(**options)
+
+
+@programme.command()
+@place
+@click.option(
+    "--trust", default=10.0, show_default=True, metavar="N", help="Observations that the present model counts as."
+)
+@click.option("--prior", type=float, metavar="P", help="What other types are worth to a sparse row, as of `fit`.")
+@solving
+@writing
+@common(seeded=False)
+def refit(**options: Any) -> None:
+    """Fit the model anew to the programme's own log, and show what would change; nothing is adopted yet."""
+    from evenhand.cli.commands import programme as commands
+
+    commands.refit(**options)
+
+
+@programme.command()
+@place
+@click.argument("refit", type=click.IntRange(min=1))
+@writing
+@common(seeded=False)
+def adopt(**options: Any) -> None:
+    """Run the programme by the model of REFIT, the number that `programme refit` told."""
+    from evenhand.cli.commands import programme as commands
+
+    commands.adopt(**options)
+
+
+@programme.command()
+@place
+@click.argument("plan", type=click.IntRange(min=1), required=False)
+@common(seeded=False)
+def recompute(**options: Any) -> None:
+    """Compute PLAN again from what is stored, or every plan, and compare; also whether the log of events is whole."""
+    from evenhand.cli.commands import programme as commands
+
+    commands.recompute(**options)
+
+
+@programme.command()
+@place
+@click.option(
+    "--after", default=0, show_default=True, type=click.IntRange(min=0), help="Only events with a larger number."
+)
+@click.option("--most", default=100, show_default=True, type=click.IntRange(min=1), help="At most so many.")
+@common(seeded=False)
+def events(**options: Any) -> None:
+    """List what happened, one after the other."""
+    from evenhand.cli.commands import programme as commands
+
+    commands.events(**options)

@@ -1,0 +1,85 @@
+"""`evenhand programme ...`: every command once, on a file, and its refusals."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from evenhand.cli.application import application
+from evenhand.programme import running
+
+
+@pytest.fixture
+def begun(folder, monkeypatch, evenhand):
+    """A programme of machines that was just created, in the present folder."""
+    real = running.solve
+    monkeypatch.setattr(running, "solve", lambda problem, **asked: real(problem, **asked | {"seconds": 0.2}))
+    Path("roster.csv").write_text("arm,type,state\n" + "".join(f"m{i},machine,{i % 3}\n" for i in range(4)))
+    made = evenhand("programme", "create", "m.db", "machine-replacement", "--roster", "roster.csv", "--json").json
+    assert made["arms"] == {"machine": 4}
+    return lambda *arguments: evenhand("programme", *arguments, "--json").json
+
+
+def test_a_week(begun):
+    plan = begun("plan", "m.db", "--budget", "1", "--out", "plan.csv", "--quiet")
+    assert plan["status"] == "proposed"
+    rows = list(csv.DictReader(Path("plan.csv").read_text().splitlines()))
+    assert [row["action"] for row in rows] == [row["action"] for row in plan["rows"]]
+    served = next(row["arm"] for row in plan["rows"] if row["served"])
+    done = begun("accept", "m.db", "--override", served, "0", "away")
+    assert (done["plan"], done["overridden"]) == (1, 1)
+    Path("done.csv").write_text(f"arm,action,next_state\n{served},1,0\n")
+    assert begun("record", "m.db", "done.csv")["differing"] == 1
+    Path("seen.csv").write_text("arm,state\nm0,1\nm1,1\n")
+    assert begun("observe", "m.db", "seen.csv", "--key", "k")["observations"] == 2
+    assert begun("solve", "m.db", "--seconds", "0.2", "--quiet")["any_number"]
+    Path("more.csv").write_text("arm,type\nm9,machine\n")
+    assert begun("join", "m.db", "more.csv")["arms"] == ["m9"]
+    assert begun("leave", "m.db", "m9", "--why", "sold")["step"] == 1
+    history = begun("history", "m.db", served)["history"]
+    assert {"joined", "seen", "decided", "recorded"} <= {entry["kind"] for entry in history}
+    refit = begun("refit", "m.db", "--seconds", "0.2", "--quiet")
+    assert refit["rows"] > 4
+    assert begun("adopt", "m.db", str(refit["id"]))["adopted_event"]
+    assert begun("recompute", "m.db")["same"]
+    events = begun("events", "m.db")["events"]
+    assert [event["id"] for event in events] == list(range(1, len(events) + 1))
+    status = begun("status", "m.db")
+    assert status["events"] == len(events)
+    assert status["certificate"]["policy"] == refit["policy"]
+
+
+def test_in_words(begun, evenhand):
+    def words(*arguments):
+        return evenhand("programme", *arguments).out
+
+    begun("plan", "m.db", "--quiet")
+    assert "plan 1 of step 0, proposed; all arms seen" in words("plan", "m.db")
+    assert "4 machine; 4 seen at this step" in words("status", "m.db")
+    assert "plan 1 is accepted; step 0 is closed" in words("accept", "m.db")
+    assert "decided" in words("history", "m.db", "m0")
+    assert "accepted" in words("events", "m.db")
+    assert "1 plan computed again, all the same" in words("recompute", "m.db")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("accept", "m.db"), "nothing is proposed for the present step"),
+        (("accept", "m.db", "7"), "there is no plan 7"),
+        (("adopt", "m.db", "7"), "there is no refit 7"),
+        (("history", "m.db", "m7"), 'there is no arm "m7"'),
+        (("plan", "m.db", "--step", "3"), "step 3 is not the present step, which is 0"),
+        (("plan", "none.db"), "programme create"),
+        (("observe", "m.db", "none.csv"), "cannot be read"),
+        (("refit", "m.db"), "no arm was seen at two steps"),
+    ],
+)
+def test_refusals(begun, evenhand, arguments, told):
+    assert told in evenhand("programme", *arguments).refusal
+
+
+def test_every_command_says_what_it_does():
+    group = application.commands["programme"]
+    assert {"create", "status", "plan", "accept", "record", "observe", "refit", "adopt"} <= set(group.commands)
+    assert all(command.help for command in group.commands.values())
