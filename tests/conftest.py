@@ -3,6 +3,7 @@
 import fcntl
 import importlib.util
 import os
+import sys
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -18,6 +19,12 @@ from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.planning import mixed, played
 from evenhand.problems import machine_replacement
+
+PIECES = str(Path(__file__).parent / "execution")
+"""Where the work of test workers is, so that they can import it."""
+
+if PIECES not in sys.path:
+    sys.path.append(PIECES)
 
 JointLaw = Callable[[tuple[int, ...]], dict[tuple[int, ...], float]]
 """For each joint state the possible joint actions and their probabilities."""
@@ -351,9 +358,8 @@ def small_ray():
     """A real Ray of this machine, started once a run for all who ask; it sees nothing beyond it."""
     import ray
 
-    pieces = str(Path(__file__).parent / "execution")
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [before, pieces]))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [before, PIECES]))
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     ray.init(
         num_cpus=3,

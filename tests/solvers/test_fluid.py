@@ -13,7 +13,7 @@ from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import Gini, Maximin, RegularisedMaximin, Utilitarian
 from evenhand.problems.random_arms import random_coupled
-from evenhand.solvers import fluid
+from evenhand.solvers import fluid, price_search
 from evenhand.solvers import frontiers as frontiers_module
 from evenhand.solvers.fluid import FluidSolution, read_model, solve_fluid, solve_model
 from evenhand.solvers.frontiers import FluidModel
@@ -256,7 +256,7 @@ def test_alpha_fairness_out_of_reach_is_an_error():
 
 
 def test_the_program_steps_in_where_cuts_do_not_end(monkeypatch):
-    monkeypatch.setattr(fluid, "MOST_ROUNDS", 2)
+    monkeypatch.setattr(price_search, "MOST_ROUNDS", 2)
     problem = random_problem(2, 6, 3)
     solution = solve(problem, "gini:2")
     check(problem, solution)

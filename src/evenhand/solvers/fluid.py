@@ -44,10 +44,10 @@ Programs are in `fluid_programs`. Code names: q `occupancy`, U `use`, B `allowan
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import sparse
 
 from evenhand.checks import Faults, check_memory, check_shape
 from evenhand.errors import Infeasible, InvalidInput, NotConverged, OutOfDomain
@@ -56,18 +56,12 @@ from evenhand.model.coupled import MOST_ARMS, CoupledMDP, read_budget, read_coun
 from evenhand.model.criterion import Criterion, Opening, as_criterion
 from evenhand.model.welfare import PowerMean, RankWeighted, Utilitarian, Welfare, as_welfare, is_lexicographic, is_mean
 from evenhand.solvers import fluid_programs
-from evenhand.solvers._highs import LinearProgram, solve_program
 from evenhand.solvers.arms import check_communicating
 from evenhand.solvers.fluid_programs import FLOOR_ROUNDING, FluidOptimum, Rounds, solve_by_program
 from evenhand.solvers.frontiers import Bound, FluidModel, Frontiers
 from evenhand.solvers.levels import AlphaAnswers, Answers, MeanAnswers, RankAnswers, check_table
+from evenhand.solvers.price_search import Cut, PriceSearch, excess_of, highest_level
 from evenhand.typing import ArrayLike, Floats, Indices, Ints
-
-MOST_ROUNDS = 400
-"""Answers to prices after which the search gives up."""
-
-SMOOTHING = 0.3
-"""The share of the best prices so far in the prices tried next, when there are several resources."""
 
 FEW_TYPES = 200
 """Types up to which a search over prices that does not end is replaced by one linear program."""
@@ -81,9 +75,6 @@ opening is solved for the welfare itself rather than for the weights of the plai
 
 OPENINGS = (16, 8, 4, 2, 1)
 """How many of the first steps have a budget of their own; the most that is affordable."""
-
-MOST_CAP = 1e8
-"""Prices, against the spread of utility, beyond which the budget is taken not to reach."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,13 +126,10 @@ class FluidSolution:
 
 
 @dataclass(frozen=True, eq=False)
-class _Cut:
+class _Cut(Cut):
     """The answer to some prices."""
 
-    prices: Floats
     values: Floats
-    total: Floats
-    utility: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,12 +303,14 @@ def _by_structure(search: "_Search") -> FluidSolution:
     if is_lexicographic(weighed_by):
         return search.fill_levels()
     if isinstance(weighed_by, PowerMean) and not is_mean(weighed_by, model.num_members):
-        answers = AlphaAnswers(weighed_by, weighed_by.aversion, model.sizes, search.reference(weighed_by.aversion))
-        return search.by_bisection(answers) if len(model.budget) == 1 else search.by_cuts(answers)
+        reference = search.reference(weighed_by.aversion)
+        search.answers = AlphaAnswers(weighed_by, weighed_by.aversion, model.sizes, reference)
+        return search.by_bisection() if len(model.budget) == 1 else search.by_cuts()
     check_table(model.num_members, len(model.sizes))
     plain = is_mean(weighed_by, model.num_members)
     ranked = fluid_programs.as_ranked(weighed_by, model.num_members)
-    return search.by_cuts((MeanAnswers if plain else RankAnswers)(ranked, model.sizes))
+    search.answers = (MeanAnswers if plain else RankAnswers)(ranked, model.sizes)
+    return search.by_cuts()
 
 
 def _of_program(
@@ -418,16 +408,16 @@ def _read_counts(counts: ArrayLike | None, num_types: int, faults: Faults) -> In
     return read_counts(counts, num_types, faults)
 
 
-class _Search:
-    """The search for prices, and what is known so far."""
+class _Search(PriceSearch[_Cut, _Proof, FluidSolution]):
+    """The search for prices where all arms are in memory."""
+
+    answers: Answers
 
     def __init__(self, model: FluidModel, welfare: Welfare, tolerance: float, progress: Rounds | None) -> None:
+        super().__init__(model.allowance, tolerance, progress)
         self.begin = time.perf_counter()
-        self.model, self.welfare, self.tolerance, self.progress = model, welfare, tolerance, progress
-        scale = np.where(model.allowance > 0, model.allowance, 1.0)
-        self.unit = np.ones(1) if len(scale) == 1 else 1 / scale
+        self.model, self.welfare = model, welfare
         self.frontiers = model.trace(self.unit)
-        self.rounds = 0
         self.scale = float(np.abs(self.frontiers.values).max())
 
     def check_floors(self) -> None:
@@ -460,27 +450,29 @@ class _Search:
             return self.frontiers.at_price(float(prices[0]))
         return self.model.trace(prices)
 
-    def answer(self, answers: Answers, prices: Floats) -> tuple[_Cut, Frontiers]:
+    def ends(self) -> tuple[_Cut, _Cut]:
+        """The cuts of the values that cost nothing, and of the largest."""
+        frontiers, prices = self.frontiers, np.zeros_like(self.unit)
+        free, full = frontiers.values[frontiers.first], frontiers.values[frontiers.last]
+        return self.cut(prices, frontiers, free), self.cut(prices, frontiers, full)
+
+    def respond(self, prices: Floats) -> _Cut:
         """How arms answer to prices."""
-        self.rounds += 1
         frontiers = self.frontiers_at(prices)
-        return self.cut(answers, prices, frontiers, answers.respond(frontiers)), frontiers
+        return self.cut(prices, frontiers, self.answers.respond(frontiers))
 
-    def cut(self, answers: Answers, prices: Floats, frontiers: Frontiers, values: Floats) -> _Cut:
+    def cut(self, prices: Floats, frontiers: Frontiers, values: Floats) -> _Cut:
         """The cut of some values on frontiers."""
-        return _Cut(prices, values, self.total(frontiers, values), answers.utility(values))
+        utility = self.answers.utility(values)
+        inside = np.isfinite(utility)
+        welfare = float(self.welfare(values, self.model.sizes)) if inside else -np.inf
+        rate = self.answers.rate(values) if inside else 0.0
+        return _Cut(prices, self.total(frontiers, values), utility, welfare, rate, values)
 
-    def dual(self, answers: Answers, cut: _Cut) -> float:
-        """The bound that a cut promises, before it is certified."""
-        slack = cut.prices @ (self.model.allowance - cut.total)
-        return float(self.welfare(cut.values, self.model.sizes)) + answers.rate(cut.values) * float(slack)
-
-    def prove(self, answers: Answers, cut: _Cut) -> _Proof:
+    def prove(self, cut: _Cut) -> _Proof:
         """The certified bound of a cut."""
         frontiers = self.frontiers_at(cut.prices)
-        weights = answers.weights(frontiers, cut.values)
-        prices = cut.prices * answers.rate(cut.values)
-        return self.proof(weights, prices, frontiers, cut.values)
+        return self.proof(self.answers.weights(frontiers, cut.values), cut.prices * cut.rate, frontiers, cut.values)
 
     def proof(self, weights: Floats, prices: Floats, frontiers: Frontiers, values: Floats) -> _Proof:
         """The bound of weights and prices; policies of the frontiers are good ones to start from."""
@@ -488,89 +480,39 @@ class _Search:
         bound = self.model.bound(self.model.weights_of_types(weights), prices, policies)
         return _Proof(weights, prices, bound)
 
-    def gap(self, lower: float, upper: float) -> float:
-        """Relative to the bound; where that is nearly 0, to the values."""
-        return fluid_programs.relative_gap(lower, upper, self.scale)
-
-    def tell(self, gap: float) -> None:
-        """Pass on the gap."""
-        if self.progress is not None:
-            self.progress(self.rounds, gap)
-
     def finish(self, occupancy: Floats, proof: _Proof) -> FluidSolution:
         """The solution, with its welfare computed anew from its occupancy measures, within the budget exactly."""
         model = self.model
         total = model.counts @ model.totals(occupancy)[1]
         if (total > model.allowance).any():  # rounding; what costs least takes its place
             free = model.occupancy_at(self.frontiers, self.frontiers.values[self.frontiers.first])
-            excess = _excess(total, model.counts @ model.totals(free)[1], model.allowance)
+            excess = excess_of(total, model.counts @ model.totals(free)[1], model.allowance)
             occupancy = (1 - excess) * occupancy + excess * free
         found = FluidOptimum(occupancy, proof.weights, proof.prices, proof.bound, self.rounds, self.scale)
         return _solution(model, self.welfare, found, self.begin)
+
+    def gap_of(self, solution: FluidSolution) -> float:
+        """The true gap of a solution."""
+        return solution.gap
 
     def closed(self, solution: FluidSolution) -> FluidSolution:
         """The solution, if its gap is within the tolerance."""
         return _closed(solution, self.tolerance)
 
-    def by_cuts(self, answers: Answers) -> FluidSolution:
-        """Cutting planes in the space of prices."""
-        free, full = (
-            self.cut(answers, np.zeros_like(self.unit), self.frontiers, self.frontiers.values[vertices])
-            for vertices in (self.frontiers.first, self.frontiers.last)
-        )
-        if (full.total <= self.model.allowance).all():
-            return self.closed(self.mixed([full], np.ones(1), self.prove(answers, full)))
-        cuts = _Cuts(self.model.allowance, [full])
-        if np.isfinite(free.utility):
-            cuts.add(free)
-        best, best_bound, proven = full, self.dual(answers, full), np.inf
-        target, smoothing = self.tolerance / 2, SMOOTHING
-        while self.rounds < MOST_ROUNDS:
-            shares, prices, missing = cuts.master()
-            if missing and cuts.cap > MOST_CAP:
-                raise self.out_of_reach()
-            lower = -np.inf if missing else self.lower(cuts, shares)
-            gap = self.gap(lower, best_bound) if np.isfinite(lower) else np.inf
-            self.tell(gap)
-            if gap <= target:
-                active = [cut for cut, share in zip(cuts.cuts, shares, strict=True) if share > 0]
-                solution = self.mixed(active, shares[shares > 0], self.prove(answers, best))
-                if solution.gap <= self.tolerance:
-                    return solution
-                proven, target = solution.gap, target / 4
-            if not missing and len(prices) > 1:
-                prices = smoothing * best.prices + (1 - smoothing) * prices
-            found, _ = self.answer(answers, np.maximum(prices, self.least_prices(answers, best)))
-            cuts.add(found)
-            bound = self.dual(answers, found)
-            smoothing = SMOOTHING if bound < best_bound else 0.0  # where nothing was gained, ask the master's prices
-            if bound < best_bound:
-                best, best_bound = found, bound
-        reached = min(proven, gap)
-        raise NotConverged(f"the gap of the fluid relaxation is {reached:.2g} after {self.rounds} rounds")
-
-    def least_prices(self, answers: Answers, best: _Cut) -> Floats:
-        """Prices so small that they cost the bound nothing; they keep arms from using what is free without need."""
-        if len(self.unit) == 1:
-            return np.zeros(1)
-        welfare = float(self.welfare(best.values, self.model.sizes))
-        worth = 1e-3 * self.tolerance * max(abs(welfare), 1e-6 * self.scale)
-        return np.asarray(self.unit * (worth / max(answers.rate(best.values), 1e-300) / len(self.unit)))
-
-    def lower(self, cuts: "_Cuts", shares: Floats) -> float:
+    def lower(self, cuts: Sequence[_Cut], shares: Floats) -> float:
         """The welfare of a mixture of cuts."""
-        values = cuts.mix(shares)
+        values = _mix(cuts, shares)
         if len(self.unit) == 1:
             values = self.spend(cuts, shares, values)
         return float(self.welfare(values, self.model.sizes))
 
-    def spend(self, cuts: "_Cuts", shares: Floats, values: Floats) -> Floats:
+    def spend(self, cuts: Sequence[_Cut], shares: Floats, values: Floats) -> Floats:
         """One resource: mixtures on the frontier cost less than the mixture of costs; go on towards the costlier cut.
 
         Along the way the cost is convex, so the chord to the far end crosses the budget before the cost does.
         """
         active = np.flatnonzero(shares > 0)
-        costliest = cuts.cuts[max(active, key=lambda i: float(cuts.cuts[i].total[0]))]
+        costliest = max((cuts[int(i)] for i in active), key=lambda cut: float(cut.total[0]))
         allowance = float(self.model.allowance[0])
         for _ in range(3):
             spent = float(self.total(self.frontiers, values)[0])
@@ -581,54 +523,24 @@ class _Search:
             values = values + step * (costliest.values - values)
         return values
 
-    def mixed(self, active: list[_Cut], shares: Floats, proof: _Proof) -> FluidSolution:
+    def mixed(self, active: Sequence[_Cut], shares: Floats, proof: _Proof) -> FluidSolution:
         """The solution that mixes cuts."""
         if len(self.unit) == 1:
-            cuts = _Cuts(self.model.allowance, active)
-            values = cuts.mix(shares) if len(active) == 1 else self.spend(cuts, shares, cuts.mix(shares))
+            values = _mix(active, shares)
+            values = values if len(active) == 1 else self.spend(active, shares, values)
             return self.finish(self.model.occupancy_at(self.frontiers, values), proof)
         occupancy = np.zeros((len(self.model), *self.model.arms.shape))
         for cut, share in zip(active, shares, strict=True):
             occupancy += share * self.model.occupancy_at(self.frontiers_at(cut.prices), cut.values)
         return self.finish(occupancy, proof)
 
-    def by_bisection(self, answers: AlphaAnswers) -> FluidSolution:
-        """One resource, alpha-fairness: the price at which the use, which falls with it, is the allowance."""
-        allowance = float(self.model.allowance[0])
-        full = self.cut(answers, np.zeros(1), self.frontiers, self.frontiers.values[self.frontiers.last])
-        if full.total[0] <= allowance:
-            return self.closed(self.mixed([full], np.ones(1), self.prove(answers, full)))
-        self.check_domain(answers, allowance)
-        low, high = -1.0, 1.0  # of the logarithm, around a price of the right size
-        middle = np.log(1.0 / max(float(full.total[0]), 1e-300))
-        while self.spent(answers, middle + high) > allowance:
-            low, high = high, 2 * high
-        while low < 0 and self.spent(answers, middle + low) <= allowance:
-            low, high = 2 * low, low
-        while True:
-            cut, _ = self.answer(answers, np.exp([middle + high]))
-            gap = self.gap(float(self.welfare(cut.values, self.model.sizes)), self.dual(answers, cut))
-            self.tell(gap)
-            if gap <= self.tolerance / 2 or high - low <= 1e-15 * abs(high):
-                return self.closed(self.mixed([cut], np.ones(1), self.prove(answers, cut)))
-            for _ in range(4):
-                half = (low + high) / 2
-                over = self.spent(answers, middle + half) > allowance
-                low, high = (half, high) if over else (low, half)
-
-    def spent(self, answers: AlphaAnswers, log_price: float) -> float:
-        """The total use at a price."""
-        if abs(log_price) > 700:
-            raise NotConverged("no price meets the budget: the values or the budget are of extreme size")
-        return float(self.answer(answers, np.exp([log_price]))[0].total[0])
-
-    def check_domain(self, answers: AlphaAnswers, allowance: float) -> None:
+    def check_domain(self) -> None:
         """Raise OutOfDomain where the budget cannot bring every arm to a positive value."""
         free = self.frontiers.values[self.frontiers.first]
-        if answers.inside(free).all():
+        if np.isfinite(self.answers.utility(free)):
             return
         needed = float(self.total(self.frontiers, np.maximum(free, 0.0))[0])
-        if needed >= allowance:
+        if needed >= self.allowance[0]:
             raise self.out_of_reach()
 
     def out_of_reach(self) -> InvalidInput:
@@ -645,16 +557,13 @@ class _Search:
         frontiers, allowance = self.frontiers, float(self.model.allowance[0])
         free, most = frontiers.values[frontiers.first], frontiers.values[frontiers.last]
         low, high = float(free.min()), float(most.max())
-        if self.total(frontiers, most)[0] <= allowance:
-            low = high
-        while True:
-            middle = low + (high - low) / 2
-            if not low < middle < high:
-                break
+
+        def fits(level: float) -> bool:
             self.rounds += 1
-            fits = self.total(frontiers, np.clip(middle, free, most))[0] <= allowance
-            low, high = (middle, high) if fits else (low, middle)
-        values = np.clip(low, free, most)
+            return bool(self.total(frontiers, np.clip(level, free, most))[0] <= allowance)
+
+        enough = self.total(frontiers, most)[0] <= allowance
+        values = np.clip(high if enough else highest_level(low, high, fits), free, most)
         return self.closed(self.finish(self.model.occupancy_at(frontiers, values), self.prove_least(values)))
 
     def prove_least(self, values: Floats) -> _Proof:
@@ -673,65 +582,10 @@ class _Search:
         return self.proof(weights, prices, frontiers, values)
 
 
-def _excess(total: Floats, free: Floats, allowance: Floats) -> float:
-    """The share of a solution to give up for a free one so that its total use is within the allowance."""
-    over = (total > allowance) & (total > free)
-    needed = (total[over] - allowance[over]) / (total[over] - free[over])
-    return min(1.0, float(needed.max(initial=0.0)) * (1 + 1e-12))
-
-
-class _Cuts:
-    """Answers so far, and the master program over them."""
-
-    def __init__(self, allowance: Floats, cuts: list[_Cut]) -> None:
-        self.allowance = allowance
-        self.cuts = cuts
-        self.idle = [0] * len(cuts)
-        self.most = 20 + 15 * len(allowance)
-        self.cap = 1.0
-
-    def add(self, cut: _Cut) -> None:
-        """Add a cut; of too many, leave out the one that was of no use for longest."""
-        if len(self.cuts) >= self.most:
-            oldest = int(np.argmax(self.idle))
-            del self.cuts[oldest], self.idle[oldest]
-        self.cuts.append(cut)
-        self.idle.append(0)
-
-    def mix(self, shares: Floats) -> Floats:
-        """(type,) values of a mixture."""
-        mixed = np.zeros_like(self.cuts[0].values)
-        for cut, share in zip(self.cuts, shares, strict=True):
-            if share > 0:
-                mixed += share * cut.values
-        return mixed
-
-    def master(self) -> tuple[Floats, Floats, bool]:
-        """The best shares of the cuts, the prices, and whether no mixture is within the allowance yet."""
-        utilities = np.array([cut.utility for cut in self.cuts])
-        spread = float(np.ptp(utilities)) or max(1.0, float(abs(utilities[0])))
-        scale = np.where(self.allowance > 0, self.allowance, 1.0)
-        rows, columns = len(scale), len(self.cuts)
-        matrix = np.zeros((rows + 1, columns + rows))
-        matrix[:rows, :columns] = np.column_stack([cut.total for cut in self.cuts]) / scale[:, None]
-        matrix[:rows, columns:] = -np.eye(rows)
-        matrix[rows, :columns] = 1.0
-        feasible = (matrix[:rows, :columns] <= 1).all(axis=0).any()
-        optimum = solve_program(
-            LinearProgram(
-                gains=np.concatenate([(utilities - utilities.max()) / spread, np.full(rows, -self.cap)]),
-                matrix=sparse.csc_array(matrix),
-                row_lower=np.append(np.full(rows, -np.inf), 1.0),
-                row_upper=np.ones(rows + 1),
-                lower=np.zeros(columns + rows),
-                upper=np.concatenate([np.ones(columns), np.full(rows, 0.0 if feasible else np.inf)]),
-            )
-        )
-        shares = np.maximum(optimum.primal[:columns], 0.0)
-        shares[shares < 1e-12] = 0.0
-        shares /= shares.sum()
-        self.idle = [0 if share > 0 else age + 1 for share, age in zip(shares, self.idle, strict=True)]
-        missing = bool((optimum.primal[columns:] > 1e-7).any())
-        if missing:
-            self.cap *= 4.0
-        return shares, np.maximum(optimum.duals[:rows], 0.0) * spread / scale, missing
+def _mix(cuts: Sequence[_Cut], shares: Floats) -> Floats:
+    """(type,) values of a mixture."""
+    mixed = np.zeros_like(cuts[0].values)
+    for cut, share in zip(cuts, shares, strict=True):
+        if share > 0:
+            mixed += share * cut.values
+    return mixed

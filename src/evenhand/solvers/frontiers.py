@@ -249,6 +249,9 @@ class FluidModel:
     floors: Floats | None = None
     """(type,) the least share of time in which each arm is served; None where there are none."""
 
+    part_of: int = 0
+    """How many types the whole has, where these are a part of it: the same code runs for parts of any size."""
+
     @cached_property
     def allowance(self) -> Floats:
         """(resource,) the budget of all steps."""
@@ -339,7 +342,7 @@ class FluidModel:
         tables = (types.transitions[part], types.rewards[part], types.usage[part], self.initial[part])
         allowed, worth = self.allowed[part], (self.criterion.factor, self.criterion.total)
         # With several resources frontiers are traced again and again.
-        if len(self) * (1 if len(prices) == 1 else 8) < COMPILE_FROM:
+        if max(len(self), self.part_of) * (1 if len(prices) == 1 else 8) < COMPILE_FROM:
             return fluid_sweeps.trace_frontiers(*tables, allowed, prices, *worth, capacity)
         from evenhand.kernels import compiled_fluid  # compiling takes longer than small problems
 
@@ -417,13 +420,24 @@ class FluidModel:
             prices: (resource,) prices lambda, not negative; or (step, resource).
             policies: (type, state) where policy iteration starts.
         """
-        found = [self._bound_part(part, weights, prices, policies) for part in self.chunks()]
-        best, pay = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        best, pay = self.bounds(weights, prices, policies)
         if prices.ndim == 1:
             rent = float(prices @ self.allowance)
         else:
             rent = float(self.criterion.time_weights(len(prices)) @ (prices @ self.budget))
         return Bound(float(self.counts @ best) + rent, pay)
+
+    def bounds(self, weights: Floats, prices: Floats, policies: Indices | None = None) -> tuple[Floats, Floats]:
+        """(type,) an upper bound on g V - lambda.U of one arm, and the pay for being served that it takes.
+
+        Args:
+            weights: (type,) weight g of one arm of the type.
+            prices: (resource,) prices lambda, not negative; or (step, resource).
+            policies: (type, state) where policy iteration starts.
+        """
+        found = [self._bound_part(part, weights, prices, policies) for part in self.chunks()]
+        best, pay = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return best, pay
 
     def _bound_part(
         self, part: slice, weights: Floats, prices: Floats, policies: Indices | None

@@ -98,13 +98,26 @@ class RankAnswers:
 
     def weights(self, frontiers: Frontiers, values: Floats) -> Floats:
         """(type,) weights in the permutahedron; see the head of this file."""
-        below, above = frontiers.marginal(values)
+        return self.weights_between(*frontiers.marginal(values), values)
+
+    def weights_between(self, below: Floats, above: Floats, values: Floats, within: bool = False) -> Floats:
+        """(type,) weights in the permutahedron, each between two marginal costs as far as it can be.
+
+        Args:
+            below: (type,) the cost of the last unit of value.
+            above: (type,) the cost of one more.
+            values: (type,) values.
+            within: whether a type that is alone on its level is moved between its costs, too; an exact response needs
+                no such help.
+        """
         # Exact equality is meant: arms of one level were given the very same number by `settle_levels`.
         _, level = np.unique(values, return_inverse=True)
         sizes = np.bincount(level, weights=self.counts).astype(np.int64)
         last = np.cumsum(sizes)
         mass = self.welfare.rank_mass(last - sizes, last, self.num_arms)
         shared = share_evenly(below, above, self.counts, level, mass)
+        if within:
+            shared = np.minimum(np.maximum(shared, below), above)
         # The bisection leaves a rounding error; only an exact member of the permutahedron proves W(u) <= g.u.
         return project_types(shared, self.counts, self.welfare)
 
@@ -167,13 +180,7 @@ class AlphaAnswers:
         reference, number = self.reference, int(self.counts.sum())
         with np.errstate(divide="ignore", over="ignore"):
             stops = reference * (number * reference * frontiers.slopes) ** (-1 / self.alpha)
-        # All edges of all types in one array. An edge is followed up to where marginal utility meets its slope, at most
-        # to its end; the last vertex of a type has no edge, and the free value, the least of the type, stands in for
-        # one.
-        ends = np.append(frontiers.values[1:], 0.0)
-        ends[frontiers.last] = frontiers.values[frontiers.first]
-        reached = np.minimum(ends, np.where(np.isinf(frontiers.slopes), np.inf, stops))
-        return np.asarray(np.maximum.reduceat(reached, frontiers.first))
+        return follow(frontiers, stops)
 
     def utility(self, values: Floats) -> float:
         """The mean utility."""
@@ -190,10 +197,33 @@ class AlphaAnswers:
         return float(self.reference * (welfare / self.reference) ** self.alpha)
 
     def weights(self, frontiers: Frontiers, values: Floats) -> Floats:
-        """(type,) the gradient (W / v)^alpha / N; an arm that cannot have more than 0 has no weight."""
+        """(type,) the gradient."""
+        return self.gradient(values)
+
+    def gradient(self, values: Floats) -> Floats:
+        """(type,) the gradient (W / v)^alpha / N; an arm that cannot have more than 0 has no weight.
+
+        Args:
+            values: (type,) values.
+        """
         welfare, positive = float(self.welfare(values, self.counts)), values > 0
         ratio = np.where(positive, welfare / np.where(positive, values, 1.0), 0.0)
         return np.asarray(ratio**self.alpha / self.counts.sum())
+
+
+def follow(frontiers: Frontiers, stops: Floats) -> Floats:
+    """(type,) the value that each type reaches if it follows every edge up to a stop, at most to its end.
+
+    Args:
+        frontiers: of the types.
+        stops: (vertex,) the value up to which the edge beyond a vertex is followed, falling as slopes rise.
+    """
+    # All edges of all types in one array. The last vertex of a type has no edge, and the free value, the least of the
+    # type, stands in for one.
+    ends = np.append(frontiers.values[1:], 0.0)
+    ends[frontiers.last] = frontiers.values[frontiers.first]
+    reached = np.minimum(ends, np.where(np.isinf(frontiers.slopes), np.inf, stops))
+    return np.asarray(np.maximum.reduceat(reached, frontiers.first))
 
 
 def check_table(num_arms: int, num_types: int) -> None:

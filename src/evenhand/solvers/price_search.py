@@ -1,0 +1,308 @@
+"""The search for prices, wherever the arms are: in memory, or in shards on many machines.
+
+A *cut* is the answer of all arms to prices lambda: its total use U, its utility F and welfare W. What it takes of the
+arms is six questions (`PriceSearch`); everything else is here, on a few numbers a cut. `fluid` has the mathematics.
+
+    by cuts        the master program finds the prices at which the largest cut is least; the answers are mixed
+    by bisection   one resource, power means: the price at which the use, which falls with it, is the allowance
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import numpy as np
+from scipy import sparse
+
+from evenhand.errors import InvalidInput, NotConverged
+from evenhand.solvers._highs import LinearProgram, solve_program
+from evenhand.solvers.fluid_programs import Rounds, relative_gap
+from evenhand.typing import Floats
+
+MOST_ROUNDS = 400
+"""Answers to prices after which the search gives up."""
+
+SMOOTHING = 0.3
+"""The share of the best prices so far in the prices tried next, when there are several resources."""
+
+MOST_CAP = 1e8
+"""Prices, against the spread of utility, beyond which the budget is taken not to reach."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """The answer to some prices."""
+
+    prices: Floats
+    """(resource,) the prices."""
+
+    total: Floats
+    """(resource,) use of all arms."""
+
+    utility: float
+    """F of their values; minus infinity outside the domain."""
+
+    welfare: float
+    """W of their values."""
+
+    rate: float
+    """The derivative dW/dF there."""
+
+
+AnyCut = TypeVar("AnyCut", bound=Cut)
+Proof = TypeVar("Proof")
+Found = TypeVar("Found")
+
+
+@dataclass(eq=False)
+class SoFar(Generic[AnyCut]):
+    """How far a search by cuts has come: with the cuts, all that the next round depends on."""
+
+    cuts: "Cuts[AnyCut]"
+    best: AnyCut
+    best_bound: float
+    target: float
+    smoothing: float = SMOOTHING
+    proven: float = field(default=np.inf)
+
+
+class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
+    """A search for prices, and what is known so far."""
+
+    scale: float
+    """The largest value of an arm, by which a gap is measured where the bound is nearly 0."""
+
+    def __init__(self, allowance: Floats, tolerance: float, progress: Rounds | None) -> None:
+        """Begin with nothing known.
+
+        Args:
+            allowance: (resource,) the budget of all steps.
+            tolerance: the relative gap to stop at.
+            progress: called each round with its number and the gap.
+        """
+        self.allowance, self.tolerance, self.progress = allowance, tolerance, progress
+        scale = np.where(allowance > 0, allowance, 1.0)
+        self.unit = np.ones(1) if len(scale) == 1 else 1 / scale
+        self.rounds = 0
+
+    @abstractmethod
+    def ends(self) -> tuple[AnyCut, AnyCut]:
+        """The cuts of the values that cost nothing, and of the largest."""
+
+    @abstractmethod
+    def respond(self, prices: Floats) -> AnyCut:
+        """How arms answer to prices."""
+
+    @abstractmethod
+    def lower(self, cuts: Sequence[AnyCut], shares: Floats) -> float:
+        """The welfare of a mixture of cuts."""
+
+    @abstractmethod
+    def prove(self, cut: AnyCut) -> Proof:
+        """The certified bound of a cut."""
+
+    @abstractmethod
+    def mixed(self, active: Sequence[AnyCut], shares: Floats, proof: Proof) -> Found:
+        """The solution that mixes cuts."""
+
+    @abstractmethod
+    def gap_of(self, solution: Found) -> float:
+        """The true gap of a solution."""
+
+    @abstractmethod
+    def closed(self, solution: Found) -> Found:
+        """The solution, if its gap is within the tolerance; else raises NotConverged."""
+
+    @abstractmethod
+    def check_domain(self) -> None:
+        """Raise OutOfDomain where the budget cannot bring every arm into the domain of the welfare."""
+
+    @abstractmethod
+    def out_of_reach(self) -> InvalidInput:
+        """What to say when no point of the domain, or none within the floors, is within the budget."""
+
+    def resumed(self) -> SoFar[AnyCut] | None:
+        """How far an earlier search came, where something of it was kept."""
+        return None
+
+    def keep(self, state: SoFar[AnyCut]) -> None:
+        """Called after each round with how far it has come."""
+
+    def gap(self, lower: float, upper: float) -> float:
+        """Relative to the bound; where that is nearly 0, to the values."""
+        return relative_gap(lower, upper, self.scale)
+
+    def tell(self, gap: float) -> None:
+        """Pass on the gap."""
+        if self.progress is not None:
+            self.progress(self.rounds, gap)
+
+    def answer(self, prices: Floats) -> AnyCut:
+        """How arms answer to prices, as one round."""
+        self.rounds += 1
+        return self.respond(prices)
+
+    def dual(self, cut: AnyCut) -> float:
+        """The bound that a cut promises, before it is certified."""
+        return cut.welfare + cut.rate * float(cut.prices @ (self.allowance - cut.total))
+
+    def by_cuts(self) -> Found:
+        """Cutting planes in the space of prices."""
+        state = self.resumed()
+        if state is None:
+            free, full = self.ends()
+            if (full.total <= self.allowance).all():
+                return self.closed(self.mixed([full], np.ones(1), self.prove(full)))
+            cuts = Cuts(self.allowance, [full])
+            if np.isfinite(free.utility):
+                cuts.add(free)
+            state = SoFar(cuts, full, self.dual(full), self.tolerance / 2)
+        gap = np.inf
+        while self.rounds < MOST_ROUNDS:
+            shares, prices, missing = state.cuts.master()
+            if missing and state.cuts.cap > MOST_CAP:
+                raise self.out_of_reach()
+            lower = -np.inf if missing else self.lower(state.cuts.cuts, shares)
+            gap = self.gap(lower, state.best_bound) if np.isfinite(lower) else np.inf
+            self.tell(gap)
+            if gap <= state.target and (solution := self._finished(state, shares)) is not None:
+                return solution
+            if not missing and len(prices) > 1:
+                prices = state.smoothing * state.best.prices + (1 - state.smoothing) * prices
+            self._learn(state, self.answer(np.maximum(prices, self.least_prices(state.best))))
+            self.keep(state)
+        reached = min(state.proven, gap)
+        raise NotConverged(f"the gap of the fluid relaxation is {reached:.2g} after {self.rounds} rounds")
+
+    def _finished(self, state: SoFar[AnyCut], shares: Floats) -> Found | None:
+        """The solution, if its true gap is within the tolerance; else more is asked of the promised one."""
+        active = [cut for cut, share in zip(state.cuts.cuts, shares, strict=True) if share > 0]
+        solution = self.mixed(active, shares[shares > 0], self.prove(state.best))
+        if self.gap_of(solution) <= self.tolerance:
+            return solution
+        state.proven, state.target = self.gap_of(solution), state.target / 4
+        return None
+
+    def _learn(self, state: SoFar[AnyCut], found: AnyCut) -> None:
+        """Add what was found."""
+        state.cuts.add(found)
+        bound = self.dual(found)
+        # Where nothing was gained, the master's own prices are asked next.
+        state.smoothing = SMOOTHING if bound < state.best_bound else 0.0
+        if bound < state.best_bound:
+            state.best, state.best_bound = found, bound
+
+    def least_prices(self, best: AnyCut) -> Floats:
+        """Prices so small that they cost the bound nothing; they keep arms from using what is free without need."""
+        if len(self.unit) == 1:
+            return np.zeros(1)
+        worth = 1e-3 * self.tolerance * max(abs(best.welfare), 1e-6 * self.scale)
+        return np.asarray(self.unit * (worth / max(best.rate, 1e-300) / len(self.unit)))
+
+    def by_bisection(self) -> Found:
+        """One resource, alpha-fairness: the price at which the use, which falls with it, is the allowance."""
+        allowance = float(self.allowance[0])
+        _, full = self.ends()
+        if full.total[0] <= allowance:
+            return self.closed(self.mixed([full], np.ones(1), self.prove(full)))
+        self.check_domain()
+        low, high = -1.0, 1.0  # of the logarithm, around a price of the right size
+        middle = np.log(1.0 / max(float(full.total[0]), 1e-300))
+        while self.spent(middle + high) > allowance:
+            low, high = high, 2 * high
+        while low < 0 and self.spent(middle + low) <= allowance:
+            low, high = 2 * low, low
+        while True:
+            cut = self.answer(np.exp([middle + high]))
+            gap = self.gap(cut.welfare, self.dual(cut))
+            self.tell(gap)
+            if gap <= self.tolerance / 2 or high - low <= 1e-15 * abs(high):
+                return self.closed(self.mixed([cut], np.ones(1), self.prove(cut)))
+            for _ in range(4):
+                half = (low + high) / 2
+                over = self.spent(middle + half) > allowance
+                low, high = (half, high) if over else (low, half)
+
+    def spent(self, log_price: float) -> float:
+        """The total use at a price."""
+        if abs(log_price) > 700:
+            raise NotConverged("no price meets the budget: the values or the budget are of extreme size")
+        return float(self.answer(np.exp([log_price])).total[0])
+
+
+class Cuts(Generic[AnyCut]):
+    """Answers so far, and the master program over them."""
+
+    def __init__(self, allowance: Floats, cuts: list[AnyCut]) -> None:
+        """Begin with some cuts.
+
+        Args:
+            allowance: (resource,) the budget of all steps.
+            cuts: the first answers.
+        """
+        self.allowance = allowance
+        self.cuts = cuts
+        self.idle = [0] * len(cuts)
+        self.most = 20 + 15 * len(allowance)
+        self.cap = 1.0
+
+    def add(self, cut: AnyCut) -> None:
+        """Add a cut; of too many, leave out the one that was of no use for longest."""
+        if len(self.cuts) >= self.most:
+            oldest = int(np.argmax(self.idle))
+            del self.cuts[oldest], self.idle[oldest]
+        self.cuts.append(cut)
+        self.idle.append(0)
+
+    def master(self) -> tuple[Floats, Floats, bool]:
+        """The best shares of the cuts, the prices, and whether no mixture is within the allowance yet."""
+        utilities = np.array([cut.utility for cut in self.cuts])
+        spread = float(np.ptp(utilities)) or max(1.0, float(abs(utilities[0])))
+        scale = np.where(self.allowance > 0, self.allowance, 1.0)
+        rows, columns = len(scale), len(self.cuts)
+        matrix = np.zeros((rows + 1, columns + rows))
+        matrix[:rows, :columns] = np.column_stack([cut.total for cut in self.cuts]) / scale[:, None]
+        matrix[:rows, columns:] = -np.eye(rows)
+        matrix[rows, :columns] = 1.0
+        feasible = (matrix[:rows, :columns] <= 1).all(axis=0).any()
+        optimum = solve_program(
+            LinearProgram(
+                gains=np.concatenate([(utilities - utilities.max()) / spread, np.full(rows, -self.cap)]),
+                matrix=sparse.csc_array(matrix),
+                row_lower=np.append(np.full(rows, -np.inf), 1.0),
+                row_upper=np.ones(rows + 1),
+                lower=np.zeros(columns + rows),
+                upper=np.concatenate([np.ones(columns), np.full(rows, 0.0 if feasible else np.inf)]),
+            )
+        )
+        shares = np.maximum(optimum.primal[:columns], 0.0)
+        shares[shares < 1e-12] = 0.0
+        shares /= shares.sum()
+        self.idle = [0 if share > 0 else age + 1 for share, age in zip(shares, self.idle, strict=True)]
+        missing = bool((optimum.primal[columns:] > 1e-7).any())
+        if missing:
+            self.cap *= 4.0
+        return shares, np.maximum(optimum.duals[:rows], 0.0) * spread / scale, missing
+
+
+def highest_level(low: float, high: float, fits: Callable[[float], bool]) -> float:
+    """The highest level that fits, to the last bit, if the lower end does.
+
+    Args:
+        low: a level that fits.
+        high: one that does not.
+        fits: whether a level fits; from some level on none does.
+    """
+    while True:
+        middle = low + (high - low) / 2
+        if not low < middle < high:
+            return low
+        low, high = (middle, high) if fits(middle) else (low, middle)
+
+
+def excess_of(total: Floats, free: Floats, allowance: Floats) -> float:
+    """The share of a solution to give up for a free one so that its total use is within the allowance."""
+    over = (total > allowance) & (total > free)
+    needed = (total[over] - allowance[over]) / (total[over] - free[over])
+    return min(1.0, float(needed.max(initial=0.0)) * (1 + 1e-12))
