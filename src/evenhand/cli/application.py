@@ -346,6 +346,7 @@ def show(**options: Any) -> None:
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--quick", is_flag=True, help="Everything at reduced size: all targets in a few minutes.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Cells at a time; as many as there are cores when absent.")
+@click.option("--on", metavar="PLACE", help="Where cells run: local:N (N processes), ray or ray://HOST:PORT.")
 @click.option(
     "--out", default="reproduction", show_default=True, metavar="FOLDER", help="Where records and the report go."
 )
