@@ -1,6 +1,7 @@
 """Audits: by hand on small programmes, as they were known at an event, and what they say they did not know."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -12,20 +13,44 @@ from evenhand.programme.promises import continue_by
 from evenhand.programme.views import fairness_over_time
 from evenhand.programme.waiting import count_waits
 
+CONDITIONS = (
+    {},
+    {"b1": "worn", "b2": "fine", "h1": "worn", "h2": "broken", "v1": "worn"},
+    {"b1": "worn", "b2": "worn", "h1": "broken", "h2": "fine"},
+    {"b1": "broken", "b2": "worn", "h1": "fine", "h2": "fine", "v1": "worn"},
+)
+
+
+def four_steps(address, pumps, roster):
+    """Four steps of five pumps, with an override and a report that is missing."""
+    programme = Programme.create(address, pumps, roster, name="pumps", welfare="utilitarian")
+    programme.solve(seconds=1e-3)
+    for step, seen in enumerate(CONDITIONS):
+        if seen:
+            programme.observe([{"arm": arm, "state": state} for arm, state in seen.items()], "rounds")
+        planned = programme.plan()
+        programme.accept(planned.plan, _swap(programme, planned.plan) if step == 1 else (), who="ada")
+    return programme
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory, pumps, roster):
+    file = tmp_path_factory.mktemp("pumps") / "pumps.db"
+    four_steps(file, pumps, roster).close()
+    return file
+
 
 @pytest.fixture
-def run(address, pumps, roster):
-    """Four steps of five pumps: a swap, a report that is missing, one that is late, one that is corrected."""
-    with Programme.create(address, pumps, roster, name="pumps", welfare="utilitarian") as programme:
-        programme.solve(seconds=1e-3)
-        conditions = [{}, {"b1": "worn", "b2": "fine", "h1": "worn", "h2": "broken", "v1": "worn"},
-                      {"b1": "worn", "b2": "worn", "h1": "broken", "h2": "fine"},
-                      {"b1": "broken", "b2": "worn", "h1": "fine", "h2": "fine", "v1": "worn"}]  # fmt: skip
-        for step, seen in enumerate(conditions):
-            if seen:
-                programme.observe([{"arm": arm, "state": state} for arm, state in seen.items()], "rounds")
-            planned = programme.plan()
-            programme.accept(planned.plan, _swap(programme, planned.plan) if step == 1 else (), who="ada")
+def run(kept, tmp_path):
+    """The four steps, in a file of one's own."""
+    with Programme.open(shutil.copy(kept, tmp_path)) as programme:
+        yield programme
+
+
+@pytest.fixture
+def on_both(address, pumps, roster):
+    """The same on each database."""
+    with four_steps(address, pumps, roster) as programme:
         yield programme
 
 
@@ -90,18 +115,18 @@ def test_an_override_costs_what_the_planned_action_is_worth_more(run):
     assert found.by_who() == [{"who": "ada", "overrides": 1, "cost": one.cost}]
 
 
-def test_late_reports_and_records_count_and_can_be_left_out_again(run):
-    before = run.audit()
-    run.observe([{"arm": "v1", "state": "broken", "step": 2}], "call")
-    run.observe([{"arm": "b2", "state": "broken", "step": 3}], "call")
-    run.record([{"arm": "b1", "action": "run", "step": 0, "reward": "0.25"}], "sheets")
-    after = run.audit()
+def test_late_reports_and_records_count_and_can_be_left_out_again(on_both):
+    before = on_both.audit()
+    on_both.observe([{"arm": "v1", "state": "broken", "step": 2}], "call")
+    on_both.observe([{"arm": "b2", "state": "broken", "step": 3}], "call")
+    on_both.record([{"arm": "b1", "action": "run", "step": 0, "reward": "0.25"}], "sheets")
+    after = on_both.audit()
     assert (before.unknown.late, before.unknown.corrected) == (0, 0)
     assert (after.unknown.unseen, after.unknown.late, after.unknown.corrected) == (0, 1, 1)
     assert (after.unknown.unconfirmed, after.unknown.without_reward) == (19, 19)
     first = next(row for row in after.arms if row.arm == "b1").earned
     assert first.rewards == pytest.approx((0.25 - 1.0) / 4)
-    assert run.audit(event=before.event) == before
+    assert on_both.audit(event=before.event) == before
     assert after.event == before.event + 3
 
 
@@ -134,18 +159,35 @@ def test_spans_that_are_not_there_are_refused(run, tmp_path, pumps, roster):
         new.audit()
 
 
-def test_joined_and_left_are_followed_as_long_as_they_take_part(run):
-    run.leave(["b1"], "sold")
-    run.join([{"arm": "v2", "type": "small", "group": "valley"}])
-    run.accept(run.plan().plan)
-    run.observe([{"arm": "v2", "state": "worn"}], "rounds")
-    run.accept(run.plan().plan)
-    found = {row.arm: row for row in run.audit().arms}
+def test_joined_and_left_are_followed_as_long_as_they_take_part(on_both):
+    on_both.leave(["b1"], "sold")
+    on_both.join([{"arm": "v2", "type": "small", "group": "valley"}])
+    on_both.accept(on_both.plan().plan)
+    on_both.observe([{"arm": "v2", "state": "worn"}], "rounds")
+    on_both.accept(on_both.plan().plan)
+    found = {row.arm: row for row in on_both.audit().arms}
     assert found["b1"].service.steps == 4
     assert found["v2"].service.steps == 2
     # Nobody had seen it: its promise begins where it was first seen, and no move is held against anybody.
     assert found["v2"].earned.moves == 0
-    assert {row.arm for row in run.audit(4).arms} == {"b2", "h1", "h2", "v1", "v2"}
+    assert {row.arm for row in on_both.audit(4).arms} == {"b2", "h1", "h2", "v1", "v2"}
+
+
+def test_a_promise_holds_until_the_model_changes(run):
+    before = run.status().model
+    run.adopt(run.refit(seconds=1e-3).id)
+    assert run.status().model != before
+    run.accept(run.plan().plan)
+    run.observe([{"arm": arm.name, "state": "worn"} for arm in run.arms()], "rounds")
+    run.accept(run.plan().plan)
+    found = run.audit()
+    assert found.models == 2
+    assert found.notes == ("2 models were in use; a promise holds until the model changes",)
+    first, second = run.audit(0, 3), run.audit(4, 5)
+    for row, one, other in zip(found.arms, first.arms, second.arms, strict=True):
+        assert 6 * row.earned.realised == pytest.approx(4 * one.earned.realised + 2 * other.earned.realised)
+        it = row.earned
+        assert it.realised == pytest.approx(it.promised + it.overrides + it.undone + it.moves + it.rewards)
 
 
 def test_the_json_form_holds_all_of_it(run):
