@@ -16,6 +16,7 @@ NAMES = (
     "mixtures",
     "policies",
     "sampling",
+    "service",
 )
 
 LEARNING = ("rl_speed", "sampling", "rl_random", "rl_scores")

@@ -11,6 +11,10 @@ from evenhand._version import __version__
 if TYPE_CHECKING:
     from evenhand import errors, policies, problems
     from evenhand.evaluation import Evaluation, gini_coefficient, lorenz_curve, price_of_fairness
+    from evenhand.evaluation.shards.checking import ArmsCheck, check_arms
+    from evenhand.evaluation.shards.indexing import ArmsIndices, index_arms
+    from evenhand.evaluation.shards.measuring import ArmsEvaluation, evaluate_arms
+    from evenhand.evaluation.shards.plans import ArmsDecisions, act_on_arms
     from evenhand.fitting.fit import fit
     from evenhand.fitting.fitted import Fitted
     from evenhand.learning import Training, train
@@ -52,6 +56,14 @@ _HOMES = {
     "policies": "",
     "problems": "",
     "Evaluation": "evaluation",
+    "ArmsCheck": "evaluation.shards.checking",
+    "check_arms": "evaluation.shards.checking",
+    "ArmsDecisions": "evaluation.shards.plans",
+    "ArmsEvaluation": "evaluation.shards.measuring",
+    "ArmsIndices": "evaluation.shards.indexing",
+    "act_on_arms": "evaluation.shards.plans",
+    "evaluate_arms": "evaluation.shards.measuring",
+    "index_arms": "evaluation.shards.indexing",
     "evaluate": "planning.chosen",
     "make_policy": "planning.chosen",
     "gini_coefficient": "evaluation",
@@ -114,6 +126,10 @@ __all__ = [
     "AlphaFair",
     "Arm",
     "ArmWriter",
+    "ArmsCheck",
+    "ArmsDecisions",
+    "ArmsEvaluation",
+    "ArmsIndices",
     "BySteps",
     "Check",
     "Comparison",
@@ -140,15 +156,19 @@ __all__ = [
     "Utilitarian",
     "Welfare",
     "__version__",
+    "act_on_arms",
     "check",
+    "check_arms",
     "check_policy",
     "compare",
     "compare_budgets",
     "errors",
     "evaluate",
+    "evaluate_arms",
     "fairness",
     "fit",
     "gini_coefficient",
+    "index_arms",
     "indices",
     "load",
     "load_plan",

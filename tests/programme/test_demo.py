@@ -6,12 +6,10 @@ from evenhand.programme import demo
 from evenhand.programme.programme import Programme
 
 
-@pytest.fixture(scope="module")
-def short():
+@pytest.fixture
+def short(monkeypatch):
     """Fewer steps than the real one, for those who only want to see that it goes."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demo, "STEPS", 25)
-        yield
+    monkeypatch.setattr(demo, "STEPS", 25)
 
 
 def decisions(programme):
@@ -21,10 +19,15 @@ def decisions(programme):
     ]
 
 
-def test_it_is_the_same_for_the_same_seed_and_all_of_it_is_there(short, tmp_path):
+@pytest.mark.slow
+def test_it_is_the_same_for_the_same_seed(short, tmp_path):
     with demo.make_demo(tmp_path / "one.db", seed=3) as one, demo.make_demo(tmp_path / "two.db", seed=3) as two:
         assert decisions(one) == decisions(two)
         assert one.check() == two.check()
+
+
+def test_all_of_it_is_there(short, tmp_path):
+    with demo.make_demo(tmp_path / "one.db", seed=3) as one:
         assert one.status().step == 25
         assert "hill 17" in {arm.name for arm in one.arms()}
         plan = one.current_plan()
@@ -42,6 +45,7 @@ def test_two_years(tmp_path):
     demo.make_demo(tmp_path / "lifts.db", progress=lambda what, share: told.append(share)).close()
     with Programme.open(tmp_path / "lifts.db") as programme:
         found = programme.audit()
+        assert found.last == demo.STEPS - 1
         assert [row.name for row in found.groups if row.behind] == ["harbour"]
         assert {row.arm for row in found.arms if row.left is not None} == {"harbour 05", "hill 03"}
         assert told[-1] == 1.0

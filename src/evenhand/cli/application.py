@@ -14,6 +14,7 @@ from evenhand.cli.options import (
     fitting,
     initial_option,
     model_argument,
+    on_option,
     over_option,
     playing,
     reading,
@@ -52,7 +53,7 @@ def application() -> None:
 @application.command()
 @click.argument("name", required=False)
 @click.option("-p", "parameters", multiple=True, metavar="KEY=VALUE", help="A parameter of the problem, with --out.")
-@click.option("--out", metavar="FILE", help="Write the problem as a model file (.toml, .json or .npz) to start from.")
+@click.option("--out", metavar="FILE", help="Write it as a model file (.toml, .json, .npz, .parquet) to start from.")
 @common(seeded=False)
 def problems(**options: Any) -> None:
     """List the built-in problems and their parameters, or one problem in detail."""
@@ -68,13 +69,15 @@ def problems(**options: Any) -> None:
 @welfare_option
 @criterion_option
 @over_option
+@on_option
 @common(seeded=False)
 def check(**options: Any) -> None:
     """Tell what MODEL says, and what looks odd about it.
 
-    MODEL is a model file (.toml, .json, .npz) or a built-in problem. Faults end with exit code 2, all of them told with
-    their lines. Oddities are notes: names that are there twice, actions that no budget allows, states that are never
-    reached, arms that gain nothing by being served, budgets that never bind, floors that cannot be met, ...
+    MODEL is a model file (.toml, .json, .npz, .parquet) or a built-in problem. Faults end with exit code 2, all of
+    them told with their lines. Oddities are notes: names that are there twice, actions that no budget allows, states
+    that are never reached, arms that gain nothing by being served, budgets that never bind, floors that cannot be met,
+    ...
     """
     from evenhand.cli.commands.check import run
 
@@ -139,6 +142,8 @@ def solve(**options: Any) -> None:
 @model_argument
 @budget_option()
 @criterion_option
+@on_option
+@click.option("--out", metavar="FILE.parquet", help="By shards: write the indices, row by row; also a plan for act.")
 @common(seeded=False)
 def indices(**options: Any) -> None:
     """Whittle indices and the indexability verdict of each type of arm of MODEL.
@@ -232,6 +237,8 @@ def train(**options: Any) -> None:
 @over_option
 @playing
 @draws_option
+@on_option
+@click.option("--values", metavar="FILE.parquet", help="By shards: write the value of each row, with its error.")
 @common()
 def evaluate(**options: Any) -> None:
     """Tell what POLICY is worth on MODEL, arm by arm.
@@ -249,7 +256,7 @@ def evaluate(**options: Any) -> None:
 @fitting
 @click.option("--format", type=click.Choice(["csv", "parquet", "json"]), help="What LOG is; needed for -.")
 @click.option(
-    "--out", metavar="MODEL", help="Write the model (.toml, .json or .npz), and what is known of it beside it."
+    "--out", metavar="MODEL", help="Write the model (.toml, .json, .npz, .parquet), and what is known of it beside it."
 )
 @click.option("--report", metavar="FILE.html", help="Also write what the records say as a page with figures.")
 @common()
@@ -304,12 +311,14 @@ def replay(**options: Any) -> None:
 )
 @click.option("--part", type=click.IntRange(min=1), help="Of a mixture, this part; drawn by the seed when absent.")
 @click.option("--out", metavar="FILE.csv", help="Also write the actions as a table.")
+@on_option
 @common()
 def act(**options: Any) -> None:
     """Say what to do now, arm by arm, with a reason for each.
 
     PLAN is a file saved by `evenhand solve --out` or `evenhand train --out`. STATES is a table with the columns arm,
-    type and state, in any order: CSV, Parquet, JSON, or - for standard input.
+    type and state, in any order: CSV, Parquet, JSON, or - for standard input. By a plan for a model in Parquet
+    (`evenhand indices --out`) STATES is Parquet in the order of the arms, and the actions go to --out.
     """
     from evenhand.cli.commands.act import run
 
@@ -337,6 +346,7 @@ def show(**options: Any) -> None:
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--quick", is_flag=True, help="Everything at reduced size: all targets in a few minutes.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Cells at a time; as many as there are cores when absent.")
+@click.option("--on", metavar="PLACE", help="Where cells run: local:N (N processes), ray or ray://HOST:PORT.")
 @click.option(
     "--out", default="reproduction", show_default=True, metavar="FOLDER", help="Where records and the report go."
 )

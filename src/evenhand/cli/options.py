@@ -74,6 +74,15 @@ def over_option(command: Command) -> Command:
     )(command)
 
 
+def on_option(command: Command) -> Command:
+    """Where work by shards runs."""
+    return click.option(
+        "--on",
+        metavar="PLACE",
+        help="Of a model in Parquet: work by shards on local, local:N (N processes), ray or ray://HOST:PORT.",
+    )(command)
+
+
 def draws_option(command: Command) -> Command:
     """How many draws of the posterior."""
     return click.option(

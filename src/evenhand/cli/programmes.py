@@ -211,6 +211,32 @@ def history(**options: Any) -> None:
 
 @programme.command()
 @place
+@click.option("--from", "first", type=click.IntRange(min=0), metavar="STEP", help="The first step; of all when absent.")
+@click.option("--to", "last", type=click.IntRange(min=0), metavar="STEP", help="The last step; of all when absent.")
+@click.option("--as-of", "event", type=click.IntRange(min=1), metavar="EVENT", help="As it was known at this event.")
+@click.option(
+    "--level",
+    default=0.95,
+    show_default=True,
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="Of intervals; warnings are wrong with at most the rest.",
+)
+@click.option("--csv", "table", metavar="FILE", help="Also write one row an arm.")
+@click.option("--report", metavar="FILE.html", help="Also write a page with pictures.")
+@common(seeded=False)
+def audit(**options: Any) -> None:
+    """Over a span of steps: who was served how often and how late, what was promised and what came of it.
+
+    Also who decided otherwise and what that cost, and a warning where a group fell behind its promise by more than
+    chance explains.
+    """
+    from evenhand.cli.commands.programme_audit import run
+
+    run(**options)
+
+
+@programme.command()
+@place
 @click.option(
     "--trust", default=10.0, show_default=True, metavar="N", help="Observations that the present model counts as."
 )

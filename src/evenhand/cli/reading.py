@@ -18,7 +18,7 @@ from evenhand.problems import catalog
 if TYPE_CHECKING:
     from evenhand.model.policy import Policy, Starting
 
-SUFFIXES = (".toml", ".json", ".npz")
+SUFFIXES = (".toml", ".json", ".npz", ".parquet")
 
 
 def read_problem(

@@ -132,15 +132,40 @@ def _order(
     problem: CoupledMDP, weights: Floats, prices: Floats, floor_prices: Floats | None, worth: Floats, ahead: Floats
 ) -> tuple[Floats, Bools]:
     """The scores of one step, from (type, state, action) action values and (type, state) values of the next step."""
+    log_worth, preferred = _log_worths(problem, weights, prices, floor_prices, worth, ahead)
+    ranks = rank_scores(log_worth, -np.inf, rounding=ROUNDING)
+    levels = int(ranks.max()) + 1
+    return np.where(ranks >= 0, levels - ranks + preferred * levels, 0).astype(np.float64), preferred
+
+
+def fair_worth(problem: CoupledMDP, weights: Floats, prices: Floats) -> tuple[Floats, Bools]:
+    """What the order of `fair_index` is made of, for a criterion without an end: each arm's depends on itself alone.
+
+    Args:
+        problem: the problem.
+        weights: (type,) what a unit of an arm's value is worth, none of them 0.
+        prices: (resource,) what a unit of a resource is worth.
+
+    Returns:
+        (type, state, action) the logarithm of worth per price, -inf where nothing is gained, and (type, state, action)
+        where the action is the best at the prices: these come first.
+    """
+    worth = action_values(problem.types, weights, prices, problem.criterion, None)
+    best = np.where(problem.types.valid, worth, -np.inf).max(axis=-1)
+    return _log_worths(problem, weights, prices, None, worth, best)
+
+
+def _log_worths(
+    problem: CoupledMDP, weights: Floats, prices: Floats, floor_prices: Floats | None, worth: Floats, ahead: Floats
+) -> tuple[Floats, Bools]:
+    """The logarithm of worth per price, and where the action is the best at the prices and gains something."""
     gain = _gains(problem, weights, ahead, floor_prices)
     best = np.where(problem.types.valid, worth, -np.inf).max(axis=2)
     cost = problem.types.usage @ prices
     # The terms that an action's worth is summed from; where they cancel, what is left is rounding.
     size = np.maximum(np.abs(np.where(np.isfinite(best), best, 0.0)).max(axis=1), (gain + cost).max(axis=(1, 2)))
     preferred = (worth >= best[:, :, None] - value_noise(problem.criterion) * size[:, None, None]) & (gain > 0)
-    ranks = rank_scores(_log_worth(problem, gain, cost), -np.inf, rounding=ROUNDING)
-    levels = int(ranks.max()) + 1
-    return np.where(gain > 0, levels - ranks + preferred * levels, 0).astype(np.float64), preferred
+    return _log_worth(problem, gain, cost), preferred
 
 
 def _gains(problem: CoupledMDP, weights: Floats, values: Floats, floor_prices: Floats | None) -> Floats:

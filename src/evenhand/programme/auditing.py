@@ -447,8 +447,13 @@ class Books:
             mode=mode,
         )
 
-    def earned(self, sums: Sums, arms: Bools) -> Earned:
-        """The means of some arms over their steps."""
+    def earned(self, sums: Sums, arms: Bools | Ints) -> Earned:
+        """The means of some arms over their steps.
+
+        Args:
+            sums: accounts.
+            arms: (arm,) whether each is meant; or the numbers of those who are.
+        """
         total = {name: float(values[arms].sum()) for name, values in sums.account.items()}
         steps = max(total["steps"], 1.0)
         spread = np.sqrt(total["variance"] + total["reward_variance"]) / steps
@@ -503,7 +508,7 @@ def audit_of(books: Books) -> Audit:
     )
 
 
-def _service(sums: Sums, waits: Waits, arms: Bools) -> Service:
+def _service(sums: Sums, waits: Waits, arms: Bools | Ints) -> Service:
     steps, served, needs = int(sums.account["steps"][arms].sum()), int(waits.served[arms].sum()), waits.needs[arms]
     delay = float((waits.delay[arms][needs > 0] * needs[needs > 0]).sum() / needs.sum()) if needs.sum() else None
     longest, late = int(waits.longest[arms].max(initial=0)), int(waits.longest_delay[arms].max(initial=0))
@@ -511,7 +516,7 @@ def _service(sums: Sums, waits: Waits, arms: Bools) -> Service:
 
 
 def _arm_row(books: Books, sums: Sums, waits: Waits, number: int) -> ArmRow:
-    arm, own = books.span.arms[number], np.arange(len(books.span.arms)) == number
+    arm, own = books.span.arms[number], np.array([number])
     there = books.span.present[number]
     seen = sum(state is not None for state in books.span.texts["state"][number, books.span.columns][there])
     return ArmRow(

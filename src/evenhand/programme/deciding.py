@@ -108,7 +108,7 @@ class PlanRow:
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form."""
-        told = asdict(self)
+        told = dict(vars(self))
         del told["arm_id"]
         return told
 
@@ -357,32 +357,19 @@ def plan_row(tx: Connection, number: object) -> Any:
 def rows_of(tx: Connection, plan: int) -> tuple[PlanRow, ...]:
     """A plan arm by arm."""
     table, arms = schema.decisions, schema.arms
-    asked = (
-        select(table, arms.c.name, arms.c.type, arms.c.group_name)
-        .join(arms, arms.c.id == table.c.arm)
-        .where(table.c.plan == plan)
-        .order_by(table.c.place)
+    columns = (  # in the order of the fields
+        *(arms.c.name, arms.c.type, arms.c.group_name, table.c.state, table.c.known, table.c.seen_step),
+        *(table.c.chance, table.c.planned, table.c.served, table.c.reason, table.c.next_in_line),
+        *(table.c.accepted, table.c.who, table.c.why, table.c.arm),
     )
-    return tuple(
-        PlanRow(
-            arm=row.name,
-            type=row.type,
-            group=row.group_name,
-            state=row.state,
-            known=row.known,
-            seen_step=row.seen_step,
-            chance=row.chance,
-            action=row.planned,
-            served=bool(row.served),
-            reason=row.reason,
-            next_in_line=row.next_in_line,
-            accepted=row.accepted,
-            who=row.who,
-            why=row.why,
-            arm_id=row.arm,
-        )
-        for row in tx.execute(asked)
-    )
+    asked = select(*columns).join(arms, arms.c.id == table.c.arm).where(table.c.plan == plan).order_by(table.c.place)
+    return tuple(_kept_row(list(row)) for row in tx.execute(asked))
+
+
+def _kept_row(values: list[Any]) -> PlanRow:
+    """A row whose values are in the order of the fields; databases keep yes and no as numbers."""
+    values[8] = bool(values[8])
+    return PlanRow(*values)
 
 
 def kept_plan(

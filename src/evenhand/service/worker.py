@@ -128,6 +128,15 @@ def _suppose(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, A
         return suppose(programme, **asked, progress=tell).as_dict(), b""
 
 
+def _price(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
+    """What each idea of fairness would give, and cost."""
+    from evenhand.programme.programme import Programme
+    from evenhand.programme.supposing import price_fairness
+
+    with Programme.open(request["address"]) as programme:
+        return price_fairness(programme, seconds=request["seconds"], progress=tell), b""
+
+
 def _refit(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
     """A model fitted to the programme's own records, kept in the store."""
     from evenhand.programme.programme import Programme
@@ -137,7 +146,13 @@ def _refit(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any
         return programme.refit(**asked, progress=tell).as_dict(), b""
 
 
-WORK: dict[str, Work] = {"decide": _solve_model, "solve": _solve_programme, "what-if": _suppose, "refit": _refit}
+WORK: dict[str, Work] = {
+    "decide": _solve_model,
+    "solve": _solve_programme,
+    "what-if": _suppose,
+    "price": _price,
+    "refit": _refit,
+}
 """What is done for each kind of request: how it is asked for, and its bytes; an answer, and its bytes."""
 
 

@@ -10,9 +10,10 @@ import click
 from evenhand.cli.console import print_json, print_table
 from evenhand.cli.reading import called, check_target, read_amounts
 from evenhand.cli.standard_input import DASH, standard_input
+from evenhand.cli.stored import refuse_without_shards, run_act
 from evenhand.errors import MissingExtra
 from evenhand.model.composite import Mixture
-from evenhand.model.files import write_atomically
+from evenhand.model.files import is_stored, write_atomically
 from evenhand.model.whereabouts import FORMATS, TableFormat, read_table
 from evenhand.planning.plans import Decisions, Plan, load_plan
 from evenhand.planning.showing import often
@@ -31,11 +32,16 @@ def run(
     step: int,
     part: int | None,
     out: str | None,
+    on: str | None,
     seed: int,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Say what to do now, arm by arm."""
+    if is_stored(plan):
+        run_act(plan, states, budget, out, on, seed, as_json)
+        return
+    refuse_without_shards(on=on)
     check_target(out, "--out")
     read = load_plan(plan)
     table = read_table(standard_input("STATES", format, FORMATS) if states == DASH else states, format)

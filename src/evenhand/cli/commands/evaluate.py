@@ -20,6 +20,7 @@ from evenhand.cli.console import (
 )
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, read_policy, read_problem
+from evenhand.cli.stored import refuse_without_shards, run_evaluate, stored_arms
 from evenhand.model.files import Format
 from evenhand.model.objective import read_welfare
 
@@ -41,11 +42,17 @@ def run(
     horizon: int | None,
     monte_carlo: bool,
     draws: int | None,
+    on: str | None,
+    values: str | None,
     seed: int,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Evaluate one policy and print what it is worth."""
+    if (arms := stored_arms(model, on, budgets, criterion, over, initial)) is not None:
+        run_evaluate(arms, policy, welfare, episodes, horizon, seed, on, values, as_json, quiet)
+        return
+    refuse_without_shards(values=values)
     posterior = posterior_of(model, draws is not None)
     problem = read_problem(model, parameters, format, budgets, criterion, initial).under(criterion, over)
     method: Method = "monte-carlo" if monte_carlo else "auto"

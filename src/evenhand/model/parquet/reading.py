@@ -281,7 +281,7 @@ class StoredArms(Shown):
         """The names of the rows, some at a time; nothing where they have none."""
         if "name" in self.columns:
             for part in self.parts:
-                for _, batch in _batches(part, ["name"], rows, Sink(part.path)):
+                for _, batch in batches_of(part, ["name"], rows, Sink(part.path)):
                     yield batch.column("name")
 
     def find_faults(self, rows: int = BATCH_ROWS) -> list[Fault]:
@@ -446,7 +446,7 @@ def _arms_by_row(stored: StoredArms) -> Ints | None:
     place, before = 0, 0
     for part in stored.parts:
         sink = Sink(part.path)
-        for _, batch in _batches(part, ["count"], BATCH_ROWS, sink):
+        for _, batch in batches_of(part, ["count"], BATCH_ROWS, sink):
             counts = np.clip(batch.column("count").fill_null(1).to_numpy(zero_copy_only=False), 1, MOST_ARMS)
             ends[place : place + len(counts)] = before + np.cumsum(counts, dtype=np.int64)
             place, before = place + len(counts), int(ends[place + len(counts) - 1])
@@ -537,7 +537,7 @@ def _read_piece(
     piece: Piece, columns: Sequence[str], num_resources: int, faults: list[Fault], labels: Any
 ) -> Iterator[Rows]:
     """The rows of a piece, batch by batch; the faults of those that are not sound are noted."""
-    for first, batch in _batches(piece, columns, BATCH_ROWS, sink := Sink(piece.path)):
+    for first, batch in batches_of(piece, columns, BATCH_ROWS, sink := Sink(piece.path)):
         own = Sink(piece.path)
         rows = decode(batch, num_resources, first, own, labels)
         faults.extend(own.found)
@@ -548,7 +548,7 @@ def _read_piece(
     faults.extend(sink.found)
 
 
-def _batches(piece: Piece, columns: Sequence[str], rows: int, sink: Sink) -> Iterator[tuple[int, "pa.RecordBatch"]]:
+def batches_of(piece: Piece, columns: Sequence[str], rows: int, sink: Sink) -> Iterator[tuple[int, "pa.RecordBatch"]]:
     """Batches of a piece, each with the number of its first row in the file; damage is noted."""
     start, stop = piece.first_row, piece.first_row + piece.num_rows
     first = start
@@ -563,6 +563,25 @@ def _batches(piece: Piece, columns: Sequence[str], rows: int, sink: Sink) -> Ite
                 first += batch.num_rows
     except _damage() as error:
         sink.found.append(Fault(f"{piece.path}, from row {first + 1} on", f"cannot be read: {_told(error)}"))
+
+
+def rows_of(path: Path, sink: Sink) -> tuple[dict[bytes, bytes], list[Piece]]:
+    """The metadata of the first file of any table in Parquet, and its files with all their rows; damage is noted.
+
+    Args:
+        path: a file, or a folder.
+        sink: where damage is noted.
+    """
+    metadata: dict[bytes, bytes] = {}
+    pieces = []
+    for file in _files(path)[0]:
+        try:
+            with _opened(str(file)) as parquet:
+                metadata = metadata or dict(parquet.schema_arrow.metadata or {})
+                pieces.append(Piece(str(file), 0, parquet.metadata.num_rows))
+        except _damage() as error:
+            sink.found.append(Fault(str(file), f"not a Parquet file, or a damaged one: {_told(error)}"))
+    return metadata, pieces
 
 
 def _row_groups(parquet: "pq.ParquetFile", start: int, stop: int) -> tuple[list[int], int]:

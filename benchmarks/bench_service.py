@@ -1,0 +1,188 @@
+"""A server under load: 100 clients for a minute on loopback, how it answers one of them alone, and its memory.
+
+Clients and server share this machine. Each client asks, waits for the answer, and asks again, so with many of them the
+time of an answer is mostly that of the queue: 100 clients at 500 answers a second wait 200 ms each.
+"""
+
+import asyncio
+import json
+import random
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+import numpy as np
+import psutil
+
+from evenhand.problems import machine_replacement
+from evenhand.programme.programme import Programme
+
+CLIENTS, SECONDS, REQUESTS, STEPS = 100, 60.0, 100_000, 30
+P = "/v1/programme"
+
+
+class Connection:
+    """One client's connection: a request, and its answer, as bytes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def ask(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
+        sent = b"" if body is None else json.dumps(body).encode()
+        kind = "" if body is None else "Content-Type: application/json\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{kind}Content-Length: {len(sent)}\r\n\r\n"
+        self.writer.write(head.encode() + sent)
+        line = await self.reader.readuntil(b"\r\n\r\n")
+        heads = line.decode("latin-1").lower()
+        size = int(heads.partition("content-length: ")[2].partition("\r\n")[0])
+        return int(heads[9:12]), await self.reader.readexactly(size)
+
+
+@contextmanager
+def served(where: Path) -> Iterator[tuple[int, psutil.Process]]:
+    """The port of a server for a programme, and its process."""
+    command = [sys.executable, "-m", "evenhand", "serve", str(where), "--port", "0", "--json", "--quiet"]
+    with subprocess.Popen([*command, "--rate", "1000000"], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            address = json.loads(process.stdout.readline())["address"]
+            yield int(address.rpartition(":")[2]), psutil.Process(process.pid)
+        finally:
+            process.terminate()
+
+
+def programme_of(folder: Path, arms: int) -> Path:
+    """A programme that is solved."""
+    where = folder / f"machines-{arms}.db"
+    model = machine_replacement(num_arms=arms, budget=max(1, arms // 10))
+    roster = [{"arm": f"m{number}", "state": number % 3} for number in range(arms)]
+    with Programme.create(where, model, roster, welfare="utilitarian") as programme:
+        programme.solve(seconds=0.01)
+    return where
+
+
+def deciding(arms: int = 20) -> dict[str, object]:
+    """A request to /v1/decide."""
+    from evenhand.model.files import save
+
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "model.json"
+        save(machine_replacement(num_arms=arms, budget=2), file)
+        model = json.loads(file.read_text())
+    states = [{"arm": f"m{number}", "state": number % 3} for number in range(arms)]
+    return {"model": model, "states": states, "method": "whittle"}
+
+
+class Clients:
+    """Many clients, and how long each kind of request took."""
+
+    def __init__(self, port: int, arms: int) -> None:
+        self.port, self.arms = port, arms
+        self.decide = deciding()
+        self.seconds: dict[str, list[float]] = defaultdict(list)
+        self.statuses: dict[str, set[int]] = defaultdict(set)
+        self.total, self.quick = 0, False
+
+    async def run(self, clients: int, until: float, most: int) -> None:
+        await asyncio.gather(*(self._client(number, until, most) for number in range(clients)))
+
+    async def _client(self, number: int, until: float, most: int) -> None:
+        rng = random.Random(number)
+        connection = Connection(*await asyncio.open_connection("127.0.0.1", self.port))
+        while perf_counter() < until and self.total < most:
+            await self._one(connection, rng)
+        connection.writer.close()
+
+    async def _one(self, connection: Connection, rng: random.Random) -> None:
+        """Half are reads, a quarter decide, and a quarter are what a planner does; quick ones are of the first two."""
+        choice = rng.random() * (0.75 if self.quick else 1.0)
+        if choice < 0.5:
+            await self._timed("read", connection, "GET", rng.choice([P, f"{P}/plans?most=5", f"{P}/events?most=5"]))
+        elif choice < 0.75:
+            await self._timed("decide", connection, "POST", "/v1/decide", self.decide)
+        elif choice < 0.85:
+            seen = [{"arm": f"m{rng.randrange(self.arms)}", "state": rng.randrange(3)}]
+            body = {"observations": seen, "source": "load"}
+            await self._timed("observe", connection, "POST", f"{P}/observations", body)
+        else:
+            _, answer = await self._timed("plan", connection, "POST", f"{P}/plan", {})
+            plan = json.loads(answer).get("id")
+            if plan is not None:
+                await self._timed("accept", connection, "POST", f"{P}/plan/{plan}/accept", {})
+
+    async def _timed(self, kind: str, connection: Connection, *asked: object) -> tuple[int, bytes]:
+        begin = perf_counter()
+        status, answer = await connection.ask(*asked)  # type: ignore[arg-type]
+        self.seconds[kind].append(perf_counter() - begin)
+        self.statuses[kind].add(status)
+        self.total += 1
+        return status, answer
+
+    def tell(self, passed: float) -> None:
+        print(f"  {self.total / passed:8.0f} requests a second in all, {self.total} in {passed:.0f} s")
+        for kind in sorted(self.seconds):
+            times = 1000 * np.array(self.seconds[kind])
+            p50, p99 = np.percentile(times, [50, 99])
+            said = ", ".join(map(str, sorted(self.statuses[kind])))
+            print(
+                f"  {kind:8} {len(times) / passed:7.1f} a second, p50 {p50:7.1f} ms, p99 {p99:7.1f} ms; answers {said}"
+            )
+
+
+async def under_load(port: int, clients: int, seconds: float, most: int, quick: bool = False) -> Clients:
+    load = Clients(port, 100)
+    load.quick = quick
+    begin = perf_counter()
+    await load.run(clients, begin + seconds, most)
+    load.tell(perf_counter() - begin)
+    return load
+
+
+def busy(process: psutil.Process) -> float:
+    """Seconds of the processor that a process took so far."""
+    return float(process.cpu_times().user + process.cpu_times().system)
+
+
+async def alone(port: int, arms: int, process: psutil.Process) -> None:
+    """One client that sees every arm in another state, and asks for the plan: nothing of it is known before."""
+    connection = Connection(*await asyncio.open_connection("127.0.0.1", port))
+    load, rng = Clients(port, arms), random.Random(0)
+    planning = 0.0
+    for _ in range(STEPS):
+        seen = [{"arm": f"m{number}", "state": rng.randrange(3)} for number in range(arms)]
+        await load._timed("observe", connection, "POST", f"{P}/observations", {"observations": seen, "source": "load"})
+        before = busy(process)
+        _, answer = await load._timed("plan", connection, "POST", f"{P}/plan", {})
+        planning += busy(process) - before
+        await load._timed("read", connection, "GET", f"{P}/plan")
+        await load._timed("accept", connection, "POST", f"{P}/plan/{json.loads(answer)['id']}/accept", {})
+    load.tell(sum(sum(times) for times in load.seconds.values()))
+    print(f"  a plan takes {1000 * planning / STEPS:.0f} ms of the server's processor time")
+    connection.writer.close()
+
+
+def main() -> None:
+    with TemporaryDirectory() as folder:
+        print(
+            "one client, a new plan for 1000 arms at every step; all of them are seen anew, and the answer has them all"
+        )
+        with served(programme_of(Path(folder), 1000)) as (port, process):
+            asyncio.run(alone(port, 1000, process))
+        with served(programme_of(Path(folder), 100)) as (port, process):
+            print(f"{CLIENTS} clients for {SECONDS:.0f} s; a programme of 100 arms, decisions for 20")
+            begin = busy(process)
+            load = asyncio.run(under_load(port, CLIENTS, SECONDS, 10**9))
+            print(f"  {1000 * (busy(process) - begin) / load.total:.1f} ms of the server's processor time a request")
+            before = process.memory_info().rss / 2**20
+            print(f"memory: {REQUESTS} requests more, reads and decisions")
+            asyncio.run(under_load(port, 20, 7200.0, REQUESTS, quick=True))
+            print(f"  {before:.1f} MiB before, {process.memory_info().rss / 2**20:.1f} MiB after", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+"""Models in Parquet on the command line: when work goes by shards, and how its results are shown."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evenhand.cli.console import number, percent, print_facts, print_groups, print_json, seconds
+from evenhand.cli.progress import progress
+from evenhand.cli.reading import called, check_target, read_amounts, refuse_several
+from evenhand.errors import InvalidInput
+from evenhand.model.files import is_stored
+from evenhand.planning.names import find_name, is_file
+
+if TYPE_CHECKING:
+    from evenhand.evaluation.shards.checking import ArmsCheck
+    from evenhand.evaluation.shards.indexing import ArmsIndices
+    from evenhand.evaluation.shards.measuring import ArmsEvaluation
+    from evenhand.evaluation.shards.plans import ArmsDecisions
+    from evenhand.model.parquet.reading import StoredArms
+
+IN_MEMORY_UP_TO = 200_000
+"""Rows of a table that is read whole where nobody says where to run."""
+
+
+def stored_arms(
+    model: str,
+    on: str | None,
+    budgets: Sequence[str] = (),
+    criterion: str | None = None,
+    over: Any = None,
+    initial: str | None = None,
+) -> "StoredArms | None":
+    """The table that MODEL is, if work on it is to go by shards; None where it is read into memory.
+
+    Args:
+        model: what was typed.
+        on: where to run, if that was said: then it goes by shards.
+        budgets: another budget as text, or none.
+        criterion: another criterion, or none.
+        over: whose values are weighed, if that was said.
+        initial: where arms are, which a table of arms cannot be told in this way.
+    """
+    if not is_stored(model):
+        if on is not None:
+            raise InvalidInput("--on: shards are those of a model in Parquet; write one: evenhand problems NAME --out")
+        return None
+    from evenhand.execution.places import check_place
+    from evenhand.model.parquet.reading import open_arms
+
+    if on is not None:
+        check_place(on)
+    refuse_several(budgets)
+    arms = open_arms(model)
+    if on is None and arms.num_rows <= IN_MEMORY_UP_TO:
+        return None
+    if initial is not None:
+        raise InvalidInput("--initial: by shards arms start as the table says; write the column initial instead")
+    arms = arms.under(criterion, over)
+    return arms.with_budget(read_amounts(budgets[0])) if budgets else arms
+
+
+def refuse_without_shards(**given: str | None) -> None:
+    """Refuse options that only work by shards has."""
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidInput(f"--{name}: this is for models in Parquet, by shards: give --on, such as --on local:2")
+
+
+def run_check(arms: "StoredArms", on: str | None, as_json: bool, quiet: bool) -> None:
+    """Tell what a table says."""
+    with progress(quiet) as tell:
+        from evenhand.evaluation.shards.checking import check_arms
+
+        found = check_arms(arms, on, tell)
+    print_json(_check_as_dict(found)) if as_json else _show_check(found)
+
+
+def _check_as_dict(found: "ArmsCheck") -> dict[str, Any]:
+    arms = found.arms
+    resources = zip(arms.resource_names, arms.budget.tolist(), found.most_used.tolist(), strict=True)
+    return {
+        "model": arms.path,
+        "sound": True,
+        "arms": arms.num_arms,
+        "rows": arms.num_rows,
+        "criterion": arms.criterion.name,
+        "discount": arms.discount,
+        "over": arms.over,
+        "states": list(found.states),
+        "actions": list(found.actions),
+        "rewards": list(found.rewards),
+        "resources": [{"name": name, "budget": budget, "most_used": most} for name, budget, most in resources],
+        "unserved": found.num_unserved,
+        "notes": [{"message": note} for note in found.notes],
+    }
+
+
+def _show_check(found: "ArmsCheck") -> None:
+    arms = found.arms
+    resources = zip(arms.resource_names, arms.budget.tolist(), found.most_used.tolist(), strict=True)
+    facts = [
+        ("arms", f"{arms.num_arms} in {arms.num_rows} rows"),
+        ("states", _range(found.states)),
+        ("actions", _range(found.actions)),
+        ("rewards", f"{number(found.rewards[0])} to {number(found.rewards[1])}"),
+        *((f"budget of {name}", f"{budget:g} of at most {most:g}") for name, budget, most in resources),
+    ]
+    print_facts(f"{arms.path}{_under(arms)}", facts)
+    for note in found.notes:
+        click.echo(f"  - {note}")
+
+
+def _under(arms: "StoredArms") -> str:
+    """How a title goes on where values are not discounted or welfare is not over arms; else nothing."""
+    criterion = "" if arms.criterion.name == "discounted" else f", criterion {arms.criterion.name}"
+    return criterion + (", over groups" if arms.over == "groups" else "")
+
+
+def _check_place(path: str | None, option: str) -> None:
+    """Refuse, before any work, what could not be written; a folder that is there is looked at when it is replaced."""
+    if path is None or not Path(path).is_dir():
+        check_target(path, option)
+
+
+def _range(both: tuple[int, int]) -> str:
+    return str(both[0]) if both[0] == both[1] else f"{both[0]} to {both[1]}"
+
+
+def run_indices(arms: "StoredArms", on: str | None, out: str | None, as_json: bool, quiet: bool) -> None:
+    """Whittle indices by shards."""
+    _check_place(out, "--out")
+    with progress(quiet) as tell:
+        from evenhand.evaluation.shards.indexing import index_arms
+
+        found = index_arms(arms, out, on, progress=tell)
+    if as_json:
+        print_json(_indices_as_dict(found, out))
+        return
+    facts = [
+        ("rows", str(found.num_rows)),
+        ("indexable", str(found.num_indexable)),
+        *([("not defined", str(found.num_refused))] if found.num_refused else []),
+        *([("first without", ", ".join(f"row {row}" for row in found.first_without))] if found.first_without else []),
+        ("indices", f"{number(found.low)} to {number(found.high)}"),
+    ]
+    print_facts(f"Whittle indices of {called(arms.path)}", facts)
+    click.echo(f"written to {out}" if out else "--out FILE.parquet writes them, row by row")
+
+
+def _indices_as_dict(found: "ArmsIndices", out: str | None) -> dict[str, Any]:
+    return {
+        "criterion": found.criterion,
+        "rows": found.num_rows,
+        "indexable": found.num_indexable,
+        "undefined": found.num_refused,
+        "first_without": list(found.first_without),
+        "lowest": found.low,
+        "highest": found.high,
+        "out": out,
+    }
+
+
+def run_evaluate(
+    arms: "StoredArms",
+    policy: str,
+    welfare: str | None,
+    episodes: int,
+    horizon: int | None,
+    seed: int,
+    on: str | None,
+    values: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Play a policy by shards."""
+    _check_place(values, "--values")
+    with progress(quiet) as tell:
+        from evenhand.evaluation.shards.measuring import evaluate_arms
+        from evenhand.evaluation.shards.plans import is_plan, read_plan
+
+        weights, rule = None, None
+        if is_file(policy) or is_stored(policy):
+            if not is_plan(policy):
+                raise InvalidInput(f"{policy}: by shards a plan is a table of results: indices --out, or solve --out")
+            plan = read_plan(policy, arms.path)
+            rule, weights = plan.rule, plan.weights
+        asked = rule or find_name(policy).name
+        found = evaluate_arms(asked, arms, welfare, episodes, horizon, seed, on, tell, values=values, weights=weights)
+    if as_json:
+        print_json(_evaluation_as_dict(found, values))
+    else:
+        _show_evaluation(found, f"{policy} on {called(arms.path)}, welfare {found.objective.welfare.name}", values)
+
+
+def _evaluation_as_dict(found: "ArmsEvaluation", values: str | None) -> dict[str, Any]:
+    return {
+        "criterion": found.arms.criterion.name,
+        "over": found.arms.over,
+        "welfare": found.welfare,
+        "welfare_stderr": found.welfare_stderr,
+        "mean": found.mean,
+        "mean_stderr": found.mean_stderr,
+        "worst": found.worst,
+        "gini_coefficient": found.gini_coefficient,
+        "budget_used": found.budget_used,
+        "exact": False,
+        "truncation_bound": found.truncation_bound,
+        "arms": found.arms.num_arms,
+        "on": found.on,
+        "values": values,
+        **({"groups": found.groups} if found.groups else {}),
+    }
+
+
+def _show_evaluation(found: "ArmsEvaluation", title: str, values: str | None) -> None:
+    facts = [
+        ("welfare", f"{number(found.welfare)} ± {number(found.welfare_stderr)}"),
+        ("mean", f"{number(found.mean)} ± {number(found.mean_stderr)}"),
+        ("worst group" if found.groups else "worst arm", number(found.worst)),
+        ("Gini coefficient", number(found.gini_coefficient)),
+        ("budget used", ", ".join(percent(share) for share in found.budget_used)),
+        ("played", f"{found.num_episodes} episodes of {found.horizon} steps on {found.on}"),
+        ("time", seconds(found.seconds)),
+    ]
+    print_facts(f"{title}{_under(found.arms)}", facts)
+    if found.groups:
+        print_groups(found.groups, None)
+    click.echo(f"written to {values}" if values else "--values FILE.parquet writes the values, row by row")
+
+
+def run_act(
+    plan: str, states: str, budget: str | None, out: str | None, on: str | None, seed: int, as_json: bool
+) -> None:
+    """Decide one step of a table of arms."""
+    if out is None:
+        raise InvalidInput("--out: by a plan for a table of arms, actions are written to a file .parquet or a folder")
+    _check_place(out, "--out")
+    from evenhand.evaluation.shards.plans import act_on_arms
+
+    found = act_on_arms(plan, states, out, seed, on, None if budget is None else read_amounts(budget))
+    if as_json:
+        print_json({"arms": found.num_arms, "served": found.num_served, "used": found.used, "out": out})
+    else:
+        _show_act(found, f"{plan}, for {found.num_arms} arms of {called(states)}")
+
+
+def _show_act(found: "ArmsDecisions", title: str) -> None:
+    used = [(f"used of {name}", f"{amount:g} of {found.budget[name]:g}") for name, amount in found.used.items()]
+    print_facts(title, [("arms", str(found.num_arms)), ("served", str(found.num_served)), *used])
+    click.echo(f"written to {found.out}")

@@ -1,0 +1,236 @@
+"""The view of arms: who takes part, and the history of one of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from evenhand.display import counted
+from evenhand.programme.history import Entry
+from evenhand.programme.modelling import Words
+from evenhand.programme.programme import Programme
+from evenhand.programme.roster import Arm
+from evenhand.service.page import charts
+from evenhand.service.page.listing import Asked, Listing, list_rows, matches, natural
+from evenhand.service.page.telling import figure, share
+
+SHOWN = {"": "who take part", "gone": "who left", "all": "everybody"}
+"""Filters of the list."""
+
+DRAWN = 120
+"""The last steps of an arm that are drawn."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A type of arm within a group."""
+
+    type: str
+    group: str
+    states: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """What it is called in a list of choices."""
+        return self.type if self.type == self.group else f"{self.type}, {self.group}"
+
+
+@dataclass(frozen=True)
+class Roster:
+    """All that the list shows."""
+
+    step: int
+    table: Listing[Arm]
+    groups: tuple[str, ...]
+    kinds: tuple[Kind, ...]
+    counts: tuple[tuple[str, int], ...]
+
+
+def show_arms(programme: Programme, asked: Asked) -> Roster:
+    """The list of arms.
+
+    Args:
+        programme: which.
+        asked: what the address asks of the table.
+    """
+    status, everybody = programme.status(), programme.arms(gone=True)
+    words, group, show = (asked.text(name) for name in ("q", "group", "show"))
+
+    def keep(arm: Arm) -> bool:
+        here = arm.takes_part(status.step) or arm.joined_step > status.step
+        fits = show == "all" or here == (show != "gone")
+        return fits and group in ("", arm.group) and matches(words, arm.name, arm.type, arm.group)
+
+    keys: dict[str, Callable[[Arm], Any]] = {
+        "arm": lambda arm: natural(arm.name),
+        "group": lambda arm: (natural(arm.group), natural(arm.type), natural(arm.name)),
+        "joined": lambda arm: (arm.joined_step, natural(arm.name)),
+        "left": lambda arm: (arm.left_step is None, arm.left_step or 0, natural(arm.name)),
+    }
+    groups = tuple(sorted({arm.group for arm in everybody}))
+    table = list_rows(asked, everybody, keys, keep, "arm")
+    return Roster(status.step, table, groups, kinds_of(programme), tuple(status.groups.items()))
+
+
+def kinds_of(programme: Programme) -> tuple[Kind, ...]:
+    """The kinds of arms that the model knows."""
+    words = Words(programme.model())
+    return tuple(Kind(kind, group, words.states(block)) for (kind, group), block in words.blocks.items())
+
+
+# One arm
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """One step of an arm."""
+
+    step: int
+    condition: str
+    known: str
+    """How it is known, in words."""
+    surprise: str
+    """What was expected instead, where that was something else."""
+    planned: str
+    action: str
+    done: str
+    changed: str
+    """Who changed the plan, and why."""
+    reward: str
+    expected: str
+    """The reward that was to be expected."""
+    served: bool
+
+
+@dataclass(frozen=True)
+class ArmView:
+    """All that the page of an arm shows."""
+
+    arm: Arm
+    step: int
+    is_there: bool
+    states: tuple[str, ...]
+    rows: tuple[StepRow, ...]
+    drawing: Markup
+    cards: tuple[dict[str, str], ...]
+    entries: tuple[Entry, ...]
+
+
+def show_arm(programme: Programme, name: str) -> ArmView:
+    """The page of one arm.
+
+    Args:
+        programme: which.
+        name: of the arm.
+
+    Raises:
+        InvalidInput: there is none of this name.
+    """
+    entries = programme.history(name)
+    step = programme.status().step
+    arm = next(arm for arm in reversed(programme.arms(gone=True)) if arm.name == name)
+    words = Words(programme.model())
+    states = words.states(words.blocks[arm.type, arm.group])
+    rows = _steps(entries)
+    served = _serving(words, arm)
+    told = tuple(_row(number, found, served) for number, found in sorted(rows.items(), reverse=True))
+    return ArmView(
+        arm=arm,
+        step=step,
+        is_there=arm.left_step is None,
+        states=states,
+        rows=told,
+        drawing=_drawing(name, told, states),
+        cards=_cards(arm, told, step),
+        entries=tuple(reversed(entries)),
+    )
+
+
+def _serving(words: Words, arm: Arm) -> Callable[[str, str], bool]:
+    """Whether an action uses anything in a state."""
+    block = words.blocks[arm.type, arm.group]
+    usage = words.model.tables.usage
+
+    def served(state: str, action: str) -> bool:
+        here, what = words.state(block, state), words.action(block, action)
+        return not isinstance(here, str) and not isinstance(what, str) and bool(usage[block, here, what].any())
+
+    return served
+
+
+def _steps(entries: Sequence[Entry]) -> dict[int, dict[str, Entry]]:
+    """By step and kind the last entry: later words count."""
+    found: dict[int, dict[str, Entry]] = {}
+    for entry in entries:
+        if entry.kind in ("seen", "decided", "recorded"):
+            found.setdefault(entry.step, {})[entry.kind] = entry
+    return found
+
+
+def _row(step: int, found: dict[str, Entry], served: Callable[[str, str], bool]) -> StepRow:
+    seen, decided, recorded = (found.get(kind) for kind in ("seen", "decided", "recorded"))
+    state = (seen.state if seen else decided.state if decided else None) or ""
+    done = (recorded.action if recorded else None) or ""
+    action = (decided.action if decided else None) or ""
+    return StepRow(
+        step=step,
+        condition=state,
+        known=_known(seen, decided),
+        surprise=_surprise(seen),
+        planned=(decided.planned if decided else None) or "",
+        action=action,
+        done=done,
+        changed=_changed(decided),
+        reward="" if recorded is None or recorded.reward is None else figure(recorded.reward, 3),
+        expected="" if decided is None or decided.expected_reward is None else figure(decided.expected_reward, 3),
+        served=served(state, done or action),
+    )
+
+
+def _known(seen: Entry | None, decided: Entry | None) -> str:
+    if seen is not None:
+        return f"seen, says {seen.source}"
+    if decided is None:
+        return ""
+    return "believed" if decided.chance is None else f"believed, {share(decided.chance)} likely"
+
+
+def _surprise(seen: Entry | None) -> str:
+    """What was more likely than what was seen."""
+    if seen is None or seen.expected is None or seen.expected == seen.state or seen.chance is None:
+        return ""
+    return f"{seen.expected} was more likely; this had {share(seen.chance)}"
+
+
+def _changed(decided: Entry | None) -> str:
+    if decided is None or not decided.overridden:
+        return ""
+    whose = f" by {decided.who}" if decided.who else ""
+    return f"changed from {decided.planned}{whose}: {decided.why}"
+
+
+def _drawing(name: str, rows: Sequence[StepRow], states: Sequence[str]) -> Markup:
+    visits = [
+        charts.Visit(
+            row.step, row.condition, row.known.startswith("seen"), (row.done or row.action) if row.served else ""
+        )
+        for row in reversed(rows[:DRAWN])
+        if row.condition
+    ]
+    served = sum(bool(visit.action) for visit in visits)
+    over = counted(len(visits), "step")
+    label = f"{name} over {over}: its condition at each, and the {served} at which it got something."
+    return charts.course(visits, states, f"{label} The table below has the same.")
+
+
+def _cards(arm: Arm, rows: Sequence[StepRow], step: int) -> tuple[dict[str, str], ...]:
+    served = [row.step for row in rows if row.served]
+    last = next((row for row in rows if row.condition), None)
+    waits = f"{counted(step - served[0], 'step')} ago" if served else "not once so far"
+    return (
+        {"name": "Condition", "value": last.condition if last else "–", "more": last.known if last else "never seen"},
+        {"name": "Served", "value": str(len(served)), "more": f"of {counted(len(rows), 'step')}"},
+        {"name": "Last served", "value": f"step {served[0]}" if served else "–", "more": waits},
+        {"name": "Takes part since", "value": f"step {arm.joined_step}", "more": f"{arm.type}, {arm.group}"},
+    )

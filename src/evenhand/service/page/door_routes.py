@@ -1,0 +1,72 @@
+"""Signing in and out, stopping long work, and the files of the page."""
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from evenhand.service.guards import cookie
+from evenhand.service.page.answering import Frame, Sending, show, to
+from evenhand.service.page.refusing import Refusal
+from evenhand.service.page.rendering import MEDIA_TYPES, static_files
+from evenhand.service.refusals import Refused
+from evenhand.service.state import service_of
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.post("/work/{number}/stop")
+async def stop_work(number: str, request: Request, form: Sending) -> Response:
+    """Stop long work."""
+    job = await service_of(request).board.find(number)
+    if job is not None:
+        await service_of(request).board.cancel(job)
+    back = form.text("back")
+    return to(back if back.startswith("/") and not back.startswith(("//", "/\\")) else "/")
+
+
+# Signing in
+
+
+@router.get("/login")
+def show_login(request: Request) -> Response:
+    """The page that asks for a token."""
+    return _login(None)
+
+
+def _login(refusal: Refusal | None, status: int = 200) -> Response:
+    return show("login.html", {"title": "Sign in", "frame": Frame("evenhand", "", ()), "refusal": refusal}, status)
+
+
+@router.post("/login")
+def sign_in(request: Request, form: Sending) -> Response:
+    """Keep a token in a cookie, if it is somebody's."""
+    tokens = service_of(request).settings.tokens
+    if tokens is None:
+        return to("/")
+    token = form.text("token")
+    if tokens.holder(token) is None:
+        return _login(Refusal("This token is nobody's", (), "Copy the whole of it, or ask for a new one."), 401)
+    answer = to("/")
+    answer.set_cookie(**cookie(token, request.url.scheme == "https"))
+    return answer
+
+
+@router.post("/logout")
+def sign_out(request: Request) -> Response:
+    """Forget the token."""
+    answer = to("/login")
+    answer.set_cookie(**cookie("", request.url.scheme == "https"))
+    return answer
+
+
+# Files
+
+
+@router.get("/static/{name}")
+def static_file(name: str) -> Response:
+    """A style sheet or a script; a changed one has another address, so that it may be kept."""
+    body = static_files().get(name)
+    if body is None:
+        raise Refused(404, "there is nothing at this address")
+    kind = MEDIA_TYPES[name.rpartition(".")[2]]
+    headers = {"Cache-Control": "public, max-age=31536000, immutable"}
+    return Response(body, headers=headers, media_type=f"{kind}; charset=utf-8")

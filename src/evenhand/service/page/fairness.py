@@ -1,0 +1,213 @@
+"""The view of fairness: what groups were promised and what they got, who waits longest, and what fairness costs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from evenhand.display import counted
+from evenhand.programme.auditing import Audit, Books, MemberRow, audit_of
+from evenhand.programme.programme import Programme
+from evenhand.service.page import charts
+from evenhand.service.page.telling import figure, share
+
+WINDOWS = 12
+"""Parts of a span for which values are drawn, at most."""
+
+WAITING = 15
+"""Arms that are listed because they wait longest."""
+
+NAMES = {
+    "utilitarian": "the best mean",
+    "gini:1.2": "the worse-off count a little more",
+    "gini:2": "the worse-off count more",
+    "gini:5": "the worse-off count much more",
+    "maximin": "only the worst-off counts",
+}
+"""Ideas of fairness in words."""
+
+
+def in_words(welfare: str) -> str:
+    """What an idea of fairness is called."""
+    return NAMES.get(welfare, welfare)
+
+
+@dataclass(frozen=True)
+class GroupRow:
+    """A group over the whole span."""
+
+    name: str
+    arms: int
+    realised: str
+    promised: str
+    interval: str
+    share: str
+    """How often its arms were served."""
+    longest: int
+    delay: str
+    verdict: str
+    """`kept`, `ahead` or `behind`, in words."""
+    kind: str
+    """The class of the verdict."""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What the audit of a span shows."""
+
+    audit: Audit
+    groups: tuple[GroupRow, ...]
+    drawing: Markup
+    windows: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]
+    """(steps, for each group (realised, promised, interval))."""
+    names: tuple[str, ...]
+    waiting: tuple[Any, ...]
+    cards: tuple[dict[str, str], ...]
+    cost: str
+
+
+@dataclass(frozen=True)
+class Price:
+    """What fairness costs."""
+
+    drawing: Markup
+    rows: tuple[dict[str, Any], ...]
+    names: tuple[str, ...]
+    """Whose values are told: groups, or types."""
+    left_out: tuple[str, ...]
+
+
+def look_back(programme: Programme, first: int | None, last: int | None) -> Looked:
+    """The audit of a span.
+
+    Args:
+        programme: which.
+        first: the first step; that of the programme when absent.
+        last: the last step; the last that was accepted when absent.
+
+    Raises:
+        InvalidInput: no such steps were accepted.
+    """
+    books = programme.books(first, last)
+    audit = audit_of(books)
+    series, windows = _over_time(books)
+    label = f"What an arm of each group got a step, over steps {audit.first} to {audit.last}, beside what was promised."
+    return Looked(
+        audit=audit,
+        groups=tuple(_group(row) for row in audit.groups),
+        drawing=charts.over_time(series, "value of an arm a step", f"{label} The table below has the same."),
+        windows=windows,
+        names=tuple(books.groups),
+        waiting=audit.longest_waits(WAITING),
+        cards=_cards(audit),
+        cost=_cost(audit),
+    )
+
+
+def _over_time(books: Books) -> tuple[list[charts.Series], tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]]:
+    """What groups got, part by part of the span."""
+    first, last = books.span.first, books.span.last
+    size = max(1, -(-(last - first + 1) // WINDOWS))
+    points: dict[str, list[charts.Point]] = {name: [] for name in books.groups}
+    told = []
+    for begin in range(first, last + 1, size):
+        end = min(begin + size - 1, last)
+        sums = books.between(begin, end)
+        cells = []
+        for number, name in enumerate(books.groups):
+            own = books.group == number
+            if not sums.account["steps"][own].sum():
+                cells.append(("–", "–", "–"))
+                continue
+            earned = books.earned(sums, own)
+            points[name].append(charts.Point(end, earned.realised, earned.lower, earned.upper, earned.promised))
+            cells.append(
+                (figure(earned.realised, 3), figure(earned.promised, 3), _interval(earned.lower, earned.upper))
+            )
+        told.append((f"{begin} to {end}" if begin < end else str(begin), tuple(cells)))
+    return [charts.Series(name, tuple(points[name])) for name in books.groups if points[name]], tuple(told)
+
+
+def _interval(lower: float, upper: float) -> str:
+    return f"{figure(lower, 3)} to {figure(upper, 3)}"
+
+
+def _group(row: MemberRow) -> GroupRow:
+    earned, service = row.earned, row.service
+    verdict, kind = (
+        ("behind its promise beyond chance", "bad") if row.behind else ("as promised, but for chance", "good")
+    )
+    return GroupRow(
+        name=row.name,
+        arms=row.arms,
+        realised=figure(earned.realised, 3),
+        promised=figure(earned.promised, 3),
+        interval=_interval(earned.lower, earned.upper),
+        share=share(service.share, 1),
+        longest=service.longest_wait,
+        delay="–" if service.delay is None else figure(service.delay, 2),
+        verdict=verdict,
+        kind=kind,
+    )
+
+
+def _cards(audit: Audit) -> tuple[dict[str, str], ...]:
+    worst, service = audit.group_value, audit.service
+    unseen = audit.unknown.unseen / max(audit.unknown.steps, 1)
+    gini = "–" if service.gini_coefficient is None else figure(service.gini_coefficient, 2)
+    return (
+        {
+            "name": "Worst-off group",
+            "value": worst.worst_off,
+            "more": f"{figure(worst.worst, 3)} a step; the mean of groups is {figure(worst.mean, 3)}",
+        },
+        {"name": "Served", "value": share(service.mean, 1), "more": "of steps, on average over the arms"},
+        {
+            "name": "How unequal is service?",
+            "value": gini,
+            "more": "Gini coefficient over arms: 0 is equal, 1 is all for one",
+        },
+        {"name": "Conditions not seen", "value": share(unseen), "more": "of steps of arms; beliefs were used there"},
+    )
+
+
+def _cost(audit: Audit) -> str:
+    """What changes by hand cost, in a sentence."""
+    if not audit.overrides:
+        return "No plan was changed by hand."
+    number, cost = counted(len(audit.overrides), "decision"), audit.override_cost
+    if abs(cost) < 5e-4:
+        return f"{number} changed by hand; together they cost next to nothing."
+    verb = "cost" if cost > 0 else "gained"
+    return f"{number} changed by hand; together they {verb} {figure(abs(cost), 3)} in value, by the model."
+
+
+def price_of(answer: Mapping[str, Any]) -> Price:
+    """What fairness costs, from the answer of the job that computed it.
+
+    Args:
+        answer: as `programme.supposing.price_fairness` gives it.
+    """
+    rows: Sequence[dict[str, Any]] = answer["rows"]
+    own = answer["own"]
+    spots = [charts.Spot(in_words(row["welfare"]), row["mean"], row["worst"], row["welfare"] == own) for row in rows]
+    today = next((row for row in rows if row["welfare"] == own), rows[0])
+    label = (
+        f"Ideas of fairness by the mean and by the worst-off. Today's ({in_words(own)}) has a mean of "
+        f"{figure(today['mean'])} and gives the worst-off {figure(today['worst'])}."
+    )
+    told = tuple(
+        {
+            "name": in_words(row["welfare"]),
+            "today": row["welfare"] == own,
+            "mean": figure(row["mean"]),
+            "worst": figure(row["worst"]),
+            "price": share(max(row["price"], 0.0), 1),
+            "values": [figure(value) for value in row["values"].values()],
+        }
+        for row in rows
+    )
+    drawing = charts.frontier(spots, "mean value", "value of the worst-off", f"{label} The table below has the same.")
+    left_out = tuple(f"{in_words(name)}: {why}" for name, why in answer["left_out"].items())
+    return Price(drawing, told, tuple(rows[0]["values"]), left_out)

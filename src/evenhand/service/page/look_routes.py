@@ -1,0 +1,218 @@
+"""The addresses of fairness, of what if, and of the model: looking back, ahead, and at what plans are made by."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
+
+from evenhand.errors import EvenhandError, InvalidInput
+from evenhand.model.objective import read_welfare
+from evenhand.service.jobs import Job, name_of
+from evenhand.service.page import fairness, model, what_if
+from evenhand.service.page.answering import (
+    Sending,
+    arm_address,
+    asked_of,
+    budget_of,
+    frame_of,
+    number_of,
+    programme_of,
+    remembers,
+    show,
+    to,
+    typed_name,
+    work_of,
+    writer_of,
+)
+from evenhand.service.page.happening import told_event
+from evenhand.service.page.refusing import Refusal, refusal_of
+from evenhand.service.refusals import status_of
+from evenhand.service.routes.jobs import fits
+from evenhand.service.state import service_of
+
+router = APIRouter(include_in_schema=False)
+
+SECONDS = 45.0
+"""How long it may take to price fairness, or to fit, about."""
+
+
+async def _job(request: Request, number: str) -> Job | None:
+    """A job by its name in an address."""
+    return await service_of(request).board.find(number) if number and fits(number) else None
+
+
+def _failed(job: Job | None, what: str) -> Refusal | None:
+    """What is said of a job that came to nothing."""
+    if job is None or not job.has_ended or job.status == "done":
+        return None
+    if job.status == "cancelled":
+        return Refusal(what, (f"It was stopped: {job.message}.",), "Ask for it again.")
+    told = job.failed or {"detail": job.message, "faults": []}
+    faults = tuple(str(fault["message"]) for fault in told["faults"]) or (str(told["detail"]),)
+    return Refusal(what, faults, "Change what was asked for, and ask again.")
+
+
+async def _begin(request: Request, kind: str, asked: dict[str, Any], secret: dict[str, Any]) -> Job:
+    """Begin long work, or join it where it is under way or done already."""
+    service = service_of(request)
+    status = await run_in_threadpool(service.programme.status)
+    where = {"address": service.programme.store.full_address}
+    name = name_of(
+        kind, status.model, sorted(status.arms.items()), sorted(status.groups.items()), status.welfare, asked
+    )
+    return service.jobs.submit(Job(name, kind, asked, where | secret))
+
+
+def _frame(request: Request, view: str) -> Any:
+    status = programme_of(request).status()
+    return frame_of(request, view, status.name, status.events)
+
+
+# Fairness
+
+
+@router.get("/fairness")
+async def show_fairness(request: Request) -> Response:
+    """What groups were promised and what they got, who waits longest, and what fairness costs."""
+    jobs = [job for job in service_of(request).jobs.all() if job.kind == "price"]
+    job = await _job(request, asked_of(request).text("job")) or (jobs[0] if jobs else None)
+    return await run_in_threadpool(_fairness, request, job)
+
+
+def _fairness(request: Request, job: Job | None) -> Response:
+    asked, refusal, view, nothing, status = asked_of(request), None, None, "", 200
+    try:
+        first, last = (_step(asked.text(name)) for name in ("first", "last"))
+        view = fairness.look_back(programme_of(request), first, last)
+    except EvenhandError as error:
+        nothing = f"There is nothing to look back on yet: {error}."
+        if asked.text("first") or asked.text("last"):
+            refusal, status = refusal_of(error, "There is no such span of steps"), status_of(error)
+    facts = {
+        "title": "Fairness",
+        "frame": _frame(request, "/fairness"),
+        "view": view,
+        "nothing": nothing,
+        "refusal": refusal or (_failed(job, "The price of fairness was not computed") if asked.text("job") else None),
+        "job": work_of(job, "The price of fairness is being computed", "/fairness"),
+        "price": fairness.price_of(job.answer) if job is not None and job.answer else None,
+        "arm_address": arm_address,
+    }
+    return show("fairness.html", facts, status)
+
+
+def _step(text: str) -> int | None:
+    """A step of an address; None where there is none."""
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise InvalidInput(f"a step is a whole number from 0, not {text[:40]!r}")
+    return int(text)
+
+
+@router.post("/fairness/price")
+async def price(request: Request, form: Sending) -> Response:
+    """Compute what fairness costs, in the background."""
+    job = await _begin(request, "price", {"seconds": SECONDS}, {})
+    return to("/fairness", job=job.id)
+
+
+# What if
+
+
+@router.get("/what-if")
+async def show_what_if(request: Request) -> Response:
+    """Other budgets, another idea of fairness."""
+    job = await _job(request, asked_of(request).text("job"))
+    return await run_in_threadpool(_what_if, request, job)
+
+
+def _what_if(
+    request: Request,
+    job: Job | None,
+    refusal: Refusal | None = None,
+    asked: dict[str, Any] | None = None,
+    status: int = 200,
+) -> Response:
+    found = job.answer if job is not None and job.kind == "what-if" else None
+    view = what_if.show_what_if(programme_of(request), asked or (job.request if job else None), found)
+    facts = {
+        "title": "What if",
+        "frame": _frame(request, "/what-if"),
+        "view": view,
+        "chosen": [name for name, _ in view.ideas].index(view.chosen),
+        "refusal": refusal or _failed(job, "Nothing was computed"),
+        "job": work_of(job, "The best plan is being looked for", "/what-if"),
+    }
+    return show("what_if.html", facts, status)
+
+
+@router.post("/what-if")
+async def suppose(request: Request, form: Sending) -> Response:
+    """Compute what a supposition would give, in the background."""
+    try:
+        asked = await run_in_threadpool(_supposed, request, form)
+    except EvenhandError as error:
+        refusal = refusal_of(error, "Nothing was computed")
+        return await run_in_threadpool(_what_if, request, None, refusal, None, status_of(error))
+    job = await _begin(request, "what-if", asked, {})
+    await job.ended(1.0)
+    return to("/what-if", job=job.id)
+
+
+def _supposed(request: Request, form: Any) -> dict[str, Any]:
+    """What was asked for, if it is sound: faults are told at once, and not when a computation fails."""
+    programme = programme_of(request)
+    status, (problem, _, _) = programme.status(), programme.present_problem()
+    budget, welfare = budget_of(form, status.budget), form.text("welfare") or status.welfare
+    read_welfare(problem if budget is None else problem.with_budget(budget), welfare)
+    own = None if welfare == status.welfare else welfare
+    return {"budget": budget, "welfare": own, "seconds": what_if.SECONDS}
+
+
+# The model
+
+
+@router.get("/model")
+async def show_model(request: Request) -> Response:
+    """What plans are made by."""
+    job = await _job(request, asked_of(request).text("job"))
+    return await run_in_threadpool(_model, request, job)
+
+
+def _model(request: Request, job: Job | None, refusal: Refusal | None = None, status: int = 200) -> Response:
+    programme = programme_of(request)
+    facts = {
+        "title": "Model",
+        "frame": _frame(request, "/model"),
+        "view": model.show_model(programme),
+        "happened": told_event(programme, asked_of(request).text("event")),
+        "refusal": refusal or _failed(job, "The model was not fitted"),
+        "job": work_of(job, "The model is being fitted", "/model"),
+        "who": typed_name(request),
+        "arm_address": arm_address,
+    }
+    return show("model.html", facts, status)
+
+
+@router.post("/model/refit")
+async def refit(request: Request, form: Sending) -> Response:
+    """Fit the model to the programme's own log, in the background; nothing is adopted."""
+    status = await run_in_threadpool(programme_of(request).status)
+    told = {"who": writer_of(request, form), "key": form.text("key") or None}
+    job = await _begin(request, "refit", {"prior": None, "seconds": SECONDS, "events": status.events}, told)
+    await job.ended(1.0)
+    return remembers(to("/model", job=job.id), form)
+
+
+@router.post("/model/adopt")
+def adopt(request: Request, form: Sending) -> Response:
+    """Run the programme by the model that was fitted."""
+    try:
+        number = number_of(form, "refit")
+        done = programme_of(request).adopt(number, who=writer_of(request, form), key=form.text("key") or None)
+    except EvenhandError as error:
+        return remembers(_model(request, None, refusal_of(error, "The model stays as it is"), status_of(error)), form)
+    service_of(request).look()
+    return remembers(to("/model", event=done.adopted_event), form)

@@ -1,0 +1,183 @@
+"""The view of the model: what it says, what was fitted to the programme's own records, how sure, and what to record."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from evenhand.display import counted
+from evenhand.planning.check import Check, check
+from evenhand.programme.modelling import Words
+from evenhand.programme.programme import Programme, Status
+from evenhand.programme.refitting import Moved, Refitted
+from evenhand.service.page import charts
+from evenhand.service.page.telling import figure, share
+
+MOST_ROWS = 60
+"""Probabilities that are told; those that moved most come first."""
+
+SELDOM = 10
+"""Times below which a row counts as seldom seen."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One probability, before and after."""
+
+    where: str
+    """Which type, condition and action."""
+    to: str
+    before: str
+    after: str
+    interval: str
+    seen: int
+    drawing: Markup
+    is_far: bool
+    """Whether the model in use lies outside of the interval."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A refit as it is shown."""
+
+    fit: Refitted
+    rows: tuple[Row, ...]
+    more: int
+    wanted: tuple[str, ...]
+    """What to record next."""
+    gain: str
+    plan: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A type of arm, with its rewards and moves by action."""
+
+    name: str
+    group: str
+    states: tuple[str, ...]
+    actions: tuple[str, ...]
+    moves: tuple[tuple[str, tuple[tuple[str, tuple[str, ...]], ...]], ...]
+    """(action, rows of (state, shares of the next states))."""
+    rewards: tuple[tuple[str, tuple[str, ...]], ...]
+    """(state, reward of each action)."""
+
+
+@dataclass(frozen=True)
+class ModelView:
+    """All that the view shows."""
+
+    status: Status
+    facts: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+    kinds: tuple[Kind, ...]
+    fits: tuple[Refitted, ...]
+    fit: Fit | None
+    """The newest."""
+    in_use: str
+    """Where the model in use is from."""
+
+
+def show_model(programme: Programme) -> ModelView:
+    """The view.
+
+    Args:
+        programme: which.
+
+    Raises:
+        InvalidInput: nobody takes part.
+    """
+    problem, _, _ = programme.present_problem()
+    told: Check = check(problem, problem.welfare)
+    fits = programme.refits()
+    used = next((one for one in fits if one.adopted_event is not None), None)
+    return ModelView(
+        status=programme.status(),
+        facts=tuple((name.capitalize(), words) for name, words in told.facts),
+        notes=tuple(str(note) for note in told.notes),
+        kinds=_kinds(Words(programme.model())),
+        fits=tuple(fits),
+        fit=_fit(fits[0]) if fits else None,
+        in_use=f"It was fitted to this programme's own records (fit {used.id})." if used else _AS_GIVEN,
+    )
+
+
+_AS_GIVEN = "It is the one that the programme began with; it was not fitted to its records."
+
+
+def _kinds(words: Words) -> tuple[Kind, ...]:
+    return tuple(_kind(words, name, group, block) for (name, group), block in words.blocks.items())
+
+
+def _kind(words: Words, name: str, group: str, block: int) -> Kind:
+    tables, states, actions = words.model.tables, words.states(block), words.actions(block)
+
+    def moves(action: int) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        return tuple(
+            (state, tuple(share(float(p)) if p else "" for p in tables.transitions[block, s, action, : len(states)]))
+            for s, state in enumerate(states)
+            if tables.valid[block, s, action]
+        )
+
+    rewards = tuple(
+        (
+            state,
+            tuple(
+                figure(float(tables.rewards[block, s, a]), 3) if tables.valid[block, s, a] else "cannot be done"
+                for a in range(len(actions))
+            ),
+        )
+        for s, state in enumerate(states)
+    )
+    return Kind(name, group, states, actions, tuple((action, moves(a)) for a, action in enumerate(actions)), rewards)
+
+
+def _fit(fit: Refitted) -> Fit:
+    ordered = sorted(fit.moved, key=lambda row: (-abs(row.after - row.before), row.type, row.state, row.action))
+    return Fit(
+        fit=fit,
+        rows=tuple(_row(row) for row in ordered[:MOST_ROWS]),
+        more=max(0, len(ordered) - MOST_ROWS),
+        wanted=_wanted(fit),
+        gain=_gain(*fit.likelihood),
+        plan=fit.plan,
+    )
+
+
+def _gain(before: float | None, after: float | None) -> str:
+    """Whether a fit explains the records better, from the log-likelihoods of the two models."""
+    if before is None or after is None:
+        return "By the model in use, some of what was recorded cannot be."
+    better = "better than the model in use" if after > before else "no better than the model in use"
+    return f"It explains the records {better} (by {figure(abs(after - before), 3)} in log-likelihood)."
+
+
+def _row(row: Moved) -> Row:
+    interval = f"{share(row.lower)} to {share(row.upper)}"
+    label = f"{share(row.after)}, between {interval}"
+    return Row(
+        where=f"{row.type}, {row.state}, {row.action}",
+        to=row.next_state,
+        before=share(row.before, 1),
+        after=share(row.after, 1),
+        interval=interval,
+        seen=row.seen,
+        drawing=charts.interval_bar(row.after, row.lower, row.upper, label),
+        is_far=not row.lower - 1e-9 <= row.before <= row.upper + 1e-9,
+    )
+
+
+def _wanted(fit: Refitted) -> tuple[str, ...]:
+    """What to record next: what was never seen, then what was seen seldom."""
+    told = [f"{kind} in {state} when it gets {action}: never seen yet" for kind, state, action in fit.unseen]
+    met: dict[tuple[str, str, str], Any] = {}
+    for row in fit.moved:
+        met.setdefault((row.type, row.state, row.action), row.seen)
+    seldom: Sequence[tuple[tuple[str, str, str], Any]] = sorted(met.items(), key=lambda item: (item[1], item[0]))
+    told += [
+        f"{kind} in {state} when it gets {action}: seen {counted(int(seen), 'time')} only"
+        for (kind, state, action), seen in seldom
+        if seen < SELDOM
+    ]
+    return tuple(told[:20])

@@ -1,0 +1,117 @@
+"""What a planner is told when something is not done: what, every fault, and what to do next."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evenhand.errors import Conflict, EvenhandError, Fault, InvalidInput, TableError, Unavailable
+
+MOST_SENT = 500
+"""Rows of a table that are shown again when it has faults; those with faults are always among them."""
+
+_SEEN_AGAIN = "Nothing was kept. Mend the rows below in your file and send it again."
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Something that was not done."""
+
+    title: str
+    faults: tuple[str, ...] = ()
+    next: str = ""
+    """What to do."""
+
+
+@dataclass(frozen=True)
+class SentRow:
+    """A row of a table that somebody sent."""
+
+    line: int
+    cells: tuple[str, ...]
+    faults: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A table that somebody sent, with what is wrong in its rows."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[SentRow, ...]
+
+
+def refusal_of(error: EvenhandError, what: str, placed: bool = False) -> Refusal:
+    """An error of the library in words.
+
+    Args:
+        error: what was raised.
+        what: was not done, such as `The plan was not accepted`.
+        placed: whether faults are shown in their rows, so that only the others are listed.
+    """
+    faults: Sequence[Fault] = getattr(error, "faults", ())
+    told = tuple(str(fault) for fault in faults if not (placed and _line(fault)))
+    if isinstance(error, Conflict):
+        first = str(error).splitlines()[0]
+        return Refusal(
+            what, (first, *told), "Look at the page as it is now; make the plan again where something changed."
+        )
+    if isinstance(error, Unavailable):
+        return Refusal(what, (str(error),), "Wait a moment and send it again; what you typed is still here.")
+    if faults:
+        rows = sum(bool(_line(fault)) for fault in faults)
+        return Refusal(what, told, _SEEN_AGAIN if placed and rows else "Nothing was kept. Mend this and send it again.")
+    return Refusal(
+        what, (str(error),), "Nothing was kept. Mend this and send it again." if isinstance(error, InvalidInput) else ""
+    )
+
+
+def _line(fault: Fault) -> int:
+    """The line that a fault is in, such as `line 4`; 0 where it is in none."""
+    word, _, number = fault.place.partition(" ")
+    if word == "line" and number.isdecimal():
+        return int(number)
+    return fault.line or 0
+
+
+def sent_rows(body: bytes, error: EvenhandError, name: str) -> Sent | None:
+    """A table as it was sent, with each fault in its row; None where it cannot be shown.
+
+    Args:
+        body: of the file.
+        error: what is wrong with it.
+        name: of the file.
+    """
+    if not isinstance(error, TableError) or not any(_line(fault) for fault in error.faults):
+        return None
+    by_line: dict[int, list[str]] = {}
+    for fault in error.faults:
+        by_line.setdefault(_line(fault), []).append(fault.message)
+    rows = _rows(body)
+    if not rows:
+        return None
+    (_, head), *inside = rows
+    shown = [(line, cells) for place, (line, cells) in enumerate(inside) if place < MOST_SENT or line in by_line]
+    width = len(head)
+    told = tuple(SentRow(line, _fit(cells, width), tuple(by_line.get(line, ()))) for line, cells in shown)
+    wrong = sum(bool(row.faults) for row in told)
+    caption = f"{name}: {wrong} of {len(inside)} rows {'has' if wrong == 1 else 'have'} a fault"
+    return Sent(caption, tuple(head), tuple(sorted(told, key=lambda row: (not row.faults, row.line))))
+
+
+def _fit(cells: Sequence[str], width: int) -> tuple[str, ...]:
+    return tuple([*cells, *[""] * width][:width])
+
+
+def _rows(body: bytes) -> list[tuple[int, list[str]]]:
+    """(line, cells) of a CSV file; nothing where it is none."""
+    text = body.decode("utf-8-sig", "replace")
+    first = text.lstrip().splitlines()[0] if text.strip() else ""
+    mark = max(",;\t", key=first.count)
+    reader = csv.reader(io.StringIO(text), delimiter=mark)
+    try:
+        return [
+            (reader.line_num, [cell.strip() for cell in row]) for row in reader if any(cell.strip() for cell in row)
+        ]
+    except csv.Error:
+        return []

@@ -1,0 +1,56 @@
+"""From templates to HTML: every text is escaped, and a name that a template asks for and nobody gave is an error."""
+
+import hashlib
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from evenhand._version import __version__
+from evenhand.display import counted
+from evenhand.service.page import telling
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+"""What the files of `static` are."""
+
+
+@lru_cache(maxsize=1)
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("evenhand.service.page", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"moment": telling.moment, "amount": telling.amount, "figure": telling.figure}
+    made.globals |= {"static": static_address, "counted": counted, "version": __version__, "key": telling.new_key}
+    return made
+
+
+def render(template: str, facts: Mapping[str, Any]) -> str:
+    """A page of one of the templates.
+
+    Args:
+        template: its file.
+        facts: what it tells; texts are escaped there.
+    """
+    return _environment().get_template(template).render(**facts)
+
+
+@lru_cache(maxsize=1)
+def static_files() -> dict[str, bytes]:
+    """The files of `static`, by name: read once, and nothing else is ever served from there."""
+    folder = files("evenhand.service.page") / "static"
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in MEDIA_TYPES}
+
+
+@lru_cache(maxsize=32)
+def static_address(name: str) -> str:
+    """Where a browser finds a file of `static`; a changed one is another address, so that no old one is kept."""
+    return f"/static/{name}?v={hashlib.sha256(static_files()[name]).hexdigest()[:12]}"

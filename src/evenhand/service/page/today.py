@@ -1,0 +1,353 @@
+"""The view of today: what to record of the last step, the conditions of this one, its plan, and what is accepted."""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from evenhand.display import counted
+from evenhand.programme.deciding import KeptPlan, PlanRow
+from evenhand.programme.modelling import Words
+from evenhand.programme.programme import Programme, Status
+from evenhand.service.page import charts
+from evenhand.service.page.listing import Asked, Listing, list_rows, matches, natural
+from evenhand.service.page.telling import ago, amount, share
+
+LAST = 10**9
+"""Who has no place in the line stands behind all who have."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the day."""
+
+    name: str
+    text: str
+    anchor: str
+    state: str = ""
+    """`done`, `now`, or nothing."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What is used of a budget."""
+
+    name: str
+    text: str
+    drawing: Markup
+
+
+@dataclass(frozen=True)
+class Line:
+    """An arm of a plan as a planner sees it."""
+
+    arm: str
+    kind: str
+    group: str
+    state: str
+    known: bool
+    """Seen at this step, not only believed."""
+    condition: str
+    """How sure, and how old."""
+    action: str
+    """What it gets, as accepted where that is done."""
+    planned: str
+    served: bool
+    why: str
+    turn: int | None
+    """Whose turn it would be if there was more, 1 first."""
+    changed: str
+    """Why somebody changed it, and who."""
+    actions: tuple[str, ...]
+    """What it can get where it is."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something else than planned, as it was typed so far."""
+
+    arm: str
+    action: str = ""
+    why: str = ""
+    actions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Typed:
+    """What was typed into the forms and is to be shown again."""
+
+    changes: tuple[Change, ...] = ()
+    who: str = ""
+    text: str = ""
+    """The rows of a table."""
+    source: str = ""
+    place: str = ""
+    """The form that was refused."""
+
+
+@dataclass(frozen=True)
+class LastStep:
+    """The step that was accepted last."""
+
+    step: int
+    plan: int
+    recorded: int
+    """Arms of which it is known what was done."""
+    arms: int
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether that is known of all."""
+        return self.recorded >= self.arms
+
+
+@dataclass(frozen=True)
+class Today:
+    """All that the view shows."""
+
+    status: Status
+    arms: int
+    plan: KeptPlan | None
+    """The one that is proposed, else the one that was accepted last."""
+    is_open: bool
+    """Whether it can be accepted."""
+    last: LastStep | None
+    parts: tuple[Part, ...]
+    bars: tuple[Bar, ...]
+    table: Listing[Line] | None
+    groups: tuple[str, ...]
+    kinds: tuple[str, ...]
+    worth: str
+    """What the plan is worth, in a sentence."""
+    typed: Typed = field(default_factory=Typed)
+
+
+def show_today(programme: Programme, asked: Asked, typed: Typed | None = None) -> Today:
+    """The view.
+
+    Args:
+        programme: which.
+        asked: what the address asks of the table.
+        typed: what was typed and not kept.
+    """
+    status, proposed = programme.status(), programme.current_plan()
+    last = _last_step(programme, status.step)
+    plan = proposed or (programme.plan_of(last.plan) if last else None)
+    lines = [] if plan is None else lines_of(plan, Words(programme.model()))
+    return Today(
+        status=status,
+        arms=sum(status.arms.values()),
+        plan=plan,
+        is_open=proposed is not None,
+        last=last,
+        parts=_parts(status, proposed, last),
+        bars=() if plan is None else bars_of(plan, status.budget),
+        table=None if plan is None else list_lines(asked, lines),
+        groups=tuple(status.groups),
+        kinds=tuple(status.arms),
+        worth="" if plan is None else _worth(plan),
+        typed=_with_actions(typed or Typed(), lines),
+    )
+
+
+def _last_step(programme: Programme, present: int) -> LastStep | None:
+    """The step before the present one, and of how many arms it is known what was done then."""
+    accepted = programme.plans("accepted", 1)
+    if not accepted or accepted[0].step != present - 1:
+        return None
+    plan = accepted[0]
+    since = programme.events(after=plan.accepted_event or 0)
+    done = {row[0] for event in since if event.kind == "recorded" for row in event.body["done"] if row[1] == plan.step}
+    return LastStep(plan.step, plan.id, len(done), plan.arms)
+
+
+def _parts(status: Status, proposed: KeptPlan | None, last: LastStep | None) -> tuple[Part, ...]:
+    """The four parts of a day; the first that is not done is to be done now."""
+    arms = sum(status.arms.values())
+    record = Part("Record", "there is no step to record yet" if last is None else _recorded(last), "#record")
+    seen = f"{status.observed} of {counted(arms, 'arm')} seen at step {status.step}"
+    plan = "not made yet" if proposed is None else f"{proposed.served} of {proposed.arms} arms get something"
+    done = [last is None or last.is_recorded, status.observed >= arms > 0, proposed is not None, False]
+    found = [
+        record,
+        Part("Conditions", seen, "#conditions"),
+        Part("Plan", plan, "#plan"),
+        Part(
+            "Accept",
+            "changes need a reason" if proposed else "when there is a plan",
+            "#accept" if proposed else "#plan",
+        ),
+    ]
+    # Conditions may be missing: the plan then goes by beliefs. So they hold nobody up who has a plan.
+    now = 3 if proposed else next(place for place, is_done in enumerate(done) if not is_done)
+    states = ["now" if place == now else "done" if is_done else "" for place, is_done in enumerate(done)]
+    return tuple(Part(one.name, one.text, one.anchor, state) for one, state in zip(found, states, strict=True))
+
+
+def _recorded(last: LastStep) -> str:
+    if last.is_recorded:
+        return f"step {last.step} is recorded"
+    if not last.recorded:
+        return f"what was done at step {last.step}?"
+    return f"step {last.step}: {last.recorded} of {counted(last.arms, 'arm')} recorded"
+
+
+def _worth(plan: KeptPlan) -> str:
+    """How good the policy is, for those who take part."""
+    sure = plan.certificate
+    if sure is None or sure.upper_bound <= 0 or sure.gap > 1:
+        return ""
+    near = share(max(sure.gap, 0.0), 1)
+    return f"This policy is within {near} of the best that any could do for these {counted(plan.arms, 'arm')}."
+
+
+def bars_of(plan: KeptPlan, names: Iterable[str]) -> tuple[Bar, ...]:
+    """What a plan uses of each budget.
+
+    Args:
+        plan: which.
+        names: of the resources, in their order.
+    """
+    used = plan.accepted_used or plan.used
+    rows = [(name, used.get(name, 0.0), plan.budget[name]) for name in names]
+    return tuple(
+        Bar(name, text := f"{amount(use)} of {amount(there)} used", charts.budget_bar(use, there, f"{name}: {text}"))
+        for name, use, there in rows
+    )
+
+
+# The table
+
+
+def lines_of(plan: KeptPlan, words: Words) -> list[Line]:
+    """The arms of a plan."""
+    tables = words.model.tables
+
+    @cache
+    def actions(kind: str, group: str, state: str) -> tuple[str, ...]:
+        block = words.blocks[kind, group]
+        found = words.state(block, state)
+        names = words.actions(block)
+        return names if isinstance(found, str) else tuple(names[a] for a in np.flatnonzero(tables.valid[block, found]))
+
+    return [_line(row, plan.step, actions(row.type, row.group, row.state)) for row in plan.rows]
+
+
+def _line(row: PlanRow, step: int, actions: tuple[str, ...]) -> Line:
+    known = row.known == "seen"
+    sure = "" if known else f"believed, {share(row.chance)} likely; "
+    return Line(
+        arm=row.arm,
+        kind=row.type,
+        group=row.group,
+        state=row.state,
+        known=known,
+        condition=sure + ago(step, row.seen_step),
+        action=row.accepted or row.action,
+        planned=row.action,
+        served=row.served,
+        why=row.reason,
+        turn=row.next_in_line,
+        changed=""
+        if row.why is None
+        else f"changed from {row.action}" + (f" by {row.who}" if row.who else "") + f": {row.why}",
+        actions=actions,
+    )
+
+
+SHOWN = {
+    "": "all arms",
+    "served": "who gets something",
+    "line": "who is next in line",
+    "believed": "not seen at this step",
+    "changed": "changed by hand",
+}
+"""Filters of the table."""
+
+
+def _is_shown(line: Line, show: str) -> bool:
+    """Whether a line passes one of the filters `SHOWN`."""
+    match show:
+        case "served":
+            return line.served
+        case "line":
+            return line.turn is not None
+        case "believed":
+            return not line.known
+        case "changed":
+            return bool(line.changed)
+    return True
+
+
+def list_lines(asked: Asked, lines: Sequence[Line]) -> Listing[Line]:
+    """The table as it is asked for."""
+    words, group, kind, show = (asked.text(name) for name in ("q", "group", "type", "show"))
+
+    def keep(line: Line) -> bool:
+        return (
+            _is_shown(line, show)
+            and group in ("", line.group)
+            and kind in ("", line.kind)
+            and matches(words, line.arm, line.kind, line.group, line.state, line.action, line.why, line.changed)
+        )
+
+    keys: dict[str, Callable[[Line], Any]] = {
+        "order": lambda line: (not line.served, line.turn or LAST, natural(line.arm)),
+        "arm": lambda line: natural(line.arm),
+        "group": lambda line: (natural(line.group), natural(line.kind), natural(line.arm)),
+        "condition": lambda line: (line.state, not line.known, natural(line.arm)),
+        "action": lambda line: (not line.served, line.action, natural(line.arm)),
+        "next": lambda line: (line.turn or LAST, natural(line.arm)),
+    }
+    return list_rows(asked, lines, keys, keep, "order")
+
+
+def _with_actions(typed: Typed, lines: Sequence[Line]) -> Typed:
+    """Changes with what each arm can get."""
+    known = {line.arm: line for line in lines}
+    changes = tuple(
+        Change(one.arm, one.action, one.why, known[one.arm].actions if one.arm in known else ())
+        for one in typed.changes
+    )
+    return Typed(changes, typed.who, typed.text, typed.source, typed.place)
+
+
+# Files to take along
+
+
+def conditions_csv(programme: Programme) -> str:
+    """The arms that take part, to fill in where they are."""
+    return _csv(("arm", "type", "group", "state"), [(arm.name, arm.type, arm.group, "") for arm in programme.arms()])
+
+
+def actions_csv(plan: KeptPlan) -> str:
+    """What a plan gives every arm; with the column `action` as it is, it records that all was done."""
+    rows = [(row.arm, row.type, row.group, row.state, row.accepted or row.action, row.reason) for row in plan.rows]
+    return _csv(("arm", "type", "group", "state", "action", "reason"), rows)
+
+
+def as_accepted(plan: KeptPlan, others: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Rows that record that all was done as accepted, but for some arms.
+
+    Args:
+        plan: an accepted one.
+        others: what was done instead, by arm.
+    """
+    return [
+        {"arm": row.arm, "step": str(plan.step), "action": others.get(row.arm, row.accepted or row.action)}
+        for row in plan.rows
+    ]
+
+
+def _csv(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A CSV file; texts that a spreadsheet would take for a formula are left as they are, for they are read back."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\r\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    return stream.getvalue()

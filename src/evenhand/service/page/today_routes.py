@@ -1,0 +1,214 @@
+"""The addresses of today: conditions, the plan, its changes, and what was done."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import PlainTextResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from evenhand.errors import EvenhandError
+from evenhand.model.whereabouts import Table
+from evenhand.service.page import today
+from evenhand.service.page.answering import (
+    Sending,
+    arm_address,
+    asked_of,
+    budget_of,
+    frame_of,
+    number_of,
+    programme_of,
+    remembers,
+    show,
+    table_of,
+    to,
+    typed_name,
+    work_of,
+    writer_of,
+)
+from evenhand.service.page.forms import Form
+from evenhand.service.page.happening import told_event
+from evenhand.service.page.listing import Asked
+from evenhand.service.page.refusing import Refusal, Sent, refusal_of, sent_rows
+from evenhand.service.page.today import Change, Typed, show_today
+from evenhand.service.refusals import status_of
+from evenhand.service.state import service_of
+
+router = APIRouter(include_in_schema=False)
+
+
+# Today
+
+
+@router.get("/")
+async def show_page(request: Request) -> Response:
+    """What to do today."""
+    job = await service_of(request).board.find(asked_of(request).text("job")) if asked_of(request).text("job") else None
+    refusal = None
+    if job is not None and job.has_ended and job.status != "done":
+        said = "" if job.failed is None else str(job.failed["detail"])
+        refusal = Refusal("No policy was found, so there is no plan", (said or job.message,), "Make the plan again.")
+    work = work_of(job, "A policy is being found; the plan is made by it", "/")
+    if job is not None and job.status == "done":
+        return to("/", ready=1)
+    return await run_in_threadpool(_today, request, refusal=refusal, job=work)
+
+
+def _today(
+    request: Request,
+    typed: Typed | None = None,
+    refusal: Refusal | None = None,
+    sent: Sent | None = None,
+    status: int = 200,
+    job: Any = None,
+) -> Response:
+    programme = programme_of(request)
+    asked = Asked("/", dict(request.query_params))
+    view = show_today(programme, asked, typed)
+    happened = told_event(programme, asked.text("event")) if refusal is None else None
+    facts = {
+        "title": f"Step {view.status.step}",
+        "frame": frame_of(request, "/", view.status.name, view.status.events),
+        "view": view,
+        "happened": happened,
+        "refusal": refusal,
+        "sent": sent,
+        "job": job,
+        "who": typed_name(request),
+        "shown": today.SHOWN,
+        "arm_address": arm_address,
+    }
+    return show("today.html", facts, status)
+
+
+@router.post("/today/conditions")
+def send_conditions(request: Request, form: Sending) -> Response:
+    """Where the arms are."""
+    programme, source = programme_of(request), form.text("source")
+
+    def do(table: Table) -> int:
+        return programme.observe(table, source, who=writer_of(request, form), key=form.text("key") or None).event
+
+    return _with_table(request, form, do, "The conditions were not kept", "conditions", source)
+
+
+def _with_table(
+    request: Request, form: Form, do: Callable[[Table], int], what: str, place: str, source: str = ""
+) -> Response:
+    """Do something with a table; where it has faults they are shown in its rows."""
+    name, body = "", b""
+    try:
+        name, body = form.table("file", "text")
+        event = do(table_of(body, name))
+    except EvenhandError as error:
+        sent = sent_rows(body, error, name)
+        typed = Typed(who=form.text("who"), text=form.text("text"), source=source, place=place)
+        refusal = refusal_of(error, what, placed=sent is not None)
+        return remembers(_today(request, typed, refusal, sent, status_of(error)), form)
+    return remembers(to("/", event=event), form)
+
+
+@router.get("/today/conditions.csv")
+def conditions_table(request: Request) -> Response:
+    """The arms, to fill in where they are."""
+    return _file(today.conditions_csv(programme_of(request)), "conditions.csv")
+
+
+@router.get("/plans/{plan}.csv")
+def plan_table(plan: int, request: Request) -> Response:
+    """What a plan gives every arm."""
+    return _file(today.actions_csv(programme_of(request).plan_of(plan)), f"plan-{plan}.csv")
+
+
+def _file(text: str, name: str) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return PlainTextResponse(text, headers=headers, media_type="text/csv; charset=utf-8")
+
+
+@router.post("/today/plan")
+async def make_plan(request: Request, form: Sending) -> Response:
+    """Make the plan; where a policy must be found first, in the background."""
+    service = service_of(request)
+    try:
+        drift = await run_in_threadpool(service.programme.needs_solving)
+        if drift.policy is None and drift.needed:
+            job = await service.solver.solve(who=writer_of(request, form))
+            if not await job.ended(1.0):
+                return remembers(to("/", job=job.id), form)
+        event = await run_in_threadpool(_plan, request, form)
+    except EvenhandError as error:
+        refusal = refusal_of(error, "No plan was made")
+        return remembers(await run_in_threadpool(_today, request, None, refusal, None, status_of(error)), form)
+    return remembers(to("/", event=event), form)
+
+
+def _plan(request: Request, form: Form) -> int:
+    programme = programme_of(request)
+    budget = budget_of(form, programme.status().budget)
+    made = programme.plan(budget=budget, who=writer_of(request, form), key=form.text("key") or None)
+    return made.event
+
+
+def _changes(form: Form) -> tuple[Change, ...]:
+    arms, actions, whys = (form.texts(name) for name in ("change-arm", "change-action", "change-why"))
+    whys += [""] * len(arms)
+    return tuple(Change(arm, action, why) for arm, action, why in zip(arms, actions, whys, strict=False))
+
+
+@router.post("/today/changes")
+def edit_changes(request: Request, form: Sending) -> Response:
+    """Another field for a change, or one less; nothing is kept. Only browsers without scripts come here."""
+    changes = [one for one in _changes(form) if one.arm != form.text("drop")]
+    added = form.text("add")
+    if added and all(one.arm != added for one in changes):
+        changes.append(Change(added))
+    return _today(request, Typed(tuple(changes), form.text("who"), place=form.text("place")))
+
+
+@router.post("/today/accept")
+def accept_plan(request: Request, form: Sending) -> Response:
+    """Accept the plan, with its changes."""
+    changes = _changes(form)
+    try:
+        rows = [{"arm": one.arm, "action": one.action, "why": one.why} for one in changes]
+        number = number_of(form, "plan")
+        found = programme_of(request).accept(number, rows, who=writer_of(request, form), key=form.text("key") or None)
+    except EvenhandError as error:
+        typed = Typed(changes, form.text("who"), place="accept")
+        return remembers(_today(request, typed, _named(error, changes), status=status_of(error)), form)
+    service_of(request).look()
+    return remembers(to("/", event=found.event), form)
+
+
+def _named(error: EvenhandError, changes: tuple[Change, ...]) -> Refusal:
+    """Faults of changes by the names of their arms, not by rows that nobody sees."""
+    refusal = refusal_of(error, "The plan was not accepted")
+    names = {f"row {number}: ": f"{one.arm}: " for number, one in enumerate(changes, 1)}
+    faults = []
+    for fault in refusal.faults:
+        row = next((row for row in names if fault.startswith(row)), "")
+        faults.append(names[row] + fault.removeprefix(row) if row else fault)
+    return replace(refusal, faults=tuple(faults))
+
+
+@router.post("/today/record")
+def record_step(request: Request, form: Sending) -> Response:
+    """What was really done."""
+    programme, who, key = programme_of(request), writer_of(request, form), form.text("key") or None
+    if form.text("how") == "table":
+
+        def do(table: Table) -> int:
+            return programme.record(table, "planner", who=who, key=key).event
+
+        return _with_table(request, form, do, "Nothing was recorded", "record")
+    changes = _changes(form)
+    try:
+        plan = programme.plan_of(number_of(form, "plan"))
+        rows = today.as_accepted(plan, {one.arm: one.action for one in changes})
+        event = programme.record(rows, "planner", who=who, key=key).event
+    except EvenhandError as error:
+        typed = Typed(changes, form.text("who"), place="record-form")
+        refusal = refusal_of(error, "Nothing was recorded")
+        return remembers(_today(request, typed, refusal, status=status_of(error)), form)
+    return remembers(to("/", event=event), form)

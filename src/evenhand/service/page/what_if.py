@@ -1,0 +1,143 @@
+"""The view of what if: other budgets, another idea of fairness, and what they would give, beside today's."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from evenhand.programme.programme import Programme, Status
+from evenhand.programme.solving import Certificate
+from evenhand.service.page import charts
+from evenhand.service.page.fairness import NAMES, in_words
+from evenhand.service.page.telling import MINUS, amount, figure, share
+
+SECONDS = 20.0
+"""How long a supposition may take, about."""
+
+
+@dataclass(frozen=True)
+class Slider:
+    """A budget to choose."""
+
+    name: str
+    value: float
+    today: float
+    most: float
+    step: float
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One figure beside today's."""
+
+    name: str
+    before: str
+    after: str
+    difference: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was supposed, and what it would give."""
+
+    words: str
+    rows: tuple[Compared, ...]
+    groups: tuple[Compared, ...]
+    drawing: Markup
+    sure: str
+    same_welfare: bool
+
+
+@dataclass(frozen=True)
+class Supposing:
+    """All that the view shows."""
+
+    status: Status
+    sliders: tuple[Slider, ...]
+    ideas: tuple[tuple[str, str], ...]
+    """(text form, words)."""
+    chosen: str
+    answer: Answer | None
+    prices: tuple[tuple[str, str], ...]
+    """What one unit more is worth, where that is known."""
+
+
+def show_what_if(programme: Programme, asked: Mapping[str, Any] | None, found: Mapping[str, Any] | None) -> Supposing:
+    """The view.
+
+    Args:
+        programme: which.
+        asked: what was supposed, `budget` and `welfare`; None where nothing was.
+        found: the certificate that came of it, as JSON has it.
+    """
+    status = programme.status()
+    # Where it is not known for those who take part now, it is played, which takes a while: only for a comparison.
+    today = programme.certificate() if found is not None else _known(programme)
+    budget = dict(status.budget) | dict((asked or {}).get("budget") or {})
+    welfare = (asked or {}).get("welfare") or status.welfare
+    ideas = dict.fromkeys((*NAMES, status.welfare, welfare))
+    return Supposing(
+        status=status,
+        sliders=tuple(_slider(name, budget[name], there) for name, there in status.budget.items()),
+        ideas=tuple((name, in_words(name) + (" (today)" if name == status.welfare else "")) for name in ideas),
+        chosen=welfare,
+        answer=None
+        if found is None or today is None
+        else _answer(status, budget, welfare, today, Certificate.of(found)),
+        prices=() if today is None or today.prices is None else _prices(today.prices),
+    )
+
+
+def _known(programme: Programme) -> Certificate | None:
+    """What is known of today's policy without computing anything."""
+    plan = programme.current_plan()
+    return None if plan is None else plan.certificate
+
+
+def _slider(name: str, value: float, today: float) -> Slider:
+    whole = float(today).is_integer()
+    step = 1.0 if whole else float(f"{max(today, 1e-9) / 20:.1g}")
+    return Slider(name, value, today, max(2 * today, value, 1.0), step)
+
+
+def _prices(prices: Mapping[str, float]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, figure(price, 3)) for name, price in prices.items())
+
+
+def _answer(status: Status, budget: Mapping[str, float], welfare: str, today: Certificate, then: Certificate) -> Answer:
+    same = welfare == status.welfare
+    pairs = [
+        charts.Pair(name, today.groups[name], value) for name, value in then.groups.items() if name in today.groups
+    ]
+    label = "; ".join(f"{pair.name}: {figure(pair.after)}, today {figure(pair.before)}" for pair in pairs)
+    rows = [_compared("Welfare", today.welfare, then.welfare)] if same else []
+    rows += [_compared("No plan could give more than", today.upper_bound, then.upper_bound)] if same else []
+    worst = [min(one.groups.values()) for one in (today, then)]
+    return Answer(
+        words=_words(status, budget, welfare),
+        rows=(*rows, _compared("Mean of all arms", _mean(today), _mean(then)), _compared("Worst-off group", *worst)),
+        groups=tuple(_compared(pair.name, pair.before, pair.after) for pair in pairs),
+        drawing=charts.side_by_side(pairs, "today", "supposed", f"Values of the groups. {label}."),
+        sure=f"The plan found is within {share(max(then.gap, 0.0), 1)} of the best there could be.",
+        same_welfare=same,
+    )
+
+
+def _words(status: Status, budget: Mapping[str, float], welfare: str) -> str:
+    """What was supposed."""
+    told = [f"{amount(budget[name])} {name} (today {amount(there)})" for name, there in status.budget.items()]
+    return f"{', '.join(told)}; {in_words(welfare)}"
+
+
+def _mean(one: Certificate) -> float:
+    """Over all arms."""
+    values = {(kind, group): value for kind, group, value in one.values}
+    total = sum(many for _, _, many in one.numbers)
+    return sum(many * values[kind, group] for kind, group, many in one.numbers) / total
+
+
+def _compared(name: str, before: float, after: float) -> Compared:
+    more = after - before
+    sign = "+" if more > 0 else MINUS if more < 0 else ""
+    return Compared(name, figure(before), figure(after), f"{sign}{figure(abs(more), 3)}")
