@@ -105,7 +105,7 @@ def check(**options: Any) -> None:
     metavar="POLICY",
     help="Let this policy (saved or named) compete with those of the method fluid; repeatable.",
 )
-@click.option("--tolerance", default=1e-8, show_default=True, type=float, help="Relative gap to stop at.")
+@click.option("--tolerance", type=float, help="Relative gap to stop at: 1e-8 when absent, 1e-4 by shards.")
 @click.option(
     "--seconds",
     type=float,
@@ -125,13 +125,20 @@ def check(**options: Any) -> None:
     metavar="Q",
     help="Of a fitted model: maximise the mean of the worst share Q of the draws (0.1), and tell what that costs.",
 )
+@on_option
+@click.option(
+    "--checkpoint",
+    metavar="FILE",
+    help="By shards: keep how far the search has come, and go on from there if it is there.",
+)
 @click.option("--out", metavar="POLICY", help="Save the policy; `evenhand evaluate MODEL POLICY` plays it.")
 @common()
 def solve(**options: Any) -> None:
     """Find the best policy for MODEL, with a certificate: welfare, upper bound, gap.
 
-    MODEL is a model file (.toml, .json, .npz) or a built-in problem (see `evenhand problems`). With several --budget,
-    a table: the welfare under each, and what the step from one to the next is worth.
+    MODEL is a model file (.toml, .json, .npz, .parquet) or a built-in problem (see `evenhand problems`). With several
+    --budget, a table: the welfare under each, and what the step from one to the next is worth. A model in Parquet with
+    --on, or of many rows, is solved by shards: the fair relaxation, its bound, and a plan in Parquet.
     """
     from evenhand.cli.commands.solve import run
 
