@@ -20,6 +20,7 @@ from evenhand.checks import check_fraction
 from evenhand.display import FrameLibrary, as_frame, counted
 from evenhand.evaluation.fairness import gini_coefficient
 from evenhand.model.places import quoted
+from evenhand.programme.knowing import ALIKE
 from evenhand.programme.promises import (
     ACCOUNTS,
     STRENGTHS,
@@ -406,14 +407,17 @@ class Books:
         self.type = np.array([self.types.index(arm.type) for arm in span.arms], dtype=np.int64)
 
     def going_on(self, digest: str) -> Continuation:
-        """How arms go on under a model: by the relaxation of those who are there on average."""
+        """How arms go on under a model: by the relaxation of those who are there at first, kind by kind.
+
+        Not of those who are there on average: who leaves or joins later may do so because of how it went.
+        """
         if digest not in self._going_on:
             model, words = self.models(digest)
-            counts = np.zeros(len(model.tables))
-            for arm, steps in zip(self.span.arms, self.span.present.sum(axis=1), strict=True):
-                counts[words.blocks[arm.type, arm.group]] += steps / self.span.num_steps
-            whole = np.where(counts > 0, np.maximum(np.rint(counts), 1), 0).astype(np.int64)
-            self._going_on[digest] = continue_by(model, whole, self.welfare)
+            block = np.array([words.blocks[arm.type, arm.group] for arm in self.span.arms], dtype=np.int64)
+            there = np.zeros((len(model.tables), self.span.num_steps), dtype=np.int64)
+            np.add.at(there, block, self.span.present)
+            counts = there[np.arange(len(there)), (there > 0).argmax(axis=1)]
+            self._going_on[digest] = continue_by(model, counts, self.welfare)
         return self._going_on[digest]
 
     def between(self, first: int, last: int) -> Sums:
@@ -436,7 +440,7 @@ class Books:
         courses = self.span.courses(self.models(digest)[1], first, last)
         strengths = choose_strengths(going_on, courses, self.group, len(self.groups), 1 - self.level)
         found = keep_account(going_on, courses, strengths)
-        mode = found.laws.argmax(axis=2)
+        mode = (found.laws >= found.laws.max(axis=2, keepdims=True) - ALIKE).argmax(axis=2)
         block = courses.block[:, None]
         return Sums(
             account={name: getattr(found, name) for name in ACCOUNTS},
@@ -590,6 +594,12 @@ def _notes(books: Books, digests: Sequence[str]) -> tuple[str, ...]:
     told = []
     if len(digests) > 1:
         told.append(f"{len(digests)} models were in use; a promise holds until the model changes")
+    gone = sum(arm.left_step is not None and arm.left_step <= books.span.last for arm in books.span.arms)
+    if gone:
+        told.append(
+            f"{counted(gone, 'arm')} left within the span: promises are for the steps until then, and intervals take it "
+            "that leaving had nothing to do with conditions; warnings do not"
+        )
     asked = books.welfare
     if asked and books.going_on(digests[-1]).welfare != asked:
         told.append(f"the relaxation for {asked} was not solved; arms go on by that of the mean")
