@@ -597,8 +597,8 @@ def _notes(books: Books, digests: Sequence[str]) -> tuple[str, ...]:
     gone = sum(arm.left_step is not None and arm.left_step <= books.span.last for arm in books.span.arms)
     if gone:
         told.append(
-            f"{counted(gone, 'arm')} left within the span: promises are for the steps until then, and intervals take it "
-            "that leaving had nothing to do with conditions; warnings do not"
+            f"{counted(gone, 'arm')} left within the span: promises are for the steps until then, and intervals "
+            "take it that leaving had nothing to do with conditions; warnings do not"
         )
     asked = books.welfare
     if asked and books.going_on(digests[-1]).welfare != asked:

@@ -121,27 +121,26 @@ def _solve_programme(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dic
 def _suppose(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
     """What another budget or welfare would be worth."""
     from evenhand.programme.programme import Programme
-    from evenhand.programme.supposing import suppose
 
-    asked = {name: request[name] for name in ("budget", "welfare", "seconds")}
+    budgets = [] if request["budget"] is None else [request["budget"]]
     with Programme.open(request["address"]) as programme:
-        return suppose(programme, **asked, progress=tell).as_dict(), b""
+        found = programme.suppose(budgets, request["welfare"], seconds=request["seconds"], progress=tell)
+        return found[0].as_dict(), b""
 
 
 def _price(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
     """What each idea of fairness would give, and cost."""
     from evenhand.programme.programme import Programme
-    from evenhand.programme.supposing import price_fairness
 
     with Programme.open(request["address"]) as programme:
-        return price_fairness(programme, seconds=request["seconds"], progress=tell), b""
+        return programme.price_of_fairness(seconds=request["seconds"], progress=tell).as_dict(), b""
 
 
 def _refit(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
     """A model fitted to the programme's own records, kept in the store."""
     from evenhand.programme.programme import Programme
 
-    asked = {name: request[name] for name in ("prior", "seconds", "who", "key")}
+    asked = {name: request[name] for name in ("trust", "prior", "seconds", "who", "key")}
     with Programme.open(request["address"]) as programme:
         return programme.refit(**asked, progress=tell).as_dict(), b""
 

@@ -8,6 +8,7 @@ from starlette.concurrency import run_in_threadpool
 
 from evenhand.errors import EvenhandError, InvalidInput
 from evenhand.model.objective import read_welfare
+from evenhand.programme.refitting import TRUST
 from evenhand.service.jobs import Job, name_of
 from evenhand.service.page import fairness, model, what_if
 from evenhand.service.page.answering import (
@@ -201,7 +202,9 @@ async def refit(request: Request, form: Sending) -> Response:
     """Fit the model to the programme's own log, in the background; nothing is adopted."""
     status = await run_in_threadpool(programme_of(request).status)
     told = {"who": writer_of(request, form), "key": form.text("key") or None}
-    job = await _begin(request, "refit", {"prior": None, "seconds": SECONDS, "events": status.events}, told)
+    job = await _begin(
+        request, "refit", {"trust": TRUST, "prior": None, "seconds": SECONDS, "events": status.events}, told
+    )
     await job.ended(1.0)
     return remembers(to("/model", job=job.id), form)
 
