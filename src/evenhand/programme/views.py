@@ -24,7 +24,7 @@ from evenhand.typing import Progress
 PARTS = 12
 """Parts of a span over time, where nobody says otherwise."""
 
-FAMILY = ("utilitarian", "gini:1.2", "gini:2", "gini:5", "maximin")
+FAMILY = ("utilitarian", "gini:1.2", "gini:1.5", "gini:2", "gini:5", "maximin")
 """Ideas of welfare from the best mean to the worst-off alone: the curve of the price of fairness."""
 
 

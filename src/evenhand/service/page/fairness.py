@@ -1,6 +1,6 @@
 """The view of fairness: what groups were promised and what they got, who waits longest, and what fairness costs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ from markupsafe import Markup
 from evenhand.display import counted
 from evenhand.programme.auditing import Audit, Books, Earned, MemberRow, audit_of
 from evenhand.programme.programme import Programme
-from evenhand.programme.views import fairness_over_time
+from evenhand.programme.views import Part, fairness_over_time
 from evenhand.service.page import charts
 from evenhand.service.page.telling import figure, share
 
@@ -19,6 +19,7 @@ WAITING = 15
 NAMES = {
     "utilitarian": "the best mean",
     "gini:1.2": "the worse-off count a little more",
+    "gini:1.5": "the worse-off count somewhat more",
     "gini:2": "the worse-off count more",
     "gini:5": "the worse-off count much more",
     "maximin": "only the worst-off counts",
@@ -104,22 +105,27 @@ def look_back(programme: Programme, first: int | None, last: int | None) -> Look
 
 
 def _over_time(books: Books) -> tuple[list[charts.Series], tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]]:
-    """What groups got, part by part of the span."""
-    points: dict[str, list[charts.Point]] = {name: [] for name in books.groups}
-    told = []
-    for part in fairness_over_time(books):
-        for name, earned in part.groups.items():
-            points[name].append(charts.Point(part.last, earned.realised, earned.lower, earned.upper, earned.promised))
-        steps = f"{part.first} to {part.last}" if part.first < part.last else str(part.first)
-        told.append((steps, tuple(_cells(part.groups.get(name)) for name in books.groups)))
-    return [charts.Series(name, tuple(points[name])) for name in books.groups if points[name]], tuple(told)
+    """What groups got, part by part of the span: drawn, and as a table."""
+    parts = fairness_over_time(books)
+    series = [charts.Series(name, tuple(_points(parts, name))) for name in books.groups]
+    told = tuple((_steps(part), tuple(_cell(part.groups.get(name)) for name in books.groups)) for part in parts)
+    return series, told
 
 
-def _cells(earned: Earned | None) -> tuple[str, str, str]:
-    """What a group got and was promised in a part of the span; dashes where nobody of it took part."""
+def _points(parts: Sequence[Part], name: str) -> Iterator[charts.Point]:
+    for part in parts:
+        if (earned := part.groups.get(name)) is not None:
+            yield charts.Point(part.last, earned.realised, earned.lower, earned.upper, earned.promised)
+
+
+def _steps(part: Part) -> str:
+    return f"{part.first} to {part.last}" if part.first < part.last else str(part.first)
+
+
+def _cell(earned: Earned | None) -> tuple[str, str, str]:
     if earned is None:
-        return "–", "–", "–"
-    return figure(earned.realised, 3), figure(earned.promised, 3), _interval(earned.lower, earned.upper)
+        return ("–", "–", "–")
+    return (figure(earned.realised, 3), figure(earned.promised, 3), _interval(earned.lower, earned.upper))
 
 
 def _interval(lower: float, upper: float) -> str:
@@ -180,7 +186,7 @@ def price_of(answer: Mapping[str, Any]) -> Price:
     """What fairness costs, from the answer of the job that computed it.
 
     Args:
-        answer: as `Programme.price_of_fairness` gives it, in its JSON form.
+        answer: as `programme.views.price_of_fairness` gives it.
     """
     rows: Sequence[dict[str, Any]] = answer["rows"]
     spots = [charts.Spot(in_words(row["welfare"]), row["mean"], row["worst"], row["today"]) for row in rows]
