@@ -206,3 +206,9 @@ def test_a_connection_that_breaks_while_a_change_is_kept_leaves_it_open_whether_
             end_it()
         assert "Nothing was changed" not in str(raised.value)
         assert programme.check() == 1
+
+
+@pytest.mark.parametrize("address", ["postgresql://ann:secret@db/m", "postgresql://ann@db/m?password=secret"])
+def test_a_password_is_never_told(address):
+    assert stores._told(stores._read_address(address)).startswith("postgresql://ann")
+    assert "secret" not in stores._told(stores._read_address(address))

@@ -258,7 +258,8 @@ def _told(url: "URL") -> str:
     """What a person calls it; never with a password."""
     if url.get_backend_name() == "sqlite":
         return str(url.database)
-    return url.set(drivername="postgresql").render_as_string(hide_password=True)
+    query = {name: "***" if "password" in name else value for name, value in url.query.items()}
+    return url.set(drivername="postgresql", query=query).render_as_string(hide_password=True)
 
 
 def _check_there(file: Path) -> None:

@@ -42,13 +42,15 @@ def run(
 
     with Programme.open(programme) as opened:
         books, called = opened.books(first, last, event=event, level=level), opened.status().name
+        told = opened.store.address  # without a password: a report goes from hand to hand
     found = audit_of(books)
     if table:
         write_atomically(table, as_csv(found).encode())
     if report:
         from evenhand.report.audit import write_audit
 
-        write_audit(found, books, report, called, f"evenhand {shlex.join(sys.argv[1:])}")
+        words = [told if word == programme else word for word in sys.argv[1:]]
+        write_audit(found, books, report, called, f"evenhand {shlex.join(words)}")
     if as_json:
         print_json(finite(found.as_dict()))
         return
