@@ -16,6 +16,7 @@ from evenhand.cli.options import (
     model_argument,
     on_option,
     over_option,
+    place_option,
     playing,
     reading,
     training_settings,
@@ -173,6 +174,7 @@ def indices(**options: Any) -> None:
 @over_option
 @playing
 @draws_option
+@place_option("policies are played, several at a time")
 @click.option("--report", metavar="FILE.html", help="Also write the comparison as a page with figures.")
 @common()
 def compare(**options: Any) -> None:
@@ -353,7 +355,7 @@ def show(**options: Any) -> None:
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--quick", is_flag=True, help="Everything at reduced size: all targets in a few minutes.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Cells at a time; as many as there are cores when absent.")
-@click.option("--on", metavar="PLACE", help="Where cells run: local:N (N processes), ray or ray://HOST:PORT.")
+@place_option("cells run")
 @click.option(
     "--out", default="reproduction", show_default=True, metavar="FOLDER", help="Where records and the report go."
 )
