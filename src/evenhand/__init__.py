@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         parse_welfare,
         register_welfare,
     )
+    from evenhand.planning.by_shards import ArmsSolution, solve_arms
     from evenhand.planning.check import Check, check
     from evenhand.planning.chosen import evaluate, make_policy
     from evenhand.planning.compare import Comparison, compare
@@ -95,6 +96,8 @@ _HOMES = {
     "Welfare": "model.welfare",
     "parse_welfare": "model.welfare",
     "register_welfare": "model.welfare",
+    "ArmsSolution": "planning.by_shards",
+    "solve_arms": "planning.by_shards",
     "Check": "planning.check",
     "check": "planning.check",
     "Comparison": "planning.compare",
@@ -130,6 +133,7 @@ __all__ = [
     "ArmsDecisions",
     "ArmsEvaluation",
     "ArmsIndices",
+    "ArmsSolution",
     "BySteps",
     "Check",
     "Comparison",
@@ -188,6 +192,7 @@ __all__ = [
     "simulate",
     "simulate_counts",
     "solve",
+    "solve_arms",
     "train",
     "what_if",
     "write_arms",

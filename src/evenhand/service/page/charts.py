@@ -272,7 +272,7 @@ def frontier(spots: Sequence[Spot], across_name: str, up_name: str, label: str) 
     parts.append(_words(WIDTH - RIGHT, base + 36, across_name, "quiet end"))
     ordered = sorted(spots, key=lambda spot: (spot.across, -spot.up))
     parts.append(_path([(across(spot.across), up(spot.up)) for spot in ordered], "line s0"))
-    for spot in ordered:
+    for spot in sorted(ordered, key=lambda spot: spot.marked):  # the one of today lies on top
         x, y = across(spot.across), up(spot.up)
         parts.append(
             tag("circle", cx=x, cy=y, r=7.5 if spot.marked else 4.6, class_="dot f1" if spot.marked else "dot f0")
@@ -300,9 +300,9 @@ def _names_at(x: float, y: float, spots: Sequence[Spot]) -> list[Markup]:
     left = x + 12 + width > WIDTH - 4
     last = HEIGHT - BOTTOM - 8 - LINE * (len(texts) - 1)
     first = min(max(y + 5, TOP + 12), last)
-    kinds = [("strong" if spot.marked else "") + (" end" if left else "") for spot in spots]
+    kinds = ["halo" + (" strong" if spot.marked else "") + (" end" if left else "") for spot in spots]
     return [
-        _words(x - 12 if left else x + 12, first + LINE * place, text, kind.strip())
+        _words(x - 12 if left else x + 12, first + LINE * place, text, kind)
         for place, (text, kind) in enumerate(zip(texts, kinds, strict=True))
     ]
 
