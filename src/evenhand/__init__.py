@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from evenhand.planning.saved import load_policy, save_policy, save_solution
     from evenhand.planning.solution import Solution
     from evenhand.planning.solve import solve
+    from evenhand.planning.stored import ArmsSolution, solve_arms
     from evenhand.planning.what_if import compare_budgets, what_if
     from evenhand.policies.index import TypeIndices, indices
     from evenhand.simulation import Rollout, check_policy, simulate, simulate_counts
@@ -56,6 +57,8 @@ _HOMES = {
     "policies": "",
     "problems": "",
     "Evaluation": "evaluation",
+    "ArmsSolution": "planning.stored",
+    "solve_arms": "planning.stored",
     "ArmsCheck": "evaluation.shards.checking",
     "check_arms": "evaluation.shards.checking",
     "ArmsDecisions": "evaluation.shards.plans",
@@ -130,6 +133,7 @@ __all__ = [
     "ArmsDecisions",
     "ArmsEvaluation",
     "ArmsIndices",
+    "ArmsSolution",
     "BySteps",
     "Check",
     "Comparison",
@@ -188,6 +192,7 @@ __all__ = [
     "simulate",
     "simulate_counts",
     "solve",
+    "solve_arms",
     "train",
     "what_if",
     "write_arms",

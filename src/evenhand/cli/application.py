@@ -126,6 +126,12 @@ def check(**options: Any) -> None:
     help="Of a fitted model: maximise the mean of the worst share Q of the draws (0.1), and tell what that costs.",
 )
 @click.option("--out", metavar="POLICY", help="Save the policy; `evenhand evaluate MODEL POLICY` plays it.")
+@on_option
+@click.option(
+    "--checkpoint",
+    metavar="FILE",
+    help="By shards: keep how far the search has come, and go on from there; removed at the end.",
+)
 @common()
 def solve(**options: Any) -> None:
     """Find the best policy for MODEL, with a certificate: welfare, upper bound, gap.

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from evenhand.cli.console import number, percent, print_facts, print_groups, print_json, seconds
 from evenhand.cli.progress import progress
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from evenhand.evaluation.shards.measuring import ArmsEvaluation
     from evenhand.evaluation.shards.plans import ArmsDecisions
     from evenhand.model.parquet.reading import StoredArms
+    from evenhand.planning.stored import ArmsSolution
+
+TOLERANCE = 1e-4
+"""The gap at which the relaxation by shards stops, unless another is asked for."""
 
 IN_MEMORY_UP_TO = 200_000
 """Rows of a table that is read whole where nobody says where to run."""
@@ -61,7 +66,7 @@ def stored_arms(
     return arms.with_budget(read_amounts(budgets[0])) if budgets else arms
 
 
-def refuse_without_shards(**given: str | None) -> None:
+def refuse_without_shards(**given: Any) -> None:
     """Refuse options that only work by shards has."""
     for name, value in given.items():
         if value is not None:
@@ -126,6 +131,66 @@ def _check_place(path: str | None, option: str) -> None:
 
 def _range(both: tuple[int, int]) -> str:
     return str(both[0]) if both[0] == both[1] else f"{both[0]} to {both[1]}"
+
+
+def refuse_with_shards(**given: Any) -> None:
+    """Refuse options that work by shards does not have."""
+    for name, value in given.items():
+        if value not in (None, ()):
+            raise InvalidInput(f"--{name}: not by shards; without --on a model that fits is read into memory")
+
+
+def run_solve(
+    arms: "StoredArms",
+    welfare: str | None,
+    method: str,
+    tolerance: float,
+    on: str | None,
+    out: str | None,
+    checkpoint: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """The fair relaxation by shards, and its plan."""
+    if method not in ("auto", "fluid"):
+        raise InvalidInput(f"--method: by shards there is fluid; {method} needs the model in memory")
+    _check_place(out, "--out")
+    default = click.get_current_context().get_parameter_source("tolerance") is ParameterSource.DEFAULT
+    with progress(quiet) as tell:
+        from evenhand.planning.stored import solve_arms
+
+        close = TOLERANCE if default else tolerance
+        found = solve_arms(arms, welfare, on, close, out, checkpoint=checkpoint, progress=tell)
+    print_json(_solution_as_dict(found, out)) if as_json else _show_solution(found, out)
+
+
+def _solution_as_dict(found: "ArmsSolution", out: str | None) -> dict[str, Any]:
+    arms = found.plan.arms
+    return {
+        "method": "fluid",
+        "criterion": arms.criterion.name,
+        "welfare": {"name": found.welfare.name, "value": None, "upper_bound": found.upper_bound, "gap": None},
+        "relaxation": {"welfare": found.relaxed_welfare, "gap": found.relaxed_gap, "rounds": found.solution.rounds},
+        "prices": found.prices,
+        "arms": arms.num_arms,
+        "shards": found.solution.num_shards,
+        "seconds": {"solve": found.seconds},
+        "policy": out,
+    }
+
+
+def _show_solution(found: "ArmsSolution", out: str | None) -> None:
+    arms = found.plan.arms
+    facts = [
+        ("upper bound", f"{number(found.upper_bound)}: no policy has more"),
+        ("relaxation", f"{number(found.relaxed_welfare)}, gap {found.relaxed_gap:.2g}"),
+        *((f"one more of {name}", number(worth)) for name, worth in found.prices.items()),
+        ("arms", f"{arms.num_arms} in {found.solution.num_shards} shards, {found.solution.rounds} rounds"),
+        ("time", seconds(found.seconds)),
+    ]
+    print_facts(f"{arms.path}, welfare {found.welfare.name}{_under(arms)}", facts)
+    hint = f"written to {out}; play it: evenhand evaluate {arms.path} {out} --on local"
+    click.echo(hint if out else "--out FILE.parquet writes the plan, row by row")
 
 
 def run_indices(arms: "StoredArms", on: str | None, out: str | None, as_json: bool, quiet: bool) -> None:

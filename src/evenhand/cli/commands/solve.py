@@ -20,6 +20,7 @@ from evenhand.cli.console import (
 )
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_policy, read_problems
+from evenhand.cli.stored import refuse_with_shards, refuse_without_shards, run_solve, stored_arms
 from evenhand.model.files import Format
 from evenhand.model.objective import num_members
 from evenhand.model.welfare import is_lexicographic, is_mean, weight_of_worst
@@ -55,11 +56,18 @@ def run(
     draws: int | None,
     robust: float | None,
     out: str | None,
+    on: str | None,
+    checkpoint: str | None,
     seed: int,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Solve and print the certificate."""
+    if (arms := stored_arms(model, on, budgets, criterion, over, initial)) is not None:
+        refuse_with_shards(candidate=candidates, seconds=seconds, rotate=rotate, draws=draws, robust=robust)
+        run_solve(arms, welfare, method, tolerance, on, out, checkpoint, as_json, quiet)
+        return
+    refuse_without_shards(checkpoint=checkpoint)
     check_target(out, "--out")
     refuse_with_several(
         budgets, {"--out": out, "--candidate": candidates or None, "--draws": draws, "--robust": robust}
