@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-portable check bench bench-rl reproduce clean
+.PHONY: help demo test test-slow test-portable check bench bench-cluster bench-rl reproduce clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -63,6 +63,9 @@ check: $(STAMP)-dev  ## format, lint, types, import layers
 
 bench: $(STAMP)-dev  ## side-by-side benchmarks
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks
+
+bench-cluster: $(STAMP)-dev  ## the fair relaxation by shards: processes, Ray, kills, growth to 10^7 arms
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.cluster
 
 bench-rl: $(STAMP)-dev  ## how well and how fast deep reinforcement learning does
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks rl

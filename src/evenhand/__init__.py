@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         parse_welfare,
         register_welfare,
     )
+    from evenhand.planning.by_shards import ArmsSolution, solve_arms
     from evenhand.planning.check import Check, check
     from evenhand.planning.chosen import evaluate, make_policy
     from evenhand.planning.compare import Comparison, compare
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from evenhand.planning.saved import load_policy, save_policy, save_solution
     from evenhand.planning.solution import Solution
     from evenhand.planning.solve import solve
-    from evenhand.planning.stored import ArmsSolution, solve_arms
     from evenhand.planning.what_if import compare_budgets, what_if
     from evenhand.policies.index import TypeIndices, indices
     from evenhand.simulation import Rollout, check_policy, simulate, simulate_counts
@@ -57,8 +57,6 @@ _HOMES = {
     "policies": "",
     "problems": "",
     "Evaluation": "evaluation",
-    "ArmsSolution": "planning.stored",
-    "solve_arms": "planning.stored",
     "ArmsCheck": "evaluation.shards.checking",
     "check_arms": "evaluation.shards.checking",
     "ArmsDecisions": "evaluation.shards.plans",
@@ -98,6 +96,8 @@ _HOMES = {
     "Welfare": "model.welfare",
     "parse_welfare": "model.welfare",
     "register_welfare": "model.welfare",
+    "ArmsSolution": "planning.by_shards",
+    "solve_arms": "planning.by_shards",
     "Check": "planning.check",
     "check": "planning.check",
     "Comparison": "planning.compare",

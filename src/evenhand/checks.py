@@ -228,7 +228,7 @@ def comma_hint(row: object, expected: int | None) -> str:
     # A number with a point was not cut; two whole ones may be what a comma left of one.
     pairs = [i for i in range(len(row) - 1) if type(row[i]) is type(row[i + 1]) is int]
     cut = next((i for i in pairs if row[i] == 0 and row[i + 1] > 0), None)
-    every = len(row) == 2 * expected and all(type(entry) is int for entry in row)
+    every = 0 < len(row) == 2 * expected and all(type(entry) is int for entry in row)
     if not (every or (cut is not None and expected < len(row) < 2 * expected)) or sum(row) == 1:
         return ""
     first = cut or 0

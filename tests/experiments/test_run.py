@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from evenhand.execution.local import processes
+from evenhand.execution.on_ray import ray_cluster
 from evenhand.experiments import run as running
 from evenhand.experiments.records import read_run
 from evenhand.experiments.run import Work, _run_batch, expected_seconds, run_cell
@@ -147,11 +149,22 @@ class Log:
 def test_a_worker_that_dies_fails_its_cell_and_the_rest_goes_on(paper, tmp_path):
     first, second, third, *_ = work_of(paper, tmp_path / "out").to_do
     doomed, log = Doomed(), Log()
-    _run_batch([first, doomed, second, third], 1, log)
+    with processes(1) as executor:
+        _run_batch([first, doomed, second, third], executor, log)
     assert [planned for planned, _ in log.ended] == [first, doomed, second, third]
     errors = [error for _, error in log.ended]
     assert "SIGKILL" in errors.pop(1)
     assert errors == [None, None, None]
+
+
+def test_cells_run_on_any_executor_with_the_same_results(paper, tmp_path, small_ray):
+    here, there = work_of(paper, tmp_path / "here"), work_of(paper, tmp_path / "there")
+    here.run(1)
+    with ray_cluster(num_workers=2) as executor:
+        done = there.run(on=executor)
+    assert not done.failures
+    assert values_of(tmp_path / "here") == values_of(tmp_path / "there")
+    assert work_of(paper, tmp_path / "there").to_do == []  # and it is resumable as ever
 
 
 def test_what_a_cell_raises_becomes_its_error(monkeypatch):

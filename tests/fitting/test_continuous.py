@@ -156,11 +156,12 @@ def test_maximum_likelihood_of_two_states_is_that_of_a_direct_search():
     np.testing.assert_allclose(found.mean[0, :, 0], expm(generator(found.rates[0, 0])), atol=1e-12)
 
 
-def test_the_posterior_of_two_states_is_that_of_a_grid():
+@pytest.mark.parametrize("prior", [None, 0])
+def test_the_posterior_of_two_states_is_that_of_a_grid(prior):
     """Quantiles of a transition against sums over a fine grid of both rates, with hardly any records."""
     rng = np.random.default_rng(3)
     moves = simulated(np.array([[[[0, 0.6], [0.25, 0]]]]), 15, [0.5, 1.0, 2.5], 1.0, rng)
-    found = fit_generators(moves, 1.0, num_draws=2500)
+    found = fit_generators(moves, 1.0, prior=prior, num_draws=2500)  # without a prior, draws have the weakest one
     grid = np.exp(np.linspace(-8, 3.5, 140))
     logs = np.array([[_two_states(up, down, moves) + np.log(up * down) - up - down for down in grid] for up in grid])
     up, down = np.meshgrid(grid, grid, indexing="ij")
@@ -170,6 +171,20 @@ def test_the_posterior_of_two_states_is_that_of_a_grid():
     shares = np.array([0.025, 0.25, 0.5, 0.75, 0.975])
     exactly = worsens[order][np.searchsorted(weights / weights[-1], shares)]
     np.testing.assert_allclose(np.quantile(found.draws[:, 0, 0, 0, 1], shares), exactly, atol=0.02)
+
+
+def test_without_a_prior_a_record_that_two_jumps_explain_keeps_both():
+    """The jump from 0 to 2 was straight, or by way of 1. A likelihood alone lets either rate fall to 0 for good."""
+    rows = [(0, 0, 0, 2, 1.0), (0, 0, 0, 1, 0.7), (0, 1, 0, 2, 0.9), *[(0, 0, 0, 0, 1.0)] * 4, (0, 2, 0, 2, 1.3)]
+    found = fit_generators(as_moves(rows, (1, 1, 3, 3)), 1.0, prior=0, num_draws=400)
+    straight = found.draws[:, 0, 0, 0, 2]
+    assert np.quantile(straight, 0.1) > 1e-3 and (found.draws[:, 0, 2, 0, :2] == 0).all()
+
+
+def test_without_a_prior_who_was_never_seen_to_jump_stays():
+    found = fit_generators(as_moves([(0, 0, 0, 0, 1.5), (0, 1, 0, 1, 0.5)], (1, 1, 2, 2)), 1.0, prior=0, num_draws=5)
+    np.testing.assert_allclose(found.mean[0, :, 0], np.eye(2), atol=1e-6)
+    np.testing.assert_allclose(found.draws[:, 0, :, 0], np.broadcast_to(np.eye(2), (5, 2, 2)), atol=1e-6)
 
 
 def test_rates_are_found_again_and_better_with_more_records():

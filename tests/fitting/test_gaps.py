@@ -85,6 +85,61 @@ def test_without_a_prior_it_is_the_maximum_and_never_falls():
     np.testing.assert_allclose(filled.rows[0], rows / rows.sum(axis=-1, keepdims=True), atol=1e-3)
 
 
+def test_long_gaps_arrive_at_the_maximum_in_few_rounds():
+    """Good to poor in a step, and good to good in 997: any two chances, searched directly. EM alone takes ages."""
+    counts = np.zeros((1, 2, 1, 2))
+    counts[0, 0, 0, 1] = 1
+    filled = fill(Missed(gaps_of([(0, 0, 0, 0, 997, 1)]), 1), counts, np.ones((2, 1, 2), dtype=bool), prior=0)
+
+    def cost(logits):
+        stay, other = 1 / (1 + np.exp(-logits))
+        power = np.linalg.matrix_power([[stay, 1 - stay], [1 - other, other]], 997)
+        return -np.log(1 - stay) - np.log(power[0, 0])
+
+    best = minimize(cost, [-4.0, -4.0], method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-13})
+    assert filled.log_likelihoods[-1] == pytest.approx(-best.fun, abs=1e-9)
+    np.testing.assert_allclose(filled.rows[0, [0, 1], 0, [0, 1]], 1 / (1 + np.exp(-best.x)), atol=1e-5)
+    assert len(filled.log_likelihoods) < 3000 and (np.diff(filled.log_likelihoods) > -1e-9).all()
+
+
+@pytest.mark.parametrize("prior", [None, 0.0, 3.0])
+def test_leaps_lead_where_rounds_alone_lead(prior):
+    """The equations of EM hold where it arrived: rows are what their own expected moves say."""
+    rng = np.random.default_rng(5)
+    counts, missed = records_of(rng, rng.dirichlet(np.ones(3), size=(3, 3, 2)), 20)
+    filled = fill(missed, counts, EVERY, prior)
+    again = filled.leaning.given(counts + missed.expected(filled.rows)[0]).mean
+    np.testing.assert_allclose(filled.rows, again, atol=2e-9)
+
+
+def test_powers_are_those_of_the_matrix():
+    rows, missed = some_rows(1), Missed(gaps_of([(1, 0, 1, 2, steps, 1) for steps in (2, 14, 998)]), 1)
+    for length, power in zip(missed.lengths, missed.powers(rows), strict=True):
+        np.testing.assert_allclose(power[1, 0], np.linalg.matrix_power(rows[1, :, 0], int(length)), atol=1e-13)
+    assert {1, 13, 997} <= set(missed.lengths.tolist()) and len(missed.lengths) < 25
+
+
+def test_drawn_paths_are_paths():
+    """Of 998 steps each: as many moves out of a state as into it, but for the ends."""
+    rows, missed = some_rows(2), Missed(gaps_of([(0, 0, 1, 2, 998, 3), (0, 1, 0, 1, 7, 2)]), 1)
+    moves = missed.drawn(rows, np.random.default_rng(0))[0]
+    assert moves.sum() == 3 * 998 + 2 * 7 and moves[:, 1].sum() == moves[0, 1].sum() == 3
+    np.testing.assert_array_equal(moves.sum(axis=(1, 2)) - moves.sum(axis=(0, 1)), [3, 0, -3])
+
+
+def test_a_stay_too_long_for_a_number_is_no_impossible_one():
+    """Idle arms only get worse: who was good a thousand steps later stayed, though 3^-999 is no number."""
+    possible = np.triu(np.ones((3, 3), dtype=bool))[:, None]
+    missed = Missed(gaps_of([(0, 0, 0, 0, 999, 1), (0, 0, 0, 2, 999, 1)]), 1)
+    counts = np.zeros((1, 3, 1, 3))
+    assert with_paths(missed, counts, possible).all()
+    filled = fill(missed, counts, possible, prior=0)
+    # 999 stays and, in one of two arms, one move: the geometric law that is cut off makes the likeliest chance.
+    assert filled.rows[0, 0, 0, 0] == pytest.approx(0.5 ** (1 / 999), abs=1e-6)
+    draws = draw_rows(missed, counts, possible, filled, np.random.default_rng(0), num_draws=5).draws
+    assert np.isfinite(draws).all() and (draws[:, 0, 0, 0, 0] > 0.9).all()
+
+
 def test_without_gaps_there_is_nothing_to_fill():
     counts = np.array([[[[3.0, 1.0]], [[2.0, 2.0]]]])
     filled = fill(Missed(gaps_of([]), 1), counts, np.ones((2, 1, 2), dtype=bool), prior=0)

@@ -828,3 +828,10 @@ def test_places_that_cannot_be_written(tmp_path):
         save(machines(), tmp_path / "folder.toml")
     with pytest.raises(InvalidInput, match="not the name of a file"):
         write_atomically("nul\0.toml", b"")
+
+
+def test_empty_rows_are_faults():
+    """Found by requests made from the description of the service: no row, and none expected."""
+    arm = {"rewards": [[1.0, 2.0], [3.0]], "usage": [None, []], "transitions": [[], [[], [1.0]]]}
+    with pytest.raises(ModelError):
+        load(io.BytesIO(json.dumps({"discount": 0.9, "budget": [0.0], "arms": [arm]}).encode()), "json")

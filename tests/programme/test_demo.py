@@ -6,12 +6,10 @@ from evenhand.programme import demo
 from evenhand.programme.programme import Programme
 
 
-@pytest.fixture(scope="module")
-def short():
+@pytest.fixture
+def short(monkeypatch):
     """Fewer steps than the real one, for those who only want to see that it goes."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demo, "STEPS", 25)
-        yield
+    monkeypatch.setattr(demo, "STEPS", 25)
 
 
 def decisions(programme):
@@ -47,6 +45,7 @@ def test_two_years(tmp_path):
     demo.make_demo(tmp_path / "lifts.db", progress=lambda what, share: told.append(share)).close()
     with Programme.open(tmp_path / "lifts.db") as programme:
         found = programme.audit()
+        assert found.last == demo.STEPS - 1
         assert [row.name for row in found.groups if row.behind] == ["harbour"]
         assert {row.arm for row in found.arms if row.left is not None} == {"harbour 05", "hill 03"}
         assert told[-1] == 1.0

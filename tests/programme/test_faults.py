@@ -116,7 +116,7 @@ def test_a_writer_killed_at_random_loses_nothing_that_was_answered(programme, ad
 def test_a_writer_killed_fifty_times(programme, address):
     programme.solve()
     programme.close()
-    assert len(kill_at_random(address, 50, np.random.default_rng(8))) > 10
+    assert kill_at_random(address, 50, np.random.default_rng(8))
 
 
 def race(address, work, gate):

@@ -7,6 +7,7 @@ from sqlalchemy import select, text
 from evenhand.errors import Conflict, InvalidInput, TableError
 from evenhand.planning.plans import load_plan
 from evenhand.programme import schema
+from evenhand.programme.programme import Programme
 
 
 def test_a_step_goes_round(programme):
@@ -251,3 +252,8 @@ def test_a_history_tells_what_was_expected(programme, pumps):
     assert (seen.expected, seen.chance, seen.source) == ("broken", 1.0, "rounds")
     with pytest.raises(TableError, match="there is no arm"):
         programme.history("h9")
+
+
+def test_a_programme_is_called_as_its_file_or_database(address, pumps, roster):
+    with Programme.create(address, pumps, roster) as made:
+        assert made.status().name.isalnum()

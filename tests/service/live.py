@@ -51,15 +51,16 @@ class Server:
 class Load:
     """Clients that observe, plan and accept, and ask again under the same key until they have an answer."""
 
-    def __init__(self, addresses, clients=2, seed=0):
+    def __init__(self, addresses, clients=2, seed=0, pause=0.05):
         """Begin.
 
         Args:
             addresses: a function that gives the addresses of servers; they may change.
             clients: how many.
             seed: of what they do.
+            pause: seconds between what a client does.
         """
-        self.addresses, self.over = addresses, threading.Event()
+        self.addresses, self.pause, self.over = addresses, pause, threading.Event()
         self.accepted, self.seen, self.odd = [], [], []
         self.statuses, self.numbers = Counter(), itertools.count()
         self.lock = threading.Lock()
@@ -86,6 +87,7 @@ class Load:
             while not self.over.is_set():
                 self._observe(client, rng, number)
                 self._accept(client, rng)
+                time.sleep(self.pause)
 
     def _observe(self, client, rng, number):
         source = f"client {number} report {next(self.numbers)}"
@@ -112,6 +114,7 @@ class Load:
                 answer = client.post(rng.choice(self.addresses()) + path, json=body, headers={"Idempotency-Key": key})
             except httpx.TransportError:
                 self.statuses["no answer"] += 1
+                time.sleep(0.2)
             else:
                 self.statuses[answer.status_code] += 1
                 if answer.status_code not in (200, 202, 409, 429, 503):

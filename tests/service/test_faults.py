@@ -112,6 +112,7 @@ def test_a_server_ends_when_it_is_told_to(live, servers, programme_at):
     assert not psutil.wait_procs(workers, timeout=10)[1]
 
 
+@pytest.mark.slow
 def test_a_worker_ends_with_a_server_that_is_killed(live, servers, programme_at):
     server = servers(programme_at("sqlite"))
     server.ask("POST", "/v1/programme/what-if", json={"welfare": "gini:2", "seconds": 60.0})

@@ -92,6 +92,7 @@ class TestDeciding:
             assert client.post("/v1/decide", json=asking(model, **wrong)).status_code == 422
 
 
+@pytest.mark.slow
 def test_only_so_many_models_are_kept(programme, serving, model):
     client = serving(programme, kept_models=1)
     for seed in (0, 1, 0):
@@ -136,6 +137,7 @@ def test_progress_cancelling_and_a_full_queue(programme, serving):
     assert told["problem"]["status"] == 422
 
 
+@pytest.mark.slow
 def test_a_plan_waits_for_a_policy(tmp_path, pumps, serving):
     with Programme.create(tmp_path / "new.db", pumps, [{"arm": "b1", "type": "big", "state": 1}]) as programme:
         client = serving(programme, patience=0.0)
@@ -159,6 +161,7 @@ def test_a_drifted_roster_is_solved_in_the_background(programme, serving):
     assert programme.events()[-1].who == "server"
 
 
+@pytest.mark.slow
 def test_what_cannot_be_solved_is_told(tmp_path, pumps, serving):
     from dataclasses import replace
 
@@ -181,7 +184,9 @@ def test_two_servers_solve_once(tmp_path, pumps, serving):
     roster = [{"arm": f"b{number}", "type": "big", "state": 1} for number in range(3)]
     with Programme.create(where, pumps, roster) as one, Programme.open(where) as other:
         clients = [serving(programme, patience=0.0) for programme in (one, other)]
-        jobs = [client.post(f"{P}/plan").json() for client in clients]
+        answers = [client.post(f"{P}/plan") for client in clients]
+        assert [answer.status_code for answer in answers] == [202, 202]
+        jobs = [answer.json() for answer in answers]
         assert jobs[0]["id"] == jobs[1]["id"]
         assert events_of(clients[1], jobs[0]["id"])[-1][0] == "done"
         plans = [client.post(f"{P}/plan").json() for client in clients]
@@ -216,6 +221,7 @@ def test_a_silent_server_is_followed_no_longer(programme, serving, monkeypatch):
     assert events_of(client, "solve-silent")[-1][0] == "cancelled"
 
 
+@pytest.mark.slow
 def test_a_server_that_is_gone_leaves_its_job(programme, serving):
     import socket
 

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from evenhand.cli.main import run
 from evenhand.service import shapes
 from evenhand.service.tokens import Tokens
@@ -82,6 +84,7 @@ def test_the_command_makes_tokens(tmp_path, capsys):
     assert Tokens.read(file).holder(told["token"]).role == "write"
 
 
+@pytest.mark.slow
 def test_a_demonstration_is_served(live, tmp_path):
     """Made once, and kept where that is asked for."""
     kept = tmp_path / "lifts.db"

@@ -16,6 +16,7 @@ from evenhand.cli.options import (
     model_argument,
     on_option,
     over_option,
+    place_option,
     playing,
     reading,
     training_settings,
@@ -105,7 +106,7 @@ def check(**options: Any) -> None:
     metavar="POLICY",
     help="Let this policy (saved or named) compete with those of the method fluid; repeatable.",
 )
-@click.option("--tolerance", default=1e-8, show_default=True, type=float, help="Relative gap to stop at.")
+@click.option("--tolerance", type=float, help="Relative gap to stop at: 1e-8 when absent, 1e-4 by shards.")
 @click.option(
     "--seconds",
     type=float,
@@ -125,19 +126,20 @@ def check(**options: Any) -> None:
     metavar="Q",
     help="Of a fitted model: maximise the mean of the worst share Q of the draws (0.1), and tell what that costs.",
 )
-@click.option("--out", metavar="POLICY", help="Save the policy; `evenhand evaluate MODEL POLICY` plays it.")
 @on_option
 @click.option(
     "--checkpoint",
     metavar="FILE",
-    help="By shards: keep how far the search has come, and go on from there; removed at the end.",
+    help="By shards: keep how far the search has come, and go on from there if it is there.",
 )
+@click.option("--out", metavar="POLICY", help="Save the policy; `evenhand evaluate MODEL POLICY` plays it.")
 @common()
 def solve(**options: Any) -> None:
     """Find the best policy for MODEL, with a certificate: welfare, upper bound, gap.
 
-    MODEL is a model file (.toml, .json, .npz) or a built-in problem (see `evenhand problems`). With several --budget,
-    a table: the welfare under each, and what the step from one to the next is worth.
+    MODEL is a model file (.toml, .json, .npz, .parquet) or a built-in problem (see `evenhand problems`). With several
+    --budget, a table: the welfare under each, and what the step from one to the next is worth. A model in Parquet with
+    --on, or of many rows, is solved by shards: the fair relaxation, its bound, and a plan in Parquet.
     """
     from evenhand.cli.commands.solve import run
 
@@ -172,6 +174,7 @@ def indices(**options: Any) -> None:
 @over_option
 @playing
 @draws_option
+@place_option("policies are played, several at a time")
 @click.option("--report", metavar="FILE.html", help="Also write the comparison as a page with figures.")
 @common()
 def compare(**options: Any) -> None:
@@ -352,6 +355,7 @@ def show(**options: Any) -> None:
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--quick", is_flag=True, help="Everything at reduced size: all targets in a few minutes.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Cells at a time; as many as there are cores when absent.")
+@place_option("cells run")
 @click.option(
     "--out", default="reproduction", show_default=True, metavar="FOLDER", help="Where records and the report go."
 )

@@ -83,6 +83,11 @@ def on_option(command: Command) -> Command:
     )(command)
 
 
+def place_option(what: str) -> Callable[[Command], Command]:
+    """Where work runs that has no shards, such as cells."""
+    return click.option("--on", metavar="PLACE", help=f"Where {what}: local:N (N processes), ray or ray://HOST:PORT.")
+
+
 def draws_option(command: Command) -> Command:
     """How many draws of the posterior."""
     return click.option(

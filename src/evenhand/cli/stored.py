@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from evenhand.cli.console import number, percent, print_facts, print_groups, print_json, seconds
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_amounts, refuse_several
+from evenhand.display import counted
 from evenhand.errors import InvalidInput
 from evenhand.model.files import is_stored
 from evenhand.planning.names import find_name, is_file
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from evenhand.evaluation.shards.measuring import ArmsEvaluation
     from evenhand.evaluation.shards.plans import ArmsDecisions
     from evenhand.model.parquet.reading import StoredArms
-    from evenhand.planning.stored import ArmsSolution
+    from evenhand.planning.by_shards import ArmsSolution
 
-TOLERANCE = 1e-4
-"""The gap at which the relaxation by shards stops, unless another is asked for."""
+RELAXED = 1e-4
+"""The relative gap of the relaxation by shards, unless another is asked for."""
 
 IN_MEMORY_UP_TO = 200_000
 """Rows of a table that is read whole where nobody says where to run."""
@@ -66,7 +66,7 @@ def stored_arms(
     return arms.with_budget(read_amounts(budgets[0])) if budgets else arms
 
 
-def refuse_without_shards(**given: Any) -> None:
+def refuse_without_shards(**given: str | None) -> None:
     """Refuse options that only work by shards has."""
     for name, value in given.items():
         if value is not None:
@@ -131,66 +131,6 @@ def _check_place(path: str | None, option: str) -> None:
 
 def _range(both: tuple[int, int]) -> str:
     return str(both[0]) if both[0] == both[1] else f"{both[0]} to {both[1]}"
-
-
-def refuse_with_shards(**given: Any) -> None:
-    """Refuse options that work by shards does not have."""
-    for name, value in given.items():
-        if value not in (None, ()):
-            raise InvalidInput(f"--{name}: not by shards; without --on a model that fits is read into memory")
-
-
-def run_solve(
-    arms: "StoredArms",
-    welfare: str | None,
-    method: str,
-    tolerance: float,
-    on: str | None,
-    out: str | None,
-    checkpoint: str | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """The fair relaxation by shards, and its plan."""
-    if method not in ("auto", "fluid"):
-        raise InvalidInput(f"--method: by shards there is fluid; {method} needs the model in memory")
-    _check_place(out, "--out")
-    default = click.get_current_context().get_parameter_source("tolerance") is ParameterSource.DEFAULT
-    with progress(quiet) as tell:
-        from evenhand.planning.stored import solve_arms
-
-        close = TOLERANCE if default else tolerance
-        found = solve_arms(arms, welfare, on, close, out, checkpoint=checkpoint, progress=tell)
-    print_json(_solution_as_dict(found, out)) if as_json else _show_solution(found, out)
-
-
-def _solution_as_dict(found: "ArmsSolution", out: str | None) -> dict[str, Any]:
-    arms = found.plan.arms
-    return {
-        "method": "fluid",
-        "criterion": arms.criterion.name,
-        "welfare": {"name": found.welfare.name, "value": None, "upper_bound": found.upper_bound, "gap": None},
-        "relaxation": {"welfare": found.relaxed_welfare, "gap": found.relaxed_gap, "rounds": found.solution.rounds},
-        "prices": found.prices,
-        "arms": arms.num_arms,
-        "shards": found.solution.num_shards,
-        "seconds": {"solve": found.seconds},
-        "policy": out,
-    }
-
-
-def _show_solution(found: "ArmsSolution", out: str | None) -> None:
-    arms = found.plan.arms
-    facts = [
-        ("upper bound", f"{number(found.upper_bound)}: no policy has more"),
-        ("relaxation", f"{number(found.relaxed_welfare)}, gap {found.relaxed_gap:.2g}"),
-        *((f"one more of {name}", number(worth)) for name, worth in found.prices.items()),
-        ("arms", f"{arms.num_arms} in {found.solution.num_shards} shards, {found.solution.rounds} rounds"),
-        ("time", seconds(found.seconds)),
-    ]
-    print_facts(f"{arms.path}, welfare {found.welfare.name}{_under(arms)}", facts)
-    hint = f"written to {out}; play it: evenhand evaluate {arms.path} {out} --on local"
-    click.echo(hint if out else "--out FILE.parquet writes the plan, row by row")
 
 
 def run_indices(arms: "StoredArms", on: str | None, out: str | None, as_json: bool, quiet: bool) -> None:
@@ -293,6 +233,74 @@ def _show_evaluation(found: "ArmsEvaluation", title: str, values: str | None) ->
     if found.groups:
         print_groups(found.groups, None)
     click.echo(f"written to {values}" if values else "--values FILE.parquet writes the values, row by row")
+
+
+def run_solve(
+    arms: "StoredArms",
+    welfare: str | None,
+    method: str,
+    tolerance: float | None,
+    on: str | None,
+    out: str | None,
+    checkpoint: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """The fair relaxation by shards."""
+    if method not in ("auto", "fluid"):
+        raise InvalidInput(f"--method: by shards it is fluid; {method} is for models in memory")
+    _check_place(out, "--out")
+    check_target(checkpoint, "--checkpoint")
+    with progress(quiet) as tell:
+        from evenhand.planning.by_shards import solve_arms
+
+        closed = RELAXED if tolerance is None else tolerance
+        found = solve_arms(arms, welfare, on, out, closed, tell, checkpoint)
+    print_json(_solution_as_dict(found, out)) if as_json else _show_solution(found, out)
+
+
+def _solution_as_dict(found: "ArmsSolution", out: str | None) -> dict[str, Any]:
+    few = found.arms.num_rows <= IN_MEMORY_UP_TO
+    return {
+        "method": "fluid",
+        "criterion": found.arms.criterion.name,
+        "welfare": {
+            "of": "relaxation",
+            "name": found.weighed_by.name,
+            "value": found.welfare,
+            "upper_bound": found.upper_bound,
+            "gap": found.gap,
+        },
+        "values": found.values.tolist() if few else None,
+        "prices": found.prices,
+        "budget_used": found.budget_used,
+        "arms": found.arms.num_arms,
+        "rounds": found.rounds,
+        "on": found.on,
+        "shards": found.num_shards,
+        "replaced": found.num_replaced,
+        "seconds": {"solve": found.seconds},
+        "policy": out,
+    }
+
+
+def _show_solution(found: "ArmsSolution", out: str | None) -> None:
+    replaced = f"; {found.num_replaced} workers died and were replaced" if found.num_replaced else ""
+    facts = [
+        ("relaxation", f"{number(found.welfare, 6)}, what could be had if the budget held on average"),
+        ("upper bound", f"{number(found.upper_bound, 6)}, for every policy"),
+        ("gap", f"{found.gap:.2g} of the relaxation"),
+        *((f"one unit of {name}", f"worth at most {number(worth)} (a step)") for name, worth in found.prices.items()),
+        ("budget used", ", ".join(percent(share) for share in found.budget_used)),
+        ("found in", f"{found.rounds} rounds on {found.on}, {counted(found.num_shards, 'shard')}{replaced}"),
+        ("time", seconds(found.seconds)),
+    ]
+    title = f"{called(found.arms.path)}, {found.arms.num_arms} arms, welfare {found.weighed_by.name}"
+    print_facts(f"{title}{_under(found.arms)}", facts)
+    told = f"written to {out}; evenhand evaluate {found.arms.path} {out} plays it"
+    click.echo(
+        told if out else "--out FILE.parquet writes the value and weight of every row, a plan for act and evaluate"
+    )
 
 
 def run_act(

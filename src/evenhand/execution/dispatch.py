@@ -81,6 +81,7 @@ class _Task:
     key: Key | None = None
     recipe: Callable[[], Any] | None = None
     deaths: int = 0
+    given_at: float = 0.0
 
 
 @dataclass(eq=False)
@@ -210,7 +211,7 @@ class Dispatcher(Generic[Handle]):
     def _give(self, worker: _Worker[Handle], task: _Task) -> None:
         recipe = None if task.key in worker.has else task.recipe
         request = Request(task.do, task.arguments, task.key, recipe, tuple(worker.gone))
-        worker.task = task
+        worker.task, task.given_at = task, time.monotonic()
         worker.gone.clear()
         if task.key is not None:
             worker.has.add(task.key)
@@ -262,7 +263,7 @@ class Dispatcher(Generic[Handle]):
         if task is None:
             return
         if task.key is None:
-            yield task.place, Lost(died.words)
+            yield task.place, Lost(died.words, time.monotonic() - task.given_at)
             return
         task.deaths += 1
         if task.deaths >= MOST_DEATHS:

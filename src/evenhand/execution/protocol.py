@@ -35,6 +35,9 @@ class Lost:
     words: str
     """What is known of it."""
 
+    seconds: float = 0.0
+    """How long it had been at work."""
+
 
 class Shards(Protocol):
     """Shards that stay where they are, and are asked."""

@@ -1,34 +1,25 @@
 """Runs cells: skips those that are done, several at a time, and writes a record when one ends.
 
-Cells run in worker processes, each with one thread for linear algebra and compiled loops, so that a result does not
-depend on how many there are. Only this process writes; a record is whole or absent, so that a run that was killed at
-any moment goes on where it was. A cell that fails, or whose worker dies, is recorded as failed and runs again next
-time; the others go on. TIMED cells come last, one at a time, so that nothing else is timed with them.
+Cells run in worker processes, or on a Ray cluster (`execution`), each with one thread for linear algebra and compiled
+loops, so that a result does not depend on how many there are. Only this process writes; a record is whole or absent, so
+that a run that was killed at any moment goes on where it was. A cell that fails, or whose worker dies, is recorded as
+failed and runs again next time; the others go on. TIMED cells come last, one at a time, so that nothing else is timed
+with them.
 """
 
-import contextlib
-import multiprocessing
-import os
-import signal
-import threading
 import time
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
 from evenhand.errors import EvenhandError
+from evenhand.execution import Executor, Lost, opened
 from evenhand.experiments.cells import TIMED, find_kind
 from evenhand.experiments.records import Store, identify
 from evenhand.experiments.spec import Cell, Planned, Target
 from evenhand.typing import Progress
-
-ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-"""Environment variables that keep a worker to one thread."""
 
 SECONDS_PER_STEP = {"ppo": 5e-5, "sac": 1.3e-4, "td3": 1.2e-4}
 """A first guess at how long training takes; corrected by what is seen."""
@@ -105,21 +96,32 @@ class Work:
         """Cells that are done already."""
         return len(self.cells) - len(self.to_do)
 
-    def run(self, jobs: int = 1, command: str = "", progress: Progress | None = None) -> Reproduction:
+    def run(
+        self,
+        jobs: int = 1,
+        command: str = "",
+        progress: Progress | None = None,
+        on: str | Executor | None = None,
+    ) -> Reproduction:
         """Run what is to do.
 
         Args:
-            jobs: how many cells at a time.
+            jobs: how many cells at a time, in processes of this machine.
             command: what was typed, for the manifest.
             progress: called now and then with how it goes and the share of the work that is done.
+            on: where cells run, instead: `local:2`, `ray`, `ray://host:port`, or an executor. TIMED cells stay here.
         """
-        log = _Log(self, jobs, command, progress)
-        log.gather()
         timed = [planned for planned in self.to_do if planned.cell.kind in TIMED]
         others = [planned for planned in self.to_do if planned.cell.kind not in TIMED]
-        for batch, workers in ((others, jobs), (timed, 1)):
-            if batch:
-                _run_batch(batch, min(workers, len(batch)), log)
+        log = _Log(self, jobs, command, progress)
+        log.gather()
+        if others:
+            with opened(on or f"local:{min(jobs, len(others))}") as executor:
+                log.jobs = executor.num_workers
+                _run_batch(others, executor, log)
+        if timed:
+            with opened("local:1") as executor:
+                _run_batch(timed, executor, log)
         log.gather(finished=True)
         seconds = time.monotonic() - log.start
         return Reproduction(self.store.folder, len(self.to_do), self.num_done, tuple(log.failures), seconds)
@@ -171,7 +173,7 @@ class _Log:
             }
         )
 
-    def tell(self, running: Sequence[Planned]) -> None:
+    def tell(self, running: int) -> None:
         """Tell how it goes."""
         if self.progress is None:
             return
@@ -179,9 +181,7 @@ class _Log:
         left = pace * sum(self.left.values()) / self.jobs
         gone = time.monotonic() - self.start
         done, total = len(self.work.cells) - len(self.left), len(self.work.cells)
-        self.progress(
-            f"{done} of {total} cells done, {len(running)} running, {_in_words(left)} left", gone / (gone + left)
-        )
+        self.progress(f"{done} of {total} cells done, {running} running, {_in_words(left)} left", gone / (gone + left))
 
 
 def expected_seconds(cell: Cell) -> float:
@@ -202,120 +202,18 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _run_batch(batch: Sequence[Planned], workers: int, log: _Log) -> None:
-    """Keep so many workers busy until all cells have ended."""
-    waiting = deque(batch)
-    with _crew(workers) as crew:
-        while waiting or any(worker.busy for worker in crew):
-            for worker in crew:
-                if waiting and not worker.busy:
-                    worker.give(waiting.popleft())
-            log.tell([worker.planned for worker in crew if worker.planned is not None])
-            wait([worker.door for worker in crew if worker.busy], timeout=PATIENCE)
-            for worker in crew:
-                if worker.busy and (ended := worker.take()) is not None:
-                    log.finish(*ended)
-        log.tell([])
-
-
-@contextlib.contextmanager
-def _crew(workers: int) -> Iterator[list["_Worker"]]:
-    crew = [_Worker() for _ in range(workers)]
-    try:
-        yield crew
-    finally:
-        for worker in crew:
-            worker.end()
-
-
-class _Worker:
-    """A process that runs one cell after the other; a new one takes its place if it dies."""
-
-    def __init__(self) -> None:
-        self.planned: Planned | None = None
-        self.given_at = 0.0
-        self.door, self.process = _start()
-
-    @property
-    def busy(self) -> bool:
-        """Whether it has a cell to run."""
-        return self.planned is not None
-
-    def give(self, planned: Planned) -> None:
-        """Have a cell run."""
-        if not self.process.is_alive():
-            self.end()
-            self.door, self.process = _start()
-        self.planned, self.given_at = planned, time.monotonic()
-        with contextlib.suppress(OSError):  # it died just now: `take` will see
-            self.door.send(planned.cell)
-
-    def take(self) -> tuple[Planned, Answer] | None:
-        """The cell that ended and what came of it, if it has."""
-        assert self.planned is not None
-        try:
-            if not self.door.poll():
-                return None
-            answer: Answer = self.door.recv()
-        except (EOFError, OSError):
-            self.process.join()
-            answer = Answer(seconds=time.monotonic() - self.given_at, error=_last_words(self.process.exitcode))
-        planned, self.planned = self.planned, None
-        return planned, answer
-
-    def end(self) -> None:
-        """Let it go."""
-        self.door.close()
-        self.process.terminate()
-        self.process.join()
-
-
-def _last_words(code: int | None) -> str:
-    if code is not None and code < 0:
-        return f"its process was ended by {signal.Signals(-code).name}; perhaps memory ran out"
-    return f"its process ended with exit code {code}"
-
-
-def _start() -> tuple[Connection, SpawnProcess]:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=work_on, args=(theirs,), daemon=True)
-    with _one_thread():
-        process.start()
-    theirs.close()  # so that its end is seen when the worker dies
-    return ours, process
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Within it, new processes are kept to one thread; it must be so before they load NumPy."""
-    before = {name: os.environ.get(name) for name in ONE_THREAD}
-    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-def work_on(door: Connection) -> None:
-    """The life of a worker: run what comes through the door, until it is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the one who started it
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
-    with contextlib.suppress(EOFError, OSError):
-        while True:
-            door.send(run_cell(door.recv()))
-
-
-def _leave_with_parent() -> None:
-    """A worker whose parent was killed would else finish a cell for nobody."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+def _run_batch(batch: Sequence[Planned], executor: Executor, log: _Log) -> None:
+    """Run cells until all have ended, and record each when it ends."""
+    left = len(batch)
+    log.tell(min(left, executor.num_workers))
+    for ended in executor.run(run_cell, [planned.cell for planned in batch], PATIENCE):
+        if ended is not None:
+            place, found = ended
+            if isinstance(found, Lost):
+                found = Answer(seconds=found.seconds, error=found.words)
+            log.finish(batch[place], found)
+            left -= 1
+        log.tell(min(left, executor.num_workers))
 
 
 def run_cell(cell: Cell) -> Answer:

@@ -20,6 +20,8 @@ strong the pooling, a type is known no better than all types together are. The s
 of 4 (empirical Bayes): the weakest under which the records, each type's after those of the others, are not clearly
 less likely than under the best, so that types are taken for alike only where they were seen to be. With w = 0 there
 is no prior: rates are those of maximum likelihood, and those of jumps that were never needed to explain a record are 0.
+Draws then have the weakest prior there is, w = 1 over the jumps that the maximum has: a likelihood alone is no
+distribution, and where a record can be explained by either of two jumps it would let one of them fall to 0 for good.
 
 What is told. A state that is left at once: its rates are beyond what the times between rows can tell, and an action
 that acts at once is not a matter of rates. And records that no generator explains (a matrix of one step need have no
@@ -56,6 +58,9 @@ STRENGTHS = tuple(2.0**power for power in range(-1, 10, 2))
 
 CLEARLY = 2.0
 """Log evidence by which a weaker strength has to be worse to be left."""
+
+NEEDED = 1e-3
+"""Expected jumps above which a rate of maximum likelihood is more than what the optimiser left of it."""
 
 AT_ONCE = 15.0
 """Jumps a step out of a state from which it counts as left at once."""
@@ -158,7 +163,7 @@ def fit_generators(
     told = heard(progress)
     problem, begin, strength = _with_prior(panel, free, step, prior, told)
     rates = most_likely(problem, begin)
-    scores = Scores.around(problem, rates, _silent)
+    scores = Scores.around(*((problem, rates) if strength else _weakly(problem, rates)), _silent)
     top = scores.top()
     curvature = scores.curvature(top, _silent)
     drawn = draw_rates(scores, top, curvature, num_draws, generator, _saying(told, "draws of rates", 1, 2))
@@ -227,6 +232,19 @@ def _alike(free: Bools, strength: float, step: float) -> Prior:
     exits = free.sum(axis=-1, keepdims=True)
     shapes = np.where(free, strength / np.maximum(exits, 1), 0.0)
     return Prior(shapes, np.full(free.shape, strength * step))
+
+
+def _weakly(problem: Problem, rates: Floats) -> tuple[Problem, Floats]:
+    """The same records with the weakest prior, over the jumps that these rates need; and its mode.
+
+    Args:
+        problem: without a prior.
+        rates: (type, parameter) of maximum likelihood.
+    """
+    _, jumps, _ = problem.expect(rates)
+    needed = problem.free & (problem.unpacked(jumps) > NEEDED)
+    weak = Problem(problem.panel, _alike(needed, 1.0, problem.step), needed, problem.step)
+    return weak, most_likely(weak, weak.packed(problem.unpacked(rates)))
 
 
 def _most_evident(problems: dict[float, Problem], centre: Floats, told: Progress | None) -> float:

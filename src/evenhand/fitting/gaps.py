@@ -7,19 +7,26 @@ others are the filler's f: the idle action, or the same action carried on. With 
     log-likelihood = sum counts log p + sum number log Z
 
 Expected numbers of moves on the missing paths are P * d log Z / d P, entry by entry, because Z is a sum of products.
-The derivatives of all powers come from one sweep back (reverse mode), with Q_k = P_f^k and A_k the derivative by Q_k:
+Powers are products of halves, and the derivatives come from one sweep back (reverse mode), with Q_k = P_f^k, A_k the
+derivative by Q_k, and k = l + u its halves, so that a gap of a thousand steps costs twenty products:
 
-    Q_k = Q_(k-1) P_f,      dP_f += Q_(k-1)' A_k,      A_(k-1) += A_k P_f'
+    Q_k = Q_l Q_u,      A_l += A_k Q_u',      A_u += Q_l' A_k,      dP_f = A_1
 
 EM repeats: expected moves are added to the counts, and rows are estimated from both. Without a prior each round is a
 maximisation, and the likelihood never falls; with a strength that is fixed the same holds of likelihood and prior
-together (Dempster, Laird and Rubin 1977). What is leaned on (`pooling`) is learned from moves of one step: expected
-moves look more alike than moves do, and would feed on themselves.
+together (Dempster, Laird and Rubin 1977). Where much is missing its steps are small, so that after every two rounds it
+leaps ahead by the step r and its change v (SQUAREM: Varadhan and Roland 2008),
+
+    rows + 2 a r + a^2 v,    a = max(1, |r| / |v|)
+
+and back again where likelihood and prior are lost by it, to leap less far the next time. What is leaned on (`pooling`)
+is learned from moves of one step: expected moves look more alike than moves do, and would feed on themselves.
 
 The posterior is drawn by data augmentation (Tanner and Wong 1987), from where EM arrived: given rows, paths through the
-gaps are drawn, many arms at once, with i the state, r the steps to go and s' the end,
+gaps are drawn, many arms at once. Of stretches of k steps from i to s' it is drawn where they are halfway, and of both
+halves again, down to single steps:
 
-    j ~ Multinomial(number, P_f[i, j] Q_(r-1)[j, s'] / Q_r[i, s'])
+    j ~ Multinomial(number, Q_l[i, j] Q_u[j, s'] / Q_k[i, s'])
 
 and given all moves, rows are drawn, Dirichlet(counts + drawn + c m). Drawn moves are as scattered as real ones: c and m
 are learned from them now and then, and drawn from what was learned. The estimate is the mean of the draws, each taken
@@ -28,7 +35,9 @@ weakest prior there is, one observation spread over the transitions that the max
 distribution.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -40,10 +49,25 @@ from evenhand.fitting.posterior import Dirichlet, Drawn
 from evenhand.typing import Bools, Floats, Indices, Ints, Progress
 
 CLOSE = 1e-9
-"""EM has arrived when no probability moves more than this in a round, as its steps fall by their rate."""
+"""EM has arrived when no probability has farther to go than this, as its steps fall by their rate."""
 
-ROUNDS = 20_000
-"""EM that has not arrived by then is given up."""
+ROUNDS = 5_000
+"""EM that has not arrived after so many leaps is given up."""
+
+NEARER = 0.1
+"""The share of a probability that one leap leaves at least."""
+
+ROUNDING = 1e-12
+"""The share of a likelihood that sums of another order may differ by."""
+
+FAINT = 1e-200
+"""Likelihoods of a gap below this are too near the smallest number there is."""
+
+STILL = 20
+"""Leaps after which EM has arrived, too, if the likelihood has gained no more than that: records tell no more."""
+
+TINY = 1e-300
+"""Instead of a square of 0."""
 
 LEARNED = 4
 """Sweeps after which what rows lean on is learned anew."""
@@ -81,20 +105,41 @@ class Missed:
         """(kind,) what fills them."""
         return self.gaps.action if self.num_fillers > 1 else np.zeros_like(self.gaps.action)
 
-    def powers(self, rows: Floats) -> Floats:
-        """(power, type, filler, state, next_state) the transitions of 0, 1, ... steps.
+    @cached_property
+    def lengths(self) -> Ints:
+        """(length,) rising: the numbers of filling steps, their halves, the halves of these, and so on down to 1."""
+        found, new = {1}, set((self.steps - 1).tolist())
+        while new:
+            found |= new
+            new = {half for length in new for half in (length // 2, length - length // 2)} - found - {0}
+        return np.array(sorted(found), dtype=np.int64)
+
+    @cached_property
+    def _halves(self) -> tuple[Ints, Ints]:
+        """(length,) the places of both halves of each; of 1 they mean nothing."""
+        lower = np.searchsorted(self.lengths, self.lengths // 2)
+        return lower, np.searchsorted(self.lengths, self.lengths - self.lengths // 2)
+
+    @cached_property
+    def _place(self) -> Ints:
+        """(kind,) that of its number of filling steps among the lengths."""
+        return np.searchsorted(self.lengths, self.steps - 1)
+
+    def powers(self, rows: Floats, product: Callable[[Floats, Floats], Floats] = np.matmul) -> Floats:
+        """(length, type, filler, state, next_state) the transitions of so many filling steps.
 
         Args:
             rows: (type, state, action, next_state) transitions.
+            product: of two of them.
         """
         fill = self._fill(rows)
-        longest = int(self.steps.max()) if len(self.steps) else 1
-        size = 16.0 * longest * fill.size
-        check_memory(size, f"a gap of {longest} steps", "Use fewer states, or a longer --step.")
-        found = np.empty((longest, *fill.shape))
-        found[0] = np.eye(fill.shape[-1])
-        for k in range(1, longest):
-            np.matmul(found[k - 1], fill, out=found[k])
+        size = 16.0 * len(self.lengths) * fill.size
+        check_memory(size, f"gaps of up to {self.lengths[-1] + 1} steps", "Use fewer states, or a longer --step.")
+        found = np.empty((len(self.lengths), *fill.shape))
+        found[0] = fill
+        for place, (lower, upper) in enumerate(zip(*self._halves, strict=True)):
+            if place:
+                found[place] = product(found[lower], found[upper])
         return found
 
     def _fill(self, rows: Floats) -> Floats:
@@ -109,8 +154,16 @@ class Missed:
             powers: of them.
         """
         gaps = self.gaps
-        after = powers[self.steps - 1, gaps.type, self.filler, :, gaps.next_state]
+        after = powers[self._place, gaps.type, self.filler, :, gaps.next_state]
         return rows[gaps.type, gaps.state, gaps.action] * after, after
+
+    def faintest(self, rows: Floats) -> float:
+        """The least Z of all gaps.
+
+        Args:
+            rows: (type, state, action, next_state) transitions.
+        """
+        return float(self.ways(rows, self.powers(rows))[0].sum(axis=-1).min(initial=1.0))
 
     def log_likelihood(self, rows: Floats) -> float:
         """The sum of the logarithms of Z.
@@ -134,17 +187,21 @@ class Missed:
         ways, after = self.ways(rows, powers)
         total = ways.sum(axis=-1)
         weight = (gaps.number / total)[:, None]
-        by_rows, by_powers = np.zeros_like(rows), np.zeros_like(powers).swapaxes(-1, -2)
+        by_rows, by_power = np.zeros_like(rows), np.zeros_like(powers)
         np.add.at(by_rows, (gaps.type, gaps.state, gaps.action), weight * after)
         first = weight * rows[gaps.type, gaps.state, gaps.action]
-        np.add.at(by_powers, (self.steps - 1, gaps.type, self.filler, gaps.next_state), first)
-        by_fill, fill = np.zeros(powers.shape[1:]), self._fill(rows)
-        by_power = by_powers.swapaxes(-1, -2)
-        for k in range(len(powers) - 1, 0, -1):
-            by_fill += powers[k - 1].swapaxes(-1, -2) @ by_power[k]
-            by_power[k - 1] += by_power[k] @ fill.swapaxes(-1, -2)
-        by_rows[:, :, : self.num_fillers] += by_fill.transpose(0, 2, 1, 3)
+        np.add.at(by_power.swapaxes(-1, -2), (self._place, gaps.type, self.filler, gaps.next_state), first)
+        for place, lower, upper in self._downwards():
+            by_power[lower] += by_power[place] @ powers[upper].swapaxes(-1, -2)
+            by_power[upper] += powers[lower].swapaxes(-1, -2) @ by_power[place]
+        by_rows[:, :, : self.num_fillers] += by_power[0].transpose(0, 2, 1, 3)
         return by_rows * rows, float(gaps.number @ np.log(total))
+
+    def _downwards(self) -> Iterator[tuple[int, int, int]]:
+        """The places of lengths above 1 and of their halves, the longest first."""
+        lower, upper = self._halves
+        for place in range(len(self.lengths) - 1, 0, -1):
+            yield place, int(lower[place]), int(upper[place])
 
     def drawn(self, rows: Floats, rng: np.random.Generator) -> Floats:
         """(type, state, action, next_state) moves on paths that were drawn.
@@ -158,18 +215,18 @@ class Missed:
         moves = np.zeros_like(rows)
         first = rng.multinomial(gaps.number, _shares(ways))
         np.add.at(moves, (gaps.type, gaps.state, gaps.action), first)
-        # Arms with as many steps to go, in one state and to one end, are alike: they are drawn together.
-        waiting = np.zeros(powers.swapaxes(-1, -2).shape, dtype=np.int64)
-        np.add.at(waiting, (self.steps - 1, gaps.type, self.filler, gaps.next_state), first)
-        fill = self._fill(rows)
-        for to_go in range(len(powers) - 1, 0, -1):
-            kind, filler, end, state = np.nonzero(waiting[to_go])
+        # Stretches of one length with the same two ends are alike: where they are halfway is drawn together.
+        stretches = np.zeros(powers.shape, dtype=np.int64)
+        np.add.at(stretches.swapaxes(-1, -2), (self._place, gaps.type, self.filler, gaps.next_state), first)
+        for place, lower, upper in self._downwards():
+            kind, filler, state, end = np.nonzero(stretches[place])
             if not len(kind):
                 continue
-            weights = fill[kind, filler, state] * powers[to_go - 1, kind, filler, :, end]
-            split = rng.multinomial(waiting[to_go][kind, filler, end, state], _shares(weights))
-            np.add.at(moves, (kind, state, filler), split)
-            np.add.at(waiting[to_go - 1], (kind, filler, end), split)
+            weights = powers[lower, kind, filler, state] * powers[upper, kind, filler, :, end]
+            split = rng.multinomial(stretches[place][kind, filler, state, end], _shares(weights))
+            np.add.at(stretches[lower], (kind, filler, state), split)
+            np.add.at(stretches[upper].swapaxes(-1, -2), (kind, filler, end), split)
+        moves[:, :, : self.num_fillers] += stretches[0].transpose(0, 2, 1, 3)
         return moves
 
 
@@ -190,9 +247,10 @@ def with_paths(missed: Missed, counts: Floats, possible: Bools) -> Bools:
         counts: (type, state, action, next_state) of one step; only their shape counts.
         possible: (state, action, next_state) transitions that can be.
     """
-    rows = np.broadcast_to(_even(possible), counts.shape)
-    ways, _ = missed.ways(rows, missed.powers(rows))
-    return np.asarray(ways.sum(axis=-1) > 0)
+    # Truths, not chances: those of a thousand steps may be below the smallest number there is.
+    rows = np.broadcast_to(possible.astype(np.float64), counts.shape)
+    ways, _ = missed.ways(rows, missed.powers(rows, lambda one, other: np.sign(one @ other)))
+    return np.asarray(ways.any(axis=-1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,13 +280,36 @@ def fill(missed: Missed, counts: Floats, possible: Bools, prior: float | None = 
         prior: the strength with which rows lean on other types; found when absent.
 
     Raises:
-        NotConverged: EM does not arrive.
+        NotConverged: EM does not arrive, or cannot begin.
     """
     even = _even(possible)
-    begin = _known(learned(counts, possible, 1.0).given(counts).mean, even)
+    begin = _within_reach(missed, _known(learned(counts, possible, 1.0).given(counts).mean, even), possible)
     leaning = learned(counts, possible, prior)
     rows, moves, told = _arrive(missed, counts, leaning, counts + missed.expected(begin)[0], even)
     return Filled(rows, moves, leaning, tuple(told))
+
+
+def _within_reach(missed: Missed, rows: Floats, possible: Bools) -> Floats:
+    """Rows to begin with under which every gap can be told from one that cannot be.
+
+    A long stay in a state that rows leave soon is too unlikely for a number. Where that happens, they stay longer.
+
+    Args:
+        missed: the gaps.
+        rows: (type, state, action, next_state) transitions.
+        possible: (state, action, next_state) transitions that can be.
+
+    Raises:
+        NotConverged: nobody may stay, and paths are too unlikely all the same.
+    """
+    if missed.faintest(rows) > FAINT:
+        return rows
+    stays = np.eye(rows.shape[1], dtype=bool)[:, None] & possible
+    share = np.where(stays.any(axis=-1, keepdims=True), 1.0 / missed.steps.max(), 1.0)
+    rows = np.asarray(share * rows + (1 - share) * stays)
+    if missed.faintest(rows) > FAINT:
+        return rows
+    raise NotConverged("the missed steps: a gap is so long that none of its paths has a chance worth a number")
 
 
 def _known(mean: Floats, even: Floats) -> Floats:
@@ -239,21 +320,91 @@ def _known(mean: Floats, even: Floats) -> Floats:
 def _arrive(
     missed: Missed, counts: Floats, leaning: Leaning, moves: Floats, even: Floats
 ) -> tuple[Floats, Floats, list[float]]:
-    rows, told, before = _known(leaning.given(moves).mean, even), [], np.inf
-    observed = counts > 0
+    """Rounds of EM in twos, each two followed by a leap that is taken back if it loses."""
+    rounds = _Rounds(missed, counts, leaning, even)
+    first = rounds.of(rounds.rows_of(moves))
+    told, mark, still, reach = [], np.inf, 0, np.inf
     for _ in range(ROUNDS):
-        expected, gap_likelihood = missed.expected(rows)
-        told.append(gap_likelihood + float(counts[observed] @ np.log(rows[observed])))
-        moves = counts + expected
-        new = _known(leaning.given(moves).mean, even)
-        change = float(np.abs(new - rows).max())
-        rows = new
-        # Steps fall by a rate; what is left to go is the last step times rate / (1 - rate).
-        rate = min(change / before, 0.999) if before > 0 else 0.0
-        if change * max(1.0, rate / (1 - rate)) < CLOSE:
-            return rows, moves, told
-        before = change
-    raise NotConverged(f"the missed steps: EM still moved by {change:.1e} after {ROUNDS} rounds")
+        second = rounds.of(first.after)
+        told += [first.log_likelihood, second.log_likelihood]
+        slack = ROUNDING * (1 + abs(second.worth))
+        still = still + 1 if abs(second.worth - mark) <= slack else 0
+        mark = mark if still else second.worth
+        if still == STILL or _left(first, second) < CLOSE:
+            return second.after, second.moves, told
+        length = min(_length(first, second), reach)
+        ahead = rounds.of(_leap(first, second, length))
+        taken = ahead.worth >= second.worth - slack
+        reach = max(reach, 4 * length) if taken else max(length / 4, 1.0)
+        first = ahead if taken else rounds.of(second.after)
+    raise NotConverged(f"the missed steps: EM had still {_left(first, second):.1e} to go after {ROUNDS} leaps")
+
+
+def _left(first: "_Round", second: "_Round") -> float:
+    """How far it still is: steps fall by a rate, and what is left is the last step times rate / (1 - rate)."""
+    change, before = float(np.abs(second.step).max()), float(np.abs(first.step).max())
+    rate = min(change / before, 0.999) if before > 0 else 0.0
+    return change * max(1.0, rate / (1 - rate))
+
+
+@dataclass(frozen=True, eq=False)
+class _Round:
+    """A round of EM: where it began, and where it came."""
+
+    rows: Floats
+    after: Floats
+    moves: Floats
+    log_likelihood: float
+    worth: float
+
+    @property
+    def step(self) -> Floats:
+        return self.after - self.rows
+
+
+@dataclass(frozen=True, eq=False)
+class _Rounds:
+    """What rounds of EM are about."""
+
+    missed: Missed
+    counts: Floats
+    leaning: Leaning
+    even: Floats
+
+    def of(self, rows: Floats) -> _Round:
+        """A round from these rows. Their worth is the likelihood with the prior, up to a constant.
+
+        Args:
+            rows: (type, state, action, next_state) transitions.
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):  # a leap too far, which is taken back
+            expected, value = self.missed.expected(rows)
+        value += _weighed_logs(self.counts, rows)
+        moves = self.counts + expected
+        return _Round(rows, self.rows_of(moves), moves, value, value + _weighed_logs(self.leaning.pull, rows))
+
+    def rows_of(self, moves: Floats) -> Floats:
+        """(type, state, action, next_state) estimated from moves; even ones where nothing is known."""
+        return _known(self.leaning.given(moves).mean, self.even)
+
+
+def _weighed_logs(weights: Floats, rows: Floats) -> float:
+    weights = np.broadcast_to(weights, rows.shape)
+    some = weights > 0
+    return float(weights[some] @ np.log(rows[some]))
+
+
+def _length(first: _Round, second: _Round) -> float:
+    """How many steps ahead two steps would go together, at the rate at which they fall."""
+    bend = second.step - first.step
+    return max(1.0, float(np.sqrt((first.step**2).sum() / max((bend**2).sum(), TINY))))
+
+
+def _leap(first: _Round, second: _Round, length: float) -> Floats:
+    """Rows so far ahead of two rounds."""
+    ahead = first.rows + 2 * length * first.step + length**2 * (second.step - first.step)
+    # Towards 0, but never there: EM could not come back from it.
+    return _shares(np.maximum(ahead, NEARER * second.after))
 
 
 def draw_rows(

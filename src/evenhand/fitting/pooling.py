@@ -104,6 +104,11 @@ class Leaning:
         part = np.divide(c, c + own, out=np.ones(np.broadcast_shapes(c.shape, own.shape)), where=c + own > 0)
         return np.asarray((self.weight[:, None] * part).sum(axis=0))
 
+    @property
+    def pull(self) -> Floats:
+        """(state, action, next_state) what counts are added to on average: c m."""
+        return np.asarray(((self.weight * self.strength)[..., None] * self.common).sum(axis=0))
+
     def draw(self, rng: np.random.Generator) -> Floats:
         """(state, action, next_state) what counts are added to: c m, of one draw of c and m.
 

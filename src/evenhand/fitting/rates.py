@@ -188,6 +188,8 @@ def most_likely(problem: Problem, begin: Floats) -> Floats:
     """
     low, high = SLOWEST / problem.step, FASTEST / _shortest(problem.panel)
     rates, message = np.clip(begin, low, high), ""
+    if not rates.size:  # nobody can jump
+        return rates
     for _ in range(ROUNDS):
         for _ in range(FIRST_STEPS):
             rates = np.clip(_em_step(problem, rates), low, high)
@@ -306,6 +308,8 @@ class Scores:
     def top(self) -> Floats:
         """(type, parameter) the scores of highest density."""
         shape, size = self.rates.shape, self.rates.size
+        if not size:
+            return np.zeros(shape)
 
         def falls(flat: Floats) -> tuple[float, Floats]:
             values, slope = self.density(flat.reshape(shape))

@@ -68,6 +68,8 @@ def serve_by_rank(
     served = np.zeros((num_episodes, num_arms), dtype=np.bool_)
     left = np.repeat(limit[None], num_episodes, axis=0)
     episodes = np.arange(num_episodes)
+    ranked = ranks >= 0 if drawn_ranks is None else (ranks >= 0) | (drawn_ranks >= 0)
+    least = usage[ranked].min(axis=0, initial=np.inf)
     for place in range(int((rank >= 0).sum(axis=1).max(initial=0))):
         arms, choice = np.divmod(order[:, place], num_actions)
         need = usage[type_of_arm[arms], states[episodes, arms], choice]
@@ -76,6 +78,8 @@ def serve_by_rank(
         actions[rows, arms[fits]] = choice[fits]
         served[rows, arms[fits]] = True
         left[rows] -= need[fits]
+        if len(rows) and (left < least).any(axis=1).all():  # nobody else fits
+            break
     return actions.astype(np.int32)
 
 

@@ -1,6 +1,7 @@
 """Policies side by side, in the same world, under the best bound known."""
 
 import math
+import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -8,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from evenhand.checks import as_seed
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar, told_by
 from evenhand.errors import (
+    ClusterError,
     EvenhandError,
     Fault,
     Infeasible,
+    InvalidInput,
     NotApplicable,
     NotConverged,
     OutOfDomain,
@@ -20,6 +23,7 @@ from evenhand.evaluation.drawing import playing_seed, read_worlds
 from evenhand.evaluation.draws import PolicyDraws, UnderDraws, weigh_policies
 from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
 from evenhand.evaluation.worlds import Worlds
+from evenhand.execution import Executor, Lost, opened
 from evenhand.model.criterion import Criterion
 from evenhand.model.files import Location
 from evenhand.model.objective import read_welfare
@@ -176,6 +180,7 @@ def compare(
     over: str | None = None,
     draws: int | None = None,
     posterior: Any = None,
+    on: str | Executor | None = None,
 ) -> Comparison:
     """Evaluate policies on one problem, all in the same world.
 
@@ -198,6 +203,8 @@ def compare(
         draws: over how many draws of the posterior to compare them, too, where the model was fitted.
         posterior: what is known of the model's transitions: the model file (its posterior stands beside it), the file
             of the posterior itself, or what `fit` gave.
+        on: where policies are played, several at a time: `local:2`, `ray`, `ray://host:port`, or an executor; in this
+            process, one after the other, when absent. Results do not depend on it.
 
     Example:
         >>> import evenhand as eh
@@ -222,21 +229,68 @@ def compare(
     rows: list[Row] = []
     refused: dict[str, EvenhandError] = {}
     playing = _share_of(told, BOUNDING, 1.0)
-    for number, (name, policy) in enumerate(chosen.items()):
-        tell = None if playing is None else _turn_of(playing, name, number, len(chosen))
-        try:
-            # Policies of one's own were made for the problem as it was given.
-            judging = judged.criterion, judged.over
-            found = evaluate(policy, problem, weighed_by, num_episodes, horizon, seed, method, tell, *judging)
+    # Policies of one's own were made for the problem as it was given.
+    asked = (problem, weighed_by, num_episodes, horizon, seed, method), (judged.criterion, judged.over)
+    for name, found in _judged(chosen, asked, on, playing).items():
+        if isinstance(found, EvenhandError):
+            refused[name], left_out[name] = found, str(found)
+        else:
             rows.append(Row(name, found))
-        except (NotApplicable, TooLarge, OutOfDomain) as error:
-            refused[name], left_out[name] = error, str(error)
     if not rows:
         raise _none_applies(refused)
     ranked = _best_first(rows, bound)
     named = {row.policy: chosen[row.policy] for row in ranked}
     known = None if worlds is None else _over_draws(named, worlds, weighed_by, seed, left_out, told)
     return Comparison(weighed_by, ranked, left_out, bound, bound_name, judged, known)
+
+
+Asked = tuple[tuple[Any, ...], tuple[Any, ...]]
+"""What `evaluate` is asked beside the policy, before progress and after it."""
+
+
+def _judged(
+    policies: Mapping[str, Policy | Starting], asked: Asked, on: str | Executor | None, progress: Progress | None
+) -> dict[str, Evaluation | EvenhandError]:
+    """What each policy is worth, or why it does not apply: one after the other here, or as cells elsewhere."""
+    if on is None:
+        turns = [
+            None if progress is None else _turn_of(progress, name, number, len(policies))
+            for number, name in enumerate(policies)
+        ]
+        each = zip(policies.items(), turns, strict=True)
+        return {name: _judge((policy, asked), tell) for (name, policy), tell in each}
+    cells = [(policy, asked) for policy in policies.values()]
+    _check_portable(policies)
+    names, found = list(policies), dict[int, Any]()
+    with opened(on) as executor:
+        for ended in executor.run(_judge, cells):
+            assert ended is not None
+            found[ended[0]] = ended[1]
+            if progress is not None:
+                progress(f"{len(found)} of {len(cells)} policies", len(found) / len(cells))
+    lost = [f"{names[place]}: {one.words}" for place, one in found.items() if isinstance(one, Lost)]
+    if lost:
+        raise ClusterError("; ".join(lost))
+    return {name: found[place] for place, name in enumerate(names)}
+
+
+def _judge(cell: tuple[Policy | Starting, Asked], tell: Progress | None = None) -> Evaluation | EvenhandError:
+    """One policy, here and now."""
+    policy, (first, last) = cell
+    try:
+        given = (*first, tell, *last)
+        return evaluate(policy, *given)
+    except (NotApplicable, TooLarge, OutOfDomain) as error:
+        return error
+
+
+def _check_portable(policies: Mapping[str, Policy | Starting]) -> None:
+    """Refuse policies that cannot be sent to another process."""
+    for name, policy in policies.items():
+        try:
+            pickle.dumps(policy)
+        except Exception as error:  # noqa: BLE001  # whatever a class of a user's raises
+            raise InvalidInput(f"on: the policy {name} cannot be sent to another process: {error}") from None
 
 
 def _over_draws(

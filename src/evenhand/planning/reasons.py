@@ -231,19 +231,22 @@ def _by_draw(policy: OccupancyPriority, moment: Moment) -> list[str]:
     drawn_levels = int(policy.drawn_ranks.max()) + 1
     ranked = _Ranked(moment, rank, max(int(policy.fill_ranks.max()) + 1, drawn_levels), drawn_levels)
     chances, words = policy.laws[moment.kinds, moment.states, now], ranked.words
-    told = []
-    for arm, (chance, choice) in enumerate(zip(chances.tolist(), now.tolist(), strict=True)):
-        kind = int(moment.kinds[arm])
+    kinds, actions = moment.kinds.tolist(), moment.actions.tolist()
+    alike = list(zip(kinds, moment.states.tolist(), now.tolist(), actions, strict=True))
+    first = dict(zip(reversed(alike), reversed(range(len(alike))), strict=True))
+    told: dict[tuple[int, int, int, int], str] = {}  # arms in one condition have one reason
+    for cell, arm in first.items():
+        kind, chance, choice = cell[0], float(chances[arm]), cell[2]
         often = "always" if chance > 0.9995 else f"{100 * chance:.3g} of 100 times"
         meant = f"the plan gives {words.doing(kind, choice)} here {often}"
         waits = not moment.served[arm] and ranked.level[arm] >= 0
         if moment.actions[arm] == choice and not waits:
-            told.append(f"{meant}, {ranked.why(arm, '')}" if moment.served[arm] else meant)
+            told[cell] = f"{meant}, {ranked.why(arm, '')}" if moment.served[arm] else meant
         elif moment.served[arm]:
-            told.append(f"{meant}; there was budget to fill up, {ranked.why(arm, '')}")
+            told[cell] = f"{meant}; there was budget to fill up, {ranked.why(arm, '')}"
         else:
-            told.append(f"{meant}; {ranked.why(arm, '')}")
-    return told
+            told[cell] = f"{meant}; {ranked.why(arm, '')}"
+    return [told[cell] for cell in alike]
 
 
 # By tables, networks and turns

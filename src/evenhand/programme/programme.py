@@ -153,7 +153,7 @@ class Programme(Learning, LookingBack):
         settled = settle(problem.under(criterion, over))
         newcomers = read_newcomers(settled, roster)
         chosen = _check_welfare(settled, newcomers, welfare or problem.welfare)
-        called = check_text(name or Path(str(address)).stem, "name")
+        called = check_text(name or _called(address), "name")
         with_store = Store.create(address)
         programme = cls(with_store)
         with with_store.making() as tx:
@@ -344,6 +344,12 @@ class Programme(Learning, LookingBack):
                 return Observed(event, len(seen), late, corrected).as_dict()
 
             return Observed(**once(tx, key, "observe", [table.columns, said, step], do)[0])
+
+
+def _called(address: str | Path) -> str:
+    """What a programme is called by its address: the file or the database, and nothing of how to reach it."""
+    text = str(address)
+    return Path(text.partition("?")[0] if "://" in text else text).stem
 
 
 def _check_welfare(model: CoupledMDP, newcomers: Sequence[Newcomer], welfare: str | None) -> str | None:

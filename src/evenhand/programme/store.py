@@ -20,6 +20,7 @@ try:
     from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
+    from sqlalchemy.exc import TimeoutError as NoConnection
 except ImportError:
     raise MissingExtra("a programme", "service") from None
 
@@ -196,6 +197,8 @@ class Store:
             if "not a database" in said or "malformed" in said:
                 raise InvalidInput(f"{self.address}: it is not a programme, or a damaged one ({said})") from None
             raise Unavailable(f"{self.address}: {_why(said)}. Nothing was changed") from error
+        except NoConnection as error:
+            raise Unavailable(f"{self.address}: all connections to it are in use. Nothing was changed") from error
 
 
 HOW_TO_CREATE = "`evenhand programme create PROGRAMME MODEL --roster ROSTER` makes one."

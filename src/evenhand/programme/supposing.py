@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from evenhand.model.welfare import DEFAULT
-from evenhand.planning.fairness import fairness
 from evenhand.planning.solve import solve
 from evenhand.programme.programme import Programme
 from evenhand.programme.solving import METHOD, Certificate, facts_of, numbers_of
@@ -34,30 +32,3 @@ def suppose(
     supposed = problem if budget is None else problem.with_budget(budget)
     solution = solve(supposed, welfare, method=METHOD, seconds=seconds, progress=progress, rng=seed)
     return Certificate.of(facts_of(solution, "", numbers_of(arms))["certificate"])
-
-
-IDEAS = ("utilitarian", "gini:1.2", "gini:2", "gini:5", "maximin")
-"""What a programme's own welfare is compared with: from the best mean to the worst-off alone."""
-
-
-def price_fairness(
-    programme: Programme, *, seconds: float | None = None, progress: Progress | bool | None = None
-) -> dict[str, Any]:
-    """What each idea of fairness would give those who take part, and what it would cost the mean; as JSON has it.
-
-    Args:
-        programme: whose roster and model are meant.
-        seconds: how long all of it may take, about.
-        progress: called now and then with what is being done and the share done.
-
-    Raises:
-        InvalidInput: nobody takes part.
-    """
-    problem, _, seed = programme.present_problem()
-    own = problem.welfare or DEFAULT
-    ideas = list(dict.fromkeys((*IDEAS, own)))
-    found = fairness(problem, ideas, METHOD, progress=progress, rng=seed, seconds=seconds)
-    rows = [
-        {name: getattr(row, name) for name in ("welfare", "mean", "worst", "price", "values")} for row in found.rows
-    ]
-    return {"own": own, "who": found.who, "rows": rows, "left_out": found.left_out}

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from evenhand.model.files import load
 from evenhand.planning.plans import Plan, load_plan
@@ -36,6 +36,7 @@ class Decider:
         """
         self._jobs, self._most, self._metrics = jobs, most, metrics
         self._plans: OrderedDict[str, Plan] = OrderedDict()
+        self._coming: dict[str, _Coming] = {}
 
     async def plan(self, model: dict[str, Any], how: dict[str, Any], patience: float) -> Plan | Job:
         """The plan of a model; or the job that solves it, if that takes longer or failed.
@@ -56,18 +57,40 @@ class Decider:
             self._plans.move_to_end(digest)
             return kept
         await asyncio.to_thread(load, io.BytesIO(body), "json", how["criterion"])  # faults are told before any waiting
-        job = self._jobs.submit(Job(f"decide-{digest[:32]}", "decide", how, body=body))
-        if not await job.ended(patience) or job.status != "done":
-            return job
-        return await self._keep(digest, job)
+        coming = self._coming.get(digest) or self._begin(digest, how, body)
+        await asyncio.wait({coming.task}, timeout=patience)
+        return coming.task.result() if coming.task.done() else coming.job
 
-    async def _keep(self, digest: str, job: Job) -> Plan:
-        if digest not in self._plans:  # of several that waited for it, the first reads it
-            self._plans[digest] = await asyncio.to_thread(read_plan, job.data)
-            self._jobs.forget(job.id)
-        while len(self._plans) > self._most:
-            self._plans.popitem(last=False)
-        return self._plans[digest]
+    def _begin(self, digest: str, how: dict[str, Any], body: bytes) -> "_Coming":
+        """Let a model be solved; its plan is kept whether or not somebody still waits for it."""
+        name = f"decide-{digest[:32]}"
+        known = self._jobs.find(name)
+        if known is not None and known.has_ended:  # its plan was kept, and let go of since
+            self._jobs.forget(name)
+        job = self._jobs.submit(Job(name, "decide", how, body=body))
+        self._coming[digest] = _Coming(job, asyncio.create_task(self._keep(digest, job)))
+        return self._coming[digest]
+
+    async def _keep(self, digest: str, job: Job) -> Plan | Job:
+        try:
+            await job.ended()
+            if job.status != "done":
+                return job
+            plan = await asyncio.to_thread(read_plan, job.data)
+            job.data = b""
+            self._plans[digest] = plan
+            while len(self._plans) > self._most:
+                self._plans.popitem(last=False)
+            return plan
+        finally:
+            del self._coming[digest]
+
+
+class _Coming(NamedTuple):
+    """A plan that is on its way."""
+
+    job: Job
+    task: asyncio.Task[Plan | Job]
 
 
 def read_plan(body: bytes) -> Plan:

@@ -16,7 +16,6 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from sqlalchemy.exc import TimeoutError as NoConnection
 from starlette.exceptions import HTTPException
 
 from evenhand.errors import (
@@ -146,7 +145,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(EvenhandError, _raised)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _plain)
-    app.add_exception_handler(NoConnection, _no_connection)
 
 
 async def _refused(_: Request, error: Exception) -> JSONResponse:
@@ -157,11 +155,6 @@ async def _refused(_: Request, error: Exception) -> JSONResponse:
 async def _raised(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, EvenhandError)
     return of_error(error)
-
-
-async def _no_connection(_: Request, error: Exception) -> JSONResponse:
-    waits = {"Retry-After": str(RETRY_AFTER)}
-    return problem(503, "all connections to the database are in use. Nothing was changed", headers=waits)
 
 
 async def _plain(_: Request, error: Exception) -> JSONResponse:

@@ -15,7 +15,7 @@ from evenhand.programme.programme import Programme
 from evenhand.programme.solving import METHOD, numbers_of
 from evenhand.service.board import Board
 from evenhand.service.jobs import Job, name_of
-from evenhand.service.refusals import Refused
+from evenhand.service.refusals import Refused, unforeseen_details
 
 log = logging.getLogger("evenhand.service")
 
@@ -70,6 +70,8 @@ class Solver:
                 await self._look()
             except (EvenhandError, Refused):  # it will be tried again
                 log.warning("could not look whether to solve anew")
+            except Exception as error:  # noqa: BLE001  # a server that no longer looks would plan by an old policy
+                unforeseen_details(error)
             self._wake.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), self._every)

@@ -15,8 +15,8 @@ from evenhand.service.metrics import Metrics
 from evenhand.service.settings import Settings
 from evenhand.service.solving import Solver
 
-THREADS = 15
-"""Requests that speak to the database at a time: as many as there are connections to it."""
+THREADS = 12
+"""Requests that speak to the database at a time: there are 15 connections to it, and some are for work behind them."""
 
 
 class Service:

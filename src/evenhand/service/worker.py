@@ -131,10 +131,12 @@ def _suppose(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, A
 def _price(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
     """What each idea of fairness would give, and cost."""
     from evenhand.programme.programme import Programme
-    from evenhand.programme.supposing import price_fairness
+    from evenhand.programme.views import price_of_fairness
 
     with Programme.open(request["address"]) as programme:
-        return price_fairness(programme, seconds=request["seconds"], progress=tell), b""
+        problem, _arms, seed = programme.present_problem()
+        found = price_of_fairness(problem, problem.welfare, progress=tell, seconds=request["seconds"], seed=seed)
+        return found.as_dict(), b""
 
 
 def _refit(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:

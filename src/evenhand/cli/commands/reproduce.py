@@ -14,6 +14,7 @@ from evenhand.cli.console import print_json, print_table, print_wide_table, say,
 from evenhand.cli.progress import progress
 from evenhand.cli.targets import targets_folder
 from evenhand.errors import EvenhandError, InvalidInput, MissingExtra
+from evenhand.execution.places import check_place
 from evenhand.experiments.names import choose_names, target_paths
 
 if TYPE_CHECKING:
@@ -26,12 +27,17 @@ def run(
     targets: tuple[str, ...],
     quick: bool,
     jobs: int | None,
+    on: str | None,
     out: str,
     paper: str | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """List the targets, or run some and report."""
+    if on is not None:
+        check_place(on)
+        if jobs is not None:
+            raise InvalidInput("--jobs: counts processes of this machine; with --on write local:N")
     where = targets_folder(paper)
     choose_names(list(target_paths(where)), targets)
     folder = _check_folder(out) if targets else Path(out)
@@ -55,7 +61,7 @@ def run(
         cells = f"{len(work.cells)} {'quick ' if quick else ''}cells"
         click.echo(f"{count}, {cells}: {work.num_done} done, {len(work.to_do)} to do", err=True)
     with progress(quiet) as tell:
-        done = work.run(workers, f"evenhand {shlex.join(sys.argv[1:])}", tell)
+        done = work.run(workers, f"evenhand {shlex.join(sys.argv[1:])}", tell, on)
     report = write_reproduction(folder, chosen, statements)
     failed = f"{len(done.failures)} of {done.ran} cells failed; the same command tries them again"
     if as_json:

@@ -20,7 +20,8 @@ from evenhand.cli.console import (
 )
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_policy, read_problems
-from evenhand.cli.stored import refuse_with_shards, refuse_without_shards, run_solve, stored_arms
+from evenhand.cli.stored import refuse_without_shards, run_solve, stored_arms
+from evenhand.errors import InvalidInput
 from evenhand.model.files import Format
 from evenhand.model.objective import num_members
 from evenhand.model.welfare import is_lexicographic, is_mean, weight_of_worst
@@ -28,6 +29,9 @@ from evenhand.model.welfare import is_lexicographic, is_mean, weight_of_worst
 if TYPE_CHECKING:
     from evenhand.planning.solution import Solution
     from evenhand.typing import Floats
+
+DEFAULT_TOLERANCE = 1e-8
+"""Relative gap at which exact methods stop; by shards it is that of the relaxation, 1e-4."""
 
 FEW_DIGITS = 6
 """Digits that rounding leaves below which it is told."""
@@ -50,24 +54,28 @@ def run(
     over: str | None,
     method: str,
     candidates: tuple[str, ...],
-    tolerance: float,
+    tolerance: float | None,
     seconds: float | None,
     rotate: int | None,
     draws: int | None,
     robust: float | None,
-    out: str | None,
     on: str | None,
     checkpoint: str | None,
+    out: str | None,
     seed: int,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Solve and print the certificate."""
     if (arms := stored_arms(model, on, budgets, criterion, over, initial)) is not None:
-        refuse_with_shards(candidate=candidates, seconds=seconds, rotate=rotate, draws=draws, robust=robust)
+        memory = {"--candidate": candidates or None, "--seconds": seconds, "--rotate": rotate, "--draws": draws}
+        for option, given in (memory | {"--robust": robust}).items():
+            if given is not None:
+                raise InvalidInput(f"{option}: this is for models in memory, not by shards")
         run_solve(arms, welfare, method, tolerance, on, out, checkpoint, as_json, quiet)
         return
     refuse_without_shards(checkpoint=checkpoint)
+    tolerance = DEFAULT_TOLERANCE if tolerance is None else tolerance
     check_target(out, "--out")
     refuse_with_several(
         budgets, {"--out": out, "--candidate": candidates or None, "--draws": draws, "--robust": robust}

@@ -15,8 +15,8 @@ COLOURS = 6
 
 WIDTH, HEIGHT = 740.0, 300.0
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 16.0, 14.0, 44.0
-LETTER = 7.2
-"""About how wide a letter is."""
+LETTER, LINE = 7.2, 17.0
+"""About how wide a letter is, and how high a line of them."""
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ def frontier(spots: Sequence[Spot], across_name: str, up_name: str, label: str) 
     parts.append(_words(WIDTH - RIGHT, base + 36, across_name, "quiet end"))
     ordered = sorted(spots, key=lambda spot: (spot.across, -spot.up))
     parts.append(_path([(across(spot.across), up(spot.up)) for spot in ordered], "line s0"))
-    for spot in ordered:
+    for spot in sorted(ordered, key=lambda spot: spot.marked):  # the one of today lies on top
         x, y = across(spot.across), up(spot.up)
         parts.append(
             tag("circle", cx=x, cy=y, r=7.5 if spot.marked else 4.6, class_="dot f1" if spot.marked else "dot f0")
@@ -281,20 +281,30 @@ def frontier(spots: Sequence[Spot], across_name: str, up_name: str, label: str) 
 
 
 def _spot_names(spots: Sequence[Spot], across: _Scale, up: _Scale) -> list[Markup]:
-    """Names beside their spots; those that would lie upon each other are moved down, or share one place."""
-    taken: list[tuple[float, float, float]] = []
-    parts = []
+    """Names beside their spots, one below the other where spots lie upon each other."""
+    places: list[tuple[float, float, list[Spot]]] = []
     for spot in sorted(spots, key=lambda spot: not spot.marked):
-        text = f"{spot.name} (today)" if spot.marked else spot.name
-        x, y = across(spot.across) + 11, up(spot.up) - 7
-        width = LETTER * len(text)
-        if x + width > WIDTH - 4:
-            x -= width + 22
-        while any(abs(y - other) < 15 and x < right and left < x + width for other, left, right in taken):
-            y += 15 if y < HEIGHT - BOTTOM - 30 else -60
-        taken.append((y, x, x + width))
-        parts.append(_words(x, y, text, "strong" if spot.marked else ""))
-    return parts
+        x, y = across(spot.across), up(spot.up)
+        near = next((names for there, at, names in places if abs(x - there) < 60 and abs(y - at) < LINE), None)
+        if near is None:
+            places.append((x, y, [spot]))
+        else:
+            near.append(spot)
+    return [words for x, y, names in places for words in _names_at(x, y, names)]
+
+
+def _names_at(x: float, y: float, spots: Sequence[Spot]) -> list[Markup]:
+    """The names of spots at one place, within the frame."""
+    texts = [f"{spot.name} (today)" if spot.marked else spot.name for spot in spots]
+    width = LETTER * max(len(text) for text in texts)
+    left = x + 12 + width > WIDTH - 4
+    last = HEIGHT - BOTTOM - 8 - LINE * (len(texts) - 1)
+    first = min(max(y + 5, TOP + 12), last)
+    kinds = ["halo" + (" strong" if spot.marked else "") + (" end" if left else "") for spot in spots]
+    return [
+        _words(x - 12 if left else x + 12, first + LINE * place, text, kind)
+        for place, (text, kind) in enumerate(zip(texts, kinds, strict=True))
+    ]
 
 
 def side_by_side(pairs: Sequence[Pair], before: str, after: str, label: str) -> Markup:
@@ -330,7 +340,7 @@ def _pair(pair: Pair, y: float, across: _Scale, name_width: float) -> list[Marku
         _line(here, y, there, y, "axis"),
         tag("circle", cx=here, cy=y, r=5, class_="ring s5"),
         tag("circle", cx=there, cy=y, r=5.5, class_="dot f0"),
-        _words(max(here, there) + 10, y + 4.5, figure_text(pair.after), "strong"),
+        _words(max(here, there) + 10, y + 4.5, f"{pair.after:.4g}", "strong"),
     ]
 
 

@@ -1,19 +1,17 @@
 """The view of fairness: what groups were promised and what they got, who waits longest, and what fairness costs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
 
 from evenhand.display import counted
-from evenhand.programme.auditing import Audit, Books, MemberRow, audit_of
+from evenhand.programme.auditing import Audit, Books, Earned, MemberRow, audit_of
 from evenhand.programme.programme import Programme
+from evenhand.programme.views import Part, fairness_over_time
 from evenhand.service.page import charts
 from evenhand.service.page.telling import figure, share
-
-WINDOWS = 12
-"""Parts of a span for which values are drawn, at most."""
 
 WAITING = 15
 """Arms that are listed because they wait longest."""
@@ -21,6 +19,7 @@ WAITING = 15
 NAMES = {
     "utilitarian": "the best mean",
     "gini:1.2": "the worse-off count a little more",
+    "gini:1.5": "the worse-off count somewhat more",
     "gini:2": "the worse-off count more",
     "gini:5": "the worse-off count much more",
     "maximin": "only the worst-off counts",
@@ -106,27 +105,27 @@ def look_back(programme: Programme, first: int | None, last: int | None) -> Look
 
 
 def _over_time(books: Books) -> tuple[list[charts.Series], tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]]:
-    """What groups got, part by part of the span."""
-    first, last = books.span.first, books.span.last
-    size = max(1, -(-(last - first + 1) // WINDOWS))
-    points: dict[str, list[charts.Point]] = {name: [] for name in books.groups}
-    told = []
-    for begin in range(first, last + 1, size):
-        end = min(begin + size - 1, last)
-        sums = books.between(begin, end)
-        cells = []
-        for number, name in enumerate(books.groups):
-            own = books.group == number
-            if not sums.account["steps"][own].sum():
-                cells.append(("–", "–", "–"))
-                continue
-            earned = books.earned(sums, own)
-            points[name].append(charts.Point(end, earned.realised, earned.lower, earned.upper, earned.promised))
-            cells.append(
-                (figure(earned.realised, 3), figure(earned.promised, 3), _interval(earned.lower, earned.upper))
-            )
-        told.append((f"{begin} to {end}" if begin < end else str(begin), tuple(cells)))
-    return [charts.Series(name, tuple(points[name])) for name in books.groups if points[name]], tuple(told)
+    """What groups got, part by part of the span: drawn, and as a table."""
+    parts = fairness_over_time(books)
+    series = [charts.Series(name, tuple(_points(parts, name))) for name in books.groups]
+    told = tuple((_steps(part), tuple(_cell(part.groups.get(name)) for name in books.groups)) for part in parts)
+    return series, told
+
+
+def _points(parts: Sequence[Part], name: str) -> Iterator[charts.Point]:
+    for part in parts:
+        if (earned := part.groups.get(name)) is not None:
+            yield charts.Point(part.last, earned.realised, earned.lower, earned.upper, earned.promised)
+
+
+def _steps(part: Part) -> str:
+    return f"{part.first} to {part.last}" if part.first < part.last else str(part.first)
+
+
+def _cell(earned: Earned | None) -> tuple[str, str, str]:
+    if earned is None:
+        return ("–", "–", "–")
+    return (figure(earned.realised, 3), figure(earned.promised, 3), _interval(earned.lower, earned.upper))
 
 
 def _interval(lower: float, upper: float) -> str:
@@ -187,20 +186,19 @@ def price_of(answer: Mapping[str, Any]) -> Price:
     """What fairness costs, from the answer of the job that computed it.
 
     Args:
-        answer: as `programme.supposing.price_fairness` gives it.
+        answer: as `programme.views.price_of_fairness` gives it.
     """
     rows: Sequence[dict[str, Any]] = answer["rows"]
-    own = answer["own"]
-    spots = [charts.Spot(in_words(row["welfare"]), row["mean"], row["worst"], row["welfare"] == own) for row in rows]
-    today = next((row for row in rows if row["welfare"] == own), rows[0])
+    spots = [charts.Spot(in_words(row["welfare"]), row["mean"], row["worst"], row["today"]) for row in rows]
+    today = next((row for row in rows if row["today"]), rows[0])
     label = (
-        f"Ideas of fairness by the mean and by the worst-off. Today's ({in_words(own)}) has a mean of "
+        f"Ideas of fairness by the mean and by the worst-off. Today's ({in_words(today['welfare'])}) has a mean of "
         f"{figure(today['mean'])} and gives the worst-off {figure(today['worst'])}."
     )
     told = tuple(
         {
             "name": in_words(row["welfare"]),
-            "today": row["welfare"] == own,
+            "today": row["today"],
             "mean": figure(row["mean"]),
             "worst": figure(row["worst"]),
             "price": share(max(row["price"], 0.0), 1),

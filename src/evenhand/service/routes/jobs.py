@@ -62,7 +62,8 @@ async def cancel_job(job: str, request: Request) -> JSONResponse:
 async def job_events(job: str, request: Request) -> StreamingResponse:
     """How a computation goes on, as server-sent events: `progress`, and at last `done`, `failed` or `cancelled`."""
     found, service = await _find(request, job), service_of(request)
-    return StreamingResponse(_events(found, service), media_type="text/event-stream")
+    at_once = {"X-Accel-Buffering": "no"}  # proxies would otherwise wait for more
+    return StreamingResponse(_events(found, service), media_type="text/event-stream", headers=at_once)
 
 
 async def _events(job: Job, service: Service) -> AsyncIterator[str]:

@@ -1,0 +1,168 @@
+"""10^8 arms on paper: what a shard costs is measured, and shards that answer from a model of it are asked.
+
+A round of the search is: the driver computes limits and sends them to all shards; shards answer with values; the driver
+takes the answers in, one after the other through its network, adds, sorts and weighs. With N arms on M machines of C
+cores, and per arm and core
+
+    build      read from Parquet and trace the frontier, once
+    round      follow a rule, locate on the frontier, add up
+    proof      marginal costs, Bellman's inequality, occupancy measures, once
+
+    time = (build + rounds x round + proof) N / (M C) + rounds x driver(N),
+    driver(N) = bytes(N) / network + sort(N) + M x message
+
+The simulation plays a search with an executor whose shards sleep for nothing: a clock of its own adds what each would
+have taken, so that 64 machines cost seconds here. What it shows is from where on the driver is the limit.
+"""
+
+import heapq
+import time
+from typing import Any
+
+import numpy as np
+
+from evenhand.execution.local import InProcess
+from evenhand.model.parquet.reading import StoredArms
+from evenhand.solvers.sharded.search import ShardSearch
+from evenhand.solvers.sharded.solve import _kind_of, place, source_of
+
+NETWORK = 1.25e9
+"""Bytes a second into the driver: ten gigabits."""
+
+MESSAGE = 2e-3
+"""Seconds that a message to or from a worker takes beside its bytes, as measured on Ray."""
+
+CORES = 16
+"""Cores of a machine."""
+
+
+class Clocked(InProcess):
+    """One thread, and a clock by question."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spent: dict[str, float] = {}
+        self.asked: dict[str, int] = {}
+
+    def place(self, recipes: Any) -> Any:
+        shards, spent, asked = super().place(recipes), self.spent, self.asked
+        plain = shards.answers
+
+        def answers(do: Any, *common: Any, each: Any = None) -> Any:
+            begin = time.perf_counter()
+            found = list(plain(do, *common, each=each))
+            spent[do.__name__] = spent.get(do.__name__, 0.0) + time.perf_counter() - begin
+            asked[do.__name__] = asked.get(do.__name__, 0) + 1
+            return iter(found)
+
+        shards.answers = answers
+        return shards
+
+
+def measure(arms: StoredArms, welfare: str, tolerance: float) -> dict[str, float]:
+    """Seconds an arm and core of each kind of work, and of the driver; by one thread of this machine."""
+    from evenhand.execution import threads
+    from evenhand.model.welfare import as_welfare
+
+    usual, threads.num_threads = threads.num_threads, lambda: 1
+    try:
+        source, executor = source_of(arms), Clocked()
+        kind, weighed_by = _kind_of(as_welfare(welfare, arms.num_arms), source)
+        begin = time.perf_counter()
+        asked = place(source, executor, 1)
+        search: ShardSearch = kind(asked, weighed_by, tolerance)
+        solution = search.by_cuts()
+        whole = time.perf_counter() - begin
+    finally:
+        threads.num_threads = usual
+    number, spent = arms.num_arms, executor.spent
+    once = spent["survey"] + spent.get("costs", 0.0)
+    proof = sum(spent.get(name, 0.0) for name in ("marginals", "bound", "settled", "free_use"))
+    rounds = spent.get("values", 0.0) + spent.get("totals", 0.0)
+    memory = _bytes(asked.shards)
+    return {
+        "build": once / number,
+        "round": rounds / number / solution.rounds,
+        "proof": proof / number,
+        "driver": (whole - sum(spent.values())) / number / solution.rounds,
+        "rounds": float(solution.rounds),
+        "gathers": executor.asked["values"] / solution.rounds,
+        "shard_bytes": memory / number,
+    }
+
+
+def _bytes(shards: Any) -> float:
+    """What the tables and frontiers of all shards take."""
+    total = 0
+    for shard in shards._shards.values():
+        for block in shard.blocks:
+            types = block.types
+            total += sum(table.nbytes for table in (types.transitions, types.rewards, types.usage, types.initial))
+        for parts in shard.traced.values():
+            for part in parts:
+                total += part.values.nbytes + part.uses.nbytes + part.slopes.nbytes + part.starts.nbytes
+                total += 0 if part.policies is None else part.policies.nbytes
+    return float(total)
+
+
+class ModelShards:
+    """Shards that answer from a model of their cost: they keep a clock instead of working."""
+
+    def __init__(self, costs: dict[str, float], number: float, machines: int, cores: int = CORES) -> None:
+        self.costs, self.number, self.workers = costs, number, machines * cores
+        self.clock = 0.0
+
+    def ask(self, work: str, down: float, driver: float) -> float:
+        """One question: shards work side by side, their answers queue at the driver, which then works alone.
+
+        Args:
+            work: the kind of work.
+            down: bytes an arm that come back.
+            driver: seconds an arm that the driver takes.
+
+        Returns:
+            How much of it the driver is the one at work, or its network is.
+        """
+        each = self.number / self.workers
+        rng = np.random.default_rng(int(self.number) + self.workers)
+        ends = self.clock + self.costs[work] * each * rng.uniform(0.95, 1.1, self.workers)  # machines are not equal
+        queue = ends.tolist()
+        heapq.heapify(queue)
+        free, busy = self.clock, 0.0
+        while queue:
+            arrived = heapq.heappop(queue)
+            takes = MESSAGE + down * each / NETWORK
+            free, busy = max(free, arrived) + takes, busy + takes
+        self.clock = free + driver * self.number
+        return busy + driver * self.number
+
+
+def simulate(costs: dict[str, float], number: float, machines: int) -> dict[str, float]:
+    """A whole search by shards that answer from a model."""
+    shards = ModelShards(costs, number, machines)
+    driver = shards.ask("build", 8.0e6 / (number / shards.workers) if number else 0.0, 0.0)
+    for _ in range(int(costs["rounds"])):
+        driver += shards.ask("round", 8.0 * costs["gathers"], costs["driver"])
+    driver += shards.ask("proof", 24.0, 3 * costs["driver"])
+    return {
+        "arms": number,
+        "machines": machines,
+        "cores": shards.workers,
+        "seconds": shards.clock,
+        "driver_share": driver / shards.clock,
+        "gigabytes_a_machine": costs["shard_bytes"] * number / machines / 1e9,
+        "driver_gigabytes": 100 * number / 1e9,
+        "megabytes_a_round": 8 * costs["gathers"] * number / 1e6,
+    }
+
+
+def simulate_table(costs: dict[str, float], number: float = 1e8) -> list[dict[str, float]]:
+    """10^8 arms on more and more machines, printed."""
+    rows = [simulate(costs, number, machines) for machines in (1, 4, 16, 64, 256)]
+    print("machines   cores   minutes   driver's share   GB a machine   MB a round   GB of the driver")
+    for row in rows:
+        told = (f"{row['machines']:8.0f}", f"{row['cores']:7.0f}", f"{row['seconds'] / 60:9.1f}")
+        share = f"{100 * row['driver_share']:14.0f} %"
+        sizes = f"{row['gigabytes_a_machine']:14.1f} {row['megabytes_a_round']:12.0f} {row['driver_gigabytes']:18.1f}"
+        print(*told, share, sizes)
+    return rows

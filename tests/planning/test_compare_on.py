@@ -1,0 +1,40 @@
+"""Policies compared on other processes: the same rows, wherever they are played."""
+
+import pytest
+
+import evenhand as eh
+from evenhand.errors import InvalidInput
+from evenhand.execution.local import processes
+from evenhand.execution.on_ray import ray_cluster
+
+POLICIES = ["whittle", "random", "never-act", "fair-index", "oldest-first"]
+
+
+def rows_of(on=None):
+    problem = eh.problems.machine_replacement(num_arms=4)
+    asked = {"num_episodes": 20, "horizon": 30, "method": "monte-carlo", "solve_up_to": 0}
+    found = eh.compare(problem, POLICIES, "gini:2", on=on, **asked)
+    return [(row.policy, row.evaluation.welfare, row.evaluation.values.tobytes()) for row in found.rows]
+
+
+@pytest.fixture(params=["processes", "ray"])
+def executor(request):
+    if request.param == "ray":
+        request.getfixturevalue("small_ray")
+    with processes(2) if request.param == "processes" else ray_cluster(num_workers=2) as opened:
+        yield opened
+
+
+def test_the_same_rows_wherever_they_are_played(executor):
+    assert rows_of(executor) == rows_of()
+
+
+def test_a_policy_that_cannot_be_sent_is_told():
+    problem = eh.problems.machine_replacement(num_arms=3)
+
+    class Mine:
+        def act(self, states, rng):
+            return states * 0
+
+    with pytest.raises(InvalidInput, match="on: the policy mine cannot be sent to another process"):
+        eh.compare(problem, {"mine": Mine()}, num_episodes=2, horizon=3, on="local:1")
