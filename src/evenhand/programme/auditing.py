@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtri
 
 from evenhand.checks import check_fraction
 from evenhand.display import FrameLibrary, as_frame, counted
@@ -461,7 +461,7 @@ class Books:
         total = {name: float(values[arms].sum()) for name, values in sums.account.items()}
         steps = max(total["steps"], 1.0)
         spread = np.sqrt(total["variance"] + total["reward_variance"]) / steps
-        reach = float(stats.norm.ppf(0.5 + self.level / 2) * spread)
+        reach = float(ndtri(0.5 + self.level / 2) * spread)
         promised = (total["expected"] + total["plans"]) / steps
         parts = {name: total[name] / steps for name in ("overrides", "undone", "moves", "rewards")}
         return Earned(total["realised"] / steps, promised, promised - reach, promised + reach, **parts)
