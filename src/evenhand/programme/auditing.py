@@ -329,18 +329,23 @@ class Audit:
         return as_frame({name: [row[name] for row in rows] for name in rows[0]}, library)
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return {
-            **asdict(self),
-            "override_cost": self.override_cost,
-            "overrides_by": self.by_who(),
-            "warnings": list(self.warnings),
-            "notes": list(self.notes),
-        }
+        """The JSON form; what is no number is None."""
+        told = {**asdict(self), "override_cost": self.override_cost, "overrides_by": self.by_who()}
+        plain: dict[str, Any] = _finite(told | {"warnings": self.warnings})
+        return plain
 
     def __repr__(self) -> str:
         behind = counted(sum(row.behind for row in self.groups), "group")
         return f"Audit(steps {self.first} to {self.last}, {counted(len(self.arms), 'arm')}, {behind} behind)"
+
+
+def _finite(told: Any) -> Any:
+    """The same as JSON can hold it."""
+    if isinstance(told, float):
+        return told if np.isfinite(told) else None
+    if isinstance(told, dict):
+        return {key: _finite(value) for key, value in told.items()}
+    return [_finite(value) for value in told] if isinstance(told, list | tuple) else told
 
 
 def _warning(row: MemberRow) -> str:
