@@ -85,12 +85,10 @@ def _answer(request: dict[str, Any], body: bytes, tell: Tell) -> tuple[dict[str,
 def _solve_model(request: dict[str, Any], body: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
     """A model, solved: its policy as the bytes of a file, as `evenhand solve --out` writes it."""
     import io
-    from pathlib import Path
-    from tempfile import TemporaryDirectory
 
     from evenhand.model.files import load
-    from evenhand.planning.saved import save_solution
     from evenhand.planning.solve import solve
+    from evenhand.programme.solving import to_bytes
 
     criterion = request["criterion"]
     problem = load(io.BytesIO(body), "json", criterion=criterion)
@@ -103,10 +101,7 @@ def _solve_model(request: dict[str, Any], body: bytes, tell: Tell) -> tuple[dict
         rng=request["seed"],
         progress=tell,
     )
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "policy.zip"
-        save_solution(solution, file)
-        return {}, file.read_bytes()
+    return {}, to_bytes(solution)[1]
 
 
 def _solve_programme(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
