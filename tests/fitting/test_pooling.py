@@ -147,6 +147,20 @@ def test_intervals_cover(num_types, alike):
     assert error < np.abs(learned(counts, prior=0).given(counts).mean - own)[sparse].mean()
 
 
+@pytest.mark.parametrize(("num_types", "num_next"), [(2, 4), (6, 2)])
+def test_intervals_of_types_that_hardly_agree_miss_by_next_to_nothing(num_types, num_next):
+    """Many truths are all but 0 or 1 then, and what does not hold them ends within a thousandth of them."""
+    rng = np.random.default_rng(1)
+    common = rng.dirichlet(np.ones(num_next), size=(400, 1))
+    own = rng.gamma(0.5 * np.broadcast_to(common, (num_types, 400, 1, num_next))) + 1e-300
+    own /= own.sum(axis=-1, keepdims=True)
+    counts = rng.multinomial(rng.integers(1, 60, size=own.shape[:-1]), own).astype(float)
+    lower, upper = learned(counts).given(counts).interval(0.95)
+    exactly = ((lower <= own) & (own <= upper)).mean()
+    nearly = ((lower - 1e-3 <= own) & (own <= upper + 1e-3)).mean()
+    assert exactly > 0.82 and 0.94 < nearly < 0.99
+
+
 def test_draws_of_what_is_leaned_on_have_its_moments():
     counts = some_counts(4, 3)
     leaning = learned(counts)

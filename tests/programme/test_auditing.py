@@ -225,6 +225,7 @@ def test_other_budgets_and_ideas_of_the_present_roster(tmp_path, pumps, roster):
         less, more = programme.suppose([{"hours": 1.0}, {"hours": 4.0}], seconds=1e-3)
         assert less.welfare <= more.welfare <= more.upper_bound + 1e-9
         assert set(more.groups) == set(programme.status().groups)
+        assert sum(many for _, _, many in more.numbers) == len(roster)
         shares = []
         found = programme.price_of_fairness(["maximin"], seconds=1e-3, progress=lambda _, share: shares.append(share))
     assert [row.welfare for row in found.rows if row.today] == ["utilitarian"]

@@ -13,7 +13,7 @@ figure f(s, a) of a step (was it served; what was it worth) and G the sum of the
 
 Arms are independent, so means and variances add up, and the number of arms that are served at a step is a sum of
 unequal coins (Poisson binomial), whose quantiles are exact up to EXACT_UP_TO arms. Other intervals are normal ones.
-Steps that were not recorded are idle, as they are for the fit.
+Steps that were not recorded are idle, as they are for the fit unless it carried actions on: a log does not say so.
 """
 
 from collections.abc import Sequence
