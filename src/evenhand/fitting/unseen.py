@@ -109,7 +109,12 @@ def _as_idle(posterior: Posterior, unknown: Bools) -> tuple[Posterior, Bools]:
 
 
 def _notes_of(log: Log, word: str, settled: Bools, left: Bools) -> list[str]:
-    what = "do as the idle action does" if word == "idle" else "are forbidden"
+    one = int(settled.sum()) == 1
+    what = (
+        f"{'does' if one else 'do'} as the idle action does"
+        if word == "idle"
+        else f"{'is' if one else 'are'} forbidden"
+    )
     told = "; ".join(pairs_in_words(log, settled, SHOWN))
     notes = [f"{counted(int(settled.sum()), 'pair')} never seen {what}, as was said: {told}"] if settled.any() else []
     if left[:, :, 0].any():
@@ -198,7 +203,8 @@ def lent_in_words(log: Log, estimated: Estimated) -> list[str]:
         return []
     told = "; ".join(pairs_in_words(log, estimated.lent, SHOWN))
     number = counted(int(estimated.lent.sum()), "pair was", "pairs were")
-    return [f"{number} not seen in their type, and are what the other types do: {told}"]
+    whose = "its type, and is" if int(estimated.lent.sum()) == 1 else "their type, and are"
+    return [f"{number} not seen in {whose} what the other types do: {told}"]
 
 
 def notes_of_recovery(log: Log, moves: Moves, posterior: Posterior) -> list[str]:
