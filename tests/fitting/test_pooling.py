@@ -179,3 +179,16 @@ def _mean_log(leaning):
 def test_a_prior_is_a_number_of_observations(prior):
     with pytest.raises(InvalidInput, match="prior: expected a number of observations"):
         learned(np.ones((2, 1, 1, 2)), prior=prior)
+
+
+@pytest.mark.parametrize("rows", [[12, 37], [3, 3], [200, 1, 40]])
+def test_an_unseen_row_is_not_pulled_to_what_nobody_ever_did(rows):
+    """All moves of the others stayed; the row of a type that has none is theirs, and no surer than theirs."""
+    counts = np.zeros((len(rows) + 1, 1, 1, 3))
+    counts[:-1, 0, 0, 0] = rows
+    posterior = learned(counts).given(counts)
+    stay = posterior.mean[:, 0, 0, 0]
+    assert stay[-1] >= sum(rows) / (sum(rows) + 1)
+    lower, upper = posterior.interval()
+    assert lower[-1, 0, 0, 0] < lower[:-1, 0, 0, 0].max() and upper[-1, 0, 0, 1] > upper[:-1, 0, 0, 1].min()
+    assert (lower <= posterior.mean).all() and (posterior.mean <= upper).all()
