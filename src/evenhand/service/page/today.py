@@ -14,6 +14,7 @@ from evenhand.display import counted
 from evenhand.programme.deciding import KeptPlan, PlanRow
 from evenhand.programme.modelling import Words
 from evenhand.programme.programme import Programme, Status
+from evenhand.programme.recording import Unrecorded
 from evenhand.service.page import charts
 from evenhand.service.page.listing import Asked, Listing, list_rows, matches, natural
 from evenhand.service.page.telling import ago, amount, share
@@ -61,6 +62,8 @@ class Line:
     why: str
     turn: int | None
     """Whose turn it would be if there was more, 1 first."""
+    done: str
+    """What was recorded; nothing where that is not known."""
     changed: str
     """Why somebody changed it, and who."""
     actions: tuple[str, ...]
@@ -99,6 +102,8 @@ class LastStep:
     recorded: int
     """Arms of which it is known what was done."""
     arms: int
+    done: Mapping[int, str]
+    """What was done, by the numbers of the arms."""
 
     @property
     def is_recorded(self) -> bool:
@@ -117,6 +122,8 @@ class Today:
     is_open: bool
     """Whether it can be accepted."""
     last: LastStep | None
+    earlier: tuple[Unrecorded, ...]
+    """Steps before the last of which it is not known of all arms what was done."""
     parts: tuple[Part, ...]
     bars: tuple[Bar, ...]
     table: Listing[Line] | None
@@ -138,13 +145,15 @@ def show_today(programme: Programme, asked: Asked, typed: Typed | None = None) -
     status, proposed = programme.status(), programme.current_plan()
     last = _last_step(programme, status.step)
     plan = proposed or (programme.plan_of(last.plan) if last else None)
-    lines = [] if plan is None else lines_of(plan, Words(programme.model()))
+    done = last.done if last and proposed is None else {}
+    lines = [] if plan is None else lines_of(plan, Words(programme.model()), done)
     return Today(
         status=status,
         arms=sum(status.arms.values()),
         plan=plan,
         is_open=proposed is not None,
         last=last,
+        earlier=tuple(programme.unrecorded(status.step - 2)),
         parts=_parts(status, proposed, last),
         bars=() if plan is None else bars_of(plan, status.budget),
         table=None if plan is None else list_lines(asked, lines),
@@ -160,10 +169,8 @@ def _last_step(programme: Programme, present: int) -> LastStep | None:
     accepted = programme.plans("accepted", 1)
     if not accepted or accepted[0].step != present - 1:
         return None
-    plan = accepted[0]
-    since = programme.events(after=plan.accepted_event or 0)
-    done = {row[0] for event in since if event.kind == "recorded" for row in event.body["done"] if row[1] == plan.step}
-    return LastStep(plan.step, plan.id, len(done), plan.arms)
+    plan, done = accepted[0], programme.recorded(present - 1)
+    return LastStep(plan.step, plan.id, len(done), plan.arms, done)
 
 
 def _parts(status: Status, proposed: KeptPlan | None, last: LastStep | None) -> tuple[Part, ...]:
@@ -224,8 +231,14 @@ def bars_of(plan: KeptPlan, names: Iterable[str]) -> tuple[Bar, ...]:
 # The table
 
 
-def lines_of(plan: KeptPlan, words: Words) -> list[Line]:
-    """The arms of a plan."""
+def lines_of(plan: KeptPlan, words: Words, done: Mapping[int, str] | None = None) -> list[Line]:
+    """The arms of a plan.
+
+    Args:
+        plan: which.
+        words: of the model.
+        done: what was done, by the numbers of the arms.
+    """
     tables = words.model.tables
 
     @cache
@@ -235,10 +248,13 @@ def lines_of(plan: KeptPlan, words: Words) -> list[Line]:
         names = words.actions(block)
         return names if isinstance(found, str) else tuple(names[a] for a in np.flatnonzero(tables.valid[block, found]))
 
-    return [_line(row, plan.step, actions(row.type, row.group, row.state)) for row in plan.rows]
+    known = done or {}
+    return [
+        _line(row, plan.step, actions(row.type, row.group, row.state), known.get(row.arm_id, "")) for row in plan.rows
+    ]
 
 
-def _line(row: PlanRow, step: int, actions: tuple[str, ...]) -> Line:
+def _line(row: PlanRow, step: int, actions: tuple[str, ...], done: str) -> Line:
     known = row.known == "seen"
     sure = "" if known else f"believed, {share(row.chance)} likely; "
     return Line(
@@ -253,6 +269,7 @@ def _line(row: PlanRow, step: int, actions: tuple[str, ...]) -> Line:
         served=row.served,
         why=row.reason,
         turn=row.next_in_line,
+        done=done,
         changed=""
         if row.why is None
         else f"changed from {row.action}" + (f" by {row.who}" if row.who else "") + f": {row.why}",
@@ -329,19 +346,6 @@ def actions_csv(plan: KeptPlan) -> str:
     """What a plan gives every arm; with the column `action` as it is, it records that all was done."""
     rows = [(row.arm, row.type, row.group, row.state, row.accepted or row.action, row.reason) for row in plan.rows]
     return _csv(("arm", "type", "group", "state", "action", "reason"), rows)
-
-
-def as_accepted(plan: KeptPlan, others: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Rows that record that all was done as accepted, but for some arms.
-
-    Args:
-        plan: an accepted one.
-        others: what was done instead, by arm.
-    """
-    return [
-        {"arm": row.arm, "step": str(plan.step), "action": others.get(row.arm, row.accepted or row.action)}
-        for row in plan.rows
-    ]
 
 
 def _csv(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -206,9 +206,8 @@ def record_step(request: Request, form: Sending) -> Response:
         return _with_table(request, form, do, "Nothing was recorded", "record")
     changes = _changes(form)
     try:
-        plan = programme.plan_of(number_of(form, "plan"))
-        rows = today.as_accepted(plan, {one.arm: one.action for one in changes})
-        event = programme.record(rows, "planner", who=who, key=key).event
+        others = {one.arm: one.action for one in changes}
+        event = programme.record_rest(number_of(form, "plan"), others, "planner", who=who, key=key).event
     except EvenhandError as error:
         typed = Typed(changes, form.text("who"), place="record-form")
         refusal = refusal_of(error, "Nothing was recorded")
