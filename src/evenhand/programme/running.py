@@ -418,10 +418,19 @@ class Running(Opened):
     def _changes(self, tx: Connection, row: Any, rows: Sequence[PlanRow]) -> list[Fault]:
         """What is known now and was not when a plan was made."""
         model = tx.execute(select(schema.programme.c.model)).scalar_one()
-        if model != row.model:
-            return [Fault("", "another model was adopted")]
-        words = self._model(tx, model)[1]
-        return changes(rows, know(tx, words, roster.taking_part(tx, row.step), row.step), words)
+        words, same = self._model(tx, model)[1], model == row.model
+        found = changes(rows, know(tx, words, roster.taking_part(tx, row.step), row.step), words, beliefs=same)
+        return found if same else [Fault("", "another model was adopted"), *found]
+
+    def changed_since(self, plan: int) -> list[Fault]:
+        """Why a proposed plan would not be accepted now: what is known and was not when it was made.
+
+        Args:
+            plan: its number.
+        """
+        with self.store.reading() as tx:
+            row = plan_row(tx, plan)
+            return [] if ledger.last_event(tx) == row.event else self._changes(tx, row, rows_of(tx, plan))
 
     def record(self, rows: Any, source: str, *, who: str = "", key: str | None = None) -> Recorded:
         """Say what was really done; late and corrected records are kept beside the old ones.
