@@ -219,6 +219,9 @@ def test_a_recovery_that_nobody_saw_is_asked_about() -> None:
     assert note.startswith('none of 24 moves under none was back towards "good"')
     assert not any("--only-worse" in note for note in fitted(rows, only_worse=True).notes)
     assert not any("--only-worse" in note for note in fitted(simulated()).notes)  # it was seen there
+    gap = {"van": "v0", "week": 8, "condition": "poor", "action": "none", "make": "Ford"}
+    assert any("--only-worse" in note for note in fitted([*rows, gap]).notes)
+    assert not any("--only-worse" in note for note in fitted([*rows, gap | {"condition": "good"}]).notes)
 
 
 def test_names_that_differ_by_a_letter_are_told_and_may_be_refused() -> None:
