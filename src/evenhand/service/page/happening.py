@@ -87,8 +87,9 @@ def _solved(_: dict[str, Any]) -> Happened:
     return Happened("A new policy was found; plans are made by it from now on.")
 
 
-def _adopted(_: dict[str, Any]) -> Happened:
-    return Happened("The new model is in use; plans are made by it from now on.")
+def _adopted(body: dict[str, Any]) -> Happened:
+    which = f"Fit {body['refit']}" if body["refit"] else "The model that the programme began with"
+    return Happened(f"{which} is in use; plans are made by it from now on.", "You can go back to the model before.")
 
 
 def _refitted(_: dict[str, Any]) -> Happened:
