@@ -102,6 +102,14 @@ def objective_words(problem: "Problem") -> str:
     return criterion + (f", over {len(problem.group_names)} groups" if problem.over == "groups" else "")
 
 
+def really_got(level: float | None, error: float | None, over: str) -> str:
+    """The inequality within an episode, to follow that of expected values; nothing where it was not played."""
+    if level is None:
+        return ""
+    known = "" if error is None or not math.isfinite(error) else f" ± {error:.1g}"
+    return f"; {number(level)}{known} of what {over} really get in an episode"
+
+
 def print_table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> None:
     """A table; columns are (heading, "left" or "right")."""
     from rich.box import SIMPLE_HEAD

@@ -16,6 +16,7 @@ from evenhand.cli.console import (
     print_groups,
     print_json,
     print_values,
+    really_got,
     seconds,
 )
 from evenhand.cli.progress import progress
@@ -219,6 +220,7 @@ def _mixture_facts(solution: "Solution") -> dict[str, Any]:
     rotate = solution.policy.rotate if isinstance(solution.policy, Mixture) else None
     return {
         "realised_gini_coefficient": solution.realised_gini,
+        "realised_gini_stderr": solution.realised_gini_stderr,
         "parts": [{"policy": part.name, "share": part.share} for part in solution.parts],
         "optimism": solution.optimism,
         "rotate": rotate,
@@ -235,7 +237,7 @@ def _mixture_words(solution: "Solution") -> list[tuple[str, str]]:
         facts.append(("if kept", f"welfare {number(solution.kept_welfare, 6)}, were it drawn once and kept"))
     if solution.optimism is not None and solution.welfare_stderr > 0:
         facts.append(("optimism", f"{solution.optimism:+.2g} on the episodes it was chosen on, beside fresh ones"))
-    realised = "" if solution.realised_gini is None else f"; {number(solution.realised_gini)} of what arms really get"
+    realised = really_got(solution.realised_gini, solution.realised_gini_stderr, solution.problem.over)
     facts.append(("inequality", f"Gini coefficient {number(solution.gini_coefficient)} of expected values{realised}"))
     return facts
 
