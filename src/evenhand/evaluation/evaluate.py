@@ -269,7 +269,7 @@ class Evaluation(Shown):
         if self.returns is None or self.returns.shape[1] != self.problem.num_arms:
             return None
         one_a_member = Objective.of_arms(self.problem, self.objective.welfare)
-        return gini_coefficient(one_a_member.members(self.returns), one_a_member.sizes)
+        return np.asarray(gini_coefficient(one_a_member.members(self.returns), one_a_member.sizes))
 
     @property
     def lorenz(self) -> tuple[Floats, Floats]:

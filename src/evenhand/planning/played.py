@@ -95,6 +95,7 @@ def _solution(task: Task, method: str, reason: str, plan: Blend, relaxed: FluidS
         samples=None if rotates else found.samples,
         realised_gini=seen.realised_gini_coefficient,
         realised_gini_stderr=seen.realised_gini_stderr,
+        stopped=plan.stopped,
         history=plan.history,
     )
 

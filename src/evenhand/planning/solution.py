@@ -142,6 +142,9 @@ class Solution(Shown):
     samples: Samples | None = field(default=None, repr=False)
     """The episodes on which it was reported; None for exact methods, and where a mixture is drawn anew."""
 
+    stopped: bool = False
+    """Whether the time given ended the search, rather than that nothing was gained."""
+
     history: tuple[tuple[int, float], ...] = ()
     """After each round of column generation, the policies so far and the welfare of the best mixture of them."""
 

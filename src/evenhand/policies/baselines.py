@@ -5,7 +5,7 @@ states are worth if the arm is never served, idle(s); of several actions it take
 
     discounted   idle = r + gamma P idle                               then r(s, a) + gamma P_a idle
     finite:T     idle_t = r + gamma P idle_{t+1}, idle_T = 0           then r(s, a) + gamma P_a idle_{t+1}, step by step
-    average      the mean g = P g, and among equal means the bias h    then P_a g, and among equals r(s, a) - P_a g + P_a h
+    average      the mean g = P g, then the bias h                     then P_a g, then r(s, a) + P_a (h - g)
 
 An average so ranks as a discount near 1 does: value = g / (1 - gamma) + h + o(1) (Puterman, 8.2).
 
@@ -90,7 +90,7 @@ def worst_first(problem: Problem, ties: Ties = "random") -> PriorityPolicy | ByS
 def _worst_and_best(problem: CoupledMDP, values: Floats, ahead: Floats) -> list[Floats]:
     """(type, state, action) wear, and what the action has ahead on the same scale: that of the states of each type."""
     valid, noise = problem.types.valid, value_noise(problem.criterion)
-    there = valid.any(axis=2)
+    there = np.asarray(valid.any(axis=2))
     values, ahead = _without_noise(values, there, noise), _without_noise(ahead, valid, noise)
     best = np.where(there, values, -np.inf).max(axis=1)[:, None, None]
     spread = best - np.where(there, values, np.inf).min(axis=1)[:, None, None]
