@@ -208,7 +208,8 @@ def plan(folder: Path, largest: int) -> dict[str, Any]:
     """What a shard costs, and 10^8 arms on many machines by a model of that cost."""
     from benchmarks.cluster_model import measure, simulate_table
 
-    costs = measure(table_of(folder, min(10**6, largest)), WELFARE, TOLERANCE)
+    size = min(10**6, largest)
+    costs = measure(table_of(folder, size // 5), table_of(folder, size), WELFARE, TOLERANCE)
     print(json.dumps({name: round(value, 12) for name, value in costs.items()}, indent=1))
     return {"costs": costs, "table": simulate_table(costs)}
 

@@ -9,7 +9,7 @@ cores, and per arm and core
     proof      marginal costs, Bellman's inequality, occupancy measures, once
 
     time = (build + rounds x round + proof) N / (M C) + rounds x driver(N),
-    driver(N) = bytes(N) / network + sort(N) + M x message
+    driver(N) = bytes(N) / network + fixed + sort(N) + M C x message
 
 The simulation plays a search with an executor whose shards sleep for nothing: a clock of its own adds what each would
 have taken, so that 64 machines cost seconds here. What it shows is from where on the driver is the limit.
@@ -59,8 +59,15 @@ class Clocked(InProcess):
         return shards
 
 
-def measure(arms: StoredArms, welfare: str, tolerance: float) -> dict[str, float]:
-    """Seconds an arm and core of each kind of work, and of the driver; by one thread of this machine."""
+def measure(small: StoredArms, large: StoredArms, welfare: str, tolerance: float) -> dict[str, float]:
+    """Seconds an arm and core of each kind of work, and of the driver a round: fixed, and an arm; by one thread."""
+    _measure_one(small, welfare, tolerance)  # loads what is loaded once
+    few, many = _measure_one(small, welfare, tolerance), _measure_one(large, welfare, tolerance)
+    each = (many["driver"] - few["driver"]) / (large.num_arms - small.num_arms)
+    return many | {"driver": max(each, 0.0), "fixed": max(few["driver"] - each * small.num_arms, 0.0)}
+
+
+def _measure_one(arms: StoredArms, welfare: str, tolerance: float) -> dict[str, float]:
     from evenhand.execution import threads
     from evenhand.model.welfare import as_welfare
 
@@ -84,7 +91,7 @@ def measure(arms: StoredArms, welfare: str, tolerance: float) -> dict[str, float
         "build": once / number,
         "round": rounds / number / solution.rounds,
         "proof": proof / number,
-        "driver": (whole - sum(spent.values())) / number / solution.rounds,
+        "driver": (whole - sum(spent.values())) / solution.rounds,
         "rounds": float(solution.rounds),
         "gathers": executor.asked["values"] / solution.rounds,
         "shard_bytes": memory / number,
@@ -118,7 +125,7 @@ class ModelShards:
         Args:
             work: the kind of work.
             down: bytes an arm that come back.
-            driver: seconds an arm that the driver takes.
+            driver: how often the driver sorts and weighs, by rounds.
 
         Returns:
             How much of it the driver is the one at work, or its network is.
@@ -133,8 +140,9 @@ class ModelShards:
             arrived = heapq.heappop(queue)
             takes = MESSAGE + down * each / NETWORK
             free, busy = max(free, arrived) + takes, busy + takes
-        self.clock = free + driver * self.number
-        return busy + driver * self.number
+        alone = driver * (self.costs["fixed"] + self.costs["driver"] * self.number)
+        self.clock = free + alone
+        return busy + alone
 
 
 def simulate(costs: dict[str, float], number: float, machines: int) -> dict[str, float]:
@@ -142,8 +150,8 @@ def simulate(costs: dict[str, float], number: float, machines: int) -> dict[str,
     shards = ModelShards(costs, number, machines)
     driver = shards.ask("build", 8.0e6 / (number / shards.workers) if number else 0.0, 0.0)
     for _ in range(int(costs["rounds"])):
-        driver += shards.ask("round", 8.0 * costs["gathers"], costs["driver"])
-    driver += shards.ask("proof", 24.0, 3 * costs["driver"])
+        driver += shards.ask("round", 8.0 * costs["gathers"], 1.0)
+    driver += shards.ask("proof", 24.0, 3.0)
     return {
         "arms": number,
         "machines": machines,

@@ -235,6 +235,16 @@ def comma_hint(row: object, expected: int | None) -> str:
     return "; " + _COMMA.format(*row[first : first + 2])
 
 
+def cut_by_comma(words: str) -> str:
+    """What to say of `NAME=0,6`, which is no list of NAME=NUMBER: a decimal comma is probably meant.
+
+    Args:
+        words: what was typed.
+    """
+    match = re.search(r"=\s*([-+]?\d+),(\d+)\s*(?:,|$)", words)
+    return "; " + _COMMA.format(*match.groups()) if match else ""
+
+
 _COMMA = "if {0},{1} is one number, write {0}.{1}: a comma parts two"
 
 

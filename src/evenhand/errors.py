@@ -56,6 +56,9 @@ class Fault:
     words: str = ""
     """The place by the names of the model, `arm "Ford", state "poor"`; empty where it has none."""
 
+    stands_for: int = 1
+    """How many faults it tells of: `... and 314 more` tells of 314."""
+
     def __str__(self) -> str:
         line = "" if self.line is None else f" (line {self.line})"
         if self.words:
@@ -66,6 +69,20 @@ class Fault:
         """The same fault seen from the outside, e.g. `within("arms[2]")`."""
         joint = "" if not self.place or self.place.startswith("[") else "."
         return replace(self, place=f"{outer}{joint}{self.place}", words="")
+
+
+def shortened(faults: Sequence[Fault], shown: int, number: int | None = None) -> list[Fault]:
+    """The first of very many faults, and one that tells how many more there are.
+
+    Args:
+        faults: all of them, or as many as there is any use for.
+        shown: how many are told one by one.
+        number: how many there are in all; those that are given when absent.
+    """
+    total = sum(fault.stands_for for fault in faults) if number is None else number
+    told = list(faults[:shown])
+    left = total - sum(fault.stands_for for fault in told)
+    return [*told, Fault("", f"... and {left:,} more", stands_for=left)] if left > 0 else told
 
 
 class InvalidInput(EvenhandError, ValueError):
@@ -80,7 +97,8 @@ class ModelError(InvalidInput):
     def __init__(self, faults: Sequence[Fault], source: str = "") -> None:
         self.faults = tuple(faults)
         self.source = source
-        count = f"{len(self.faults)} fault{'s' if len(self.faults) != 1 else ''}"
+        number = sum(fault.stands_for for fault in self.faults)
+        count = f"{number:,} fault{'s' if number != 1 else ''}"
         title = f"{source}: {count}" if source else f"the model has {count}"
         super().__init__("\n".join([title, *(f"  {fault}" for fault in self.faults)]))
 

@@ -96,3 +96,39 @@ def test_every_option_is_an_argument_of_the_function_and_back() -> None:
     options = {parameter.name for parameter in application.commands["fit"].params} - own
     arguments = set(inspect.signature(eh.fit).parameters) - {"log", "rng", "progress"}
     assert options == arguments
+
+
+def test_files_that_were_written_are_told_also_quietly(log, folder, evenhand):
+    told = evenhand("fit", log, *OPTIONS, "--out", "vans.toml", "--report", "fit.html")
+    assert told.code == 0 and "written to vans.toml" in told.out and "report: fit.html" in told.out
+
+
+def test_one_of_each_is_told_as_one(folder, evenhand):
+    (folder / "one.csv").write_text("".join(line + "\n" for line in LOG.splitlines()[:6]))
+    told = evenhand("fit", "one.csv", *OPTIONS, "--unseen", "idle")
+    assert "5 rows, 1 arm, 1 type, 2 states" in told.out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--reward-of", "good=1,poor=0,6"), "if 0,6 is one number, write 0.6"),
+        (("--reward-of", "poor=0,6,good=1"), "if 0,6 is one number, write 0.6"),
+        (("--budget", "services=12,5"), "if 12,5 is one number, write 12.5"),
+        (("--budget", "12,5"), "if 12,5 is one number, write 12.5"),
+        (("--budget", "bays=1"), "there is no such resource"),
+    ],
+)
+def test_faults_of_numbers_are_told_without_a_file_to_write(log, evenhand, options, words):
+    told = evenhand("fit", log, *OPTIONS, *options)
+    assert told.code == 2 and words in told.err
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [(0.9, "0.90"), (0.0004, "0.0004"), (0.0032, "0.003"), (1e-6, "0"), (0.9991, "0.999"), (1.0, "1")],
+)
+def test_probabilities_near_0_and_1_have_more_digits(value, told):
+    from evenhand.cli.commands.fit import probability
+
+    assert probability(value) == told

@@ -137,3 +137,101 @@ def test_rewards_do_not_lean_on_other_types_where_nothing_does() -> None:
     assert fitted(rows, prior=0, **options).problem.tables.rewards[:, 0, 0] == pytest.approx([1.0, 1.2])
     low, high = fitted(rows, **options).problem.tables.rewards[:, 0, 0]
     assert 1.0 < low <= high < 1.2  # noise says that the types are alike
+
+
+def test_a_budget_of_one_resource_leaves_the_other_at_the_most_that_was_used() -> None:
+    use = {"usage_of": "overhaul/hours=2,overhaul/loans=1"}
+    most = fitted(**use).problem.budget
+    found = fitted(**use, budget={"hours": 5})
+    assert found.problem.budget.tolist() == [5, most[1]] and most[1] > 1
+    assert any(note.startswith("no budget of loans is given") for note in found.notes)
+    assert not any("no budget" in note for note in fitted(**use, budget=[5, 1]).notes)
+
+
+@pytest.mark.parametrize("budget", [{"bays": 1}, [1, 2], {"services": -1}, {"services": "much"}])
+def test_a_budget_is_checked_before_anything_is_asked_of_the_model(budget: Any) -> None:
+    with pytest.raises(ModelError, match="budget"):
+        fitted(budget=budget)
+
+
+def with_wards(frame: polars.DataFrame) -> polars.DataFrame:
+    number = polars.col("van").str.extract(r"(\d+)").cast(polars.Int64)
+    return frame.with_columns(ward=polars.when(number % 8 < 2).then(polars.lit("ICU")).otherwise(polars.lit("Ward 2")))
+
+
+def test_groups_are_blocks_that_share_the_rows_of_their_type(tmp_path: Path) -> None:
+    frame = with_wards(simulated())
+    plain, found = fitted(frame), fitted(frame, group="ward", over="groups", reward_of="good=1,fair=0.5,poor=0")
+    np.testing.assert_array_equal(found.posterior.mean, plain.posterior.mean)
+    problem = found.problem
+    assert [label[0] for label in problem.tables.labels] == ["Ford", "Ford", "VW", "VW"]
+    assert [problem.group_names[g] for g in problem.group_of_block] == ["ICU", "Ward 2"] * 2
+    assert problem.counts.tolist() == [5, 15, 5, 15]
+    for block in range(4):
+        np.testing.assert_array_equal(problem.tables.transitions[block], found.posterior.mean[block // 2])
+    found.save(tmp_path / "wards.toml")
+    uncertain = matched(load_posterior(posterior_path(tmp_path / "wards.toml")), eh.load(tmp_path / "wards.toml"))
+    assert uncertain.type_of_block.tolist() == [0, 0, 1, 1] and not uncertain.known
+    rows = [
+        {"arm": "van0", "type": "Ford", "group": "ICU", "state": "poor"},
+        {"arm": "van2", "type": "Ford", "group": "Ward 2", "state": "fair"},
+        {"arm": "van3", "type": "VW", "group": "Ward 2", "state": "fair"},
+    ]
+    here = problem.starting_at(rows)
+    assert [here.group_names[g] for g in here.group_of_block] == ["ICU", "Ward 2", "Ward 2"]
+    assert not [note for note in eh.check(problem).notes if note.kind == "same-name"]
+
+
+def test_an_arm_is_of_the_group_of_its_last_row() -> None:
+    frame = with_wards(simulated(8, 20)).with_columns(
+        ward=polars.when((polars.col("van") == "van0") & (polars.col("week") > 5))
+        .then(polars.lit("Ward 2"))
+        .otherwise(polars.col("ward"))
+    )
+    found = fitted(frame, group="ward", unseen="idle")
+    assert found.problem.counts.tolist() == [4, 1, 3]
+    assert any(note.startswith("1 arm changed groups") for note in found.notes)
+    empty = frame.with_columns(ward=polars.when(polars.col("week") == 19).then(None).otherwise(polars.col("ward")))
+    with pytest.raises(TableError, match="8 faults"):
+        fitted(empty, group="ward")
+
+
+def test_arms_that_are_gone_are_told_and_left_out_if_somebody_says_so() -> None:
+    frame = simulated().filter((polars.col("van") != "van0") | (polars.col("week") < 40))
+    counted, left = fitted(frame), fitted(frame, gone_after=10)
+    assert counted.problem.counts.tolist() == [20, 20] and left.problem.counts.tolist() == [19, 20]
+    assert any("van0 (20 steps)" in note and "--gone-after 10" in note for note in counted.notes)
+    assert not any("--gone-after" in note for note in left.notes)
+    np.testing.assert_array_equal(counted.posterior.mean, left.posterior.mean)  # they tell how arms move all the same
+    assert fitted(frame, gone_after=20).problem.counts.tolist() == [20, 20]
+    for wrong in (-1, "long", float("nan")):
+        with pytest.raises(InvalidInput, match="gone-after"):
+            fitted(frame, gone_after=wrong)
+
+
+def test_a_recovery_that_nobody_saw_is_asked_about() -> None:
+    rows = [
+        {"van": f"v{arm}", "week": week, "condition": state, "action": "none", "make": "Ford"}
+        for arm in range(6)
+        for week, state in enumerate(["good", "fair", "fair", "poor", "poor", "poor"])
+    ]
+    [note] = [note for note in fitted(rows).notes if "--only-worse" in note]
+    assert note.startswith('none of 24 moves under none was back towards "good"')
+    assert not any("--only-worse" in note for note in fitted(rows, only_worse=True).notes)
+    assert not any("--only-worse" in note for note in fitted(simulated()).notes)  # it was seen there
+
+
+def test_names_that_differ_by_a_letter_are_told_and_may_be_refused() -> None:
+    frame = simulated().with_row_index()
+    slip = frame.with_columns(
+        action=polars.when(polars.col("index") == 0).then(polars.lit("overhau")).otherwise(polars.col("action")),
+        condition=polars.when(polars.col("index") == 1).then(polars.lit("Poor")).otherwise(polars.col("condition")),
+    )
+    notes = eh.fit(slip, **COLUMNS, unseen="idle").notes
+    assert sum('action "overhau" (1 row): did you mean "overhaul"' in note for note in notes) == 1
+    assert sum('state "Poor" (1 row): did you mean "poor"' in note for note in notes) == 1
+    with pytest.raises(TableError, match=r'row 1: "overhau" is no action\. Did you mean "overhaul"') as caught:
+        fitted(slip, actions="none,overhaul")
+    assert len(caught.value.faults) == 2  # and the state
+    assert fitted(actions="overhaul,none").log.actions == ("none", "overhaul")
+    assert not any("did you mean" in note for note in fitted().notes)

@@ -147,6 +147,20 @@ def test_intervals_cover(num_types, alike):
     assert error < np.abs(learned(counts, prior=0).given(counts).mean - own)[sparse].mean()
 
 
+@pytest.mark.parametrize(("num_types", "num_next"), [(2, 4), (6, 2)])
+def test_intervals_of_types_that_hardly_agree_miss_by_next_to_nothing(num_types, num_next):
+    """Many truths are all but 0 or 1 then, and what does not hold them ends within a thousandth of them."""
+    rng = np.random.default_rng(1)
+    common = rng.dirichlet(np.ones(num_next), size=(400, 1))
+    own = rng.gamma(0.5 * np.broadcast_to(common, (num_types, 400, 1, num_next))) + 1e-300
+    own /= own.sum(axis=-1, keepdims=True)
+    counts = rng.multinomial(rng.integers(1, 60, size=own.shape[:-1]), own).astype(float)
+    lower, upper = learned(counts).given(counts).interval(0.95)
+    exactly = ((lower <= own) & (own <= upper)).mean()
+    nearly = ((lower - 1e-3 <= own) & (own <= upper + 1e-3)).mean()
+    assert exactly > 0.82 and 0.94 < nearly < 0.99
+
+
 def test_draws_of_what_is_leaned_on_have_its_moments():
     counts = some_counts(4, 3)
     leaning = learned(counts)
@@ -165,3 +179,16 @@ def _mean_log(leaning):
 def test_a_prior_is_a_number_of_observations(prior):
     with pytest.raises(InvalidInput, match="prior: expected a number of observations"):
         learned(np.ones((2, 1, 1, 2)), prior=prior)
+
+
+@pytest.mark.parametrize("rows", [[12, 37], [3, 3], [200, 1, 40]])
+def test_an_unseen_row_is_not_pulled_to_what_nobody_ever_did(rows):
+    """All moves of the others stayed; the row of a type that has none is theirs, and no surer than theirs."""
+    counts = np.zeros((len(rows) + 1, 1, 1, 3))
+    counts[:-1, 0, 0, 0] = rows
+    posterior = learned(counts).given(counts)
+    stay = posterior.mean[:, 0, 0, 0]
+    assert stay[-1] >= sum(rows) / (sum(rows) + 1)
+    lower, upper = posterior.interval()
+    assert lower[-1, 0, 0, 0] < lower[:-1, 0, 0, 0].max() and upper[-1, 0, 0, 1] > upper[:-1, 0, 0, 1].min()
+    assert (lower <= posterior.mean).all() and (posterior.mean <= upper).all()

@@ -263,3 +263,21 @@ def test_records_of_another_model_are_told() -> None:
         replay(problem_of(), log_of([(0, 0, [(0, 0), (1, 1)])], regular=False))
     with pytest.raises(InvalidInput, match="nothing to replay"):
         replay(problem_of(), log_of([(0, 0, [(0, 0)])]))
+
+
+def test_intervals_of_rewards_stay_within_what_rewards_can_be() -> None:
+    rng = np.random.default_rng(5)
+    found = replay(problem_of(), played(rng, 3, 12, np.array([[0.1, 0.5, 0.8]])))
+    for forecast in (found.rewards, found.total_rewards):
+        assert forecast.lower.min() >= GAIN.min() and forecast.upper.max() <= GAIN.max()
+    assert found.so_far.lower.min() >= 0
+    assert (found.rewards.upper == GAIN.max()).any()  # a normal interval would go beyond it
+
+
+def test_groups_of_the_records_find_their_blocks() -> None:
+    blocks = [arm("make 0"), arm("make 0")]
+    problem = eh.CoupledMDP(blocks, [1], 0.95, [2, 1], groups=["north", "south"], over="groups")
+    courses = [(0, 0, [(0, 0), (1, 1), (0, 0), (1, 0)])] * 3
+    more = {"groups": ("north", "south"), "group_of": np.array([0, 0, 1], dtype=np.int32)}
+    found = replay(problem, log_of(courses, **more))
+    assert set(found.worth[0].groups) == {"north", "south"}

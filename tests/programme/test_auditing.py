@@ -171,6 +171,8 @@ def test_joined_and_left_are_followed_as_long_as_they_take_part(on_both):
     # Nobody had seen it: its promise begins where it was first seen, and no move is held against anybody.
     assert found["v2"].earned.moves == 0
     assert {row.arm for row in on_both.audit(4).arms} == {"b2", "h1", "h2", "v1", "v2"}
+    assert "1 arm left within the span" in on_both.audit().notes[0]
+    assert on_both.audit(4).notes == ()
 
 
 def test_a_promise_holds_until_the_model_changes(run):
@@ -225,6 +227,7 @@ def test_other_budgets_and_ideas_of_the_present_roster(tmp_path, pumps, roster):
         less, more = programme.suppose([{"hours": 1.0}, {"hours": 4.0}], seconds=1e-3)
         assert less.welfare <= more.welfare <= more.upper_bound + 1e-9
         assert set(more.groups) == set(programme.status().groups)
+        assert sum(many for _, _, many in more.numbers) == len(roster)
         shares = []
         found = programme.price_of_fairness(["maximin"], seconds=1e-3, progress=lambda _, share: shares.append(share))
     assert [row.welfare for row in found.rows if row.today] == ["utilitarian"]

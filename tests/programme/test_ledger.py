@@ -76,6 +76,13 @@ def test_a_key_is_kept_only_with_what_was_done(programme):
     assert programme.check() == 1
 
 
+@pytest.mark.parametrize("who", ["a\0b", "\ud800", "x" * 2001])
+def test_who_does_something_is_a_text_on_both_databases(programme, who):
+    with pytest.raises(InvalidInput, match="who: expected a text"):
+        programme.observe([{"arm": "b1", "state": "worn"}], "rounds", who=who)
+    assert programme.check() == 1
+
+
 @pytest.mark.parametrize("text", ["", "  ", "a\0b", "\ud800", "x" * 2001, 3, None])
 def test_texts_that_a_database_cannot_hold(text):
     with pytest.raises(InvalidInput, match="why: expected a text"):

@@ -7,6 +7,7 @@ from sqlalchemy import select, text
 from evenhand.errors import Conflict, InvalidInput, TableError
 from evenhand.planning.plans import load_plan
 from evenhand.programme import schema
+from evenhand.programme.knowing import most_likely
 from evenhand.programme.programme import Programme
 
 
@@ -67,6 +68,21 @@ def test_answers_under_a_key_are_given_again(programme):
         programme.plan(key="a")
     with pytest.raises(Conflict, match="accepted already"):
         programme.accept(plan.plan)
+
+
+def test_who_comes_back_to_a_method_gets_plans_by_it(programme):
+    first = programme.solve(method="fluid")
+    other = programme.solve(method="counts")
+    assert programme.plan_of(programme.plan().plan).policy == other.policy != first.policy
+    assert programme.solve(method="fluid").policy == first.policy
+    assert programme.plan_of(programme.plan().plan).policy == first.policy
+
+
+def test_the_last_bit_of_a_chance_decides_nothing():
+    """Five steps of 0.95 have ten digits, of which the last is a five."""
+    tie = 0.95**5
+    chances = {most_likely(np.array([one, 1 - one]))[1] for one in (np.nextafter(tie, 0), tie, np.nextafter(tie, 1))}
+    assert chances == {0.773780938}
 
 
 def test_a_plan_that_knows_less_is_refused_with_what_changed(programme):

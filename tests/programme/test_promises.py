@@ -1,5 +1,6 @@
 """Promises: against enumeration of every path, and the warning's size and power by playing."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -59,7 +60,7 @@ def play(model, counts, num_steps, rng, truth=None, hidden=0.0, overridden=0.0, 
     given = reward if noise else np.full(reward.shape, np.nan)
     begin, end = np.zeros(n, dtype=int), np.full(n, num_steps)
     start = tables.initial[block].copy()
-    return Courses(block, begin, end, seen, planned, done.copy(), done, given, start, np.zeros(n, dtype=bool))
+    return Courses(block, begin, end, seen, planned, done.copy(), done, given, start, np.zeros(n, dtype=bool), end)
 
 
 def test_every_reward_is_in_one_account():
@@ -101,7 +102,7 @@ def test_an_arm_by_hand():
     columns = {"state": [[0, 1]], "planned": [[0, 1]], "accepted": [[0, 0]], "done": [[0, 0]]}
     courses = Courses(
         np.array([0]), np.array([0]), np.array([2]), **{name: np.array(rows) for name, rows in columns.items()},
-        reward=np.full((1, 2), np.nan), start=model.tables.initial[:1], was_seen=np.array([False]),
+        reward=np.full((1, 2), np.nan), start=model.tables.initial[:1], was_seen=np.array([False]), until=np.array([2]),
     )  # fmt: skip
     found = keep_account(going_on, courses, np.ones((1, 4)))
     serve = going_on.laws[0]
@@ -123,7 +124,7 @@ def test_a_state_that_was_not_seen_is_a_law():
     idle = np.zeros((1, 3), dtype=int)
     courses = Courses(
         np.array([0]), np.array([0]), np.array([3]), np.array([[0, UNKNOWN, 0]]), idle, idle, idle,
-        np.full((1, 3), np.nan), model.tables.initial[:1], np.array([False]),
+        np.full((1, 3), np.nan), model.tables.initial[:1], np.array([False]), np.array([3]),
     )  # fmt: skip
     found = keep_account(going_on, courses, np.ones((1, 4)))
     np.testing.assert_allclose(found.laws[0, 1], [0.7, 0.3])
@@ -145,20 +146,20 @@ def test_evidence_has_mean_one_at_most():
             reward = np.array([[1.0 + x, np.nan]])
             courses = Courses(
                 np.array([0]), np.array([0]), np.array([2]), np.array([[0, state]]), idle, idle, idle, reward,
-                model.tables.initial[:1], np.array([False]),
+                model.tables.initial[:1], np.array([False]), np.array([2]),
             )  # fmt: skip
             total += 0.5 * chance * np.exp(keep_account(going_on, courses, np.array([[0.5, 1, 2, 4.0]])).evidence[0])
     assert (total <= 1 + 1e-12).all()
     assert total[0] > 0.9
 
 
-def alarms(model, counts, num_steps, episodes, level, seed, **how):
+def alarms(model, counts, num_steps, episodes, level, seed, then=lambda courses: courses, **how):
     """The share of episodes in which some group is warned of, and coverage of intervals of groups."""
     going_on = continue_by(model, np.array(counts), "gini:2")
     warned, inside = 0, []
     group = np.repeat(np.arange(len(counts)), counts)
     for rng in np.random.default_rng(seed).spawn(episodes):
-        courses = play(model, counts, num_steps, rng, **how)
+        courses = then(play(model, counts, num_steps, rng, **how))
         strengths = choose_strengths(going_on, courses, group, len(counts), level)
         found = keep_account(going_on, courses, strengths)
         evidence = [found.evidence[group == g].sum(axis=0) for g in range(len(counts))]
@@ -173,6 +174,46 @@ def test_false_alarms_are_rarer_than_stated():
     share, inside = alarms(fleet(), [3, 2], 20, 300, 0.1, 1, hidden=0.2, overridden=0.1)
     assert share <= 0.1
     assert inside > 0.88
+
+
+def patients(counts):
+    """Ill at first, and sooner or later well."""
+    move = [[[0.95, 0.05], [0.95, 0.05]], [[0.2, 0.8], [0.4, 0.6]]]
+    arms = [
+        Arm(transitions=move, rewards=[[1.0, 1.0], [0.0, 0.0]], usage=[[0.0], [1.0]], initial=[0.0, 1.0], name=f"p{i}")
+        for i in range(len(counts))
+    ]
+    return settle(CoupledMDP(arms, [2.0], 0.9, counts=counts, groups=[f"g{i}" for i in range(len(counts))]))
+
+
+def leave_when(state, courses):
+    """The same, but that arms leave after the first step at which they are seen in a state."""
+    first = np.where((courses.state == state).any(axis=1), (courses.state == state).argmax(axis=1), courses.end)
+    return replace(courses, end=np.minimum(first + 1, courses.end))
+
+
+def join_after_bad_luck(courses):
+    """The same, but that half of the arms of a group are only there once one of the other half was seen broken."""
+    begin = courses.begin.copy()
+    for kind in np.unique(courses.block):
+        own = np.flatnonzero(courses.block == kind)
+        bad = (courses.state[own[::2]] == 1).any(axis=0)
+        begin[own[1::2]] = bad.argmax() if bad.any() else courses.num_steps
+    return replace(courses, begin=begin, was_seen=begin > 0)
+
+
+@pytest.mark.parametrize(
+    ("model", "then"),
+    [
+        (patients([20, 20]), lambda courses: leave_when(0, courses)),
+        (fleet([10, 10], decays=(0.1, 0.1)), lambda courses: leave_when(1, courses)),
+        (fleet([6, 6]), join_after_bad_luck),
+    ],
+    ids=["who is well leaves", "who is broken leaves", "others come when some are broken"],
+)
+def test_who_comes_and_goes_because_of_its_state_raises_no_alarm(model, then):
+    share, _ = alarms(model, model.counts.tolist(), 30, 60, 0.1, 4, then=then)
+    assert share <= 0.1
 
 
 def test_a_group_that_decays_faster_is_found():

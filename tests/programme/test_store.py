@@ -189,3 +189,26 @@ def test_a_file_is_safe_to_be_written_by_several(tmp_path, pumps, roster):
         tx.execute(text("INSERT INTO observations VALUES (99, 99, 0, 'fine', 'x', 'x', 1)"))
     made.close()
     assert sqlite3.connect(tmp_path / "x.db").execute("SELECT count(*) FROM arms").fetchone() == (5,)
+
+
+def test_a_connection_that_breaks_while_a_change_is_kept_leaves_it_open_whether_it_was(request, pumps, roster):
+    """The server may be gone before or after it has kept a change: who asked must not be told that nothing changed."""
+    where = request.getfixturevalue("postgresql").database()
+    with Programme.create(where, pumps, roster) as programme, Store.open(where) as other:
+
+        def end_it():
+            with programme.store.writing() as tx:
+                number = tx.execute(text("SELECT pg_backend_pid()")).scalar_one()
+                with other.writing(made=False) as elsewhere:
+                    elsewhere.execute(text(f"SELECT pg_terminate_backend({number})"))
+
+        with pytest.raises(Unavailable, match="wholly, or not at all: ask again under the same key") as raised:
+            end_it()
+        assert "Nothing was changed" not in str(raised.value)
+        assert programme.check() == 1
+
+
+@pytest.mark.parametrize("address", ["postgresql://ann:secret@db/m", "postgresql://ann@db/m?password=secret"])
+def test_a_password_is_never_told(address):
+    assert stores._told(stores._read_address(address)).startswith("postgresql://ann")
+    assert "secret" not in stores._told(stores._read_address(address))

@@ -222,6 +222,16 @@ def test_a_silent_server_is_followed_no_longer(programme, serving, monkeypatch):
 
 
 @pytest.mark.slow
+def test_a_policy_is_solved_again_when_another_has_taken_its_place(programme, serving):
+    client = serving(programme)
+    solved = []
+    for method in ("fluid", "counts", "fluid"):
+        job = ended(client, client.post(f"{P}/solve", json={"method": method, "seconds": 0.5}).json()["id"])
+        solved.append(job["answer"]["policy"])
+        assert client.post(f"{P}/plan").json()["policy"] == solved[-1]
+    assert solved[0] != solved[1]
+
+
 def test_a_server_that_is_gone_leaves_its_job(programme, serving):
     import socket
 
@@ -235,4 +245,4 @@ def test_a_server_that_is_gone_leaves_its_job(programme, serving):
 
 
 async def _name_of_solve(service, asked):
-    return service.solver._name(asked)
+    return service.solver._name(asked, service.programme.needs_solving())

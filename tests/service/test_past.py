@@ -47,12 +47,13 @@ def test_history_and_audit(client, programme):
 def test_a_refit_is_looked_at_and_adopted(client, programme):
     live_through(client, 6)
     before = programme.status().model
-    job = client.post(f"{P}/refits", json={"who": "Ada"})
+    job = client.post(f"{P}/refits", json={"who": "Ada", "trust": 1e6})
     assert job.status_code == 202, job.text
     with client.stream("GET", f"/v1/jobs/{job.json()['id']}/events") as stream:
         last = "".join(stream.iter_text()).rstrip().split("\n")[-1]
     told = json.loads(last.removeprefix("data: "))
     assert told["status"] == "done", told
+    assert all(abs(row["after"] - row["before"]) < 1e-3 for row in told["answer"]["moved"])
     listed = client.get(f"{P}/refits")
     shapes.RefitList.model_validate_json(listed.content)
     assert [one["id"] for one in listed.json()["refits"]] == [told["answer"]["id"]]

@@ -159,6 +159,13 @@ FITTING: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--action", {"required": True, "metavar": "COLUMN", "help": "The column of actions."}),
     ("--type", {"metavar": "COLUMN", "help": "The column of types; all arms are of one type when absent."}),
     (
+        "--group",
+        {
+            "metavar": "COLUMN",
+            "help": "The column of groups (wards, districts): a block of the model for each type and group.",
+        },
+    ),
+    (
         "--clusters",
         {"metavar": "auto|K", "help": "Or so many types of arms that move alike; who is of which is written, too."},
     ),
@@ -183,7 +190,7 @@ FITTING: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--discount", {"type": float, "metavar": "D", "help": "What a reward one step later is worth; 0.95 when absent."}),
     ("--criterion", {"metavar": "C", "help": "What rewards over time are worth: discounted, average or finite:T."}),
     ("--welfare", {"metavar": "W", "help": "How values are weighed, as in solve; written into the model."}),
-    ("--over", {"metavar": "arms|groups", "help": "Whose values are weighed; every type is a group."}),
+    ("--over", {"metavar": "arms|groups", "help": "Whose values are weighed; every type is a group, or --group says."}),
     ("--idle", {"metavar": "NAME", "help": "The idle action; a name that no row has is what a missing action means."}),
     ("--step", {"metavar": "LENGTH", "help": "How long a step is: 1, '7 days', month; found when absent."}),
     (
@@ -191,6 +198,15 @@ FITTING: tuple[tuple[str, dict[str, Any]], ...] = (
         {"metavar": "BINS", "help": "Cut measurements into states: 5000, or 0,5000,10000, or quantile:10."},
     ),
     ("--states", {"metavar": "NAME,...", "help": "The states in their order; rows may have no others."}),
+    ("--actions", {"metavar": "NAME,...", "help": "The actions; rows may have no others."}),
+    (
+        "--gone-after",
+        {
+            "type": click.FloatRange(min=0),
+            "metavar": "STEPS",
+            "help": "Arms last seen more than so many steps before the end are not counted; all are when absent.",
+        },
+    ),
     (
         "--carry-action",
         {"is_flag": True, "help": "An action goes on through steps that were missed; else they are idle."},
@@ -231,7 +247,10 @@ def fitting(command: Command) -> Command:
     return command
 
 
-READING = ("--arm", "--time", "--state", "--action", "--type", "--reward", "--idle", "--step", "--bins", "--states")
+READING = (
+    *("--arm", "--time", "--state", "--action", "--type", "--group", "--reward"),
+    *("--idle", "--step", "--bins", "--states", "--actions"),
+)
 """Those of them that say how a log is read."""
 
 

@@ -1,10 +1,11 @@
-"""From what was estimated to a problem: a block for each type, with the number of its arms.
+"""From what was estimated to a problem: a block for each type, or for each type and group, with the number of its arms.
 
-Where arms begin (`initial`) is where they were last seen: of each type, the share of its arms whose records end in each
-state. A plan made now begins there. A row of which nothing is known is refused: nothing is made up for it.
+Blocks of one type have its name and its rows, whatever their group. Where arms begin (`initial`) is where they were
+last seen: of each block, the share of its arms whose records end in each state. A plan made now begins there. A row of
+which nothing is known is refused: nothing is made up for it.
 """
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -34,44 +35,71 @@ def build_problem(log: Log, transitions: Floats, terms: Terms) -> CoupledMDP:
     """
     refuse_unknown(log, np.asarray(np.isnan(transitions).any(axis=-1)))
     refuse_worthless(log, np.isnan(terms.rewards))
-    initial = last_seen(log)
+    blocks = blocks_of(log)
     arms = [
         Arm(
             transitions=transitions[t],
             rewards=terms.rewards[t],
             usage=terms.usage[t],
-            initial=initial[t],
-            name=name,
+            initial=initial,
+            name=log.types[t],
             states=log.states,
             actions=log.actions,
         )
-        for t, name in enumerate(log.types)
+        for t, initial in zip(blocks.type.tolist(), blocks.initial, strict=True)
     ]
-    named = isinstance(terms.budget, Mapping)
-    problem = CoupledMDP(
+    return CoupledMDP(
         arms,
-        budget=np.zeros(len(terms.resources)) if named else terms.budget,
+        budget=terms.budget,
         discount=terms.discount,
-        counts=num_arms(log),
+        counts=blocks.counts,
         resources=terms.resources,
+        groups=[log.groups[g] for g in blocks.group.tolist()] if log.groups else (),
         criterion=terms.criterion,  # type: ignore[arg-type]  # text is read
         over=terms.over,  # type: ignore[arg-type]
         welfare=terms.welfare,
     )
-    return problem.with_budget(terms.budget) if named else problem
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """The arms that take part, as blocks: one for each type, or for each type and group."""
+
+    type: Ints
+    """(block,) its type."""
+
+    group: Ints
+    """(block,) its group; 0 where the records tell of none."""
+
+    counts: Ints
+    """(block,) how many arms there are."""
+
+    initial: Floats
+    """(block, state) the share of them whose records end in each state."""
+
+
+def blocks_of(log: Log) -> Blocks:
+    """The blocks, in the order of the types, and of the groups within a type; one without an arm is left out.
+
+    Args:
+        log: the records.
+    """
+    stays = np.ones(log.num_arms, dtype=bool) if log.left is None else ~log.left
+    group = np.zeros(log.num_arms, dtype=np.int64) if log.group_of is None else log.group_of.astype(np.int64)
+    cells, block = np.unique(np.stack([log.type_of, group], axis=1)[stays], axis=0, return_inverse=True)
+    block = block.reshape(-1)
+    numbers = np.zeros((len(cells), len(log.states)))
+    np.add.at(numbers, (block, log.state[log.is_last][stays]), 1.0)
+    counts = numbers.sum(axis=1)
+    return Blocks(
+        cells[:, 0].astype(np.int64), cells[:, 1], counts.astype(np.int64), np.asarray(numbers / counts[:, None])
+    )
 
 
 def num_arms(log: Log) -> Ints:
-    """(type,) how many arms were seen of each."""
-    return np.bincount(log.type_of, minlength=len(log.types)).astype(np.int64)
-
-
-def last_seen(log: Log) -> Floats:
-    """(type, state) the share of the arms of a type whose records end in each state."""
-    last = log.is_last
-    numbers = np.zeros((len(log.types), len(log.states)))
-    np.add.at(numbers, (log.type_of[log.arm[last]], log.state[last]), 1.0)
-    return np.asarray(numbers / np.maximum(numbers.sum(axis=1, keepdims=True), 1))
+    """(type,) how many arms take part of each."""
+    blocks = blocks_of(log)
+    return np.bincount(blocks.type, weights=blocks.counts, minlength=len(log.types)).astype(np.int64)
 
 
 def pairs_in_words(log: Log, pairs: Bools, named: int = SHOWN_PAIRS) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenhand.errors import Fault, TableError
+from evenhand.errors import Fault, TableError, shortened
 from evenhand.fitting.tables import Records
 from evenhand.model.whereabouts import SHOWN_FAULTS, in_order
 from evenhand.typing import Bools, Floats, Indices, Ints
@@ -61,10 +61,8 @@ class LogFaults:
             return
         shown = sorted(self._found)[:SHOWN_FAULTS]
         called = dict(zip(rows := sorted({row for row, _ in shown}), self.records.called(rows), strict=True))
-        faults = self._whole + [Fault(called[row], told) for row, told in shown]
-        if self._number > len(shown):
-            faults.append(Fault("", f"... and {self._number - len(shown):,} more"))
-        raise TableError(faults, self.records.source)
+        faults = [Fault(called[row], told) for row, told in shown]
+        raise TableError(self._whole + shortened(faults, SHOWN_FAULTS, self._number), self.records.source)
 
 
 @dataclass(frozen=True, eq=False)

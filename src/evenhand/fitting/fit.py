@@ -8,6 +8,7 @@ from evenhand.errors import InvalidInput, UnknownName
 from evenhand.fitting.bins import Bins
 from evenhand.fitting.counting import count_moves
 from evenhand.fitting.fitted import Fitted
+from evenhand.fitting.leaving import notes_of_ends, without_gone
 from evenhand.fitting.likelihood import log_likelihood
 from evenhand.fitting.log import Log
 from evenhand.fitting.moves import Moves
@@ -16,7 +17,7 @@ from evenhand.fitting.posterior import Posterior
 from evenhand.fitting.records import read_log
 from evenhand.fitting.rows import estimate
 from evenhand.fitting.terms import read_terms
-from evenhand.fitting.unseen import forbid, lent_in_words, notes_of_states, settle
+from evenhand.fitting.unseen import forbid, lent_in_words, notes_of_recovery, notes_of_states, settle
 from evenhand.model.whereabouts import TableFormat
 from evenhand.typing import Bools, Floats, Progress, Rng
 
@@ -33,6 +34,7 @@ def fit(
     state: str,
     action: str,
     type: str | None = None,
+    group: str | None = None,
     clusters: int | str | None = None,
     reward: str | None = None,
     rewards: Any = None,
@@ -46,6 +48,8 @@ def fit(
     step: str | float | None = None,
     bins: Bins | None = None,
     states: str | Sequence[str] | None = None,
+    actions: str | Sequence[str] | None = None,
+    gone_after: float | None = None,
     carry_action: bool = False,
     prior: float | None = None,
     unseen: Any = None,
@@ -74,6 +78,9 @@ def fit(
         state: the column of states.
         action: the column of actions; an entry may be missing in the last row of an arm.
         type: the column of types; all arms are of one type when absent.
+        group: the column of groups, such as wards or districts: arms of one type share their rows, whatever their
+            group, and are a block of the model for each group. That of an arm's last row counts; every type is a group
+            when absent.
         clusters: or how many types of arms that move alike are to be found, or `auto`.
         reward: the column of rewards; their means are taken.
         rewards: or a file or table with the columns state, action, type (any may be absent) and reward or cost.
@@ -88,6 +95,9 @@ def fit(
         step: how long a step is: a number, or `7 days`, `month`, `12 hours`; found when absent.
         bins: how to cut a numeric column of states: a width, cuts, or `quantile:10`.
         states: the states in their order, by name; rows may have no others.
+        actions: the actions by name; rows may have no others.
+        gone_after: arms that were last seen more than so many steps before the end of the records no longer take part:
+            they are not counted in the model. All are when absent.
         carry_action: whether an action goes on through steps that were missed; they are idle when not.
         prior: how many observations the other types are worth to a row; found by the records when absent, and 0 for
             maximum likelihood.
@@ -101,7 +111,7 @@ def fit(
         discount: what a reward one step later is worth; 0.95 when absent.
         criterion: what rewards over time are worth: `discounted`, `average` or `finite:T`.
         welfare: how values are weighed, as text.
-        over: whose values welfare weighs, `arms` or `groups`; every type is a group.
+        over: whose values welfare weighs, `arms` or `groups`; every type is a group, unless `group` says else.
         format: csv, parquet or json; by the name of the file when absent.
         rng: a seed, or a generator.
         progress: told what is being done; True for a bar.
@@ -127,17 +137,19 @@ def fit(
         state=state,
         action=action,
         type=type,
+        group=group,
         reward=reward,
         used=used,
         idle=idle,
         step=step,
         bins=bins,
         states=states,
+        actions=actions,
         format=format,
         progress=lambda doing, share: tell(doing, 0.7 * share),
     )
     found = None if clusters is None else _clusters(records, clusters, rng, tell)
-    records = records if found is None else found.relabelled(records)
+    records = without_gone(records if found is None else found.relabelled(records), gone_after)
     kept, entered = _listed(absorbing), _places(exact, records)
     possible = possible_transitions(records, only_worse, mask, kept)
     tell("counting moves", 0.7)
@@ -164,7 +176,9 @@ def fit(
         over=over,
     )
     tell("weighing the records", 0.9)
-    told = (*estimated.notes, *notes_of_states(records, kept), *settled.notes)
+    told = (*estimated.notes, *notes_of_states(records, kept), *notes_of_ends(records), *settled.notes)
+    if mask is None:
+        told = (*told, *notes_of_recovery(records, moves, settled.posterior))
     final = forbid(terms, settled.forbidden)
     return Fitted(records, moves, settled.posterior, final, estimated.log_likelihood, found, told)
 

@@ -70,6 +70,12 @@ class Fitted(Shown):
         """(type, state, action) the pairs that no arm of the type was seen to leave."""
         return self.moves.unseen
 
+    @property
+    def unseen_anywhere(self) -> Bools:
+        """(type, state, action) the pairs that no arm was seen to leave, and no other type tells of."""
+        nobody = np.broadcast_to(self.unseen.all(axis=0), self.unseen.shape)
+        return np.asarray(nobody | (self.unseen & np.isnan(self.posterior.mean).any(axis=-1)))
+
     @cached_property
     def diagnostics(self) -> Diagnostics:
         """What the records say besides the model, and what they cannot say; asked when first read, always alike."""

@@ -69,6 +69,15 @@ class Log:
     resources: tuple[str, ...] = ()
     """(resource,) the names of what is used."""
 
+    groups: tuple[str, ...] = ()
+    """(group,) their names; none where the records tell of none."""
+
+    group_of: Indices | None = None
+    """(arm,) the group of each, by its last row; None where the records tell of none."""
+
+    left: Bools | None = None
+    """(arm,) whether it no longer takes part; None where all of them do."""
+
     is_ordered: bool = True
     """Whether the order of the states means something: numbers, bins, or an order that was given."""
 
@@ -96,6 +105,12 @@ class Log:
         """(row,) whether the records of its arm end there."""
         last: Bools = np.append(self.arm[1:] != self.arm[:-1], True)
         return last
+
+    @property
+    def ends(self) -> Floats:
+        """(arm,) how many steps before the end of the records each was last seen."""
+        steps = self.time if self.regular else self.time / self.step
+        return np.asarray(steps.max(initial=0.0) - steps[self.is_last])
 
     @property
     def step_in_words(self) -> str:

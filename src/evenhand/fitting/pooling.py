@@ -31,6 +31,12 @@ Mean and total variance of p_t follow in closed form, over m and over c, w = c /
 and the row is told as the Dirichlet of this mean and this total variance. So a row that leans on others is never surer
 than they are. Rows of several types are then drawn independently, though what they lean on is the same.
 
+A row of which a type has seen nothing is what the other types do: the mean of their tables, in which the observation
+that is spread evenly counts as one among all that were seen. (In E[m] it counts as one among the tables, of which two
+types have about two where c is small: a third of such a row would be even, though nobody ever moved so.) Its
+total is that of the Dirichlet above times (1 - |mu|^2) / (1 - |its mean|^2), where that is more than 1: what was taken
+from the even part is known to be small, and what is left of it is no surer than before.
+
 One type alone leans on nobody: m is even, 1/J, and c is 1 (Perks 1947). `prior` fixes c for every pair; 0 gives the
 counts themselves, whose mean is maximum likelihood, and under which what was never seen cannot happen. A pair that was
 seen in no type has no row at all: it is NaN until somebody says what it is.
@@ -77,6 +83,9 @@ class Leaning:
     certainty: Floats
     """(point, state, action) K, how many observations m is known by; infinite where m is given."""
 
+    even: Floats | None = None
+    """(state, action, next_state) the one observation, spread evenly, that m begins with; None where m is given."""
+
     def given(self, counts: Floats) -> Dirichlet:
         """The rows after some counts.
 
@@ -91,7 +100,27 @@ class Leaning:
             mu, spread = _moments(counts, own, c, common, certainty)
             mean += weight[..., None] * mu
             square += weight * (spread + (mu**2).sum(axis=-1))
-        return Dirichlet(np.where(self._seen(counts)[..., None], mean * _total(mean, square, own)[..., None], 0.0))
+        total = _total(mean, square, own)
+        if (own == 0).any():
+            others = np.where((own == 0)[..., None], self.others(counts), mean)
+            total *= np.maximum(_doubt(mean) / np.maximum(_doubt(others), 1e-14), 1.0)
+            mean = others
+        return Dirichlet(np.where(self._seen(counts)[..., None], mean * total[..., None], 0.0))
+
+    def others(self, counts: Floats) -> Floats:
+        """(state, action, next_state) what the types do that were seen: m, with one observation spread evenly.
+
+        Args:
+            counts: (type, state, action, next_state) moves, not necessarily whole.
+        """
+        if self.even is None:
+            return np.asarray((self.weight[..., None] * self.common).sum(axis=0))
+        seen = counts.sum(axis=(0, -1))[..., None]
+        tables = self.common * self.certainty[..., None] - self.even
+        sums = tables.sum(axis=-1, keepdims=True)
+        shares = np.divide(tables, sums, out=np.broadcast_to(self.even, tables.shape).copy(), where=sums > 0)
+        mean = (self.weight[..., None] * np.maximum(shares, 0.0)).sum(axis=0)
+        return np.asarray((seen * mean + self.even) / (seen + 1))
 
     def shares(self, counts: Floats) -> Floats:
         """(type, state, action) what share of a row is the others': 1 where nothing of its own was seen.
@@ -138,6 +167,11 @@ def _moments(counts: Floats, own: Floats, c: Floats, common: Floats, certainty: 
     return mu, (1 - (mu**2).sum(axis=-1) - doubt) / (own + c + 1) + doubt
 
 
+def _doubt(mean: Floats) -> Floats:
+    """1 - |mean|^2, which is 0 where a row is sure of its next state."""
+    return np.asarray(1 - (mean**2).sum(axis=-1))
+
+
 def _total(mean: Floats, square: Floats, own: Floats) -> Floats:
     """The concentration in all of a Dirichlet of this mean whose squares have this sum; as seen where it is certain."""
     squares = (mean**2).sum(axis=-1)
@@ -164,22 +198,22 @@ def learned(counts: Floats, possible: Bools | None = None, prior: float | None =
     begin = even + counts.sum(axis=0)
     if strength is not None:
         pooled, _ = seen.pooled(np.full(even.shape[:-1], strength), begin, 10 * REPEATS)
-        return _leaning([strength], pooled[None], np.zeros((1, *even.shape[:-1])))
+        return _leaning([strength], pooled[None], np.zeros((1, *even.shape[:-1])), even)
     strengths, points, scores = ALIKE * np.exp(GRID[::-1]), [], []
     for c in strengths:
         begin, score = seen.pooled(np.full(even.shape[:-1], c), begin, REPEATS)
         points.append(begin)
         scores.append(score + np.log(c) - 2 * np.log(c + ALIKE))  # uniform in c / (c + ALIKE), by log c
-    return _leaning(strengths, np.stack(points), np.stack(scores))
+    return _leaning(strengths, np.stack(points), np.stack(scores), even)
 
 
-def _leaning(strengths: Floats | list[float], pooled: Floats, scores: Floats) -> Leaning:
+def _leaning(strengths: Floats | list[float], pooled: Floats, scores: Floats, even: Floats) -> Leaning:
     """From b and the logarithm of the weight at each point of the grid."""
     certainty = pooled.sum(axis=-1)
     weight = np.exp(scores - scores.max(axis=0))
     strength = np.broadcast_to(np.asarray(strengths, dtype=np.float64)[:, None, None], certainty.shape)
     common = pooled / np.where(certainty > 0, certainty, 1.0)[..., None]
-    return Leaning(strength, weight / weight.sum(axis=0), common, certainty)
+    return Leaning(strength, weight / weight.sum(axis=0), common, certainty, even)
 
 
 def checked_prior(prior: object) -> float | None:

@@ -143,7 +143,9 @@ def _told(log: Log, moves: Ints, in_words: Callable[[Log, int], str]) -> list[Fa
     shown = moves[:SHOWN].tolist()
     rows = log.called(log.row[moves[:SHOWN] + 1].tolist())
     faults = [Fault(row, in_words(log, i)) for row, i in zip(rows, shown, strict=True)]
-    return faults + ([Fault("", f"... and {len(moves) - SHOWN:,} more")] if len(moves) > SHOWN else [])
+    return faults + (
+        [Fault("", f"... and {(more := len(moves) - SHOWN):,} more", stands_for=more)] if len(moves) > SHOWN else []
+    )
 
 
 def _away_in_words(log: Log, i: int) -> str:

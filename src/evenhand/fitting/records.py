@@ -31,6 +31,12 @@ IDLE_NAMES = (
 SHOWN_NAMES = 12
 """Names that are listed where one is unknown."""
 
+MOST_COMPARED = 300
+"""Names that are compared with each other, to see whether one is another mistyped."""
+
+SELDOM = 0.02
+"""The share of the rows of a name that one has at most which may be the same mistyped."""
+
 MOST_STATES = 2000
 """More are measurements, and want bins."""
 
@@ -46,12 +52,14 @@ def read_log(
     state: str,
     action: str,
     type: str | None = None,
+    group: str | None = None,
     reward: str | None = None,
     used: str | Sequence[str] | None = None,
     idle: str | None = None,
     step: str | float | None = None,
     bins: Bins | None = None,
     states: str | Sequence[str] | None = None,
+    actions: str | Sequence[str] | None = None,
     format: TableFormat | None = None,
     progress: Progress | None = None,
 ) -> Log:
@@ -64,6 +72,7 @@ def read_log(
         state: the column of states.
         action: the column of actions; an entry may be missing in the last row of an arm.
         type: the column of types; all arms are of one type when absent.
+        group: the column of groups; that of an arm's last row counts.
         reward: the column of rewards.
         used: the columns of what was used, one a resource.
         idle: the idle action; found by its name, or because it uses nothing, when absent. A name that no row has is
@@ -71,6 +80,7 @@ def read_log(
         step: how long a step is: a number, or `7 days`, `month`, `12 hours`; found when absent.
         bins: how to cut a numeric column of states: a width, cuts, or `quantile:10`.
         states: the states in their order, by name; rows may have no others.
+        actions: the actions by name; rows may have no others.
         format: csv, parquet or json; by the name of the file when absent.
         progress: told what is being done.
 
@@ -80,13 +90,13 @@ def read_log(
     """
     tell: Progress = progress or (lambda doing, share: None)
     resources = (used,) if isinstance(used, str) else tuple(used or ())
-    asked = {"arm": arm, "time": time, "state": state, "action": action, "type": type, "reward": reward}
+    asked = {"arm": arm, "time": time, "state": state, "action": action, "type": type, "reward": reward, "group": group}
     columns = {role: column for role, column in asked.items() if column is not None}
     columns |= {f"used {number}": column for number, column in enumerate(resources)}
     tell("reading records", 0.0)
     records = read_records(source, columns, format)
     tell("reading columns", 0.35)
-    read = _Columns(records, resources, bins, states)
+    read = _Columns(records, resources, bins, states, actions)
     tell("putting rows in order", 0.6)
     ordered = _Ordered(read)
     named = _read_actions(read, ordered, idle)
@@ -105,6 +115,7 @@ class _Columns:
         resources: Sequence[str],
         bins: Bins | None,
         states: str | Sequence[str] | None,
+        actions: str | Sequence[str] | None,
     ) -> None:
         frame = records.frame
         self.records, self.resources = records, tuple(resources)
@@ -119,7 +130,9 @@ class _Columns:
         self.times: Times = read_times(frame["time"], self.faults)
         self.states = self._read_states(bins, states)
         self.types = self._read_types()
-        self.actions = code_names(frame["action"])
+        self.groups = code_names(frame["group"]) if "group" in frame.columns else None
+        self.actions, self.actions_listed = self._read_actions(actions), actions is not None
+        self.has_action = code_names(frame["action"]).codes >= 0 if actions is not None else self.actions.codes >= 0
         has_rewards = "reward" in frame.columns
         self.rewards = read_floats(frame["reward"], "reward", self.faults) if has_rewards else None
         self.used = self._read_used()
@@ -144,14 +157,26 @@ class _Columns:
         if given is None:
             own = self.records.orders.get("state") or _categories(self.records)
             seen = set(coded.names)
+            self.notes += nearly_alike("state", coded, "--states")
             self.states_mean = bool(own) or all(any(map(str.isdigit, name)) for name in coded.names)
             return coded.in_order_of([name for name in own if name in seen] or in_meaning(coded.names))
+        return self._among("state", coded, given, missing)
+
+    def _read_actions(self, given: str | Sequence[str] | None) -> Coded:
+        coded = code_names(self.records.frame["action"])
+        if given is None:
+            self.notes += nearly_alike("action", coded, "--actions")
+            return coded
+        return self._among("action", coded, given, coded.codes < 0)
+
+    def _among(self, kind: str, coded: Coded, given: str | Sequence[str], missing: Bools) -> Coded:
+        """Names in the user's order, who may have left some out that rows have: they are told."""
         order = [name.strip() for name in (given.split(",") if isinstance(given, str) else map(str, given))]
         if len(set(order)) < len(order) or not all(order):
-            raise InvalidInput(f"--states: expected different names, got {', '.join(order)}")
+            raise InvalidInput(f"--{kind}s: expected different names, got {', '.join(order)}")
         moved = coded.in_order_of(order)
         unknown = (moved.codes < 0) & ~missing
-        self.faults.flag(unknown, lambda place: _unknown("state", coded.names[coded.codes[place]], order))
+        self.faults.flag(unknown, lambda place: _unknown(kind, coded.names[coded.codes[place]], order))
         return moved
 
     def _read_types(self) -> Coded:
@@ -159,6 +184,7 @@ class _Columns:
             return Coded((ALL,), np.zeros(len(self.records.frame), dtype=np.int32))
         coded = code_names(self.records.frame["type"])
         self.faults.flag(coded.codes < 0, "has no type")
+        self.notes += nearly_alike("type", coded, "")
         return coded.in_order_of(in_meaning(coded.names))
 
     def _read_used(self) -> Floats | None:
@@ -177,6 +203,48 @@ def _categories(records: Records) -> Sequence[str]:
 
     kind = records.frame["state"].dtype
     return [str(name) for name in kind.categories] if isinstance(kind, polars.Enum) else ()
+
+
+def nearly_alike(kind: str, coded: Coded, option: str) -> list[str]:
+    """Names that differ from a more usual one by the size of a letter, or by one letter and are hardly ever met.
+
+    Args:
+        kind: state, action or type.
+        coded: the column.
+        option: what refuses other names, if there is such an option.
+    """
+    rows = np.bincount(coded.codes[coded.codes >= 0], minlength=len(coded.names))
+    if len(coded.names) > MOST_COMPARED:
+        return []
+    notes = []
+    for rare in np.argsort(rows, kind="stable").tolist():
+        others = [i for i in range(len(rows)) if (rows[i], -i) > (rows[rare], -rare)]
+        like = next((i for i in others if _is_slip(coded.names[rare], coded.names[i], rows[rare], rows[i])), None)
+        if like is not None:
+            name, usual = coded.names[rare], coded.names[like]
+            seldom, often = (counted(int(rows[i]), "row") for i in (rare, like))
+            how = f"; {option} with all that there are refuses others" if option else ""
+            notes.append(
+                f"{kind} {quoted(name)} ({seldom}): did you mean {quoted(usual)} ({often})? It counts as another{how}"
+            )
+    return notes
+
+
+def _is_slip(name: str, usual: str, rows: int, usual_rows: int) -> bool:
+    """Whether one name is probably another that was mistyped."""
+    if name.casefold() == usual.casefold():
+        return True
+    seldom = rows <= max(2, SELDOM * usual_rows) and rows < usual_rows
+    return seldom and min(len(name), len(usual)) >= 4 and _one_letter_apart(name.casefold(), usual.casefold())
+
+
+def _one_letter_apart(one: str, other: str) -> bool:
+    """Whether a letter, and no digit, is left out, put in, changed, or changed places with the next."""
+    if any(map(str.isdigit, one + other)) or abs(len(one) - len(other)) > 1:
+        return False
+    start = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    a, b = one[start:], other[start:]
+    return a[1:] == b[1:] or a[1:] == b or a == b[1:] or (a[:2] == b[:2][::-1] and a[2:] == b[2:])
 
 
 def _unknown(kind: str, name: str, known: Sequence[str]) -> str:
@@ -204,6 +272,7 @@ class _Ordered:
         """(move,) ticks."""
         self._find_twice(read, pauses)
         self._find_two_types(read)
+        self._find_groups(read)
         if not self.same.any() and len(self.order):
             read.faults.add("no arm has two rows, so that it can be seen to move")
 
@@ -240,6 +309,21 @@ class _Ordered:
             ),
         )
 
+    def _find_groups(self, read: _Columns) -> None:
+        """The last row of an arm says its group; an arm that was in several is told."""
+        self.group_of: Indices | None = None
+        if read.groups is None:
+            return
+        codes, last = read.groups.codes, self.order[self.is_last]
+        read.faults.flag(last[codes[last] < 0], "has no group, and is the last row of its arm")
+        own = codes[self.order]
+        moved = self.same & (own[1:] != own[:-1]) & (own[1:] >= 0) & (own[:-1] >= 0)
+        if number := len(np.unique(read.arms.codes[self.order][1:][moved])):
+            read.notes.append(f"{counted(number, 'arm')} changed groups; the group of an arm's last row counts")
+        order = in_meaning(read.groups.names)
+        self.groups = tuple(order)
+        self.group_of = read.groups.in_order_of(order).codes[last]
+
 
 def _rises(arm: Indices, ticks: Any) -> bool:
     """Whether arms never fall, and times do not within an arm."""
@@ -268,8 +352,8 @@ class _Actions:
 
 
 def _read_actions(read: _Columns, ordered: _Ordered, idle: str | None) -> _Actions:
-    names = in_meaning(read.actions.names)
-    missing = ordered.order[(read.actions.codes[ordered.order] < 0) & ~ordered.is_last]
+    names = list(read.actions.names) if read.actions_listed else in_meaning(read.actions.names)
+    missing = ordered.order[~read.has_action[ordered.order] & ~ordered.is_last]
     if idle is not None and idle not in names and len(missing):  # a name for what is left empty
         coded = read.actions.in_order_of([idle, *names])
         return _Actions(Coded(coded.names, np.maximum(coded.codes, 0)), f"a missing action is the idle one, {idle}")
@@ -334,6 +418,8 @@ def _as_log(read: _Columns, ordered: _Ordered, named: _Actions, pace: Step) -> L
         reward=None if read.rewards is None else read.rewards[order],
         used=None if read.used is None else read.used[order],
         resources=read.resources,
+        groups=() if ordered.group_of is None else ordered.groups,
+        group_of=ordered.group_of,
         is_ordered=read.states_mean,
         notes=tuple(_notes(read, ordered, named, pace)),
         text=read.records.text,

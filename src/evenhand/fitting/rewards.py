@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.errors import Fault, InvalidInput, TableError
+from evenhand.errors import Fault, InvalidInput, TableError, shortened
 from evenhand.fitting.log import NOTHING, Log
 from evenhand.fitting.told import Names, read_statements, read_words, spread
 from evenhand.model.places import quoted
@@ -151,10 +151,8 @@ def check_known(rewards: Rewards, log: Log, needed: Any = True) -> None:
     """
     missing = np.argwhere(np.isnan(rewards.means) & needed)
     faults = [Fault("", f"{words_of(log, *pair)} has no reward") for pair in missing[:SHOWN_PAIRS].tolist()]
-    if len(missing) > SHOWN_PAIRS:
-        faults.append(Fault("", f"... and {len(missing) - SHOWN_PAIRS} more"))
     if faults:
-        raise TableError(faults, f"rewards, from {rewards.source}")
+        raise TableError(shortened(faults, SHOWN_PAIRS, len(missing)), f"rewards, from {rewards.source}")
 
 
 def words_of(log: Log, kind: int, state: int, action: int) -> str:

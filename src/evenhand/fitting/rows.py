@@ -70,9 +70,12 @@ def _across_gaps(
     known = began | (began.any(axis=0) & _leans(len(counts), prior))
     mean = np.where(known[..., None], drawn.mean, np.nan)
     draws = np.where(known[..., None], drawn.draws, np.nan)
-    return _told(
-        Drawn(mean, draws), np.where(began[..., None], filled.moves, 0.0), filled.leaning.shares(filled.moves), prior
-    )
+    lent = known & moves.unseen & (visits < 1) & _leans(len(counts), prior)
+    own = np.where((began & ~lent)[..., None], filled.moves, 0.0)
+    if lent.any():  # as without gaps: what the other types do
+        others = filled.leaning.given(own)
+        mean[lent], draws[:, lent] = others.mean[lent], others.draw(len(draws), rng)[:, lent]
+    return _told(Drawn(mean, draws), own, filled.leaning.shares(filled.moves), prior)
 
 
 def _leans(num_types: int, prior: float | None) -> bool:

@@ -22,7 +22,7 @@ from evenhand.model.whereabouts import FORMATS, SHOWN_FAULTS, SUFFIXES, TableFor
 if TYPE_CHECKING:
     import polars
 
-ROLES = ("arm", "time", "state", "action", "type", "reward")
+ROLES = ("arm", "time", "state", "action", "type", "reward", "group")
 """What a column may be for; those of usage go by `used 0`, `used 1`, ..."""
 
 
@@ -195,7 +195,7 @@ def _tell_form(text: Path | bytes, name: str, mark: str, width: int) -> None:
         except csv.Error as error:
             faults.append(Fault(f"line {reader.line_num}", f"is not CSV: {error}"))
     if more > SHOWN_FAULTS:
-        faults.append(Fault("", f"... and {more - SHOWN_FAULTS} more"))
+        faults.append(Fault("", f"... and {more - SHOWN_FAULTS:,} more", stands_for=more - SHOWN_FAULTS))
     if faults:
         raise TableError(faults, name)
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.checks import plain
+from evenhand.checks import Faults, plain
 from evenhand.display import counted
 from evenhand.fitting.log import Log
 from evenhand.fitting.rewards import rewards_of
-from evenhand.fitting.usage import usage_of
+from evenhand.fitting.usage import Usage, usage_of
+from evenhand.model.coupled import find_resource, read_amounts
 from evenhand.typing import Bools, Floats
 
 DISCOUNT = 0.95
@@ -34,8 +35,8 @@ class Terms:
     resources: tuple[str, ...]
     """(resource,) names."""
 
-    budget: Any
-    """One number a resource, or amounts under their names."""
+    budget: Floats
+    """(resource,) what there is at every step."""
 
     discount: float = DISCOUNT
     """What a reward one step later is worth."""
@@ -87,15 +88,32 @@ def read_terms(
     if usage is None and usage_of_actions is None and log.used is None:
         notes.append(f"every action but {log.actions[0]} uses one unit of {used.resources[0]}")
     notes += [f"what {action} uses varies; the mean is taken" for action in used.varying]
-    if budget is None:
-        budget = most_used(log, used.amounts)
-        listed = ", ".join(f"{plain(b)} {name}" for b, name in zip(budget, used.resources, strict=True))
-        notes.append(f"no budget is given: it is the most that was used in a step, {listed}")
+    budget = _budget(log, used, budget, notes)
     if objective.get("discount") is None and (objective.get("criterion") or "discounted") == "discounted":
         notes.append(f"no discount is given: it is {DISCOUNT}")
     worth = _rewards(log, unseen, notes, file=rewards, words=reward_of, costs=cost_of, pool=pool)
     said = {key: value for key, value in objective.items() if value is not None}
     return Terms(worth, used.amounts, used.resources, budget, notes=tuple(notes), **said)
+
+
+def _budget(log: Log, used: Usage, given: Any, notes: list[str]) -> Floats:
+    """(resource,) what was said, and of resources that nobody spoke of the most that was used in a step."""
+    most = most_used(log, used.amounts)
+    said = {} if given is None else given
+    faults = Faults()
+    amounts = read_amounts(said, used.resources, most, faults)
+    faults.raise_if_any("budget")
+    silent = set(used.resources)
+    if given is not None:
+        named = [find_resource(str(name), used.resources) for name in said] if isinstance(said, Mapping) else silent
+        silent = silent - set(named)
+    if silent:
+        of = "" if len(silent) == len(used.resources) else f" of {', '.join(n for n in used.resources if n in silent)}"
+        listed = ", ".join(
+            f"{plain(b)} {name}" for b, name in zip(amounts, used.resources, strict=True) if name in silent
+        )
+        notes.append(f"no budget{of} is given: it is the most that was used in a step, {listed}")
+    return amounts
 
 
 def _rewards(log: Log, unseen: Bools, notes: list[str], **said: Any) -> Floats:

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenhand.checks import LARGEST, Faults, plain, why_unreadable
-from evenhand.errors import Fault, InvalidInput, TableError, nearest
+from evenhand.checks import LARGEST, Faults, cut_by_comma, plain, why_unreadable
+from evenhand.errors import Fault, InvalidInput, TableError, nearest, shortened
 from evenhand.fitting.log import Log
 from evenhand.model.places import quoted
 from evenhand.model.whereabouts import Table, as_table, read_table
@@ -204,6 +204,8 @@ def read_words(
             else:
                 free[-1] = part
         found.append(Statement(quoted(key), (cell["type"], cell["state"], cell["action"]), (figure,)))
+    if faults and isinstance(words, str) and (hint := cut_by_comma(words)):
+        faults.add("", hint.removeprefix("; "))
     raise_faults(faults, called)
     return found, free
 
@@ -220,7 +222,8 @@ def _pairs(words: str | Mapping[str, float], called: str) -> list[tuple[str, Any
         match = whole.match(words, place)
         if match is None:
             rest = words[place:].strip()
-            raise TableError([Fault("", f"expected NAME=NUMBER,NAME=NUMBER, got {quoted(rest)}")], called)
+            told = f"expected NAME=NUMBER,NAME=NUMBER, got {quoted(rest)}{cut_by_comma(words)}"
+            raise TableError([Fault("", told)], called)
         pairs.append((match["key"], match["value"]))
         place = match.end()
     if not pairs:
@@ -268,8 +271,5 @@ def spread(statements: Sequence[Statement], shape: tuple[int, int, int], called:
 
 def raise_faults(faults: Faults, source: str) -> None:
     """Raise TableError with all faults, or the first of very many."""
-    found = faults.found
-    if len(found) > SHOWN:
-        found = [*found[:SHOWN], Fault("", f"... and {len(faults.found) - SHOWN} more")]
-    if found:
-        raise TableError(found, source)
+    if faults:
+        raise TableError(shortened(faults.found, SHOWN), source)

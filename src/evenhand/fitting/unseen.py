@@ -21,6 +21,7 @@ from evenhand.display import counted
 from evenhand.errors import InvalidInput
 from evenhand.fitting.building import pairs_in_words
 from evenhand.fitting.log import Log
+from evenhand.fitting.moves import Moves
 from evenhand.fitting.possible import absorbing_states, table_of
 from evenhand.fitting.posterior import Posterior
 from evenhand.fitting.rows import Estimated
@@ -34,6 +35,12 @@ FORBIDDEN = LARGEST
 
 LONG = 10
 """Steps from which on it is told that an arm was away."""
+
+ENOUGH = 20
+"""Idle moves among which there was no recovery, from which on somebody should say whether there can be one."""
+
+MATTERS = 0.005
+"""The probability of recoveries that nobody saw from which on they are told."""
 
 SHOWN = 5
 """Pairs and arms that a note names."""
@@ -192,6 +199,31 @@ def lent_in_words(log: Log, estimated: Estimated) -> list[str]:
     told = "; ".join(pairs_in_words(log, estimated.lent, SHOWN))
     number = counted(int(estimated.lent.sum()), "pair was", "pairs were")
     return [f"{number} not seen in their type, and are what the other types do: {told}"]
+
+
+def notes_of_recovery(log: Log, moves: Moves, posterior: Posterior) -> list[str]:
+    """What to say of recoveries under the idle action that nobody ever saw, and the model has all the same.
+
+    Args:
+        log: the records, whose states are in order, the best first.
+        moves: how often each was seen.
+        posterior: of the rows.
+    """
+    better = np.tril(np.ones((len(log.states),) * 2, dtype=bool), -1)
+    idle, mean = moves.counts[:, :, 0], np.nan_to_num(posterior.mean[:, :, 0])
+    asked = int(idle.sum(axis=(0, 2))[1:].sum())
+    if not log.is_ordered or len(moves.gaps.number) or idle[:, better].any() or asked < ENOUGH:
+        return []
+    mass = (mean * better).sum(axis=-1)
+    t, s = (int(i) for i in np.unravel_index(int(np.round(mass, 9).argmax()), mass.shape))
+    if mass[t, s] < MATTERS:
+        return []
+    of = f" ({quoted(log.types[t])})" if len(log.types) > 1 else ""
+    return [
+        f"none of {asked:,} moves under {log.actions[0]} was back towards {quoted(log.states[0])}, and the model has "
+        f"up to {100 * mass[t, s]:.2g} % of it a step, in {quoted(log.states[s])}{of}. If states only get worse by "
+        "themselves say --only-worse; of single transitions that cannot be, --mask FILE"
+    ]
 
 
 def notes_of_states(log: Log, absorbing: Sequence[str] = ()) -> list[str]:

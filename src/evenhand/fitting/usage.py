@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.checks import Faults, plain
-from evenhand.errors import Fault, InvalidInput, TableError
+from evenhand.errors import Fault, InvalidInput, TableError, shortened
 from evenhand.fitting.log import Log
 from evenhand.fitting.rewards import words_of
 from evenhand.fitting.told import Names, raise_faults, read_statements, read_words, spread
@@ -130,12 +130,9 @@ def _check_all_said(said: Floats, log: Log, title: str) -> None:
     missing = np.asarray(np.isnan(said).any(axis=-1))
     missing[:, :, 0] = False
     found = np.argwhere(missing)
-    faults = Faults()
-    for pair in found[:20].tolist():
-        faults.add("", f"says nothing of {words_of(log, *pair)}")
-    if len(found) > 20:
-        faults.add("", f"... and {len(found) - 20} more")
-    raise_faults(faults, title)
+    faults = [Fault("", f"says nothing of {words_of(log, *pair)}") for pair in found[:20].tolist()]
+    if faults:
+        raise TableError(shortened(faults, 20, len(found)), title)
 
 
 def _from_columns(log: Log) -> Usage:
@@ -150,7 +147,9 @@ def _from_columns(log: Log) -> Usage:
             for place in wrong[:20].tolist():
                 faults.add(log.called([int(log.row[place])])[0], f"the idle action {quoted(name)} uses something")
             if len(wrong) > 20:
-                faults.add("", f"... and {len(wrong) - 20} more such rows")
+                faults.found.append(
+                    Fault("", f"... and {len(wrong) - 20:,} more such rows", stands_for=len(wrong) - 20)
+                )
         elif not len(rows):
             faults.add("", f"no row says what the action {quoted(name)} uses")
         else:

@@ -168,7 +168,7 @@ class CoupledMDP(Shown):
             ModelError: with every fault, in the names of the resources.
         """
         faults = Faults()
-        amounts = _read_amounts(budget, self, faults)
+        amounts = read_amounts(budget, self.resource_names, self.budget, faults)
         faults.raise_if_any("budget")
         if np.array_equal(amounts, self.budget):
             return self
@@ -439,11 +439,17 @@ def read_budget(value: object, num_resources: int | None, faults: Faults, writte
     return budget
 
 
-def _read_amounts(value: object, problem: CoupledMDP, faults: Faults) -> Floats:
-    """(resource,) another budget of a problem; faults speak of resources by their names."""
-    names = problem.resource_names
+def read_amounts(value: object, names: Sequence[str], unsaid: Floats, faults: Faults) -> Floats:
+    """(resource,) another budget; faults speak of resources by their names.
+
+    Args:
+        value: one number a resource, or amounts under some names.
+        names: (resource,) what the resources are called.
+        unsaid: (resource,) the budget of those that are not named.
+        faults: where faults are noted.
+    """
     if isinstance(value, Mapping):
-        amounts = dict(zip(names, problem.budget.tolist(), strict=True))
+        amounts = dict(zip(names, unsaid.tolist(), strict=True))
         for name, amount in value.items():
             if (known := find_resource(str(name), names)) is None:
                 near = nearest(str(name), names)
@@ -455,7 +461,8 @@ def _read_amounts(value: object, problem: CoupledMDP, faults: Faults) -> Floats:
     single = not isinstance(value, (list, tuple, np.ndarray)) or np.ndim(value) == 0
     entries: list[Any] = [value] if single else list(value)  # type: ignore[call-overload]
     if len(entries) != len(names):
-        faults.add("", f"expected {len(names)} number{'s'[: len(names) > 1]} ({', '.join(names)}), got {len(entries)}")
+        told = f"expected {counted(len(names), 'number')} ({', '.join(names)}), got {len(entries)}"
+        faults.add("", told + _halves_hint(entries, len(names)))
     amounts_read = np.zeros(len(names))
     for index, (name, entry) in enumerate(zip(names, entries, strict=False)):
         if message := _amount_fault(entry):
@@ -463,6 +470,15 @@ def _read_amounts(value: object, problem: CoupledMDP, faults: Faults) -> Floats:
         else:
             amounts_read[index] = float(entry)
     return amounts_read
+
+
+def _halves_hint(entries: Sequence[object], expected: int) -> str:
+    """What to say of twice as many whole numbers as expected: decimal commas may have cut them in two."""
+    numbers = [entry for entry in entries if isinstance(entry, (int, float)) and float(entry).is_integer()]
+    if len(numbers) != len(entries) or len(entries) != 2 * expected:
+        return ""
+    whole, part = (int(number) for number in numbers[:2])
+    return f"; if {whole},{part} is one number, write {whole}.{part}: a comma parts two"
 
 
 def _amount_fault(entry: object) -> str:

@@ -32,7 +32,7 @@ from typing import IO, Any, Literal
 import numpy as np
 
 from evenhand.checks import why_unreadable
-from evenhand.errors import Fault, InvalidInput, MissingExtra, TableError, nearest
+from evenhand.errors import Fault, InvalidInput, MissingExtra, TableError, nearest, shortened
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.places import quoted
 from evenhand.typing import Indices, Ints
@@ -221,10 +221,8 @@ def _text(entry: Any) -> str:
 
 
 def _raise(faults: Sequence[Fault], source: str) -> None:
-    if len(faults) > SHOWN_FAULTS:
-        faults = [*faults[:SHOWN_FAULTS], Fault("", f"... and {len(faults) - SHOWN_FAULTS} more")]
     if faults:
-        raise TableError(faults, source)
+        raise TableError(shortened(faults, SHOWN_FAULTS), source)
 
 
 # From columns to arms of a problem

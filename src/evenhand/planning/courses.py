@@ -13,7 +13,7 @@ figure f(s, a) of a step (was it served; what was it worth) and G the sum of the
 
 Arms are independent, so means and variances add up, and the number of arms that are served at a step is a sum of
 unequal coins (Poisson binomial), whose quantiles are exact up to EXACT_UP_TO arms. Other intervals are normal ones.
-Steps that were not recorded are idle, as they are for the fit.
+Steps that were not recorded are idle, as they are for the fit unless it carried actions on: a log does not say so.
 """
 
 from collections.abc import Sequence
@@ -326,6 +326,7 @@ def _told(course: Course, walk: _Walk, level: float) -> dict[str, Any]:
     worth = np.stack([model.rewards for model in course.models])[kind, log.state[rows], action]
     if log.reward is not None:
         worth = np.where(np.isfinite(log.reward[rows]), log.reward[rows], worth)
+    worst, best = _extremes(course, kind, worth)
     present = np.bincount(time, minlength=num_steps)
     kept = np.flatnonzero(present)
     earned = np.bincount(time, weights=worth, minlength=num_steps)
@@ -341,11 +342,15 @@ def _told(course: Course, walk: _Walk, level: float) -> dict[str, Any]:
         "steps": kept,
         "present": present[kept],
         "served": _coins(served.sum(axis=1)[kept, 1:], [walk.coins[step] for step in kept], level),
-        "so_far": _normal(served.sum(axis=1)[:, 1:].cumsum(axis=0), walk.so_far.sum(axis=1)[:, :-1], level, kept),
-        "rewards": _normal(earned[kept] / present[kept], walk.reward[kept] / whole, level),
+        "so_far": _normal(
+            served.sum(axis=1)[:, 1:].cumsum(axis=0), walk.so_far.sum(axis=1)[:, :-1], level, kept, least=0.0
+        ),
+        "rewards": _normal(
+            earned[kept] / present[kept], walk.reward[kept] / whole, level, least=worst.min(), most=best.max()
+        ),
         "occupied": _normal(occupied[kept], walk.states[kept], level, least=0.0),
         "totals": _normal(served.sum(axis=0)[:, 1:], total[:, :-1], level, least=0.0),
-        "total_rewards": _normal(by_type, total[:, -1] / scale, level),
+        "total_rewards": _normal(by_type, total[:, -1] / scale, level, least=worst, most=best),
         "used": _used(course, num_steps)[kept],
     }
 
@@ -360,11 +365,27 @@ def _used(course: Course, num_steps: int) -> Floats:
     return used
 
 
-def _normal(seen: Floats, moments: Floats, level: float, rows: Any = slice(None), least: float = -np.inf) -> Forecast:
-    """A forecast from (..., 2) means and variances."""
+def _extremes(course: Course, kind: Indices, worth: Floats) -> tuple[Floats, Floats]:
+    """(type,) the least and the greatest reward of a step, in the model or in the records: no mean lies beyond them."""
+    worst = np.array([model.rewards.min() for model in course.models])
+    best = np.array([model.rewards.max() for model in course.models])
+    np.minimum.at(worst, kind, worth)
+    np.maximum.at(best, kind, worth)
+    return worst, best
+
+
+def _normal(
+    seen: Floats,
+    moments: Floats,
+    level: float,
+    rows: Any = slice(None),
+    least: float | Floats = -np.inf,
+    most: float | Floats = np.inf,
+) -> Forecast:
+    """A forecast from (..., 2) means and variances, within what can be."""
     mean, spread = moments[rows, ..., 0], np.sqrt(moments[rows, ..., 1])
     reach = stats.norm.ppf(0.5 + level / 2) * spread
-    return Forecast(seen[rows], mean, np.maximum(mean - reach, least), mean + reach)
+    return Forecast(seen[rows], mean, np.maximum(mean - reach, least), np.minimum(mean + reach, most))
 
 
 def _coins(seen: Floats, coins: Sequence[tuple[Floats, Ints]], level: float) -> Forecast:

@@ -148,6 +148,9 @@ def find_oddities(study: Study) -> list[Note]:
 def _same_names(study: Study) -> Iterator[Note]:
     for name in dict.fromkeys(name for name in study.names if name in study.twice):
         blocks = [i for i, own in enumerate(study.names) if own == name]
+        groups = {study.problem.group_of_block[i] for i in blocks} if study.problem.groups else ()
+        if len(groups) == len(blocks):  # a table tells them apart by type and group
+            continue
         if len({int(study.problem.type_of_block[i]) for i in blocks}) > 1:
             yield Note(
                 "same-name",

@@ -278,6 +278,8 @@ def _judged(course: Course, criterion: str | None, over: str | None) -> CoupledM
     }
     if len(course.blocks) > 1 or not course.problem.is_symmetric:
         rows["type"] = names
+    if log.group_of is not None:
+        rows["group"] = [log.groups[log.group_of[arm]] for arm in arms]
     return course.problem.starting_at(rows).under(criterion or f"finite:{course.span}", over)
 
 

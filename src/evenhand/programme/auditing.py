@@ -14,12 +14,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtri
 
 from evenhand.checks import check_fraction
 from evenhand.display import FrameLibrary, as_frame, counted
 from evenhand.evaluation.fairness import gini_coefficient
 from evenhand.model.places import quoted
+from evenhand.programme.knowing import ALIKE
 from evenhand.programme.promises import (
     ACCOUNTS,
     STRENGTHS,
@@ -328,18 +329,23 @@ class Audit:
         return as_frame({name: [row[name] for row in rows] for name in rows[0]}, library)
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return {
-            **asdict(self),
-            "override_cost": self.override_cost,
-            "overrides_by": self.by_who(),
-            "warnings": list(self.warnings),
-            "notes": list(self.notes),
-        }
+        """The JSON form; what is no number is None."""
+        told = {**asdict(self), "override_cost": self.override_cost, "overrides_by": self.by_who()}
+        plain: dict[str, Any] = _finite(told | {"warnings": self.warnings})
+        return plain
 
     def __repr__(self) -> str:
         behind = counted(sum(row.behind for row in self.groups), "group")
         return f"Audit(steps {self.first} to {self.last}, {counted(len(self.arms), 'arm')}, {behind} behind)"
+
+
+def _finite(told: Any) -> Any:
+    """The same as JSON can hold it."""
+    if isinstance(told, float):
+        return told if np.isfinite(told) else None
+    if isinstance(told, dict):
+        return {key: _finite(value) for key, value in told.items()}
+    return [_finite(value) for value in told] if isinstance(told, list | tuple) else told
 
 
 def _warning(row: MemberRow) -> str:
@@ -406,14 +412,17 @@ class Books:
         self.type = np.array([self.types.index(arm.type) for arm in span.arms], dtype=np.int64)
 
     def going_on(self, digest: str) -> Continuation:
-        """How arms go on under a model: by the relaxation of those who are there on average."""
+        """How arms go on under a model: by the relaxation of those who are there at first, kind by kind.
+
+        Not of those who are there on average: who leaves or joins later may do so because of how it went.
+        """
         if digest not in self._going_on:
             model, words = self.models(digest)
-            counts = np.zeros(len(model.tables))
-            for arm, steps in zip(self.span.arms, self.span.present.sum(axis=1), strict=True):
-                counts[words.blocks[arm.type, arm.group]] += steps / self.span.num_steps
-            whole = np.where(counts > 0, np.maximum(np.rint(counts), 1), 0).astype(np.int64)
-            self._going_on[digest] = continue_by(model, whole, self.welfare)
+            block = np.array([words.blocks[arm.type, arm.group] for arm in self.span.arms], dtype=np.int64)
+            there = np.zeros((len(model.tables), self.span.num_steps), dtype=np.int64)
+            np.add.at(there, block, self.span.present)
+            counts = there[np.arange(len(there)), (there > 0).argmax(axis=1)]
+            self._going_on[digest] = continue_by(model, counts, self.welfare)
         return self._going_on[digest]
 
     def between(self, first: int, last: int) -> Sums:
@@ -436,7 +445,7 @@ class Books:
         courses = self.span.courses(self.models(digest)[1], first, last)
         strengths = choose_strengths(going_on, courses, self.group, len(self.groups), 1 - self.level)
         found = keep_account(going_on, courses, strengths)
-        mode = found.laws.argmax(axis=2)
+        mode = (found.laws >= found.laws.max(axis=2, keepdims=True) - ALIKE).argmax(axis=2)
         block = courses.block[:, None]
         return Sums(
             account={name: getattr(found, name) for name in ACCOUNTS},
@@ -457,7 +466,7 @@ class Books:
         total = {name: float(values[arms].sum()) for name, values in sums.account.items()}
         steps = max(total["steps"], 1.0)
         spread = np.sqrt(total["variance"] + total["reward_variance"]) / steps
-        reach = float(stats.norm.ppf(0.5 + self.level / 2) * spread)
+        reach = float(ndtri(0.5 + self.level / 2) * spread)
         promised = (total["expected"] + total["plans"]) / steps
         parts = {name: total[name] / steps for name in ("overrides", "undone", "moves", "rewards")}
         return Earned(total["realised"] / steps, promised, promised - reach, promised + reach, **parts)
@@ -590,6 +599,12 @@ def _notes(books: Books, digests: Sequence[str]) -> tuple[str, ...]:
     told = []
     if len(digests) > 1:
         told.append(f"{len(digests)} models were in use; a promise holds until the model changes")
+    gone = sum(arm.left_step is not None and arm.left_step <= books.span.last for arm in books.span.arms)
+    if gone:
+        told.append(
+            f"{counted(gone, 'arm')} left within the span: promises are for the steps until then, and intervals "
+            "take it that leaving had nothing to do with conditions; warnings do not"
+        )
     asked = books.welfare
     if asked and books.going_on(digests[-1]).welfare != asked:
         told.append(f"the relaxation for {asked} was not solved; arms go on by that of the mean")

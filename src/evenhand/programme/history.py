@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from evenhand.programme import schema
-from evenhand.programme.knowing import DIGITS, Beliefs, done_between, most_likely
+from evenhand.programme.knowing import Beliefs, done_between, kept_chance, most_likely
 from evenhand.programme.modelling import Words
 from evenhand.programme.observing import observations_of
 from evenhand.programme.recording import records_of
@@ -126,7 +126,7 @@ def _seen(tx: Connection, words: Words, arm: Arm, step: int) -> Iterator[Entry]:
             kind="seen",
             state=state,
             expected=words.states(block)[most_likely(law)[0]],
-            chance=round(float(law[words.state_number(block, state)]), DIGITS),
+            chance=kept_chance(law[words.state_number(block, state)]),
             **same,
         )
 

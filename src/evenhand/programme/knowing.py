@@ -31,6 +31,10 @@ ALIKE = 1e-9
 DIGITS = 9
 """Of a chance that is kept."""
 
+OFF_TIES = 2.718281828e-13
+"""Added before a chance is rounded: 0.95 ** 5 = 0.7737809375 lies between two numbers of nine digits, as do many
+products of short decimals, and the last bit of a sum would choose."""
+
 MOST_ASKED = 500
 """Arms that a database is asked about at once."""
 
@@ -126,7 +130,12 @@ def most_likely(law: Floats) -> tuple[int, float]:
         law: (state,) chances.
     """
     state = int(np.flatnonzero(law >= law.max() - ALIKE)[0])
-    return state, round(float(law[state]), DIGITS)
+    return state, kept_chance(law[state])
+
+
+def kept_chance(chance: float) -> float:
+    """A chance as it is kept: the same whatever the last bits of the sum that it came from."""
+    return round(float(chance) + OFF_TIES, DIGITS)
 
 
 def _parts(arms: Sequence[Arm]) -> Iterator[list[int]]:

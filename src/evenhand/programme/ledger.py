@@ -74,8 +74,12 @@ def append(tx: Connection, kind: str, who: str, body: dict[str, Any]) -> int:
         kind: what kind of thing happened.
         who: who did it.
         body: what.
+
+    Raises:
+        InvalidInput: `who` is no text that a database can hold.
     """
     programme = schema.programme
+    who = check_text(who, "who", empty=True)
     number = int(tx.execute(select(programme.c.last_event)).scalar_one()) + 1
     before = tx.execute(select(schema.events.c.chain).where(schema.events.c.id == number - 1)).scalar() or ""
     row = {"id": number, "kind": kind, "who": who, "at": now(), "body_json": as_text(body)}

@@ -2,21 +2,19 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
-from evenhand.errors import InvalidInput
-from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.what_if import Budget
-from evenhand.programme import roster, schema
+from evenhand.programme import schema
 from evenhand.programme.auditing import LEVEL, Audit, Books, audit_of, check_level
-from evenhand.programme.modelling import of_roster
-from evenhand.programme.opened import Opened
+from evenhand.programme.running import Running
+from evenhand.programme.solving import Certificate, numbers_of
 from evenhand.programme.spans import read_span
-from evenhand.programme.views import FAMILY, Prices, Supposed, price_of_fairness, suppose
+from evenhand.programme.views import FAMILY, Prices, price_of_fairness, suppose
 from evenhand.typing import Progress
 
 
-class LookingBack(Opened):
+class LookingBack(Running):
     """Over any span of steps: who was served, what was promised and what came of it."""
 
     def audit(
@@ -54,7 +52,7 @@ class LookingBack(Opened):
         return Books(span, models.__getitem__, welfare, wanted)
 
     def price_of_fairness(
-        self, family: Sequence[str] = FAMILY, *, seconds: float | None = None, progress: Progress | None = None
+        self, family: Sequence[str] = FAMILY, *, seconds: float | None = None, progress: Progress | bool | None = None
     ) -> Prices:
         """The best plan of the present roster for each of several ideas of welfare, the programme's own marked.
 
@@ -63,8 +61,7 @@ class LookingBack(Opened):
             seconds: how long all of it may take, about.
             progress: called now and then with what is being done and the share done.
         """
-        with self.store.reading() as tx:
-            problem, seed = self._roster_problem(tx)
+        problem, _, seed = self.present_problem()
         return price_of_fairness(problem, problem.welfare, family, progress, seconds, seed)
 
     def suppose(
@@ -73,9 +70,11 @@ class LookingBack(Opened):
         welfare: str | None = None,
         *,
         seconds: float | None = None,
-        progress: Progress | None = None,
-    ) -> tuple[Supposed, ...]:
-        """The best plans of the present roster under other budgets, or for another welfare. Nothing is kept of it.
+        progress: Progress | bool | None = None,
+    ) -> tuple[Certificate, ...]:
+        """What the best plans of the present roster would be worth under other budgets, or for another welfare.
+
+        Nothing is kept of it.
 
         Args:
             budgets: as of `evenhand.what_if`; the present one alone where there are none.
@@ -83,15 +82,5 @@ class LookingBack(Opened):
             seconds: how long each may take, about.
             progress: called now and then with what is being done and the share done.
         """
-        with self.store.reading() as tx:
-            problem, seed = self._roster_problem(tx)
-        return suppose(problem, budgets, welfare, progress, seconds, seed)
-
-    def _roster_problem(self, tx: Connection) -> tuple[CoupledMDP, int]:
-        """The problem of those who take part now, and the seed of the programme."""
-        arms = roster.taking_part(tx, step := roster.present_step(tx))
-        if not arms:
-            raise InvalidInput(f"nobody takes part at step {step}")
-        row = tx.execute(select(schema.programme)).one()
-        model, words = self._model(tx)
-        return of_roster(model, [words.blocks[arm.type, arm.group] for arm in arms], row.welfare), int(row.seed)
+        problem, arms, seed = self.present_problem()
+        return suppose(problem, numbers_of(arms), budgets, welfare, progress, seconds, seed)

@@ -92,8 +92,17 @@ def _step(text: str, usual: int) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 11 and int(text) <= MOST_STEP else -1
 
 
-def read_observations(table: Table, arms: Sequence[Arm], words: Words, usual: int) -> list[tuple[Row, str]]:
+def read_observations(
+    table: Table, arms: Sequence[Arm], words: Words, usual: int, present: int
+) -> list[tuple[Row, str]]:
     """The rows of a table, each with the name of a state.
+
+    Args:
+        table: with the columns arm and state, and perhaps step.
+        arms: every arm that ever joined.
+        words: of the model.
+        usual: the step of rows that name none.
+        present: the present step, the last that anybody can have seen.
 
     Raises:
         TableError: with every fault and its row.
@@ -105,6 +114,8 @@ def read_observations(table: Table, arms: Sequence[Arm], words: Words, usual: in
         state = words.state(block, table.columns["state"][row.number])
         if isinstance(state, str):
             faults.append(Fault(row.place, state))
+        elif row.step > present:
+            faults.append(Fault(row.place, f"step {row.step} is still to come; the present one is {present}"))
         else:
             found.append((row, words.states(block)[state]))
     order = {place: number for number, place in enumerate(table.rows)}

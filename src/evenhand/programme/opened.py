@@ -36,20 +36,24 @@ class Opened:
     def _model(self, tx: Connection, digest: str | None = None) -> tuple[CoupledMDP, Words]:
         """A model by its digest, or the present one, with its names."""
         wanted = digest or str(tx.execute(select(schema.programme.c.model)).scalar_one())
-        if wanted not in self._models:
+        known = self._models.get(wanted)  # another thread may let go of it at any time
+        if known is None:
             body = tx.execute(select(schema.models.c.body).where(schema.models.c.digest == wanted)).scalar_one()
             model = from_bytes(body)
-            remember(self._models, wanted, (model, Words(model)))
-        return self._models[wanted]
+            known = model, Words(model)
+            remember(self._models, wanted, known)
+        return known
 
     def _policy(self, tx: Connection, digest: str) -> Plan:
         """A policy by its digest, with the problem it was made for."""
-        if digest not in self._policies:
+        known = self._policies.get(digest)
+        if known is None:
             body = tx.execute(select(schema.policies.c.body).where(schema.policies.c.digest == digest)).scalar()
             if body is None:
                 raise InvalidInput(f"{self.store.address}: there is no policy {digest}")
-            remember(self._policies, digest, plan_from_bytes(body))
-        return self._policies[digest]
+            known = plan_from_bytes(body)
+            remember(self._policies, digest, known)
+        return known
 
 
 def remember(memory: "OrderedDict[str, T]", key: str, value: T) -> None:

@@ -335,7 +335,7 @@ class Programme(Learning, LookingBack):
             def do() -> dict[str, Any]:
                 present = present_step(tx)
                 usual = present if step is None else check_step(step)
-                found = read_observations(table, roster.arms_as_of(tx), self._model(tx)[1], usual)
+                found = read_observations(table, roster.arms_as_of(tx), self._model(tx)[1], usual, present)
                 seen = [(row.arm.id, row.step, state) for row, state in found]
                 corrected, late = count_corrections(tx, seen), sum(number < present for _, number, _ in seen)
                 told = [[row.arm.name, row.step, state] for row, state in found]

@@ -19,8 +19,10 @@ The first two lines are the promise. Recorded rewards add what they differ from 
 moves are differences of a martingale, however plans, budgets and overrides couple the arms: whoever acts does not know
 the next move. Their variances given what went before, mu- H^2 - (mu- H)^2, add up, and so intervals are made.
 
-A warning needs more than a wide interval, for bad luck may also make the variance small. With D the moves of a group
-and any number l > 0 that is fixed beforehand,
+A warning needs more than a wide interval, for bad luck may also make the variance small; and who gets well may leave
+for that reason, so that looking back from the day it left would count its luck too little. The test therefore weighs
+moves by what was to come until the end of the whole span (`Courses.until`), which nothing that happens can change; who
+leaves only stops to move. With D such moves of a group and any number l > 0 that is fixed beforehand,
 
     E_l = exp( - l sum_t D_t - sum_t log E[exp(-l D_t) | what went before] )
 
@@ -192,6 +194,9 @@ class Courses:
     was_seen: Bools
     """(arm,) whether it was ever seen before `begin`."""
 
+    until: Ints
+    """(arm,) the step after the last of the whole span: known beforehand, unlike when an arm leaves or a model ends."""
+
     def part(self, arms: Ints | slice) -> "Courses":
         """Some of the arms."""
         return Courses(**{name: value[arms] for name, value in vars(self).items()})
@@ -264,7 +269,7 @@ def keep_account(going_on: Continuation, courses: Courses, strengths: Floats) ->
         courses: what is known of them.
         strengths: (arm, strength) the numbers l of the test of each one's group.
     """
-    values = going_on.values(int((courses.end - courses.begin).max(initial=0)))
+    values = going_on.values(int((courses.until - courses.begin).max(initial=0)))
     S = values.shape[-1]
     size = max(1, MOST_CELLS // (S * S))
     starts = range(0, max(len(courses.block), 1), size)
@@ -281,7 +286,7 @@ class _Walk:
 
     def __init__(self, going_on: Continuation, values: Floats, courses: Courses, strengths: Floats) -> None:
         self.tables, self.values, self.courses, self.strengths = going_on.model.tables, values, courses, strengths
-        self.ahead = np.stack(_ahead(going_on, values))
+        self.ahead = np.stack(_ahead(going_on, values[: (courses.end - courses.begin).max(initial=0) + 1]))
         n = len(courses.block)
         self.sums = {name: np.zeros(n) for name in ACCOUNTS}
         self.evidence = np.zeros(strengths.shape)
@@ -307,6 +312,7 @@ class _Walk:
         new = courses.begin[arms] == step
         moved = seen & ~new & self.was_seen[arms]
         self._note_moves(arms[moved], state[moved], worth[moved])
+        self._weigh_moves(arms[moved], state[moved], step)
         before = (self.law[arms] * worth).sum(axis=1)
         self.law[arms[seen]] = np.arange(worth.shape[1]) == state[seen, None]
         # An arm that nobody had seen moved from nowhere: its promise begins here.
@@ -324,8 +330,14 @@ class _Walk:
         move = off[np.arange(len(arms)), state]
         self.sums["moves"][arms] += move
         self.sums["variance"][arms] += (law * off**2).sum(axis=1)
-        self.evidence[arms] += _evidence(law, off, move, self.strengths[arms])
         self.impossible[arms] += law[np.arange(len(arms)), state] <= 0
+
+    def _weigh_moves(self, arms: Ints, state: Ints, step: int) -> None:
+        """What moves say for the test."""
+        law = self.law[arms]
+        worth = self.values[self.courses.until[arms] - step, self.courses.block[arms]]
+        off = worth - (law * worth).sum(axis=1)[:, None]
+        self.evidence[arms] += _evidence(law, off, off[np.arange(len(arms)), state], self.strengths[arms])
 
     def _act(self, arms: Ints, step: int) -> None:
         courses, block = self.courses, self.courses.block[arms]
@@ -372,25 +384,34 @@ def _evidence(law: Floats, off: Floats, move: Floats, strengths: Floats) -> Floa
 
 
 def choose_strengths(going_on: Continuation, courses: Courses, group: Ints, num_groups: int, level: float) -> Floats:
-    """(arm, strength) the numbers l of each one's group: fixed by where arms are when they begin.
+    """(arm, strength) the numbers l of each one's group: fixed by where its first arms are when they begin.
+
+    Who joins later goes by the number of the group, for it may join because of how the others fared.
 
     Args:
         going_on: how they go on.
-        courses: what is known of them; of it only where they begin is looked at.
+        courses: what is known of them; of it only where the first begin is looked at.
         group: (arm,) its group.
         num_groups: how many there are.
         level: of the test.
     """
-    values = going_on.values(int((courses.end - courses.begin).max(initial=0)))
-    spreads = going_on.spreads(values)[np.maximum(courses.end - courses.begin, 0), courses.block]
-    law = courses.start.copy()
-    rows = np.flatnonzero(courses.begin < courses.num_steps)
-    state = courses.state[rows, courses.begin[rows]]
-    seen = state != UNKNOWN
-    law[rows[seen]] = np.arange(law.shape[1]) == state[seen, None]
-    total = np.bincount(group, weights=(law * spreads).sum(axis=1), minlength=num_groups)
+    spreads = going_on.spreads(going_on.values(int((courses.until - courses.begin).max(initial=0))))
+    rows = _first_of_groups(courses, group, num_groups)
+    begin, law = courses.begin[rows], courses.start[rows]
+    state = courses.state[rows, begin]
+    law = np.where((state != UNKNOWN)[:, None], np.arange(law.shape[1]) == state[:, None], law)
+    chance = (law * spreads[courses.until[rows] - begin, courses.block[rows]]).sum(axis=1)
+    total = np.bincount(group[rows], weights=chance, minlength=num_groups)
     usual = np.sqrt(2 * np.log(num_groups / level) / np.where(total > 0, total, np.inf))
     return np.asarray(usual[group][:, None] * np.array([factor for factor, _ in STRENGTHS]))
+
+
+def _first_of_groups(courses: Courses, group: Ints, num_groups: int) -> Ints:
+    """The arms of each group with which it begins."""
+    first = np.full(num_groups, courses.num_steps)
+    there = courses.begin < courses.end
+    np.minimum.at(first, group[there], courses.begin[there])
+    return np.flatnonzero(there & (courses.begin == first[group]))
 
 
 def p_values(evidence: Sequence[Floats]) -> Floats:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, insert, or_, select, update
 
-from evenhand.errors import Fault, InvalidInput, TableError, nearest
+from evenhand.errors import Fault, InvalidInput, TableError, nearest, shortened
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.places import quoted
 from evenhand.model.whereabouts import SHOWN_FAULTS, Table, as_table, find_arms
@@ -131,7 +131,7 @@ def read_rows(given: Any, what: str, needed: Sequence[str]) -> Table:
 def raise_faults(faults: Sequence[Fault], source: str) -> None:
     """Tell all faults of a table, but for those that nobody would read."""
     if len(faults) > SHOWN_FAULTS:
-        faults = [*faults[:SHOWN_FAULTS], Fault("", f"... and {len(faults) - SHOWN_FAULTS} more")]
+        faults = shortened(faults, SHOWN_FAULTS)
     if faults:
         raise TableError(faults, source)
 

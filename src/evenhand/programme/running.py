@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, func, insert, select, update
 
 from evenhand.errors import Conflict, Fault, InvalidInput
 from evenhand.model.coupled import CoupledMDP
@@ -457,7 +457,10 @@ class Running(Opened):
 def keep_policy(
     tx: Connection, digest: str, model: str, body: bytes, numbers: Numbers, facts: Mapping[str, Any], who: str
 ) -> int:
-    """Write a policy, unless just this one is there already; the number of the event that says so.
+    """Write a policy, after which it is the last one; the number of the event that says so.
+
+    One that is there already, word for word, becomes the last one again: who solves by another method and comes back
+    to the first gets plans by the first.
 
     Args:
         tx: a transaction from `Store.writing`.
@@ -471,7 +474,8 @@ def keep_policy(
     table = schema.policies
     told = {"policy": digest, "method": facts["method"], "certificate": facts["certificate"]}
     event = append(tx, "solved", who, told)
-    if tx.execute(select(table.c.digest).where(table.c.digest == digest)).first() is None:
+    again = update(table).where(table.c.digest == digest).values(event=event)
+    if tx.execute(again).rowcount == 0:
         kept = {"numbers_json": ledger.as_text([list(row) for row in numbers]), "facts_json": ledger.as_text(facts)}
         tx.execute(insert(table).values(digest=digest, model=model, body=body, at=ledger.now(), event=event, **kept))
     return event

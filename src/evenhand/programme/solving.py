@@ -198,24 +198,34 @@ def serves_any_number(solution: Solution) -> bool:
 
 def facts_of(solution: Solution, digest: str, numbers: Numbers) -> dict[str, Any]:
     """What is kept of a solution beside its policy."""
-    found = certify(solution.problem, digest, numbers, solution.objective, solution.unit_values, solution.by_type)
-    prices = solution.prices
-    certificate = found | {
-        "welfare": solution.welfare,
-        "stderr": solution.welfare_stderr,
-        "upper_bound": solution.upper_bound,
-        "gap": _finite(solution.gap),
-        "prices": prices,
-        "for_roster": True,
-    }
     return {
         "method": solution.method,
         "reason": solution.reason,
         "any_number": serves_any_number(solution),
         "seconds": sum(solution.seconds.values()),
         "parts": [{"policy": part.name, "share": part.share} for part in solution.parts],
-        "certificate": certificate,
+        "certificate": certificate_of(solution, digest, numbers).as_dict(),
     }
+
+
+def certificate_of(solution: Solution, digest: str, numbers: Numbers) -> Certificate:
+    """What a solution is worth for the roster it was solved for.
+
+    Args:
+        solution: of the roster's problem.
+        digest: of its policy.
+        numbers: of the roster.
+    """
+    found = certify(solution.problem, digest, numbers, solution.objective, solution.unit_values, solution.by_type)
+    told = found | {
+        "welfare": solution.welfare,
+        "stderr": solution.welfare_stderr,
+        "upper_bound": solution.upper_bound,
+        "gap": _finite(solution.gap),
+        "prices": solution.prices,
+        "for_roster": True,
+    }
+    return Certificate.of(told)
 
 
 def _finite(gap: float) -> float:

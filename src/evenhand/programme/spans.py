@@ -141,7 +141,9 @@ class Span:
         start, was_seen = self._start(words.model, block, numbers, joined, first)
         own = slice(first - self.since, last + 1 - self.since)
         cut = {name: table[:, own] for name, table in numbers.items()}
-        return Courses(block, begin, end, **cut, reward=self.reward[:, own], start=start, was_seen=was_seen)
+        until = np.full(len(self.arms), self.last + 1 - first)
+        rewards = self.reward[:, own]
+        return Courses(block, begin, end, **cut, reward=rewards, start=start, was_seen=was_seen, until=until)
 
     def _numbers(self, words: Words, block: Ints) -> dict[str, Ints]:
         """(arm, step) numbers in place of names; what was done is what was accepted, where nobody said otherwise."""

@@ -136,10 +136,12 @@ class Store:
         """
         with self._told_in_words(), self.engine.connect() as connection:
             connection.execution_options(writing=True)
-            with connection.begin():
+            with connection.begin() as begun:
                 if not self.is_sqlite:
                     connection.execute(_lock(made))
                 yield connection
+                with self._in_doubt():
+                    begun.commit()
 
     @contextlib.contextmanager
     def making(self) -> Iterator[Connection]:
@@ -185,6 +187,19 @@ class Store:
             raise InvalidInput(
                 f"{self.address}: it holds other tables ({named}); a programme has a database of its own"
             )
+
+    @contextlib.contextmanager
+    def _in_doubt(self) -> Iterator[None]:
+        """A server that is gone while it keeps a change may have kept it or not: nobody says that nothing changed."""
+        try:
+            yield
+        except DBAPIError as error:
+            if self.is_sqlite or not error.connection_invalidated:
+                raise
+            raise Unavailable(
+                f"{self.address}: the connection broke while the change was being kept. It is there wholly, or not at "
+                "all: ask again under the same key, or look"
+            ) from error
 
     @contextlib.contextmanager
     def _told_in_words(self) -> Iterator[None]:
@@ -243,7 +258,8 @@ def _told(url: "URL") -> str:
     """What a person calls it; never with a password."""
     if url.get_backend_name() == "sqlite":
         return str(url.database)
-    return url.set(drivername="postgresql").render_as_string(hide_password=True)
+    query = {name: "***" if "password" in name else value for name, value in url.query.items()}
+    return url.set(drivername="postgresql", query=query).render_as_string(hide_password=True)
 
 
 def _check_there(file: Path) -> None:

@@ -16,8 +16,9 @@ from evenhand.checks import check_positive_int
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import DEFAULT
 from evenhand.planning.fairness import Fairness, fairness
-from evenhand.planning.what_if import Budget, BudgetRow, what_if
+from evenhand.planning.what_if import Budget, what_if
 from evenhand.programme.auditing import Books, Earned
+from evenhand.programme.solving import METHOD, Certificate, Numbers, certificate_of
 from evenhand.typing import Progress
 
 PARTS = 12
@@ -109,7 +110,7 @@ def price_of_fairness(
     problem: CoupledMDP,
     welfare: str | None,
     family: Sequence[str] = FAMILY,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     seconds: float | None = None,
     seed: int = 0,
 ) -> Prices:
@@ -125,7 +126,7 @@ def price_of_fairness(
     """
     own = welfare or DEFAULT
     ideas = list(dict.fromkeys((*family, own)))
-    found = fairness(problem, ideas, "fluid", progress=progress, rng=seed, seconds=seconds)
+    found = fairness(problem, ideas, METHOD, progress=progress, rng=seed, seconds=seconds)
     rows = [_price(found, number, own) for number in range(len(found.rows))]
     return Prices(tuple(sorted(rows, key=lambda row: (row.worst, -row.mean))), dict(found.left_out))
 
@@ -137,42 +138,20 @@ def _price(found: Fairness, number: int, own: str) -> Price:
     return Price(*told, values=dict(values), today=row.welfare == own)
 
 
-@dataclass(frozen=True)
-class Supposed:
-    """What a budget would be worth."""
-
-    budget: dict[str, float]
-    """What there would be of each resource at every step."""
-
-    welfare: float
-    """Of the best plan that was found."""
-
-    stderr: float
-    """Its standard error; 0 where it is exact."""
-
-    upper_bound: float
-    """No plan is worth more."""
-
-    groups: dict[str, float]
-    """The value of each group: the mean of its arms."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return asdict(self)
-
-
 def suppose(
     problem: CoupledMDP,
+    numbers: Numbers,
     budgets: Sequence[Budget] = (),
     welfare: str | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     seconds: float | None = None,
     seed: int = 0,
-) -> tuple[Supposed, ...]:
-    """The best plans of a roster under several budgets. More is never worth less.
+) -> tuple[Certificate, ...]:
+    """What the best plans of a roster under several budgets are worth. More is never worth less.
 
     Args:
         problem: of the roster.
+        numbers: of the roster.
         budgets: as of `evenhand.what_if`; the present one alone where there are none.
         welfare: what would be fair; the programme's own when absent.
         progress: called now and then with what is being done and the share done.
@@ -180,24 +159,5 @@ def suppose(
         seed: of what is played.
     """
     asked = list(budgets) or [problem.named_budget]
-    rows = what_if(problem, asked, welfare, "fluid", progress=progress, rng=seed, seconds=seconds)
-    return tuple(_supposed(row) for row in rows)
-
-
-def _supposed(row: BudgetRow) -> Supposed:
-    found = row.solution
-    told = (row.budget, found.welfare, found.welfare_stderr, found.upper_bound)
-    return Supposed(*told, groups=_groups(found.problem, found.unit_values, found.by_type))
-
-
-def _groups(problem: CoupledMDP, values: Any, by_type: bool) -> dict[str, float]:
-    """The mean value of the arms of each group."""
-    totals: dict[str, list[float]] = {name: [0.0, 0.0] for name in problem.group_names}
-    of_arm = values[problem.type_of_arm] if by_type else values
-    place = 0
-    for group, many in zip(problem.group_of_block.tolist(), problem.counts.tolist(), strict=True):
-        total = totals[problem.group_names[group]]
-        total[0] += float(of_arm[place : place + many].sum())
-        total[1] += many
-        place += many
-    return {name: total / max(many, 1) for name, (total, many) in totals.items()}
+    rows = what_if(problem, asked, welfare, METHOD, progress=progress, rng=seed, seconds=seconds)
+    return tuple(certificate_of(row.solution, "", numbers) for row in rows)

@@ -37,6 +37,9 @@ SILENT = 15.0
 KEPT = 500
 """Rows of jobs that ended which are left in the table."""
 
+MOST_NAME = 64
+"""Characters of the longest name of a job."""
+
 Whose = Literal["mine", "theirs", "done"]
 
 log = logging.getLogger("evenhand.service")
@@ -91,7 +94,7 @@ class Board:
     async def find(self, number: str) -> Job | None:
         """A job by its name, on whichever server."""
         known = self.known(number)
-        if known is not None:
+        if known is not None or not fits(number):
             return known
         row = await asyncio.to_thread(self._row, number)
         if row is None:
@@ -228,6 +231,11 @@ class Board:
             self._heard[row.id] = (row.seen_at, monotonic())
             return False
         return monotonic() - since > SILENT
+
+
+def fits(number: str) -> bool:
+    """Whether a job can be called so; a database need not be asked for anything else."""
+    return len(number) <= MOST_NAME and number.isascii() and number.isprintable()
 
 
 def _is_gone(worker: str) -> bool:

@@ -10,12 +10,11 @@ import io
 import json
 from collections import OrderedDict
 from hashlib import sha256
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from evenhand.model.files import load
-from evenhand.planning.plans import Plan, load_plan
+from evenhand.planning.plans import Plan
+from evenhand.programme.solving import plan_from_bytes
 from evenhand.service.jobs import Job, Jobs
 from evenhand.service.metrics import Metrics
 
@@ -76,7 +75,7 @@ class Decider:
             await job.ended()
             if job.status != "done":
                 return job
-            plan = await asyncio.to_thread(read_plan, job.data)
+            plan = await asyncio.to_thread(plan_from_bytes, job.data)
             job.data = b""
             self._plans[digest] = plan
             while len(self._plans) > self._most:
@@ -91,11 +90,3 @@ class _Coming(NamedTuple):
 
     job: Job
     task: asyncio.Task[Plan | Job]
-
-
-def read_plan(body: bytes) -> Plan:
-    """The plan in the bytes of its file."""
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "policy.zip"
-        file.write_bytes(body)
-        return load_plan(file)

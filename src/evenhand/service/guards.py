@@ -17,6 +17,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from time import perf_counter
 from typing import Any
@@ -179,7 +180,7 @@ class Doors:
             _check_type(heads, str(scope["path"]))
         client = str((scope.get("client") or ("",))[0])
         holder = self._holder(scope, heads, client)
-        scope.setdefault("state", {})["holder"] = holder
+        scope.setdefault("state", {}).update(holder=holder, guess=partial(self._guess, client))
         wait = self._limit.wait(holder.name or client)
         if wait:
             raise Refused(429, "this client asks more often than it may", headers=_again(wait))
@@ -195,13 +196,11 @@ class Doors:
             return LOCAL
         if _is_open(str(scope["path"])):
             return Holder("", "read")
-        if self._guesses.is_empty(client):
-            raise Refused(429, "too many tokens that are nobody's", headers=_again(self._guesses.wait(client)))
         given = _bearer(heads["authorization"]) or _cookie(heads["cookie"])
         holder = tokens.holder(given) if given else None
         if holder is None:
             if given:
-                self._guesses.wait(client)
+                self._guess(client)
             if _is_browsing(scope, heads):
                 raise Refused(303, "sign in with a token", headers={"Location": "/login"})
             raise Refused(401, "give a token: Authorization: Bearer ...", headers={"WWW-Authenticate": "Bearer"})
@@ -209,6 +208,12 @@ class Doors:
         if not holder.may("write" if needed == "write" else "read"):
             raise Refused(403, "this token may read, and not write")
         return holder
+
+    def _guess(self, client: str) -> None:
+        """Count a token that is nobody's. Who has a right one never waits: behind a proxy all have one address."""
+        wait = self._guesses.wait(client)
+        if wait:
+            raise Refused(429, "too many tokens that are nobody's", headers=_again(wait))
 
 
 def _is_browsing(scope: Scope, heads: _Heads) -> bool:

@@ -33,8 +33,3 @@ class RateLimit:
         if len(self._buckets) > self._most:
             self._buckets.popitem(last=False)
         return 0.0 if enough else (cost - left) / self._rate
-
-    def is_empty(self, client: str) -> bool:
-        """Whether a client has nothing left, without taking anything."""
-        left, since = self._buckets.get(client, (self._burst, self._clock()))
-        return left + self._rate * (self._clock() - since) < 1.0

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
+from evenhand.programme.refitting import TRUST
+
 MOST_SEED = 2**63 - 1
 MOST_STEP = 10**9
 MOST_ROWS = 200_000
@@ -546,6 +548,13 @@ class AuditShape(BaseModel):
 class RefitRequest(Who):
     """The model is to be fitted anew."""
 
+    trust: float = Field(
+        default=TRUST,
+        ge=0,
+        le=1e9,
+        allow_inf_nan=False,
+        description="How many observations of every pair the present model counts as; 0 lets the records speak alone.",
+    )
     prior: float | None = Field(
         default=None, ge=0, le=1e9, allow_inf_nan=False, description="What other types are worth to a sparse row."
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 from evenhand.errors import EvenhandError
 from evenhand.programme.programme import Programme
-from evenhand.programme.solving import METHOD, numbers_of
+from evenhand.programme.solving import METHOD, Drift, numbers_of
 from evenhand.service.board import Board
 from evenhand.service.jobs import Job, name_of
 from evenhand.service.refusals import Refused, unforeseen_details
@@ -56,13 +56,18 @@ class Solver:
     ) -> Job:
         """Find a policy for those who take part now; the job that does, here or on another server."""
         asked: dict[str, Any] = {"method": method, "seconds": seconds}
-        name = await asyncio.to_thread(self._name, asked)
+        drift = await asyncio.to_thread(self._programme.needs_solving)
+        return await self._submit(asked, drift, who, key)
+
+    async def _submit(self, asked: dict[str, Any], drift: Drift, who: str, key: str | None = None) -> Job:
+        name = await asyncio.to_thread(self._name, asked, drift)
         secret = {"address": self._programme.store.full_address, "who": who, "key": key}
         return await self._board.submit(Job(name, "solve", asked, secret))
 
-    def _name(self, asked: dict[str, Any]) -> str:
+    def _name(self, asked: dict[str, Any], drift: Drift) -> str:
+        """With the policy that serves now: what was solved before is solved again when another has taken its place."""
         arms, model = self._programme.arms(), self._programme.status().model
-        return name_of("solve", model, [list(row) for row in numbers_of(arms)], asked)
+        return name_of("solve", model, [list(row) for row in numbers_of(arms)], drift.policy, asked)
 
     async def _run(self) -> None:
         while True:
@@ -80,10 +85,11 @@ class Solver:
         drift = await asyncio.to_thread(self._programme.needs_solving)
         if not drift.needed:
             return
-        name = await asyncio.to_thread(self._name, {"method": METHOD, "seconds": None})
+        asked = {"method": METHOD, "seconds": None}
+        name = await asyncio.to_thread(self._name, asked, drift)
         if name in self._given_up:  # it would fail again
             return
-        job = await self.solve(who="server")
+        job = await self._submit(asked, drift, "server")
         await job.ended()
         if _is_final(job):
             self._given_up.add(name)

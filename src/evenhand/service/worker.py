@@ -85,12 +85,10 @@ def _answer(request: dict[str, Any], body: bytes, tell: Tell) -> tuple[dict[str,
 def _solve_model(request: dict[str, Any], body: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
     """A model, solved: its policy as the bytes of a file, as `evenhand solve --out` writes it."""
     import io
-    from pathlib import Path
-    from tempfile import TemporaryDirectory
 
     from evenhand.model.files import load
-    from evenhand.planning.saved import save_solution
     from evenhand.planning.solve import solve
+    from evenhand.programme.solving import to_bytes
 
     criterion = request["criterion"]
     problem = load(io.BytesIO(body), "json", criterion=criterion)
@@ -103,10 +101,7 @@ def _solve_model(request: dict[str, Any], body: bytes, tell: Tell) -> tuple[dict
         rng=request["seed"],
         progress=tell,
     )
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "policy.zip"
-        save_solution(solution, file)
-        return {}, file.read_bytes()
+    return {}, to_bytes(solution)[1]
 
 
 def _solve_programme(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
@@ -121,29 +116,26 @@ def _solve_programme(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dic
 def _suppose(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
     """What another budget or welfare would be worth."""
     from evenhand.programme.programme import Programme
-    from evenhand.programme.supposing import suppose
 
-    asked = {name: request[name] for name in ("budget", "welfare", "seconds")}
+    budgets = [] if request["budget"] is None else [request["budget"]]
     with Programme.open(request["address"]) as programme:
-        return suppose(programme, **asked, progress=tell).as_dict(), b""
+        found = programme.suppose(budgets, request["welfare"], seconds=request["seconds"], progress=tell)
+        return found[0].as_dict(), b""
 
 
 def _price(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
     """What each idea of fairness would give, and cost."""
     from evenhand.programme.programme import Programme
-    from evenhand.programme.views import price_of_fairness
 
     with Programme.open(request["address"]) as programme:
-        problem, _arms, seed = programme.present_problem()
-        found = price_of_fairness(problem, problem.welfare, progress=tell, seconds=request["seconds"], seed=seed)
-        return found.as_dict(), b""
+        return programme.price_of_fairness(seconds=request["seconds"], progress=tell).as_dict(), b""
 
 
 def _refit(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
     """A model fitted to the programme's own records, kept in the store."""
     from evenhand.programme.programme import Programme
 
-    asked = {name: request[name] for name in ("prior", "seconds", "who", "key")}
+    asked = {name: request[name] for name in ("trust", "prior", "seconds", "who", "key")}
     with Programme.open(request["address"]) as programme:
         return programme.refit(**asked, progress=tell).as_dict(), b""
 

@@ -1,6 +1,7 @@
 """The page without a browser: every view, every form as plain HTML sends it, and what is refused."""
 
 import re
+import time
 from html import unescape
 
 import pytest
@@ -215,7 +216,7 @@ def test_signing_in_and_out(programme, serving, tmp_path):
     kept = done.headers["set-cookie"].lower()
     assert "httponly" in kept
     assert "samesite=strict" in kept
-    assert client.get("/", headers=HTML).status_code == 200
+    assert "change nothing" in words(client.get("/", headers=HTML))
     refused = send(client, "/today/plan")
     assert refused.status_code == 403
     assert "a token that may write" in words(refused)
@@ -260,3 +261,19 @@ def test_nobody_takes_part(pumps, tmp_path, serving):
             answer = client.get(path, headers=HTML)
             assert "nobody takes part" in words(answer) or answer.status_code == 200
         assert "nobody takes part" in words(send(client, "/today/plan"))
+
+
+@pytest.mark.slow
+def test_the_first_plan_waits_for_a_policy_in_the_background(pumps, tmp_path, serving):
+    roster = [{"arm": f"b{number}", "type": "big", "state": "worn"} for number in range(200)]
+    with Programme.create(tmp_path / "new.db", pumps, roster) as programme:
+        client = serving(programme)
+        where = send(client, "/today/plan", {"who": "Ada"}).headers["location"]
+        for _ in range(600):
+            answer = client.get(where, headers=HTML, follow_redirects=False)
+            if "job=" not in where or answer.status_code == 303:
+                break
+            assert "data-job=" in answer.text
+            time.sleep(0.1)
+        assert send(client, "/today/plan", {"who": "Ada"}).status_code == 303
+        assert programme.current_plan().arms == 200

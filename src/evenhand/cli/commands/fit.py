@@ -13,6 +13,7 @@ from evenhand.cli.diagnostics import show_diagnostics
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_amounts
 from evenhand.cli.standard_input import DASH, standard_input
+from evenhand.display import counted
 from evenhand.model.whereabouts import FORMATS
 
 if TYPE_CHECKING:
@@ -51,9 +52,9 @@ def run(log: str, out: str | None, report: str | None, seed: int, as_json: bool,
         print_json(fitted.as_dict())
         return
     _show(fitted, called(log))
-    if out and not quiet:
+    if out:
         click.echo(f"written to {out}; what is known of it beside it")
-    if report and not quiet:
+    if report:
         click.echo(f"report: {report}")
 
 
@@ -63,29 +64,30 @@ def _listed(text: str | None) -> tuple[str, ...]:
 
 def _show(fitted: "Fitted", source: str) -> None:
     log = fitted.log
-    sizes = [(len(log.arm), "rows"), (len(log.arms), "arms"), (len(log.types), "types"), (len(log.states), "states")]
+    sizes = [(len(log.arm), "row"), (len(log.arms), "arm"), (len(log.types), "type"), (len(log.states), "state")]
     facts = [
-        ("records", ", ".join(f"{size:,} {name}" for size, name in sizes)),
+        ("records", ", ".join(counted(*size) for size in sizes)),
         ("step", log.step_in_words),
         ("actions", ", ".join(log.actions)),
         ("log-likelihood", number(fitted.log_likelihood, 2)),
     ]
     print_facts(f"{source}, fitted", facts)
     _show_rows(fitted)
-    unseen = int(fitted.unseen.sum())
-    if unseen:
+    if fitted.unseen_anywhere.any():
         from evenhand.fitting.building import pairs_in_words
 
-        click.echo(f"never seen: {'; '.join(pairs_in_words(log, fitted.unseen))}\n")
+        whose = ", in any type" if len(log.types) > 1 else ""
+        click.echo(f"never seen{whose}: {'; '.join(pairs_in_words(log, fitted.unseen_anywhere))}\n")
     show_diagnostics(fitted.diagnostics)
     for note in fitted.notes:
         click.echo(f"  - {note}")
 
 
 def _show_rows(fitted: "Fitted") -> None:
-    """A line for each pair that was seen, and where it leads most often."""
+    """A line for each pair that is known, and where it leads most often; what other types do has no moves."""
     log, counts = fitted.log, fitted.moves.departures
-    seen = np.argwhere(~fitted.unseen).tolist()
+    known = np.isfinite(fitted.posterior.mean).all(axis=-1)
+    seen = np.argwhere(known).tolist()
     rows = [
         [log.types[t], log.states[s], log.actions[a], f"{counts[t, s, a]:,}", _leads_to(fitted, t, s, a)]
         for t, s, a in seen[:SHOWN_ROWS]
@@ -101,5 +103,18 @@ def _leads_to(fitted: "Fitted", t: int, s: int, a: int) -> str:
     mean = fitted.posterior.mean[t, s, a]
     lower, upper = (bound[t, s, a] for bound in fitted.interval)
     order = np.argsort(-np.round(mean, 12), kind="stable")[:SHOWN_NEXT].tolist()
-    told = [f"{fitted.log.states[k]} {mean[k]:.3f} ({lower[k]:.2f}–{upper[k]:.2f})" for k in order if mean[k] > 0]
+    told = [
+        f"{fitted.log.states[k]} {probability(mean[k], 3)} ({probability(lower[k])}–{probability(upper[k])})"
+        for k in order
+        if mean[k] > 0
+    ]
     return ", ".join(told)
+
+
+def probability(value: float, decimals: int = 2) -> str:
+    """`0.94`; near 0 and near 1 with as many more decimals as it takes to see that it is neither, up to four."""
+    for more in range(decimals, 5):
+        text = f"{value:.{more}f}"
+        if 0 < float(text) < 1:
+            return text
+    return "0" if value < 0.5 else "1"

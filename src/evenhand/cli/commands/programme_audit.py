@@ -4,7 +4,7 @@ import csv
 import io
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -42,29 +42,22 @@ def run(
 
     with Programme.open(programme) as opened:
         books, called = opened.books(first, last, event=event, level=level), opened.status().name
+        told = opened.store.address  # without a password: a report goes from hand to hand
     found = audit_of(books)
     if table:
         write_atomically(table, as_csv(found).encode())
     if report:
         from evenhand.report.audit import write_audit
 
-        write_audit(found, books, report, called, f"evenhand {shlex.join(sys.argv[1:])}")
+        words = [told if word == programme else word for word in sys.argv[1:]]
+        write_audit(found, books, report, called, f"evenhand {shlex.join(words)}")
     if as_json:
-        print_json(finite(found.as_dict()))
+        print_json(found.as_dict())
         return
     show(found, called)
     for what, path in (("table", table), ("report", report)):
         if path and not quiet:
             click.echo(f"{what}: {path}")
-
-
-def finite(told: Any) -> Any:
-    """The same as JSON can hold it: what is not known is null."""
-    if isinstance(told, float):
-        return told if told - told == 0 else None
-    if isinstance(told, dict):
-        return {key: finite(value) for key, value in told.items()}
-    return [finite(value) for value in told] if isinstance(told, list | tuple) else told
 
 
 def as_csv(found: "Audit") -> str:

@@ -93,16 +93,15 @@ class Play:
     num_shards: int | None = None
     """How many; as many as are good when absent."""
 
+    states: Indices | None = None
+    """(arm,) where the arms are, for `act`."""
+
     log: list[Entry] = field(default_factory=list)
     """What was decided."""
 
     def __post_init__(self) -> None:
         rows = cut(self.arms, self.executor.num_workers, self.num_shards)
-        parts = [None if self.weights is None else self.weights[r.first_row : r.first_row + len(r)] for r in rows]
-        self.recipes = [
-            partial(Playing, own, number, self.arms.header, self.rule, part)
-            for number, (own, part) in enumerate(zip(rows, parts, strict=True))
-        ]
+        self.recipes = [self._recipe(own, number) for number, own in enumerate(rows)]
         self.rows = rows
         self.shards: Shards = self.executor.place(self.recipes)
         self.told = 0
@@ -112,6 +111,12 @@ class Play:
         self.least = np.min([found.least for found in surveys], axis=0)
         self.largest_reward = max(found.largest_reward for found in surveys)
         self.log.append(_settle(self, surveys))
+
+    def _recipe(self, rows: Shard, number: int) -> Callable[[], Playing]:
+        """How one shard is built."""
+        weights = None if self.weights is None else self.weights[rows.first_row : rows.first_row + len(rows)]
+        states = None if self.states is None else self.states[rows.first_arm : rows.first_arm + rows.num_arms]
+        return partial(Playing, rows, number, self.arms.header, self.rule, weights, states)
 
     def ask(self, do: Callable[..., Any], *common: Any, each: Sequence[tuple[Any, ...]] | None = None) -> list[Any]:
         """The answers of all shards, each after it has followed the log."""
@@ -156,15 +161,13 @@ class Play:
                     progress("playing", (part + step / len(weights)) / len(starts))
         return used
 
-    def act(self, states: Indices, rng: Rng) -> tuple[list[Indices], Floats]:
+    def act(self, rng: Rng) -> tuple[list[Indices], Floats]:
         """What each arm gets now, shard by shard, and what is used of each resource.
 
         Args:
-            states: (arm,) where the arms are.
             rng: seed or generator, for ties.
         """
-        parts = [states[rows.first_arm : rows.first_arm + rows.num_arms] for rows in self.rows]
-        self.log.append(Place(parts))
+        self.log.append(Place())
         left = self.choose(1, draw_keys(as_generator(rng), 1)[0])
         return [actions[0] for actions in self.ask(actions_of)], self.amount_used(left)[0]
 

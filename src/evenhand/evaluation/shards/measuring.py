@@ -14,13 +14,12 @@ import numpy as np
 
 from evenhand.checks import check_memory
 from evenhand.display import Shown, counted, heard, shows_bar
-from evenhand.errors import OutOfDomain
 from evenhand.evaluation.evaluate import standard_error
-from evenhand.evaluation.fairness import gini_coefficient
 from evenhand.evaluation.shards.driving import Play
 from evenhand.evaluation.shards.naming import named
-from evenhand.evaluation.shards.resident import Outcome, groups_of, outcome, weighed
+from evenhand.evaluation.shards.resident import Outcome, groups_of, outcome, values_of, weighed
 from evenhand.evaluation.shards.scoring import Rule
+from evenhand.evaluation.shards.weighing import weigh
 from evenhand.execution.places import opened
 from evenhand.execution.protocol import Executor
 from evenhand.kernels.compilation import work_clock
@@ -51,6 +50,9 @@ class ArmsEvaluation(Shown):
 
     mean_stderr: float
     """Its standard error."""
+
+    gini_coefficient: float
+    """Inequality of the members' values: 0 when all are equal."""
 
     values: Floats = field(repr=False)
     """(row,) value of an arm of each row."""
@@ -103,11 +105,6 @@ class ArmsEvaluation(Shown):
     def worst(self) -> float:
         """The value of the worst-off member."""
         return float(self.members.min())
-
-    @property
-    def gini_coefficient(self) -> float:
-        """Inequality of the members' values: 0 when all are equal."""
-        return float(gini_coefficient(self.members, self.objective.sizes))
 
 
 @shows_bar
@@ -187,22 +184,23 @@ def _summary(
     path: Any,
 ) -> ArmsEvaluation:
     table, total = play.arms, float(time_weights.sum())
-    found: list[Outcome] = play.ask(outcome)
-    values = np.concatenate([part.values for part in found])
+    values = np.concatenate(play.ask(values_of))
     objective, names = objective_of(play, welfare)
     if path is not None:
-        _write(path, table, found, num_episodes, total)
-    del found
-    gradient = _gradient(objective, values)
+        _write(path, play, num_episodes, total)
+    worth, gradient, inequality = weigh(objective, values)
+    worth_error = math.inf if gradient is None else _error(play, gradient)
+    del gradient
     shares = objective.spread(objective.sizes / objective.sizes.sum())
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(table.budget > 0, used / (table.budget * total), 0.0)
     beyond = table.criterion.beyond(len(time_weights))
     return ArmsEvaluation(
-        welfare=objective(values),
-        welfare_stderr=_error(play, gradient) if gradient is not None else math.inf,
+        welfare=worth,
+        welfare_stderr=worth_error,
         mean=float(shares @ values),
         mean_stderr=_error(play, shares),
+        gini_coefficient=inequality,
         values=values,
         budget_used=share.mean(axis=0),
         truncation_bound=None if beyond is None else beyond * play.largest_reward,
@@ -246,13 +244,6 @@ def _groups(play: Play) -> tuple[Indices, tuple[str, ...]]:
     return np.concatenate(parts), tuple(numbers)
 
 
-def _gradient(objective: Objective, values: Floats) -> Floats | None:
-    try:
-        return objective.supergradient(values)
-    except OutOfDomain:
-        return None
-
-
 def _error(play: Play, weights: Floats) -> float:
     """The standard error of a weighted sum of values: its spread over the episodes, summed exactly."""
     each = [(weights[rows.first_row : rows.first_row + len(rows)],) for rows in play.rows]
@@ -260,18 +251,20 @@ def _error(play: Play, weights: Floats) -> float:
     return standard_error(np.array(sums))
 
 
-def _write(path: Any, table: StoredArms, found: list[Outcome], num_episodes: int, total: float) -> None:
-    """Values by row as Parquet, with names where rows have them."""
+def _write(path: Any, play: Play, num_episodes: int, total: float) -> None:
+    """Values by row as Parquet, with names where rows have them, one shard at a time."""
     import pyarrow as pa
 
     with TableWriter(path) as writer:
-        names = named(table)
-        for part in found:
+        names = named(play.arms)
+        for number in range(len(play.rows)):
+            part: Outcome = play.ask(outcome, number)[number]
             scale = 1 / (num_episodes * (num_episodes - 1)) if num_episodes > 1 else math.inf
             with np.errstate(invalid="ignore"):
                 stderr = np.sqrt(part.squares * scale) if num_episodes > 1 else np.full(len(part.values), math.inf)
             for at in range(0, len(part.values), ROWS_WRITTEN):
                 rows = slice(at, at + ROWS_WRITTEN)
                 figures = {"value": part.values[rows], "stderr": stderr[rows], "served": part.served[rows] / total}
-                number = len(figures["value"])
-                writer.write(names.take(number) | {key: pa.array(column) for key, column in figures.items()})
+                writer.write(
+                    names.take(len(figures["value"])) | {key: pa.array(column) for key, column in figures.items()}
+                )

@@ -182,10 +182,10 @@ def act_on_arms(
     arms = known.arms if budget is None else known.arms.with_budget(budget)
     places = _read_states(states, arms)
     with opened(on) as executor:
-        play = Play(arms, known.rule, executor, known.weights, num_shards)
+        play = Play(arms, known.rule, executor, known.weights, num_shards, places)
         try:
             _check_states(play, places)
-            actions, used = play.act(places, rng)
+            actions, used = play.act(rng)
             served = _write(out, arms, places, actions, play)
         finally:
             play.close()

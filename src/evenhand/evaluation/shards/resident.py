@@ -90,14 +90,11 @@ class Begin:
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """The arms of one episode are in known states: of a table, not drawn."""
-
-    states: Sequence[Indices]
-    """(shard,) the states of each shard's arms."""
+    """The arms of one episode are where the recipe says: in the states of a table, not drawn."""
 
     def apply(self, shard: "Playing") -> None:
         """Put the arms there."""
-        shard.put(self.states[shard.number])
+        shard.put()
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +194,15 @@ class Playing:
     order: Order
     key: np.uint64
 
-    def __init__(self, rows: Rows, number: int, header: Header, rule: Rule, weights: Floats | None) -> None:
+    def __init__(
+        self,
+        rows: Rows,
+        number: int,
+        header: Header,
+        rule: Rule,
+        weights: Floats | None,
+        states: Indices | None = None,
+    ) -> None:
         """Read the arms and score them.
 
         Args:
@@ -206,8 +211,10 @@ class Playing:
             header: what all arms share.
             rule: the policy.
             weights: (row,) what a unit of their value is worth, for `fair-index`.
+            states: (arm,) where they are now, if that is known.
         """
         arms = read_shard(rows)
+        self.given = states
         own = weights is not None  # rows of one type may differ in their weights, and so in their scores
         tables = arms.expanded() if own else arms.tables
         problem = own_problem(CoupledMDP(tables, header.budget, header.discount, criterion=header.criterion))
@@ -248,9 +255,10 @@ class Playing:
         self.states = _first(self.kinds, self.starts, uniforms_at(batch.key, places))
         self._reserve(batch.first, batch.number)
 
-    def put(self, states: Indices) -> None:
+    def put(self) -> None:
         """One episode in known states."""
-        self.states = states[None].copy()
+        assert self.given is not None
+        self.states = self.given[None].copy()
         self._reserve(0, 1)
 
     def _reserve(self, first: int, number: int) -> None:
@@ -473,9 +481,21 @@ class Outcome(NamedTuple):
     """(row,) the mean of the weighted time in which an arm was served."""
 
 
-def outcome(shard: Playing, start: int, entries: Sequence[Entry]) -> Behind | Outcome:
-    """The means over all episodes."""
-    if (behind := shard.follow(start, entries)) is not None:
+def values_of(shard: Playing, start: int, entries: Sequence[Entry]) -> Behind | Floats:
+    """(row,) the mean return."""
+    return shard.follow(start, entries) or by_row(shard, np.concatenate(shard.batches)).mean(axis=0)
+
+
+def outcome(shard: Playing, start: int, entries: Sequence[Entry], number: int) -> Behind | Outcome | None:
+    """The means over all episodes, if this is the shard that is asked; so that the driver has one at a time.
+
+    Args:
+        shard: the arms.
+        start: the number of the first of the entries in the log.
+        entries: what is new in the log.
+        number: of the shard that is to answer.
+    """
+    if (behind := shard.follow(start, entries)) is not None or number != shard.number:
         return behind
     returns = by_row(shard, np.concatenate(shard.batches))
     served = by_row(shard, np.concatenate(shard.all_served))

@@ -8,6 +8,8 @@ from starlette.concurrency import run_in_threadpool
 
 from evenhand.errors import EvenhandError, InvalidInput
 from evenhand.model.objective import read_welfare
+from evenhand.programme.refitting import TRUST
+from evenhand.programme.solving import numbers_of
 from evenhand.service.jobs import Job, name_of
 from evenhand.service.page import fairness, model, what_if
 from evenhand.service.page.answering import (
@@ -28,7 +30,6 @@ from evenhand.service.page.answering import (
 from evenhand.service.page.happening import told_event
 from evenhand.service.page.refusing import Refusal, refusal_of
 from evenhand.service.refusals import status_of
-from evenhand.service.routes.jobs import fits
 from evenhand.service.state import service_of
 
 router = APIRouter(include_in_schema=False)
@@ -36,10 +37,13 @@ router = APIRouter(include_in_schema=False)
 SECONDS = 45.0
 """How long it may take to price fairness, or to fit, about."""
 
+PRICED = {"seconds": SECONDS}
+"""How the price of fairness is asked for."""
+
 
 async def _job(request: Request, number: str) -> Job | None:
     """A job by its name in an address."""
-    return await service_of(request).board.find(number) if number and fits(number) else None
+    return await service_of(request).board.find(number) if number else None
 
 
 def _failed(job: Job | None, what: str) -> Refusal | None:
@@ -56,12 +60,17 @@ def _failed(job: Job | None, what: str) -> Refusal | None:
 async def _begin(request: Request, kind: str, asked: dict[str, Any], secret: dict[str, Any]) -> Job:
     """Begin long work, or join it where it is under way or done already."""
     service = service_of(request)
-    status = await run_in_threadpool(service.programme.status)
     where = {"address": service.programme.store.full_address}
-    name = name_of(
-        kind, status.model, sorted(status.arms.items()), sorted(status.groups.items()), status.welfare, asked
-    )
+    name = await run_in_threadpool(_name, request, kind, asked)
     return service.jobs.submit(Job(name, kind, asked, where | secret))
+
+
+def _name(request: Request, kind: str, asked: dict[str, Any]) -> str:
+    """What work is called that is about the present model and those who take part: another roster is other work."""
+    programme = programme_of(request)
+    status = programme.status()
+    numbers = [list(row) for row in numbers_of(programme.arms())]
+    return name_of(kind, status.model, numbers, status.welfare, asked)
 
 
 def _frame(request: Request, view: str) -> Any:
@@ -75,8 +84,7 @@ def _frame(request: Request, view: str) -> Any:
 @router.get("/fairness")
 async def show_fairness(request: Request) -> Response:
     """What groups were promised and what they got, who waits longest, and what fairness costs."""
-    jobs = [job for job in service_of(request).jobs.all() if job.kind == "price"]
-    job = await _job(request, asked_of(request).text("job")) or (jobs[0] if jobs else None)
+    job = await _job(request, await run_in_threadpool(_name, request, "price", PRICED))
     return await run_in_threadpool(_fairness, request, job)
 
 
@@ -114,7 +122,7 @@ def _step(text: str) -> int | None:
 @router.post("/fairness/price")
 async def price(request: Request, form: Sending) -> Response:
     """Compute what fairness costs, in the background."""
-    job = await _begin(request, "price", {"seconds": SECONDS}, {})
+    job = await _begin(request, "price", PRICED, {})
     return to("/fairness", job=job.id)
 
 
@@ -201,7 +209,9 @@ async def refit(request: Request, form: Sending) -> Response:
     """Fit the model to the programme's own log, in the background; nothing is adopted."""
     status = await run_in_threadpool(programme_of(request).status)
     told = {"who": writer_of(request, form), "key": form.text("key") or None}
-    job = await _begin(request, "refit", {"prior": None, "seconds": SECONDS, "events": status.events}, told)
+    job = await _begin(
+        request, "refit", {"trust": TRUST, "prior": None, "seconds": SECONDS, "events": status.events}, told
+    )
     await job.ended(1.0)
     return remembers(to("/model", job=job.id), form)
 

@@ -28,7 +28,7 @@ from evenhand.service.page.answering import (
     writer_of,
 )
 from evenhand.service.page.forms import Form
-from evenhand.service.page.happening import told_event
+from evenhand.service.page.happening import Happened, told_event
 from evenhand.service.page.listing import Asked
 from evenhand.service.page.refusing import Refusal, Sent, refusal_of, sent_rows
 from evenhand.service.page.today import Change, Typed, show_today
@@ -49,7 +49,7 @@ async def show_page(request: Request) -> Response:
     if job is not None and job.has_ended and job.status != "done":
         said = "" if job.failed is None else str(job.failed["detail"])
         refusal = Refusal("No policy was found, so there is no plan", (said or job.message,), "Make the plan again.")
-    work = work_of(job, "A policy is being found; the plan is made by it", "/")
+    work = work_of(job, "A policy is being found for those who take part; then the plan can be made", "/")
     if job is not None and job.status == "done":
         return to("/", ready=1)
     return await run_in_threadpool(_today, request, refusal=refusal, job=work)
@@ -67,6 +67,8 @@ def _today(
     asked = Asked("/", dict(request.query_params))
     view = show_today(programme, asked, typed)
     happened = told_event(programme, asked.text("event")) if refusal is None else None
+    if asked.text("ready") and not view.is_open and refusal is None:
+        happened = Happened("A policy is found for those who take part.", "Now make the plan; it takes a blink.")
     facts = {
         "title": f"Step {view.status.step}",
         "frame": frame_of(request, "/", view.status.name, view.status.events),

@@ -16,19 +16,11 @@ from evenhand.service.state import Service, service_of
 BEAT = 10.0
 """Seconds after which an event stream says that it lives."""
 
-MOST_NAME = 64
-"""Characters of the longest name of a job."""
-
 router = APIRouter(prefix="/v1", tags=["jobs"])
 
 
-def fits(number: str) -> bool:
-    """Whether a job can be called so; a database need not be asked for anything else."""
-    return len(number) <= MOST_NAME and number.isascii() and number.isprintable()
-
-
 async def _find(request: Request, number: str) -> Job:
-    job = await service_of(request).board.find(number) if fits(number) else None
+    job = await service_of(request).board.find(number)
     if job is None:
         raise Refused(404, "there is no such computation, or it was forgotten")
     return job

@@ -1,7 +1,6 @@
 """Looking back, and learning from it: one arm's history, audits, refits."""
 
-import math
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Query, Request
 from fastapi.responses import JSONResponse
@@ -34,16 +33,7 @@ def show_audit(
 ) -> JSONResponse:
     """Over a span of steps: who was served how often and how late, what was promised and what came of it."""
     found = service_of(request).programme.audit(first, last)
-    return JSONResponse(finite(found.as_dict()))
-
-
-def finite(told: Any) -> Any:
-    """The same as JSON can hold it: what is not known is null."""
-    if isinstance(told, float):
-        return told if math.isfinite(told) else None
-    if isinstance(told, dict):
-        return {key: finite(value) for key, value in told.items()}
-    return [finite(value) for value in told] if isinstance(told, list | tuple) else told
+    return JSONResponse(found.as_dict())
 
 
 # Learning
