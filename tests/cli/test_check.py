@@ -79,3 +79,9 @@ def test_a_built_in_problem(evenhand):
 
 def test_only_one_budget(vans, evenhand):
     assert "--budget: this command takes one" in evenhand("check", vans, "--budget", "1", "--budget", "2").refusal
+
+
+def test_records_are_no_model(folder, evenhand):
+    (folder / "log.csv").write_text("van,week\nv1,1\n")
+    told = evenhand("check", "log.csv")
+    assert told.code == 2 and "evenhand fit log.csv --arm COLUMN" in told.err

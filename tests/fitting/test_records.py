@@ -375,3 +375,45 @@ def test_any_table_is_a_sound_log_or_refused_with_rows(data: st.DataObject) -> N
     same = log.arm[1:] == log.arm[:-1]
     assert (np.diff(log.time)[same] > 0).all() and (log.action[:-1][same] >= 0).all()
     assert (log.state >= 0).all() and log.state.max() < len(log.states)
+
+
+def semicolons(*entries: str) -> io.BytesIO:
+    rows = [f"a;{week};s{week % 2};none;{entry}" for week, entry in enumerate(entries)]
+    return io.BytesIO("\n".join(["arm;week;state;action;worth", *rows]).encode())
+
+
+def read_worth(source: Any) -> Log:
+    return read_log(source, arm="arm", time="week", state="state", action="action", reward="worth")
+
+
+def test_decimal_commas_are_read_where_they_can_be_nothing_else() -> None:
+    log = read_worth(semicolons("0,5", "1", "", "-2,25"))
+    assert log.reward is not None
+    np.testing.assert_array_equal(log.reward, [0.5, 1, np.nan, -2.25])
+    assert "reward: commas are decimal, 0,5 is 0.5" in log.notes
+    with pytest.raises(TableError, match=r"line 2: reward '0,5' is not a number; write 0\.5, with a point"):
+        read_worth(semicolons("0,5", "1.5"))  # one of the two is something else
+    quoted = b'arm,week,state,action,worth\na,1,s,none,"0,5"\na,2,s,none,1\n'
+    with pytest.raises(TableError, match=r"write 0\.5, with a point"):
+        read_worth(io.BytesIO(quoted))
+
+
+def test_all_faults_are_counted_in_the_title() -> None:
+    rows = "".join(f"a,{week},,none,1\n" for week in range(344))
+    with pytest.raises(TableError, match="344 faults") as caught:
+        read_worth(io.BytesIO(b"arm,week,state,action,worth\n" + rows.encode()))
+    assert str(caught.value.faults[-1]) == "... and 314 more"
+
+
+@pytest.mark.parametrize("title", ["Pumps", "Pumps, week 47", '"Pumps, week 47";;;;', "Pumps\n"])
+def test_a_title_above_the_columns_is_told(title: str) -> None:
+    text = f"{title}\n".encode() + semicolons("1", "2").read()
+    with pytest.raises(TableError, match=r"line [23]: the names of the columns are here"):
+        read_worth(io.BytesIO(text))
+
+
+@pytest.mark.parametrize("name", ["pumps.toml", "pumps.npz", "plan.zip"])
+def test_a_model_or_a_plan_is_no_log(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"anything")
+    with pytest.raises(InvalidInput, match="is a model or a plan, and no log of records"):
+        read_worth(tmp_path / name)

@@ -40,6 +40,9 @@ MONDAY = date(2024, 12, 30)
         (["2024-12-31", "2025-01-31", "2025-03-31"], "month", 1, [0, 1, 3]),
         (["2025-01-31", "2025-02-28", "2025-04-30"], "month", 1, [0, 1, 3]),
         (["31.12.2024", "31.01.2025", "31.03.2025"], "month", 1, [0, 1, 3]),
+        (["06/01/2025", "13/01/2025", "27/01/2025"], "day", 7, [0, 1, 3]),
+        (["01/06/2025", "01/13/2025", "01/27/2025"], "day", 7, [0, 1, 3]),
+        (["6/1/2025", "13/1/2025", "27/1/2025"], "day", 7, [0, 1, 3]),
         (["2020-01-01", "2021-01-01", "2023-01-01"], "month", 12, [0, 1, 3]),
         (["20250131", "20250228", "20250430"], "month", 1, [0, 1, 3]),
         (["202412", "202501", "202503"], "month", 1, [0, 1, 3]),
@@ -129,8 +132,9 @@ def test_a_time_unlike_the_others_is_told() -> None:
         "line 5: 'May' is no time like the others (months such as 2026-05)",
         "line 6: has no time",
     ]
-    with pytest.raises(TableError, match="is no time that can be read"):
+    with pytest.raises(TableError, match="is no time that can be read") as raised:
         read_csv(["May", "June"])
+    assert "31/05/2026" in str(raised.value.faults[0])  # what can be
 
 
 @pytest.mark.parametrize(
@@ -141,3 +145,19 @@ def test_numbers_too_large_for_a_time_are_told(times: list[float], typed: bool) 
     columns = {"arm": ["a"] * 3, "time": times if typed else [str(time) for time in times], "state": ["x"] * 3}
     with pytest.raises(TableError, match=r"row 3: .*(too large|no time like the others)"):
         read_log({**columns, "action": ["none"] * 3}, arm="arm", time="time", state="state", action="action")
+
+
+def test_a_day_that_no_calendar_has_is_told_as_such() -> None:
+    with pytest.raises(TableError) as raised:
+        read_csv(["24.02.2026", "31.02.2026", "10.03.2026", "17.13.2026"])
+    assert [str(fault) for fault in raised.value.faults] == [
+        "line 3: there is no day 31.02.2026: February 2026 has 28 days",
+        "line 5: '17.13.2026' is no time like the others (dates such as 2026-05-31)",
+    ]
+
+
+def test_whether_the_day_or_the_month_comes_first_is_asked() -> None:
+    with pytest.raises(TableError, match=r"is the day first in 03/11/2025, or the month\?"):
+        read_csv(["03/11/2025", "10/11/2025", "11/11/2025"])
+    far = [f"{1 + i % 12:02}/{1 + i // 12:02}/2025" for i in range(12)] + ["13/01/2025"]
+    assert read_csv(far).unit == "day"

@@ -248,3 +248,10 @@ class TestStartingAt:
 
     def test_order_of_names(self):
         assert sorted(["van10", "van2", "a", "van1b"], key=in_order) == ["a", "van1b", "van2", "van10"]
+
+
+def test_a_title_above_the_columns_is_told(tmp_path) -> None:
+    file = tmp_path / "monday.csv"
+    file.write_text('"Pumps, week 47";;\narm;type;state\np1;Braun;ok\n')
+    with pytest.raises(TableError, match="line 2: the names of the columns are here"):
+        read_table(file)

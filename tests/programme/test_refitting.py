@@ -67,6 +67,14 @@ def test_a_refit_finds_how_arms_move_and_is_adopted_when_asked(ran, pumps):
             ran.adopt(number)
     with pytest.raises(InvalidInput, match="there is no refit 9"):
         ran.adopt(9)
+    back = ran.adopt(0, who="ann")
+    assert (back.model, back.before, back.adopted_event) == (before, found.model, ran.status().events)
+    assert ran.status().model == before
+    with pytest.raises(Conflict, match="in use"):
+        ran.adopt(0)
+    ran.accept(ran.plan().plan)
+    assert ran.adopt(found.id).adopted_event > adopted.adopted_event
+    assert ran.status().model == found.model
     trusting = {(row.type, row.state, row.action, row.next_state): row for row in other.moved}
     assert trusting["big", "fine", "run", "worn"].after == pytest.approx(0.3, abs=0.03)
     kept = ran.model()

@@ -253,11 +253,15 @@ def refit(**options: Any) -> None:
 
 @programme.command()
 @place
-@click.argument("refit", type=click.IntRange(min=1))
+@click.argument("refit", type=click.IntRange(min=0))
 @writing
 @common(seeded=False)
 def adopt(**options: Any) -> None:
-    """Run the programme by the model of REFIT, the number that `programme refit` told."""
+    """Run the programme by the model of REFIT, the number that `programme refit` told.
+
+    A model that was in use before may be adopted again, which is the way back; 0 is the one that the programme began
+    with.
+    """
     from evenhand.cli.commands import programme as commands
 
     commands.adopt(**options)

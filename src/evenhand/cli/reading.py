@@ -85,6 +85,10 @@ def with_budgets(problem: CoupledMDP, parameters: Sequence[str], budgets: Sequen
     return found
 
 
+TABLES = (".csv", ".tsv", ".xlsx", ".xls", ".ods")
+"""What tables are usually called."""
+
+
 def read_amounts(text: str) -> Any:
     """`4,4`, or `bays=4`; what is no number stays text, for the problem to tell."""
     parts = [part.strip() for part in text.split(",")]
@@ -118,6 +122,11 @@ def read_noting(model: str, parameters: Sequence[str], format: Format | None, cr
         there = [model + suffix for suffix in SUFFIXES if Path(model + suffix).is_file()]
         files = f"There is a file {there[0]}." if there else f"Or give a file ({', '.join(SUFFIXES)})."
         raise InvalidInput(f"{UnknownName('problem', model, catalog.names())} {files}")
+    if format is None and Path(model).suffix.lower() in TABLES and Path(model).exists():
+        raise InvalidInput(
+            f"{model}: is a table, and no model (.toml, .json, .npz). Of records of arms over time a model is "
+            f"made by evenhand fit {model} --arm COLUMN --time COLUMN --state COLUMN --action COLUMN --out MODEL.toml"
+        )
     if parameters:
         raise InvalidInput("-p sets parameters of built-in problems; edit the model file instead")
     source = standard_input("MODEL", format, FORMATS) if model == DASH else model

@@ -33,6 +33,8 @@ class LogFaults:
         self._whole: list[Fault] = []
         self._found: list[tuple[int, str]] = []
         self._number = 0
+        self.notes: list[str] = []
+        """What is no fault, and should be known of how columns were read."""
 
     def add(self, message: str) -> None:
         """Note a fault of the log as a whole."""
@@ -126,6 +128,39 @@ def in_meaning(names: Sequence[str]) -> list[str]:
     return sorted(names, key=in_order)
 
 
+def with_points(texts: "polars.Series", kind: str, faults: LogFaults) -> "polars.Series":
+    """Texts with points for decimal commas, where these can be nothing else, which is noted; else as they are.
+
+    That is so where commas do not part entries, and every entry with a comma is a number by it.
+
+    Args:
+        texts: the column.
+        kind: what it is for, in words.
+        faults: hears what was decided.
+    """
+    commas = texts.str.contains(",", literal=True).fill_null(False)
+    if faults.records.mark not in (";", "\t") or not commas.any():
+        return texts
+    others = texts.filter(~commas).drop_nulls()
+    if not texts.filter(commas).str.contains(_COMMA).all() or others.str.contains(".", literal=True).any():
+        return texts
+    first = texts.filter(commas)[0]
+    faults.notes.append(f"{kind}: commas are decimal, {first} is {first.replace(',', '.')}")
+    return texts.str.replace(",", ".", literal=True)
+
+
+def comma_in(text: str) -> str:
+    """What to say of a number with a decimal comma where no comma is read as one; nothing of any other text.
+
+    Args:
+        text: what was written.
+    """
+    return f"; write {text.strip().replace(',', '.')}, with a point" if re.match(_COMMA, text.strip()) else ""
+
+
+_COMMA = r"^[-+]?\d+,\d+$"
+
+
 def read_floats(series: "polars.Series", kind: str, faults: LogFaults, needed: bool = False) -> Floats:
     """(row,) a column of numbers; NaN where there is none.
 
@@ -142,11 +177,11 @@ def read_floats(series: "polars.Series", kind: str, faults: LogFaults, needed: b
         wrong = np.zeros(len(series), dtype=np.bool_)
     else:
         texts = as_texts(series).str.strip_chars()
-        texts = texts.set(texts.str.to_lowercase().is_in(list(MISSING)), None)
+        texts = with_points(texts.set(texts.str.to_lowercase().is_in(list(MISSING)), None), kind, faults)
         numbers = texts.cast(polars.Float64, strict=False)
         wrong = (numbers.is_null() & texts.is_not_null()).to_numpy()
     read: Floats = numbers.fill_null(float("nan")).to_numpy().astype(np.float64)
-    faults.flag(wrong, lambda place: f"{kind} {str(series[place])!r} is not a number")
+    faults.flag(wrong, lambda place: f"{kind} {str(series[place])!r} is not a number{comma_in(str(series[place]))}")
     faults.flag(np.isinf(read), f"{kind} is not a finite number")
     if needed:
         faults.flag(np.isnan(read) & ~wrong, f"has no {kind}")

@@ -436,4 +436,4 @@ def _notes(read: _Columns, ordered: _Ordered, named: _Actions, pace: Step) -> li
     told = [f"a step is {pace}" if pace.regular else f"times are irregular, and cut to steps of {pace}"]
     if single:
         told.append(f"{counted(single, 'arm')} of one row: where they are is known, not how they move")
-    return [*read.times.notes, *told, *([named.note] if named.note else []), *read.notes]
+    return [*read.times.notes, *read.faults.notes, *told, *([named.note] if named.note else []), *read.notes]

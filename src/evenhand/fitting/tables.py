@@ -7,6 +7,7 @@ later, column by column, so that an entry that does not fit its column can be to
 
 import csv
 import io
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,12 @@ from evenhand.model.whereabouts import FORMATS, SHOWN_FAULTS, SUFFIXES, TableFor
 
 if TYPE_CHECKING:
     import polars
+
+MODELS = {".toml": "check", ".npz": "check", ".zip": "show"}
+"""Files that are no records, and the command that reads them."""
+
+MOST_TITLE = 20
+"""Lines among which the names of the columns are looked for."""
 
 ROLES = ("arm", "time", "state", "action", "type", "reward", "group")
 """What a column may be for; those of usage go by `used 0`, `used 1`, ..."""
@@ -38,6 +45,9 @@ class Records:
 
     text: "Path | bytes | None" = None
     """The CSV text itself, to find lines in; None where rows have no lines."""
+
+    mark: str = ""
+    """What stands between the entries of a CSV file."""
 
     orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The order of names, of columns that have one: ordered categories."""
@@ -106,6 +116,9 @@ def _read_file(file: Path, columns: Mapping[str, str], format: TableFormat | Non
         raise InvalidInput(f"{file}: cannot be read: {why_unreadable(file, error)}") from None
     if empty:
         raise TableError([Fault("", "the log is empty")], str(file))
+    if format is None and file.suffix.lower() in MODELS:
+        told = f"is a model or a plan, and no log of records; evenhand {MODELS[file.suffix.lower()]} {file} tells of it"
+        raise InvalidInput(f"{file}: {told}")
     chosen = format or SUFFIXES.get(file.suffix.lower(), "csv")
     if chosen == "csv":
         return _read_csv(file, str(file), columns)
@@ -144,7 +157,11 @@ def _read_csv(text: Path | bytes, name: str, columns: Mapping[str, str]) -> Reco
     import polars
 
     head, mark = _head(text, name)
-    found = _find_columns(head, columns, name)
+    try:
+        found = _find_columns(head, columns, name)
+    except TableError:
+        _tell_title(text, columns, name)
+        raise
     wanted = list(dict.fromkeys(found.values()))
     try:
         frame = polars.read_csv(
@@ -155,7 +172,7 @@ def _read_csv(text: Path | bytes, name: str, columns: Mapping[str, str]) -> Reco
         raise TableError([Fault("", f"is not CSV: {error}")], name) from None
     frame.columns = wanted  # as they are without spaces
     rows = frame.select(polars.col(column).alias(role) for role, column in found.items()).with_row_index("row")
-    return Records(rows.filter(~polars.all_horizontal(polars.exclude("row").is_null())), name, text)
+    return Records(rows.filter(~polars.all_horizontal(polars.exclude("row").is_null())), name, text, mark)
 
 
 def _head(text: Path | bytes, name: str) -> tuple[list[str], str]:
@@ -167,8 +184,24 @@ def _head(text: Path | bytes, name: str) -> tuple[list[str], str]:
                 first = stream.readline()
         except UnicodeDecodeError:
             raise TableError([Fault("line 1", "is not UTF-8 text; save the log as CSV in UTF-8")], name) from None
-    mark = max(",;\t", key=first.count)  # spreadsheets of half the world write semicolons
+    mark = _mark(first)
     return [entry.strip() for entry in next(csv.reader([first], delimiter=mark))], mark
+
+
+def _mark(line: str) -> str:
+    """What stands between the entries of a line."""
+    return max(",;\t", key=line.count)  # spreadsheets of half the world write semicolons
+
+
+def _tell_title(text: Path | bytes, columns: Mapping[str, str], name: str) -> None:
+    """Raise where the names of the columns are, if there is a title above them."""
+    wanted = {column.strip().lower() for column in columns.values()}
+    with _opened(text) as stream:
+        for number, line in enumerate(itertools.islice(stream, MOST_TITLE), 1):
+            own = {entry.strip().lower() for entry in next(csv.reader([line], delimiter=_mark(line)), [])}
+            if number > 1 and wanted <= own:
+                told = "the names of the columns are here: delete what stands above them"
+                raise TableError([Fault(f"line {number}", told)], name)
 
 
 @contextmanager
@@ -286,7 +319,8 @@ def _chosen(
     found = _find_columns([str(column) for column in frame.columns], columns, name)
     rows = frame.select(polars.col(column).alias(role) for role, column in found.items()).with_row_index("row")
     known = orders or {}
-    return Records(rows, name, text, {role: known[column] for role, column in found.items() if column in known})
+    orders = {role: known[column] for role, column in found.items() if column in known}
+    return Records(rows, name, text, orders=orders)
 
 
 def _find_columns(head: Sequence[str], columns: Mapping[str, str], name: str) -> dict[str, str]:

@@ -110,9 +110,9 @@ def _budget(log: Log, used: Usage, given: Any, notes: list[str]) -> Floats:
     if silent:
         of = "" if len(silent) == len(used.resources) else f" of {', '.join(n for n in used.resources if n in silent)}"
         listed = ", ".join(
-            f"{plain(b)} {name}" for b, name in zip(amounts, used.resources, strict=True) if name in silent
+            f"{name} {plain(b)}" for b, name in zip(amounts, used.resources, strict=True) if name in silent
         )
-        notes.append(f"no budget{of} is given: it is the most that was used in a step, {listed}")
+        notes.append(f"no budget{of} is given: it is the most that was used in a step: {listed}")
     return amounts
 
 

@@ -5,14 +5,18 @@
     month      2026-05, 2026-Q2, 202605       a tick is a calendar month; so are dates that are all on one day of their
                                               months, or all on the last
     week       2026-W05                       a tick is a week
-    day        2026-05-31, 31.05.2026         a tick is a day; so are moments that are all at one time of the day, where
-                                              clocks go on or back an hour
+    day        2026-05-31, 31.05.2026,        a tick is a day; so are moments that are all at one time of the day, where
+               31/05/2026                     clocks go on or back an hour
     instant    2026-05-31T14:00+02:00         a tick is a microsecond of universal time
+
+Dates with strokes are read as day/month/year, or as month/day/year, where only one of the two can be: some day of the
+column is after the twelfth. Where both can be, the user is asked.
 
 A step is what the user says, else the greatest that all pauses between rows of an arm are whole multiples of. Where
 hardly any pause is that short (dates as they happened to fall), times have no step: that is told, and the user asked.
 """
 
+import calendar
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from evenhand.errors import InvalidInput
-from evenhand.fitting.columns import MISSING, LogFaults, as_texts
+from evenhand.fitting.columns import MISSING, LogFaults, as_texts, with_points
 from evenhand.typing import Array, Bools, Floats
 
 if TYPE_CHECKING:
@@ -51,6 +55,16 @@ EXAMPLES = {
     "day": "dates such as 2026-05-31",
     "instant": "moments such as 2026-05-31T14:00",
 }
+
+
+STROKES = ("day /", "day month/")
+"""Ways to write dates that look the same."""
+
+FORMS = (
+    "whole numbers, numbers, dates (2026-05-31, 31.05.2026, 31/05/2026, 20260531), moments (2026-05-31T14:00, perhaps "
+    "with a zone, +02:00), months (2026-05, 2026-Q2, 202605) or weeks (2026-W05), all written alike"
+)
+"""What can be read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,9 +219,12 @@ def _of_walls(wall: "polars.Series", absolute: "polars.Series") -> Times:
 def _of_texts(texts: "polars.Series", faults: LogFaults) -> Times:
     """Texts, all of the kind that most of the first are of."""
     texts = texts.set(texts.str.to_lowercase().is_in(list(MISSING)), None)
+    texts = with_points(texts, "time", faults)
     sample = texts.drop_nulls().head(SAMPLE)
     read = {kind: parse(sample).is_not_null().sum() for kind, parse in _PARSERS.items()}
     best = max(read, key=lambda kind: read[kind])
+    if best in STROKES:  # one date far below may tell
+        best = max(STROKES, key=lambda kind: _PARSERS[kind](texts).is_not_null().sum())
     parsed = _PARSERS[best](texts)
     if best == "whole" and (parsed.is_null() & texts.is_not_null()).any():
         broken = _PARSERS["number"](texts)  # whole numbers first and broken ones later are numbers
@@ -215,10 +232,41 @@ def _of_texts(texts: "polars.Series", faults: LogFaults) -> Times:
             best, parsed = "number", broken
     faults.flag(texts.is_null().to_numpy(), "has no time")
     wrong = (parsed.is_null() & texts.is_not_null()).to_numpy()
-    known_as = "quarter" if best == "quarter" else EXAMPLES.get(best.rstrip("."), "")
+    known_as = "quarters such as 2026-Q2" if best == "quarter" else EXAMPLES.get(best.partition(" ")[0], "")
     told = f"like the others ({known_as})" if read[best] else "that can be read"
-    faults.flag(wrong, lambda place: f"{texts[place]!r} is no time {told}")
+    faults.flag(wrong, lambda place: no_such_day(str(texts[place])) or f"{texts[place]!r} is no time {told}")
+    if not read[best] and wrong.any():
+        faults.add(f"times may be {FORMS}")
+    if best in STROKES:
+        _refuse_two_meanings(texts, faults)
     return _of_parsed(best, texts, parsed, faults)
+
+
+def _refuse_two_meanings(texts: "polars.Series", faults: LogFaults) -> None:
+    """Note it as a fault where day and month may change places in every date of a column."""
+    days, months = (_PARSERS[kind](texts) for kind in STROKES)
+    if days.null_count() == months.null_count() and (days != months).any():
+        first = texts.filter((days != months).fill_null(False))[0]
+        faults.add(
+            f"is the day first in {first}, or the month? No date of the column tells. Write 2026-05-31 or 31.05.2026"
+        )
+
+
+def no_such_day(text: str) -> str:
+    """What to say of a date that no calendar has; nothing of any other text.
+
+    Args:
+        text: what was written.
+    """
+    year_first = re.match(r"(\d{4})-(\d{2})-(\d{2})(?!\d)", text)
+    day_first = re.match(r"(\d{1,2})[./](\d{1,2})[./](\d{4})(?!\d)", text)
+    match = year_first or day_first
+    if match is None:
+        return ""
+    year, month, day = map(int, match.groups() if year_first else match.groups()[::-1])
+    if not (1 <= month <= 12 and year >= 1 and day >= 1 and day > (last := calendar.monthrange(year, month)[1])):
+        return ""
+    return f"there is no day {text}: {calendar.month_name[month]} {year} has {last} days"
 
 
 def _of_parsed(name: str, texts: "polars.Series", parsed: "polars.Series", faults: LogFaults) -> Times:
@@ -305,7 +353,9 @@ _PARSERS: dict[str, Callable[..., Any]] = {
     "quarter": _quarters,
     "week": _weeks,
     "day": lambda texts: _days(texts, "%Y-%m-%d"),
-    "day.": lambda texts: _days(texts, "%d.%m.%Y"),
+    "day .": lambda texts: _days(texts, "%d.%m.%Y"),
+    "day /": lambda texts: _days(texts, "%d/%m/%Y"),
+    "day month/": lambda texts: _days(texts, "%m/%d/%Y"),
     "instant": _moments,
 }
 """How times may be written; of two that read as many, the first is taken."""

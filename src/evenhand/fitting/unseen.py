@@ -109,7 +109,12 @@ def _as_idle(posterior: Posterior, unknown: Bools) -> tuple[Posterior, Bools]:
 
 
 def _notes_of(log: Log, word: str, settled: Bools, left: Bools) -> list[str]:
-    what = "do as the idle action does" if word == "idle" else "are forbidden"
+    one = int(settled.sum()) == 1
+    what = (
+        f"{'does' if one else 'do'} as the idle action does"
+        if word == "idle"
+        else f"{'is' if one else 'are'} forbidden"
+    )
     told = "; ".join(pairs_in_words(log, settled, SHOWN))
     notes = [f"{counted(int(settled.sum()), 'pair')} never seen {what}, as was said: {told}"] if settled.any() else []
     if left[:, :, 0].any():
@@ -198,7 +203,8 @@ def lent_in_words(log: Log, estimated: Estimated) -> list[str]:
         return []
     told = "; ".join(pairs_in_words(log, estimated.lent, SHOWN))
     number = counted(int(estimated.lent.sum()), "pair was", "pairs were")
-    return [f"{number} not seen in their type, and are what the other types do: {told}"]
+    whose = "its type, and is" if int(estimated.lent.sum()) == 1 else "their type, and are"
+    return [f"{number} not seen in {whose} what the other types do: {told}"]
 
 
 def notes_of_recovery(log: Log, moves: Moves, posterior: Posterior) -> list[str]:
@@ -212,7 +218,9 @@ def notes_of_recovery(log: Log, moves: Moves, posterior: Posterior) -> list[str]
     better = np.tril(np.ones((len(log.states),) * 2, dtype=bool), -1)
     idle, mean = moves.counts[:, :, 0], np.nan_to_num(posterior.mean[:, :, 0])
     asked = int(idle.sum(axis=(0, 2))[1:].sum())
-    if not log.is_ordered or len(moves.gaps.number) or idle[:, better].any() or asked < ENOUGH:
+    gaps = moves.gaps
+    back = idle[:, better].any() or ((gaps.action == 0) & (gaps.next_state < gaps.state)).any()
+    if not log.is_ordered or not log.regular or back or asked < ENOUGH:
         return []
     mass = (mean * better).sum(axis=-1)
     t, s = (int(i) for i in np.unravel_index(int(np.round(mass, 9).argmax()), mass.shape))

@@ -151,6 +151,7 @@ def _read_csv(data: bytes, name: str) -> Table:
     if not lines:
         raise TableError([Fault("", "the table is empty")], name)
     head = [entry.strip() for entry in lines[0][1]]
+    _refuse_title(text, head, name)
     faults = [
         Fault(f"line {number}", f"has {len(row)} entries where the first line has {len(head)}")
         for number, row in lines[1:]
@@ -159,6 +160,17 @@ def _read_csv(data: bytes, name: str) -> Table:
     _raise(faults, name)
     columns = {column: [row[place].strip() for _, row in lines[1:]] for place, column in enumerate(head)}
     return _named_columns(head, columns, [f"line {number}" for number, _ in lines[1:]], name)
+
+
+def _refuse_title(text: str, head: Sequence[str], name: str) -> None:
+    """Raise where the names of the columns are, if there is a title above them."""
+    if {"arm", "state"} & {entry.lower() for entry in head}:
+        return
+    for number, line in enumerate(text.splitlines()[:20], 1):
+        own = next(csv.reader([line], delimiter=max(",;\t", key=line.count)), [])
+        if number > 1 and {"arm", "state"} <= {entry.strip().lower() for entry in own}:
+            told = "the names of the columns are here: delete what stands above them"
+            raise TableError([Fault(f"line {number}", told)], name)
 
 
 def _read_parquet(data: bytes, name: str) -> Table:

@@ -20,7 +20,17 @@ from evenhand.programme.knowing import know
 from evenhand.programme.ledger import append, once
 from evenhand.programme.modelling import Words, of_roster
 from evenhand.programme.modelling import to_bytes as model_to_bytes
-from evenhand.programme.refitting import TRUST, Learned, Refitted, check_trust, fit_families, learn, log_of, unpack
+from evenhand.programme.refitting import (
+    TRUST,
+    Learned,
+    Refitted,
+    beginning,
+    check_trust,
+    fit_families,
+    learn,
+    log_of,
+    unpack,
+)
 from evenhand.programme.roster import Arm, present_step
 from evenhand.programme.running import Running, keep_policy
 from evenhand.programme.solving import METHOD, facts_of, numbers_of, to_bytes
@@ -99,6 +109,9 @@ class Learning(Running):
     def adopt(self, refit: int, *, who: str = "", key: str | None = None) -> Refitted:
         """Run the programme by a model that was fitted; plans from now on are made by it.
 
+        A model that was in use before may be adopted again, which is the way back; the one that the programme began
+        with is number 0.
+
         Args:
             refit: its number.
             who: does this.
@@ -106,20 +119,19 @@ class Learning(Running):
 
         Raises:
             Missing: there is none of this number.
-            Conflict: it was adopted already, or the model has changed since it was fitted.
+            Conflict: it is in use already, or was never in use and the model has changed since it was fitted.
         """
         with self.store.writing() as tx:
 
             def do() -> dict[str, Any]:
-                row = _refit_row(tx, refit)
-                facts: dict[str, Any] = json.loads(row.facts_json)
                 present = tx.execute(select(schema.programme.c.model)).scalar_one()
-                if row.adopted_event is not None:
-                    raise Conflict(f"refit {refit} was adopted already (event {row.adopted_event})")
-                if present != facts["before"]:
+                facts, last = _adoptable(tx, refit, present)
+                if present == facts["model"]:
+                    raise Conflict(_IN_USE.format(refit) + (f" (event {last})" if last else ""))
+                if refit and last is None and present != facts["before"]:
                     raise Conflict(f"refit {refit} was compared with another model than the present one. Refit again")
-                event = append(tx, "adopted", who, {"refit": refit, "before": present, "model": row.model})
-                tx.execute(update(schema.programme).values(model=row.model))
+                event = append(tx, "adopted", who, {"refit": refit, "before": present, "model": facts["model"]})
+                tx.execute(update(schema.programme).values(model=facts["model"]))
                 tx.execute(update(schema.refits).where(schema.refits.c.id == refit).values(adopted_event=event))
                 return facts | {"adopted_event": event}
 
@@ -173,6 +185,18 @@ def _keep(
 def _possible(likelihood: tuple[float, float]) -> list[float | None]:
     """Log-likelihoods as JSON can hold them: none of what cannot be."""
     return [value if np.isfinite(value) else None for value in likelihood]
+
+
+_IN_USE = "refit {} was adopted already, and is in use"
+
+
+def _adoptable(tx: Connection, refit: int, present: str) -> tuple[dict[str, Any], int | None]:
+    """What is known of a refit, and the event by which it was adopted last; the first model counts as number 0."""
+    if refit == 0 and not isinstance(refit, bool):
+        first = select(schema.models.c.digest).where(schema.models.c.origin == "created")
+        return beginning(tx.execute(first).scalar_one(), present).as_dict(), None
+    row = _refit_row(tx, refit)
+    return json.loads(row.facts_json), row.adopted_event
 
 
 def _refit_row(tx: Connection, refit: object) -> Any:

@@ -47,6 +47,12 @@ HOW: dict[str, Any] = {"arm": "arm", "time": "step", "state": "state", "action":
 TRUST = 10.0
 """Observations of every pair that the present model counts as, where nobody says otherwise."""
 
+ENOUGH = 10
+"""Times that a pair is to be seen before a difference is called beyond chance.
+
+An interval leans on the other types and on the form of the prior: from one or two observations it may leave out the
+present model, or a next state that the present model excludes, by no more than that."""
+
 SHOWN_DIGITS = 6
 """Of probabilities that are told."""
 
@@ -69,6 +75,11 @@ class Moved:
 
     seen: int
     """How often arms were seen to leave this state under this action."""
+
+    @property
+    def is_beyond_chance(self) -> bool:
+        """Whether the present model lies outside of the interval, and enough was seen to say so (`ENOUGH`)."""
+        return self.seen >= ENOUGH and not self.lower - 1e-9 <= self.before <= self.upper + 1e-9
 
 
 @dataclass(frozen=True)
@@ -104,7 +115,7 @@ class Refitted:
     plan: tuple[tuple[str, str, str], ...]
     """(arm, action now, action then) what would change in a plan of the present step."""
 
-    welfare: tuple[float | None, float]
+    welfare: tuple[float | None, float | None]
     """What the present policy is worth in the new model, None where it cannot be played there; and what the new one
     is."""
 
@@ -125,6 +136,16 @@ class Refitted:
         for name in ("unseen", "plan"):
             kept[name] = tuple(tuple(row) for row in told[name])
         return cls(**kept | {name: tuple(told[name]) for name in ("likelihood", "welfare")})
+
+
+def beginning(model: str, before: str) -> Refitted:
+    """The model that a programme began with, as number 0 of its refits: there is nothing that it was fitted to.
+
+    Args:
+        model: its digest.
+        before: the digest of the one in use.
+    """
+    return Refitted(0, 1, before, model, "", 0, (None, None), (), (), (), (None, None))
 
 
 # The log

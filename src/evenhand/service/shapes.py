@@ -591,7 +591,7 @@ class Refitted(Strict):
     unseen: list[list[str]] = Field(description="(type, state, action) pairs that were never seen.")
     plan: list[list[str]] = Field(description="(arm, action now, action then) what would change today.")
     welfare: list[float | None] = Field(description="Of the present policy in the new model, and of a new one.")
-    adopted_event: int | None
+    adopted_event: int | None = Field(description="The last event by which it was adopted.")
 
 
 class RefitList(Strict):

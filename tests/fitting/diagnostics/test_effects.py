@@ -84,3 +84,5 @@ def test_pairs_that_were_not_seen_are_left_out_and_told() -> None:
     assert [effect.state for effect in found.each] == ["good", "fair"]
     assert found.alone == ("every arm got serve in poor",)
     assert np.isfinite(found.overall[0].gain).all()
+    given, left = counts[:, :, 1].sum(), counts[0, 2, 1].sum()
+    assert f"; {left} of {given} services are not judged" in found.words

@@ -233,7 +233,8 @@ def adopt(programme: str, refit: int, who: str, key: str | None, as_json: bool, 
     """Run it by a model that was fitted."""
     with Programme.open(programme) as opened:
         found = opened.adopt(refit, who=who, key=key)
-    _tell(found.as_dict(), f"refit {found.id} is adopted; plan again", as_json)
+    what = f"refit {found.id} is adopted" if found.id else "the model that the programme began with is in use again"
+    _tell(found.as_dict(), f"{what}; plan again", as_json)
 
 
 def recompute(programme: str, plan: int | None, as_json: bool, quiet: bool) -> None:
@@ -348,21 +349,22 @@ def _interval(row: "Moved") -> str:
 
 
 def _show_refit(found: "Refitted", programme: str) -> None:
-    outside = [row for row in found.moved if not row.lower <= row.before <= row.upper]
+    outside = [row for row in found.moved if row.is_beyond_chance]
     rows = [
         [row.type, row.state, row.action, row.next_state, row.before, row.after, _interval(row), row.seen]
         for row in outside[:SHOWN]
     ]
     heads = ("type", "state", "action", "next state", "before", "after", "95 %", "seen")
-    title = f"refit {found.id}: {counted(found.rows, 'row')}; probabilities whose interval is elsewhere"
+    title = f"refit {found.id}: {counted(found.rows, 'row')}; probabilities that differ beyond chance"
     print_table(title, [(head, "left") for head in heads], [[_cell(cell) for cell in row] for row in rows])
     before, after = found.likelihood
-    click.echo(f"log-likelihood {before:.6g} before, {after:.6g} after")
+    told = ["impossible" if value is None else f"{value:.6g}" for value in (before, after)]
+    click.echo(f"log-likelihood {told[0]} before, {told[1]} after")
     if found.unseen:
         click.echo(f"never seen, and left as they are: {counted(len(found.unseen), 'pair')} of state and action")
     now, then = found.welfare
     known = "" if now is None else f"the present policy is worth {now:.6g} in it, "
-    click.echo(f"welfare: {known}the new one {then:.6g}")
+    click.echo(f"welfare: {known}the new one {0.0 if then is None else then:.6g}")
     changes = "; ".join(f"{arm} {old} -> {new}" for arm, old, new in found.plan[:10])
     more = f" and {len(found.plan) - 10} more" if len(found.plan) > 10 else ""
     click.echo(f"in a plan now: {_cell(changes)}{more}" if found.plan else "a plan now would be the same")

@@ -107,6 +107,9 @@ class Effects:
     draws: int
     """Of the posterior."""
 
+    left_out: tuple[int, int] = (0, 0)
+    """Services that no effect is about, for no arm of the type was seen idle in the state; and all services."""
+
     @property
     def words(self) -> str:
         """How many intervals there are, and what chance does to them."""
@@ -114,7 +117,14 @@ class Effects:
         often = "1 in 20 would"
         if self.each and self.each[0].gain is None:
             often = "1 in 20 would and a few more, for the next state that rises most is told"
-        return f"{sure} of {len(self.each)} intervals by state leave 0 out; if no action did anything {often}"
+        said = f"{sure} of {len(self.each)} intervals by state leave 0 out; if no action did anything {often}"
+        left, total = self.left_out
+        where = "given in states in which no arm of the type was seen idle"
+        return (
+            f"{said}; {left:,} of {total:,} services {'is' if left == 1 else 'are'} not judged, {where}"
+            if left
+            else said
+        )
 
 
 def effects(
@@ -145,7 +155,9 @@ def effects(
     )
     overall = [told.overall(action) for action in np.flatnonzero(weights.sum(axis=(0, 1))).tolist()]
     each = [told.effect(*place) for place in np.argwhere(judged).tolist()]
-    return Effects(tuple(overall), tuple(each), _one_sided(visits, names), len(drawn))
+    services = int(visits[:, :, 1:].sum())
+    left_out = services - int(weights.sum()), services
+    return Effects(tuple(overall), tuple(each), _one_sided(visits, names), len(drawn), left_out)
 
 
 @dataclass(frozen=True, eq=False)

@@ -79,7 +79,12 @@ class Shares:
         where = (
             f"most at step {self.times[time]} in {self.states[state]}: {percent(seen)} seen, {percent(given)} predicted"
         )
-        return f"{far}, {where}; {percent(self.outside)} of them are further apart than 95 % are by chance"
+        more = (
+            "none is further apart than chance allows (19 in 20)"
+            if self.outside == 0
+            else f"{percent(self.outside)} are further apart than chance allows, and about 5 % would be by chance alone"
+        )
+        return f"{far}, {where}; {more}"
 
 
 def shares_over_time(log: Log, transitions: Floats) -> Shares | str:

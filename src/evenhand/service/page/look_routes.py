@@ -218,8 +218,10 @@ async def refit(request: Request, form: Sending) -> Response:
 
 @router.post("/model/adopt")
 def adopt(request: Request, form: Sending) -> Response:
-    """Run the programme by the model that was fitted."""
+    """Run the programme by a model that was fitted, or go back to one that was in use."""
     try:
+        if not form.text("sure"):
+            raise InvalidInput("tick the box that says that plans are to be made by it from now on")
         number = number_of(form, "refit")
         done = programme_of(request).adopt(number, who=writer_of(request, form), key=form.text("key") or None)
     except EvenhandError as error:

@@ -8,17 +8,15 @@ from markupsafe import Markup
 
 from evenhand.display import counted
 from evenhand.planning.check import Check, check
+from evenhand.programme.deciding import KeptPlan
 from evenhand.programme.modelling import Words
 from evenhand.programme.programme import Programme, Status
-from evenhand.programme.refitting import Moved, Refitted
+from evenhand.programme.refitting import ENOUGH, Moved, Refitted
 from evenhand.service.page import charts
 from evenhand.service.page.telling import figure, share
 
 MOST_ROWS = 60
 """Probabilities that are told; those that moved most come first."""
-
-SELDOM = 10
-"""Times below which a row counts as seldom seen."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +31,8 @@ class Row:
     interval: str
     seen: int
     drawing: Markup
-    is_far: bool
-    """Whether the model in use lies outside of the interval."""
+    note: str
+    """Whether it differs from the model before beyond chance, or nobody can say yet."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,13 @@ class Fit:
     wanted: tuple[str, ...]
     """What to record next."""
     gain: str
+    is_used: bool
+    """Whether it is the model in use."""
+    may_adopt: bool
+    """Whether it is to be adopted: neither in use nor compared with a model that is no longer."""
     plan: tuple[tuple[str, str, str], ...]
+    plan_title: str
+    """What the plan is that would change."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,8 @@ class ModelView:
     """The newest."""
     in_use: str
     """Where the model in use is from."""
+    earlier: tuple[tuple[int, str], ...]
+    """(number, words) of the other models that were in use, to which one may go back."""
 
 
 def show_model(programme: Programme) -> ModelView:
@@ -90,17 +96,28 @@ def show_model(programme: Programme) -> ModelView:
     """
     problem, _, _ = programme.present_problem()
     told: Check = check(problem, problem.welfare)
-    fits = programme.refits()
-    used = next((one for one in fits if one.adopted_event is not None), None)
+    fits, status = programme.refits(), programme.status()
+    used = next((one for one in fits if one.adopted_event is not None and one.model == status.model), None)
     return ModelView(
-        status=programme.status(),
+        status=status,
         facts=tuple((name.capitalize(), words) for name, words in told.facts),
         notes=tuple(str(note) for note in told.notes),
         kinds=_kinds(Words(programme.model())),
         fits=tuple(fits),
-        fit=_fit(fits[0]) if fits else None,
+        fit=_fit(fits[0], status.model, programme.current_plan()) if fits else None,
         in_use=f"It was fitted to this programme's own records (fit {used.id})." if used else _AS_GIVEN,
+        earlier=_earlier(fits, used, status.model),
     )
+
+
+def _earlier(fits: Sequence[Refitted], used: Refitted | None, model: str) -> tuple[tuple[int, str], ...]:
+    """The models that were in use and are not."""
+    told = [
+        (one.id, f"fit {one.id}, from {counted(one.rows, 'row')} of the log")
+        for one in fits
+        if one.adopted_event is not None and one.model != model
+    ]
+    return tuple(told if used is None else [*told, (0, "the model that the programme began with")])
 
 
 _AS_GIVEN = "It is the one that the programme began with; it was not fitted to its records."
@@ -133,23 +150,39 @@ def _kind(words: Words, name: str, group: str, block: int) -> Kind:
     return Kind(name, group, states, actions, tuple((action, moves(a)) for a, action in enumerate(actions)), rewards)
 
 
-def _fit(fit: Refitted) -> Fit:
+def _fit(fit: Refitted, model: str, plan: KeptPlan | None) -> Fit:
+    used = fit.model == model
     ordered = sorted(fit.moved, key=lambda row: (-abs(row.after - row.before), row.type, row.state, row.action))
     return Fit(
         fit=fit,
         rows=tuple(_row(row) for row in ordered[:MOST_ROWS]),
         more=max(0, len(ordered) - MOST_ROWS),
         wanted=_wanted(fit),
-        gain=_gain(*fit.likelihood),
+        gain=_gain(*fit.likelihood, "the model before" if used else "the model in use"),
+        is_used=used,
+        may_adopt=not used and fit.before == model,
         plan=fit.plan,
+        plan_title=_TODAY if _is_about(fit, plan) else _THEN,
     )
 
 
-def _gain(before: float | None, after: float | None) -> str:
+_TODAY = "What would change in today’s plan"
+_THEN = "What would change in a plan with the usual budgets, as things stood when it was fitted"
+
+
+def _is_about(fit: Refitted, plan: KeptPlan | None) -> bool:
+    """Whether what was compared is the plan that is open."""
+    if plan is None or plan.model != fit.before:
+        return False
+    now = {row.arm: row.action for row in plan.rows}
+    return all(now.get(arm) == action for arm, action, _ in fit.plan)
+
+
+def _gain(before: float | None, after: float | None, other: str) -> str:
     """Whether a fit explains the records better, from the log-likelihoods of the two models."""
     if before is None or after is None:
-        return "By the model in use, some of what was recorded cannot be."
-    better = "better than the model in use" if after > before else "no better than the model in use"
+        return f"By {other}, some of what was recorded cannot be."
+    better = f"better than {other}" if after > before else f"no better than {other}"
     return f"It explains the records {better} (by {figure(abs(after - before), 3)} in log-likelihood)."
 
 
@@ -164,8 +197,14 @@ def _row(row: Moved) -> Row:
         interval=interval,
         seen=row.seen,
         drawing=charts.interval_bar(row.after, row.lower, row.upper, label),
-        is_far=not row.lower - 1e-9 <= row.before <= row.upper + 1e-9,
+        note=_note(row),
     )
+
+
+def _note(row: Moved) -> str:
+    if row.is_beyond_chance:
+        return "beyond chance"
+    return "seen too seldom to tell" if row.seen < ENOUGH else ""
 
 
 def _wanted(fit: Refitted) -> tuple[str, ...]:
@@ -178,6 +217,6 @@ def _wanted(fit: Refitted) -> tuple[str, ...]:
     told += [
         f"{kind} in {state} when it gets {action}: seen {counted(int(seen), 'time')} only"
         for (kind, state, action), seen in seldom
-        if seen < SELDOM
+        if seen < ENOUGH
     ]
     return tuple(told[:20])

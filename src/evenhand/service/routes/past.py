@@ -66,7 +66,7 @@ def adopt(
     asked: Annotated[shapes.Who | None, Body()] = None,
     key: Key = None,
 ) -> JSONResponse:
-    """Run the programme by a model that was fitted; plans from now on are made by it."""
+    """Run the programme by a model that was fitted, or was in use before; 0 is the one that it began with."""
     service = service_of(request)
     found = service.programme.adopt(refit, who=who_of(request, asked.who if asked else None), key=key)
     service.look()
