@@ -93,7 +93,7 @@ def reasons(policy: Policy | Starting, actor: Policy, moment: Moment) -> list[st
         return _by_rank(moment, policy.ranks)
     if isinstance(policy, Resolving) and isinstance(actor, ResolvingActor):
         now = policy.policy_at(int(actor.place[0]), moment.step)
-        return _by_rank(moment, now.ranks, also=", at prices for where the arms are now")
+        return _by_rank(moment, now.ranks, also=", as all stand now")
     if isinstance(policy, OccupancyPriority):
         return _by_draw(policy, moment)
     if isinstance(policy, CountNetworkPolicy):
