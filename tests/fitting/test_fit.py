@@ -167,6 +167,7 @@ def test_groups_are_blocks_that_share_the_rows_of_their_type(tmp_path: Path) -> 
     assert [label[0] for label in problem.tables.labels] == ["Ford", "Ford", "VW", "VW"]
     assert [problem.group_names[g] for g in problem.group_of_block] == ["ICU", "Ward 2"] * 2
     assert problem.counts.tolist() == [5, 15, 5, 15]
+    assert found.as_dict()["blocks"][1] == {"type": "Ford", "group": "Ward 2", "arms": 15}
     for block in range(4):
         np.testing.assert_array_equal(problem.tables.transitions[block], found.posterior.mean[block // 2])
     found.save(tmp_path / "wards.toml")
@@ -219,6 +220,9 @@ def test_a_recovery_that_nobody_saw_is_asked_about() -> None:
     assert note.startswith('none of 24 moves under none was back towards "good"')
     assert not any("--only-worse" in note for note in fitted(rows, only_worse=True).notes)
     assert not any("--only-worse" in note for note in fitted(simulated()).notes)  # it was seen there
+    gap = {"van": "v0", "week": 8, "condition": "poor", "action": "none", "make": "Ford"}
+    assert any("--only-worse" in note for note in fitted([*rows, gap]).notes)
+    assert not any("--only-worse" in note for note in fitted([*rows, gap | {"condition": "good"}]).notes)
 
 
 def test_names_that_differ_by_a_letter_are_told_and_may_be_refused() -> None:

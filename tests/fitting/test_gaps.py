@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+import evenhand as eh
 from evenhand.fitting.gaps import Missed, draw_rows, fill, with_paths
 from evenhand.fitting.moves import Gaps
 from evenhand.fitting.pooling import learned
@@ -239,3 +240,19 @@ def test_what_cannot_be_is_never_passed():
         draws = draw_rows(missed, counts, possible, filled, np.random.default_rng(0), prior, num_draws=20).draws
         assert (filled.rows[:, ~possible] == 0).all() and (draws[:, :, ~possible] == 0).all()
         np.testing.assert_allclose(draws.sum(axis=-1), 1)
+
+
+def test_a_row_that_a_type_never_saw_is_the_other_types_also_where_steps_were_missed() -> None:
+    rows = [
+        {"arm": f"{kind}{n}", "time": time, "state": state, "action": "none", "type": kind}
+        for kind, course in (("A", "ssssss"), ("B", "ssss ss"), ("C", "gggggg"))
+        for n in range(3)
+        for time, state in enumerate(course)
+        if state != " "
+    ]
+    found = eh.fit(rows, arm="arm", time="time", state="state", action="action", type="type")
+    place = found.log.states.index("s")
+    assert len(found.moves.gaps.number) and found.unseen[2, place, 0]
+    stay = found.posterior.mean[:, place, 0, place]
+    assert stay[2] > 0.98 and stay[:2].min() > 0.98
+    assert any(note.startswith("3 pairs were not seen in their type") for note in found.notes)

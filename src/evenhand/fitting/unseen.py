@@ -218,7 +218,9 @@ def notes_of_recovery(log: Log, moves: Moves, posterior: Posterior) -> list[str]
     better = np.tril(np.ones((len(log.states),) * 2, dtype=bool), -1)
     idle, mean = moves.counts[:, :, 0], np.nan_to_num(posterior.mean[:, :, 0])
     asked = int(idle.sum(axis=(0, 2))[1:].sum())
-    if not log.is_ordered or len(moves.gaps.number) or idle[:, better].any() or asked < ENOUGH:
+    gaps = moves.gaps
+    back = idle[:, better].any() or ((gaps.action == 0) & (gaps.next_state < gaps.state)).any()
+    if not log.is_ordered or not log.regular or back or asked < ENOUGH:
         return []
     mass = (mean * better).sum(axis=-1)
     t, s = (int(i) for i in np.unravel_index(int(np.round(mass, 9).argmax()), mass.shape))
