@@ -50,7 +50,8 @@ class Faults:
             key = tuple(int(i) for i in index)
             self.add(place + "".join(f"[{i}]" for i in key), describe(key))
         if len(where) > SHOWN_PER_ARRAY:
-            self.add(place, f"... and {len(where) - SHOWN_PER_ARRAY} more such entries")
+            more = len(where) - SHOWN_PER_ARRAY
+            self.found.append(Fault(place, f"... and {more} more such entries", stands_for=more))
 
     def raise_if_any(self, source: str = "") -> None:
         """Raise ModelError with all faults, if there are any."""
@@ -265,7 +266,7 @@ def _shorten(faults: Faults, start: int, place: str) -> None:
     extra = len(faults.found) - start - SHOWN_PER_ARRAY
     if extra > 0:
         del faults.found[start + SHOWN_PER_ARRAY :]
-        faults.add(place, f"... and {extra} more such faults")
+        faults.found.append(Fault(place, f"... and {extra} more such faults", stands_for=extra))
 
 
 def check_finite(values: Floats, place: str, faults: Faults, largest: float = LARGEST) -> bool:
@@ -538,3 +539,16 @@ def check_memory(size: float, what: str, instead: str) -> None:
     free = available_memory()
     if size > 0.8 * free:
         raise TooLarge(f"{what} would need {human_bytes(size)}, and {human_bytes(free)} are free. {instead}")
+
+
+def check_over(over: object) -> None:
+    """Refuse a choice of whom welfare is over that is neither; the names of groups are the model's own.
+
+    Args:
+        over: `arms`, `groups`, or None for as it is.
+    """
+    if over not in (None, "arms", "groups"):
+        raise InvalidInput(
+            f"over: expected arms or groups, got {over!r}; groups are what the blocks of the model say under `group`, "
+            "whatever they are called there"
+        )

@@ -85,7 +85,7 @@ def with_budgets(problem: CoupledMDP, parameters: Sequence[str], budgets: Sequen
     return found
 
 
-TABLES = (".csv", ".tsv", ".txt", ".xlsx", ".xls", ".ods")
+TABLES = (".csv", ".tsv", ".xlsx", ".xls", ".ods")
 """What tables are usually called."""
 
 
@@ -124,7 +124,7 @@ def read_noting(model: str, parameters: Sequence[str], format: Format | None, cr
         raise InvalidInput(f"{UnknownName('problem', model, catalog.names())} {files}")
     if format is None and Path(model).suffix.lower() in TABLES and Path(model).exists():
         raise InvalidInput(
-            f"MODEL: {model} is a table, and no model (.toml, .json, .npz). Of records of arms over time a model is "
+            f"{model}: is a table, and no model (.toml, .json, .npz). Of records of arms over time a model is "
             f"made by evenhand fit {model} --arm COLUMN --time COLUMN --state COLUMN --action COLUMN --out MODEL.toml"
         )
     if parameters:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, counted
-from evenhand.fitting.building import build_problem, num_arms
+from evenhand.fitting.building import blocks_of, build_problem, num_arms
 from evenhand.fitting.diagnostics import Diagnostics, diagnose
 from evenhand.fitting.log import Log
 from evenhand.fitting.moves import Moves
@@ -173,9 +173,18 @@ class Fitted(Shown):
             "step": self.log.step_in_words,
             "rows": len(self.log.arm),
             "notes": list(self.notes),
+            **({} if self.log.group_of is None else {"blocks": self._blocks()}),
             **({} if self.clusters is None else {"clusters": self.clusters.as_dict()}),
             "diagnostics": self.diagnostics.as_dict(),
         }
+
+    def _blocks(self) -> list[dict[str, Any]]:
+        """How many arms there are of each type and group."""
+        found = blocks_of(self.log)
+        return [
+            {"type": self.log.types[t], "group": self.log.groups[g], "arms": number}
+            for t, g, number in zip(found.type.tolist(), found.group.tolist(), found.counts.tolist(), strict=True)
+        ]
 
     def __repr__(self) -> str:
         log = self.log

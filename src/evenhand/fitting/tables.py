@@ -118,7 +118,7 @@ def _read_file(file: Path, columns: Mapping[str, str], format: TableFormat | Non
         raise TableError([Fault("", "the log is empty")], str(file))
     if format is None and file.suffix.lower() in MODELS:
         told = f"is a model or a plan, and no log of records; evenhand {MODELS[file.suffix.lower()]} {file} tells of it"
-        raise InvalidInput(f"LOG: {file} {told}")
+        raise InvalidInput(f"{file}: {told}")
     chosen = format or SUFFIXES.get(file.suffix.lower(), "csv")
     if chosen == "csv":
         return _read_csv(file, str(file), columns)

@@ -408,7 +408,8 @@ class ArmTables(Sequence[Arm]):
             _read_arrays(arrays, part)
             faults.found.extend(fault.within(f"arms[{index}]") for fault in part.found)
         if len(suspects) > SHOWN_ARMS:
-            faults.add("arms", f"... and {len(suspects) - SHOWN_ARMS} more arms have faults")
+            more = len(suspects) - SHOWN_ARMS
+            faults.found.append(Fault("arms", f"... and {more} more arms have faults", stands_for=more))
         return faults
 
     @property

@@ -253,12 +253,12 @@ def _judged(
 ) -> dict[str, Evaluation | EvenhandError]:
     """What each policy is worth, or why it does not apply: one after the other here, or as cells elsewhere."""
     if on is None:
-        turns = [
-            None if progress is None else _turn_of(progress, name, number, len(policies))
-            for number, name in enumerate(policies)
-        ]
-        each = zip(policies.items(), turns, strict=True)
-        return {name: _judge((policy, asked), tell) for (name, policy), tell in each}
+        here: dict[str, Evaluation | EvenhandError] = {}
+        for number, (name, policy) in enumerate(policies.items()):
+            # Made when its turn comes, for it is told at once.
+            tell = None if progress is None else _turn_of(progress, name, number, len(policies))
+            here[name] = _judge((policy, asked), tell)
+        return here
     cells = [(policy, asked) for policy in policies.values()]
     _check_portable(policies)
     names, found = list(policies), dict[int, Any]()

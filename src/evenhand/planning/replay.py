@@ -30,6 +30,7 @@ from evenhand.fitting.log import Log
 from evenhand.fitting.shares import Shares
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
+from evenhand.model.places import quoted
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare
 from evenhand.planning.chosen import Several, read_policies
@@ -278,9 +279,23 @@ def _judged(course: Course, criterion: str | None, over: str | None) -> CoupledM
     }
     if len(course.blocks) > 1 or not course.problem.is_symmetric:
         rows["type"] = names
-    if log.group_of is not None:
+    if log.group_of is None:
+        _refuse_unsaid_groups(course.problem, names, over)
+    else:
         rows["group"] = [log.groups[log.group_of[arm]] for arm in arms]
     return course.problem.starting_at(rows).under(criterion or f"finite:{course.span}", over)
+
+
+def _refuse_unsaid_groups(problem: CoupledMDP, names: list[str], over: str | None) -> None:
+    """Raise where an arm may be of several groups of the model, and its group matters."""
+    if (over or problem.over) != "groups" or not problem.tables.labels:
+        return
+    for name in dict.fromkeys(names):
+        blocks = [block for block, label in enumerate(problem.tables.labels) if label[0] == name]
+        if len({int(problem.group_of_block[block]) for block in blocks}) > 1:
+            raise InvalidInput(
+                f"replay: the model has arms {quoted(name)} in several groups: say who is in which, --group COLUMN"
+            )
 
 
 def _worth_of_shares(judged: CoupledMDP, course: Course, welfare: str | Welfare | None) -> Worth:

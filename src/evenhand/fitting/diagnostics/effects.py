@@ -120,7 +120,11 @@ class Effects:
         said = f"{sure} of {len(self.each)} intervals by state leave 0 out; if no action did anything {often}"
         left, total = self.left_out
         where = "given in states in which no arm of the type was seen idle"
-        return f"{said}; {left:,} of {total:,} services are not judged, {where}" if left else said
+        return (
+            f"{said}; {left:,} of {total:,} services {'is' if left == 1 else 'are'} not judged, {where}"
+            if left
+            else said
+        )
 
 
 def effects(

@@ -54,7 +54,8 @@ class Sink:
         for row in wrong[:SHOWN_ROWS]:
             self.add(row, place, message)
         if len(wrong) > SHOWN_ROWS:
-            self.found.append(Fault(f"{self.file}, {place}", f"... and {len(wrong) - SHOWN_ROWS} more such rows"))
+            more = len(wrong) - SHOWN_ROWS
+            self.found.append(Fault(f"{self.file}, {place}", f"... and {more} more such rows", stands_for=more))
 
 
 class Lists(NamedTuple):
