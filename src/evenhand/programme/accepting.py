@@ -16,7 +16,7 @@ from evenhand.model.whereabouts import Table
 from evenhand.planning.labels import quantity
 from evenhand.programme import schema
 from evenhand.programme.deciding import PlanRow
-from evenhand.programme.knowing import Known
+from evenhand.programme.knowing import SEEN, Known
 from evenhand.programme.ledger import MOST_TEXT, now
 from evenhand.programme.modelling import Words
 from evenhand.programme.roster import raise_faults, unknown_arm
@@ -148,19 +148,20 @@ def used_by(cells: Cells, overrides: Sequence[Override]) -> list[float]:
 # Has anything changed?
 
 
-def changes(rows: Sequence[PlanRow], known: Sequence[Known], words: Words) -> list[Fault]:
+def changes(rows: Sequence[PlanRow], known: Sequence[Known], words: Words, beliefs: bool = True) -> list[Fault]:
     """What is known now and was not when a plan was made; one fault an arm.
 
     Args:
         rows: of the plan.
         known: of the arms that take part now.
         words: of the model.
+        beliefs: whether arms are compared that nobody saw; by another model all of these are believed anew.
     """
     then, now_ = {row.arm_id: row for row in rows}, {row.arm.id: row for row in known}
     told = [Fault(row.arm.name, "joined since") for row in known if row.arm.id not in then]
     told += [Fault(row.arm, "left since") for row in rows if row.arm_id not in now_]
     for row in known:
-        old = then.get(row.arm.id)
+        old = then.get(row.arm.id) if beliefs or row.known == SEEN else None
         state = words.states(row.block)[row.state]
         if old is not None and (old.state, old.known, old.seen_step, old.chance) != (
             state, row.known, row.seen_step, row.chance
@@ -184,7 +185,8 @@ def refuse_closed(row: Any) -> None:
         Conflict: it was accepted, or superseded.
     """
     if row.status == schema.ACCEPTED:
-        raise Conflict(f"plan {row.id} of step {row.step} was accepted already (event {row.accepted_event})")
+        by = f" by {row.accepted_by}" if row.accepted_by else ""
+        raise Conflict(f"plan {row.id} of step {row.step} was accepted already{by} (event {row.accepted_event})")
     if row.status == schema.SUPERSEDED:
         raise Conflict(f"plan {row.id} of step {row.step} was superseded by a newer one; look at the present plan")
 

@@ -165,6 +165,9 @@ def _find(text: str, known: tuple[str, ...], what: str, kind: str) -> int | str:
         return int(text)
     if not text:
         return f"has no {what}"
+    alike = [number for number, name in enumerate(known) if name.casefold() == text.casefold()]
+    if len(alike) == 1:
+        return alike[0]
     near = nearest(text, known)
     hint = f" Did you mean {quoted(near)}?" if near else ""
     return f"{quoted(text)} is no {what} of type {quoted(kind)}.{hint} Known are {', '.join(known[:12])}"

@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, exists, func, insert, select
 
-from evenhand.errors import Fault
+from evenhand.errors import Conflict, Fault, InvalidInput
 from evenhand.model.places import quoted
 from evenhand.model.whereabouts import Table
 from evenhand.programme import schema
+from evenhand.programme.deciding import PlanRow
 from evenhand.programme.ledger import now
 from evenhand.programme.modelling import Words
 from evenhand.programme.observing import Row, read_arms_and_steps
@@ -59,6 +60,18 @@ class Record:
     action: str
     reward: float | None
     next_state: str | None
+
+
+@dataclass(frozen=True)
+class Unrecorded:
+    """A step of which it is not known of all arms what was done."""
+
+    step: int
+    plan: int
+    """The plan that was accepted for it."""
+
+    arms: int
+    """Of how many it is not known."""
 
 
 def read_records(table: Table, arms: Sequence[Arm], words: Words, present: int) -> list[Record]:
@@ -142,6 +155,57 @@ def known_records(tx: Connection, steps: Sequence[int]) -> dict[tuple[int, int],
     )
     rows = tx.execute(asked.order_by(table.c.event, table.c.id))
     return {(arm, step): (action, reward) for arm, step, action, reward in rows}
+
+
+def rows_to_record(
+    plan: int,
+    step: int,
+    rows: Sequence[PlanRow],
+    others: Mapping[str, str],
+    known: Mapping[int, tuple[str, float | None]],
+) -> list[dict[str, str]]:
+    """What is new of a step that was done as accepted, but for some arms: what was recorded before stays as it is.
+
+    Args:
+        plan: the number of an accepted plan.
+        step: its step.
+        rows: of the plan.
+        others: what was done instead, by arm.
+        known: what was recorded last, by the arm's number; a reward is kept where only the action is another.
+
+    Raises:
+        Conflict: all of it is recorded, and nothing else is said.
+        InvalidInput: the plan has no such arm.
+    """
+    arms = {row.arm for row in rows}
+    if unknown := [Fault(name, f"is not in plan {plan}") for name in others if name not in arms]:
+        raise InvalidInput("of these nothing can be recorded:", unknown)
+    found = []
+    for row in rows:
+        before, reward = known.get(row.arm_id, (None, None))
+        action = others.get(row.arm, before or row.accepted or row.action)
+        if action != before:
+            told = "" if reward is None else repr(reward)
+            found.append({"arm": row.arm, "step": str(step), "action": action, "reward": told})
+    if not found:
+        raise Conflict(f"all of step {step} is recorded already, and nothing else was said now")
+    return found
+
+
+def unrecorded_steps(tx: Connection, first: int, last: int) -> list[Unrecorded]:
+    """Accepted steps of a span of which it is not known of all arms what was done.
+
+    Args:
+        tx: a transaction.
+        first: the first step.
+        last: the last step.
+    """
+    plans, decided, kept = schema.plans, schema.decisions, schema.records
+    span = (plans.c.step >= first) & (plans.c.step <= last) & (plans.c.status == schema.ACCEPTED)
+    done = exists().where(kept.c.arm == decided.c.arm, kept.c.step == plans.c.step)
+    asked = select(plans.c.step, plans.c.id, func.count()).join(decided, decided.c.plan == plans.c.id)
+    rows = tx.execute(asked.where(span, ~done).group_by(plans.c.step, plans.c.id).order_by(plans.c.step))
+    return [Unrecorded(*row) for row in rows]
 
 
 def records_of(tx: Connection, arm: int) -> list[Mapping[str, Any]]:

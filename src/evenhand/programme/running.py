@@ -50,7 +50,15 @@ from evenhand.programme.ledger import answered, append, check_text, once
 from evenhand.programme.modelling import of_roster
 from evenhand.programme.observing import keep_observations
 from evenhand.programme.opened import Opened, remember
-from evenhand.programme.recording import Recorded, keep_records, known_records, read_records
+from evenhand.programme.recording import (
+    Recorded,
+    Unrecorded,
+    keep_records,
+    known_records,
+    read_records,
+    rows_to_record,
+    unrecorded_steps,
+)
 from evenhand.programme.roster import Arm, present_step, raise_faults, read_rows
 from evenhand.programme.solving import (
     METHOD,
@@ -410,10 +418,19 @@ class Running(Opened):
     def _changes(self, tx: Connection, row: Any, rows: Sequence[PlanRow]) -> list[Fault]:
         """What is known now and was not when a plan was made."""
         model = tx.execute(select(schema.programme.c.model)).scalar_one()
-        if model != row.model:
-            return [Fault("", "another model was adopted")]
-        words = self._model(tx, model)[1]
-        return changes(rows, know(tx, words, roster.taking_part(tx, row.step), row.step), words)
+        words, same = self._model(tx, model)[1], model == row.model
+        found = changes(rows, know(tx, words, roster.taking_part(tx, row.step), row.step), words, beliefs=same)
+        return found if same else [Fault("", "another model was adopted"), *found]
+
+    def changed_since(self, plan: int) -> list[Fault]:
+        """Why a proposed plan would not be accepted now: what is known and was not when it was made.
+
+        Args:
+            plan: its number.
+        """
+        with self.store.reading() as tx:
+            row = plan_row(tx, plan)
+            return [] if ledger.last_event(tx) == row.event else self._changes(tx, row, rows_of(tx, plan))
 
     def record(self, rows: Any, source: str, *, who: str = "", key: str | None = None) -> Recorded:
         """Say what was really done; late and corrected records are kept beside the old ones.
@@ -432,6 +449,56 @@ class Running(Opened):
         with self.store.writing() as tx:
             asked = [table.columns, said]
             return Recorded(**once(tx, key, "record", asked, lambda: self._record(tx, table, said, who))[0])
+
+    def record_rest(
+        self, plan: int, others: Mapping[str, str], source: str, *, who: str = "", key: str | None = None
+    ) -> Recorded:
+        """Say that an accepted plan was done as accepted, but for some arms; what was recorded before stays.
+
+        Only what is new is written: arms of which nothing was recorded yet, and those of which something else is said.
+
+        Args:
+            plan: the number of an accepted plan.
+            others: what was done instead, by arm.
+            source: who says so.
+            who: does this.
+            key: asked again under the same, it answers as before.
+
+        Raises:
+            Conflict: the plan is not accepted, or all of it is recorded and nothing else is said.
+            TableError: with every fault and its row; nothing is kept then.
+        """
+        said = check_text(source, "source")
+        with self.store.writing() as tx:
+
+            def do() -> dict[str, Any]:
+                row = plan_row(tx, plan)
+                if row.status != schema.ACCEPTED:
+                    raise Conflict(f"plan {plan} of step {row.step} is not accepted: there is nothing to record of it")
+                known = {arm: done for (arm, _), done in known_records(tx, [row.step]).items()}
+                new = rows_to_record(plan, row.step, rows_of(tx, plan), others, known)
+                return self._record(tx, read_rows(new, "records", ["arm", "action"]), said, who)
+
+            return Recorded(**once(tx, key, "record", [plan, sorted(others.items()), said], do)[0])
+
+    def recorded(self, step: int) -> dict[int, str]:
+        """What was done at a step, by the numbers of the arms in the store; the last word counts.
+
+        Args:
+            step: which.
+        """
+        with self.store.reading() as tx:
+            return {arm: action for (arm, _), (action, _) in known_records(tx, [step]).items()}
+
+    def unrecorded(self, last: int, most: int = 100) -> list[Unrecorded]:
+        """Accepted steps of which it is not known of all arms what was done; audits take them as accepted.
+
+        Args:
+            last: the last step that is looked at.
+            most: how many steps are looked at.
+        """
+        with self.store.reading() as tx:
+            return unrecorded_steps(tx, last - most + 1, last)
 
     def _record(self, tx: Connection, table: Table, source: str, who: str) -> dict[str, Any]:
         present = present_step(tx)

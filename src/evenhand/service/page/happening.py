@@ -8,6 +8,9 @@ from evenhand.display import counted
 from evenhand.programme.ledger import Event
 from evenhand.programme.programme import Programme
 
+AGAIN = "The plan that is open must be made again."
+"""After who takes part has changed, where a plan is open."""
+
 
 @dataclass(frozen=True)
 class Happened:
@@ -30,7 +33,10 @@ def told_event(programme: Programme, number: str) -> Happened | None:
     found = programme.events(after=int(number) - 1, most=1)
     if not found or found[0].id != int(number):
         return None
-    return tell(found[0])
+    told = tell(found[0])
+    if told.next == AGAIN and programme.current_plan_number() is None:
+        return Happened(told.text)
+    return told
 
 
 def tell(event: Event) -> Happened:
@@ -68,13 +74,13 @@ def _recorded(body: dict[str, Any]) -> Happened:
 def _joined(body: dict[str, Any]) -> Happened:
     return Happened(
         f"{counted(len(body['arms']), 'arm')} joined, from step {body['step']} on.",
-        "A plan that was open must be made again.",
+        AGAIN,
     )
 
 
 def _left(body: dict[str, Any]) -> Happened:
     names = ", ".join(str(name) for name in body["arms"][:5])
-    return Happened(f"{names} left, from step {body['step']} on.", "A plan that was open must be made again.")
+    return Happened(f"{names} left, from step {body['step']} on.", AGAIN)
 
 
 def _solved(_: dict[str, Any]) -> Happened:

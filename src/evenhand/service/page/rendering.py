@@ -28,7 +28,12 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"moment": telling.moment, "amount": telling.amount, "figure": telling.figure}
+    made.filters |= {
+        "moment": telling.moment,
+        "amount": telling.amount,
+        "figure": telling.figure,
+        "plain": telling.plain,
+    }
     made.globals |= {"static": static_address, "counted": counted, "version": __version__, "key": telling.new_key}
     return made
 

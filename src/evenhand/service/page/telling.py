@@ -23,6 +23,11 @@ def amount(value: float) -> str:
     return f"{value:.6g}".replace("-", MINUS)
 
 
+def plain(value: float) -> str:
+    """A number as a field of a form takes it: all its digits, and no point where it is whole."""
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
+
+
 def figure(value: float | None, digits: int = 4) -> str:
     """A figure to a few digits; a dash where there is none."""
     if value is None or not math.isfinite(value):

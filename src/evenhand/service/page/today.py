@@ -2,8 +2,9 @@
 
 import csv
 import io
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -11,9 +12,12 @@ import numpy as np
 from markupsafe import Markup
 
 from evenhand.display import counted
-from evenhand.programme.deciding import KeptPlan, PlanRow
+from evenhand.model.whereabouts import Table
+from evenhand.programme.accepting import Cells, Override, used_by
+from evenhand.programme.deciding import ROUNDED, KeptPlan, PlanRow
 from evenhand.programme.modelling import Words
 from evenhand.programme.programme import Programme, Status
+from evenhand.programme.recording import Unrecorded
 from evenhand.service.page import charts
 from evenhand.service.page.listing import Asked, Listing, list_rows, matches, natural
 from evenhand.service.page.telling import ago, amount, share
@@ -61,10 +65,14 @@ class Line:
     why: str
     turn: int | None
     """Whose turn it would be if there was more, 1 first."""
+    done: str
+    """What was recorded; nothing where that is not known."""
     changed: str
     """Why somebody changed it, and who."""
     actions: tuple[str, ...]
     """What it can get where it is."""
+    mine: bool = False
+    """Whether a change of it was typed and is not accepted yet."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +107,8 @@ class LastStep:
     recorded: int
     """Arms of which it is known what was done."""
     arms: int
+    done: Mapping[int, str]
+    """What was done, by the numbers of the arms."""
 
     @property
     def is_recorded(self) -> bool:
@@ -116,7 +126,15 @@ class Today:
     """The one that is proposed, else the one that was accepted last."""
     is_open: bool
     """Whether it can be accepted."""
+    waits: int | None
+    """The step of a plan that is open while another is looked at."""
+    changed: tuple[str, ...]
+    """Why the plan would be refused now: what is known and was not when it was made."""
+    there: Mapping[str, float]
+    """What the form to make a plan says there is."""
     last: LastStep | None
+    earlier: tuple[Unrecorded, ...]
+    """Steps before the last of which it is not known of all arms what was done."""
     parts: tuple[Part, ...]
     bars: tuple[Bar, ...]
     table: Listing[Line] | None
@@ -125,6 +143,18 @@ class Today:
     worth: str
     """What the plan is worth, in a sentence."""
     typed: Typed = field(default_factory=Typed)
+
+    @property
+    def is_doing(self) -> bool:
+        """Whether the work of the last step is not over."""
+        return not self.is_open and self.waits is None and self.last is not None and not self.last.is_recorded
+
+    @property
+    def heading(self) -> int:
+        """The step that the work is about."""
+        return (
+            self.last.step if self.last is not None and (self.is_doing or self.waits is not None) else self.status.step
+        )
 
 
 def show_today(programme: Programme, asked: Asked, typed: Typed | None = None) -> Today:
@@ -135,24 +165,67 @@ def show_today(programme: Programme, asked: Asked, typed: Typed | None = None) -
         asked: what the address asks of the table.
         typed: what was typed and not kept.
     """
-    status, proposed = programme.status(), programme.current_plan()
+    typed, status, pending = typed or Typed(), programme.status(), programme.current_plan()
     last = _last_step(programme, status.step)
+    looks_back = last is not None and (asked.text("of") == "last" or typed.place in ("record", "record-form"))
+    proposed = None if looks_back else pending
     plan = proposed or (programme.plan_of(last.plan) if last else None)
-    lines = [] if plan is None else lines_of(plan, Words(programme.model()))
+    done = last.done if last and proposed is None else {}
+    words = Words(programme.model())
+    lines = [] if plan is None else lines_of(plan, words, done)
+    mine = _mine(asked, typed)
+    lines = [replace(line, mine=line.arm in mine) for line in lines] if mine else lines
+    changed = () if proposed is None else tuple(str(fault) for fault in programme.changed_since(proposed.id))
+    used = None if proposed is None or proposed.model != status.model else _used(proposed, words, typed)
     return Today(
         status=status,
         arms=sum(status.arms.values()),
         plan=plan,
         is_open=proposed is not None,
+        waits=pending.step if pending is not None and proposed is None else None,
+        changed=changed,
+        there=_there(asked, status.budget) or (status.budget if pending is None else pending.budget),
         last=last,
-        parts=_parts(status, proposed, last),
-        bars=() if plan is None else bars_of(plan, status.budget),
+        earlier=tuple(programme.unrecorded(status.step - 2)),
+        parts=_parts(status, pending, last),
+        bars=() if plan is None else bars_of(plan, status.budget, used),
         table=None if plan is None else list_lines(asked, lines),
         groups=tuple(status.groups),
         kinds=tuple(status.arms),
         worth="" if plan is None else _worth(plan),
-        typed=_with_actions(typed or Typed(), lines),
+        typed=_with_actions(typed, lines),
     )
+
+
+def _mine(asked: Asked, typed: Typed) -> set[str]:
+    """Arms of which a change was typed and is not accepted yet; a script names them in the address."""
+    return {*asked.given.get("mine", "").split("\n"), *(one.arm for one in typed.changes)} - {""}
+
+
+def _there(asked: Asked, usual: Mapping[str, float]) -> dict[str, float] | None:
+    """What there is at this step, as it was typed before a policy had to be found; None where nothing was."""
+    texts = asked.text("there").split(",")
+    try:
+        amounts = [float(text) for text in texts]
+    except ValueError:
+        return None
+    sound = len(amounts) == len(usual) and all(0 <= one < math.inf for one in amounts)
+    return dict(zip(usual, amounts, strict=True)) if sound else None
+
+
+def _used(plan: KeptPlan, words: Words, typed: Typed) -> dict[str, float] | None:
+    """What a proposed plan would use with the changes that were typed; None where there are none."""
+    if not typed.changes or typed.place != "accept":
+        return None
+    cells = Cells(words, plan.rows)
+    places = {row.arm: place for place, row in enumerate(plan.rows)}
+    sound = [
+        Override(places[one.arm], one.action, one.why)
+        for one in typed.changes
+        if one.arm in places and isinstance(cells.action(places[one.arm], one.action), int)
+    ]
+    used = [round(use, ROUNDED) for use in used_by(cells, sound)]
+    return dict(zip(words.model.resource_names, used, strict=True))
 
 
 def _last_step(programme: Programme, present: int) -> LastStep | None:
@@ -160,10 +233,8 @@ def _last_step(programme: Programme, present: int) -> LastStep | None:
     accepted = programme.plans("accepted", 1)
     if not accepted or accepted[0].step != present - 1:
         return None
-    plan = accepted[0]
-    since = programme.events(after=plan.accepted_event or 0)
-    done = {row[0] for event in since if event.kind == "recorded" for row in event.body["done"] if row[1] == plan.step}
-    return LastStep(plan.step, plan.id, len(done), plan.arms)
+    plan, done = accepted[0], programme.recorded(present - 1)
+    return LastStep(plan.step, plan.id, len(done), plan.arms, done)
 
 
 def _parts(status: Status, proposed: KeptPlan | None, last: LastStep | None) -> tuple[Part, ...]:
@@ -206,26 +277,35 @@ def _worth(plan: KeptPlan) -> str:
     return f"This policy is within {near} of the best that any could do for these {counted(plan.arms, 'arm')}."
 
 
-def bars_of(plan: KeptPlan, names: Iterable[str]) -> tuple[Bar, ...]:
+def bars_of(plan: KeptPlan, names: Iterable[str], changed: Mapping[str, float] | None = None) -> tuple[Bar, ...]:
     """What a plan uses of each budget.
 
     Args:
         plan: which.
         names: of the resources, in their order.
+        changed: what it would use with changes that are not accepted yet.
     """
-    used = plan.accepted_used or plan.used
-    rows = [(name, used.get(name, 0.0), plan.budget[name]) for name in names]
-    return tuple(
-        Bar(name, text := f"{amount(use)} of {amount(there)} used", charts.budget_bar(use, there, f"{name}: {text}"))
-        for name, use, there in rows
-    )
+    used = changed or plan.accepted_used or plan.used
+    return tuple(_bar(name, used.get(name, 0.0), plan.budget[name], changed is not None) for name in names)
+
+
+def _bar(name: str, use: float, there: float, changed: bool) -> Bar:
+    over = ": more than there is" if use > there * (1 + 1e-9) else ""
+    text = f"{amount(use)} of {amount(there)} used" + (" with the changes" if changed else "") + over
+    return Bar(name, text, charts.budget_bar(use, there, f"{name}: {text}"))
 
 
 # The table
 
 
-def lines_of(plan: KeptPlan, words: Words) -> list[Line]:
-    """The arms of a plan."""
+def lines_of(plan: KeptPlan, words: Words, done: Mapping[int, str] | None = None) -> list[Line]:
+    """The arms of a plan.
+
+    Args:
+        plan: which.
+        words: of the model.
+        done: what was done, by the numbers of the arms.
+    """
     tables = words.model.tables
 
     @cache
@@ -235,10 +315,23 @@ def lines_of(plan: KeptPlan, words: Words) -> list[Line]:
         names = words.actions(block)
         return names if isinstance(found, str) else tuple(names[a] for a in np.flatnonzero(tables.valid[block, found]))
 
-    return [_line(row, plan.step, actions(row.type, row.group, row.state)) for row in plan.rows]
+    def serves(row: PlanRow) -> bool:
+        if row.accepted in (None, row.action):
+            return row.served
+        block = words.blocks[row.type, row.group]
+        state, action = words.state(block, row.state), words.action(block, row.accepted or "")
+        if isinstance(state, str) or isinstance(action, str):
+            return row.served
+        return bool(np.any(tables.usage[block, state, action]))
+
+    known = done or {}
+    return [
+        _line(row, plan.step, actions(row.type, row.group, row.state), serves(row), known.get(row.arm_id, ""))
+        for row in plan.rows
+    ]
 
 
-def _line(row: PlanRow, step: int, actions: tuple[str, ...]) -> Line:
+def _line(row: PlanRow, step: int, actions: tuple[str, ...], served: bool, done: str) -> Line:
     known = row.known == "seen"
     sure = "" if known else f"believed, {share(row.chance)} likely; "
     return Line(
@@ -250,12 +343,11 @@ def _line(row: PlanRow, step: int, actions: tuple[str, ...]) -> Line:
         condition=sure + ago(step, row.seen_step),
         action=row.accepted or row.action,
         planned=row.action,
-        served=row.served,
-        why=row.reason,
-        turn=row.next_in_line,
-        changed=""
-        if row.why is None
-        else f"changed from {row.action}" + (f" by {row.who}" if row.who else "") + f": {row.why}",
+        served=served,
+        why=row.reason if row.why is None else f"by hand: {row.why}",
+        turn=row.next_in_line if row.why is None else None,
+        done=done,
+        changed="" if row.why is None else f"changed from {row.action}" + (f" by {row.who}" if row.who else ""),
         actions=actions,
     )
 
@@ -280,7 +372,7 @@ def _is_shown(line: Line, show: str) -> bool:
         case "believed":
             return not line.known
         case "changed":
-            return bool(line.changed)
+            return bool(line.changed) or line.mine
     return True
 
 
@@ -320,6 +412,21 @@ def _with_actions(typed: Typed, lines: Sequence[Line]) -> Typed:
 # Files to take along
 
 
+def only_seen(table: Table) -> Table:
+    """A table of conditions without the rows that were left blank: nobody saw these arms.
+
+    Args:
+        table: such as the page's own list, filled in.
+    """
+    blank = [""] * len(table.rows)
+    names, states = table.columns.get("arm", blank), table.columns.get("state", blank)
+    kept = [place for place, (name, state) in enumerate(zip(names, states, strict=True)) if state or not name]
+    if not kept or len(kept) == len(table.rows):
+        return table
+    columns = {name: [column[place] for place in kept] for name, column in table.columns.items()}
+    return replace(table, columns=columns, rows=[table.rows[place] for place in kept])
+
+
 def conditions_csv(programme: Programme) -> str:
     """The arms that take part, to fill in where they are."""
     return _csv(("arm", "type", "group", "state"), [(arm.name, arm.type, arm.group, "") for arm in programme.arms()])
@@ -329,19 +436,6 @@ def actions_csv(plan: KeptPlan) -> str:
     """What a plan gives every arm; with the column `action` as it is, it records that all was done."""
     rows = [(row.arm, row.type, row.group, row.state, row.accepted or row.action, row.reason) for row in plan.rows]
     return _csv(("arm", "type", "group", "state", "action", "reason"), rows)
-
-
-def as_accepted(plan: KeptPlan, others: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Rows that record that all was done as accepted, but for some arms.
-
-    Args:
-        plan: an accepted one.
-        others: what was done instead, by arm.
-    """
-    return [
-        {"arm": row.arm, "step": str(plan.step), "action": others.get(row.arm, row.accepted or row.action)}
-        for row in plan.rows
-    ]
 
 
 def _csv(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

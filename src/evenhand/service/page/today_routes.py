@@ -51,7 +51,7 @@ async def show_page(request: Request) -> Response:
         refusal = Refusal("No policy was found, so there is no plan", (said or job.message,), "Make the plan again.")
     work = work_of(job, "A policy is being found for those who take part; then the plan can be made", "/")
     if job is not None and job.status == "done":
-        return to("/", ready=1)
+        return to("/", ready=1, there=asked_of(request).text("there"))
     return await run_in_threadpool(_today, request, refusal=refusal, job=work)
 
 
@@ -70,7 +70,7 @@ def _today(
     if asked.text("ready") and not view.is_open and refusal is None:
         happened = Happened("A policy is found for those who take part.", "Now make the plan; it takes a blink.")
     facts = {
-        "title": f"Step {view.status.step}",
+        "title": f"Step {view.heading}",
         "frame": frame_of(request, "/", view.status.name, view.status.events),
         "view": view,
         "happened": happened,
@@ -84,13 +84,26 @@ def _today(
     return show("today.html", facts, status)
 
 
+@router.get("/today")
+@router.get("/today/conditions")
+@router.get("/today/plan")
+@router.get("/today/changes")
+@router.get("/today/accept")
+@router.get("/today/record")
+def leave_form() -> Response:
+    """The address of a form, loaded again or come back to: the page as it is now."""
+    return to("/")
+
+
 @router.post("/today/conditions")
 def send_conditions(request: Request, form: Sending) -> Response:
     """Where the arms are."""
     programme, source = programme_of(request), form.text("source")
 
     def do(table: Table) -> int:
-        return programme.observe(table, source, who=writer_of(request, form), key=form.text("key") or None).event
+        return programme.observe(
+            today.only_seen(table), source, who=writer_of(request, form), key=form.text("key") or None
+        ).event
 
     return _with_table(request, form, do, "The conditions were not kept", "conditions", source)
 
@@ -137,7 +150,7 @@ async def make_plan(request: Request, form: Sending) -> Response:
         if drift.policy is None and drift.needed:
             job = await service.solver.solve(who=writer_of(request, form))
             if not await job.ended(1.0):
-                return remembers(to("/", job=job.id), form)
+                return remembers(to("/", job=job.id, there=",".join(form.texts("budget"))), form)
         event = await run_in_threadpool(_plan, request, form)
     except EvenhandError as error:
         refusal = refusal_of(error, "No plan was made")
@@ -178,9 +191,20 @@ def accept_plan(request: Request, form: Sending) -> Response:
         found = programme_of(request).accept(number, rows, who=writer_of(request, form), key=form.text("key") or None)
     except EvenhandError as error:
         typed = Typed(changes, form.text("who"), place="accept")
-        return remembers(_today(request, typed, _named(error, changes), status=status_of(error)), form)
+        refusal = _named(error, changes)
+        if programme_of(request).current_plan_number() is None:
+            refusal = replace(refusal, faults=refusal.faults + _not_kept(changes))
+        return remembers(_today(request, typed, refusal, status=status_of(error)), form)
     service_of(request).look()
     return remembers(to("/", event=found.event), form)
+
+
+def _not_kept(changes: tuple[Change, ...]) -> tuple[str, ...]:
+    """Changes that are shown in no form, since there is no plan any more that they could change."""
+    return tuple(
+        f"Your change was not kept: {one.arm} gets {one.action}" + (f" ({one.why})" if one.why else "")
+        for one in changes
+    )
 
 
 def _named(error: EvenhandError, changes: tuple[Change, ...]) -> Refusal:
@@ -206,9 +230,8 @@ def record_step(request: Request, form: Sending) -> Response:
         return _with_table(request, form, do, "Nothing was recorded", "record")
     changes = _changes(form)
     try:
-        plan = programme.plan_of(number_of(form, "plan"))
-        rows = today.as_accepted(plan, {one.arm: one.action for one in changes})
-        event = programme.record(rows, "planner", who=who, key=key).event
+        others = {one.arm: one.action for one in changes}
+        event = programme.record_rest(number_of(form, "plan"), others, "planner", who=who, key=key).event
     except EvenhandError as error:
         typed = Typed(changes, form.text("who"), place="record-form")
         refusal = refusal_of(error, "Nothing was recorded")

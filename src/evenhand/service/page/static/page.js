@@ -46,6 +46,8 @@
     const go = () => {
       const kept = [...new FormData(form)].filter(([, value]) => value !== "");
       const now = new URLSearchParams(window.location.search);
+      const mine = armsOf("accept");
+      if (mine.length) kept.push(["mine", mine.join("\n")]);
       for (const name of ["sort", "down"]) if (now.get(name)) kept.push([name, now.get(name)]);
       quietly(swap(`${form.getAttribute("action")}?${new URLSearchParams(kept)}`, form.dataset.swaps));
     };
@@ -71,21 +73,78 @@
   const changeOf = (form, arm) => [...(changesOf(form) || { children: [] }).children]
     .find((item) => item.querySelector("[name=change-arm]").value === arm);
 
-  const addChange = (form, arm, planned, action, why) => {
+  const armsOf = (form) => [...(changesOf(form) || { children: [] }).children]
+    .map((item) => item.querySelector("[name=change-arm]").value);
+
+  // Drafts: what was typed is kept in this tab until it is sent, whatever page one goes to in between.
+
+  const kept = window.sessionStorage, DRAFT = "evenhand-draft/", SENT = "evenhand-sent";
+
+  const told = (form) => [...changesOf(form.id).children].map((item) => {
+    const value = (name) => (item.querySelector(`[name=${name}]`) || { value: "" }).value;
+    return { arm: value("change-arm"), action: value("change-action"), why: value("change-why"), planned: item.dataset.planned };
+  });
+
+  const keepDraft = (id) => {
+    const form = document.getElementById(id);
+    if (!form || !form.dataset.draft) return;
+    const changes = told(form), place = form.querySelector("[data-drafted]");
+    if (changes.length) kept.setItem(DRAFT + form.dataset.draft, JSON.stringify(changes));
+    else kept.removeItem(DRAFT + form.dataset.draft);
+    const number = `${changes.length} ${changes.length === 1 ? "change" : "changes"}`;
+    place.hidden = !changes.length;
+    place.textContent = `${number} not yet ${id === "accept" ? "accepted" : "recorded"}`;
+  };
+
+  const restoreDrafts = () => {
+    const sent = kept.getItem(SENT);
+    kept.removeItem(SENT);
+    if (sent && !document.getElementById("refused")) kept.removeItem(sent);
+    for (const form of document.querySelectorAll("form[data-draft]")) {
+      const old = kept.getItem(DRAFT + form.dataset.draft);
+      if (old && !changesOf(form.id).children.length) {
+        for (const { arm, action, why, planned } of JSON.parse(old)) {
+          const row = document.querySelector(`tr[data-arm="${CSS.escape(arm)}"]`);
+          const now = row ? row.dataset.action : planned;
+          if (now !== action) addChange(form.id, arm, now, action, why, true);
+        }
+        say(form.querySelector("[data-drafted]").textContent);
+      }
+      keepDraft(form.id);
+      form.addEventListener("input", () => keepDraft(form.id));
+      form.addEventListener("submit", () => { kept.setItem(SENT, DRAFT + form.dataset.draft); });
+    }
+  };
+
+  // What the plan would use with the changes: the server reckons.
+
+  const reckon = async () => {
+    const form = document.getElementById("accept"), here = document.querySelector("#plan .budgets");
+    if (!form || !here) return;
+    const answer = await fetch("/today/changes", { method: "POST", body: new URLSearchParams(new FormData(form)), headers: { Accept: "text/html" } });
+    if (!answer.ok) return;
+    const found = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("#plan .budgets");
+    if (found) here.replaceWith(document.adoptNode(found));
+  };
+
+  const changed = (form) => { markRows(); keepDraft(form); if (form === "accept") quietly(reckon()); };
+
+  const addChange = (form, arm, planned, action, why, quiet = false) => {
     const old = changeOf(form, arm);
     if (old) old.remove();
-    const item = document.createElement("li");
+    const item = document.createElement("li"), gets = form === "accept" ? "gets" : "got";
+    item.dataset.planned = planned;
     const words = document.createElement("p");
     const name = document.createElement("strong");
     name.textContent = arm;
-    words.append(name, ` gets ${action} instead of ${planned}${why ? `: ${why}` : ""} `);
+    words.append(name, ` ${gets} ${action} instead of ${planned}${why ? `: ${why}` : ""} `);
     const drop = document.createElement("button");
     drop.type = "button"; drop.className = "small"; drop.textContent = "Take back";
     const whose = document.createElement("span");
     whose.className = "unseen"; whose.textContent = ` the change of ${arm}`;
     drop.append(whose);
     drop.addEventListener("click", () => {
-      item.remove(); markRows(); say(`${arm} gets ${planned}, as planned`);
+      item.remove(); changed(form); say(`${arm} ${gets} ${planned}, as before`);
       const button = document.querySelector(`button[data-change][value="${CSS.escape(arm)}"]`);
       (button || document.getElementById("content")).focus();
     });
@@ -93,8 +152,8 @@
     item.append(words, field("change-arm", arm), field("change-action", action));
     if (form === "accept") item.append(field("change-why", why));
     changesOf(form).append(item);
-    markRows();
-    say(`${arm} gets ${action} instead of ${planned}`);
+    changed(form);
+    if (!quiet) say(`${arm} ${gets} ${action} instead of ${planned}`);
   };
 
   const markRows = () => {
@@ -109,7 +168,7 @@
         row.querySelector(".action").append(" ", mark);
         row.classList.add("changed");
       }
-      mark.textContent = `to be changed to ${change.querySelector("[name=change-action]").value}`;
+      mark.textContent = `${button.dataset.change === "accept" ? "to be changed to" : "to be recorded as"} ${change.querySelector("[name=change-action]").value}`;
     }
   };
 
@@ -122,6 +181,7 @@
     changing = { form: button.dataset.change, arm, planned: action, button };
     for (const place of dialog.querySelectorAll("[data-of=arm]")) place.textContent = arm;
     dialog.querySelector("[data-of=planned]").textContent = action;
+    for (const part of dialog.querySelectorAll("[data-when]")) part.hidden = part.dataset.when !== changing.form;
     const choice = document.getElementById("change-action");
     choice.replaceChildren();
     for (const name of JSON.parse(row.dataset.actions)) {
@@ -209,6 +269,17 @@
     });
     const ended = () => { source.close(); window.location.reload(); };
     for (const kind of ["done", "failed", "cancelled"]) source.addEventListener(kind, ended);
+  }
+
+  restoreDrafts();
+
+  // What happened is told once, not again by Back; and what was refused is come back to by its view, not by its form.
+
+  const here = new URL(window.location.href);
+  const isForm = here.pathname.startsWith("/today");
+  if (isForm || here.searchParams.has("event") || here.searchParams.has("ready")) {
+    for (const name of ["event", "ready"]) here.searchParams.delete(name);
+    window.history.replaceState(null, "", (isForm ? "/" : here.pathname) + here.search + here.hash);
   }
 
   // What was refused is read first.
