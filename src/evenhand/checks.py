@@ -539,3 +539,16 @@ def check_memory(size: float, what: str, instead: str) -> None:
     free = available_memory()
     if size > 0.8 * free:
         raise TooLarge(f"{what} would need {human_bytes(size)}, and {human_bytes(free)} are free. {instead}")
+
+
+def check_over(over: object) -> None:
+    """Refuse a choice of whom welfare is over that is neither; the names of groups are the model's own.
+
+    Args:
+        over: `arms`, `groups`, or None for as it is.
+    """
+    if over not in (None, "arms", "groups"):
+        raise InvalidInput(
+            f"over: expected arms or groups, got {over!r}; groups are what the blocks of the model say under `group`, "
+            "whatever they are called there"
+        )

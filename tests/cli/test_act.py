@@ -171,3 +171,24 @@ def test_names_do_not_move_the_cursor(plan, states, evenhand):
     assert evenhand("act", plan, states, "--json").json["actions"][0]["arm"] == "p\x1b[31m1"
     states.write_text(STATES.replace("pump", "\x1b[31m"))
     assert "\x1b" not in evenhand("act", plan, states).refusal
+
+
+def test_swapped_arguments_are_told_as_such(plan, states, evenhand):
+    told = evenhand("act", states, plan).refusal
+    assert "PLAN and STATES are swapped" in told
+    assert shlex.join(["evenhand", "act", str(plan), str(states)]) in told
+
+
+@pytest.mark.parametrize(("name", "hint"), [("todo.xlsx", "a spreadsheet opens a table in CSV"), ("todo.pdf", ".json")])
+def test_a_name_that_promises_another_format_is_refused(plan, states, folder, evenhand, name, hint):
+    told = evenhand("act", plan, states, "--out", name).refusal
+    assert f"--out: {name}" in told and hint in told
+    assert not (folder / name).exists()
+
+
+def test_a_new_make_is_told_with_what_to_do(plan, states, evenhand):
+    states.write_text(STATES + "x1,Fresenius,0\n")
+    assert "need a block in the model (or records to fit), and a new plan" in evenhand("act", plan, states).refusal
+    states.write_text(STATES + "x1,pumpp,0\n")
+    told = evenhand("act", plan, states).refusal
+    assert 'Did you mean "pump"?' in told and "a new plan" not in told

@@ -64,3 +64,16 @@ def test_what_has_no_posterior_is_refused_at_once(evenhand, model, tmp_path):
     assert "--robust: goes with one --budget" in both
     told = json.loads(evenhand("solve", "machine-replacement", "--draws", "50", "--json").out)
     assert told["exit_code"] == 2
+
+
+def test_the_page_of_a_comparison_has_the_draws(evenhand, model, tmp_path):
+    page = tmp_path / "page.html"
+    asked = ("compare", model, "--policies", "never-act,oldest-first", "--draws", "20", "--welfare", "gini:2")
+    told = evenhand(*asked, "--report", str(page), "--json").json["draws"]["rows"]
+    text = page.read_text().replace("\u00a0", " ")
+    assert "Welfare over 20 draws of what the records allow" in text
+    assert f"Better than {told[0]['policy']}" in text
+    for row in told:
+        assert f"{row['welfare']['q50']:.3f}" in text and f"{row['welfare']['tail10']:.3f}" in text
+    assert evenhand(*asked[:4], "--report", str(page)).code == 0
+    assert "of what the records allow" not in page.read_text()

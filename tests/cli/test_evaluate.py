@@ -178,7 +178,7 @@ class TestObjective:
         [
             (["--criterion", "averge"], "Did you mean 'average'"),
             (["--criterion", "finite:x"], "finite:50"),
-            (["--over", "group"], "Did you mean 'groups'"),
+            (["--over", "group"], "over: expected arms or groups"),
             (["--criterion", "finite:5", "--horizon", 6], "the criterion finite:5 has 5 steps, not 6"),
         ],
         ids=str,

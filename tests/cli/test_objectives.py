@@ -101,7 +101,7 @@ def test_floors_that_cannot_be_met_are_refused_with_the_largest(evenhand, model)
 def test_what_is_refused_is_told_in_words(evenhand, model):
     path = model(FIXED["typed"]())
     assert "Did you mean 'average'" in evenhand("solve", path, "--criterion", "averge").refusal
-    assert "arms, groups" in evenhand("solve", path, "--over", "group").refusal
+    assert "over: expected arms or groups, got 'wards'" in evenhand("solve", path, "--over", "wards").refusal
     assert "discounted" in evenhand("train", model(replaced(FIXED["symmetric"](), criterion="average"))).refusal
 
 

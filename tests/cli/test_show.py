@@ -14,7 +14,7 @@ def test_says_who_comes_first_and_what_more_is_worth(plan, evenhand):
     out = evenhand("show", plan).out
     assert "3 arms (2 machine, 1 pump) share 1 crew;" in " ".join(out.split())
     assert "Who is served how often" in out
-    assert "a second crew: at most" in out
+    assert "a second crew: the bound rises by at most" in out
     assert "\x1b" not in out
 
 

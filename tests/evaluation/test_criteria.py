@@ -5,7 +5,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from evenhand.errors import InvalidInput, NotApplicable, UnknownName
+from evenhand.errors import InvalidInput, NotApplicable
 from evenhand.evaluation import evaluate
 from evenhand.evaluation.exact import exact_values
 from evenhand.model.arm import Arm
@@ -311,7 +311,7 @@ class TestGroups:
         assert found.values[0] == found.values[1] != found.values[3]
 
     def test_over_is_arms_or_groups(self, build_arm):
-        with pytest.raises(UnknownName, match="Did you mean 'groups'"):
+        with pytest.raises(InvalidInput, match="over: expected arms or groups, got 'group'"):
             evaluate(never_act(towns(build_arm)), towns(build_arm), over="group")
 
 

@@ -124,6 +124,7 @@ def test_short_episodes_are_many(few_episodes):
 
 
 class TestRotating:
+    @pytest.mark.slow
     def test_both_are_reported(self, few_episodes):
         problem = brief(num_arms=6)
         kept, drawn = (eh.solve(problem, "maximin", "fluid", rotate=rotate) for rotate in (None, 4))
@@ -375,3 +376,27 @@ def test_one_policy_is_one(few_episodes, monkeypatch):
     found = playing.find_mixture
     monkeypatch.setattr(playing, "find_mixture", lambda *asked: replace(found(*asked), tried=1, rounds=1))
     assert "of 1 policy, 1 round: " in eh.solve(brief(num_arms=3), "gini:2", "fluid").reason
+
+
+class TestRealisedInequality:
+    """What members really get is no more equal than what they may expect."""
+
+    def test_haste_does_not_leave_it_to_a_few_episodes(self, monkeypatch):
+        """Twenty episodes tell an inequality so roughly that it may seem below that of expected values."""
+        monkeypatch.setattr(playing, "SEEN", 1e5)
+        task = Task(brief(), as_welfare("gini:2", 9), 1e-5, None, seconds=1.0)
+        policy = eh.policies.worst_first(task.problem)
+        hasty, whole = (playing._seen(task, policy, haste) for haste in (1e-3, 1.0))
+        assert hasty.num_episodes == whole.num_episodes > 100
+        assert hasty.realised_gini_stderr < 0.05 * hasty.realised_gini_coefficient
+
+    def test_its_error_covers_it(self):
+        problem = brief()
+        policy = eh.policies.worst_first(problem)
+        many = eh.evaluate(policy, problem, "gini:2", 2000, rng=1, method="monte-carlo")
+        few = [eh.evaluate(policy, problem, "gini:2", 40, rng=seed, method="monte-carlo") for seed in range(20)]
+        apart = [
+            (one.realised_gini_coefficient - many.realised_gini_coefficient) / one.realised_gini_stderr for one in few
+        ]
+        assert 0.5 < np.std(apart) < 1.6
+        assert many.realised_gini_stderr < 0.2 * few[0].realised_gini_stderr

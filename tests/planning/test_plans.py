@@ -488,3 +488,30 @@ class TestLateSteps:
 
 def replace_rotate(policy, rotate):
     return Mixture(policy.parts, policy.shares, rotate)
+
+
+def test_people_read_who_is_served_by_priority_and_programs_by_the_table():
+    """Opels in a bad state come first, then Fords; the table begins with a Ford."""
+    problem = fleet(budget=(3, 9))
+    scores = np.zeros(problem.types.valid.shape)
+    scores[1, 2, 2], scores[0, 2, 2] = 2.0, 1.0
+    plan = Plan(ExchangeablePriority(problem, scores, threshold=0.0), problem)
+    table = [
+        {"arm": arm, "type": make, "state": "bad"} for arm, make in (("f1", "Ford"), ("o1", "Opel"), ("f2", "Ford"))
+    ]
+    found = plan.act([*table, {"arm": "o2", "type": "Opel", "state": "good"}])
+    assert (
+        [row["arm"] for row in found.as_dict()["actions"]]
+        == [row.arm for row in found.rows]
+        == ["f1", "o1", "f2", "o2"]
+    )
+    assert [row.arm for row in found.by_priority] == ["o1", "f1", "f2", "o2"]
+    assert found.priority == (2, 1, 2, None)
+    turns = Plan(RoundRobin(problem), problem).act(TABLE)  # it has no order of conditions: as in the table
+    served = [row.arm for row in turns.rows if row.served]
+    assert [row.arm for row in turns.by_priority][: len(served)] == served
+
+
+def test_reasons_of_re_solving_have_no_tail():
+    for row in saved("re-solving").act(TABLE).rows:
+        assert "prices" not in row.reason

@@ -511,9 +511,9 @@ class TestAnotherProblem:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"discount": 0.8}, "discount was 0.9, here 0.8"),
-            ({"budget": [2.0]}, "budget was [1.0], here [2.0]"),
-            ({"counts": [1, 1]}, "num_arms was 3, here 2"),
+            ({"discount": 0.8}, "its discount is 0.9, and here 0.8"),
+            ({"budget": [2.0]}, "its budget is 1, and here 2"),
+            ({"counts": [1, 1]}, "it is for 3 arms, and here are 2"),
             ({"counts": [1, 2]}, "other transitions, rewards, usage or initial states"),
         ],
         ids=str,
@@ -534,7 +534,7 @@ class TestAnotherProblem:
     def test_other_sizes(self, tmp_path: Path) -> None:
         path = tmp_path / "x.policy"
         save_solution(solve(machine_replacement(num_arms=3)), path)
-        refused(path, typed(), "num_types was 1, here 2; num_states was [3], here [2, 3]")
+        refused(path, typed(), "its arms are of 1 types, and here of 2; its arms have 3 states, and here 2 and 3")
 
 
 def forge(path: Path, kind: str, problem: CoupledMDP, **arrays: np.ndarray) -> None:

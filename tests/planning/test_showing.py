@@ -12,6 +12,7 @@ from evenhand.planning.plans import Plan, plan_of
 from evenhand.planning.showing import (
     levels_of,
     often,
+    often_each,
     order_of,
     parts_of,
     picture,
@@ -215,9 +216,9 @@ class TestWorth:
     def test_in_words(self):
         problem = fleet(budget=(3, 4))
         told = worth_of_more(problem, {"bays": 0.0, "technicians": 0.002}, 20.0)
-        assert told == ["a fifth technician: at most 0.0020 of welfare", "a fourth bay: nothing"]
+        assert told == ["a fifth technician: the bound rises by at most 0.0020", "a fourth bay: nothing"]
         assert worth_of_more(problem, None, 20.0) == []
-        assert worth_of_more(problem, {"bays": 3e-5}, 1.0) == ["a fourth bay: less than 0.0001 of welfare"]
+        assert worth_of_more(problem, {"bays": 3e-5}, 1.0) == ["a fourth bay: the bound rises by less than 0.0001"]
 
     @pytest.mark.parametrize(
         ("name", "amount", "told"),
@@ -266,12 +267,12 @@ def test_the_whole():
     text = plan_of(solution).show()
     assert "PLAN: 4 arms (2 Ford, 2 Opel) share 1 bay, 2 technicians; welfare gini:1.5" in text
     assert f"welfare {solution.welfare:.4f}; no plan has more than {solution.upper_bound:.4f}" in text
-    assert "What one unit more at every step would add to the bound of the fluid relaxation:" in text
+    assert "One unit more at every step, by the bound of the fluid relaxation (what a plan gains may be more" in text
 
 
 def test_a_plan_may_gain_more_than_the_bound_so_nothing_else_is_said():
     now, then = (solve(MACHINES.under("average").with_budget(budget)) for budget in (2, 3))
-    assert "add to the bound of the fluid relaxation:\n  one unit more of resource 0: nothing" in plan_of(now).show()
+    assert "solve with --budget):\n  one unit more of resource 0: nothing" in plan_of(now).show()
     assert then.welfare > now.welfare * 1.001
 
 
@@ -286,3 +287,26 @@ def test_facts_of_strangers_do_no_harm(strange):
         assert "Who comes first" in plan.show()
         assert plan_facts(plan)["parts"]
         assert plan.act([0, 1, 2, 2]).rows
+
+
+class TestOftenEach:
+    def test_hundredths_add_up(self):
+        assert often_each([0.515, 0.455, 0.03]) == ["52 of 100 times", "45 of 100 times", "3 of 100 times"]
+        assert often_each([1 / 3] * 3, "starts") == ["34 of 100 starts", "33 of 100 starts", "33 of 100 starts"]
+        assert often_each([0.998, 0.002]) == ["always", "hardly ever"]
+        assert often_each([1.0]) == ["always"]
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_of_any_shares(self, seed):
+        shares = np.random.default_rng(seed).dirichlet(np.ones(6))
+        told = [0 if text == "hardly ever" else int(text.split()[0]) for text in often_each(shares.tolist())]
+        assert sum(told) == 100
+        assert np.abs(np.array(told) - 100 * shares).max() < 1
+
+
+def test_an_interval_is_told_as_such():
+    """A plus-minus is one standard error everywhere else: the interval is spelled out."""
+    problem = fleet(budget=(3, 4))
+    about = {"welfare": "gini:2", "value": 17.5, "upper_bound": 18.0, "gap": 0.03, "stderr": 0.01}
+    text = Plan(never_act(problem), problem, about).show()
+    assert "welfare 17.5000 (simulated; 95 % interval 17.4804 to 17.5196)" in text and "±" not in text

@@ -7,6 +7,7 @@ from evenhand.errors import InvalidInput
 from evenhand.evaluation.exact import exact_values
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.policy import begin
 from evenhand.policies import PriorityPolicy, myopic, never_act, random_feasible, worst_first
 from evenhand.policies.baselines import means_when_idle, values_when_idle
 from evenhand.problems import crew_maintenance, machine_replacement
@@ -27,13 +28,15 @@ def idle_value(arm, discount):
 
 
 def oldest_first(oracle):
-    """By state first, and within it by the action that is best if nothing is done afterwards."""
+    """By how bad the state is for its arm, and then by what is best if nothing is done afterwards, on that scale."""
     tables = [idle_value(arm, oracle.problem.discount)[0] for arm in oracle.arms]
+    best = [table.max() for table in tables]
+    spread = [np.ptp(table) if np.ptp(table) > 1e-9 else 1.0 for table in tables]
 
     def score(n, s, a):
         arm = oracle.arms[n]
         then = arm.rewards[s, a] + oracle.problem.discount * arm.transitions[s, a] @ tables[n]
-        return 1e6 * round(-tables[n][s], 9) + then
+        return 1e6 * round((best[n] - tables[n][s]) / spread[n], 9) + round((then - best[n]) / spread[n], 9)
 
     return oracle.greedy(score)
 
@@ -110,6 +113,33 @@ def test_oldest_first_takes_the_worst_state_first():
     states = np.array([[0, 1, 2], [2, 1, 0], [1, 0, 0], [0, 0, 0]], dtype=np.int32)
     actions = worst_first(problem, ties="first").act(states, np.random.default_rng(0))
     assert actions.tolist() == [[0, 0, 1], [1, 0, 0], [1, 0, 0], [1, 0, 0]]
+
+
+def _worn(best, scale=1.0):
+    """Runs well, poorly, not at all; a repair mends it. What it earns when it runs is its own."""
+    moves = np.zeros((3, 2, 3))
+    moves[:, 0] = [[0.8, 0.2, 0.0], [0.0, 0.8, 0.2], [0.0, 0.0, 1.0]]
+    moves[:, 1, 0] = 1.0
+    rewards = best + scale * np.array([[0.0, 0.0], [-0.4, -0.4], [-1.0, -1.0]])
+    return Arm(moves, rewards, [[0.0], [1.0]])
+
+
+@pytest.mark.parametrize("criterion", ["discounted", "average", "finite:6"])
+@pytest.mark.parametrize(("best", "scale"), [(5.0, 1.0), (1.0, 0.1), (-3.0, 20.0)])
+def test_oldest_first_serves_the_broken_of_any_type_before_the_sound_of_another(criterion, best, scale):
+    """A make that earns little when sound is not worse off than a broken one of a make that earns much."""
+    problem = CoupledMDP([_worn(1.0), _worn(best, scale)], [1.0], 0.9, criterion=criterion)
+    policy = worst_first(problem, ties="first")
+    for states, served in (([0, 2], [0, 1]), ([2, 0], [1, 0]), ([0, 1], [0, 1]), ([1, 2], [0, 1]), ([2, 1], [1, 0])):
+        assert begin(policy, 1, np.random.default_rng(0)).act(np.array([states], dtype=np.int32), 0).tolist() == [
+            served
+        ]
+
+
+def test_oldest_first_draws_among_the_worst_of_types_on_different_scales():
+    problem = CoupledMDP([_worn(1.0), _worn(50.0, 7.0)], [1.0], 0.9)
+    actions = worst_first(problem).act(np.full((400, 2), 2, dtype=np.int32), 0)
+    assert actions.sum(axis=1).tolist() == [1] * 400 and 140 < actions[:, 0].sum() < 260
 
 
 def test_myopic_never_acts_where_replacing_costs_more_than_operating():

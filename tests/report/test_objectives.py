@@ -100,12 +100,12 @@ class TestGroups:
 
 class TestFloors:
     def test_who_misses_them_is_told(self, towns):
-        text, _ = shown(side_by_side(towns, "oldest-first", "never-act"))
+        text, _ = shown(side_by_side(towns, "equal-resources", "never-act"))
         missed = text[text.index("as often as it must") :]
         assert re.match(r"as often as it must: never-act serves type 1 in 0.0.% of the time, not 25.0.%", missed)
 
     def test_where_nobody_does_nothing_is_said(self, towns):
-        text, _ = shown(side_by_side(towns, "oldest-first"))
+        text, _ = shown(side_by_side(towns, "equal-resources"))
         assert "as often as it must" not in text and "25.0\u00a0%" not in text.replace("25.0\u00a0% for", "")
         free = CoupledMDP(towns.arms, towns.budget, 0.8, towns.counts)
         assert not any(term == "Floors" for term, _ in words.problem_words(free))

@@ -124,7 +124,8 @@ def check(**options: Any) -> None:
     "--robust",
     type=float,
     metavar="Q",
-    help="Of a fitted model: maximise the mean of the worst share Q of the draws (0.1), and tell what that costs.",
+    help="Of a fitted model: maximise the mean of the worst share Q of the draws (0.1), and tell what that costs. "
+    "Takes the time of many plans, on top of --seconds.",
 )
 @on_option
 @click.option(

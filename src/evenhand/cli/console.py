@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from evenhand.display import counted
+
 if TYPE_CHECKING:
     from evenhand.evaluation.evaluate import Evaluation
     from evenhand.model.simulator import Problem
@@ -99,7 +101,15 @@ def unit_names(problem: "Problem", by_type: bool) -> list[str]:
 def objective_words(problem: "Problem") -> str:
     """How a title goes on where values are not discounted or welfare is not over arms; else nothing."""
     criterion = "" if problem.criterion.name == "discounted" else f", criterion {problem.criterion.name}"
-    return criterion + (f", over {len(problem.group_names)} groups" if problem.over == "groups" else "")
+    return criterion + (f", over {counted(len(problem.group_names), 'group')}" if problem.over == "groups" else "")
+
+
+def really_got(level: float | None, error: float | None, over: str) -> str:
+    """The inequality within an episode, to follow that of expected values; nothing where it was not played."""
+    if level is None:
+        return ""
+    known = "" if error is None or not math.isfinite(error) else f" ± {error:.1g}"
+    return f"; {number(level)}{known} of what {over} really get in an episode"
 
 
 def print_table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> None:

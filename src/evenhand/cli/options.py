@@ -94,7 +94,8 @@ def draws_option(command: Command) -> Command:
         "--draws",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Of a fitted model: also weigh over N draws of what the records allow (200 is usual).",
+        help="Of a fitted model: also weigh over N draws of what the records allow (200 is usual). "
+        "It takes time of its own, more with N, which --seconds of solve does not count.",
     )(command)
 
 

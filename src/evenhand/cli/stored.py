@@ -290,12 +290,15 @@ def _show_solution(found: "ArmsSolution", out: str | None) -> None:
         ("relaxation", f"{number(found.welfare, 6)}, what could be had if the budget held on average"),
         ("upper bound", f"{number(found.upper_bound, 6)}, for every policy"),
         ("gap", f"{found.gap:.2g} of the relaxation"),
-        *((f"one unit of {name}", f"worth at most {number(worth)} (a step)") for name, worth in found.prices.items()),
+        *(
+            (f"one unit of {name}", f"the bound rises by at most {number(worth)} (a step)")
+            for name, worth in found.prices.items()
+        ),
         ("budget used", ", ".join(percent(share) for share in found.budget_used)),
         ("found in", f"{found.rounds} rounds on {found.on}, {counted(found.num_shards, 'shard')}{replaced}"),
         ("time", seconds(found.seconds)),
     ]
-    title = f"{called(found.arms.path)}, {found.arms.num_arms} arms, welfare {found.weighed_by.name}"
+    title = f"{called(found.arms.path)}, {counted(found.arms.num_arms, 'arm')}, welfare {found.weighed_by.name}"
     print_facts(f"{title}{_under(found.arms)}", facts)
     told = f"written to {out}; evenhand evaluate {found.arms.path} {out} plays it"
     click.echo(
@@ -316,7 +319,7 @@ def run_act(
     if as_json:
         print_json({"arms": found.num_arms, "served": found.num_served, "used": found.used, "out": out})
     else:
-        _show_act(found, f"{plan}, for {found.num_arms} arms of {called(states)}")
+        _show_act(found, f"{plan}, for {counted(found.num_arms, 'arm')} of {called(states)}")
 
 
 def _show_act(found: "ArmsDecisions", title: str) -> None:

@@ -247,15 +247,29 @@ class Evaluation(Shown):
 
     @property
     def realised_gini_coefficient(self) -> float | None:
-        """Inequality of what arms really get within an episode, on average; None when exact, or played by counts.
+        """Inequality of what members really get in an episode, on average; None when exact, or played by counts.
 
         Equal expectations may go with unequal fortunes: this is the inequality that arms live through.
         """
+        found = self._realised_coefficients
+        return None if found is None else float(np.average(found, weights=self.episode_weights))
+
+    @property
+    def realised_gini_stderr(self) -> float | None:
+        """Its standard error; None where there is none to tell."""
+        found, mean, weights = self._realised_coefficients, self.realised_gini_coefficient, self.episode_weights
+        if found is None or mean is None or weights is None:
+            return None
+        number = len(found)
+        return float(np.sqrt(np.sum((weights * (found - mean)) ** 2) * number / (number - 1))) if number > 1 else np.inf
+
+    @property
+    def _realised_coefficients(self) -> Floats | None:
+        """(episode,) of what members got in each; None when exact, or played by counts."""
         if self.returns is None or self.returns.shape[1] != self.problem.num_arms:
             return None
         one_a_member = Objective.of_arms(self.problem, self.objective.welfare)
-        coefficients = gini_coefficient(one_a_member.members(self.returns), one_a_member.sizes)
-        return float(np.average(coefficients, weights=self.episode_weights))
+        return np.asarray(gini_coefficient(one_a_member.members(self.returns), one_a_member.sizes))
 
     @property
     def lorenz(self) -> tuple[Floats, Floats]:

@@ -16,6 +16,7 @@ from evenhand.checks import (
     Faults,
     check_amounts,
     check_memory,
+    check_over,
     check_shape,
     comma_hint,
     number_hint,
@@ -24,7 +25,7 @@ from evenhand.checks import (
     tell_normalised,
 )
 from evenhand.display import Shown, counted
-from evenhand.errors import InvalidInput, UnknownName, nearest
+from evenhand.errors import InvalidInput, nearest
 from evenhand.model.arm import Arm, ArmTables, frozen
 from evenhand.model.criterion import Criterion, as_criterion
 from evenhand.model.places import Names, called, with_words
@@ -124,8 +125,7 @@ class CoupledMDP(Shown):
                 absent.
             over: `arms` or `groups`; as it is when absent.
         """
-        if over is not None and over not in ("arms", "groups"):
-            raise UnknownName("choice of whom welfare is over", over, ["arms", "groups"])
+        check_over(over)
         chosen = self.criterion if criterion is None else as_criterion(criterion, self.discount)
         if chosen == self.criterion and over in (None, self.over):
             return self

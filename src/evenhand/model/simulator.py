@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from evenhand.checks import Faults, check_memory, check_positive_int
+from evenhand.checks import Faults, check_memory, check_over, check_positive_int
 from evenhand.display import Shown, counted
-from evenhand.errors import InvalidInput, NotApplicable, UnknownName
+from evenhand.errors import InvalidInput, NotApplicable
 from evenhand.model.arm import frozen
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP, Over, read_budget, read_criterion
 from evenhand.model.criterion import Criterion, as_criterion
@@ -232,8 +232,7 @@ class Simulator(Shown):
                 absent.
             over: `arms`; a simulator has no groups.
         """
-        if over not in (None, "arms", "groups"):
-            raise UnknownName("choice of whom welfare is over", str(over), ["arms", "groups"])
+        check_over(over)
         if over == "groups":
             raise NotApplicable("the arms of a simulator are identical and in no groups: welfare is over arms")
         chosen = self.criterion if criterion is None else as_criterion(criterion, self.discount)

@@ -404,7 +404,8 @@ class _Reader:
         if not found:
             near = nearest(kind, [name for name in names if name])
             hint = f" Did you mean {quoted(near)}?" if near else ""
-            return f"type {quoted(kind)} is not in the plan or model.{hint} Known are {self._known_types}"
+            new = "" if near else ". Arms of a new type need a block in the model (or records to fit), and a new plan"
+            return f"type {quoted(kind)} is not in the plan or model.{hint} Known are {self._known_types}{new}"
         if group:
             groups = [problem.group_names[number] for number in problem.group_of_block]
             found = [block for block in found if groups[block] == group]

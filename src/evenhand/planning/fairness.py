@@ -11,6 +11,7 @@ level, each within DOUBT standard errors, and the column has the first level alo
 figure there, by less than those errors. All plans are reported on the same episodes, or exactly.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,6 +23,7 @@ from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, in_t
 from evenhand.errors import Infeasible, InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.evaluation.evaluate import mean_by_type, standard_errors
 from evenhand.evaluation.fairness import gini_coefficient, price_of_fairness
+from evenhand.evaluation.kinks import CONFIDENCE
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.files import Location
@@ -132,6 +134,21 @@ class Fairness(Shown):
         dearest = max(self.rows, key=lambda row: round(row.price, 6))  # of equals the first
         price = f", up to {100 * dearest.price:.1f} % of the mean for {dearest.welfare}"
         return f"Fairness({counted(len(self.rows), 'welfare')} on {self.members_words}{price})"
+
+    def is_dearer(self, row: FairnessRow) -> bool:
+        """Whether a plan's mean is below the best one by more than chance explains.
+
+        Args:
+            row: one of the rows.
+        """
+        best = self.rows[0]
+        error = math.hypot(self._mean_stderr(best), self._mean_stderr(row))
+        return best.mean - row.mean > CONFIDENCE * error + 1e-9 * abs(best.mean)
+
+    def _mean_stderr(self, row: FairnessRow) -> float:
+        """Of types or groups as if they were apart: they share a budget, so that luck of one is hardly all others'."""
+        weights = self.counts if self.who == "type" else dict.fromkeys(self.counts, 1)
+        return math.hypot(*(weights[name] * row.values_stderr[name] for name in weights)) / sum(weights.values())
 
     @property
     def members_words(self) -> str:

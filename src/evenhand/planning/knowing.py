@@ -20,13 +20,18 @@ This is what a rule that was learned gains, no more than the best rule: on avera
 no more than `total`, and around 0 for a row that tells nothing. The plans are finitely many, those for the model and
 for some draws, so that the total is from below, too: better plans may exist in each world. Where plans were played,
 what chance adds to their differences is taken out as in `evaluation.draws`.
+
+There are many rows, and of 36 that are worth nothing one or two lie two standard errors above 0. A row is named in
+words where Holm's step-down test of them all tells it from 0, and where it is worth a notable share of the welfare.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import stdtr
 
 from evenhand.display import FrameLibrary, Shown, as_frame
 from evenhand.evaluation.draws import PolicyDraws, difference
@@ -36,8 +41,11 @@ from evenhand.typing import Floats
 FOLDS = 10
 """Parts of the draws, each predicted from the others."""
 
-SURE = 2.0
-"""Standard errors by which the worth of a row must exceed 0 to be told in words."""
+LEVEL = 0.05
+"""The chance that any row is named in words although none is worth anything, whatever their number (Holm, 1979)."""
+
+NOTABLE = 1e-3
+"""Share of the welfare that a row must be worth to be named: recording costs something, too."""
 
 RIDGE = 1e-3
 """How much coefficients are held back, as a share of the number of draws; regressors have variance 1."""
@@ -64,11 +72,6 @@ class RowWorth(NamedTuple):
     stderr: float
     """Its standard error."""
 
-    @property
-    def is_sure(self) -> bool:
-        """Whether it is above 0 for more than chance."""
-        return self.worth > SURE * self.stderr
-
 
 @dataclass(frozen=True, eq=False)
 class WorthKnowing(Shown):
@@ -93,18 +96,29 @@ class WorthKnowing(Shown):
     """The most worth first."""
 
     def __repr__(self) -> str:
-        first = f", most of it by {_place(self.rows[0])}" if self.rows and self.rows[0].is_sure else ""
+        first = f", most of it by {_place(self.sure[0])}" if self.sure else ""
         return f"WorthKnowing(all of it {self.total:.3g} of {self.welfare:.6g}{first})"
+
+    @cached_property
+    def sure(self) -> tuple[RowWorth, ...]:
+        """The rows that stand out: worth more than chance explains in so many rows, and a notable share of welfare."""
+        chances = [_chance(row, self.num_draws) for row in self.rows]
+        found = []
+        for place, row in enumerate(sorted(range(len(chances)), key=lambda i: (round(chances[i], 12), i))):
+            if chances[row] > LEVEL / (len(chances) - place):
+                break
+            found.append(row)
+        return tuple(self.rows[i] for i in sorted(found) if self.rows[i].worth >= NOTABLE * abs(self.welfare))
 
     @property
     def words(self) -> str:
         """What to record, in a sentence."""
-        sure = [row for row in self.rows if row.is_sure][:3]
+        sure = self.sure[:3]
         if self.total <= 1e-6 * abs(self.welfare):
             return "knowing the transitions better would not change the plan"
         share = f"{100 * self.total / abs(self.welfare):.2g} %" if self.welfare else f"{self.total:.3g}"
         if not sure:
-            return f"knowing everything would add {share}; no single row would add much of it"
+            return f"knowing everything would add {share}; no single row stands out"
         return f"record more of: {'; '.join(map(_place, sure))} (knowing everything would add {share})"
 
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
@@ -127,8 +141,15 @@ class WorthKnowing(Shown):
             "best": self.best,
             "plans": self.num_plans,
             "words": self.words,
-            "rows": [row._asdict() for row in self.rows[:most]],
+            "rows": [row._asdict() | {"stands_out": row in self.sure} for row in self.rows[:most]],
         }
+
+
+def _chance(row: RowWorth, num_draws: int) -> float:
+    """How likely a row that is worth nothing would seem to be worth as much."""
+    if row.worth <= 0 or num_draws < 2:
+        return 1.0
+    return float(stdtr(num_draws - 1, -row.worth / row.stderr)) if row.stderr > 0 else 0.0
 
 
 def _place(row: RowWorth) -> str:

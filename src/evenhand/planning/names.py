@@ -33,7 +33,7 @@ NAMES: tuple[PolicyName, ...] = (
         "a network on count proportions that ships with the package, for the problems it was trained on",
     ),
     PolicyName("random", "RDM", "again and again a random choice among stopping and what fits"),
-    PolicyName("oldest-first", "OFT", "the arm in the worst state first, always spending"),
+    PolicyName("oldest-first", "OFT", "the arm in the worst state for its type first, always spending"),
     PolicyName("myopic", "MYP", "the largest gain of this step first, only where there is one"),
     PolicyName("equal-resources", "EQR", "every arm in turn, whatever its state"),
     PolicyName("never-act", "IDLE", "every arm idles"),

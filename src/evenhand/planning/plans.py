@@ -26,7 +26,7 @@ from evenhand.model.policy import Policy, SavableKind, Starting, begin
 from evenhand.model.whereabouts import Whereabouts, find_arms, in_order
 from evenhand.planning.labels import Labels, amount_of, as_key, quantity
 from evenhand.planning.other_numbers import fit_policy, is_enough, other_numbers, same_moves, seat_policy
-from evenhand.planning.reasons import Moment, places_in_line, reasons
+from evenhand.planning.reasons import Moment, places_in_line, priorities_served, reasons
 from evenhand.planning.saved import facts_of, load_carried
 from evenhand.planning.showing import show_plan
 from evenhand.planning.solution import Solution
@@ -93,6 +93,16 @@ class Decisions(Shown):
 
     line: tuple[int | None, ...] = ()
     """(row,) who would be served next if there was more, 1 first; None for who is served, or where nobody can tell."""
+
+    priority: tuple[int | None, ...] = ()
+    """(row,) the place of what each served arm gets in the policy's order, 1 first; None for others, or without one."""
+
+    @property
+    def by_priority(self) -> tuple[Decision, ...]:
+        """The rows, those that are served before the others and by priority; else in the order of the table."""
+        places = self.priority or (None,) * len(self.rows)
+        order = sorted(range(len(self.rows)), key=lambda i: (not self.rows[i].served, places[i] or len(self.rows)))
+        return tuple(self.rows[i] for i in order)
 
     def __repr__(self) -> str:
         served = sum(row.served for row in self.rows)
@@ -173,7 +183,7 @@ class Plan(Shown):
         number = self._number(part, drawing, int(step))
         leaf, by_steps = _leaf(crowd.policy, number, int(step))
         name = self.part_names[number] if number is not None else self.name
-        moment, why, line = _decide(leaf, crowd, (starting, acting), int(step), name)
+        moment, why, (line, priority) = _decide(leaf, crowd, (starting, acting), int(step), name)
         return Decisions(
             rows=_rows(crowd, moment, why),
             used=dict(zip(self.problem.resource_names, _use(moment).tolist(), strict=True)),
@@ -182,6 +192,7 @@ class Plan(Shown):
             part=None if number is None else self._drawn(number),
             note="; ".join(filter(None, [crowd.note, _told_step(crowd.policy, number, int(step))])),
             line=tuple(line[place] for place in crowd.places.tolist()),
+            priority=tuple(priority[place] for place in crowd.places.tolist()),
         )
 
     def show(self, step: int = 0) -> str:
@@ -428,7 +439,7 @@ def _decide(
     streams: tuple[np.random.Generator, np.random.Generator],
     step: int,
     name: str,
-) -> tuple[Moment, list[str], list[int | None]]:
+) -> tuple[Moment, list[str], tuple[list[int | None], list[int | None]]]:
     states = crowd.states
     starting, rng = streams
     actor = begin(policy, 1, starting)  # the round is the same at every step
@@ -441,7 +452,8 @@ def _decide(
     family = name.partition(",")[0].partition(" for ")[0]
     moment = Moment(crowd.problem, states, actions, step, family, before)
     line = places_in_line(policy, actor, moment)  # first, for reasons may draw from the stream again
-    return moment, reasons(policy, actor, moment), line
+    priority = priorities_served(policy, actor, moment)
+    return moment, reasons(policy, actor, moment), (line, priority)
 
 
 def _go_round(actor: Policy, states: Indices, step: int, rng: np.random.Generator) -> None:

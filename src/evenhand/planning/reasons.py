@@ -93,7 +93,7 @@ def reasons(policy: Policy | Starting, actor: Policy, moment: Moment) -> list[st
         return _by_rank(moment, policy.ranks)
     if isinstance(policy, Resolving) and isinstance(actor, ResolvingActor):
         now = policy.policy_at(int(actor.place[0]), moment.step)
-        return _by_rank(moment, now.ranks, also=", at prices for where the arms are now")
+        return _by_rank(moment, now.ranks)
     if isinstance(policy, OccupancyPriority):
         return _by_draw(policy, moment)
     if isinstance(policy, CountNetworkPolicy):
@@ -126,6 +126,22 @@ def places_in_line(policy: Policy | Starting, actor: Policy, moment: Moment) -> 
     waits = ~moment.served & (rank >= 0).any(axis=1)
     before = np.searchsorted(np.sort(level[waits]), level, side="left")
     return [int(place) + 1 if wait else None for place, wait in zip(before, waits, strict=True)]
+
+
+def priorities_served(policy: Policy | Starting, actor: Policy, moment: Moment) -> list[int | None]:
+    """(arm,) the place in the policy's order of what each served arm gets, 1 first; None for others, or without one.
+
+    Args:
+        policy: what acted, neither a mixture nor by steps.
+        actor: what it started, or itself.
+        moment: what was decided.
+    """
+    rank = _ranks_now(policy, actor, moment)
+    if rank is None:
+        return [None] * len(moment.states)
+    taken = rank[np.arange(len(rank)), moment.actions]
+    ranked = moment.served & (taken >= 0)
+    return [int(place) + 1 if has else None for place, has in zip(taken, ranked, strict=True)]
 
 
 def _ranks_now(policy: Policy | Starting, actor: Policy, moment: Moment) -> Indices | None:

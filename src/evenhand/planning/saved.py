@@ -312,6 +312,17 @@ def _facts(array: Array, body: bytes) -> dict[str, Any]:
     return {"shape": list(array.shape), "dtype": array.dtype.str, "sha256": hashlib.sha256(body).hexdigest()}
 
 
+DIFFERENCES = {
+    "num_arms": "it is for {} arms, and here are {}",
+    "num_types": "its arms are of {} types, and here of {}",
+    "num_states": "its arms have {} states, and here {}",
+    "num_actions": "its arms have {} actions, and here {}",
+    "budget": "its budget is {}, and here {}",
+    "discount": "its discount is {}, and here {}",
+}
+"""How a problem differs from the one that a policy was made for, in words."""
+
+
 def _identity(problem: CoupledMDP) -> dict[str, Any]:
     return {
         "signature": problem.signature,
@@ -344,10 +355,16 @@ def _check_identity(made_for: dict[str, Any], problem: CoupledMDP) -> None:
         if made_for.get("types", here["types"]) == here["types"]:  # files of old do not say
             return
         raise PolicyError("made for another problem (other groups or floors tell its arms apart in another way)")
-    aside = ("signature", "criterion", "over", "types")
-    names = [name for name in here if name not in aside and made_for.get(name) != here[name]]
-    details = "; ".join(f"{name} was {made_for.get(name)}, here {here[name]}" for name in names)
+    differing = [name for name in DIFFERENCES if made_for.get(name) != here[name]]
+    details = "; ".join(DIFFERENCES[name].format(_told(made_for.get(name)), _told(here[name])) for name in differing)
     raise PolicyError(f"made for another problem ({details or 'other transitions, rewards, usage or initial states'})")
+
+
+def _told(fact: Any) -> str:
+    """A fact of a problem, as it stands in a sentence."""
+    if isinstance(fact, list):
+        return " and ".join(map(_told, dict.fromkeys(fact))) if fact else "none"
+    return f"{fact:.10g}" if isinstance(fact, (int, float)) and not isinstance(fact, bool) else str(fact)
 
 
 def _read(file: zipfile.ZipFile, problem: CoupledMDP | Simulator, kinds: Kinds) -> tuple[Policy | Starting, bool]:

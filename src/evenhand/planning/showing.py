@@ -68,6 +68,9 @@ SHADES = "█▓▒░"
 WIDTH = 110
 """Letters of a line."""
 
+PLANS_OWN = "what a plan gains may be more or less: solve with --budget"
+"""What is said beside the slope of a bound."""
+
 NO_WORTH = 1e-6
 """A unit that is worth less than this share of the welfare is worth nothing: that is where the relaxation stops."""
 
@@ -235,6 +238,16 @@ def often(share: float, what: str = "times") -> str:
     return "always" if share > 0.995 else f"{100 * share:.0f} of 100 {what}"
 
 
+def often_each(shares: Sequence[float], what: str = "times") -> list[str]:
+    """The same of shares that sum to 1: whole hundredths that sum to 100, by the largest remainders."""
+    hundredths = [100 * share for share in shares]
+    whole = [math.floor(share + 1e-9) for share in hundredths]
+    rest = sorted(range(len(whole)), key=lambda i: (round(whole[i] - hundredths[i], 9), i))
+    for i in rest[: round(sum(hundredths)) - sum(whole)]:
+        whole[i] += 1
+    return [often(share if part == 0 else part / 100, what) for share, part in zip(shares, whole, strict=True)]
+
+
 def levels_of(order: Order, words: Labels, shares: bool = True) -> list[tuple[str, ...]]:
     """For each level its conditions, as `Ford and Opel in poor (overhaul)`: those that read alike stand together.
 
@@ -363,7 +376,10 @@ def _often_served(words: Labels, cell: tuple[int, int, int], times: str) -> str:
 
 
 def worth_of_more(problem: CoupledMDP, prices: dict[str, float] | None, scale: float) -> list[str]:
-    """What one unit more of each resource is worth, as `a fourth bay: nothing`, the most first.
+    """By how much one unit more of each resource raises the bound, as `a fourth bay: nothing`, the most first.
+
+    That is the slope of the relaxation in the budget, and its bound bends downwards: no more than this. A plan that is
+    below its bound may gain more, or less.
 
     Args:
         problem: with the budget.
@@ -380,7 +396,7 @@ def worth_of_more(problem: CoupledMDP, prices: dict[str, float] | None, scale: f
 def _worth(worth: float, scale: float) -> str:
     if worth <= NO_WORTH * max(1.0, abs(scale)):
         return "nothing"
-    return f"at most {worth:.4f} of welfare" if worth >= 5e-5 else "less than 0.0001 of welfare"
+    return f"the bound rises by at most {worth:.4f}" if worth >= 5e-5 else "the bound rises by less than 0.0001"
 
 
 # As a picture
@@ -434,7 +450,7 @@ def show_plan(plan: "Plan", step: int = 0) -> str:
     if len(parts) > SHORT:
         lines += ["", f"... and {counted(len(parts) - SHORT, 'part')} of smaller shares; --json has all of them"]
     if more := worth_of_more(plan.problem, _prices(plan), _number(plan.about.get("value"))):
-        lines += ["", "What one unit more at every step would add to the bound of the fluid relaxation:"]
+        lines += ["", f"One unit more at every step, by the bound of the fluid relaxation ({PLANS_OWN}):"]
         lines += [f"  {text}" for text in more]
     return "\n".join(lines) + "\n"
 
@@ -449,13 +465,15 @@ def _title(plan: "Plan") -> str:
     for kind, count in enumerate(problem.type_counts.tolist()):
         numbers[words.base(kind)] = numbers.get(words.base(kind), 0) + count
     kinds = [f"{count} {name}" for name, count in numbers.items()]
-    more = f" and {len(kinds) - LONG} more types" if len(kinds) > LONG else ""
+    more = f" and {counted(len(kinds) - LONG, 'more type')}" if len(kinds) > LONG else ""
     shared = ", ".join(map(amount_of, problem.resource_names, problem.budget.tolist()))
     welfare = f"; welfare {plan.about['welfare']}" if isinstance(plan.about.get("welfare"), str) else ""
     criterion = "" if problem.criterion.name == "discounted" else f", criterion {problem.criterion.name}"
-    groups = f", over {len(problem.group_names)} groups" if problem.over == "groups" else ""
-    whose = f"{problem.num_arms} arms ({listed(kinds[:LONG])}{more})"
-    return f"{plan.source}: {whose} share {shared}{welfare}{criterion}{groups}"
+    groups = f", over {counted(len(problem.group_names), 'group')}" if problem.over == "groups" else ""
+    whose = f"{counted(problem.num_arms, 'arm')} ({listed(kinds[:LONG])}{more})"
+    return (
+        f"{plan.source}: {whose} {'shares' if problem.num_arms == 1 else 'share'} {shared}{welfare}{criterion}{groups}"
+    )
 
 
 def _certificate(plan: "Plan") -> list[str]:
@@ -466,7 +484,8 @@ def _certificate(plan: "Plan") -> list[str]:
         error = _number(about.get("stderr"))
         best = "the best there is" if error == 0 else "the simulation tells no difference"
         gap = near if about["gap"] > 1e-8 else best
-        played = f", simulated, ± {CONFIDENCE * error:.2g}" if error > 0 else ""
+        low, high = about["value"] - CONFIDENCE * error, about["value"] + CONFIDENCE * error
+        played = f" (simulated; 95 % interval {low:.4f} to {high:.4f})" if error > 0 else ""
         bound = f"no plan has more than {about['upper_bound']:.4f} ({gap})"
         lines.append(f"  welfare {about['value']:.4f}{played}; {bound}")
     values = about.get("values")
@@ -487,8 +506,8 @@ def _mixture_lines(plan: "Plan", parts: Sequence[PartWords], common: Sequence[st
     if common:
         beginning = listed(common[:LONG]) + (" ..." if len(common) > LONG else "")
         lines += _wrapped(f"{beginning_words(parts)} {beginning}; then", "  ", "    ")
-    for part in parts:
-        times = often(part.share, "starts" if rotate is None else "times")
+    every = often_each([part.share for part in parts], "starts" if rotate is None else "times")
+    for part, times in zip(parts, every, strict=True):
         lines += _wrapped(f"{part.number}. {times}: {part.words}", "  ", "     ")
     return lines
 

@@ -130,13 +130,20 @@ class Solution(Shown):
     """The welfare of the mixture if it is drawn once and kept, where the policy draws anew every few steps."""
 
     realised_gini: float | None = None
-    """The Gini coefficient of what arms really get within an episode, on average; None where it was not played."""
+    """The Gini coefficient of what arms, or groups, really get within an episode, on average; None where it was not
+    played."""
+
+    realised_gini_stderr: float | None = None
+    """Its standard error."""
 
     unit_stderr: Floats | None = None
     """(unit,) standard errors of the values, where the policy was simulated; None where they are exact."""
 
     samples: Samples | None = field(default=None, repr=False)
     """The episodes on which it was reported; None for exact methods, and where a mixture is drawn anew."""
+
+    stopped: bool = False
+    """Whether the time given ended the search, rather than that nothing was gained."""
 
     history: tuple[tuple[int, float], ...] = ()
     """After each round of column generation, the policies so far and the welfare of the best mixture of them."""

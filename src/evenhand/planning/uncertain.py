@@ -120,6 +120,7 @@ def _robust_solution(solution: Solution, plan: RobustPlan, seed: int) -> Solutio
         optimism=None,
         kept_welfare=None,
         realised_gini=found.realised_gini_coefficient,
+        realised_gini_stderr=found.realised_gini_stderr,
         samples=None,
         history=(),
         robust=plan.facts,

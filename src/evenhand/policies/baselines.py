@@ -1,13 +1,21 @@
 """The paper's heuristics. It does not specify them fully; each docstring states the reading taken here.
 
-They follow the problem's criterion. RDM, MYP and IDLE do not look ahead and are the same under all. OFT ranks states by
-what they are worth if the arm is never served, idle(s); of several actions it takes the best if nothing is done after:
+They follow the problem's criterion. RDM, MYP and IDLE do not look ahead and are the same under all. OFT looks at what
+states are worth if the arm is never served, idle(s); of several actions it takes the best if nothing is done after:
 
     discounted   idle = r + gamma P idle                               then r(s, a) + gamma P_a idle
     finite:T     idle_t = r + gamma P idle_{t+1}, idle_T = 0           then r(s, a) + gamma P_a idle_{t+1}, step by step
-    average      the mean g = P g, and among equal means the bias h    then P_a g, and among equals r(s, a) + P_a h
+    average      the mean g = P g, then the bias h                     then P_a g, then r(s, a) + P_a (h - g)
 
 An average so ranks as a discount near 1 does: value = g / (1 - gamma) + h + o(1) (Puterman, 8.2).
+
+How bad a state is, is a matter of its own type. What a pump of one make earns says nothing of another make's, so states
+are ranked by how far each type has come down from its best state to its worst,
+
+    wear(s)  =  (max idle - idle(s)) / (max idle - min idle)           1 in the worst state of every type, 0 in its best
+
+and 0 throughout where all states of a type are worth the same; what an action has ahead is weighed on the same scale.
+Arms of one type are in the order of idle(s).
 
 All of them respect several actions and several resources, break ties at random unless told otherwise, and treat arms
 of one type and state alike.
@@ -49,11 +57,13 @@ def random_feasible(problem: Problem) -> ExchangeablePriority:
 
 
 def worst_first(problem: Problem, ties: Ties = "random") -> PriorityPolicy | BySteps:
-    """OFT, oldest first: serve the arm in the worst state, then the next, as long as the budget lasts.
+    """OFT, oldest first: serve the arm in the worst state for its type, then the next, as long as the budget lasts.
 
-    The worst state is the one with the lowest value if the arm is never served: for machines the oldest. Budget is
-    always spent while any action fits, even on arms that are well. Of several actions an arm gets the one that is
-    best if nothing is done afterwards, among those that fit. For a finite horizon each step has an order of its own.
+    A type's worst state is the one with the lowest value if the arm is never served: for machines the oldest. Others
+    come by how far they are on the way there from the best: a broken arm of any type comes before a sound one of any
+    other. Budget is always spent while any action fits, even on arms that are well. Of several actions an arm gets the
+    one that is best if nothing is done afterwards, among those that fit. For a finite horizon each step has an order
+    of its own.
 
     Args:
         problem: the problem.
@@ -69,13 +79,41 @@ def worst_first(problem: Problem, ties: Ties = "random") -> PriorityPolicy | ByS
     problem = needs_tables(problem, "oldest-first")
     values = values_when_idle(problem)
     if problem.criterion.is_average:
-        means = means_when_idle(problem)
-        return _worst_by(problem, [means, values], [_expected(problem, means), _ahead(problem, values)], ties)
+        return _by_keys(problem, _in_the_long_run(problem, means_when_idle(problem), values), ties)
     if problem.criterion.num_steps is None:
-        return _worst_by(problem, [values], [_ahead(problem, values)], ties)
+        return _by_keys(problem, _worst_and_best(problem, values, _ahead(problem, values)), ties)
     later = [*values[1:], np.zeros_like(values[0])]
-    steps = zip(values, later, strict=True)
-    return BySteps([_worst_by(problem, [now], [_ahead(problem, then)], ties) for now, then in steps])
+    every = (_worst_and_best(problem, now, _ahead(problem, then)) for now, then in zip(values, later, strict=True))
+    return BySteps([_by_keys(problem, keys, ties) for keys in every])
+
+
+def _worst_and_best(problem: CoupledMDP, values: Floats, ahead: Floats) -> list[Floats]:
+    """(type, state, action) wear, and what the action has ahead on the same scale: that of the states of each type."""
+    valid, noise = problem.types.valid, value_noise(problem.criterion)
+    there = np.asarray(valid.any(axis=2))
+    values, ahead = _without_noise(values, there, noise), _without_noise(ahead, valid, noise)
+    best = np.where(there, values, -np.inf).max(axis=1)[:, None, None]
+    spread = best - np.where(there, values, np.inf).min(axis=1)[:, None, None]
+    unit = np.where(spread > 0, spread, 1.0)
+    return [np.where(valid, found, 0.0) / unit for found in (best - values[:, :, None], ahead - best)]
+
+
+def _in_the_long_run(problem: CoupledMDP, means: Floats, biases: Floats) -> list[Floats]:
+    """(type, state, action) keys: where the means of a type differ they come first, else there are only the biases."""
+    means_ahead = _expected(problem, means)
+    long = _worst_and_best(problem, means, means_ahead)
+    short = _worst_and_best(problem, biases, _ahead(problem, biases) - means_ahead)  # biases are beside the mean
+    differ = long[0].any(axis=(1, 2), keepdims=True)
+    keys = zip(long, short, strict=True)
+    return [key for far, near in keys for key in (np.where(differ, far, near), np.where(differ, near, 0.0))]
+
+
+def _without_noise(values: Floats, there: Bools, noise: float) -> Floats:
+    """The values, made equal where they differ by rounding alone; 0 where there are none."""
+    number = _dense_order(values, there, noise).astype(np.int64)
+    least = np.full(number.max() + 1, np.inf)
+    np.minimum.at(least, number[there], values[there])
+    return np.where(there, least[number], 0.0)
 
 
 def _expected(problem: CoupledMDP, values: Floats) -> Floats:
@@ -88,10 +126,9 @@ def _ahead(problem: CoupledMDP, values: Floats) -> Floats:
     return np.asarray(problem.types.rewards + problem.criterion.factor * _expected(problem, values))
 
 
-def _worst_by(problem: CoupledMDP, worth: list[Floats], ahead: list[Floats], ties: Ties) -> PriorityPolicy:
-    """The lowest worth first, within it the action with the most ahead; each by the first of its keys that differs."""
+def _by_keys(problem: CoupledMDP, keys: list[Floats], ties: Ties) -> PriorityPolicy:
+    """The highest first, by the first of the keys that differs."""
     valid = problem.types.valid
-    keys = [-key[:, :, None] + np.zeros(valid.shape) for key in worth] + ahead
     scores = np.zeros(valid.shape)
     for key in keys:
         order = _dense_order(key, valid, value_noise(problem.criterion))

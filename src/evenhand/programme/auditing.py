@@ -180,7 +180,7 @@ class Inequality:
     """What the worst-off has."""
 
     worst_off: str
-    """Who that is; of several the first."""
+    """Who that is; of several the first. Of arms, one that was there at least half as long as the longest."""
 
     mean: float
     """The mean over all."""
@@ -491,6 +491,7 @@ def audit_of(books: Books) -> Audit:
     digests = list(dict.fromkeys(digest for _, _, digest in span.runs()))
     shares = np.array([row.service.share for row in rows])
     values = np.array([row.earned.realised for row in rows])
+    steps = np.array([float(row.service.steps) for row in rows])
     names = [arm.name for arm in span.arms]
     groups = tuple(
         _member(books, sums, waits, name, books.group == number, tested[number])
@@ -506,8 +507,8 @@ def audit_of(books: Books) -> Audit:
             _member(books, sums, waits, name, books.type == number, None) for number, name in enumerate(books.types)
         ),
         groups=groups,
-        service=_inequality(shares, names),
-        value=_inequality(values, names),
+        service=_inequality(shares, names, steps),
+        value=_inequality(values, names, steps),
         group_value=_inequality(np.array([row.earned.realised for row in groups]), books.groups),
         overrides=_overrides(books, sums),
         unknown=_unknown(books, sums),
@@ -549,9 +550,12 @@ def _member(books: Books, sums: Sums, waits: Waits, name: str, own: Bools, teste
     return MemberRow(name, int(own.sum()), service, earned, p_value, corrected, behind)
 
 
-def _inequality(values: Floats, names: Sequence[str]) -> Inequality:
+def _inequality(values: Floats, names: Sequence[str], steps: Floats | None = None) -> Inequality:
+    """How unequal values are; given the steps of each, the worst-off was there at least half as long as the longest."""
     coefficient = float(gini_coefficient(values))
-    worst = int(np.argmin(np.round(values, 12)))  # of those who are equal but for rounding, the first
+    there = np.ones(len(values), bool) if steps is None else 2 * steps >= steps.max()
+    # Of those who are equal but for rounding, the first.
+    worst = int(np.argmin(np.where(there, np.round(values, 12), np.inf)))
     defined = coefficient if np.isfinite(coefficient) else None
     return Inequality(defined, float(values[worst]), names[worst], float(values.mean()))
 

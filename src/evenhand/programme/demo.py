@@ -41,7 +41,7 @@ corrected, of steps with an override, of served lifts where it was not done."""
 
 REASONS = (
     ("district office", "a resident in a wheelchair lives on the top floor"),
-    ("dispatcher", "no key to the machine room until Monday"),
+    ("dispatcher", "the key to the machine room is there only today"),
     ("dispatcher", "the technician is already in the next house"),
     ("district office", "the school is next door, and the holidays end"),
     ("night desk", "the caretaker called twice"),
@@ -190,7 +190,7 @@ class _Town:
         winner = others[int(self.rng.integers(len(others)))]
         who, why = REASONS[int(self.rng.integers(len(REASONS)))]
         return [
-            {"arm": loser.arm, "action": "run", "why": why},
+            {"arm": loser.arm, "action": "run", "why": f"gives way to {winner.arm}"},
             {"arm": winner.arm, "action": loser.action, "why": why},
         ], who
 

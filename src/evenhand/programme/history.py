@@ -5,7 +5,7 @@ was done since (`knowing`). What is expected of a decision: the reward of that s
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -60,7 +60,7 @@ class Entry:
     """Of a decision: the reward of the step, by the model."""
 
     who: str | None = None
-    """Who overrode the plan."""
+    """Who overrode the plan, or wrote this into the log."""
 
     why: str | None = None
     """Why somebody overrode the plan, or why the arm left."""
@@ -88,7 +88,11 @@ def history_of(tx: Connection, words: Words, arms: Sequence[Arm], step: int) -> 
         arms: the times it took part, the first first.
         step: the present one.
     """
-    entries = [entry for arm in arms for entry in _entries(tx, words, arm, step)]
+    found = [entry for arm in arms for entry in _entries(tx, words, arm, step)]
+    table = schema.events
+    asked = select(table.c.id, table.c.who).where(table.c.id.in_({entry.event for entry in found}))
+    who = {row.id: row.who for row in tx.execute(asked)}
+    entries = [replace(entry, who=entry.who or who.get(entry.event) or None) for entry in found]
     order = ("joined", "seen", "decided", "recorded", "left")
     return sorted(entries, key=lambda entry: (entry.event, order.index(entry.kind), entry.step))
 

@@ -8,7 +8,7 @@ import numpy as np
 from evenhand._version import __version__
 from evenhand.display import counted
 from evenhand.model.files import Location, write_atomically
-from evenhand.programme.auditing import ArmRow, Audit, Books, Inequality, MemberRow
+from evenhand.programme.auditing import ArmRow, Audit, Books, Earned, Inequality, MemberRow
 from evenhand.programme.views import Part, fairness_over_time
 from evenhand.report import words
 from evenhand.report.rendering import render
@@ -62,7 +62,7 @@ def audit_page(found: Audit, books: Books, called: str, command: str = "") -> st
         by_who=who_table(found),
         overrides=overrides_table(found),
         more_overrides=_more(len(found.overrides), MOST_OVERRIDES, "decisions"),
-        unknown=_unknown(found),
+        unknown=what_is_not_known(found),
         reading=_reading(found),
         notes=[f"{words.capitalised(note)}." for note in found.notes],
         command=command,
@@ -105,7 +105,12 @@ def _more(there: int, most: int, what: str) -> str:
     return f"{there - most} more {what} are in the table that --csv writes, or in --json." if there > most else ""
 
 
-def _unknown(found: Audit) -> list[tuple[str, str]]:
+def what_is_not_known(found: Audit) -> list[tuple[str, str]]:
+    """What an audit did not know, by name, with numbers.
+
+    Args:
+        found: the audit.
+    """
     it = found.unknown
     rows = [
         ("Not seen", it.unseen, "steps of arms without a report: believed from what was seen and done before"),
@@ -241,6 +246,7 @@ def _draw_parts(figure: "Figure", parts: Sequence[Part], groups: Sequence[str]) 
     for axes, group in zip(panels, groups, strict=True):
         _draw_group(axes, parts, group)
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
+    panels[-1].xaxis.get_major_locator().set_params(integer=True)
     panels[-1].set_xlabel("step")
 
 
@@ -252,10 +258,18 @@ def _draw_group(axes: "Axes", parts: Sequence[Part], group: str) -> None:
     axes.fill_between(steps, lower, upper, color=BLUE, alpha=0.15, linewidth=0, label="by chance")
     axes.plot(steps, [it.promised for it in earned], color=BLUE, linestyle="--", linewidth=1.0, label="promised")
     axes.plot(steps, [it.realised for it in earned], color=INK, marker="o", markersize=3, linewidth=1.0, label="got")
-    outside = [i for i, it in enumerate(earned) if not it.lower - 1e-9 <= it.realised <= it.upper + 1e-9]
+    if len(there) == 1:  # a band has no width there
+        axes.vlines(steps, lower, upper, color=BLUE, alpha=0.3, linewidth=4)
+    outside = [i for i, it in enumerate(earned) if _is_outside(it)]
     axes.plot([steps[i] for i in outside], [earned[i].realised for i in outside], "s", color=ORANGE, markersize=5)
     axes.grid(axis="y")
     axes.set_title(words.shortened(group, 40), loc="left", fontsize=9)
+
+
+def _is_outside(it: Earned) -> bool:
+    """Whether more than chance was at work, beside what was decided or done otherwise: that is known, and no chance."""
+    by_itself = it.realised - it.overrides - it.undone
+    return not it.lower - 1e-9 <= by_itself <= it.upper + 1e-9
 
 
 def served_figure(found: Audit) -> str:

@@ -77,10 +77,10 @@ def _lead(found: Fairness) -> list[str]:
     )
     if fairest.worst <= best.worst * (1 + 1e-6) or fairest is best:
         return [first, f"No plan here does more for the worst-off {who}: fairness costs nothing."]
-    second = (
-        f"The plan for {fairest.welfare} lifts it to {words.number(fairest.worst)}, for {words.percent(fairest.price)} "
-        f"of the mean."
-    )
+    cost = f"for {words.percent(fairest.price)} of the mean"
+    if not found.is_dearer(fairest):
+        cost = f"and what it costs of the mean ({words.percent(fairest.price)}) cannot be told from nothing"
+    second = f"The plan for {fairest.welfare} lifts it to {words.number(fairest.worst)}, {cost}."
     return [f"{first} {second}", _gains_and_losses(found, fairest)]
 
 
@@ -117,8 +117,13 @@ def _cards(found: Fairness) -> list[tuple[str, str, str]]:
             f"Gini coefficient {words.number(best.gini_coefficient, 3)}",
         ),
         (f"Worst-off {who}, at best", words.number(fairest.worst), fairest.welfare),
-        ("Its price", words.percent(fairest.price), "of the mean"),
+        ("Its price", words.percent(fairest.price), _of_the_mean(found, fairest)),
     ]
+
+
+def _of_the_mean(found: Fairness, row: FairnessRow) -> str:
+    told = row is found.rows[0] or found.is_dearer(row)
+    return "of the mean" if told else "of the mean; it cannot be told from 0"
 
 
 def _taken_over(found: Fairness) -> list[str]:

@@ -69,6 +69,7 @@ def comparison_page(
         lead=[" ".join(sentences) for sentences in words.summary(comparison, problem)],
         cards=_cards(comparison, problem) if comparison.rows else [],
         results=tables.results_table(comparison, problem) if comparison.rows else None,
+        draws=tables.draws_table(comparison),
         floors_missed=tables.floors_missed(comparison, problem),
         left_out=_left_out(comparison),
         left_out_words=_left_out_words(comparison),

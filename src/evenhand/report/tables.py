@@ -67,6 +67,22 @@ class Table:
     rows: tuple[TableRow, ...]
 
 
+def draws_table(comparison: Comparison) -> Table | None:
+    """A row a policy: its welfare over draws of what the records allow; None where none were asked for."""
+    if (draws := comparison.draws) is None:
+        return None
+    first = draws.rows[0].policy
+    decimals = decimals_of([row.mean for row in draws.rows])
+    rows = []
+    for row in draws.rows:
+        spread = [*(row.quantile(share) for share in (0.05, 0.5, 0.95)), row.tail(0.1)]
+        better = "" if row.policy == first else percent(draws.chance_better(row.policy, first))
+        rows.append(_policy_row(row.policy, (*(Cell(number_text(it, decimals)) for it in spread), Cell(better))))
+    heads = ("Policy", "5\u00a0% below", "Middle", "95\u00a0% below", "Worst tenth", f"Better than {first}")
+    caption = f"Welfare over {draws.num_draws} draws of what the records allow"
+    return Table(caption, tuple(map(Cell, heads)), tuple(rows))
+
+
 def results_table(comparison: Comparison, problem: Problem) -> Table:
     """A row a policy, the bound on top."""
     columns = _columns(comparison, problem)

@@ -229,12 +229,13 @@ def test_the_price_of_fairness_and_a_fit_come_by_events(browser, template, tools
         page.get_by_role("button", name="Compute it").click()
         table = page.get_by_role("region", name="The price of fairness")
         table.wait_for()
-        assert "(today)" in table.inner_text()
+        assert "(today’s idea)" in table.inner_text()
         page.goto("/model")
         page.get_by_role("button", name="Fit the model to our records").click()
         page.get_by_role("region", name="Fitted probabilities").wait_for()
+        page.get_by_label("Every plan from now on").first.check()
         page.get_by_role("button", name="Adopt this model").click()
-        page.get_by_text("The new model is in use").wait_for()
+        page.get_by_text("Fit 1 is in use").wait_for()
         assert programme.refits()[0].adopted_event is not None
         assert wrong == []
         context.close()

@@ -2,13 +2,20 @@
 
 import re
 import shutil
+import time
 from dataclasses import replace
 from html import unescape
 
+import numpy as np
 import pytest
 
+from evenhand.programme.auditing import Earned, _inequality
 from evenhand.programme.programme import Programme
 from evenhand.programme.refitting import Moved
+from evenhand.report.audit import _is_outside
+from evenhand.service.page.answering import plainly
+from evenhand.service.page.charts import Pair, Point, Series, over_time, side_by_side
+from evenhand.service.page.what_if import in_order
 
 HTML = {"Accept": "text/html"}
 
@@ -65,3 +72,116 @@ def test_a_model_is_adopted_when_that_is_confirmed_and_there_is_a_way_back(ran, 
     assert ran.status().model == first
     assert "Adopt this model" in back
     assert f"fit {fit.id}, from" in back
+
+
+def test_a_name_that_is_almost_taken_is_asked_about(client, programme):
+    form = {"how": "one", "arm": " B1", "kind": "0", "state": "fine"}
+    asked = send(client, "/arms/join", form)
+    assert asked.status_code == 409
+    assert "almost like 'b1'" in words(asked).replace('"', "'")
+    assert "Yes, that is meant" in words(asked)
+    assert "fine" in asked.text
+    assert len(programme.arms()) == 5
+    assert send(client, "/arms/join", form | {"sure": "yes"}).status_code == 303
+    assert len(programme.arms()) == 6
+    table = {"how": "table", "text": "arm,type,group,state\nH1,small,hill,fine\n"}
+    asked = send(client, "/arms/join", table)
+    assert asked.status_code == 409
+    assert "H1,small,hill,fine" in asked.text
+    assert send(client, "/arms/join", table | {"sure": "yes"}).status_code == 303
+
+
+def test_one_who_left_joins_again_knowingly(client, programme):
+    send(client, "/arms/leave", {"arm": "b1", "why": "sold"})
+    asked = send(client, "/arms/join", {"how": "one", "arm": "b1", "kind": "0"})
+    assert "took part before, and left at step 0: sold" in words(asked)
+    page = client.get("/arms/one?arm=b1", headers=HTML)
+    assert "Take part again" in words(page)
+    form = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page.text.split("/arms/join")[1]))
+    assert send(client, "/arms/join", form | {"state": "worn"}).status_code == 303
+    (back,) = [arm for arm in programme.arms() if arm.name == "b1"]
+    assert (back.type, back.left_step) == ("big", None)
+
+
+def test_the_page_of_an_arm_has_the_open_plan_and_how_old_its_condition_is(client, programme):
+    number = programme.plan().plan
+    rows = programme.plan_of(number).rows
+    page = look(client, f"/arms/one?arm={rows[0].arm}")
+    assert f"{rows[0].action}, not yet accepted" in page
+    assert "Served 0 of 0 steps decided" in page
+    programme.accept(number, who="Ada")
+    told = look(client, f"/arms/one?arm={rows[0].arm}")
+    assert "seen one step ago, says" in told
+    assert "of 1 step decided" in told
+
+
+def test_the_log_says_who_wrote_it(client, programme):
+    send(client, "/arms/seen", {"arm": "b1", "state": "worn", "step": "0", "source": "phone", "who": "Ada"})
+    page = look(client, "/arms/one?arm=b1")
+    assert "Ada says phone" in page
+    assert [entry.who for entry in programme.history("b1") if entry.source == "phone"] == ["Ada"]
+
+
+def test_fairness_says_what_is_not_known_and_has_the_report(ran, serving):
+    pytest.importorskip("matplotlib")
+    client = serving(ran)
+    page = look(client, "/fairness")
+    assert "What is not known" in page
+    assert "actions without a record" in page
+    assert "Upright lines" in look(client, "/fairness?first=2&last=2")
+    report = client.get("/fairness/report?first=0&last=3", headers=HTML)
+    assert report.headers["content-disposition"].startswith("attachment")
+    assert "steps 0 to 3" in report.text
+    served = re.search(r"Served ([\d.]+)", page)[1]
+    assert f"{served}\u00a0%" in unescape(client.get("/fairness/report").text)
+
+
+def test_chance_is_not_held_against_what_was_decided_otherwise():
+    earned = Earned(0.5, 1.0, 0.9, 1.1, overrides=-0.5, undone=0.0, moves=0.0, rewards=0.0)
+    assert not _is_outside(earned)
+    assert _is_outside(Earned(0.5, 1.0, 0.9, 1.1, overrides=0.0, undone=0.0, moves=-0.5, rewards=0.0))
+
+
+def test_the_worst_off_was_there_for_long():
+    values, steps = np.array([0.5, 0.0, 0.4]), np.array([10.0, 1.0, 6.0])
+    found = _inequality(values, ["a", "b", "c"], steps)
+    assert (found.worst_off, found.worst) == ("c", 0.4)
+    assert _inequality(values, ["a", "b", "c"]).worst_off == "b"
+
+
+def test_a_pair_is_drawn_from_zero_with_its_number_beside_the_full_dot():
+    svg = str(side_by_side([Pair("hill", 6.4, 6.2), Pair("dale", 6.2, 6.4)], "today", "supposed", "values"))
+    assert ">0</text>" in svg
+    dots = [float(x) for x in re.findall(r'<circle cx="([\d.]+)"[^>]*class="dot f0"', svg)]
+    told = [float(x) for x in re.findall(r'<text x="([\d.]+)"[^>]*class="strong[^"]*"', svg)]
+    assert told[0] == pytest.approx(dots[0] - 10, abs=0.11)
+    assert told[1] == pytest.approx(dots[1] + 10, abs=0.11)
+
+
+def test_one_part_has_its_interval_as_a_line():
+    svg = str(over_time([Series("hill", (Point(3, 1.0, 0.8, 1.2),))], "value", "values"))
+    assert "polygon" not in svg
+
+
+def test_ideas_go_from_the_mean_to_the_worst_off(programme):
+    names = ("maximin", "gini:half=0.75", "utilitarian", "gini:2")
+    ordered, is_scale = in_order(names, programme)
+    assert is_scale
+    assert (ordered[0], ordered[-1]) == ("utilitarian", "maximin")
+    assert not in_order(("alpha:2", "maximin"), programme)[1]
+
+
+def test_work_is_told_in_plain_words():
+    assert plainly("waiting") == "waiting until other work has ended"
+    assert plainly("gini:2: playing occupancy-priority") == "trying the plan out"
+    assert plainly("two years of made-up lifts") == "two years of made-up lifts"
+
+
+def test_what_was_supposed_is_there_when_one_comes_back(ran, serving):
+    client = serving(ran)
+    where = send(client, "/what-if", {"resource": "hours", "budget": "4", "welfare": "utilitarian"}).headers["location"]
+    for _ in range(600):
+        if "4 hours (today 3)" in look(client, where):
+            break
+        time.sleep(0.1)
+    assert "4 hours (today 3)" in look(client, "/what-if")

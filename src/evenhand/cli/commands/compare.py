@@ -29,6 +29,7 @@ from evenhand.cli.console import (
 )
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_names, read_policy, read_problems
+from evenhand.display import counted
 from evenhand.execution.places import check_place
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import Format
@@ -96,7 +97,7 @@ def run(
         print_json(as_dict(comparison))
         return
     about = f"welfare {comparison.welfare.name}{objective_words(problem)}{budget_words(problem, budgets)}"
-    _show(comparison, f"{called(model)}: {problem.num_arms} arms, {about}")
+    _show(comparison, f"{called(model)}: {counted(problem.num_arms, 'arm')}, {about}")
     if comparison.draws is not None:
         show_rivals(comparison.draws)
     unused = {row.policy: told for row in comparison.rows if (told := unused_horizon(row.evaluation, horizon))}

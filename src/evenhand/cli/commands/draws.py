@@ -88,7 +88,7 @@ def _how(found: "UnderDraws", policy: str) -> str:
 
 def show_knowing(found: "WorthKnowing") -> None:
     """What is worth knowing."""
-    sure = [row for row in found.rows if row.is_sure][:MOST_ROWS]
+    sure = found.sure[:MOST_ROWS]
     if sure:
         lines = [(row.type, row.state, row.action, number(row.worth), number(row.stderr)) for row in sure]
         heads = [("type", "left"), ("state", "left"), ("action", "left"), ("worth", "right"), ("±", "right")]

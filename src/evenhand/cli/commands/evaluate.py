@@ -15,6 +15,7 @@ from evenhand.cli.console import (
     print_groups,
     print_json,
     print_values,
+    really_got,
     seconds,
     unused_horizon,
 )
@@ -85,6 +86,7 @@ def as_dict(found: "Evaluation") -> dict[str, Any]:
         "welfare_interval": list(found.welfare_interval),
         "served_by_type": found.served,
         "realised_gini_coefficient": found.realised_gini_coefficient,
+        "realised_gini_stderr": found.realised_gini_stderr,
         **per_arm(found.problem, found.by_type, units),
         **_group_errors(found),
         **({} if found.draws is None else {"draws": found.draws.as_dict()}),
@@ -126,8 +128,8 @@ def _show_units(found: "Evaluation") -> None:
 
 
 def _realised(found: "Evaluation") -> str:
-    realised = found.realised_gini_coefficient
-    return "" if realised is None else f" of expected values; {number(realised)} of what is really got in an episode"
+    realised = really_got(found.realised_gini_coefficient, found.realised_gini_stderr, found.over)
+    return realised and f" of expected values{realised}"
 
 
 def _plug_in(found: "Evaluation") -> list[tuple[str, str]]:

@@ -16,6 +16,8 @@ from evenhand.cli.console import (
     print_groups,
     print_json,
     print_values,
+    really_got,
+    say,
     seconds,
 )
 from evenhand.cli.progress import progress
@@ -35,6 +37,9 @@ DEFAULT_TOLERANCE = 1e-8
 
 FEW_DIGITS = 6
 """Digits that rounding leaves below which it is told."""
+
+LARGE_GAP = 0.01
+"""From which gap on a search that the time ended is warned of."""
 
 MOST_PARTS = 6
 """Parts of a mixture that are named one by one."""
@@ -126,12 +131,22 @@ def run(
         print_json(as_dict(solution, out))
         return
     _show(solution, called(model), budget_words(first, budgets))
+    _warn_of_haste(solution)
     _show_draws(solution)
     if out:
         played = [asked[0], out, *asked[1:], *(["--initial", initial] if initial else [])]
         shown, acted = (shlex.join(["evenhand", *words]) for words in (["show", out], ["act", out, "STATES"]))
         click.echo(f"in words: {shown}   what to do now: {acted}")
         click.echo(f"policy: {out}   (play it: {shlex.join(['evenhand', 'evaluate', *played])})")
+
+
+def _warn_of_haste(solution: "Solution") -> None:
+    """Say plainly that a search was cut short where much may be left to gain."""
+    if solution.stopped and solution.gap > LARGE_GAP:
+        say(
+            f"warning: --seconds ended the search early; the best plan may be up to {percent(solution.gap)} better "
+            "than this one. More seconds may find a better one"
+        )
 
 
 def _show_draws(solution: "Solution") -> None:
@@ -219,6 +234,7 @@ def _mixture_facts(solution: "Solution") -> dict[str, Any]:
     rotate = solution.policy.rotate if isinstance(solution.policy, Mixture) else None
     return {
         "realised_gini_coefficient": solution.realised_gini,
+        "realised_gini_stderr": solution.realised_gini_stderr,
         "parts": [{"policy": part.name, "share": part.share} for part in solution.parts],
         "optimism": solution.optimism,
         "rotate": rotate,
@@ -235,7 +251,7 @@ def _mixture_words(solution: "Solution") -> list[tuple[str, str]]:
         facts.append(("if kept", f"welfare {number(solution.kept_welfare, 6)}, were it drawn once and kept"))
     if solution.optimism is not None and solution.welfare_stderr > 0:
         facts.append(("optimism", f"{solution.optimism:+.2g} on the episodes it was chosen on, beside fresh ones"))
-    realised = "" if solution.realised_gini is None else f"; {number(solution.realised_gini)} of what arms really get"
+    realised = really_got(solution.realised_gini, solution.realised_gini_stderr, solution.problem.over)
     facts.append(("inequality", f"Gini coefficient {number(solution.gini_coefficient)} of expected values{realised}"))
     return facts
 
@@ -244,7 +260,7 @@ def _plan_words(solution: "Solution") -> list[tuple[str, str]]:
     """Whom the plan serves first, as `evenhand show` tells it, in short."""
     from evenhand.model.composite import BySteps, Mixture
     from evenhand.planning.plans import plan_of
-    from evenhand.planning.showing import beginning_words, often, parts_of
+    from evenhand.planning.showing import beginning_words, often_each, parts_of
 
     parts, common = parts_of(plan_of(solution))
     if not isinstance(solution.policy, Mixture):
@@ -257,27 +273,27 @@ def _plan_words(solution: "Solution") -> list[tuple[str, str]]:
         more = f" and {len(common) - MOST_COMMON} more" if len(common) > MOST_COMMON else ""
         facts.append(("", f"{beginning_words(parts)} {', '.join(common[:MOST_COMMON])}{more}; then"))
     what = "starts" if rotate is None else "times"
-    facts += [("", f"{often(part.share, what)}: {part.words}") for part in parts[:MOST_PARTS]]
-    if rest := parts[MOST_PARTS:]:
-        facts.append(("", f"{often(sum(part.share for part in rest), what)}: {len(rest)} others"))
+    shown, rest = parts[:MOST_PARTS], parts[MOST_PARTS:]
+    others = [sum(part.share for part in rest)] if rest else []
+    told = [*(part.words for part in shown), f"{len(rest)} others"]
+    every = often_each([*(part.share for part in shown), *others], what)
+    facts += [("", f"{times}: {words}") for times, words in zip(every, told, strict=False)]
     return facts
 
 
 def _worth_of_more(solution: "Solution") -> list[tuple[str, str]]:
     """What one unit more of each resource raises the bound by at the most, since that is concave in the budget."""
+    from evenhand.planning.showing import PLANS_OWN, worth_of_more
+
     if not solution.prices:
         return []
     if solution.problem.resources:
-        from evenhand.planning.showing import worth_of_more
-
         told = "; ".join(worth_of_more(solution.problem, solution.prices, solution.welfare))
-        whose = ", to the worst-off" if is_lexicographic(solution.objective.welfare) else ""
-        return [("one unit more", f"{told} (a step, by the bound of the fluid relaxation{whose})")]
-    named = [f"{number(worth)} for {name}" for name, worth in solution.prices.items()]
+    else:
+        named = [f"{number(worth)} for {name}" for name, worth in solution.prices.items()]
+        told = f"the bound rises by at most {', '.join(named)}"
     whose = ", to the worst-off" if is_lexicographic(solution.objective.welfare) else ""
-    return [
-        ("one unit more", f"worth at most {', '.join(named)} (a step, by the bound of the fluid relaxation{whose})")
-    ]
+    return [("one unit more", f"{told} (a step{whose}; {PLANS_OWN})")]
 
 
 def _weights_in_words(solution: "Solution") -> list[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """What the page's routes have in common: the frame around every view, forms, answers."""
 
 import io
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from html import unescape
@@ -25,6 +26,21 @@ VIEWS = (("/", "Today"), ("/fairness", "Fairness"), ("/what-if", "What if"), ("/
 
 WHO = "evenhand_who"
 """The cookie in which a browser keeps the name that was typed last."""
+
+
+PHASES = {
+    "waiting": "waiting until other work has ended",
+    "relaxation": "finding what no plan could exceed",
+    "indices": "weighing how much each would gain",
+    "trying": "trying ways to decide",
+    "mixing": "combining the best of them",
+    "playing": "trying the plan out",
+    "what one unit more": "finding what one more would be worth",
+    "listing": "listing what can happen",
+    "solving": "finding the best plan",
+    "weighing": "comparing plans",
+}
+"""What solvers say they do, by a word of it, in a planner's words; what is not here is shown as it is."""
 
 
 @dataclass(frozen=True)
@@ -54,16 +70,26 @@ class Work:
     back: str
 
     @property
+    def phases(self) -> str:
+        """The words for what is told later, for the script, as JSON."""
+        return json.dumps(PHASES)
+
+    @property
     def cancel(self) -> str:
         """Where it is stopped."""
         return f"/work/{self.id}/stop"
+
+
+def plainly(message: str) -> str:
+    """What a solver says it does, in a planner's words."""
+    return next((words for word, words in PHASES.items() if word in message), message)
 
 
 def work_of(job: Job | None, title: str, back: str) -> Work | None:
     """A job that is under way; None where there is none, or it has ended."""
     if job is None or job.has_ended:
         return None
-    return Work(job.id, title, job.message, job.progress, back)
+    return Work(job.id, title, plainly(job.message), job.progress, back)
 
 
 def frame_of(request: Request, view: str, name: str, events: int = 0) -> Frame:

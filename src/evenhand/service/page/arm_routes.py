@@ -30,7 +30,7 @@ from evenhand.service.state import service_of
 
 router = APIRouter(include_in_schema=False)
 
-NOBODY = {"arm": "", "state": "", "text": ""}
+NOBODY = {"arm": "", "state": "", "text": "", "kind": "", "ask": ""}
 """What is typed into the forms of the list before anybody typed anything."""
 
 
@@ -75,6 +75,10 @@ def join(request: Request, form: Sending) -> Response:
             rows: Any = table_of(body, name)
         else:
             rows = [_newcomer(request, form)]
+        names = [row["arm"] for row in rows] if isinstance(rows, list) else rows.columns.get("arm", [])
+        asked = () if form.text("sure") else arms.doubts(names, programme.arms(gone=True))
+        if asked:
+            return remembers(_asking(request, form, asked, body), form)
         done = programme.join(rows, who=writer_of(request, form), key=form.text("key") or None)
     except EvenhandError as error:
         sent = sent_rows(body, error, name)
@@ -83,6 +87,14 @@ def join(request: Request, form: Sending) -> Response:
         return remembers(_arms(request, refusal, sent, typed, status_of(error)), form)
     service_of(request).look()
     return remembers(to("/arms", event=done.event), form)
+
+
+def _asking(request: Request, form: Form, asked: tuple[str, ...], body: bytes) -> Response:
+    """The forms with what was sent, and a question."""
+    typed = {key: form.text(key) for key in NOBODY} | {"ask": form.text("how") or "one"}
+    typed |= {"text": body.decode("utf-8", errors="replace")} if body else {}
+    refusal = Refusal("Nobody joined yet", asked, "If that is meant, tick the box below and send it again.")
+    return _arms(request, refusal, None, typed, 409)
 
 
 def _newcomer(request: Request, form: Form) -> dict[str, str]:
@@ -136,7 +148,7 @@ def leave(request: Request, form: Sending) -> Response:
             [name], form.text("why"), who=writer_of(request, form), key=form.text("key") or None
         )
     except EvenhandError as error:
-        refusal = refusal_of(error, "It takes part as before")
+        refusal = refusal_of(error, f"{name} takes part as before")
         return remembers(_arm(request, name, refusal, status_of(error)), form)
     service_of(request).look()
     return remembers(to("/arms/one", arm=name, event=done.event), form)

@@ -1,19 +1,21 @@
 """The view of arms: who takes part, and the history of one of them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import Markup
 
 from evenhand.display import counted
+from evenhand.model.places import quoted
+from evenhand.programme.deciding import KeptPlan
 from evenhand.programme.history import Entry
 from evenhand.programme.modelling import Words
 from evenhand.programme.programme import Programme
 from evenhand.programme.roster import Arm
 from evenhand.service.page import charts
 from evenhand.service.page.listing import Asked, Listing, list_rows, matches, natural
-from evenhand.service.page.telling import figure, share
+from evenhand.service.page.telling import ago, figure, share
 
 SHOWN = {"": "who take part", "gone": "who left", "all": "everybody"}
 """Filters of the list."""
@@ -79,6 +81,30 @@ def kinds_of(programme: Programme) -> tuple[Kind, ...]:
     return tuple(Kind(kind, group, words.states(block)) for (kind, group), block in words.blocks.items())
 
 
+def doubts(names: Sequence[str], arms: Sequence[Arm]) -> tuple[str, ...]:
+    """What to ask before arms of these names join: are they others than those who take part, or did before?
+
+    Args:
+        names: of those who are to join.
+        arms: everybody who ever took part.
+    """
+    known = {arm.name: arm for arm in arms}
+    alike = {_plain(arm.name): arm for arm in arms if arm.left_step is None}
+    asked = []
+    for name in names:
+        before, near = known.get(name), alike.get(_plain(name))
+        if before is not None and before.left_step is not None:
+            why = f"left at step {before.left_step}: {before.left_why}"
+            asked.append(f"{quoted(name)} took part before, and {why}. Joining again goes on with that history")
+        elif before is None and near is not None:
+            asked.append(f"{quoted(name)} is written almost like {quoted(near.name)}, who takes part")
+    return tuple(asked)
+
+
+def _plain(name: str) -> str:
+    return "".join(name.casefold().split())
+
+
 # One arm
 
 
@@ -110,6 +136,8 @@ class ArmView:
     arm: Arm
     step: int
     is_there: bool
+    kind: int
+    """Which of the kinds that may join it is of."""
     states: tuple[str, ...]
     rows: tuple[StepRow, ...]
     drawing: Markup
@@ -135,16 +163,30 @@ def show_arm(programme: Programme, name: str) -> ArmView:
     rows = _steps(entries)
     served = _serving(words, arm)
     told = tuple(_row(number, found, served) for number, found in sorted(rows.items(), reverse=True))
+    told = _with_open_plan(told, programme.current_plan(), name)
     return ArmView(
         arm=arm,
         step=step,
         is_there=arm.left_step is None,
+        kind=list(words.blocks).index((arm.type, arm.group)),
         states=states,
         rows=told,
         drawing=_drawing(name, told, states),
         cards=_cards(arm, told, step),
         entries=tuple(reversed(entries)),
     )
+
+
+def _with_open_plan(rows: tuple[StepRow, ...], plan: KeptPlan | None, name: str) -> tuple[StepRow, ...]:
+    """The rows with what a plan that nobody has accepted yet gives the arm."""
+    mine = next((row for row in plan.rows if row.arm == name), None) if plan is not None else None
+    if plan is None or mine is None:
+        return rows
+    planned = f"{mine.action}, not yet accepted"
+    if rows and rows[0].step == plan.step:
+        return (replace(rows[0], planned=planned), *rows[1:])
+    known = "believed" if mine.chance is None else f"believed, {share(mine.chance)} likely"
+    return (StepRow(plan.step, mine.state, known, "", planned, "", "", "", "", "", False), *rows)
 
 
 def _serving(words: Words, arm: Arm) -> Callable[[str, str], bool]:
@@ -224,13 +266,28 @@ def _drawing(name: str, rows: Sequence[StepRow], states: Sequence[str]) -> Marku
     return charts.course(visits, states, f"{label} The table below has the same.")
 
 
+def _how_known(last: StepRow | None, step: int) -> str:
+    """How a condition is known, and how old that is."""
+    if last is None:
+        return "never seen"
+    if not last.known.startswith("seen"):
+        return last.known
+    return last.known.replace("seen", ago(step, last.step), 1)
+
+
 def _cards(arm: Arm, rows: Sequence[StepRow], step: int) -> tuple[dict[str, str], ...]:
     served = [row.step for row in rows if row.served]
-    last = next((row for row in rows if row.condition), None)
+    decided = sum(bool(row.action or row.done) for row in rows)
+    seen = next((row for row in rows if row.known.startswith("seen")), None)
+    last = seen or next((row for row in rows if row.condition), None)
     waits = f"{counted(step - served[0], 'step')} ago" if served else "not once so far"
     return (
-        {"name": "Condition", "value": last.condition if last else "–", "more": last.known if last else "never seen"},
-        {"name": "Served", "value": str(len(served)), "more": f"of {counted(len(rows), 'step')}"},
+        {"name": "Condition", "value": last.condition if last else "–", "more": _how_known(last, step)},
+        {"name": "Served", "value": str(len(served)), "more": f"of {counted(decided, 'step')} decided"},
         {"name": "Last served", "value": f"step {served[0]}" if served else "–", "more": waits},
-        {"name": "Takes part since", "value": f"step {arm.joined_step}", "more": f"{arm.type}, {arm.group}"},
+        {
+            "name": "Takes part since",
+            "value": f"step {arm.joined_step}",
+            "more": arm.type if arm.type == arm.group else f"{arm.type}, {arm.group}",
+        },
     )

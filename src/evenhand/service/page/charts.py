@@ -225,6 +225,8 @@ def _series(one: Series, number: int, across: _Scale, up: _Scale) -> list[Markup
     lower = [(across(point.step), up(point.lower)) for point in reversed(one.points)]
     band = " ".join(f"{x:.1f},{y:.1f}" for x, y in upper + lower)
     parts = [tag("polygon", points=band, class_=f"band f{colour}")]
+    if len(one.points) == 1:  # a band has no width there
+        parts = [_line(*upper[0], *lower[0], f"line s{colour}")]
     promised = [(across(point.step), up(point.promised)) for point in one.points if point.promised is not None]
     if promised:
         parts.append(_path(promised, f"promise s{colour}"))
@@ -317,7 +319,8 @@ def side_by_side(pairs: Sequence[Pair], before: str, after: str, label: str) -> 
         label: what the drawing shows, in words.
     """
     name_width = min(max((len(pair.name) for pair in pairs), default=4) * LETTER + 14, 230.0)
-    marks = ticks(*_span(value for pair in pairs for value in (pair.before, pair.after)), 6)
+    # From 0 on, so that lengths are to each other as the values are.
+    marks = ticks(*_span([0.0, *(value for pair in pairs for value in (pair.before, pair.after))]), 6)
     across = _Scale(marks[0], marks[-1], name_width + 8, WIDTH - 70)
     bottom = 16 + 34.0 * len(pairs)
     parts = [_line(across(mark), 10, across(mark), bottom, "grid") for mark in marks]
@@ -335,12 +338,14 @@ def _pair(pair: Pair, y: float, across: _Scale, name_width: float) -> list[Marku
     most = int(name_width / LETTER)
     name = pair.name if len(pair.name) <= most else pair.name[: most - 1] + "…"
     here, there = across(pair.before), across(pair.after)
+    # The number is that of the full dot, and stands on its side, away from the ring.
+    aside = (there - 10, "strong end halo") if there < here else (there + 10, "strong")
     return [
         _words(name_width, y + 4.5, name, "end"),
         _line(here, y, there, y, "axis"),
         tag("circle", cx=here, cy=y, r=5, class_="ring s5"),
         tag("circle", cx=there, cy=y, r=5.5, class_="dot f0"),
-        _words(max(here, there) + 10, y + 4.5, f"{pair.after:.4g}", "strong"),
+        _words(aside[0], y + 4.5, f"{pair.after:.4g}", aside[1]),
     ]
 
 

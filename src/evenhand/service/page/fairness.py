@@ -10,6 +10,7 @@ from evenhand.display import counted
 from evenhand.programme.auditing import Audit, Books, Earned, MemberRow, audit_of
 from evenhand.programme.programme import Programme
 from evenhand.programme.views import Part, fairness_over_time
+from evenhand.report.audit import audit_page, what_is_not_known
 from evenhand.service.page import charts
 from evenhand.service.page.telling import figure, share
 
@@ -64,6 +65,8 @@ class Looked:
     waiting: tuple[Any, ...]
     cards: tuple[dict[str, str], ...]
     cost: str
+    unknown: tuple[tuple[str, str], ...]
+    """What is not known, by name."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,14 @@ def look_back(programme: Programme, first: int | None, last: int | None) -> Look
         waiting=audit.longest_waits(WAITING),
         cards=_cards(audit),
         cost=_cost(audit),
+        unknown=tuple(what_is_not_known(audit)),
     )
+
+
+def report_of(programme: Programme, first: int | None, last: int | None) -> str:
+    """The report of a span, to keep and to send; arguments as of `look_back`."""
+    books = programme.books(first, last)
+    return audit_page(audit_of(books), books, programme.status().name)
 
 
 def _over_time(books: Books) -> tuple[list[charts.Series], tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]]:
@@ -153,6 +163,7 @@ def _group(row: MemberRow) -> GroupRow:
 
 def _cards(audit: Audit) -> tuple[dict[str, str], ...]:
     worst, service = audit.group_value, audit.service
+    served = sum(row.service.served for row in audit.groups)
     unseen = audit.unknown.unseen / max(audit.unknown.steps, 1)
     gini = "–" if service.gini_coefficient is None else figure(service.gini_coefficient, 2)
     return (
@@ -161,7 +172,7 @@ def _cards(audit: Audit) -> tuple[dict[str, str], ...]:
             "value": worst.worst_off,
             "more": f"{figure(worst.worst, 3)} a step; the mean of groups is {figure(worst.mean, 3)}",
         },
-        {"name": "Served", "value": share(service.mean, 1), "more": "of steps, on average over the arms"},
+        {"name": "Served", "value": share(served / max(audit.unknown.steps, 1), 1), "more": "of the steps of all"},
         {
             "name": "How unequal is service?",
             "value": gini,

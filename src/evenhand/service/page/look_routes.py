@@ -37,6 +37,9 @@ router = APIRouter(include_in_schema=False)
 SECONDS = 45.0
 """How long it may take to price fairness, or to fit, about."""
 
+LAST = "evenhand_what_if"
+"""The cookie in which a browser keeps what was supposed last, so that the answer is there when one comes back."""
+
 PRICED = {"seconds": SECONDS}
 """How the price of fairness is asked for."""
 
@@ -119,6 +122,15 @@ def _step(text: str) -> int | None:
     return int(text)
 
 
+@router.get("/fairness/report")
+def report(request: Request) -> Response:
+    """The report of a span, as a file."""
+    asked = asked_of(request)
+    first, last = (_step(asked.text(name)) for name in ("first", "last"))
+    page = fairness.report_of(programme_of(request), first, last)
+    return Response(page, media_type="text/html", headers={"Content-Disposition": 'attachment; filename="report.html"'})
+
+
 @router.post("/fairness/price")
 async def price(request: Request, form: Sending) -> Response:
     """Compute what fairness costs, in the background."""
@@ -132,8 +144,9 @@ async def price(request: Request, form: Sending) -> Response:
 @router.get("/what-if")
 async def show_what_if(request: Request) -> Response:
     """Other budgets, another idea of fairness."""
-    job = await _job(request, asked_of(request).text("job"))
-    return await run_in_threadpool(_what_if, request, job)
+    asked = asked_of(request).text("job")
+    job = await _job(request, asked or request.cookies.get(LAST, ""))
+    return await run_in_threadpool(_what_if, request, job if asked or (job is not None and job.answer) else None)
 
 
 def _what_if(
@@ -166,7 +179,9 @@ async def suppose(request: Request, form: Sending) -> Response:
         return await run_in_threadpool(_what_if, request, None, refusal, None, status_of(error))
     job = await _begin(request, "what-if", asked, {})
     await job.ended(1.0)
-    return to("/what-if", job=job.id)
+    answer = to("/what-if", job=job.id)
+    answer.set_cookie(LAST, job.id, httponly=True, samesite="strict")
+    return answer
 
 
 def _supposed(request: Request, form: Any) -> dict[str, Any]:

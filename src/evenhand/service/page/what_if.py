@@ -1,11 +1,16 @@
 """The view of what if: other budgets, another idea of fairness, and what they would give, beside today's."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf, isfinite
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 
+from evenhand.errors import InvalidInput
+from evenhand.model.objective import num_members, read_welfare
+from evenhand.model.welfare import RankWeighted, Welfare
 from evenhand.programme.programme import Programme, Status
 from evenhand.programme.solving import Certificate
 from evenhand.service.page import charts
@@ -57,6 +62,8 @@ class Supposing:
     sliders: tuple[Slider, ...]
     ideas: tuple[tuple[str, str], ...]
     """(text form, words)."""
+    is_scale: bool
+    """Whether they go from the best mean to the worst-off alone, so that a slider makes sense."""
     chosen: str
     answer: Answer | None
     prices: tuple[tuple[str, str], ...]
@@ -76,17 +83,40 @@ def show_what_if(programme: Programme, asked: Mapping[str, Any] | None, found: M
     today = programme.certificate() if found is not None else _known(programme)
     budget = dict(status.budget) | dict((asked or {}).get("budget") or {})
     welfare = (asked or {}).get("welfare") or status.welfare
-    ideas = dict.fromkeys((*NAMES, status.welfare, welfare))
+    ideas, is_scale = in_order(tuple(dict.fromkeys((*NAMES, status.welfare, welfare))), programme)
     return Supposing(
         status=status,
         sliders=tuple(_slider(name, budget[name], there) for name, there in status.budget.items()),
         ideas=tuple((name, in_words(name) + (" (today)" if name == status.welfare else "")) for name in ideas),
+        is_scale=is_scale,
         chosen=welfare,
         answer=None
         if found is None or today is None
         else _answer(status, budget, welfare, today, Certificate.of(found)),
         prices=() if today is None or today.prices is None else _prices(today.prices),
     )
+
+
+def in_order(names: Sequence[str], programme: Programme) -> tuple[tuple[str, ...], bool]:
+    """Ideas from the best mean to the worst-off alone, by the mean rank of the weight; and whether all have one.
+
+    Args:
+        names: their text forms.
+        programme: for whose members.
+    """
+    try:
+        problem = programme.present_problem()[0]
+    except InvalidInput:  # nobody takes part
+        return tuple(names), False
+    ranks = {name: _mean_rank(read_welfare(problem, name), num_members(problem)) for name in names}
+    return tuple(sorted(names, key=lambda name: ranks[name])), all(map(isfinite, ranks.values()))
+
+
+def _mean_rank(welfare: Welfare, members: int) -> float:
+    """Where the weight is, the more to the worst-off the larger; infinite where it hangs on values."""
+    if not isinstance(welfare, RankWeighted):
+        return inf
+    return round(-float(welfare.rank_weights(members) @ np.arange(members)), 9)
 
 
 def _known(programme: Programme) -> Certificate | None:

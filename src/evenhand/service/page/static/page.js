@@ -259,13 +259,15 @@
   const work = document.getElementById("work");
   if (work && "EventSource" in window) {
     const source = new EventSource(`/v1/jobs/${encodeURIComponent(work.dataset.job)}/events`);
+    const phases = Object.entries(JSON.parse(work.dataset.phases));
+    const plainly = (message) => (phases.find(([word]) => message.includes(word)) ?? ["", message])[1];
     let spoken = -1;
     source.addEventListener("progress", (event) => {
       const told = JSON.parse(event.data);
       document.getElementById("progress").value = told.progress;
-      document.getElementById("work-words").textContent = told.message;
+      document.getElementById("work-words").textContent = plainly(told.message);
       const tenth = Math.floor(told.progress * 4);
-      if (tenth !== spoken) { spoken = tenth; say(`${Math.round(100 * told.progress)} percent: ${told.message}`); }
+      if (tenth !== spoken) { spoken = tenth; say(`${Math.round(100 * told.progress)} percent: ${plainly(told.message)}`); }
     });
     const ended = () => { source.close(); window.location.reload(); };
     for (const kind of ["done", "failed", "cancelled"]) source.addEventListener(kind, ended);
