@@ -11,7 +11,7 @@ cannot be done in a state, the arm idles there. A policy acts on states: it is g
 several that are equally likely, and its chance is told beside it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -211,4 +211,30 @@ def done_between(
         if recorded:
             ordered = reported.order_by(records.c.event, records.c.id)
             found |= {(arm, at): action for arm, at, action in tx.execute(ordered)}
+    return found
+
+
+def last_served(tx: Connection, words: Words, blocks: Mapping[int, int], first: int, step: int) -> dict[int, int]:
+    """The last step at which each arm was served, by the numbers of the arms; those who were not are left out.
+
+    Args:
+        tx: a transaction.
+        words: of the model.
+        blocks: of the arms, by their numbers.
+        first: the first step that is looked at.
+        step: the step after the last.
+    """
+    done = done_between(tx, list(blocks), first, step)
+    plans, table, served = schema.plans, schema.decisions, words.model.tables.served
+    span = (plans.c.status == schema.ACCEPTED) & (plans.c.step >= first) & (plans.c.step < step)
+    asked = select(table.c.arm, plans.c.step, table.c.state).join(plans, plans.c.id == table.c.plan).where(span)
+    found: dict[int, int] = {}
+    numbers = list(blocks)
+    for start in range(0, len(numbers), MOST_ASKED):
+        part = asked.where(table.c.arm.in_(numbers[start : start + MOST_ASKED])).order_by(plans.c.step)
+        for arm, at, name in tx.execute(part):
+            state, action = words.state(blocks[arm], name), words.action(blocks[arm], done[arm, at])
+            # A name of a former model says nothing by this one.
+            if isinstance(state, int) and isinstance(action, int) and served[blocks[arm], state, action]:
+                found[arm] = at
     return found

@@ -45,7 +45,7 @@ from evenhand.programme.deciding import (
     rows_of,
     same_plan,
 )
-from evenhand.programme.knowing import done_between, know
+from evenhand.programme.knowing import done_between, know, last_served
 from evenhand.programme.ledger import answered, append, check_text, once
 from evenhand.programme.modelling import of_roster
 from evenhand.programme.observing import keep_observations
@@ -489,6 +489,19 @@ class Running(Opened):
         """
         with self.store.reading() as tx:
             return {arm: action for (arm, _), (action, _) in known_records(tx, [step]).items()}
+
+    def last_served(self, rows: Sequence[PlanRow], step: int, most: int = 100) -> dict[int, int]:
+        """The last step at which arms of a plan were served, by their numbers in the store.
+
+        Args:
+            rows: of the plan.
+            step: the step after the last that is looked at.
+            most: how many steps are looked at.
+        """
+        with self.store.reading() as tx:
+            words = self._model(tx)[1]
+            blocks = {row.arm_id: words.blocks[row.type, row.group] for row in rows}
+            return last_served(tx, words, blocks, max(step - most, 0), step)
 
     def unrecorded(self, last: int, most: int = 100) -> list[Unrecorded]:
         """Accepted steps of which it is not known of all arms what was done; audits take them as accepted.

@@ -228,3 +228,15 @@ def test_who_joins_by_a_table_with_a_row_too_long_does_not(client, programme):
     table = "arm,type,group,state\nn1,small,hill,fine\nn2,small,hill,fine,fine\n"
     assert send(client, "/arms/join", {"how": "table"}, {"file": ("new.csv", table.encode())}).status_code == 422
     assert programme.status().events == before
+
+
+def test_today_tells_when_arms_were_last_served(client, programme, accepted):
+    plan = programme.plan_of(accepted)
+    served = next(row.arm for row in plan.rows if row.served)
+    idle = next(row.arm for row in plan.rows if not row.served)
+    programme.record_rest(accepted, {served: "run"}, "crew")
+    programme.plan()
+    assert "not so far" in row_of(look(client), served)
+    programme.record([{"arm": served, "action": "oil"}], "crew")
+    assert "one step ago" in row_of(look(client), served)
+    assert "not so far" in row_of(look(client), idle)

@@ -26,6 +26,10 @@ LAST = 10**9
 """Who has no place in the line stands behind all who have."""
 
 
+LOOKED = 100
+"""Steps over which it is looked who was served last."""
+
+
 @dataclass(frozen=True)
 class Part:
     """A part of the day."""
@@ -138,6 +142,8 @@ class Today:
     parts: tuple[Part, ...]
     bars: tuple[Bar, ...]
     table: Listing[Line] | None
+    served: Mapping[str, str]
+    """When the arms that are shown were last served before this step, in words."""
     groups: tuple[str, ...]
     kinds: tuple[str, ...]
     worth: str
@@ -177,6 +183,7 @@ def show_today(programme: Programme, asked: Asked, typed: Typed | None = None) -
     lines = [replace(line, mine=line.arm in mine) for line in lines] if mine else lines
     changed = () if proposed is None else tuple(str(fault) for fault in programme.changed_since(proposed.id))
     used = None if proposed is None or proposed.model != status.model else _used(proposed, words, typed)
+    table = None if plan is None else list_lines(asked, lines)
     return Today(
         status=status,
         arms=sum(status.arms.values()),
@@ -189,12 +196,26 @@ def show_today(programme: Programme, asked: Asked, typed: Typed | None = None) -
         earlier=tuple(programme.unrecorded(status.step - 2)),
         parts=_parts(status, pending, last, bool(changed)),
         bars=() if plan is None else bars_of(plan, status.budget, used),
-        table=None if plan is None else list_lines(asked, lines),
+        table=table,
+        served={} if plan is None or table is None else _served(programme, plan, table),
         groups=tuple(status.groups),
         kinds=tuple(status.arms),
         worth="" if plan is None else _worth(plan),
         typed=_with_actions(typed, lines),
     )
+
+
+def _served(programme: Programme, plan: KeptPlan, table: Listing[Line]) -> dict[str, str]:
+    """When the arms of one page of the table were last served."""
+    shown = {line.arm for line in table.rows}
+    rows = [row for row in plan.rows if row.arm in shown]
+    found = programme.last_served(rows, plan.step, LOOKED)
+    never = "not so far" if plan.step <= LOOKED else f"not in the last {LOOKED} steps"
+    return {row.arm: _steps_ago(plan.step - found[row.arm_id]) if row.arm_id in found else never for row in rows}
+
+
+def _steps_ago(steps: int) -> str:
+    return "one step ago" if steps == 1 else f"{steps} steps ago"
 
 
 def _mine(asked: Asked, typed: Typed) -> set[str]:
