@@ -400,6 +400,7 @@ def test_random_problems(problem, method, criterion, over, welfare):
     check_random(problem, criterion, over, welfare, method)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(problem=problems(most_pairs=64, least_reward=1, discounts=(0.0, 0.5)), method=st.sampled_from(BY_ARMS), **ANY)
 def test_random_problems_arm_by_arm(problem, method, criterion, over, welfare):

@@ -178,6 +178,12 @@ def check_no_rival_is_better(kind, names):
 
 @pytest.mark.parametrize("kind", ["brief fleet"])
 def test_nobody_is_better_and_the_bound_holds(kind):
+    check_no_rival_is_better(kind, FEW[:1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["brief fleet"])
+def test_nobody_is_better_by_two_welfares(kind):
     check_no_rival_is_better(kind, FEW[:2])
 
 

@@ -46,6 +46,7 @@ LONG = {
         "criteria-and-groups",
         "fluid",
         "learning",
+        "limits",
         "notebook",
         "reproduction",
         "uncertainty",

@@ -103,6 +103,7 @@ def test_a_cell_of_two_targets_runs_once(paper, tmp_path, small_text):
     assert [row["id"] for row in targets["table-1"]] == [row["id"] for row in targets["table-3"]]
 
 
+@pytest.mark.slow
 def test_a_failing_cell_does_not_stop_the_rest(paper, tmp_path, small_text):
     """Nothing is known to be wrong before it runs: the joint LP is not for this welfare."""
     machines = 'parameters = { num_arms = "$num_arms" }'

@@ -187,6 +187,7 @@ def records_of(rng, truth, num_steps, kept=0.6):
 EVERY = np.ones((3, 2, 3), dtype=bool)
 
 
+@pytest.mark.slow
 def test_intervals_cover_as_they_say():
     """Two hundred independent replications, a type each: truths are drawn from the prior, so that 0.9 means 0.9."""
     rng = np.random.default_rng(8)

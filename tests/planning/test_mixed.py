@@ -124,6 +124,7 @@ def test_short_episodes_are_many(few_episodes):
 
 
 class TestRotating:
+    @pytest.mark.slow
     def test_both_are_reported(self, few_episodes):
         problem = brief(num_arms=6)
         kept, drawn = (eh.solve(problem, "maximin", "fluid", rotate=rotate) for rotate in (None, 4))

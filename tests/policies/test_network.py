@@ -278,6 +278,7 @@ class TestCountPolicy:
         np.add.at(cells, (list(state), list(actions)), 1)
         return np.array_equal(cells, allocation)
 
+    @pytest.mark.slow
     def test_exact_values_are_met_by_simulation(self, allocation):
         problem = machine_replacement(num_arms=12, budget=2, discount=0.8)
         policy = policy_for(problem, allocation, seed=8)

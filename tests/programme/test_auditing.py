@@ -175,6 +175,7 @@ def test_joined_and_left_are_followed_as_long_as_they_take_part(on_both):
     assert on_both.audit(4).notes == ()
 
 
+@pytest.mark.slow
 def test_a_promise_holds_until_the_model_changes(run):
     before = run.status().model
     run.adopt(run.refit(seconds=1e-3).id)

@@ -151,6 +151,7 @@ def test_a_plan_waits_for_a_policy(tmp_path, pumps, serving):
         assert [event.kind for event in programme.events()] == ["created", "solved", "planned"]
 
 
+@pytest.mark.slow
 def test_a_drifted_roster_is_solved_in_the_background(programme, serving):
     client = serving(programme, look_every=3600.0)
     policy = client.get(P).json()["drift"]["policy"]

@@ -353,6 +353,7 @@ def test_floors_that_cannot_be_met_say_what_can(criterion, num_resources, welfar
     ["utilitarian", "gini:2", "leximin", "alpha:2"],
     colours=4,
 )
+@pytest.mark.slow
 def test_floors_that_take_the_whole_budget(criterion, welfare):
     """Then nothing uses less, and rounding cannot be bought off with what does."""
     for seed in (0, 30):

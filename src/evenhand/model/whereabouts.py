@@ -66,6 +66,9 @@ class Table:
     file: str = ""
     """Its name, where it is a file."""
 
+    faults: tuple[Fault, ...] = ()
+    """Of rows that are left out, for they have too many entries or too few; who reads on tells them with the others."""
+
 
 @dataclass(frozen=True, eq=False)
 class Whereabouts:
@@ -87,12 +90,13 @@ class Whereabouts:
 # From files and frames to columns
 
 
-def read_table(source: str | Path | IO[bytes], format: TableFormat | None = None) -> Table:
+def read_table(source: str | Path | IO[bytes], format: TableFormat | None = None, *, ragged: bool = False) -> Table:
     """A file, or a binary stream of a given format.
 
     Args:
         source: the name of a file, or a stream.
         format: csv, parquet or json; by the name of the file when absent.
+        ragged: leave rows of CSV out that have too many entries or too few, and keep that in `Table.faults`.
 
     Raises:
         TableError: it is not such a table.
@@ -107,7 +111,10 @@ def read_table(source: str | Path | IO[bytes], format: TableFormat | None = None
     if not data.strip():
         raise TableError([Fault("", "the table is empty")], name)
     read = {"csv": _read_csv, "parquet": _read_parquet, "json": _read_json}[chosen]
-    return replace(read(data, name), file=name if isinstance(source, (str, Path)) else "")
+    found = replace(read(data, name), file=name if isinstance(source, (str, Path)) else "")
+    if not ragged:
+        _raise(found.faults, name)
+    return found
 
 
 def as_table(given: Any) -> Table:
@@ -157,9 +164,10 @@ def _read_csv(data: bytes, name: str) -> Table:
         for number, row in lines[1:]
         if len(row) != len(head)
     ]
-    _raise(faults, name)
-    columns = {column: [row[place].strip() for _, row in lines[1:]] for place, column in enumerate(head)}
-    return _named_columns(head, columns, [f"line {number}" for number, _ in lines[1:]], name)
+    whole = [(number, row) for number, row in lines[1:] if len(row) == len(head)]
+    columns = {column: [row[place].strip() for _, row in whole] for place, column in enumerate(head)}
+    found = _named_columns(head, columns, [f"line {number}" for number, _ in whole], name)
+    return replace(found, faults=tuple(faults))
 
 
 def _refuse_title(text: str, head: Sequence[str], name: str) -> None:

@@ -16,7 +16,7 @@ from evenhand.model.whereabouts import Table
 from evenhand.programme import schema
 from evenhand.programme.ledger import now
 from evenhand.programme.modelling import Words
-from evenhand.programme.roster import MOST_STEP, Arm, raise_faults, unknown_arm
+from evenhand.programme.roster import MOST_STEP, Arm, in_order, raise_faults, unknown_arm
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,7 @@ def read_observations(
             faults.append(Fault(row.place, f"step {row.step} is still to come; the present one is {present}"))
         else:
             found.append((row, words.states(block)[state]))
-    order = {place: number for number, place in enumerate(table.rows)}
-    raise_faults(sorted(faults, key=lambda fault: order[fault.place]), table.source)
+    raise_faults(in_order([*faults, *table.faults]), table.source)
     return found
 
 

@@ -329,7 +329,7 @@ class Programme(Learning, LookingBack):
         Raises:
             TableError: with every fault and its row; nothing is kept then.
         """
-        table, said = read_rows(rows, "observations", ["arm", "state"]), check_text(source, "source")
+        table, said = read_rows(rows, "observations", ["arm", "state"], ragged=True), check_text(source, "source")
         with self.store.writing() as tx:
 
             def do() -> dict[str, Any]:

@@ -19,7 +19,7 @@ from evenhand.programme.deciding import PlanRow
 from evenhand.programme.ledger import now
 from evenhand.programme.modelling import Words
 from evenhand.programme.observing import Row, read_arms_and_steps
-from evenhand.programme.roster import Arm, raise_faults
+from evenhand.programme.roster import Arm, in_order, raise_faults
 
 MOST_REWARD = 1e100
 """Rewards are smaller than this."""
@@ -94,8 +94,7 @@ def read_records(table: Table, arms: Sequence[Arm], words: Words, present: int) 
             found.append(record)
         else:
             faults += [Fault(row.place, told) for told in record]
-    order = {place: number for number, place in enumerate(table.rows)}
-    raise_faults(sorted(faults, key=lambda fault: order[fault.place]), table.source)
+    raise_faults(in_order([*faults, *table.faults]), table.source)
     return found
 
 

@@ -96,13 +96,14 @@ def check_step(step: object) -> int:
     return step
 
 
-def read_rows(given: Any, what: str, needed: Sequence[str]) -> Table:
+def read_rows(given: Any, what: str, needed: Sequence[str], *, ragged: bool = False) -> Table:
     """A table that a person gave, with columns that must be there.
 
     Args:
         given: a file's name, a data frame, a list of rows, or a table of columns.
         what: it is called, where it is no file.
         needed: columns.
+        ragged: whether the caller tells `Table.faults` with those that it finds itself; else they are raised here.
 
     Raises:
         TableError: a column is missing, there is no row, or a text is none.
@@ -116,7 +117,7 @@ def read_rows(given: Any, what: str, needed: Sequence[str]) -> Table:
             hint = f" Did you mean {near}?" if near else ""
             listed = ", ".join(table.columns) or "none"
             faults.append(Fault("", f"there is no column {column}. The columns are: {listed}.{hint}"))
-    if not table.rows and not faults:
+    if not table.rows and not faults and not table.faults:
         faults.append(Fault("", "there is no row in it"))
     faults += [
         Fault(row, f"{column} {wrong}")
@@ -124,8 +125,18 @@ def read_rows(given: Any, what: str, needed: Sequence[str]) -> Table:
         for row, text in zip(table.rows, table.columns[column], strict=True)
         if (wrong := fault_of_text(text))
     ]
-    raise_faults(faults, table.source)
+    raise_faults(faults if ragged and table.rows and not faults else in_order([*faults, *table.faults]), table.source)
     return table
+
+
+def in_order(faults: Sequence[Fault]) -> list[Fault]:
+    """Faults of a table in the order of its rows, such as `line 4`; first those that are in none."""
+
+    def number(fault: Fault) -> int:
+        text = fault.place.rpartition(" ")[2]
+        return int(text) if text.isascii() and text.isdecimal() else 0
+
+    return sorted(faults, key=number)
 
 
 def raise_faults(faults: Sequence[Fault], source: str) -> None:

@@ -445,7 +445,7 @@ class Running(Opened):
         Raises:
             TableError: with every fault and its row; nothing is kept then.
         """
-        table, said = read_rows(rows, "records", ["arm", "action"]), check_text(source, "source")
+        table, said = read_rows(rows, "records", ["arm", "action"], ragged=True), check_text(source, "source")
         with self.store.writing() as tx:
             asked = [table.columns, said]
             return Recorded(**once(tx, key, "record", asked, lambda: self._record(tx, table, said, who))[0])

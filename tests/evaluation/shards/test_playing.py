@@ -127,6 +127,7 @@ def test_a_shard_that_was_lost_follows_the_log_again(tmp_path):
         assert np.array_equal(np.concatenate(shards.ask(returns_of), axis=1), wanted)
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_figures_and_the_same_file(tmp_path):
     problem = random_problem(4, 30, 6)
     eh.save(problem, tmp_path / "m.parquet")

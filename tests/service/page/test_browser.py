@@ -61,6 +61,43 @@ def test_a_whole_day(opened, programme):
     assert {row[0]: row[2] for row in programme.events()[-1].body["done"]}["v1"] == "oil"
 
 
+def test_changes_that_were_typed_come_back_until_they_are_accepted(opened, programme):
+    page = opened
+    plan = programme.plan_of(programme.plan(who="Ada").plan)
+    served = next(row.arm for row in plan.rows if row.served)
+    page.goto("/?event=1")
+    assert "event" not in page.url
+    page.get_by_role("button", name=f"Change {served}").click()
+    page.get_by_label("Instead").select_option("run")
+    page.get_by_label("Why").fill("   ")
+    page.get_by_role("button", name="Change it").click()
+    assert page.get_by_role("dialog").is_visible(), "blanks are no reason"
+    page.get_by_label("Why").fill("no key")
+    page.get_by_role("button", name="Change it").click()
+    page.get_by_text("used with the changes").wait_for()
+    page.get_by_label("Show", exact=True).select_option("changed")
+    page.locator('[data-found="1 of 5 arms"]').wait_for()
+    page.get_by_role("link", name=served).click()
+    page.go_back()
+    page.locator("[data-drafted]", has_text="1 change not yet accepted").wait_for()
+    page.get_by_label("or type the rows").first.fill("arm,state\nb1,blue")
+    page.get_by_role("button", name="Send the conditions").click()
+    page.get_by_role("alert").wait_for()
+    page.reload()
+    page.locator("[data-drafted]", has_text="1 change not yet accepted").wait_for()
+    page.get_by_role("button", name="Accept the plan").click()
+    page.get_by_text("accepted, with 1 change").wait_for()
+    assert programme.plan_of(plan.id).status == "accepted"
+    page.get_by_role("button", name="Done otherwise v1").click()
+    assert "What was done with v1" in page.get_by_role("dialog").inner_text()
+    page.get_by_label("Instead").select_option("oil")
+    page.get_by_role("button", name="Change it").click()
+    page.locator("[data-drafted]", has_text="1 change not yet recorded").wait_for()
+    page.get_by_role("button", name="Record step 0").click()
+    page.get_by_text("is recorded for 5 arms").wait_for()
+    assert page.locator("#record-form-changes li").count() == 0
+
+
 def reach(page, wanted, most=80):
     """Go from field to field with the Tab key until one is reached."""
     for _ in range(most):

@@ -130,6 +130,7 @@ def test_a_plan_that_is_out_of_date_says_so(client, programme):
     assert "v1" in told
     assert "b9: joined since" in unescape(told)
     assert '<button class="main" id="accept-button"' not in page.text
+    assert re.search(r'<li class="now" aria-current="step">.*?</li>', page.text, re.S).group().count("out of date") == 1
 
 
 def test_bars_and_the_filter_know_changes_that_are_typed(client, programme):
@@ -203,3 +204,27 @@ def test_only_a_plan_that_is_open_must_be_made_again(client, programme):
     assert "must be made again" not in joins("n1")
     programme.plan()
     assert "must be made again" in joins("n2")
+
+
+@pytest.mark.parametrize("path", ["/today/record", "/today/conditions"])
+def test_all_faults_of_a_table_come_at_once(client, programme, accepted, path):
+    before = programme.status().events
+    column = "action" if path.endswith("record") else "state"
+    table = f"arm,{column}\nb1,blue\nb2,fine,fine,fine\nb7,oil\n"
+    answer = send(client, path, {"how": "table", "text": table, "source": "Ada", "plan": accepted})
+    faults = [" ".join(row.split()) for row in re.findall(r'<tr class="fault">(.*?)</tr>', answer.text, re.S)]
+    assert len(faults) == 3
+    assert "has 4 entries where the first line has 2" in faults[1]
+    assert programme.status().events == before
+    only = send(client, path, {"how": "table", "text": f"arm,{column}\nb2,1,2\n", "source": "Ada"})
+    assert "has 3 entries" in words(only)
+    sound = send(client, path, {"how": "table", "text": f"arm,{column}\nb1,0\nb2,1,2\n", "source": "Ada"})
+    assert sound.status_code == 422
+    assert programme.status().events == before
+
+
+def test_who_joins_by_a_table_with_a_row_too_long_does_not(client, programme):
+    before = programme.status().events
+    table = "arm,type,group,state\nn1,small,hill,fine\nn2,small,hill,fine,fine\n"
+    assert send(client, "/arms/join", {"how": "table"}, {"file": ("new.csv", table.encode())}).status_code == 422
+    assert programme.status().events == before

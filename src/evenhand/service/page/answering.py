@@ -169,8 +169,8 @@ def programme_of(request: Request) -> Programme:
 
 
 def table_of(body: bytes, name: str) -> Table:
-    """A table that was sent, under the name of its file."""
-    return replace(read_table(io.BytesIO(body), "csv"), source=name)
+    """A table that was sent, under the name of its file; rows of a wrong length are told with its other faults."""
+    return replace(read_table(io.BytesIO(body), "csv", ragged=True), source=name)
 
 
 def budget_of(form: Form, usual: Mapping[str, float]) -> dict[str, float] | None:

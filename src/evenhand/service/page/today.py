@@ -187,7 +187,7 @@ def show_today(programme: Programme, asked: Asked, typed: Typed | None = None) -
         there=_there(asked, status.budget) or (status.budget if pending is None else pending.budget),
         last=last,
         earlier=tuple(programme.unrecorded(status.step - 2)),
-        parts=_parts(status, pending, last),
+        parts=_parts(status, pending, last, bool(changed)),
         bars=() if plan is None else bars_of(plan, status.budget, used),
         table=None if plan is None else list_lines(asked, lines),
         groups=tuple(status.groups),
@@ -237,25 +237,30 @@ def _last_step(programme: Programme, present: int) -> LastStep | None:
     return LastStep(plan.step, plan.id, len(done), plan.arms, done)
 
 
-def _parts(status: Status, proposed: KeptPlan | None, last: LastStep | None) -> tuple[Part, ...]:
-    """The four parts of a day; the first that is not done is to be done now."""
+def _parts(status: Status, proposed: KeptPlan | None, last: LastStep | None, stale: bool) -> tuple[Part, ...]:
+    """The four parts of a day; the first that is not done is to be done now, and a plan that is out of date is not."""
     arms = sum(status.arms.values())
     record = Part("Record", "there is no step to record yet" if last is None else _recorded(last), "#record")
     seen = f"{status.observed} of {counted(arms, 'arm')} seen at step {status.step}"
     plan = "not made yet" if proposed is None else f"{proposed.served} of {proposed.arms} arms get something"
-    done = [last is None or last.is_recorded, status.observed >= arms > 0, proposed is not None, False]
+    plan = "out of date: make it again" if stale else plan
+    done = [last is None or last.is_recorded, status.observed >= arms > 0, proposed is not None and not stale, False]
     found = [
         record,
         Part("Conditions", seen, "#conditions"),
         Part("Plan", plan, "#plan"),
         Part(
             "Accept",
-            "changes need a reason" if proposed else "when there is a plan",
+            "changes need a reason"
+            if done[2]
+            else "when there is a plan that is up to date"
+            if stale
+            else "when there is a plan",
             "#accept" if proposed else "#plan",
         ),
     ]
     # Conditions may be missing: the plan then goes by beliefs. So they hold nobody up who has a plan.
-    now = 3 if proposed else next(place for place, is_done in enumerate(done) if not is_done)
+    now = 2 if stale else 3 if proposed else next(place for place, is_done in enumerate(done) if not is_done)
     states = ["now" if place == now else "done" if is_done else "" for place, is_done in enumerate(done)]
     return tuple(Part(one.name, one.text, one.anchor, state) for one, state in zip(found, states, strict=True))
 
