@@ -75,12 +75,12 @@ def test_a_model_is_adopted_when_that_is_confirmed_and_there_is_a_way_back(ran, 
 
 
 def test_a_name_that_is_almost_taken_is_asked_about(client, programme):
-    form = {"how": "one", "arm": " B1", "kind": "0", "state": "fine"}
+    form = {"how": "one", "arm": " B1", "kind": "0", "state": "fine", "who": "Ada"}
     asked = send(client, "/arms/join", form)
     assert asked.status_code == 409
     assert "almost like 'b1'" in words(asked).replace('"', "'")
     assert "Yes, that is meant" in words(asked)
-    assert "fine" in asked.text
+    assert "Written into the log as Ada" in words(asked)
     assert len(programme.arms()) == 5
     assert send(client, "/arms/join", form | {"sure": "yes"}).status_code == 303
     assert len(programme.arms()) == 6
@@ -159,8 +159,10 @@ def test_a_pair_is_drawn_from_zero_with_its_number_beside_the_full_dot():
 
 
 def test_one_part_has_its_interval_as_a_line():
-    svg = str(over_time([Series("hill", (Point(3, 1.0, 0.8, 1.2),))], "value", "values"))
+    svg = str(over_time([Series("hill", (Point(3, 1.0, 0.8, 1.2, promised=1.1),))], "value", "values"))
     assert "polygon" not in svg
+    (dashed,) = re.findall(r'points="([^"]*)" class="promise', svg)
+    assert len(dashed.split()) == 2
 
 
 def test_ideas_go_from_the_mean_to_the_worst_off(programme):
@@ -185,3 +187,10 @@ def test_what_was_supposed_is_there_when_one_comes_back(ran, serving):
             break
         time.sleep(0.1)
     assert "4 hours (today 3)" in look(client, "/what-if")
+
+
+def test_a_name_that_was_typed_is_told_and_not_asked_again(client):
+    assert "Written into the log as" not in look(client, "/arms")
+    send(client, "/arms/seen", {"arm": "b1", "state": "worn", "step": "0", "source": "phone", "who": "Ada"})
+    assert "Written into the log as Ada" in look(client, "/arms/one?arm=b1")
+    assert 'name="who"' in client.get("/arms", headers=HTML).text

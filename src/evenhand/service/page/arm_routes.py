@@ -30,7 +30,7 @@ from evenhand.service.state import service_of
 
 router = APIRouter(include_in_schema=False)
 
-NOBODY = {"arm": "", "state": "", "text": "", "kind": "", "ask": ""}
+NOBODY = {"arm": "", "state": "", "text": "", "kind": "", "ask": "", "who": ""}
 """What is typed into the forms of the list before anybody typed anything."""
 
 
@@ -59,7 +59,7 @@ def _arms(
         "typed": NOBODY | (typed or {}),
         "states": list(dict.fromkeys(state for kind in view.kinds for state in kind.states)),
         "shown": arms.SHOWN,
-        "who": typed_name(request),
+        "who": (typed or NOBODY)["who"] or typed_name(request),
         "arm_address": arm_address,
     }
     return show("arms.html", facts, status)

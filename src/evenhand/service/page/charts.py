@@ -228,6 +228,9 @@ def _series(one: Series, number: int, across: _Scale, up: _Scale) -> list[Markup
     if len(one.points) == 1:  # a band has no width there
         parts = [_line(*upper[0], *lower[0], f"line s{colour}")]
     promised = [(across(point.step), up(point.promised)) for point in one.points if point.promised is not None]
+    if len(promised) == 1:
+        (x, y) = promised[0]
+        promised = [(x - 14, y), (x + 14, y)]
     if promised:
         parts.append(_path(promised, f"promise s{colour}"))
     parts.append(_path([(across(point.step), up(point.value)) for point in one.points], f"line s{colour}"))
