@@ -248,7 +248,7 @@ def test_an_unsound_supposition_is_refused_at_once(client):
 
 def test_stopping_leads_to_no_other_server(client):
     for back in ("//elsewhere.example", "https://elsewhere.example", "/\\elsewhere.example"):
-        assert send(client, "/work/none/stop", {"back": back}).headers["location"] == "/"
+        assert send(client, "/computing/none/stop", {"back": back}).headers["location"] == "/"
 
 
 def test_nobody_takes_part(pumps, tmp_path, serving):

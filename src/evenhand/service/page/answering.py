@@ -77,7 +77,7 @@ class Work:
     @property
     def cancel(self) -> str:
         """Where it is stopped."""
-        return f"/work/{self.id}/stop"
+        return f"/computing/{self.id}/stop"
 
 
 def plainly(message: str) -> str:

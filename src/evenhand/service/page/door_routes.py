@@ -13,7 +13,7 @@ from evenhand.service.state import service_of
 router = APIRouter(include_in_schema=False)
 
 
-@router.post("/work/{number}/stop")
+@router.post("/computing/{number}/stop")
 async def stop_work(number: str, request: Request, form: Sending) -> Response:
     """Stop long work."""
     job = await service_of(request).board.find(number)
