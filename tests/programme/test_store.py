@@ -1,11 +1,13 @@
 import shutil
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect, text
+from sqlalchemy import inspect, select, text
 from sqlalchemy.exc import DBAPIError
 
 from evenhand.errors import InvalidInput, TableError, Unavailable
@@ -212,3 +214,17 @@ def test_a_connection_that_breaks_while_a_change_is_kept_leaves_it_open_whether_
 def test_a_password_is_never_told(address):
     assert stores._told(stores._read_address(address)).startswith("postgresql://ann")
     assert "secret" not in stores._told(stores._read_address(address))
+
+
+def test_opening_it_again_drops_no_lock(tmp_path, pumps, roster):
+    """Closing a file drops all locks of its process: another would end what is written ahead, under our feet."""
+    where = tmp_path / "pumps.db"
+    script = (
+        "import sqlite3, sys; found = sqlite3.connect(sys.argv[1]); found.execute('SELECT * FROM events').fetchall()"
+    )
+    with Programme.create(where, pumps, roster) as one, one.store.reading() as tx:
+        before = tx.execute(select(schema.programme)).all()
+        Programme.open(where).close()
+        subprocess.run([sys.executable, "-c", f"{script}; found.close()", where], check=True)
+        assert where.with_name("pumps.db-wal").exists()
+        assert tx.execute(select(schema.programme)).all() == before

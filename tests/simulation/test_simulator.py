@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import InvalidInput, NotApplicable, PolicyError, TooLarge, UnknownName
+from evenhand.errors import InvalidInput, NotApplicable, PolicyError, TooLarge
 from evenhand.policies import ExchangeablePriority, PriorityPolicy, RoundRobin, never_act, random_feasible
 from evenhand.simulation import rollout
 
@@ -180,7 +180,7 @@ def test_what_a_simulator_does_not_have_is_refused():
     policy = never_act(PUMPS)
     with pytest.raises(NotApplicable, match="in no groups"):
         eh.evaluate(policy, PUMPS, over="groups")
-    with pytest.raises(UnknownName):
+    with pytest.raises(InvalidInput, match="expected arms or groups, got 'families'"):
         PUMPS.under(over="families")
     with pytest.raises(NotApplicable, match="samples its own"):
         eh.simulate(PUMPS, policy, rewards=MACHINES.types.rewards)

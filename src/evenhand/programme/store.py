@@ -8,7 +8,9 @@ SQLite writes ahead (WAL) and waits for the disk at every commit: what was answe
 """
 
 import contextlib
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -263,9 +265,13 @@ def _told(url: "URL") -> str:
 
 
 def _check_there(file: Path) -> None:
+    # Never opened here: closing it would drop the locks that this process holds by other connections (POSIX), another
+    # process would take itself for the last one, and do away with what is written ahead.
     try:
-        with file.open("rb"):
-            return
+        if stat.S_ISDIR(file.stat().st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not os.access(file, os.R_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         raise InvalidInput(f"{file}: cannot be read: {why_unreadable(file, error)}. {HOW_TO_CREATE}") from None
 

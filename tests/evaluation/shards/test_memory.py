@@ -28,6 +28,7 @@ def write(path, number):
         writer.write(ArmTables(moves, rewards, usage, np.full((number, 2), 0.5), sizes, sizes))
 
 
+@pytest.mark.slow  # answers of shards that wait to be read count, and on a busy machine there are more of them
 @pytest.mark.parametrize("what", ["evaluate", "act"])
 def test_memory_of_the_driver_an_arm(what, tmp_path, monkeypatch):
     # What does not grow with the number of arms is made small, so that what does can be seen.
