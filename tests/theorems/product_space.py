@@ -5,6 +5,7 @@ from functools import cached_property, reduce
 from itertools import permutations, product
 
 import numpy as np
+from hypothesis import reject
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -183,9 +184,13 @@ def best_concave(space: ProductSpace, measure: Callable) -> float:
     visits = cp.Variable(len(space.pairs), nonneg=True)
     objective = cp.Maximize(measure(space.rewards.T @ visits))
     program = cp.Problem(objective, [space.flow @ visits == space.initial])
-    program.solve(solver=cp.CLARABEL, tol_gap_abs=1e-9, tol_gap_rel=1e-9)
-    assert program.status == "optimal", program.status
-    return float(program.value)
+    for gap in (1e-9, 1e-8):  # the smaller is not always reached; what is compared is known to 1e-6
+        program.solve(solver=cp.CLARABEL, tol_gap_abs=gap, tol_gap_rel=gap)
+        if program.status == "optimal":
+            return float(program.value)
+    if program.status == "optimal_inaccurate":
+        reject()  # the oracle cannot tell: Hypothesis draws another problem, and any other test fails
+    raise AssertionError(program.status)
 
 
 def random_arm(
