@@ -55,7 +55,7 @@ def kill_again_and_again(live, servers, where, times, seed):
 
 
 def test_killed_under_load(live, servers, where):
-    kill_again_and_again(live, servers, where, 1, seed=1)
+    kill_again_and_again(live, servers, where, 3, seed=1)
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ def write(path, number):
         writer.write(ArmTables(moves, rewards, usage, np.full((number, 2), 0.5), sizes, sizes))
 
 
-@pytest.mark.slow  # answers of shards that wait to be read count, and on a busy machine there are more of them
+@pytest.mark.slow  # holds by itself; at the end of whole runs `evaluate` took 37 bytes, and why is not known yet
 @pytest.mark.parametrize("what", ["evaluate", "act"])
 def test_memory_of_the_driver_an_arm(what, tmp_path, monkeypatch):
     # What does not grow with the number of arms is made small, so that what does can be seen.
@@ -37,8 +37,7 @@ def test_memory_of_the_driver_an_arm(what, tmp_path, monkeypatch):
     monkeypatch.setattr(driving, "MOST_BINS", 256)
     monkeypatch.setattr(weighing, "RUN", 1_000)
     with opened("local:1") as executor:
-        # On a busy machine answers of several shards may wait to be read at once; the least of a few runs has none.
-        assert any(slope(what, tmp_path, executor) <= 32 for _ in range(4))
+        assert slope(what, tmp_path, executor) <= 32
 
 
 def slope(what, folder, executor):
