@@ -35,7 +35,10 @@ NUM_BINS = 4096
 """Bins of value, at the most."""
 
 FEW = 1 << 16
-"""Arms whose values are brought together without need, as they cost nothing."""
+"""Arms whose values are all brought together, as they cost nothing: then nothing is wrong but for rounding."""
+
+ALLOWED = 1e-2
+"""How far the welfare of a round may be wrong, as a part of the tolerance."""
 
 UNDECIDED = 16
 """The common weights of levels are sought among all rows until only one in so many matters any more."""
@@ -110,7 +113,7 @@ class Sketch:
         return self.worst + float(self.gains.sum())
 
     def unsure(self, allowed: float) -> Ints:
-        """(chosen part,) those to look at more closely: all that are few, and more until the error is allowed.
+        """(chosen part,) those to look at more closely: all where they are few, else as many as the error allowed takes.
 
         Args:
             allowed: how far the welfare may be wrong.
@@ -120,32 +123,44 @@ class Sketch:
         falling = self.errors[by_error]
         left = falling.sum() - np.cumsum(falling)
         needed = 0 if falling.sum() <= allowed else int(np.argmax(left <= allowed)) + 1
-        few = int(np.searchsorted(np.cumsum(self.arms[by_error]), FEW, side="right"))
-        return np.sort(by_error[: max(needed, few)])
+        return np.sort(by_error if self.arms[by_error].sum() <= FEW else by_error[:needed])
 
-    def settled(self, welfare: RankWeighted, chosen: Ints, edges: Floats, picked: Sequence[Picked]) -> float:
+    def settled(self, welfare: RankWeighted, chosen: Ints, edges: Floats, values: Floats, arms: Ints | None) -> float:
         """The welfare, with some bins by their values.
 
         Args:
             welfare: gives the rank weights.
             chosen: (chosen part,) those that were looked at.
             edges: (edge,) between the bins.
-            picked: (shard,) their values, in the order of the shards.
+            values: (row,) their values, in the order of the rows; in any other afterwards.
+            arms: (row,) how many arms have each; None where each is one's.
         """
-        values, arms = np.concatenate([part.values for part in picked]), _counts_of(picked)
-        order = np.argsort(values, kind="stable")
-        values, arms = values[order], arms[order]
-        part = np.searchsorted(self.filled, np.searchsorted(edges, values, side="right"))
-        before = np.cumsum(self.arms[chosen]) - self.arms[chosen]
-        last = np.cumsum(arms) + (self.first[chosen] - before)[np.searchsorted(chosen, part)]
-        own = welfare.rank_mass(last - arms, last, int(self.arms.sum())) * (values - self.worst)
-        rest = np.delete(self.gains, chosen)
-        return self.worst + fsum([float(own.sum()), float(rest.sum())])
+        shift = self.first[chosen] - (np.cumsum(self.arms[chosen]) - self.arms[chosen])
+        order = None if arms is None else np.argsort(values, kind="stable")
+        if order is None:
+            values.sort()
+        seen, number, sums = 0, int(self.arms.sum()), [float(np.delete(self.gains, chosen).sum())]
+        for ranks in runs.pieces(slice(0, len(values))):
+            own = values[ranks] if order is None else values[order[ranks]]
+            many = np.ones(len(own), dtype=np.int64) if order is None or arms is None else arms[order[ranks]]
+            part = np.searchsorted(self.filled, np.searchsorted(edges, own, side="right"))
+            last = seen + np.cumsum(many) + shift[np.searchsorted(chosen, part)]
+            seen += int(many.sum())
+            sums.append(float((welfare.rank_mass(last - many, last, number) * (own - self.worst)).sum()))
+        return self.worst + fsum(sums)
 
 
-def _counts_of(picked: Sequence[Picked]) -> Ints:
+def joined(picked: Sequence[Picked]) -> tuple[Floats, Ints | None]:
+    """(row,) the values that were picked, and how many arms have each; None where each is one's.
+
+    Args:
+        picked: (shard,) in the order of the shards.
+    """
+    values = np.concatenate([part.values for part in picked])
+    if all(part.arms is None for part in picked):
+        return values, None
     ones = (np.ones(len(part.values), dtype=np.int64) if part.arms is None else part.arms for part in picked)
-    return np.concatenate(list(ones))
+    return values, np.concatenate(list(ones))
 
 
 # The end: welfare of values

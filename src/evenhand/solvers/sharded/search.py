@@ -221,13 +221,13 @@ class ShardSearch(PriceSearch[ShardCut, ShardProof, ShardedSolution]):
         """(resource,) the use of a mixture, its utility, its welfare and the rate dW/dF; to a part of the tolerance."""
         bins, sums = self.asked.binned(mixture, self._edges, self._step)
         sketch = ranks.Sketch.of(self.ranked, bins, self._step)
-        allowed = 1e-3 * self.tolerance * max(abs(sketch.welfare), 1e-6 * self.scale)
+        allowed = ranks.ALLOWED * self.tolerance * max(abs(sketch.welfare), 1e-6 * self.scale)
         welfare, unsure = sketch.welfare, sketch.unsure(allowed)
         if len(unsure):
             chosen = np.zeros(len(self._edges) + 1, dtype=np.bool_)
             chosen[sketch.filled[unsure]] = True
-            picked = self.asked.shards.ask(shard.picked, mixture, self._edges, chosen)
-            welfare = sketch.settled(self.ranked, unsure, self._edges, picked)
+            picked = ranks.joined(self.asked.shards.ask(shard.picked, mixture, self._edges, chosen))
+            welfare = sketch.settled(self.ranked, unsure, self._edges, *picked)
         return sums[:-1], welfare, welfare, 1.0
 
     def weights(self, cut: ShardCut) -> Floats | Weighing:

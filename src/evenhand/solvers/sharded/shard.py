@@ -272,17 +272,29 @@ def binned(shard: Shard, mixture: Mixture, edges: Floats, step: float) -> tuple[
         edges: (edge,) values between bins, rising; a value that is an edge is in the bin above it.
         step: the unit in which values are summed, a power of two.
     """
-    mixed, counts = shard.mix(mixture), shard.counts
-    order = np.argsort(mixed)
-    ascending, arms = mixed[order], counts[order]
-    ends = np.concatenate([[0], np.searchsorted(ascending, edges, side="left"), [len(mixed)]])
+    mixed = shard.mix(mixture)
+    return bins_of(mixed, shard.counts, edges, step), _totals_if_one(shard, mixture, mixed)
+
+
+def bins_of(values: Floats, counts: Ints, edges: Floats, step: float) -> Binned:
+    """Values, counted in bins.
+
+    Args:
+        values: (row,) values.
+        counts: (row,) how many arms have each.
+        edges: (edge,) values between bins, rising; a value that is an edge is in the bin above it.
+        step: the unit in which values are summed, a power of two.
+    """
+    order = np.argsort(values)
+    ascending, arms = values[order], counts[order]
+    ends = np.concatenate([[0], np.searchsorted(ascending, edges, side="left"), [len(values)]])
     steps = np.rint(ascending / step).astype(np.int64) * arms
     before = [np.concatenate([[0], np.cumsum(column)]) for column in (arms, steps)]
     number, sums = (np.diff(column[ends]) for column in before)
     filled = np.diff(ends) > 0
     least, most = np.full(len(filled), np.inf), np.full(len(filled), -np.inf)
     least[filled], most[filled] = ascending[ends[:-1][filled]], ascending[ends[1:][filled] - 1]
-    return Binned(number, sums, least, most), _totals_if_one(shard, mixture, mixed)
+    return Binned(number, sums, least, most)
 
 
 def picked(shard: Shard, mixture: Mixture, edges: Floats, chosen: Bools) -> Picked:
@@ -294,9 +306,20 @@ def picked(shard: Shard, mixture: Mixture, edges: Floats, chosen: Bools) -> Pick
         edges: (edge,) values between bins, rising.
         chosen: (bin,) which bins.
     """
-    mixed, counts = shard.mix(mixture), shard.counts
-    mine = chosen[np.searchsorted(edges, mixed, side="right")]
-    return Picked(mixed[mine], None if (counts == 1).all() else counts[mine])
+    return pick(shard.mix(mixture), shard.counts, edges, chosen)
+
+
+def pick(values: Floats, counts: Ints, edges: Floats, chosen: Bools) -> Picked:
+    """The values in some bins, in the order of the rows.
+
+    Args:
+        values: (row,) values.
+        counts: (row,) how many arms have each.
+        edges: (edge,) values between bins, rising.
+        chosen: (bin,) which bins.
+    """
+    mine = chosen[np.searchsorted(edges, values, side="right")]
+    return Picked(values[mine], None if (counts == 1).all() else counts[mine])
 
 
 def utilities(shard: Shard, mixture: Mixture, alpha: float, reference: float) -> tuple[Exact | None, Exact]:
