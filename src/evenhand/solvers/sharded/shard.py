@@ -31,6 +31,9 @@ from evenhand.solvers.levels import follow, in_domain, power_gradient, power_uti
 from evenhand.solvers.sharded.stops import Mixture, Rule
 from evenhand.typing import Bools, Floats, Ints
 
+ONE = np.ones(1, dtype=np.int64)
+"""How many arms each row stands for, where that is one."""
+
 REMEMBERED = 24
 """Answers whose values a shard keeps."""
 
@@ -285,16 +288,23 @@ def bins_of(values: Floats, counts: Ints, edges: Floats, step: float) -> Binned:
         edges: (edge,) values between bins, rising; a value that is an edge is in the bin above it.
         step: the unit in which values are summed, a power of two.
     """
-    order = np.argsort(values)
-    ascending, arms = values[order], counts[order]
+    ascending, arms = _ascending(values, counts)
     ends = np.concatenate([[0], np.searchsorted(ascending, edges, side="left"), [len(values)]])
-    steps = np.rint(ascending / step).astype(np.int64) * arms
-    before = [np.concatenate([[0], np.cumsum(column)]) for column in (arms, steps)]
-    number, sums = (np.diff(column[ends]) for column in before)
+    steps = np.cumsum(np.rint(ascending / step).astype(np.int64) * arms)
+    sums = np.diff(np.concatenate([[0], steps])[ends])
+    number = np.diff(ends if arms is ONE else np.concatenate([[0], np.cumsum(arms)])[ends])
     filled = np.diff(ends) > 0
     least, most = np.full(len(filled), np.inf), np.full(len(filled), -np.inf)
     least[filled], most[filled] = ascending[ends[:-1][filled]], ascending[ends[1:][filled] - 1]
     return Binned(number, sums, least, most)
+
+
+def _ascending(values: Floats, counts: Ints) -> tuple[Floats, Ints]:
+    """Sorted values, and how many arms have each: ONE where all are one's."""
+    if (counts == 1).all():
+        return np.sort(values), ONE
+    order = np.argsort(values)
+    return values[order], counts[order]
 
 
 def picked(shard: Shard, mixture: Mixture, edges: Floats, chosen: Bools) -> Picked:
