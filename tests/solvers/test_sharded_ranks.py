@@ -20,8 +20,8 @@ from evenhand.solvers.permutahedron import project_in_runs, project_types
 from evenhand.solvers.sharded import grid, ranks
 from evenhand.solvers.sharded import solve as solving
 from evenhand.solvers.sharded.rows import RowCounts
-from evenhand.solvers.sharded.sources import InTable
 from evenhand.solvers.sharded.shard import bins_of, pick
+from evenhand.solvers.sharded.sources import InTable
 
 WELFARES = ["gini:2", "gini:half=0.75", "maximin", "maximin:0.3", "utilitarian"]
 

@@ -20,7 +20,6 @@ from evenhand.execution.dispatch import Crew, Died, Dispatcher, Message
 from evenhand.execution.local import ONE_THREAD
 from evenhand.execution.resident import Request, Resident
 
-
 NEEDS_TOKEN = "If it asks for a token, as Ray does from 2.59 on, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
 """What else may be the matter where Ray's client gets no answer."""
 

@@ -18,6 +18,7 @@ from evenhand.model.objective import Objective
 from evenhand.model.welfare import RankWeighted, is_lexicographic
 from evenhand.typing import Floats, Ints
 
+
 class Weighed(NamedTuple):
     """Values, weighed."""
 

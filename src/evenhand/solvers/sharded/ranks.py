@@ -4,8 +4,8 @@
 and tell for each how many arms it has, the sum of their values in whole steps, the least and the largest. A bin of m
 arms whose rank weights lie within dw of each other and values within dv then adds to the welfare its mass of rank
 weights times its mean value, but for at most m dw dv / 4 (Gruess). Where that is too much, the values of the bin are
-brought together and sorted. All that is added up is whole numbers or is sorted first, so that neither the shards nor the
-order of their answers matter.
+brought together and sorted. All that is added up is whole numbers or is sorted first, so that neither the shards nor
+the order of their answers matter.
 
 **The end** needs it exactly, and the weights of a proof. Both take the values of all rows, 8 bytes each:
 
@@ -113,7 +113,7 @@ class Sketch:
         return self.worst + float(self.gains.sum())
 
     def unsure(self, allowed: float) -> Ints:
-        """(chosen part,) those to look at more closely: all where they are few, else as many as the error allowed takes.
+        """(chosen part,) those to look at more closely: all where they are few, else as many as it takes.
 
         Args:
             allowed: how far the welfare may be wrong.
@@ -326,7 +326,7 @@ def _all_shared(levels: Levels, below: Floats, above: Floats, counts: RowCounts)
 def _decided(
     levels: Levels, below: Floats, above: Floats, counts: RowCounts, left: Floats, right: Floats
 ) -> tuple[Floats, Floats, _Shared | None]:
-    """(level,) what decided rows add, constant and by omega, and the rows that are not; or nothing, if they are many."""
+    """(level,) what decided rows add, constant and by omega, and the rows that are not; nothing, if they are many."""
     number = len(left)
     fixed, slope, found, many = np.zeros(number), np.zeros(number), [], 0
     for part in _all_shared(levels, below, above, counts):
@@ -346,8 +346,7 @@ def _decided(
 
 def _joined(parts: Sequence[_Shared]) -> _Shared:
     level, low, high, arms = (
-        np.concatenate(column)
-        for column in zip(*((p.level, p.low, p.high, p.arms) for p in parts), strict=True)
+        np.concatenate(column) for column in zip(*((p.level, p.low, p.high, p.arms) for p in parts), strict=True)
     )
     return _Shared(level, low, high, arms)
 

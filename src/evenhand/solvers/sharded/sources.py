@@ -243,6 +243,4 @@ def check_driver(num_rows: int) -> None:
     Args:
         num_rows: how many rows there are.
     """
-    check_memory(
-        32.0 * num_rows, f"the values and weights of {num_rows} rows", "Use rows that stand for several arms."
-    )
+    check_memory(32.0 * num_rows, f"the values and weights of {num_rows} rows", "Use rows that stand for several arms.")
