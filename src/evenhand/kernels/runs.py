@@ -34,10 +34,8 @@ def tied_runs(values: Floats, order: Array) -> Iterator[Run]:
         stop = min(start + RUN, len(order))
         if stop < len(order) and values[order[stop]] == values[order[stop - 1]]:
             head = _first_of(values, order, start, stop)
-            tied = head == start
-            stop = _end_of(values, order, stop) if tied else head
-        else:
-            tied = bool(values[order[start]] == values[order[stop - 1]])
+            stop = head if head > start else _end_of(values, order, stop)
+        tied = bool(values[order[start]] == values[order[stop - 1]])
         yield Run(slice(start, stop), tied)
         start = stop
 
