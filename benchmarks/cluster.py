@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -134,9 +135,9 @@ def growth(folder: Path, largest: int) -> list[dict[str, Any]]:
     for number in (number for number in (10**5, 10**6, 10**7) if number <= largest):
         rows.append(_grown(table_of(folder, number), folder))
         print(_told(rows[-1]), flush=True)
-    for first, last in zip([*rows[:-1], *rows[:1]], [*rows[1:], *rows[-1:]], strict=True):
-        if first is not last:
-            print(f"from {first['arms']:.0e} to {last['arms']:.0e} arms: {_told_growth(first, last)}")
+    pairs = [*pairwise(rows), *([(rows[0], rows[-1])] if len(rows) > 2 else [])]
+    for first, last in pairs:
+        print(f"from {first['arms']:.0e} to {last['arms']:.0e} arms: {_told_growth(first, last)}")
     return rows
 
 

@@ -295,9 +295,11 @@ class ShardSearch(PriceSearch[ShardCut, ShardProof, ShardedSolution]):
 
     def proof(self, weights: Floats | Weighing, prices: Floats, rule: Rule) -> ShardProof:
         """The bound of weights and prices; policies of the rule are good ones to start from."""
-        told = isinstance(weights, np.ndarray)
-        each = self.asked.split(weights) if told else [(weights,)] * len(self.asked.shards)
-        answers = self.asked.shards.ask(shard.bound, rule, prices, each=each)
+        shards = self.asked.shards
+        if isinstance(weights, np.ndarray):
+            answers = shards.ask(shard.bound, rule, prices, each=self.asked.split(weights))
+        else:
+            answers = shards.ask(shard.bound, rule, prices, weights)
         return ShardProof(weights, rule, prices, float(rounded(added(answers))[0]) + float(prices @ self.allowance))
 
     def mixed(self, active: Sequence[ShardCut], shares: Floats, proof: ShardProof) -> ShardedSolution:
@@ -314,8 +316,9 @@ class ShardSearch(PriceSearch[ShardCut, ShardProof, ShardedSolution]):
             values, use = self.asked.settled(mixture, excess_of(use, free, self.allowance))
         welfare = self.welfare_of(values)
         upper = max(proof.bound, welfare)
-        told = isinstance(proof.weights, np.ndarray)
-        weights = proof.weights if told else self.asked.weights(proof.rule, proof.weights)
+        weights = proof.weights
+        if not isinstance(weights, np.ndarray):
+            weights = self.asked.weights(proof.rule, weights)
         return ShardedSolution(
             welfare=welfare,
             upper_bound=upper,

@@ -24,8 +24,8 @@ from evenhand.solvers.sharded.search import (
 from evenhand.solvers.sharded.sources import InMemory, InTable, Source, check_driver
 from evenhand.typing import Ints
 
-SHARD_ROWS = 1 << 19
-"""Rows of a shard, at the most, unless a number of shards is asked for."""
+SHARD_ROWS = 1 << 18
+"""Rows of a shard, at the most, unless a number of shards is asked for: so much of an answer is on its way at once."""
 
 
 def solve_sharded(
