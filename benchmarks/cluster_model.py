@@ -57,9 +57,9 @@ class Clocked(InProcess):
         plain = shards.answers
 
         def answers(do: Any, *common: Any, each: Any = None) -> Any:
-            begin = time.perf_counter()
+            begin = time.process_time()
             found = list(plain(do, *common, each=each))
-            spent[do.__name__] = spent.get(do.__name__, 0.0) + time.perf_counter() - begin
+            spent[do.__name__] = spent.get(do.__name__, 0.0) + time.process_time() - begin
             asked[do.__name__] = asked.get(do.__name__, 0) + 1
             return iter(found)
 
@@ -68,7 +68,7 @@ class Clocked(InProcess):
 
 
 def measure(small: StoredArms, large: StoredArms, welfare: str, tolerance: float) -> dict[str, float]:
-    """Seconds an arm and core of each kind of work, and of the driver: fixed a round, once an arm; by one thread."""
+    """Seconds of one processor: an arm for each kind of work; of the driver, fixed a round, and once an arm."""
     _measure_one(small, welfare, tolerance)  # loads what is loaded once
     few, many = _measure_one(small, welfare, tolerance), _measure_one(large, welfare, tolerance)
     each = (many["driver"] - few["driver"]) / (large.num_arms - small.num_arms)
@@ -84,11 +84,11 @@ def _measure_one(arms: StoredArms, welfare: str, tolerance: float) -> dict[str, 
     try:
         source, executor = source_of(arms), Clocked()
         kind, weighed_by = _kind_of(as_welfare(welfare, arms.num_arms), source)
-        begin = time.perf_counter()
+        begin = time.process_time()
         asked = place(source, executor, 1)
         search: ShardSearch = kind(asked, weighed_by, tolerance)
         solution = search.by_cuts()
-        whole = time.perf_counter() - begin
+        whole = time.process_time() - begin
     finally:
         threads.num_threads = usual
     number, spent = arms.num_arms, executor.spent
