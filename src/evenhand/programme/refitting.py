@@ -122,10 +122,16 @@ class Refitted:
     adopted_event: int | None = None
     """The event by which it was adopted; None where it was not."""
 
+    why: tuple[str, ...] = ()
+    """What spoke against the model before, where a server offered it; nothing where somebody asked for it."""
+
+    declined_event: int | None = None
+    """The event by which it was declined; None where it was not."""
+
     def as_dict(self) -> dict[str, Any]:
         """The JSON form."""
         told = asdict(self)
-        for name in ("likelihood", "unseen", "plan", "welfare"):
+        for name in ("likelihood", "unseen", "plan", "welfare", "why"):
             told[name] = [list(row) if isinstance(row, tuple) else row for row in told[name]]
         return told | {"moved": [asdict(row) for row in self.moved]}
 
@@ -135,7 +141,7 @@ class Refitted:
         kept = dict(told) | {"moved": tuple(Moved(**row) for row in told["moved"])}
         for name in ("unseen", "plan"):
             kept[name] = tuple(tuple(row) for row in told[name])
-        return cls(**kept | {name: tuple(told[name]) for name in ("likelihood", "welfare")})
+        return cls(**kept | {name: tuple(told.get(name, ())) for name in ("likelihood", "welfare", "why")})
 
 
 def beginning(model: str, before: str) -> Refitted:

@@ -45,6 +45,7 @@ from evenhand.programme.deciding import (
     rows_of,
     same_plan,
 )
+from evenhand.programme.drifting import bounds_of
 from evenhand.programme.knowing import done_between, know, last_served
 from evenhand.programme.ledger import answered, append, check_text, once
 from evenhand.programme.modelling import of_roster
@@ -62,7 +63,6 @@ from evenhand.programme.recording import (
 from evenhand.programme.roster import Arm, present_step, raise_faults, read_rows
 from evenhand.programme.solving import (
     METHOD,
-    MOST_GAP,
     Certificate,
     Drift,
     Numbers,
@@ -172,9 +172,10 @@ class Running(Opened):
             if digest is None:
                 return Drift(True, (self._why_none(tx),), None)
             numbers, facts = _facts(tx, digest)
-            why = drifted(numbers, wanted)
+            bounds = bounds_of(tx)
+            why = drifted(numbers, wanted, bounds.change)
             known, then = self._certified(tx, digest, wanted), facts["certificate"]["gap"]
-            if known is not None and known.gap > then + MOST_GAP:
+            if known is not None and known.gap > then + bounds.gap:
                 why.append(f"the gap for the present roster is {100 * known.gap:.2g} %, and was {100 * then:.2g} %")
             return Drift(bool(why), tuple(why), digest)
 

@@ -140,12 +140,22 @@ def _refit(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any
         return programme.refit(**asked, progress=tell).as_dict(), b""
 
 
+def _drift(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
+    """Whether the model still fits; where it does not, a fit that is offered, kept in the store."""
+    from evenhand.programme.programme import Programme
+
+    with Programme.open(request["address"]) as programme:
+        drift, fit = programme.offer_refit(seconds=request["seconds"], progress=tell, who=request["who"])
+        return {"drift": drift.as_dict(), "refit": None if fit is None else fit.id}, b""
+
+
 WORK: dict[str, Work] = {
     "decide": _solve_model,
     "solve": _solve_programme,
     "what-if": _suppose,
     "price": _price,
     "refit": _refit,
+    "drift": _drift,
 }
 """What is done for each kind of request: how it is asked for, and its bytes; an answer, and its bytes."""
 
