@@ -152,10 +152,11 @@ class Learning(Running):
         """What a refit knows of the transitions: one posterior for each set of types with the same states and actions.
 
         Args:
-            refit: its number.
+            refit: its number; nothing is known any more of those that the first version of the schema kept.
         """
         with self.store.reading() as tx:
-            return unpack(refit_row(tx, refit).posterior)
+            kept = refit_row(tx, refit).posterior
+            return [] if kept is None else unpack(kept)
 
 
 def _told(row: Any) -> Refitted:
