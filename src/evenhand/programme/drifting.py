@@ -322,8 +322,8 @@ def _pairs(words: Words) -> int:
 def _reasons(moves: Moves, found: Evidence, chance: float, level: float) -> list[str]:
     sure = "less than 1 in a million" if chance < 1e-6 else f"at most {100 * chance:.2g} %"
     told = [
-        f"arms do not move as the model says: if it was right, {counted(moves.number, 'move')} like these would come "
-        f"with a chance of {sure} (the bound is {100 * level:g} %)"
+        f"arms do not move as the model says: if it was right, so much against it would ever be seen in "
+        f"{counted(moves.number, 'move')} with a chance of {sure} (the bound is {100 * level:g} %)"
     ]
     told += [_tell_row(moves, row, found.since) for gain, row in found.rows[:SHOWN_ROWS] if gain > 0]
     excluded, gain = found.excluded
