@@ -3,6 +3,7 @@
 import importlib.util
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,27 @@ def test_what_a_server_left_when_it_was_killed_is_taken_over(worn, serving):
     assert wait_for(lambda: client.get(P).json()["offered"])["refit"] == 1
     with worn.store.reading() as tx:
         assert tx.execute(schema.jobs.select()).one().worker != gone
+
+
+def test_the_certificate_is_that_of_the_present_roster_and_its_gap_is_looked_at(programme, serving):
+    """One more pump in seven is within the bounds of numbers; the policy then is judged for the new roster."""
+    programme.set_bounds({"change": 0.5})
+    client = serving(programme)
+    before = client.get(f"{P}/certificate").json()
+    client.post(f"{P}/arms", json={"arms": [{"arm": "h9", "type": "small", "group": "hill"}]})
+    wait_for(lambda: programme.uncertified() is None)
+    found = programme.certificate()
+    assert [list(row) for row in found.numbers] != before["numbers"]
+    assert sum(row[2] for row in found.numbers) == 6
+    with Programme.open(programme.store.full_address) as other:
+        assert other.uncertified() == (found.policy, found.numbers)
+        assert other.certificate() == found  # computed here, and not by the server's process
+    kinds = [event.kind for event in programme.events()]
+    assert "solved" not in kinds[kinds.index("joined") :]
+    programme.learn_certificate(replace(found, gap=before["gap"] + 0.03))
+    client.post(f"{P}/bounds", json={"gap": 0.04})
+    assert not programme.needs_solving().needed
+    client.post(f"{P}/bounds", json={"gap": 0.02})  # which wakes who looks
+    wait_for(lambda: [event.kind for event in programme.events()][-1] == "solved")
+    assert programme.events()[-1].who == "server"
+    assert programme.certificate().for_roster

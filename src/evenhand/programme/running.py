@@ -150,6 +150,23 @@ class Running(Opened):
         remember(self._certificates, roster_digest(digest, numbers), found)
         return found
 
+    def uncertified(self) -> tuple[str, Numbers] | None:
+        """The policy and the roster of now, where it is not known yet what one is worth for the other."""
+        with self.store.reading() as tx:
+            wanted = numbers_of(roster.taking_part(tx, present_step(tx)))
+            digest = self._serving(tx, wanted) if wanted else None
+            if digest is None or self._certified(tx, digest, wanted) is not None:
+                return None
+            return digest, wanted
+
+    def learn_certificate(self, found: Certificate) -> None:
+        """Remember what a policy is worth for a roster, where another process computed it.
+
+        Args:
+            found: its `certificate`.
+        """
+        remember(self._certificates, roster_digest(found.policy, found.numbers), found)
+
     def present_problem(self) -> tuple[CoupledMDP, list[Arm], int]:
         """The problem of those who take part at the present step, who they are, and the programme's seed."""
         with self.store.reading() as tx:

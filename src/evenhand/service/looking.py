@@ -46,13 +46,13 @@ class Looker:
     async def _run(self) -> None:
         await asyncio.sleep(self._first)
         while True:
+            self._wake.clear()  # before the look: what changes while it lasts is looked at, too
             try:
                 await self._look()
             except (EvenhandError, Refused):  # it will be tried again
                 log.warning("could not look whether %s", self.what)
             except Exception as error:  # noqa: BLE001  # a server that no longer looks would go on by what is old
                 unforeseen_details(error)
-            self._wake.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), self._every)
 
