@@ -236,3 +236,48 @@ def test_commands_tell_what_drifted_and_what_to_do(worn, address):
     assert json.loads(run("bounds", "--json"))["change"] == 0.3
     worn.join([{"arm": "b3", "type": "big"}, {"arm": "b4", "type": "big"}])
     assert "evenhand programme solve" in run("plan", "--quiet")
+
+
+# How soon, and how often in error: the figures of docs/programmes.md
+
+
+def worlds(rng, steps, change_at, factor):
+    """Moves of forty arms of two types, of which those of the first wear faster from a step on."""
+
+    def laws(wear):
+        return np.array(
+            [[1 - wear, wear, 0, 0], [0, 1 - 1.2 * wear, 1.2 * wear, 0], [0, 0, 1 - 1.5 * wear, 1.5 * wear]]
+            + [[0.2, 0, 0, 0.8]]
+        )
+
+    wears, states = (0.16, 0.07), [np.zeros(20, int), np.zeros(20, int)]
+    rows = {(str(kind), state, (0,)): laws(wear)[state] for kind, wear in enumerate(wears) for state in range(4)}
+    counts = {row: np.zeros((steps, 4)) for row in rows}
+    for step in range(steps):
+        for kind, wear in enumerate(wears):
+            now = laws(wear * (factor if step >= change_at and kind == 0 else 1))
+            new = np.array([rng.choice(4, p=now[state]) for state in states[kind]])
+            for state, after in zip(states[kind], new, strict=True):
+                counts[str(kind), state, (0,)][step, after] += 1
+            states[kind] = new
+    return Moves(0, steps, counts, rows, {}, {})
+
+
+def found_at(moves, level):
+    """The first step at which the model is said not to fit, looked at after every step."""
+    for step in range(1, moves.num_steps + 1):
+        seen = {row: counts[:step] for row, counts in moves.counts.items() if counts[:step].any()}
+        if evidence(Moves(0, step, seen, moves.laws, {}, {}), 24).total >= -math.log(level):
+            return step
+    return None
+
+
+@pytest.mark.slow
+def test_how_soon_a_change_is_found_and_how_often_in_error():
+    rng = np.random.default_rng(0)
+    right = [found_at(worlds(rng, 60, 60, 1.0), 0.05) for _ in range(60)]
+    assert sum(step is not None for step in right) <= 6  # 3 are expected at most, and 7 come once in thirty times
+    soon = [found_at(worlds(rng, 100, 40, 2.2), 0.01) for _ in range(12)]
+    assert all(step is not None and 40 < step <= 70 for step in soon)
+    slight = [found_at(worlds(rng, 100, 40, 1.5), 0.01) for _ in range(12)]
+    assert any(step is not None and step > 40 for step in slight)

@@ -96,7 +96,8 @@ def check_bounds(given: Mapping[str, Any]) -> Bounds:
         faults.append(f"records: expected a whole number from 1, got {many!r}")
     if faults:
         raise InvalidInput("; ".join(faults))
-    return Bounds(**{name: value if name == "records" else float(value) for name, value in kept.items()})
+    told: dict[str, Any] = {name: value if name == "records" else float(value) for name, value in kept.items()}
+    return Bounds(**told)
 
 
 def bounds_of(tx: Connection) -> Bounds:
@@ -175,7 +176,8 @@ def moves_since(tx: Connection, words: Words, arms: Sequence[Arm], step: int, ev
     """
     seen = _seen(tx, step)
     done = done_between(tx, [arm.id for arm in arms], 0, step)
-    labels, beliefs, block_of = fit_types(words), Beliefs(words), {}
+    labels, beliefs = fit_types(words), Beliefs(words)
+    block_of: dict[str, int] = {}
     ends: dict[Row, list[tuple[int, int]]] = defaultdict(list)
     for arm in arms:
         block = words.blocks[arm.type, arm.group]

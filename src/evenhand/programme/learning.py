@@ -187,7 +187,7 @@ def _keep(
         | {"id": number, "event": event, "policy": policy, "likelihood": _possible(learned.likelihood)}
         | {"moved": [vars(row) for row in learned.moved], "unseen": learned.unseen}
     ).as_dict()
-    kept = {"model": digest, "facts_json": ledger.as_text(found), "posterior": learned.posterior}
+    kept: dict[str, Any] = {"model": digest, "facts_json": ledger.as_text(found), "posterior": learned.posterior}
     kept |= {"replaces": told["before"], "why": ledger.as_text(told["why"]) if told["why"] else None}
     tx.execute(insert(table).values(id=number, at=at, event=event, **kept))
     return found

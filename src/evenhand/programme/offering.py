@@ -153,7 +153,8 @@ class Offering(Learning):
                 event = append(tx, "declined", who, {"refit": refit, "why": reason})
                 tx.execute(update(schema.programme).values(model_event=event))
                 tx.execute(update(schema.refits).where(schema.refits.c.id == refit).values(declined_event=event))
-                return json.loads(row.facts_json) | {"declined_event": event}
+                facts: dict[str, Any] = json.loads(row.facts_json)
+                return facts | {"declined_event": event}
 
             return Refitted.of(once(tx, key, "decline", [refit, reason], do)[0])
 
