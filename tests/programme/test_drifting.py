@@ -246,8 +246,12 @@ def worlds(rng, steps, change_at, factor):
 
     def laws(wear):
         return np.array(
-            [[1 - wear, wear, 0, 0], [0, 1 - 1.2 * wear, 1.2 * wear, 0], [0, 0, 1 - 1.5 * wear, 1.5 * wear]]
-            + [[0.2, 0, 0, 0.8]]
+            [
+                [1 - wear, wear, 0, 0],
+                [0, 1 - 1.2 * wear, 1.2 * wear, 0],
+                [0, 0, 1 - 1.5 * wear, 1.5 * wear],
+                [0.2, 0, 0, 0.8],
+            ]
         )
 
     wears, states = (0.16, 0.07), [np.zeros(20, int), np.zeros(20, int)]
