@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from scipy.stats import dirichlet_multinomial, multinomial
 
 from evenhand.cli.application import application
+from evenhand.cli.commands import programme as programme_commands
 from evenhand.errors import Conflict, InvalidInput, Missing
 from evenhand.programme.drifting import ERRORS, SCALES, Moves, evidence, moves_since
 from evenhand.programme.programme import Programme
@@ -215,12 +216,18 @@ def test_bounds_are_kept_and_every_fault_is_told(programme, address):
 
 
 @pytest.mark.parametrize("address", ["sqlite"], indirect=True)
-def test_commands_tell_what_drifted_and_what_to_do(worn, address):
+def test_commands_tell_what_drifted_and_what_to_do(worn, address, monkeypatch):
     def run(*words):
         done = CliRunner().invoke(application, ["programme", words[0], address, *words[1:]])
         assert done.exit_code == 0, done.output
         return done.output
 
+    reports = worn.model_drift().reports
+    assert worn.model_drift(most=reports).needed
+    assert worn.model_drift(most=reports - 1).moves == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(programme_commands, "MOST_TESTED", reports - 1)
+        assert f"not tested against {reports} reports" in run("plan", "--quiet")
     told = run("plan", "--quiet")
     assert "drift: arms do not move as the model says" in told
     assert "evenhand programme refit" in told

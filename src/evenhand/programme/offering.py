@@ -96,12 +96,16 @@ class Offering(Learning):
                 return None
             return Question(model, since, reports // bounds.records, bounds)
 
-    def model_drift(self) -> ModelDrift:
-        """Whether the model in use still fits what is seen since it came into use; see `programme.drifting`."""
+    def model_drift(self, most: int | None = None) -> ModelDrift:
+        """Whether the model in use still fits what is seen since it came into use; see `programme.drifting`.
+
+        Args:
+            most: nothing is tested where there are more reports, for it takes a second for every 20 000 or so.
+        """
         with self.store.reading() as tx:
             bounds, words = bounds_of(tx), self._model(tx)[1]
             _, since, reports = _since(tx)
-            enough = reports >= bounds.records
+            enough = bounds.records <= reports and (most is None or reports <= most)
             moves = moves_since(tx, words, roster.arms_as_of(tx), present_step(tx), since) if enough else None
         return judge(moves, words, reports, bounds)
 

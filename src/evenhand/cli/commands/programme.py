@@ -354,19 +354,25 @@ def _cell(value: Any) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
+MOST_TESTED = 50_000
+"""Reports beyond which a plan does not wait for the test of its model."""
+
+
 def _notices(opened: Programme, programme: str) -> list[str]:
     """What has drifted beyond its bound, and which command does something about it."""
     name = _cell(programme)
     told = [f"{why}: `evenhand programme solve {name}` finds a new policy" for why in opened.needs_solving().why]
-    return told + _of_model(opened, name)
+    return told + _of_model(opened, name, MOST_TESTED)
 
 
-def _of_model(opened: Programme, name: str) -> list[str]:
+def _of_model(opened: Programme, name: str, most: int | None = None) -> list[str]:
     offer = opened.offered()
     if offer is not None:
         ways = f"`evenhand programme refits {name} {offer.refit}` shows it, `adopt` or `decline` answers it"
         return [*offer.why, f"refit {offer.refit} is offered: {ways}"]
-    drift = opened.model_drift()
+    drift = opened.model_drift(most)
+    if most is not None and drift.reports > most:
+        return [f"not tested against {counted(drift.reports, 'report')}: `evenhand programme status {name}` does it"]
     if not drift.needed:
         return []
     return [*drift.why, f"`evenhand programme refit {name}` fits the model anew and shows what would change"]
