@@ -33,6 +33,8 @@ from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, PolicyErro
 from evenhand.evaluation.exact import exact_values
 from evenhand.evaluation.fairness import gini_coefficient, lorenz_curve, price_of_fairness
 from evenhand.evaluation.kinks import CONFIDENCE, welfare_error
+from evenhand.execution import Executor, Sweep
+from evenhand.execution.sweeps import check_portable
 from evenhand.kernels.compilation import work_clock
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP, Over
@@ -318,6 +320,7 @@ def evaluate(
     over: str | None = None,
     draws: int | None = None,
     posterior: Any = None,
+    on: str | Executor | None = None,
 ) -> Evaluation:
     """Tell what a policy is worth.
 
@@ -336,6 +339,8 @@ def evaluate(
         draws: over how many draws of the posterior to weigh it, too, where the model was fitted.
         posterior: what is known of the model's transitions: the model file (its posterior stands beside it), the file
             of the posterior itself, or what `fit` gave.
+        on: where draws are weighed, several at a time: `local:2`, `ray`, `ray://host:port`, or an executor; in this
+            process when absent. Results do not depend on it.
 
     Example:
         >>> import evenhand as eh
@@ -351,8 +356,14 @@ def evaluate(
     check_problem(problem, "evaluate(policy, problem)")
     case = Case.of(policy, problem.under(criterion, over), problem.over, welfare)
     steps = case.judged.criterion.simulated_steps(horizon)
+    if draws is None and on is not None:
+        raise InvalidInput(
+            "on: one policy is weighed in this process; its draws are what runs elsewhere (draws=), or several "
+            "policies (compare), or the shards of a table of arms (evaluate_arms)"
+        )
     if draws is not None:
-        return _over_draws(policy, case, (num_episodes, steps, rng, method, heard(progress)), draws, posterior)
+        asked = (num_episodes, steps, rng, method, heard(progress))
+        return _over_draws(policy, case, asked, draws, posterior, on)
     return _evaluate(policy, case, num_episodes, steps, rng, method, heard(progress))
 
 
@@ -380,6 +391,7 @@ def _over_draws(
     asked: tuple[int, int, Rng, Method, Progress | None],
     draws: int,
     posterior: Any,
+    on: str | Executor | None,
 ) -> Evaluation:
     """What it is worth in the model, and over draws of what the records allow."""
     from evenhand.evaluation.drawing import playing_seed, read_worlds  # they ask this file in turn
@@ -388,8 +400,12 @@ def _over_draws(
     judged, (episodes, steps, rng, method, progress) = needs_tables(case.judged, "draws"), asked
     seed = as_seed(rng)
     worlds, _ = read_worlds(judged, posterior, draws, seed)
-    found = _evaluate(policy, case, episodes, steps, seed, method, progress)
-    return replace(found, draws=weigh_policies({"policy": policy}, worlds, case.welfare, playing_seed(seed), progress))
+    with Sweep(on) as sweep:
+        if not sweep.is_here:
+            check_portable({"the policy": policy})
+        found = _evaluate(policy, case, episodes, steps, seed, method, progress)
+        known = weigh_policies({"policy": policy}, worlds, case.welfare, playing_seed(seed), progress, sweep)
+    return replace(found, draws=known)
 
 
 class Case(NamedTuple):
