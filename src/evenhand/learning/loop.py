@@ -183,6 +183,8 @@ def run(problem: CoupledMDP | Simulator, asked: TrainingRun) -> Training:
                 tb_log_name=learner.name,
             )
             watch.look()
+            if checkpoint is not None:  # of a run that is over, too: it may be one of several
+                run.save(watch)
         assert watch.best is not None
     policy: CountNetworkPolicy | JointNetworkPolicy
     if asked.architecture == "counts":

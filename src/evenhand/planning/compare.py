@@ -201,8 +201,8 @@ def compare(
         draws: over how many draws of the posterior to compare them, too, where the model was fitted.
         posterior: what is known of the model's transitions: the model file (its posterior stands beside it), the file
             of the posterior itself, or what `fit` gave.
-        on: where policies are played and draws weighed, several at a time: `local:2`, `ray`, `ray://host:port`, or an executor; in this
-            process, one after the other, when absent. Results do not depend on it.
+        on: where policies are played and draws weighed, several at a time: `local:2`, `ray`, `ray://host:port`, or an
+            executor; in this process, one after the other, when absent. Results do not depend on it.
 
     Example:
         >>> import evenhand as eh

@@ -3,7 +3,7 @@
     candidates   the plan for the model itself, and plans for some of the drawn worlds: what one would do, were one of
                  them the truth. Each is an exact plan where that is quick, else the policies of the fluid relaxation.
 
-Drawn worlds are planned for, and plans weighed, as cells (`execution.sweeps`): several at a time where there is a place.
+Drawn worlds are planned for, and plans weighed, as cells (`execution.sweeps`): several at a time, where there is room.
 
 What is worth knowing (`knowing`) and the plan for the worst draws (`robust`) both choose among candidates. A plan for
 another world is a policy as any other; it is rebuilt for the model's own problem, so that it can be saved with it.
