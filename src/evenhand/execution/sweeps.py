@@ -110,7 +110,10 @@ class Sweep:
             for ended in executor.run(do, [cells[place] for place in waiting], PATIENCE):
                 if ended is not None:
                     place, answer = waiting[ended[0]], ended[1]
-                    (lost if isinstance(answer, Lost) else found)[place] = answer
+                    if isinstance(answer, Lost):
+                        lost[place] = answer
+                    else:
+                        found[place] = answer
                 if progress is not None:
                     left = next((names[place] for place in waiting if place not in found), "the last")
                     progress(f"{len(found)} of {len(cells)} done, {left}", len(found) / len(cells))
