@@ -1,4 +1,4 @@
-"""Training over several seeds: each run is the run of its seed alone, wherever it goes on, and the best is told fairly."""
+"""Training over several seeds: each run is that of its seed alone, wherever it goes on; the best is told fairly."""
 
 import json
 import zipfile

@@ -116,6 +116,7 @@ def held_out(
         settings: of its run, as they are recorded.
     """
     network = policy.network
+    assert isinstance(network, Network)
     if isinstance(policy, JointNetworkPolicy):
         judges = [make_joint_judge(policy.problem, HELD_OUT, look) for look in range(HELD_OUT_LOOKS)]
         exactly = judges[0][0] if judges[0][1] else None

@@ -21,6 +21,7 @@ from evenhand.execution.sweeps import check_portable
 from evenhand.learning.judging import held_out
 from evenhand.learning.settings import TrainingRun, check_names
 from evenhand.learning.training import Problem, Training, train
+from evenhand.model.coupled import CoupledMDP
 from evenhand.model.simulator import check_problem
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
 from evenhand.typing import Progress
@@ -219,4 +220,5 @@ def _of_problem(training: Training, problem: Problem) -> Training:
         return training
     if isinstance(policy, CountNetworkPolicy):
         return replace(training, problem=problem, policy=CountNetworkPolicy(problem, policy.network, policy.rule))
-    return replace(training, problem=problem, policy=type(policy)(problem, policy.network))
+    assert isinstance(problem, CoupledMDP)
+    return replace(training, problem=problem, policy=JointNetworkPolicy(problem, policy.network))

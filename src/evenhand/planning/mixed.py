@@ -215,9 +215,11 @@ class WeightedIndices:
     def add(self, asked: Sequence[Asked], progress: Progress | None = None) -> None:
         """Judge policies and keep them, those that there is none like."""
         new: list[Asked] = []
+        known = [column.policy for column in self.columns]
         for one in asked:
-            if not any(_same(one.policy, other.policy) for other in (*self.columns, *new)):
+            if not any(_same(one.policy, other) for other in known):
                 new.append(one)
+                known.append(one.policy)
         self.columns += judge_all(self.sweep, [self.judge] * len(new), new, progress)
 
     def add_while(self, go_on: Callable[[], bool], asked: Iterable[Asked], at_once: int, progress: Progress) -> None:
