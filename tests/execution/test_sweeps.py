@@ -11,7 +11,7 @@ import pytest
 from evenhand.errors import Cancelled, ClusterError, InvalidInput
 from evenhand.execution import Sweep, alone
 from evenhand.execution.local import InProcess, processes
-from evenhand.execution.sweeps import check_portable, turns
+from evenhand.execution.sweeps import turns
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,8 @@ def test_a_sweep_can_be_cancelled(workers):
 
 def test_what_cannot_be_sent_is_told():
     with pytest.raises(InvalidInput, match="on: the policy mine cannot be sent to another process"):
-        check_portable({"the policy yours": 1, "the policy mine": lambda: None})
+        Sweep("local:2").check_portable({"the policy yours": 1, "the policy mine": lambda: None})
+    Sweep().check_portable({"the policy mine": lambda: None})  # it stays here
 
 
 def test_cells_are_cut_until_all_workers_have_something_to_do():

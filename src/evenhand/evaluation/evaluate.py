@@ -34,7 +34,6 @@ from evenhand.evaluation.exact import exact_values
 from evenhand.evaluation.fairness import gini_coefficient, lorenz_curve, price_of_fairness
 from evenhand.evaluation.kinks import CONFIDENCE, welfare_error
 from evenhand.execution import Executor, Sweep
-from evenhand.execution.sweeps import check_portable
 from evenhand.kernels.compilation import work_clock
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP, Over
@@ -401,8 +400,7 @@ def _over_draws(
     seed = as_seed(rng)
     worlds, _ = read_worlds(judged, posterior, draws, seed)
     with Sweep(on) as sweep:
-        if not sweep.is_here:
-            check_portable({"the policy": policy})
+        sweep.check_portable({"the policy": policy})
         found = _evaluate(policy, case, episodes, steps, seed, method, progress)
         known = weigh_policies({"policy": policy}, worlds, case.welfare, playing_seed(seed), progress, sweep)
     return replace(found, draws=known)

@@ -93,6 +93,18 @@ class Sweep:
             ]
         return self._elsewhere(do, cells, called, progress)
 
+    def check_portable(self, things: Mapping[str, object]) -> None:
+        """Refuse what could not be sent to where cells run.
+
+        Args:
+            things: what would be sent, under what it is called.
+        """
+        for name, thing in () if self.is_here else things.items():
+            try:
+                pickle.dumps(thing)
+            except Exception as error:  # noqa: BLE001  # whatever a class of a user's raises
+                raise InvalidInput(f"on: {name} cannot be sent to another process: {error}") from None
+
     def _here(self, do: Work[Item, Found], cell: Item, tell: Tell | None) -> Found:
         if isinstance(self.on, InProcess):
             self.on.check()
@@ -152,19 +164,6 @@ def _turn(progress: Tell | None, name: str, place: int, number: int) -> Tell | N
         return None
     progress(name, place / number)
     return lambda _, share: progress(name, (place + share) / number)
-
-
-def check_portable(things: Mapping[str, object]) -> None:
-    """Refuse what cannot be sent to another process.
-
-    Args:
-        things: what would be sent, under what it is called.
-    """
-    for name, thing in things.items():
-        try:
-            pickle.dumps(thing)
-        except Exception as error:  # noqa: BLE001  # whatever a class of a user's raises
-            raise InvalidInput(f"on: {name} cannot be sent to another process: {error}") from None
 
 
 def turns(number: int, num_workers: int) -> int:

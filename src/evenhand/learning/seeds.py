@@ -17,7 +17,6 @@ from evenhand.checks import check_positive_int
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, telling
 from evenhand.errors import InvalidInput
 from evenhand.execution import Executor, Sweep
-from evenhand.execution.sweeps import check_portable
 from evenhand.learning.judging import held_out
 from evenhand.learning.settings import TrainingRun, check_names
 from evenhand.learning.training import Problem, Training, train
@@ -148,8 +147,7 @@ def train_seeds(
         raise InvalidInput("resume: name the checkpoint to go on from")
     runs = [_run_of(number, settings, checkpoint, tensorboard) for number in numbers]
     with Sweep(on) as sweep, telling(progress) as tell:
-        if not sweep.is_here:
-            check_portable({"the problem": problem, "the algorithm": runs[0].algorithm})
+        sweep.check_portable({"the problem": problem, "the algorithm": runs[0].algorithm})
         if not resume:  # from here on every run goes on from what it finds, also one whose worker died
             for run in runs:
                 _forget(run)

@@ -21,7 +21,6 @@ from evenhand.evaluation.draws import PolicyDraws, UnderDraws, rows_over_draws
 from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
 from evenhand.evaluation.worlds import Worlds
 from evenhand.execution import Executor, Sweep
-from evenhand.execution.sweeps import check_portable
 from evenhand.model.criterion import Criterion
 from evenhand.model.files import Location
 from evenhand.model.objective import read_welfare
@@ -250,9 +249,8 @@ def _judged(
     policies: Mapping[str, Policy | Starting], asked: Asked, sweep: Sweep, progress: Progress | None
 ) -> dict[str, Evaluation | EvenhandError]:
     """What each policy is worth, or why it does not apply: each is a cell."""
-    if not sweep.is_here:
-        check_portable({"the problem": asked[0][0]})
-        check_portable({f"the policy {name}": policy for name, policy in policies.items()})
+    sweep.check_portable({"the problem": asked[0][0]})
+    sweep.check_portable({f"the policy {name}": policy for name, policy in policies.items()})
     cells = [(policy, asked) for policy in policies.values()]
     return dict(zip(policies, sweep(_judge, cells, list(policies), progress), strict=True))
 

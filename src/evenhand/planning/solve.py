@@ -23,7 +23,6 @@ from evenhand.checks import as_seed, check_positive_int, fits_in_memory, is_numb
 from evenhand.display import heard, shows_bar
 from evenhand.errors import InvalidInput, NotApplicable, TooLarge, UnknownName
 from evenhand.execution import Executor, Sweep
-from evenhand.execution.sweeps import check_portable
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.objective import read_welfare
@@ -188,8 +187,7 @@ def _check_place(
             f"on: the method {method} works in this process; the policies of the method fluid, and draws of a fitted "
             "model, are what runs elsewhere"
         )
-    if not Sweep(on).is_here:
-        check_portable({f"the policy {name}": policy for name, policy in (candidates or {}).items()})
+    Sweep(on).check_portable({f"the policy {name}": policy for name, policy in (candidates or {}).items()})
 
 
 def _told_of_place(task: Task, solution: Solution) -> Solution:
