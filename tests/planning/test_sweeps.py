@@ -72,10 +72,9 @@ class TestColumns:
         assert bits(eh.solve(problem, "gini:2", "fluid", candidates=mine, on=executor)) == bits(here)
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("criterion", ["average", "finite:6"])
-    @pytest.mark.parametrize("floor", [0.0, 0.02])
+    @pytest.mark.parametrize(("criterion", "floor"), [("average", 0.0), ("finite:6", 0.02)])
     def test_under_every_criterion_and_with_floors(self, executor, criterion, floor):
-        one = eh.problems.random_coupled(num_arms=8, num_types=4, budget=2)
+        one = eh.problems.health_outreach(num_arms=6, budget=3)
         problem = eh.CoupledMDP(one.arms, one.budget, one.discount, one.counts, floors=[floor] * len(one.counts))
         asked = {"method": "fluid", "criterion": criterion}
         assert bits(eh.solve(problem, "maximin", on=executor, **asked)) == bits(eh.solve(problem, "maximin", **asked))
