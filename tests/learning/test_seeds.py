@@ -17,6 +17,8 @@ from evenhand.learning import judging, loop
 from evenhand.learning.learners import PPOLearner
 from evenhand.learning.seeds import SeedRow, Trainings, checkpoint_of
 
+pytestmark = pytest.mark.xdist_group("ray")
+
 MACHINES = eh.problems.machine_replacement(num_arms=3)
 SMALL = {
     "algorithm": PPOLearner(num_copies=8, rollout=16, batch=64),

@@ -17,6 +17,8 @@ from evenhand.planning import played as playing
 from evenhand.policies import random_feasible, whittle
 from evenhand.simulation import worlds as simulating
 
+pytestmark = pytest.mark.xdist_group("ray")
+
 STATES, ACTIONS = ("good", "worn", "bad"), ("wait", "mend")
 
 
