@@ -27,6 +27,7 @@ from evenhand.solvers.count_dynamics import CountPlan, plan_counts, solve_counts
 from evenhand.solvers.dynamic_programming import start_matters
 from evenhand.solvers.linear_programs import LinearProgramSolution, count_lp, gini_lp
 from evenhand.solvers.mixtures import best_mixture
+from evenhand.solvers.narrowed import narrowed
 from evenhand.solvers.pricing import TabularPricing, values_of_parts, weighed
 from evenhand.solvers.typed_counts import TypedPlan, TypedPricing, plan_types
 from evenhand.typing import Floats
@@ -46,6 +47,8 @@ Parts = list[tuple[float, Floats]]
 
 def by_counts(task: Task) -> Solution:
     """Dynamic programming on counts: at once for identical arms, by column generation for several types."""
+    if task.kept is not None:  # what is left of the pairs is known where they are listed
+        return _by_mixture(task, "counts", Counts(task.problem), task.by_types)
     if task.problem.is_symmetric and not task.problem.has_floors:
         try:
             return _by_lattice(task)
@@ -155,10 +158,13 @@ def _by_mixture(task: Task, method: str, space: Joint | Counts, objective: Objec
     watch = Stopwatch()
     task.tell(f"{method}: listing the states", 0.0)
     mdp, floors = weighed(space.mdp, objective)
-    pricing = TabularPricing(mdp)
+    narrow = None if task.kept is None else narrowed(mdp, np.stack([space.stays_in(step) for step in task.kept]))
+    pricing = TabularPricing(mdp if narrow is None else narrow.mdp)
     watch.lap("build")
     mixture = best_mixture(pricing, objective.welfare, objective.sizes, task.tolerance, task.tell_gap(method), floors)
     parts = pricing.mixed_parts(mixture.shares)
+    if narrow is not None:
+        parts = [(share, narrow.widen(table)) for share, table in parts]
     return _of_parts(task, method, space, objective, parts, mixture.upper_bound, watch)
 
 
