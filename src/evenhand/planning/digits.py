@@ -12,8 +12,8 @@ whose weight matters (the far better-off under a maximin) do not enter, whatever
 are equal may have the weight, so g_n is the weight of n if n alone were a little worse off, by what is unknown of it:
 the gap, and a share TIE of its value. Sums of many members are not looked into: the largest M_n stands for all.
 
-Members that have 0 in every plan that has a welfare (`planning.zeros`) enter no sum. Where there are such, and a share q
-of others, W = q^(1/(1 - alpha)) W_others, and the weights are those of W_others times that.
+Members that have 0 in every plan that has a welfare (`planning.zeros`) enter no sum. Where there are such, and a share
+q of others, W = q^(1/(1 - alpha)) W_others, and the weights are those of W_others times that.
 
     digits = -log10(rounding / |upper bound|),  rounded down, from 0 to 15
 

@@ -49,6 +49,8 @@ class LookingBack(Running):
             span = read_span(tx, first, last, event)
             welfare = tx.execute(select(schema.programme.c.welfare)).scalar_one()
             models = {digest: self._model(tx, digest) for digest in set(span.digests) if digest}
+            for _, words in models.values():  # what they do not know is told here, where it was read
+                words.blocks_of(span.arms)
         return Books(span, models.__getitem__, welfare, wanted)
 
     def price_of_fairness(
