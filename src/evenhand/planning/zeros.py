@@ -81,16 +81,11 @@ def solve_with_zeros(task: Task, solve: Callable[[Task], Solution]) -> Solution:
     paid = PAID * (float(np.abs(problem.tables.rewards).max()) or 1.0)
     way = _way_to_rest(problem, zeros, welfare.name)
     lifted = _paid_for(problem, zeros, paid, way.cells if way.by_price else None)
-    watched = {name: _Watched(name, policy, problem, way) for name, policy in task.candidates.items()}
-    found = _or_say_who(
-        replace(
-            task,
-            problem=lifted,
-            kept=None if way.by_price else way.cells,
-            candidates=watched if zeros.resting.any() else task.candidates,
-        ),
-        solve,
-    )
+    candidates = task.candidates
+    if zeros.resting.any():
+        candidates = {name: _Watched(name, policy, problem, way) for name, policy in candidates.items()}
+    kept = None if way.by_price else way.cells
+    found = _or_say_who(replace(task, problem=lifted, kept=kept, candidates=candidates), solve)
     scale = _Scale(1 - welfare.alpha, _share(problem, zeros), paid * problem.criterion.total)
     return _brought_back(found, task, scale, zeros, way)
 

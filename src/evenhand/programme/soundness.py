@@ -141,10 +141,13 @@ def _faults_of_names(rows: dict[str, list[Row]]) -> Iterator[str]:
             yield f"arms, row {number}: the model has no type {name[0]!r} in a group {name[1]!r}"
         else:
             block_of[arm["id"]] = words.blocks[name]
-    states, actions = (lambda block: words.states(block)), (lambda block: words.actions(block))
-    places = (("observations", "state", states), ("records", "action", actions))
-    decided = (("decisions", "state", states), ("decisions", "planned", actions), ("decisions", "accepted", actions))
-    for table, column, names in (*places, *decided):
+    for table, column, names in (
+        ("observations", "state", words.states),
+        ("records", "action", words.actions),
+        ("decisions", "state", words.states),
+        ("decisions", "planned", words.actions),
+        ("decisions", "accepted", words.actions),
+    ):
         for number, row in enumerate(rows[table], start=1):
             block = block_of.get(row["arm"])
             if block is not None and row[column] is not None and row[column] not in names(block):

@@ -21,7 +21,10 @@ from evenhand.typing import Bools, Floats, Ints
 class Narrowed(Protocol):
     """A problem with fewer pairs."""
 
-    mdp: TabularMDP
+    @property
+    def mdp(self) -> TabularMDP:
+        """The problem."""
+        ...
 
     def widen(self, probabilities: Floats) -> Floats:
         """The same policy on all pairs.

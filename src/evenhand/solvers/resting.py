@@ -107,9 +107,9 @@ def _with_a_free_way(types: ArmTables, tight: Bools, rows: Ints) -> Bools:
     leads, free = types.transitions > 0, ~types.served
     kept = tight.copy()
     while True:
-        safe = (kept & free).any(axis=-1)
+        safe = np.asarray((kept & free).any(axis=-1))
         later = safe if len(safe) == 1 else np.concatenate([safe[1:], np.ones_like(safe[:1])])
-        lost = (leads & ~later[:, :, None, None, :]).any(axis=-1) & kept
+        lost = np.asarray((leads & ~later[:, :, None, None, :]).any(axis=-1) & kept)
         if not lost[:, rows].any():
             return np.asarray(kept & safe[..., None])
         kept &= ~lost
@@ -140,7 +140,7 @@ def _in_the_long_run(types: ArmTables, allowed: Bools, rows: Ints, free: bool) -
             _check_one_place(leads, allowed[row], resting)
         kept = _towards(leads, usable[row], resting)
         met[row] = _within(leads, kept, first)
-        if not kept.any(axis=-1)[met[row]].all():
+        if not np.asarray(kept.any(axis=-1))[met[row]].all():
             raise NotApplicable("they cannot be kept at their best in this way")
         pairs[row] = np.where(met[row][:, None], kept, allowed[row])
     return Keeping(pairs[None], met[None])
@@ -177,10 +177,10 @@ def _towards(leads: Bools, usable: Bools, resting: Bools) -> Bools:
     good = np.ones(len(usable), dtype=np.bool_)
     while True:
         safe = usable & ~(leads & ~good).any(axis=-1)  # these never lead to where there is no way back
-        kept, inside = resting & good[:, None], resting.any(axis=-1) & good
+        kept, inside = resting & good[:, None], np.asarray(resting.any(axis=-1) & good)
         while True:
-            nearer = safe & (leads & inside).any(axis=-1) & ~inside[:, None]
-            joining = nearer.any(axis=-1)
+            nearer = np.asarray(safe & (leads & inside).any(axis=-1) & ~inside[:, None])
+            joining = np.asarray(nearer.any(axis=-1))
             if not joining.any():
                 break
             kept = kept | (joining[:, None] & (np.arange(usable.shape[1]) == nearer.argmax(axis=-1)[:, None]))
@@ -192,14 +192,14 @@ def _towards(leads: Bools, usable: Bools, resting: Bools) -> Bools:
 
 def _within(leads: Bools, kept: Bools, first: Bools) -> Bools:
     """(state,) where an arm can come while only kept pairs are chosen."""
-    ways = closure((leads & kept[..., None]).any(axis=1)[None])[0]
+    ways = closure(np.asarray((leads & kept[..., None]).any(axis=1))[None])[0]
     return np.asarray((first[:, None] & ways).any(axis=0))
 
 
 def _check_one_place(leads: Bools, allowed: Bools, resting: Bools) -> None:
     """Refuse an arm that can rest in several places and go from one to another, losing something on the way once."""
-    places = closure((leads & resting[..., None]).any(axis=1)[None])[0]
-    ways = closure((leads & allowed[..., None]).any(axis=1)[None])[0]
+    places = closure(np.asarray((leads & resting[..., None]).any(axis=1))[None])[0]
+    ways = closure(np.asarray((leads & allowed[..., None]).any(axis=1))[None])[0]
     at_rest = resting.any(axis=-1)
     if (ways & ~places)[np.ix_(at_rest, at_rest)].any():
         raise NotApplicable(
