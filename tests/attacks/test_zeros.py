@@ -94,27 +94,45 @@ def case_of(seed, kinds):
     return problem.under(criterion), criterion, over, float(rng.choice(ALPHAS))
 
 
-def optimum(problem, criterion, over, alpha):
-    """The best welfare; None where no plan has one, or none that gives more than 0 to all who could have more."""
-    oracle = read_problem(problem, criterion, over)
-    most = np.array([oracle.best_linear(unit).bound for unit in np.eye(oracle.num_members)])
-    live = most > 1e-9
-    if (most < -1e-9).any():
-        return None
+def held(oracle, live):
+    """The oracle of the others, while those who are not live have 0."""
     rest = copy.copy(oracle)
     rest.averaging = oracle.averaging[live] if live.any() else oracle.averaging
     vars(rest).pop("members_of", None)
     rest.flow = sparse.vstack([oracle.flow, oracle.members_of[~live]], format="csr")
     rest.entry = np.concatenate([oracle.entry, np.zeros((~live).sum())])
+    return rest
+
+
+def reach(oracle):
+    """(member,) the most and the least that each can have."""
+    units = np.eye(oracle.num_members)
+    most, least = ([sign * oracle.best_linear(sign * unit).bound for unit in units] for sign in (1, -1))
+    return np.array(most), np.array(least)
+
+
+def optimum(problem, criterion, over, alpha):
+    """The best welfare; None where no plan has one, or none by which all have more than 0 who could have more."""
+    oracle = read_problem(problem, criterion, over)
+    most, _ = reach(oracle)
+    if (most < -1e-9).any():
+        return None
+    live = most > 1e-9
     try:
-        least = rest.best_rank_weighted(np.eye(rest.num_members)[0]).bound
+        while live.any():
+            most, least = reach(held(oracle, live))
+            if (most > 1e-9).all():
+                break
+            if criterion == "average" or (least[most <= 1e-9] < -1e-9).any():
+                return None
+            live[np.flatnonzero(live)[most <= 1e-9]] = False
+        rest = held(oracle, live)
+        worst = rest.best_rank_weighted(np.eye(rest.num_members)[0]).bound
     except Infeasible:
         return None
     if not live.any():
         return 0.0
-    if least < 1e-9:
-        return None
-    return float(live.mean() ** (1 / (1 - alpha)) * rest.best_alpha(alpha).welfare)
+    return None if worst < 1e-9 else float(live.mean() ** (1 / (1 - alpha)) * rest.best_alpha(alpha).welfare)
 
 
 def answer_of(problem, welfare, method):

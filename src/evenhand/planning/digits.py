@@ -30,7 +30,7 @@ from evenhand.model.criterion import Criterion
 from evenhand.model.objective import Objective
 from evenhand.model.welfare import PowerMean, Welfare
 from evenhand.solvers.resting import at_rest
-from evenhand.solvers.service import counting, empty_blocks
+from evenhand.solvers.service import counting
 from evenhand.typing import Bools, Floats, Ints
 
 MOST = 15
@@ -75,7 +75,7 @@ def rounding_of(problem: CoupledMDP, objective: Objective, values: Floats, gap: 
     largest = np.where(meets, np.abs(types.rewards), 0.0).max(axis=(1, 2)) * problem.criterion.total
     sizes = objective.members(largest if len(values) == len(largest) else largest[problem.type_of_arm])
     members, counts, share = objective.members(values), objective.sizes, 1.0
-    if (still := _still(problem, objective)).any():
+    if (still := _still(problem, objective, members)).any():
         assert isinstance(objective.welfare, PowerMean)
         share = float(counts[~still].sum() / counts.sum()) ** (1 / (1 - objective.welfare.aversion))
         members, counts, sizes = members[~still], counts[~still], sizes[~still]
@@ -83,17 +83,15 @@ def rounding_of(problem: CoupledMDP, objective: Objective, values: Floats, gap: 
     return _steps(problem.criterion) * OPERATIONS * float(np.finfo(float).eps) * weighed
 
 
-def _still(problem: CoupledMDP, objective: Objective) -> Bools:
+def _still(problem: CoupledMDP, objective: Objective, members: Floats) -> Bools:
     """(member,) who has 0 in every plan that has a welfare, where its slope is not defined there."""
-    none = np.zeros(len(objective.sizes), dtype=np.bool_)
     if not isinstance(objective.welfare, PowerMean) or not 0 < objective.welfare.aversion < 1:
-        return none
+        return np.zeros(len(members), dtype=np.bool_)
+    still = members == 0  # no number that was computed is that by chance
     kinds = at_rest(problem)[0]
-    kinds[problem.type_of_block[empty_blocks(problem)]] = True
-    if objective.groups is not None:
-        none[problem.group_of_type[kinds]] = True
-        return none
-    return kinds if len(kinds) == len(none) else kinds[problem.type_of_arm]
+    if objective.groups is not None:  # gains and losses of a group may balance but for rounding
+        still[problem.group_of_type[kinds]] = True
+    return np.asarray(still)
 
 
 def _steps(criterion: Criterion) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from evenhand.errors import Infeasible, NotApplicable, NotConverged
+from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain
 from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
@@ -30,7 +30,7 @@ from evenhand.solvers.mixtures import best_mixture
 from evenhand.solvers.narrowed import narrowed
 from evenhand.solvers.pricing import TabularPricing, values_of_parts, weighed
 from evenhand.solvers.typed_counts import TypedPlan, TypedPricing, plan_types
-from evenhand.typing import Floats
+from evenhand.typing import Bools, Floats
 
 MOST_TABULATED = 6000
 """Count states up to which an average that is refused without tables is tried by them."""
@@ -159,6 +159,8 @@ def _by_mixture(task: Task, method: str, space: Joint | Counts, objective: Objec
     task.tell(f"{method}: listing the states", 0.0)
     mdp, floors = weighed(space.mdp, objective)
     narrow = None if task.kept is None else narrowed(mdp, np.stack([space.stays_in(step) for step in task.kept]))
+    if narrow is not None:
+        _check_left(task, narrow.mdp, objective)
     pricing = TabularPricing(mdp if narrow is None else narrow.mdp)
     watch.lap("build")
     mixture = best_mixture(pricing, objective.welfare, objective.sizes, task.tolerance, task.tell_gap(method), floors)
@@ -166,6 +168,31 @@ def _by_mixture(task: Task, method: str, space: Joint | Counts, objective: Objec
     if narrow is not None:
         parts = [(share, narrow.widen(table)) for share, table in parts]
     return _of_parts(task, method, space, objective, parts, mixture.upper_bound, watch)
+
+
+class NothingLeft(OutOfDomain):
+    """Members have 0 whatever is done, since those that are kept at their best leave nothing for them."""
+
+    def __init__(self, types: Bools) -> None:
+        """Keep who they are.
+
+        Args:
+            types: (type,) which arms.
+        """
+        super().__init__("some arms are left with nothing by those that are kept at 0, the most they can have")
+        self.types = types
+
+
+def _check_left(task: Task, mdp: TabularMDP, objective: Objective) -> None:
+    """Raise NothingLeft where members have no rewards in anything that can still be met."""
+    met = mdp.rewards[mdp.reachable[mdp.state_of_pair], : len(objective.sizes)]
+    none = ~met.any(axis=0)
+    if none.any() and task.problem.over == "groups":
+        raise NothingLeft(none[task.problem.group_of_type])
+    if none.any():
+        of_type = np.zeros(task.problem.num_types, dtype=np.bool_)
+        of_type[np.arange(len(none)) if len(none) == len(of_type) else task.problem.type_of_arm] = none
+        raise NothingLeft(of_type)
 
 
 def _of_parts(

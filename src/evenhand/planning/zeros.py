@@ -25,6 +25,10 @@ that have a welfare. There are two ways to leave it out:
     with service      or with other actions at every step, or with floors: what is left of the pairs is listed, by the
                       methods joint and counts (`solvers.narrowed`)
 
+Where those who are kept leave nothing for others, in anything that can still be met, these have 0 too, and are paid in
+the same way. By itself the budget keeps nobody from more: an arm that could have more had it all of the budget can have
+it, for all others can idle.
+
 What is refused, in words: an arm or group whose best value is below 0; arms that cannot all be kept at 0 at once; and
 plans by which nobody has less than 0 only if gains and losses are balanced to the last digit, as for two arms each of
 which has 1 if it is served and -1 if not, and a budget for one of them: next to such a plan none has a welfare.
@@ -44,12 +48,14 @@ from evenhand.model.naming import type_names
 from evenhand.model.objective import Objective, num_members
 from evenhand.model.policy import Policy, Starting, begin, is_exchangeable
 from evenhand.model.welfare import AlphaFair
+from evenhand.planning.exact import NothingLeft
 from evenhand.planning.saved import rebuilt
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import Task
 from evenhand.policies.priority import ExchangeablePriority
 from evenhand.reductions.counts import CountChoices, Counts, CountTable, TypedChoices
 from evenhand.reductions.joint import Joint, JointTable
+from evenhand.solvers.narrowed import NothingKept
 from evenhand.solvers.resting import DUST, at_rest, keeping
 from evenhand.solvers.service import best_values, empty_blocks
 from evenhand.typing import Bools, Floats, Indices
@@ -78,15 +84,24 @@ def solve_with_zeros(task: Task, solve: Callable[[Task], Solution]) -> Solution:
         return _or_say_who(task, solve)
     if zeros.resting.any() and (told := _who_has_no_more(problem)):
         raise OutOfDomain(f"{welfare.name} is for values of at least 0, and {told}")
-    paid = PAID * (float(np.abs(problem.tables.rewards).max()) or 1.0)
     way = _way_to_rest(problem, zeros, welfare.name)
+    while True:
+        try:
+            return _solve_others(task, solve, zeros, way)
+        except NothingLeft as left:
+            zeros = replace(zeros, left=zeros.left | left.types)
+
+
+def _solve_others(task: Task, solve: Callable[[Task], Solution], zeros: "_Zeros", way: "_Way") -> Solution:
+    """The best for those who can have more than 0."""
+    problem, candidates, kept = task.problem, task.candidates, None if way.by_price else way.cells
+    paid = PAID * (float(np.abs(problem.tables.rewards).max()) or 1.0)
     lifted = _paid_for(problem, zeros, paid, way.cells if way.by_price else None)
-    candidates = task.candidates
     if zeros.resting.any():
         candidates = {name: _Watched(name, policy, problem, way) for name, policy in candidates.items()}
-    kept = None if way.by_price else way.cells
     found = _or_say_who(replace(task, problem=lifted, kept=kept, candidates=candidates), solve)
-    scale = _Scale(1 - welfare.alpha, _share(problem, zeros), paid * problem.criterion.total)
+    assert isinstance(task.welfare, AlphaFair)
+    scale = _Scale(1 - task.welfare.alpha, _share(problem, zeros), paid * problem.criterion.total)
     return _brought_back(found, task, scale, zeros, way)
 
 
@@ -103,12 +118,20 @@ class _Zeros:
     values: Floats
     """(type,) what an arm has then: 0, but in groups of arms that have more and less."""
 
+    left: Bools
+    """(type,) those for whom nothing is left where the others are kept at their best."""
+
+    @property
+    def still(self) -> Bools:
+        """(type,) all of them."""
+        return self.empty | self.resting | self.left
+
 
 def _find_zeros(problem: CoupledMDP) -> _Zeros:
     empty = np.zeros(problem.num_types, dtype=bool)
     empty[problem.type_of_block[empty_blocks(problem)]] = True
     resting, best = at_rest(problem)
-    return _Zeros(empty, resting, np.where(resting & (problem.over == "groups"), best, 0.0))
+    return _Zeros(empty, resting, np.where(resting & (problem.over == "groups"), best, 0.0), np.zeros_like(empty))
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +170,7 @@ def _paid_for(problem: CoupledMDP, zeros: _Zeros, paid: float, cells: Bools | No
     tables, kind = problem.tables, problem.type_of_block
     # What never counts is left as it is: without it, types that differ in nothing else would become one.
     rewards = tables.rewards + paid * (zeros.empty[kind, None, None] & tables.valid)
-    rewards = np.where(zeros.resting[kind, None, None] & tables.valid, paid, rewards)
+    rewards = np.where((zeros.resting | zeros.left)[kind, None, None] & tables.valid, paid, rewards)
     usage = tables.usage.copy()
     if cells is not None and zeros.resting.any():
         lost = zeros.resting[kind, None, None] & tables.valid & ~cells[0][kind]
@@ -161,8 +184,12 @@ def _or_say_who(task: Task, solve: Callable[[Task], Solution]) -> Solution:
     """Solve it; a refusal says who cannot have more than 0, where that is the reason."""
     try:
         return solve(task)
+    except (NothingLeft, NothingKept):
+        raise
     except OutOfDomain as refusal:
         told = _who_has_no_more(task.problem)
+        if not told and task.kept is not None:
+            told = f"while those who have 0 at best are kept there, not all others can have more than 0: {refusal}"
         if not told:
             raise
         raise OutOfDomain(f"{task.welfare.name} is for values of at least 0, and {told}") from refusal
@@ -184,7 +211,7 @@ def _who_has_no_more(problem: CoupledMDP) -> str:
 
 def _share(problem: CoupledMDP, zeros: _Zeros) -> float:
     """Z / N."""
-    still = zeros.empty | zeros.resting
+    still = zeros.still
     if problem.over == "groups":
         return len(np.unique(problem.group_of_type[still])) / num_members(problem)
     return float(problem.type_counts[still].sum() / problem.num_arms)
@@ -291,7 +318,7 @@ def _check_rest(policy: Policy | Starting, task: Task, zeros: _Zeros, way: _Way)
 
 def _brought_back(found: Solution, task: Task, scale: _Scale, zeros: _Zeros, way: _Way) -> Solution:
     """The solution of the problem itself."""
-    problem, still = task.problem, zeros.empty | zeros.resting
+    problem, still = task.problem, zeros.still
     objective = (Objective.of_types if found.by_type else Objective.of_arms)(problem, found.objective.welfare)
     kinds = np.arange(problem.num_types) if found.by_type else problem.type_of_arm
     values = np.where(still[kinds], zeros.values[kinds], found.unit_values)
@@ -299,6 +326,7 @@ def _brought_back(found: Solution, task: Task, scale: _Scale, zeros: _Zeros, way
     if problem.over == "groups":  # gains and losses are balanced, but for rounding
         members = np.where(np.isin(np.arange(len(members)), problem.group_of_type[still]), 0.0, members)
     welfare = float(task.welfare(members, objective.sizes))
+    bound = 0.0 if still.all() else scale.back(found.upper_bound, _ROUNDING)
     slope = (found.welfare / welfare) ** (scale.beta - 1) if welfare > 0 else 0.0
     policy = _of_problem(found.policy, task, way)
     if zeros.resting.any():
@@ -307,7 +335,7 @@ def _brought_back(found: Solution, task: Task, scale: _Scale, zeros: _Zeros, way
         found,
         objective=objective,
         welfare=welfare,
-        upper_bound=max(scale.back(found.upper_bound, _ROUNDING), welfare if not found.welfare_stderr else 0.0),
+        upper_bound=max(bound, welfare if not found.welfare_stderr else 0.0),
         unit_values=values,
         policy=policy,
         problem=problem,
@@ -322,11 +350,14 @@ def _brought_back(found: Solution, task: Task, scale: _Scale, zeros: _Zeros, way
 
 def _in_words(problem: CoupledMDP, zeros: _Zeros) -> str:
     """Who has 0 at best."""
-    empty, resting = (int(problem.type_counts[kinds].sum()) for kinds in (zeros.empty, zeros.resting))
+    numbers = (int(problem.type_counts[kinds].sum()) for kinds in (zeros.empty, zeros.resting, zeros.left))
+    empty, resting, left = numbers
     told = [f"{empty} of the arms can have no value"] if empty else []
     if resting:
         whose = (
             "at their best, where their groups have 0" if problem.over == "groups" else "at 0, the most they can have"
         )
         told.append(f"{resting} of the arms are kept {whose}")
+    if left:
+        told.append(f"{left} of the arms are left with nothing by that")
     return "; ".join(told)

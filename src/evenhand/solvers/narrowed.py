@@ -35,6 +35,10 @@ class Narrowed(Protocol):
         ...
 
 
+class NothingKept(OutOfDomain):
+    """What is to be kept cannot all be kept."""
+
+
 def narrowed(mdp: TabularMDP, kept: Bools) -> Narrowed:
     """The problem in which only what is kept may be chosen.
 
@@ -43,7 +47,7 @@ def narrowed(mdp: TabularMDP, kept: Bools) -> Narrowed:
         kept: (step, pair) what may be chosen at each step; one step where it is always the same.
 
     Raises:
-        OutOfDomain: nothing can be chosen in the end, whatever is done before.
+        NothingKept: nothing can be chosen in the end, whatever is done before.
     """
     pairs = _kept_for_good(mdp, kept)
     if len(pairs) == 1:
@@ -64,7 +68,7 @@ def _kept_for_good(mdp: TabularMDP, kept: Bools) -> Bools:
             later = dead
         later = dead
     if mdp.initial[dead].any():
-        raise OutOfDomain(
+        raise NothingKept(
             "the welfare is for values of at least 0, and no plan keeps all who have 0 at best there: what they need "
             "for it is more than the budget allows. Use a Gini welfare, a larger budget, or shift the rewards."
         )
