@@ -182,6 +182,21 @@ def test_gains_and_losses_that_balance_in_a_group():
     assert found.welfare == pytest.approx(alone / 4, rel=1e-6)
     assert found.values[1:] == pytest.approx([10 / 3, -5 / 3, -5 / 3])
     assert found.digits >= 10
+    assert eh.evaluate(found.policy, found.problem, "alpha:0.5").welfare == pytest.approx(found.welfare, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_was_had_and_is_paid_back_is_0_but_for_rounding(seed):
+    """As the plan says, so does an exact evaluation of it: what rounding leaves is not below 0."""
+    rng = np.random.default_rng(seed)
+    moves, worth = rng.dirichlet(np.ones(3), (3, 2)), rng.normal(size=3)
+    rewards = (worth - worth.mean())[:, None] - 0.9 * moves @ (worth - worth.mean())
+    loan = eh.Arm(moves, rewards - [0.0, 0.25], [[0], [1]])
+    whole = eh.CoupledMDP([ONE, loan], [1], 0.9)
+    found = eh.solve(whole, "alpha:0.5")
+    alone = eh.solve(eh.CoupledMDP([ONE], [1], 0.9), "utilitarian").welfare
+    assert found.welfare == pytest.approx(alone / 4, rel=1e-6)
+    assert eh.evaluate(found.policy, whole, "alpha:0.5").welfare == pytest.approx(found.welfare, rel=1e-9)
 
 
 def test_an_arm_that_idles_by_another_action_than_the_first():

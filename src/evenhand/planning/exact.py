@@ -186,7 +186,7 @@ class NothingLeft(OutOfDomain):
 def _check_left(task: Task, mdp: TabularMDP, objective: Objective) -> None:
     """Raise NothingLeft where members have no rewards in anything that can still be met."""
     met = mdp.rewards[mdp.reachable[mdp.state_of_pair], : len(objective.sizes)]
-    none = ~met.any(axis=0)
+    none = np.asarray(~met.any(axis=0))
     if none.any() and task.problem.over == "groups":
         raise NothingLeft(none[task.problem.group_of_type])
     if none.any():

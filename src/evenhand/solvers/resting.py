@@ -22,6 +22,8 @@ from evenhand.errors import NotApplicable
 from evenhand.model.arm import ArmTables
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Average, Criterion
+from evenhand.model.objective import Objective
+from evenhand.model.welfare import PowerMean
 from evenhand.solvers.arms import SingleArms, are_communicating, closure, gains_at
 from evenhand.solvers.service import MOST_STEPS, best_chains, best_values, empty_blocks, reached, recurring
 from evenhand.typing import Bools, Floats, Ints
@@ -233,3 +235,23 @@ def at_rest(problem: CoupledMDP) -> tuple[Bools, Floats]:
         size = (np.bincount(group, arms * size) / np.bincount(group, arms))[group]
         return np.asarray((np.abs(most) <= DUST * size) & ~empty), best
     return np.asarray((np.abs(best) <= DUST * size) & ~empty), best
+
+
+def members_at_rest(problem: CoupledMDP, objective: Objective, values: Floats) -> Floats:
+    """(member,) what welfare weighs; who has 0 at best and is there but for rounding has 0, where it is steep there.
+
+    Args:
+        problem: the problem.
+        objective: whose values count.
+        values: (unit,) exact values of its types or arms.
+    """
+    members, welfare = objective.members(values), objective.welfare
+    if not isinstance(welfare, PowerMean) or not 0 < welfare.aversion < 1:
+        return members
+    kinds = at_rest(problem)[0]
+    if objective.groups is not None:
+        still = np.isin(np.arange(len(members)), problem.group_of_type[kinds])
+    else:
+        still = kinds if len(kinds) == len(members) else kinds[problem.type_of_arm]
+    size = float(np.abs(problem.types.rewards).max()) * problem.criterion.total
+    return np.where(still & (np.abs(members) <= DUST * size), 0.0, members)
