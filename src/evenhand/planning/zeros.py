@@ -160,9 +160,8 @@ def _way_to_rest(problem: CoupledMDP, zeros: _Zeros, welfare: str) -> _Way:
         return _Way(keeping(types, can, problem.criterion, rows).pairs, by_price=False)
     except NotApplicable as refusal:
         name = type_names(problem)[rows[0]]
-        raise OutOfDomain(
-            f"{name} and others like it have 0 at best and less by some of what may be done: {refusal}"
-        ) from None
+        told = f"{name} and perhaps others have 0 at best, and less by some of what may be done: {refusal}"
+        raise OutOfDomain(f"{welfare} is for values of at least 0, and {told}") from None
 
 
 def _paid_for(problem: CoupledMDP, zeros: _Zeros, paid: float, cells: Bools | None) -> CoupledMDP:

@@ -137,10 +137,11 @@ def _in_the_long_run(types: ArmTables, allowed: Bools, rows: Ints, free: bool) -
     pairs, met = allowed.copy(), np.zeros(allowed.shape[:2], dtype=np.bool_)
     for row in rows:
         leads, first = types.transitions[row] > 0, types.initial[row] > 0
-        resting = recurring(leads, _tight_chains(types, allowed, int(row)) & usable[row])
+        tight, stays = _tight_chains(types, allowed, int(row))
+        resting = recurring(leads, tight & usable[row])
         if not free:
-            _check_one_place(leads, allowed[row], resting)
-        kept = _towards(leads, usable[row], resting)
+            _check_one_place(leads, stays, resting)
+        kept = _towards(leads, usable[row] & stays, resting)
         met[row] = _within(leads, kept, first)
         if not np.asarray(kept.any(axis=-1))[met[row]].all():
             raise NotApplicable("they cannot be kept at their best in this way")
@@ -148,8 +149,8 @@ def _in_the_long_run(types: ArmTables, allowed: Bools, rows: Ints, free: bool) -
     return Keeping(pairs[None], met[None])
 
 
-def _tight_chains(types: ArmTables, allowed: Bools, row: int) -> Bools:
-    """(state, action) pairs that are tight in both of Bellman's equations of several chains, where the mean is best."""
+def _tight_chains(types: ArmTables, allowed: Bools, row: int) -> tuple[Bools, Bools]:
+    """(state, action) pairs that are tight in both of Bellman's equations of several chains, and in the first."""
     one = np.array([row])
     size, moves, rewards = int(types.num_states[row]), types.transitions[row], types.rewards[row]
     means, ahead = np.zeros(len(moves)), np.zeros(len(moves))
@@ -162,10 +163,9 @@ def _tight_chains(types: ArmTables, allowed: Bools, row: int) -> Bools:
     else:
         means[:size], ahead[:size] = best_chains(types, allowed, row)
         rounding = 1e-7 * float(np.abs(rewards).max())  # as far as a linear program can tell
-    stays = np.abs(moves @ means - means[:, None]) <= rounding
+    stays = allowed[row] & (np.abs(moves @ means - means[:, None]) <= rounding)
     pays = rewards + moves @ ahead - ahead[:, None] - means[:, None] >= -rounding
-    top = means >= float(means[types.initial[row] > 0].max()) - rounding
-    return np.asarray(allowed[row] & stays & pays & top[:, None])
+    return np.asarray(stays & pays), np.asarray(stays)
 
 
 def _towards(leads: Bools, usable: Bools, resting: Bools) -> Bools:
@@ -198,10 +198,10 @@ def _within(leads: Bools, kept: Bools, first: Bools) -> Bools:
     return np.asarray((first[:, None] & ways).any(axis=0))
 
 
-def _check_one_place(leads: Bools, allowed: Bools, resting: Bools) -> None:
+def _check_one_place(leads: Bools, stays: Bools, resting: Bools) -> None:
     """Refuse an arm that can rest in several places and go from one to another, losing something on the way once."""
     places = closure(np.asarray((leads & resting[..., None]).any(axis=1))[None])[0]
-    ways = closure(np.asarray((leads & allowed[..., None]).any(axis=1))[None])[0]
+    ways = closure(np.asarray((leads & stays[..., None]).any(axis=1))[None])[0]
     at_rest = resting.any(axis=-1)
     if (ways & ~places)[np.ix_(at_rest, at_rest)].any():
         raise NotApplicable(
