@@ -160,13 +160,25 @@ def _found(task: Task, method: str) -> Solution:
 
 def _solve(task: Task, method: str) -> Solution:
     if task.candidates:
+        _check_kept(task, "fluid")
         return METHODS["fluid"](replace(task, reason="candidates compete"))
     if method == "auto":
         chosen = _choose(task.problem)
+        _check_kept(task, chosen.method)
         return METHODS[chosen.method](replace(task, reason=chosen.reason, plan=chosen.plan))
     if method not in METHODS:
         raise UnknownName("method", method, ["auto", *METHODS])
+    _check_kept(task, method)
     return METHODS[method](task)
+
+
+def _check_kept(task: Task, method: str) -> None:
+    """Only where pairs are listed can some of them be struck out."""
+    if task.kept is not None and method not in ("joint", "counts"):
+        raise NotApplicable(
+            f"some arms have 0 at best, and {method} cannot keep them there: they need service for it, or something "
+            "else at every step. Use --method joint or counts, which list all that can be done, or a Gini welfare."
+        )
 
 
 def _told_of_rotation(task: Task, solution: Solution) -> Solution:

@@ -1,6 +1,6 @@
 """Looking back on a programme: audits, as a part of `Programme`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
 import numpy as np
@@ -18,7 +18,7 @@ from evenhand.programme.promises import continue_by
 from evenhand.programme.roster import present_step
 from evenhand.programme.running import Running
 from evenhand.programme.solving import Certificate, numbers_of
-from evenhand.programme.spans import read_span
+from evenhand.programme.spans import Span, read_span
 from evenhand.programme.views import FAMILY, Prices, price_of_fairness, suppose
 from evenhand.typing import Bools, Progress
 
@@ -72,6 +72,7 @@ class LookingBack(Running):
             span = read_span(tx, first, last, event)
             welfare = tx.execute(select(schema.programme.c.welfare)).scalar_one()
             models = {digest: self._model(tx, digest) for digest in set(span.digests) if digest}
+            _look_up(span, {digest: words for digest, (_, words) in models.items()})
         return Books(span, models.__getitem__, welfare, wanted)
 
     def in_need(self, rows: Sequence[PlanRow], step: int, most: int = 100) -> dict[int, int]:
@@ -142,3 +143,18 @@ class LookingBack(Running):
         """
         problem, arms, seed = self.present_problem()
         return suppose(problem, numbers_of(arms), budgets, welfare, progress, seconds, seed)
+
+
+def _look_up(span: Span, models: Mapping[str, Words]) -> None:
+    """Ask for all names of a span where it was read: those that no model has are told there, as damage.
+
+    Args:
+        span: what was read.
+        models: the names of each model by its digest.
+    """
+    for words in models.values():
+        words.blocks_of(span.arms)
+    for one in span.overrides:
+        words = models[span.digests[one.step - span.since]]
+        for action in (one.planned, one.accepted):
+            words.action_number(words.blocks[one.type, one.group], action)

@@ -186,7 +186,7 @@ def as_dict(solution: "Solution", out: str | None) -> dict[str, Any]:
             "value": solution.welfare,
             "upper_bound": solution.upper_bound,
             "gap": solution.gap,
-            **({"digits": solution.digits} if solution.digits < FEW_DIGITS else {}),
+            "digits": solution.digits,
             "stderr": solution.welfare_stderr,
             "interval": list(solution.welfare_interval),
         },
