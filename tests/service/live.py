@@ -19,10 +19,21 @@ P = "/v1/programme"
 class Server:
     """`evenhand serve`, as a process of its own."""
 
-    def __init__(self, address, *options):
+    def __init__(self, address, *options, environment=None):
+        """Start it, and wait until it says where it is.
+
+        Args:
+            address: of a programme.
+            options: of the command.
+            environment: variables beside those of this process.
+        """
         command = [sys.executable, "-m", "evenhand", "serve", str(address), "--port", "0", "--rate", "100000"]
         self.process = subprocess.Popen(
-            [*command, "--json", "--quiet", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*command, "--json", "--quiet", *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | (environment or {}),
         )
         line = self.process.stdout.readline()
         assert line, self.process.stderr.read()
@@ -80,6 +91,13 @@ class Load:
         end = time.monotonic() + seconds
         while len(self.accepted) < steps:
             assert time.monotonic() < end, f"too slow: {self.statuses}"
+            time.sleep(0.01)
+
+    def wait_for(self, status, more=1, seconds=60):
+        """Until so many more answers have had a status."""
+        end, wanted = time.monotonic() + seconds, self.statuses[status] + more
+        while self.statuses[status] < wanted:
+            assert time.monotonic() < end, f"nothing was answered by {status}: {self.statuses}"
             time.sleep(0.01)
 
     def _run(self, rng, number):
