@@ -125,7 +125,7 @@ def test_roles(programme, serving, tokens):
     assert client.post(f"{P}/observations", json=SEEN).status_code == 401
     assert client.post(f"{P}/observations", json=SEEN, headers=bearer(made["read"])).status_code == 403
     assert client.delete("/v1/jobs/x", headers=bearer(made["read"])).status_code == 403
-    said = SEEN | {"who": "Ada"}
+    said = SEEN | {"who": "Ada", "source": "walk"}
     assert client.post(f"{P}/observations", json=said, headers=bearer(made["write"])).status_code == 200
     assert programme.events()[-1].who == "Ada (may-write)"
 
@@ -152,13 +152,13 @@ def test_guesses_in_the_form_are_slowed_down_too(programme, serving, tokens):
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_cookies_that_came_by_tls_stay_there(programme, serving, tokens, scheme):
-    """The browser tells by the origin that it came by TLS, to a proxy before this server; the name typed is kept too."""
+    """The browser tells by the origin that it came by TLS, to a proxy before this server."""
     client = serving(programme, tokens=Tokens.read(tokens[0]))
     own = {"Origin": f"{scheme}://localhost"}
     signed = client.post("/login", data={"token": tokens[1]["write"]}, headers=own, follow_redirects=False)
     assert signed.status_code == 303
     own |= {"Cookie": f"{guards.COOKIE}={tokens[1]['write']}"}
-    typed = {"text": "arm,state\nb1,worn", "who": "Ada"}
+    typed = {"text": "arm,state\nb1,worn", "who": "Ada", "source": "walk"}
     sent = client.post("/today/conditions", data=typed, headers=own, follow_redirects=False)
     assert sent.status_code == 303
     for answer in (signed, sent):
