@@ -134,6 +134,15 @@ class Clients:
             )
 
 
+async def first_decision(port: int) -> None:
+    """The first request for a model starts the process that computes, and has the model solved; all others find it."""
+    connection = Connection(*await asyncio.open_connection("127.0.0.1", port))
+    begin = perf_counter()
+    status, _ = await connection.ask("POST", "/v1/decide", deciding())
+    print(f"  the first decision, with its model solved: {perf_counter() - begin:.1f} s; answer {status}")
+    connection.writer.close()
+
+
 async def under_load(port: int, clients: int, seconds: float, most: int, quick: bool = False) -> Clients:
     load = Clients(port, 100)
     load.quick = quick
@@ -175,6 +184,7 @@ def main() -> None:
             asyncio.run(alone(port, 1000, process))
         with served(programme_of(Path(folder), 100)) as (port, process):
             print(f"{CLIENTS} clients for {SECONDS:.0f} s; a programme of 100 arms, decisions for 20")
+            asyncio.run(first_decision(port))
             begin = busy(process)
             load = asyncio.run(under_load(port, CLIENTS, SECONDS, 10**9))
             print(f"  {1000 * (busy(process) - begin) / load.total:.1f} ms of the server's processor time a request")
