@@ -68,10 +68,10 @@ class Load:
         Args:
             addresses: a function that gives the addresses of servers; they may change.
             clients: how many.
-            seed: of what they do.
+            seed: of what they do; those of another seed have other keys.
             pause: seconds between what a client does.
         """
-        self.addresses, self.pause, self.over = addresses, pause, threading.Event()
+        self.addresses, self.seed, self.pause, self.over = addresses, seed, pause, threading.Event()
         self.accepted, self.seen, self.odd = [], [], []
         self.statuses, self.numbers = Counter(), itertools.count()
         self.lock = threading.Lock()
@@ -128,7 +128,7 @@ class Load:
 
     def _insist(self, client, rng, path, body, key):
         """Ask until there is an answer that is one; None if it came to nothing before the end."""
-        key = key.replace(" ", "-")
+        key = f"{self.seed}-{key.replace(' ', '-')}"
         for _ in range(2000):
             try:
                 answer = client.post(rng.choice(self.addresses()) + path, json=body, headers={"Idempotency-Key": key})
@@ -150,6 +150,7 @@ class Load:
 
 def check_whole(programme, load):
     """No accepted decision lost, none doubled, budgets kept, the log whole, plans as they were computed."""
+    print(f"\n{len(load.accepted)} steps accepted, answers by status: {dict(load.statuses)}")
     assert not load.odd, load.odd
     assert programme.check() == programme.status().events
     plans = {plan.id: plan for plan in programme.plans(status="accepted")}

@@ -7,9 +7,11 @@ import errno
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import tempfile
 import time
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,6 +19,7 @@ import httpx
 import psutil
 import pytest
 
+from evenhand.cli.main import run
 from evenhand.programme.programme import Programme
 
 
@@ -166,6 +169,70 @@ def test_a_clock_set_back_under_load(live, servers, where, tmp_path):
         times = [event.at for event in programme.events()]
     back = sum(one > next_one for one, next_one in pairwise(times))
     assert back >= 3, "the clock was set back, and events tell so"
+
+
+# Backup and restore, as docs/programmes.md says
+
+
+def back_up(where, number, tmp_path, postgresql_of):
+    """The address of a copy."""
+    if isinstance(where, Path):
+        copy = tmp_path / f"backup{number}.db"
+        with closing(sqlite3.connect(where)) as source, closing(sqlite3.connect(copy)) as target:
+            source.backup(target)
+        return copy
+    dump, copy = tmp_path / f"backup{number}.dump", postgresql_of().database()
+    subprocess.run(["pg_dump", "--format", "custom", "--file", dump, where], check=True)
+    subprocess.run(["pg_restore", "--no-owner", "--exit-on-error", "--dbname", copy, dump], check=True)
+    return copy
+
+
+def restored(where, copy):
+    """Where the programme is, after the copy has been put into its place."""
+    if not isinstance(where, Path):
+        return copy
+    copy.replace(where)
+    for end in ("-wal", "-shm"):
+        where.with_name(where.name + end).unlink(missing_ok=True)
+    return where
+
+
+@pytest.mark.slow
+def test_backups_under_load(live, servers, where, tmp_path, request):
+    """Each is the programme as it was at one moment, with all that had been answered by then; and it goes on."""
+    server = servers(where)
+    load, copies = live.Load(lambda: [server.address], pause=0.0), []
+    try:
+        for number in range(5):
+            load.wait_for_steps(len(load.accepted) + 2)
+            answered = list(load.accepted)
+            copies.append((answered, back_up(where, number, tmp_path, lambda: request.getfixturevalue("postgresql"))))
+    finally:
+        load.end()
+    server.kill()
+    with Programme.open(where) as programme:
+        whole = programme.events()
+    for answered, copy in copies:
+        assert run(["programme", "recompute", str(copy), "--quiet"]) == 0
+        with Programme.open(copy) as again:
+            events = again.events()
+            assert events == whole[: len(events)]
+            plans = {plan.id: plan.accepted_event for plan in again.plans("accepted")}
+        assert {answer["plan"] for answer in answered} <= set(plans)
+    answered, copy = copies[2]
+    where = restored(where, copy)
+    server = servers(where)
+    load = live.Load(lambda: [server.address], seed=9)
+    try:
+        load.wait_for_steps(3)
+    finally:
+        load.end()
+    with Programme.open(where) as programme:
+        assert programme.check() == programme.status().events
+        programme.recompute(max(plan.id for plan in programme.plans("accepted")))
+        steps = sorted(plan.step for plan in programme.plans("accepted"))
+        assert steps == list(range(len(steps)))
+        assert len(steps) >= len(answered) + 3
 
 
 # PostgreSQL that goes away
