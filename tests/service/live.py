@@ -132,8 +132,8 @@ class Load:
         for _ in range(2000):
             try:
                 answer = client.post(rng.choice(self.addresses()) + path, json=body, headers={"Idempotency-Key": key})
-            except httpx.TransportError:
-                self.statuses["no answer"] += 1
+            except httpx.TransportError as error:
+                self.statuses["nobody there" if isinstance(error, httpx.ConnectError) else "cut off"] += 1
                 time.sleep(0.2)
             else:
                 self.statuses[answer.status_code] += 1
