@@ -346,20 +346,32 @@ def brute_force():
 
 
 @pytest.fixture(scope="session")
-def postgresql():
-    """A running PostgreSQL server; `database()` gives the address of a new database."""
+def start_postgresql():
+    """Starts PostgreSQL servers of this machine, within a folder or anywhere, and ends them."""
     spec = importlib.util.spec_from_file_location("postgresql", Path(__file__).parent / "postgresql.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    programs = module.find_programs()
-    if programs is None:
-        pytest.skip(module.WHAT_IS_MISSING)
-    server = module.PostgreSQL(programs)
-    try:
-        server.start()
+
+    @contextmanager
+    def start(within=None):
+        programs = module.find_programs()
+        if programs is None:
+            pytest.skip(module.WHAT_IS_MISSING)
+        server = module.PostgreSQL(programs, within)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.end()
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def postgresql(start_postgresql):
+    """A running PostgreSQL server; `database()` gives the address of a new database."""
+    with start_postgresql() as server:
         yield server
-    finally:
-        server.end()
 
 
 def _chi_square(observed, expected_law):

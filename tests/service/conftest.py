@@ -80,7 +80,19 @@ def live():
 
 
 @pytest.fixture
-def programme_at(request, template, tmp_path, pumps):
+def solved_at(pumps):
+    """Makes a new programme with a policy at an address."""
+
+    def make(where):
+        with Programme.create(where, pumps, ROSTER, name="pumps", welfare="utilitarian") as made:
+            made.solve()
+        return where
+
+    return make
+
+
+@pytest.fixture
+def programme_at(request, template, tmp_path, solved_at):
     """The address of a new programme with a policy, on one database or the other."""
 
     def make(database):
@@ -88,9 +100,6 @@ def programme_at(request, template, tmp_path, pumps):
             where = tmp_path / "pumps.db"
             where.write_bytes(template.read_bytes())
             return where
-        where = request.getfixturevalue("postgresql").database()
-        with Programme.create(where, pumps, ROSTER, name="pumps", welfare="utilitarian") as made:
-            made.solve()
-        return where
+        return solved_at(request.getfixturevalue("postgresql").database())
 
     return make

@@ -181,10 +181,9 @@ class Running(Opened):
         here.
         """
         with self.store.reading() as tx:
-            arms = roster.taking_part(tx, present_step(tx))
-            if not arms:
+            wanted = as_numbers(roster.numbers_at(tx, present_step(tx)))
+            if not wanted:
                 return Drift(False, (), None)
-            wanted = numbers_of(arms)
             digest = self._serving(tx, wanted)
             if digest is None:
                 return Drift(True, (self._why_none(tx),), None)
