@@ -7,7 +7,7 @@ names of states and actions are fitted together, so that sparse rows lean on the
 
 The present model counts as some observations of every pair (`TRUST`): a row that was seen n times becomes
 
-    Dirichlet(counts and prior of the fit + trust p)      where steps were not missed; for each draw of what is leaned on
+    Dirichlet(counts and prior of the fit + trust p)      where steps were not missed, whatever is leaned on
     (n drawn + trust p) / (n + trust)                     for each draw of the posterior, where gaps were summed out
 
 with p the present row, so that one odd observation does not overturn a model.
