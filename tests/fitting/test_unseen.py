@@ -96,8 +96,9 @@ def test_a_table_with_faults_tells_all_of_them():
 
 def test_the_idle_action_itself_needs_a_file_or_an_absorbing_state():
     rows = rows_of("good good.mend fair.none fair poor", "fair.mend good.none fair poor")
-    with pytest.raises(ModelError):
+    with pytest.raises(ModelError, match='idle action, "none", say it with --unseen FILE, or --absorbing') as caught:
         fitted(rows, unseen="forbid").problem  # noqa: B018  # it is computed when asked for
+    assert "2 faults\n" in str(caught.value)
     notes = fitted(rows, unseen="forbid").notes
     assert any('idle action itself was never seen here: state "poor"' in note for note in notes)
     assert any('nobody was seen to leave "poor": if nobody can, say --absorbing poor' in note for note in notes)
