@@ -14,6 +14,9 @@ of the blend of Beta distributions that an entry then has,
 by quadrature (Gauss and Legendre) over the quantiles of c, and for each over those of m_j. Many entries of large models
 are alike (never seen, in one row), and are computed once; where many are not, there are fewer nodes.
 
+Where next states are many, one that was never seen may end below its own mean: m_j is mostly next to nothing and seldom
+more. Its interval then ends where that of the Dirichlet row with the same mean and total variance does.
+
 Rows of which a type has seen nothing are told by one Dirichlet distribution (`rows`), and so are those that are given.
 """
 
@@ -69,8 +72,10 @@ class Pooled:
         entries = np.argwhere(self.leans[..., None] & (lower < upper))
         alike = _alike(self, entries)
         found = [part.ends(tail, lower, upper) for part in alike.parts]
-        for ends, told in zip((lower, upper), zip(*found, strict=True), strict=True):
-            ends[tuple(entries.T)] = np.concatenate(told)[alike.same]
+        begin, end = (np.concatenate(told)[alike.same] for told in zip(*found, strict=True))
+        places = tuple(entries.T)
+        lower[places] = begin
+        upper[places] = np.where(self.counts[places] > 0, end, np.maximum(end, upper[places]))
         return self.rows.copied(lower), self.rows.copied(upper)
 
     def one(self, seed: int, number: int) -> Floats:

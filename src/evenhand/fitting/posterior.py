@@ -210,5 +210,6 @@ def _log_gammas(shape: Floats, rng: np.random.Generator) -> Floats:
     some = shape > 0
     larger = rng.standard_gamma(np.where(some, shape, 1.0) + 1)
     uniform = 1 - rng.random(shape.shape)  # never 0
-    logs = np.log(larger) + np.log(uniform) / np.where(some, shape, 1.0)
+    with np.errstate(over="ignore"):  # a shape of 1e-310 is as good as 0
+        logs = np.log(larger) + np.log(uniform) / np.where(some, shape, 1.0)
     return np.where(some, logs, -np.inf)
