@@ -48,6 +48,9 @@ ALIKE = 1e-9
 """Welfares that differ by less than this share of themselves are ties."""
 
 
+# -- one policy ------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class PolicyDraws:
     """One policy over all draws."""
@@ -75,6 +78,7 @@ class PolicyDraws:
     def seen(self) -> Floats:
         """(draw,) the welfare of the values as they were seen."""
         objective, members = self.objective, self.objective.members(self.found.values)
+        # All draws in one call; where some are out of the domain, one by one.
         try:
             return np.asarray(objective.welfare(members, objective.sizes))
         except OutOfDomain:  # of some draws: they are told one by one
@@ -85,9 +89,12 @@ class PolicyDraws:
         """(draw, episode) what chance adds to the welfare in each episode, but for curvature; None where exact."""
         if self.found.returns is None:
             return None
+        # How far each episode lies from the mean of its draw.
         apart = self.found.returns - self.found.values[:, None]
         objective = self.objective
+        # To first order, a change of values changes the welfare by the slopes.
         slopes = objective.welfare.supergradient(objective.members(self.found.values), objective.sizes)
+        # `spread` turns slopes by members into slopes by units.
         return np.asarray(np.einsum("deu,du->de", apart, objective.spread(slopes)))
 
     @property
@@ -113,6 +120,7 @@ class PolicyDraws:
     @property
     def mean(self) -> float:
         """The mean of the welfare over draws."""
+        # As seen: chance has mean 0, and drawing together towards the mean leaves it.
         return float(self.seen.mean())
 
     @property
@@ -139,6 +147,9 @@ class PolicyDraws:
             share: of the draws.
         """
         return tail_mean(self.welfare, share)
+
+
+# -- several, side by side -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,6 +194,7 @@ class UnderDraws(Shown):
             other: the name of the other.
         """
         gains = difference(self[policy], self[other])
+        # Exact ties are common: two policies may do the same in most draws.
         tie = np.abs(gains) <= ALIKE * np.maximum(np.abs(self[policy].seen), np.abs(self[other].seen))
         return float(np.where(tie, 0.5, gains > 0).mean())
 
@@ -200,6 +212,7 @@ class UnderDraws(Shown):
         told: list[dict[str, Any]] = []
         for row in self.rows:
             names = member_names(self.problem, row.found.by_type)
+            # The welfare first, then whom it weighs.
             for name, draws in zip(("welfare", *names), (row.welfare, *row.members.T), strict=True):
                 told.append({"policy": row.policy, "of": name, **spread_of(draws)})
         return as_frame({name: [line[name] for line in told] for name in told[0]}, library)
@@ -223,6 +236,9 @@ class UnderDraws(Shown):
             kind: told,
             "better_than": {other: self.chance_better(row.policy, other) for other in others},
         }
+
+
+# -- figures, and what chance adds to them ---------------------------------------------------------------------------
 
 
 def spread_of(draws: Floats) -> dict[str, float]:
@@ -257,10 +273,13 @@ def difference(one: PolicyDraws, other: PolicyDraws) -> Floats:
 
 def _together(one: Floats | None, other: Floats | None) -> Floats | None:
     """(draw, episode) the chance in a difference; of unequal numbers of episodes none is shared."""
+    # An exact policy adds no chance.
     if one is None or other is None:
         return other if one is None else one
+    # Episode by episode: both met the same random numbers, so what they share is gone.
     if one.shape == other.shape:
         return one - other
+    # Different numbers: errors of both means side by side, scaled so that `_noise` gives the sum of their variances.
     errors = [chance / np.sqrt(chance.shape[1] * (chance.shape[1] - 1)) for chance in (one, other)]
     both = np.concatenate(errors, axis=1)
     return np.asarray(both * np.sqrt(both.shape[1] * (both.shape[1] - 1)))
@@ -273,9 +292,11 @@ def denoised(seen: Floats, chances: Floats | None) -> Floats:
         seen: (draw,) a figure of each draw.
         chances: (draw, episode) what chance added in each episode, of mean 0; None where there was none.
     """
+    # From one draw no spread can be told.
     if chances is None or len(seen) < 2:
         return seen
     spread = float(seen.var(ddof=1))
+    # The share of the spread that is not chance.
     kept = max(0.0, 1.0 - _noise(chances) / spread) if spread > 0 else 0.0
     return np.asarray(seen.mean() + np.sqrt(kept) * (seen - seen.mean()))
 

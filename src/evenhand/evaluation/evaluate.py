@@ -64,6 +64,9 @@ FLOOR_ROUNDING = 1e-6
 """How far below its floor an exact share may lie: linear programs keep their constraints about as closely."""
 
 
+# -- what is told ----------------------------------------------------------------------------------------------------
+
+
 class MissedFloor(NamedTuple):
     """Arms that are served less often than they must be."""
 
@@ -225,6 +228,7 @@ class Evaluation(Shown):
     def floors_missed(self) -> tuple[MissedFloor, ...]:
         """The units that are served less often than their floor asks for, by more than chance explains."""
         floors = self.objective.floors
+        # Room for rounding, and three errors below: only what is clearly missed is told.
         least = floors * (1 - FLOOR_ROUNDING) - FLOOR_ROUNDING - MISSED_BY * self.unit_served_stderr
         missed = np.flatnonzero((floors > 0) & (self.unit_served < least))
         return tuple(MissedFloor(int(i), float(floors[i]), float(self.unit_served[i])) for i in missed)
@@ -261,11 +265,13 @@ class Evaluation(Shown):
         if found is None or mean is None or weights is None:
             return None
         number = len(found)
+        # The usual correction of a weighted variance for so many episodes.
         return float(np.sqrt(np.sum((weights * (found - mean)) ** 2) * number / (number - 1))) if number > 1 else np.inf
 
     @property
     def _realised_coefficients(self) -> Floats | None:
         """(episode,) of what members got in each; None when exact, or played by counts."""
+        # By counts there are no arms to be unequal.
         if self.returns is None or self.returns.shape[1] != self.problem.num_arms:
             return None
         one_a_member = Objective.of_arms(self.problem, self.objective.welfare)
@@ -293,6 +299,7 @@ def unit_columns(
         figures: (unit,) figures under their names.
     """
     number = len(objective.counts)
+    # (unit,) the type of each.
     kinds = np.arange(number) if by_type else problem.type_of_arm
     columns: dict[str, Any] = {"type" if by_type else "arm": np.arange(number)}
     if problem.types.labels:
@@ -302,6 +309,9 @@ def unit_columns(
     if by_type:
         columns["arms"] = problem.type_counts
     return columns | dict(figures)
+
+
+# -- evaluating ------------------------------------------------------------------------------------------------------
 
 
 @shows_bar
@@ -349,6 +359,7 @@ def evaluate(
     if not isinstance(policy, (Policy, Starting)):
         raise PolicyError(f"policy: {type(policy).__name__} has no method act(states, rng); see check_policy")
     check_problem(problem, "evaluate(policy, problem)")
+    # The problem with the types that the policy knows, and the members that are asked for.
     case = Case.of(policy, problem.under(criterion, over), problem.over, welfare)
     steps = case.judged.criterion.simulated_steps(horizon)
     if draws is not None:
@@ -366,6 +377,7 @@ def _evaluate(
     progress: Progress | None,
 ) -> Evaluation:
     if method != "monte-carlo":
+        # Exact where that is possible; "auto" falls back on playing, "exact" says why not.
         try:
             return _exactly(policy, case)
         except (NotApplicable, TooLarge):
@@ -386,10 +398,14 @@ def _over_draws(
     from evenhand.evaluation.draws import weigh_policies
 
     judged, (episodes, steps, rng, method, progress) = needs_tables(case.judged, "draws"), asked
+    # One seed for both, so that the same call gives the same numbers.
     seed = as_seed(rng)
     worlds, _ = read_worlds(judged, posterior, draws, seed)
     found = _evaluate(policy, case, episodes, steps, seed, method, progress)
     return replace(found, draws=weigh_policies({"policy": policy}, worlds, case.welfare, playing_seed(seed), progress))
+
+
+# -- what is judged, and what is played ------------------------------------------------------------------------------
 
 
 class Case(NamedTuple):
@@ -418,8 +434,10 @@ class Case(NamedTuple):
             welfare: how members' values are weighed.
         """
         made_for = _made_for(policy)
+        # Networks on proportions play any number of arms.
         if made_for is not None and made_for.num_arms != judged.num_arms and not isinstance(policy, CountNetworkPolicy):
             raise PolicyError(f"the policy was made for {made_for.num_arms} arms, and here are {judged.num_arms}")
+        # Policies that know no problem are played with the types of the problem as it was given.
         played = judged.under(over=usual if made_for is None else made_for.over)
         return cls(judged, played, read_welfare(judged, welfare), made_for)
 
@@ -434,15 +452,18 @@ class Case(NamedTuple):
 
     def pools(self, policy: object) -> bool:
         """Whether arms of one played type have one value; not if the policy was made to tell more types apart."""
+        # Arms that the policy tells apart may fare differently, though they are of one type here.
         finer = self.made_for is not None and self.made_for.num_types > self.played.num_types
         return is_exchangeable(policy) and not finer
 
     def units(self, by_type: bool) -> tuple[Indices | slice, bool]:
         """Which column of what was played belongs to each unit that is judged; and whether these units are types."""
+        # The same cut on both sides: columns are units already.
         if not by_type or self.played.over == self.judged.over:
             return slice(None), by_type
         if self.played.over == "groups":  # arms of a judged type may fare differently: they are told one by one
             return self.played.type_of_arm, False
+        # Over arms was played, over groups is judged: each judged type lies within one played type.
         _, first = np.unique(self.judged.type_of_block, return_index=True)
         return self.played.type_of_block[first], True
 
@@ -453,6 +474,7 @@ class Case(NamedTuple):
 
 def _made_for(policy: object) -> Problem | None:
     """The problem a policy was made for, if it knows; of a policy with parts, the one with most types."""
+    # The finest of the parts decides what can be pooled.
     return max(_all_made_for(policy), key=lambda problem: problem.num_types, default=None)
 
 
@@ -492,15 +514,21 @@ def _num_both(one: Problem, other: Problem) -> int:
     """How many types there are if arms are told apart by both; by the second alone where arms are not the same."""
     if one is other or one.num_arms != other.num_arms:
         return other.num_types
+    # Both types in one number.
     return len(np.unique(one.type_of_arm.astype(np.int64) * other.num_types + other.type_of_arm))
+
+
+# -- exactly ---------------------------------------------------------------------------------------------------------
 
 
 def _exactly(policy: object, case: Case) -> Evaluation:
     start = work_clock()
     played = needs_tables(case.played, "exact evaluation")
+    # The law of a policy is over types: these must be those that are played.
     case.check_types(policy)
     found = exact_values(policy, played)
     columns, by_type = case.units(found.by_type)
+    # From the types that were played to the units that are judged.
     objective, values, served = case.objective(by_type), found.values[columns], found.served[columns]
     value = objective(values)
     return Evaluation(
@@ -530,16 +558,22 @@ def _mean_member(objective: Objective, values: Floats) -> float:
     return float(objective.members(values) @ objective.sizes / objective.sizes.sum())
 
 
+# -- by playing ------------------------------------------------------------------------------------------------------
+
+
 def _by_simulation(
     policy: Policy | Starting, case: Case, num_episodes: int, horizon: int, rng: Rng, progress: Progress | None
 ) -> Evaluation:
     start = work_clock()
     played, pooled = case.played, case.pools(policy)
+    # By counts a step costs the same for any number of arms, but arms are not followed.
     many = num_episodes * horizon * played.num_arms > FOLLOW_ARMS_UP_TO
+    # Only crowds of equal arms are counts, and only where matrices are known.
     by_counts = many and pooled and plays_by_counts(policy) and isinstance(played, CoupledMDP)
     play = simulate_counts if by_counts else simulate
     strata = _Strata.of(policy, num_episodes)
     rollout = _play_parts(play, played, strata, horizon, rng, progress)
+    # The paper's figure is of the arms, before anything is pooled.
     plug_in = None if by_counts else _plug_in(case.objective(False), strata.mean(rollout.returns))
     returns, served = rollout.returns, rollout.served
     if pooled and not by_counts:
@@ -563,10 +597,14 @@ class _Strata(NamedTuple):
     @classmethod
     def of(cls, policy: Policy | Starting, num_episodes: int) -> "_Strata":
         """Allots episodes by the shares; a mixture of more parts than there are episodes for is played as one."""
+        # Two episodes a part at least, or it would have no known error.
         drawn_once = isinstance(policy, Mixture) and policy.rotate is None
+        # Too few episodes for all parts: then the mixture draws its parts itself, which adds a little noise.
         if not isinstance(policy, Mixture) or not drawn_once or num_episodes < 2 * len(policy.parts):
             return cls((policy,), np.ones(1), np.array([num_episodes]))
         free = num_episodes - 2 * len(policy.parts)
+        # Rounded running sums: what parts get beside their two differs from the shares by less than one episode, and
+        # adds up.
         ends = np.floor(np.cumsum(policy.shares) * free + 0.5).astype(np.int64)
         return cls(policy.parts, policy.shares, 2 + np.diff(ends, prepend=0))
 
@@ -582,6 +620,7 @@ class _Strata(NamedTuple):
 
     def mean(self, samples: Floats) -> Floats:
         """(...,) the mean of (episode, ...) samples."""
+        # Sums of each part, then parts by their shares.
         return np.asarray(np.tensordot(self.shares / self.sizes, np.add.reduceat(samples, self.starts), axes=1))
 
     def split(self, samples: Floats) -> list[Floats]:
@@ -591,6 +630,7 @@ class _Strata(NamedTuple):
     def errors(self, samples: Floats) -> Floats:
         """(...,) its standard errors: those of the parts, put together."""
         own = [standard_errors(part) for part in self.split(samples)]
+        # Parts are independent: variances add up, each by the square of its share.
         return np.asarray(np.sqrt(np.tensordot(self.shares**2, np.square(own), axes=1)))
 
 
@@ -604,7 +644,9 @@ def _play_parts(
 ) -> Rollout:
     """Play each part in a world of its own."""
     if len(strata.parts) == 1:
+        # A single part plays with the stream that was given, as `simulate` would.
         return play(problem, strata.parts[0], int(strata.sizes[0]), horizon, rng, progress)
+    # Streams of their own: parts are not compared here, and common numbers would correlate their errors.
     streams, rollouts = as_generator(rng).spawn(len(strata.parts)), []
     for number, (part, size, stream) in enumerate(zip(strata.parts, strata.sizes.tolist(), streams, strict=True)):
         tell = None if progress is None else part_of(progress, number, len(strata.parts))
@@ -629,6 +671,7 @@ def mean_by_type(problem: Problem, figures: Floats) -> Floats:
         problem: the problem.
         figures: (..., arm) a figure of each arm.
     """
+    # Arms sorted by type, so that each type is one stretch.
     order = np.argsort(problem.type_of_arm, kind="stable")
     starts = np.cumsum(problem.type_counts) - problem.type_counts
     return np.asarray(np.add.reduceat(figures[..., order], starts, axis=-1) / problem.type_counts)
@@ -652,7 +695,9 @@ def _summary(
 ) -> Evaluation:
     objective, returns = units.objective, units.returns
     values = strata.mean(returns)
+    # (episode, member); their means over episodes are the members' values, for members are linear in units.
     members = objective.members(returns)
+    # (episode,) the mean over members, each counted by its size.
     means = members @ objective.sizes / objective.sizes.sum()
     return Evaluation(
         welfare=objective(values),
@@ -681,6 +726,7 @@ def _summary(
 
 def _cut_off(problem: Problem, horizon: int) -> float | None:
     """What the time beyond the horizon can be worth, if that is known."""
+    # None where the criterion cannot tell, or the largest reward is not known.
     beyond = problem.criterion.beyond(horizon)
     if beyond is None or (beyond > 0 and isinstance(problem, Simulator)):
         return None

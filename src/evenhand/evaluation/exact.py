@@ -62,11 +62,15 @@ def exact_values(policy: object, problem: CoupledMDP) -> ExactValues:
         raise NotApplicable("a mixture that is drawn anew now and then is only simulated")
     if isinstance(policy, Mixture):
         return _mixed([exact_values(part, problem) for part in policy.parts], policy.shares, problem)
+    # Choices on many counts have a way that needs no table; for few states a table is quicker.
     steps = typed_steps(policy, problem)
     if steps and num_count_states(problem) * len(steps) > MOST_STATES:
         values, used, served = typed_values(steps, problem)
         return ExactValues(values, True, used, served)
     return _of_tables(_tables(policy, problem), problem.criterion)
+
+
+# -- policies as tables ----------------------------------------------------------------------------------------------
 
 
 class _Pairs(NamedTuple):
@@ -100,6 +104,7 @@ def _tables(policy: object, problem: CoupledMDP) -> list[_Table]:
         if problem.criterion.num_steps is None:
             raise NotApplicable(f"a policy by steps can only be simulated under the criterion {problem.criterion.name}")
         steps = policy.parts[: problem.criterion.num_steps]
+    # Steps that are one object count once, as they are tabulated once.
     tabulate = _Tabulator(problem, len({id(step) for step in steps}))
     tables = [tabulate(step) for step in steps]
     if len({table.pairs.by_type for table in tables}) > 1:
@@ -112,6 +117,7 @@ class _Tabulator:
 
     def __init__(self, problem: CoupledMDP, number: int) -> None:
         self.problem, self.number, self.counts = problem, number, Counts(problem)
+        # With the object itself, so that no other can get its id while it is kept.
         self.spaces: dict[int, tuple[object, _Pairs]] = {}
         self.tables: dict[int, _Table] = {}
 
@@ -124,6 +130,7 @@ class _Tabulator:
     def _write(self, policy: object) -> _Table:
         problem = self.problem
         can = capabilities(policy)
+        # A table on the same problem: what it does is the same under any criterion.
         if can.table is not None and can.table.reduction.problem.under(problem.criterion) == problem:
             return _Table(self._pairs(can.table.reduction), can.table.probabilities)
         if can.tabulates is not None and num_joint_states(problem) <= MOST_STATES:
@@ -137,6 +144,7 @@ class _Tabulator:
         known = self.spaces.get(id(reduction))
         if known is None:
             assert isinstance(reduction, (Joint, Counts))
+            # Made anew where it was made under another criterion: the tabular problem carries one.
             same = reduction if reduction.problem == self.problem else type(reduction)(self.problem)
             by_type = isinstance(same, Counts)
             served = same.mean_served(same.allocations) if isinstance(same, Counts) else same.served
@@ -152,6 +160,9 @@ class _Tabulator:
         check_budget(self.problem, usage, 0)
         served = self.counts.mean_served(allocations)
         return _Table(_Pairs(self.counts.tabulate(state, allocations), usage, served, True), probabilities)
+
+
+# -- their values ----------------------------------------------------------------------------------------------------
 
 
 def write_law(can: Capabilities, law: Lawful, space: Counts) -> tuple[Ints, Ints, Floats]:
@@ -176,6 +187,7 @@ def _of_tables(tables: Sequence[_Table], criterion: Criterion) -> ExactValues:
         return _forwards(tables, criterion.time_weights(criterion.num_steps), criterion.total)
     pairs, probabilities = tables[0]
     visits = occupancy(pairs.mdp, probabilities)
+    # Visits sum to the total.
     served = visits @ pairs.served / criterion.total
     return ExactValues(visits @ pairs.mdp.rewards, pairs.by_type, visits @ pairs.usage, served)
 
@@ -187,10 +199,12 @@ def _forwards(tables: Sequence[_Table], weights: Floats, total: float) -> ExactV
     law = first.mdp.initial
     for step, weight in enumerate(weights):
         (mdp, usage, serves, _), probabilities = tables[step % len(tables)]
+        # Visits of pairs at this step: the law of the state, times the chance of the action.
         visits = np.repeat(law, np.diff(mdp.offsets)) * probabilities
         values += weight * (visits @ mdp.rewards)
         used += weight * (visits @ usage)
         served += weight * (visits @ serves)
+        # Pairs with the same outcome are put together before they move.
         law = mdp.kernel.T @ np.bincount(mdp.outcomes, weights=visits, minlength=mdp.kernel.shape[0])
     return ExactValues(values, first.by_type, used, served / total)
 
@@ -198,6 +212,7 @@ def _forwards(tables: Sequence[_Table], weights: Floats, total: float) -> ExactV
 def _mixed(parts: Sequence[ExactValues], shares: Floats, problem: CoupledMDP) -> ExactValues:
     """Values by type where all have them, else by arm."""
     by_type = all(part.by_type for part in parts)
+    # Arms of a type have its value; there is no way back from arms that differ.
     if not by_type:
         parts = [part if not part.by_type else by_arms(part, problem) for part in parts]
     values, used, served = (

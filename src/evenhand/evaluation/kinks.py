@@ -74,6 +74,7 @@ def welfare_error(objective: Objective, values: Floats, shares: Floats, samples:
     members = [objective.members(np.asarray(part, dtype=np.float64)) for part in samples]
     if not members:
         return 0.0
+    # One episode tells nothing of its spread.
     if min(map(len, members)) < 2:
         return np.inf
     noise = np.concatenate([_noise(part, share) for part, share in zip(members, shares.tolist(), strict=True)])
@@ -84,6 +85,7 @@ def welfare_error(objective: Objective, values: Floats, shares: Floats, samples:
 def _noise(part: Floats, share: float) -> Floats:
     """(episode, member) rows whose sum with independent normal factors is distributed like the error of the mean."""
     number = len(part)
+    # The variance of a mean over M episodes is sum (x - mean)^2 / (M (M - 1)), and of a part counts by share^2.
     return np.asarray((part - part.mean(axis=0)) * (share / np.sqrt(number * (number - 1))))
 
 
@@ -113,10 +115,12 @@ class _Estimate:
     def without_nothing(self) -> tuple["_Estimate", float]:
         """The members that have something, and by what their welfare is multiplied to be that of all."""
         aversion = self.welfare.aversion if isinstance(self.welfare, PowerMean) else 0.0
+        # Something, or something in some episode.
         some = (self.members != 0) | self.noise.any(axis=0)
         if not 0 < aversion < 1 or some.all() or not some.any():
             return self, 1.0
         left = _Estimate(self.welfare, self.sizes[some], self.members[some], self.noise[:, some])
+        # p^(1 / (1 - alpha)) of the head.
         return left, float((left.sizes.sum() / self.sizes.sum()) ** (1 / (1 - aversion)))
 
     @property
@@ -124,6 +128,7 @@ class _Estimate:
         """Whether the welfare is known to have no kinks, nor to bend as sharply, within reach."""
         if not isinstance(self.welfare, PowerMean):
             return is_mean(self.welfare, int(self.sizes.sum()))
+        # Bending, member by member: aversion times relative noise.
         return bool((self.welfare.aversion * _lengths(self.noise) <= BENT * np.abs(self.members)).all())
 
     @cached_property
@@ -140,18 +145,24 @@ class _Estimate:
         """(member,) U."""
         squares = np.square(self.noise).sum(axis=0)
         order = np.argsort(self.members, kind="stable")
+        # Windows of values within REACH errors, as stretches of the sorted values.
         values, reach = self.members[order], REACH * np.sqrt(squares)
         first = np.searchsorted(values, self.members - reach, side="left")
         end = np.searchsorted(values, self.members + reach, side="right")
+        # Around the median, so that squares of large values do not swallow their differences.
         middle = float(np.median(values))
         apart = values - middle
+        # Running sums over the sorted members, so that each window costs two look-ups, not a pass.
         sums = [
             np.concatenate([[0.0], np.cumsum(self.sizes[order] * figures)])
             for figures in _figures(apart, squares[order])
         ]
+        # Within each window: how many members, their sum, sum of squares and sum of noise.
         number, mean, square, noise = (total[end] - total[first] for total in sums)
         mean, own = mean / number, self.members - middle
+        # t_n^2: what the spread has beyond the noise.
         true = np.maximum(0.0, (square - noise) / number - mean**2)
+        # Without noise a value is known, and stays.
         known = np.divide(true, true + squares, out=np.ones_like(squares), where=squares > 0)
         return np.asarray(self.members - (1 - known) * (own - mean))
 
@@ -160,24 +171,31 @@ class _Estimate:
         draws = self._draws()
         if not len(draws):
             return 0.0
+        # Some draws at a time: (draw, member) arrays may be large.
         parts = np.array_split(draws, -(-draws.size // MOST_NUMBERS))
         steps = [self._welfares(self.together + STEP * some) for some in parts]
+        # S of the head.
         rises = (np.concatenate(steps) - float(self.welfare(self.together, self.sizes))) / STEP
         slope = self.welfare.supergradient(self.together, self.sizes)
         kink = float(np.quantile(draws @ slope, LOWER_END) - np.quantile(rises, LOWER_END))
+        # S <= H.D' holds for every draw, so the difference is negative by rounding only.
         return self._error(self.together) + max(0.0, kink) / CONFIDENCE
 
     def _draws(self) -> Floats:
         """(draw, member) D', as far as the welfare is defined there."""
+        # A fixed seed: the error is a function of the episodes.
         factors = np.random.default_rng(0).standard_normal((NUM_DRAWS, min(self.noise.shape)))
+        # Many episodes and few members: a root of the covariance has the same law with fewer rows.
         draws = factors @ (self._root() if len(self.noise) > len(self.members) else self.noise)
         if isinstance(self.welfare, RankWeighted):
             return draws
+        # Draws that leave the domain cannot be weighed; a rank-weighted welfare has no such places.
         return np.asarray(draws[[self._is_defined(self.together + STEP * draw) for draw in draws]])
 
     def _root(self) -> Floats:
         """(member, member) the root of the covariance, which has fewer rows than there are episodes."""
         squares, axes = np.linalg.eigh(self.noise.T @ self.noise)
+        # Rounding may leave eigenvalues just below 0.
         return np.asarray((axes * np.sqrt(np.maximum(squares, 0.0))) @ axes.T)
 
     def _is_defined(self, members: Floats) -> bool:

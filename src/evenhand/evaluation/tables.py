@@ -74,7 +74,9 @@ class Table(NamedTuple):
         rows = np.ones((len(transitions), len(self.state), 1))
         for component in self.components:
             law = component(transitions)
+            # The product over components: an outer product for every pair, the last component fastest.
             rows = (rows[..., None] * law[:, :, None, :]).reshape(len(rows), len(self.state), -1)
+        # Pairs are sorted by state; every state has at least one, as `reduceat` needs it.
         starts = np.searchsorted(self.state, np.arange(len(self.initial)))
         return np.asarray(np.add.reduceat(rows * self.probabilities[:, None], starts, axis=1))
 
@@ -96,6 +98,7 @@ def values_of_tables(
         transitions: (world, type, state, action, next_state) how arms of each type move.
         progress: called now and then with what is being done and the share done.
     """
+    # Per world: chains and systems (state, state), or rows (pair, state) before they are summed up.
     size = 8.0 * len(tables[0].initial) * max(4 * len(tables[0].initial), 3 * max(len(table.state) for table in tables))
     each = max(1, int(AT_ONCE / (size * len({id(table) for table in tables}))))
     found = []
@@ -111,15 +114,18 @@ def _some(tables: Sequence[Table], problem: CoupledMDP, transitions: Floats) -> 
     if criterion.num_steps is not None:
         return _forwards(tables, criterion.time_weights(criterion.num_steps), transitions)
     chains = first.chains(transitions)
+    # From the initial law to the long run, then what is earned there.
     if criterion.is_average:
         return np.asarray(np.einsum("s,dst,tu->du", first.initial, _long_run(chains), first.earned))
     systems = np.eye(chains.shape[1]) - criterion.factor * chains
     start = np.broadcast_to(first.initial[:, None], (len(chains), len(first.initial), 1))
+    # Transposed: visits are pushed from the start, q = mu + gamma C^T q.
     visits = np.linalg.solve(systems.transpose(0, 2, 1), start)[..., 0]
     return np.asarray(visits @ first.earned)
 
 
 def _forwards(tables: Sequence[Table], weights: Floats, transitions: Floats) -> Floats:
+    # Steps that share a table share its chain.
     chains = {id(table): table.chains(transitions) for table in tables}
     earned = {id(table): table.earned for table in tables}
     law = np.repeat(tables[0].initial[None], len(transitions), axis=0)
@@ -133,9 +139,11 @@ def _forwards(tables: Sequence[Table], weights: Floats, transitions: Floats) -> 
 
 def _long_run(chains: Floats) -> Floats:
     """(world, state, next_state) where each chain is in the long run, from each state."""
+    # Half of the time it stays, so that there are no periods.
     stays = 0.5 * (np.eye(chains.shape[1]) + chains)
     for _ in range(MOST_SQUARES):
         squared = stays @ stays
+        # Rows lose a little with every squaring, and squaring doubles what was lost.
         squared /= squared.sum(axis=2, keepdims=True)
         change, stays = np.abs(squared - stays).max(), squared
         if change <= STILL:
@@ -153,10 +161,12 @@ def write_tables(policy: object, problem: CoupledMDP) -> list[Table]:
     Raises:
         NotApplicable: its law is not known, or it would be too large.
     """
+    # More parts than the horizon has steps are never played.
     steps: Sequence[object] = policy.parts if isinstance(policy, BySteps) else (policy,)
     number = problem.criterion.num_steps
     if number is None and len(steps) > 1:
         raise NotApplicable(f"a policy by steps can only be simulated under the criterion {problem.criterion.name}")
+    # By identity: a policy by steps often repeats one object.
     known: dict[int, Table] = {}
     for step in steps[: number or 1]:
         if id(step) not in known:
@@ -171,6 +181,7 @@ def _write(policy: object, problem: CoupledMDP, steps: int) -> Table:
     can = capabilities(policy)
     reduction = None if can.table is None else can.table.reduction
     most = MOST_AVERAGE if problem.criterion.is_average else MOST_STATES
+    # A joint table stays one where the space is small; any other policy goes by its law on counts.
     if isinstance(reduction, Joint) and steps * num_joint_states(problem) <= most:
         return _on_arms(can, problem)
     if steps * num_count_states(problem) > most:
@@ -182,6 +193,7 @@ def _on_arms(can: Capabilities, problem: CoupledMDP) -> Table:
     assert can.table is not None
     space = Joint(problem)
     state = np.repeat(np.arange(space.num_states), np.diff(can.table.reduction.mdp.offsets))
+    # Pairs that are never chosen would only cost.
     kept = can.table.probabilities > 0
     state, actions = state[kept], space.actions[kept]
     kinds, states = problem.type_of_arm, space.states[state]
@@ -215,6 +227,7 @@ def _on_counts(can: Capabilities, problem: CoupledMDP) -> Table:
 def _crowd(kind: int, allocations: Ints, problem: CoupledMDP) -> Component:
     """The law of the next counts of a type; allocations that are alike share it."""
     states, actions = np.nonzero(problem.types.valid[kind])
+    # Allocations that are alike move alike: their law is computed once.
     used, number = np.unique(allocations[:, states, actions], axis=0, return_inverse=True)
     size = int(problem.types.num_states[kind])
 

@@ -89,6 +89,7 @@ class Worlds:
         """(draw, block, state, action, next_state) how the arms of each block move."""
         size = 8.0 * len(self) * self.problem.tables.transitions.size
         check_memory(size, f"{len(self)} draws of {len(self.source_of_block)} blocks", "Use fewer draws.")
+        # The usual case: a source for each block, and no copy.
         if np.array_equal(self.source_of_block, np.arange(self.transitions.shape[1])):
             return self.transitions
         return self.transitions[:, self.source_of_block]
@@ -116,6 +117,7 @@ class Worlds:
     @cached_property
     def tells_apart(self) -> bool:
         """Whether arms of one type move differently in some world: their records differ, though the model does not."""
+        # Types and sources that occur together; a type with two sources is told apart if these differ in any draw.
         pairs = np.unique(np.column_stack([self.problem.type_of_block, self.source_of_block]), axis=0)
         return any(
             kind == before and not np.array_equal(self.transitions[:, source], self.transitions[:, other])
@@ -174,6 +176,7 @@ def values_in_worlds(
         return mixed(parts, policy.shares, worlds.problem)
     case = Case.of(policy, worlds.problem, worlds.problem.over, welfare)
     played = needs_tables(case.played, "draws")
+    # Only then do equal arms stay equal in every draw, as a table by types needs it.
     if not worlds.tells_apart:
         with contextlib.suppress(NotApplicable, TooLarge):  # its law is not known, or long: it is played
             case.check_types(policy)
@@ -197,6 +200,7 @@ def mixed(parts: list[WorldValues], shares: Floats, problem: CoupledMDP) -> Worl
     values = sum(share * part.values for share, part in zip(shares.tolist(), parts, strict=True))
     if all(part.exact for part in parts):
         return WorldValues(np.asarray(values), parts[0].by_type)
+    # A part that is exact has the same value in every episode.
     episodes = [part.values[:, None] if part.returns is None else part.returns for part in parts]
     returns = sum(share * own for share, own in zip(shares.tolist(), episodes, strict=True))
     return WorldValues(np.asarray(values), parts[0].by_type, np.asarray(returns))
@@ -207,9 +211,11 @@ def _by_playing(
 ) -> WorldValues:
     problem, transitions = worlds.problem, worlds.of_blocks()
     control = _control(policy, problem, transitions, seed)
+    # Without control variates all of the horizon must be played; with them a small rest is known nearly.
     horizon = problem.criterion.simulated_steps(None)
     if control is not None:
         horizon = problem.criterion.judging_steps(LEFT_OUT)
+    # The work is spread over draws, episodes and arms.
     number = int(np.clip(ARM_STEPS / (len(worlds) * problem.num_arms * horizon), FEWEST, MOST))
     size = 24.0 * len(worlds) * number * problem.num_arms
     check_memory(size, f"the returns of {number} episodes in each of {len(worlds)} draws", "Use fewer draws.")
@@ -243,9 +249,11 @@ def _control(policy: Policy | Starting, problem: CoupledMDP, transitions: Floats
     criterion, tables = problem.criterion, problem.tables
     number, blocks, states = transitions.shape[:3]
     horizon = criterion.judging_steps(LEFT_OUT)
+    # Solving costs S^3 for each draw and block; the pilot one long episode at least.
     large = number * blocks * float(states) ** 3 > MOST_SOLVED or problem.num_arms * horizon > MOST_PILOT
     if criterion.num_steps is not None or criterion.is_average or large or criterion.factor == 0:
         return None
+    # Two tables and a system for each draw.
     if not fits_in_memory(32.0 * number * blocks * states * max(states, tables.rewards.shape[2])):
         return None
     law = _law_in_play(policy, problem, horizon, seed)
@@ -268,6 +276,7 @@ def _law_in_play(policy: Policy | Starting, problem: CoupledMDP, horizon: int, s
     blocks = np.repeat(np.arange(len(tables), dtype=np.int64), problem.counts)
     seen = _tally(blocks, played.states, played.actions, tables.valid)
     sums = seen.sum(axis=-1, keepdims=True)
+    # A state that was never met: any law will do, and idling always exists.
     idle = np.arange(tables.valid.shape[2]) == tables.idle[:, :, None]
     return np.asarray(np.where(sums > 0, seen / np.maximum(sums, 1.0), idle))
 
@@ -275,5 +284,6 @@ def _law_in_play(policy: Policy | Starting, problem: CoupledMDP, horizon: int, s
 def _tally(blocks: Ints, states: Indices, actions: Indices, valid: Bools) -> Array:
     """(block, state, action) how often each was played."""
     number, width = valid.shape[2], valid.shape[1] * valid.shape[2]
+    # Every (block, state, action) as one number, to be counted at once.
     cells = blocks * width + states.astype(np.int64) * number + actions
     return np.bincount(cells.reshape(-1), minlength=valid.size).reshape(valid.shape).astype(np.float64)

@@ -95,12 +95,16 @@ EXACT_METHODS = ("counts", "joint", "count-lp", "joint-lp")
 """Methods of `solve` that prove their optimum."""
 
 
+# -- kinds: what is solved, bounded and played -----------------------------------------------------------------------
+
+
 def optimum(*, problem: str, parameters: Parameters, welfare: str = "gini:2", method: str = "counts") -> Outcome:
     """The best policy, by one method."""
     coupled = catalog.build(problem, parameters)
     start = time.perf_counter()
     solution = solve(coupled, welfare, method)
     total = time.perf_counter() - start
+    # Of the space that the method works on.
     states = num_joint_states(coupled) if method.startswith("joint") else num_count_states(coupled)
     values = OptimumValues(
         welfare=solution.welfare, upper_bound=solution.upper_bound, states=int(states), method=solution.method
@@ -128,6 +132,7 @@ def named_policy(
 ) -> Outcome:
     """A policy that has a name, exactly and by the paper's protocol."""
     coupled = catalog.build(problem, parameters)
+    # A policy that is not for the problem is an answer, not a failure.
     try:
         acting = build_policy(policy, coupled, welfare)
     except (NotApplicable, TooLarge) as error:
@@ -152,6 +157,7 @@ def _evaluate_twice(
     policy: Policy | Starting, problem: CoupledMDP, welfare: str, num_episodes: int, horizon: int, seed: int
 ) -> tuple[Evaluation, Evaluation]:
     """As well as possible, and simulated."""
+    # Simulated always: the paper's figure is of that.
     played = evaluate(policy, problem, welfare, num_episodes, horizon, seed, method="monte-carlo")
     try:
         return evaluate(policy, problem, welfare, num_episodes, horizon, seed, method="exact"), played
@@ -175,10 +181,15 @@ def _figures(found: Evaluation, played: Evaluation, welfare: str) -> dict[str, A
 def _plug_in_error(played: Evaluation, welfare: str) -> float | None:
     """The standard error of the welfare of the arms' means, by the delta method."""
     returns = played.returns
+    # Played by counts there are no arms whose means could be weighed.
     if returns is None or played.plug_in_welfare is None:
         return None
+    # The supergradient at the estimate: what an error of each arm does to the welfare.
     weights = as_welfare(welfare, returns.shape[1]).supergradient(returns.mean(axis=0))
     return standard_error(returns @ weights)
+
+
+# -- kinds: learning -------------------------------------------------------------------------------------------------
 
 
 def train(
@@ -201,10 +212,12 @@ def train(
     for size in evaluate:
         other = resized(coupled, size["num_arms"], np.atleast_1d(np.asarray(size["budget"], dtype=np.float64)))
         policy = training.policy
+        # The network plays any size, but must be told which.
         if isinstance(policy, CountNetworkPolicy):
             policy = CountNetworkPolicy(other, policy.network, policy.rule)
         pair = _evaluate_twice(policy, other, welfare, num_episodes, evaluation_horizon, training.settings["seed"])
         amounts = size["budget"]
+        # A list is a budget of several resources; JSON has no tuples.
         own = {"num_arms": size["num_arms"], "budget": tuple(amounts) if isinstance(amounts, list) else amounts}
         found.append(SizeFigures(**own, **_figures(*pair, welfare)))
     values = TrainValues(
@@ -233,7 +246,11 @@ def _declare_training() -> inspect.Signature:
     return inspect.Signature([*(one for one in own if one.kind is inspect.Parameter.KEYWORD_ONLY), *asked])
 
 
+# The settings of `train` are declared once, in `learning.settings`, and read off here.
 train.__signature__ = _declare_training()  # type: ignore[attr-defined]
+
+
+# -- kinds: timing ---------------------------------------------------------------------------------------------------
 
 
 def timing(
@@ -249,6 +266,7 @@ def timing(
     """Seconds an episode takes."""
     coupled = catalog.build(problem, parameters)
     once = _CLOCKS[who](coupled, num_episodes, horizon, seed)
+    # The first time compiles and fills caches; it is not counted.
     once()
     seconds = [once() / num_episodes for _ in range(repeats)]
     values = TimingValues(episodes=num_episodes, horizon=horizon, repeats=repeats)
@@ -284,6 +302,7 @@ def _clock_training(problem: CoupledMDP, episodes: int, horizon: int, seed: int)
             evaluations=1,
             progress=lambda what, share: moments.append((share, time.perf_counter())),
         )
+        # From the first to the last time that progress was told: loading and judging are left out.
         (first, start), (last, end) = moments[0], moments[-1]
         return (end - start) / (last - first) if last > first else training.seconds
 
@@ -300,12 +319,15 @@ _CLOCKS: dict[str, Callable[[CoupledMDP, int, int, int], Callable[[], float]]] =
 def untrained_network(problem: CoupledMDP, seed: int) -> Network:
     """A network of the usual shape with random weights."""
     rng = np.random.default_rng(seed)
+    # The widths are the usual ones; weights are scaled so that outputs are of size 1.
     num_states, num_actions, num_resources = problem.types.usage.shape[1:]
     sizes = [num_states + num_resources, 64, 64, num_states * num_actions]
     shapes = list(pairwise(sizes))
     weights = [(rng.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32) for shape in shapes]
     return Network(weights, [np.zeros(shape[1], dtype=np.float32) for shape in shapes])
 
+
+# -- kinds: the paper's linear programs ------------------------------------------------------------------------------
 
 Timed = tuple[ProgramValues, dict[str, float]]
 """A program that was solved once, and the seconds of its stages."""
@@ -331,6 +353,7 @@ def _clock_program(
     data = time.perf_counter() - start
     found = solve_it(mdp)
     seconds = {"data": data, **{name: found.seconds[name] for name in ("build", "solve", "extract")}}
+    # By the paper's own formulas.
     paper = paper_size(problem.num_arms, int(problem.types.num_states[0]))
     values = ProgramValues(
         constraints=found.num_rows,
@@ -352,10 +375,14 @@ def lp(*, problem: str, parameters: Parameters, program: str, welfare: str = "gi
     coupled = catalog.build(problem, parameters)
     _PROGRAMS[program](catalog.build(problem, {**parameters, "num_arms": 2}), welfare)  # loads the solver
     runs = [_PROGRAMS[program](coupled, welfare) for _ in range(repeats)]
+    # Stage by stage over the repeats.
     stages = {name: [seconds[name] for _, seconds in runs] for name in runs[0][1]}
     means = {name: float(np.mean(seconds)) for name, seconds in stages.items()}
     deviations = {f"{name}_deviation": float(np.std(seconds)) for name, seconds in stages.items()}
     return Outcome(replace(runs[0][0], repeats=repeats), means | deviations)
+
+
+# -- kinds: ideas of fairness ----------------------------------------------------------------------------------------
 
 
 def fairness(*, problem: str, parameters: Parameters, welfare: str, measures: Sequence[str], seed: int = 0) -> Outcome:
@@ -367,6 +394,7 @@ def fairness(*, problem: str, parameters: Parameters, welfare: str, measures: Se
     values = solution.values
     found = FairnessValues(
         method=solution.method,
+        # By method: fluid plans are estimates, however close.
         exact=solution.method in EXACT_METHODS,
         welfare=solution.welfare,
         upper_bound=solution.upper_bound,
@@ -385,6 +413,7 @@ def _groups(solution: Solution) -> tuple[Group, ...]:
     counts = problem.type_counts if solution.by_type else np.ones(problem.num_arms, dtype=np.int64)
     kinds = range(problem.num_types) if solution.by_type else problem.type_of_arm
     labels = problem.types.labels
+    # Without labels nobody has a name.
     names = [labels[kind][0] if len(labels) == problem.num_types else "" for kind in kinds]
     rows = zip(names, counts, solution.unit_values, strict=True)
     return tuple(Group(name, int(count), float(value)) for name, count, value in rows)
@@ -396,6 +425,8 @@ def _weigh(measure: str, values: Floats) -> float | None:
     except OutOfDomain:
         return None
 
+
+# -- all kinds -------------------------------------------------------------------------------------------------------
 
 KINDS: dict[str, Callable[..., Outcome]] = {
     "optimum": optimum,

@@ -17,6 +17,9 @@ Number: TypeAlias = float | None
 """A number; None where JSON has none for it (infinite, or not a number)."""
 
 
+# -- one class a kind ------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class Values:
     """What a cell found."""
@@ -169,6 +172,8 @@ class FairnessValues(Values):
     """The result weighed by other ideas; None outside their domain."""
 
 
+# -- all of them -----------------------------------------------------------------------------------------------------
+
 VALUES: dict[str, type[Values]] = {
     "optimum": OptimumValues,
     "fluid": FluidValues,
@@ -192,6 +197,9 @@ class Outcome:
     """Seconds."""
 
 
+# -- reading what was kept -------------------------------------------------------------------------------------------
+
+
 def read_outcome(kind: str, values: Any, timings: Any) -> Outcome:
     """What a record holds, checked.
 
@@ -205,11 +213,13 @@ def read_outcome(kind: str, values: Any, timings: Any) -> Outcome:
     """
     if kind not in VALUES:
         raise UnknownName("kind", kind, VALUES)
+    # The one kind with two schemas, told apart by a field that both have.
     refused = kind == "named-policy" and isinstance(values, Mapping) and values.get("applies") is False
     schema = NotForProblem if refused else VALUES[kind]
     faults: list[str] = []
     found = _read(schema, values, "values", faults)
     seconds = _read(dict[str, float], timings, "timings", faults)
+    # Timings that are missing are told with the rest.
     faults += [f"timings.{name}: expected a number, got nothing" for name in schema.TIMED if name not in seconds]
     if faults:
         raise InvalidInput("; ".join(faults))
@@ -222,10 +232,12 @@ WORDS: dict[Any, str] = {float: "a number", int: "a whole number", bool: "true o
 def _read(expected: Any, value: Any, place: str, faults: list[str]) -> Any:
     """A value of JSON as what is declared; notes a fault where it does not fit."""
     shape, parts = get_origin(expected), get_args(expected)
+    # From the particular to the plain: unions, tables, lists, mappings, then numbers and texts.
     if shape is types.UnionType:
         return _read_one_of(parts, value, place, faults)
     if is_dataclass(expected) and isinstance(value, Mapping):
         return _read_fields(expected, value, place, faults)
+    # (x, ...) is a list of any length, (x, y) one of two.
     if shape is tuple and isinstance(value, list) and (parts[-1] is ... or len(parts) == len(value)):
         kinds = [parts[0]] * len(value) if parts[-1] is ... else parts
         pairs = enumerate(zip(kinds, value, strict=True))
@@ -233,8 +245,10 @@ def _read(expected: Any, value: Any, place: str, faults: list[str]) -> Any:
     if shape is dict and isinstance(value, Mapping):
         return {str(key): _read(parts[1], each, f"{place}.{key}", faults) for key, each in value.items()}
     if _is_plain(expected, value):
+        # JSON has one kind of number: 3 is a float where one is declared.
         return float(value) if expected is float else value
     faults.append(f"{place}: expected {_said(expected)}, got {value!r}")
+    # An empty table lets the caller go on and note what else is missing.
     return {} if shape is dict else None
 
 
@@ -242,6 +256,7 @@ def _read_one_of(options: tuple[Any, ...], value: Any, place: str, faults: list[
     """The first option that fits; where none does, what the first one lacks is told."""
     if value is None and types.NoneType in options:
         return None
+    # Each option notes faults of its own, which are dropped where another fits.
     told: list[list[str]] = []
     for option in options:
         told.append([])
@@ -253,9 +268,11 @@ def _read_one_of(options: tuple[Any, ...], value: Any, place: str, faults: list[
 
 
 def _read_fields(expected: Any, table: Mapping[str, Any], place: str, faults: list[str]) -> Any:
+    # Hints of the class are texts until they are resolved.
     before, hints = len(faults), get_type_hints(expected)
     found = {}
     for each in fields(expected):
+        # A field that has a default may be absent: it was added later.
         if each.name in table or each.default is MISSING:
             known = table.get(each.name, _ABSENT)
             found[each.name] = _read(hints[each.name], known, f"{place}.{each.name}", faults)
@@ -273,6 +290,7 @@ _ABSENT = _Absent()
 
 
 def _is_plain(expected: Any, value: Any) -> bool:
+    # True is an int to Python, and no number to a reader.
     if expected in (int, float) and isinstance(value, bool):
         return False
     return expected in WORDS and isinstance(value, (int, float) if expected is float else expected)

@@ -40,6 +40,9 @@ Record = dict[str, Any]
 """One cell's record."""
 
 
+# -- a run, read -----------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Run:
     """What is in the folder of a run."""
@@ -60,6 +63,7 @@ def read_run(folder: Path) -> Run:
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         lines = (folder / RECORDS).read_text(encoding="utf-8").splitlines()
+        # By id: the report looks cells up.
         records = {record["id"]: record for record in map(json.loads, lines)}
     except (OSError, ValueError, KeyError) as error:
         raise InvalidInput(f"{folder}: holds no finished run: {error}") from None
@@ -77,14 +81,19 @@ def outcome_of(record: Record) -> Outcome:
     return read_outcome(str(record.get("kind")), record.get("values"), record.get("timings"))
 
 
+# -- what a record is filed under ------------------------------------------------------------------------------------
+
+
 def canonical(value: Any) -> str:
     """JSON with sorted keys and nothing to choose."""
+    # The same content is the same text, and so the same digest.
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def identify(cell: Cell, code: str) -> str:
     """The id of a cell: a digest of what its result depends on."""
     content = canonical({"kind": cell.kind, "settings": cell.settings, "code": code})
+    # Sixteen digits are 64 bits: enough for any number of cells.
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
@@ -97,12 +106,17 @@ def code_digest() -> str:
 def digest_of(package: Path) -> str:
     """A digest of a package's files, by relative path."""
     digest = hashlib.sha256()
+    # Sorted, so that the digest does not hang on the file system.
     for path in sorted(package.rglob("*")):
         inner = path.relative_to(package)
+        # Pictures and pages do not change a result, and must not make it be computed again.
         if path.is_file() and not set(inner.parts[:-1]) & set(NOT_CODE):
             digest.update(f"{inner.as_posix()}\0{path.stat().st_size}\0".encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+# -- a folder of them ------------------------------------------------------------------------------------------------
 
 
 class Store:
@@ -120,6 +134,7 @@ class Store:
 
     def path(self, cell: Cell) -> Path:
         """Where a cell's record is."""
+        # The code is in the id: another version of it has other files, and the old ones stay.
         return self.folder / CELLS / f"{identify(cell, self.code)}.json"
 
     def read(self, cell: Cell) -> Record | None:
@@ -128,6 +143,7 @@ class Store:
             record = json.loads(self.path(cell).read_bytes())
         except (OSError, ValueError):
             return None
+        # A record that cannot be read or is of another schema is as good as none: the cell runs again.
         return record if isinstance(record, dict) and _is_sound(record, cell) else None
 
     def is_done(self, cell: Cell) -> bool:
@@ -158,13 +174,16 @@ class Store:
         }
         path = self.path(cell)
         path.parent.mkdir(parents=True, exist_ok=True)
+        # `allow_nan=False`: what is not JSON must not be written as if it were.
         write_atomically(path, (json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False) + "\n").encode())
         return record
 
     def write_records(self, cells: Iterable[Cell]) -> None:
         """Gather the records of these cells, those that there are, in one file."""
         records = [record for record in map(self.read, cells) if record is not None]
+        # Sorted by content, so that equal runs have equal files.
         records.sort(key=lambda record: (record["kind"], canonical(record["settings"])))
+        # Two targets may ask for the same cell.
         unique = {record["id"]: json.dumps(record, ensure_ascii=False, allow_nan=False) for record in records}
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.folder / RECORDS, "".join(f"{line}\n" for line in unique.values()).encode())
@@ -188,6 +207,7 @@ def _is_sound(record: Record, cell: Cell) -> bool:
     """Whether a record is of this cell and schema, and whole if it is done."""
     if (record.get("schema"), record.get("kind"), record.get("settings")) != (SCHEMA, cell.kind, cell.settings):
         return False
+    # A failed cell has no values to check.
     if record.get("status") != "done":
         return True
     try:
@@ -197,6 +217,9 @@ def _is_sound(record: Record, cell: Cell) -> bool:
     return True
 
 
+# -- what it ran on --------------------------------------------------------------------------------------------------
+
+
 @lru_cache(maxsize=1)
 def versions() -> dict[str, str | None]:
     """Python's version and those of the packages; None for what is not installed."""
@@ -204,6 +227,7 @@ def versions() -> dict[str, str | None]:
     for package in PACKAGES:
         try:
             found[package] = metadata.version(package)
+        # Extras need not be installed.
         except metadata.PackageNotFoundError:
             found[package] = None
     return found

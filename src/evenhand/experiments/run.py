@@ -28,6 +28,9 @@ PATIENCE = 5.0
 """Seconds after which progress is told even if no cell ended."""
 
 
+# -- what comes of it ------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Answer:
     """What came of a cell."""
@@ -84,6 +87,7 @@ class Work:
         self.cells: dict[str, Planned] = {}
         for plan in self.plans.values():
             for planned in plan:
+                # A cell that several targets ask for runs once, and is told with the first.
                 self.cells.setdefault(self.identify(planned.cell), planned)
         self.to_do = [planned for planned in self.cells.values() if not self.store.is_done(planned.cell)]
 
@@ -111,12 +115,15 @@ class Work:
             progress: called now and then with how it goes and the share of the work that is done.
             on: where cells run, instead: `local:2`, `ray`, `ray://host:port`, or an executor. TIMED cells stay here.
         """
+        # Timed cells last and alone: neighbours would be timed with them.
         timed = [planned for planned in self.to_do if planned.cell.kind in TIMED]
         others = [planned for planned in self.to_do if planned.cell.kind not in TIMED]
         log = _Log(self, jobs, command, progress)
+        # Before the first cell: a run that is killed leaves a manifest all the same.
         log.gather()
         if others:
             with opened(on or f"local:{min(jobs, len(others))}") as executor:
+                # What really runs at a time, for the guess of what is left.
                 log.jobs = executor.num_workers
                 _run_batch(others, executor, log)
         if timed:
@@ -125,6 +132,9 @@ class Work:
         log.gather(finished=True)
         seconds = time.monotonic() - log.start
         return Reproduction(self.store.folder, len(self.to_do), self.num_done, tuple(log.failures), seconds)
+
+
+# -- records as cells end --------------------------------------------------------------------------------------------
 
 
 class _Log:
@@ -143,8 +153,10 @@ class _Log:
         if answer.error is not None:
             self.failures.append(Failure(planned, answer.error))
         identity = self.work.identify(planned.cell)
+        # Seconds of cells, not of the clock: several run at a time.
         self.spent += answer.seconds
         self.expected += self.left.pop(identity)
+        # A target that is complete can be reported while others still run.
         for plan in self.work.plans.values():
             ids = {self.work.identify(one.cell) for one in plan}
             if identity in ids and not ids & self.left.keys():
@@ -177,7 +189,9 @@ class _Log:
         """Tell how it goes."""
         if self.progress is None:
             return
+        # How far off the guesses were so far.
         pace = self.spent / self.expected if self.expected else 1.0
+        # Several cells at a time, so that the clock runs less than the sum.
         left = pace * sum(self.left.values()) / self.jobs
         gone = time.monotonic() - self.start
         done, total = len(self.work.cells) - len(self.left), len(self.work.cells)
@@ -200,6 +214,9 @@ def _in_words(seconds: float) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+# -- the cells themselves --------------------------------------------------------------------------------------------
 
 
 def _run_batch(batch: Sequence[Planned], executor: Executor, log: _Log) -> None:
@@ -227,8 +244,10 @@ def run_cell(cell: Cell) -> Answer:
 
 
 def _explain(error: Exception) -> str:
+    # Our own errors are sentences already.
     if isinstance(error, EvenhandError):
         return str(error)
+    # The innermost frame: where it happened.
     frame = error.__traceback__
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next

@@ -62,6 +62,9 @@ _UNKNOWN = object()  # what a reference to no size stands for; its fault is told
 _REFERENCE = re.compile(r"\$([A-Za-z_][\w]*(?:\.[A-Za-z_]\w*)*)")
 
 
+# -- what a target is made of ----------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Published:
     """A row, column or curve of the paper."""
@@ -154,6 +157,9 @@ class Target:
         return self.quick if quick else self.full
 
 
+# -- targets of a folder ---------------------------------------------------------------------------------------------
+
+
 def read_targets(folder: Path) -> dict[str, Target]:
     """All targets of a folder by name, in order.
 
@@ -193,8 +199,12 @@ def read_target(path: Path) -> Target:
     reader = _Reader(path.stem, document)
     target = reader.target()
     if reader.faults:
+        # A block that is read at both sizes has its faults twice.
         raise ModelError(list(dict.fromkeys(reader.faults)), str(path))
     return target
+
+
+# -- reading a file, with all its faults -----------------------------------------------------------------------------
 
 
 class _Reader:
@@ -211,13 +221,16 @@ class _Reader:
 
     def target(self) -> Target:
         """The target, as far as it can be read."""
+        # Every part notes its faults and goes on, so that a file is mended in one go.
         self.know(self.document, KEYS, "")
         title, source, about = (self.text(self.document, key, key) for key in ("title", "source", "about"))
         sizes, quick = self.table("sizes"), self.table("quick")
         for key in quick:
             if key not in sizes:
+                # A size that --quick would replace must exist, or it is misspelt.
                 self.fault(f"quick.{key}", f"replaces nothing: {_among('sizes', key, sizes)}")
         instances, published = self.published()
+        # Read in full, whether it is asked for or not: faults are found before anything runs.
         full = tuple(self.plan(sizes))
         return Target(
             name=self.name,
@@ -266,6 +279,7 @@ class _Reader:
     def blocks(self, table: Mapping[str, Any], key: str, place: str) -> list[dict[str, Any]]:
         """A list of tables, empty when absent."""
         value = table.get(key, [])
+        # A table in the place of a list of tables is `[cells]` where `[[cells]]` was meant.
         if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
             self.fault(place, f"expected blocks [[{place}]], got {_said(value)}")
             return []
@@ -284,6 +298,7 @@ class _Reader:
             place = f"published.series[{number}]"
             self.know(series, ("method", "quantity", "values", "deviations"), place)
             method, quantity = (self.text(series, key, f"{place}.{key}") for key in ("method", "quantity"))
+            # As many numbers as there are instances.
             values = self.numbers(series.get("values"), len(names), f"{place}.values")
             spread = series.get("deviations")
             deviations = None if spread is None else self.numbers(spread, len(names), f"{place}.deviations")
@@ -312,10 +327,12 @@ class _Reader:
             if not isinstance(settings, dict):
                 self.fault(f"{place}.settings", f"expected a table, got {_said(settings)}")
                 continue
+            # One cell for each combination of the sizes in `each`.
             for chosen in self.combinations(block.get("each", []), sizes, place):
                 filled = {key: self.fill(value, chosen, f"{place}.settings.{key}") for key, value in settings.items()}
                 names = [
                     str(self.fill(text, chosen, f"{place}.{key}"))
+                    # The first two of the keys are the ones with references in them.
                     for key, text in zip(BLOCK_KEYS, (method, instance), strict=False)
                 ]
                 cell = self.cell(kind, filled, place)
@@ -334,6 +351,7 @@ class _Reader:
                 self.fault(f"{place}.each", f"{name}: {reason}")
                 return
             swept.append([(name, value) for value in sizes[name]])
+        # The current choice hides the list of the same name.
         for chosen in itertools.product(*swept):
             yield {**sizes, **dict(chosen)}
 
@@ -345,6 +363,7 @@ class _Reader:
             return [self.fill(entry, sizes, f"{place}[{index}]") for index, entry in enumerate(value)]
         if not isinstance(value, str):
             return value
+        # A whole reference keeps the type of the size; within a text it becomes text.
         if whole := _REFERENCE.fullmatch(value):
             return self.size(whole[1], sizes, place)
         return _REFERENCE.sub(lambda found: str(self.size(found[1], sizes, place)), value)
@@ -352,6 +371,7 @@ class _Reader:
     def size(self, reference: str, sizes: Mapping[str, Any], place: str) -> Any:
         """What a reference such as size.num_arms stands for."""
         value: Any = sizes
+        # `size.num_arms`: entry by entry, as far as there are tables.
         for name in reference.split("."):
             if not isinstance(value, Mapping) or name not in value:
                 known = value if isinstance(value, Mapping) else ()
@@ -367,6 +387,7 @@ class _Reader:
         except UnknownName as error:
             self.fault(f"{place}.kind", str(error))
             return None
+        # The settings of a kind are the arguments of its function.
         known = inspect.signature(function).parameters
         before = len(self.faults)
         self.know(settings, list(known), f"{place}.settings")
@@ -375,7 +396,9 @@ class _Reader:
         ]
         for name in absent:
             self.fault(f"{place}.settings", f"{name} is missing: {kind} needs it")
+        # Defaults are written out: a cell's id must not depend on who left them out.
         given = {name: settings.get(name, one.default) for name, one in known.items() if name not in absent}
+        # What is unknown has been told, and must not be told again as of a wrong type.
         told = {name for name, value in given.items() if _holds_unknown(value)}
         for name in given.keys() - told:
             self.check_setting(name, given[name], known[name].annotation, f"{place}.settings.{name}")
@@ -385,6 +408,7 @@ class _Reader:
 
     def check_setting(self, name: str, value: Any, annotation: Any, place: str) -> None:
         """Refuse a value of another type, or outside what is possible."""
+        # True is an int to Python.
         if annotation is int and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
             self.fault(place, f"expected a whole number, at least 0, got {_said(value)}")
         elif annotation is str and not isinstance(value, str):
@@ -411,6 +435,7 @@ class _Reader:
         if not isinstance(problem, str) or not isinstance(parameters, dict):
             self.fault(f"{place}.parameters", f"expected a table, got {_said(parameters)}")
             return
+        # Many cells share a problem, which may take a while to build.
         key = repr((problem, sorted(parameters.items(), key=str)))
         if key not in self.checked:
             self.checked[key] = []

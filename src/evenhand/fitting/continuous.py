@@ -155,6 +155,7 @@ def fit_generators(
         TooLarge: there are too many rates.
         NotConverged: the rates did not settle.
     """
+    # Check, believe, find the mode, then measure and draw around it.
     generator = as_generator(rng)
     _check(step, prior, check_positive_int(num_draws, "num_draws"))
     free = _free(moves, possible)
@@ -163,10 +164,12 @@ def fit_generators(
     told = heard(progress)
     problem, begin, strength = _with_prior(panel, free, step, prior, told)
     rates = most_likely(problem, begin)
+    # Maximum likelihood has no distribution to draw from: the weakest prior stands in.
     scores = Scores.around(*((problem, rates) if strength else _weakly(problem, rates)), _silent)
     top = scores.top()
     curvature = scores.curvature(top, _silent)
     drawn = draw_rates(scores, top, curvature, num_draws, generator, _saying(told, "draws of rates", 1, 2))
+    # Under a prior a pair is known as soon as any type was seen there.
     unknown = moves.unseen if strength == 0 else np.broadcast_to(moves.unseen.all(axis=0), moves.unseen.shape)
     return _told(problem, problem.unpacked(rates), strength, drawn, unknown)
 
@@ -178,6 +181,7 @@ def _with_prior(
     panel: Panel, free: Bools, step: float, prior: float | None, told: Progress | None
 ) -> tuple[Problem, Floats, float]:
     """The problem with its prior, rates to begin with, and the strength of the prior."""
+    # One type leans on nobody.
     if prior == 0 or panel.num_types == 1:
         strength = 1.0 if prior is None else prior
         problem = Problem(panel, _alike(free, strength, step), free, step)
@@ -185,6 +189,7 @@ def _with_prior(
     others = _others(panel, free, step)
     problems = {
         strength: Problem(panel, others.prior(free, strength * step), free, step)
+        # All strengths are tried, unless one is told.
         for strength in (STRENGTHS if prior is None else (prior,))
     }
     strength = prior if prior is not None else _most_evident(problems, others.rates, told)
@@ -209,26 +214,33 @@ class Others:
             free: (type, action, state, next_state) the rates that are estimated.
             strength: in the unit of time.
         """
+        # The harmonic sum of the head: never more time than the others themselves had.
         times = 1 / (1 / strength + 1 / self.times)
         return Prior(np.where(free, times * self.rates, 0.0), times)
 
 
 def _others(panel: Panel, free: Bools, step: float) -> Others:
+    # A rate is shared where any type has it.
     shared: Bools = np.asarray(free.any(axis=0, keepdims=True))
     together = Problem(panel.pooled(), _alike(shared, 1.0, step), shared, step)
     packed = most_likely(together, _crude(together))
     rates = together.unpacked(packed)
     scores = Scores.around(together, packed, _silent)
+    # What each type expects under the rates that fit all of them.
     each = panel.expect(np.broadcast_to(rates, free.shape))
+    # All others: the sum without the type's own. The prior of the pooled fit keeps rates above 0.
     jumps = each.jumps.sum(axis=0) - each.jumps + together.prior.shapes
     times = spread_times(each).sum(axis=0) - spread_times(each) + together.prior.times
     whole = together.packed(each.jumps.sum(axis=0)[None] + together.prior.shapes)
+    # f of the head: the shape of the posterior over that of paths that were seen.
     left = together.unpacked(np.minimum(scores.shapes / whole, 1.0))
+    # Differences of sums may fall below 0 by rounding; a little information is always left.
     return Others(np.maximum(jumps, 0.0) / times, np.maximum(left, 1e-3) * times)
 
 
 def _alike(free: Bools, strength: float, step: float) -> Prior:
     """So many jumps in as many steps, to all possible states alike."""
+    # (type, action, state, 1) the m of the head.
     exits = free.sum(axis=-1, keepdims=True)
     shapes = np.where(free, strength / np.maximum(exits, 1), 0.0)
     return Prior(shapes, np.full(free.shape, strength * step))
@@ -242,6 +254,7 @@ def _weakly(problem: Problem, rates: Floats) -> tuple[Problem, Floats]:
         rates: (type, parameter) of maximum likelihood.
     """
     _, jumps, _ = problem.expect(rates)
+    # What the optimiser left of a rate that fell to 0 is not needed.
     needed = problem.free & (problem.unpacked(jumps) > NEEDED)
     weak = Problem(problem.panel, _alike(needed, 1.0, problem.step), needed, problem.step)
     return weak, most_likely(weak, weak.packed(problem.unpacked(rates)))
@@ -256,6 +269,7 @@ def _most_evident(problems: dict[float, Problem], centre: Floats, told: Progress
         scores = Scores.around(problem, rates, saying)
         top = scores.top()
         evidence[strength] = scores.evidence(top, scores.curvature(top, _silent))
+    # Strengths rise: the first that is nearly as good is the weakest.
     best = max(evidence.values())
     return next(strength for strength, value in evidence.items() if value >= best - CLEARLY)
 
@@ -263,7 +277,9 @@ def _most_evident(problems: dict[float, Problem], centre: Floats, told: Progress
 def _crude(problem: Problem) -> Floats:
     """(type, parameter) rates to begin with: moves between two rows over the time between them."""
     panel, shape = problem.panel, problem.free.shape
+    # A tenth of a jump in a step of time, so that no rate begins at 0.
     jumps, times = np.full(shape, 0.1), np.full(shape[:-1], problem.step)
+    # By the action of the first stretch; what was idle after it is counted there as well, for a beginning.
     action = panel.which[panel.first] % panel.num_actions
     place = (panel.type, action, panel.state)
     np.add.at(jumps, (*place, panel.next_state), panel.number)
@@ -305,8 +321,10 @@ def _place(log: Log, kind: int, state: int, action: int) -> str:
 
 def _told(problem: Problem, rates: Floats, strength: float, drawn: Floats, unknown: Bools) -> Generators:
     expected, step = problem.panel.expect(rates), problem.step
+    # (type, action, state) out of which the rate is too fast to be told.
     fast = np.argwhere(rates.sum(axis=-1) * step > AT_ONCE)
     visited = [(kind, action, state) for kind, action, state in fast.tolist() if expected.times[kind, action, state]]
+    # The exponential once for all draws of all types.
     draws = cut(drawn.reshape(-1, *rates.shape[1:]), step).reshape(len(drawn), *_turned(rates.shape))
     return Generators(
         mean=np.where(unknown[..., None], np.nan, cut(rates, step)),
@@ -334,12 +352,14 @@ def cut(rates: Floats, step: float) -> Floats:
     """
     flat = with_diagonal(rates.reshape(-1, *rates.shape[-2:]))
     laws = np.empty_like(flat)
+    # About a million numbers at a time.
     chunk = 1 + (1 << 20) // flat.shape[-1] ** 2
     for start in range(0, len(flat), chunk):
         some = flat[start : start + chunk]
         which = np.arange(len(some), dtype=np.int32)
         # Small transitions are read off by people: no digit of them is lost, and those that cannot be stay 0.
         laws[start : start + chunk] = Exponentials(some, which, np.full(len(some), step), positive=True).values
+    # Rows sum to 1 but for rounding; models want them closed.
     laws /= laws.sum(axis=-1, keepdims=True)
     turned: Floats = np.ascontiguousarray(laws.reshape(rates.shape).swapaxes(-3, -2))
     return turned
@@ -356,14 +376,17 @@ def find_misfits(panel: Panel, rates: Floats) -> tuple[Misfit, ...]:
     keys = np.stack([panel.first, panel.second, panel.state])[:, plain]
     if not keys.size:
         return ()
+    # Moves from one state over the same two durations are one table of next states.
     distinct, group = np.unique(keys, axis=1, return_inverse=True)
     seen = np.zeros((distinct.shape[1], panel.num_states))
     np.add.at(seen, (group.ravel(), panel.next_state[plain]), panel.number[plain])
     often = seen.sum(axis=1) >= OFTEN
     distinct, seen = distinct[:, often], seen[often]
     laws = Exponentials(with_diagonal(rates.reshape(-1, *rates.shape[-2:])), panel.which, panel.times).values
+    # First the action's law, then the idle time's.
     law = np.einsum("gk,gkm->gm", laws[distinct[0], distinct[2]], laws[distinct[1]])
     chances = _chances(seen, law * seen.sum(axis=1, keepdims=True))
+    # By Bonferroni: many tables are looked at.
     order = [place for place in np.argsort(chances, kind="stable") if chances[place] < SURPRISE / max(len(chances), 1)]
     return tuple(_misfit(panel, distinct[:, place], seen[place], law[place], chances[place]) for place in order)
 
@@ -379,6 +402,7 @@ def _chances(seen: Floats, expected: Floats) -> Floats:
     rare = expected < 1.0
     lump_seen, lump_expected = (np.where(rare, table, 0.0).sum(axis=1) for table in (seen, expected))
     terms = np.where(rare, 0.0, (seen - expected) ** 2 / np.where(rare, 1.0, expected)).sum(axis=1)
+    # What was hardly expected is one class more.
     terms += (lump_seen - lump_expected) ** 2 / np.maximum(lump_expected, 1.0)
     chances: Floats = chi2.sf(terms, np.maximum((~rare).sum(axis=1), 1))
     return chances
@@ -399,6 +423,7 @@ def _free(moves: Moves, possible: Bools | None) -> Bools:
     num_types, num_states, num_actions, _ = moves.counts.shape
     shape = (num_types, num_states, num_actions, num_states)
     table = np.ones(shape, bool) if possible is None else np.broadcast_to(np.asarray(possible, bool), shape)
+    # From (state, action) to (action, state), without staying.
     free: Bools = table.swapaxes(1, 2) & ~np.eye(num_states, dtype=bool)
     if free[0].sum() > MOST_RATES:
         raise TooLarge(
@@ -410,6 +435,7 @@ def _free(moves: Moves, possible: Bools | None) -> Bools:
 
 def _check_reachable(panel: Panel, free: Bools) -> None:
     """Refuse records of moves that no path of possible jumps makes."""
+    # All possible rates at 1: every path that can be has a chance.
     expected = panel.expect(free.astype(np.float64))
     if expected.surest < 1e-200:
         raise InvalidInput(

@@ -109,6 +109,7 @@ class Missed:
     def lengths(self) -> Ints:
         """(length,) rising: the numbers of filling steps, their halves, the halves of these, and so on down to 1."""
         found, new = {1}, set((self.steps - 1).tolist())
+        # Halves of halves, so that each length is a product of two shorter ones that are there.
         while new:
             found |= new
             new = {half for length in new for half in (length // 2, length - length // 2)} - found - {0}
@@ -137,6 +138,7 @@ class Missed:
         check_memory(size, f"gaps of up to {self.lengths[-1] + 1} steps", "Use fewer states, or a longer --step.")
         found = np.empty((len(self.lengths), *fill.shape))
         found[0] = fill
+        # Lengths rise: both halves are there before the whole.
         for place, (lower, upper) in enumerate(zip(*self._halves, strict=True)):
             if place:
                 found[place] = product(found[lower], found[upper])
@@ -154,6 +156,7 @@ class Missed:
             powers: of them.
         """
         gaps = self.gaps
+        # (kind, state) from where the first step ends to where the gap does.
         after = powers[self._place, gaps.type, self.filler, :, gaps.next_state]
         return rows[gaps.type, gaps.state, gaps.action] * after, after
 
@@ -186,15 +189,20 @@ class Missed:
         gaps, powers = self.gaps, self.powers(rows)
         ways, after = self.ways(rows, powers)
         total = ways.sum(axis=-1)
+        # d log Z / d Z is 1 / Z, for as many arms as have the gap.
         weight = (gaps.number / total)[:, None]
         by_rows, by_power = np.zeros_like(rows), np.zeros_like(powers)
+        # Z is linear in the first step: its derivative is what comes after.
         np.add.at(by_rows, (gaps.type, gaps.state, gaps.action), weight * after)
         first = weight * rows[gaps.type, gaps.state, gaps.action]
         np.add.at(by_power.swapaxes(-1, -2), (self._place, gaps.type, self.filler, gaps.next_state), first)
+        # From the longest to the shortest: a length is complete before it is handed down to its halves.
         for place, lower, upper in self._downwards():
             by_power[lower] += by_power[place] @ powers[upper].swapaxes(-1, -2)
             by_power[upper] += powers[lower].swapaxes(-1, -2) @ by_power[place]
+        # What is left is the derivative by single filling steps.
         by_rows[:, :, : self.num_fillers] += by_power[0].transpose(0, 2, 1, 3)
+        # P dL/dP, entry by entry: expected moves.
         return by_rows * rows, float(gaps.number @ np.log(total))
 
     def _downwards(self) -> Iterator[tuple[int, int, int]]:
@@ -213,6 +221,7 @@ class Missed:
         gaps, powers = self.gaps, self.powers(rows)
         ways, _ = self.ways(rows, powers)
         moves = np.zeros_like(rows)
+        # Where the first step of each gap ends, given where the gap does.
         first = rng.multinomial(gaps.number, _shares(ways))
         np.add.at(moves, (gaps.type, gaps.state, gaps.action), first)
         # Stretches of one length with the same two ends are alike: where they are halfway is drawn together.
@@ -222,10 +231,12 @@ class Missed:
             kind, filler, state, end = np.nonzero(stretches[place])
             if not len(kind):
                 continue
+            # Q_l[i, j] Q_u[j, s'], for every stretch.
             weights = powers[lower, kind, filler, state] * powers[upper, kind, filler, :, end]
             split = rng.multinomial(stretches[place][kind, filler, state, end], _shares(weights))
             np.add.at(stretches[lower], (kind, filler, state), split)
             np.add.at(stretches[upper].swapaxes(-1, -2), (kind, filler, end), split)
+        # Stretches of one step are moves.
         moves[:, :, : self.num_fillers] += stretches[0].transpose(0, 2, 1, 3)
         return moves
 
@@ -304,7 +315,9 @@ def _within_reach(missed: Missed, rows: Floats, possible: Bools) -> Floats:
     """
     if missed.faintest(rows) > FAINT:
         return rows
+    # Staying, where it can be.
     stays = np.eye(rows.shape[1], dtype=bool)[:, None] & possible
+    # A stay of all the steps then has a chance of about 1/e.
     share = np.where(stays.any(axis=-1, keepdims=True), 1.0 / missed.steps.max(), 1.0)
     rows = np.asarray(share * rows + (1 - share) * stays)
     if missed.faintest(rows) > FAINT:
@@ -328,13 +341,16 @@ def _arrive(
         second = rounds.of(first.after)
         told += [first.log_likelihood, second.log_likelihood]
         slack = ROUNDING * (1 + abs(second.worth))
+        # Rounds that gain nothing but rounding are counted, as long as they come in a row.
         still = still + 1 if abs(second.worth - mark) <= slack else 0
         mark = mark if still else second.worth
         if still == STILL or _left(first, second) < CLOSE:
             return second.after, second.moves, told
+        # No farther than the last leap that was taken allows.
         length = min(_length(first, second), reach)
         ahead = rounds.of(_leap(first, second, length))
         taken = ahead.worth >= second.worth - slack
+        # Far leaps are learned: farther after one that won, nearer after one that lost.
         reach = max(reach, 4 * length) if taken else max(length / 4, 1.0)
         first = ahead if taken else rounds.of(second.after)
     raise NotConverged(f"the missed steps: EM had still {_left(first, second):.1e} to go after {ROUNDS} leaps")
@@ -343,6 +359,7 @@ def _arrive(
 def _left(first: "_Round", second: "_Round") -> float:
     """How far it still is: steps fall by a rate, and what is left is the last step times rate / (1 - rate)."""
     change, before = float(np.abs(second.step).max()), float(np.abs(first.step).max())
+    # A rate of 1 would never arrive.
     rate = min(change / before, 0.999) if before > 0 else 0.0
     return change * max(1.0, rate / (1 - rate))
 
@@ -429,20 +446,25 @@ def draw_rows(
         num_draws: how many; as many as are useful when absent.
         progress: told how far it is.
     """
+    # As many as fit; fewer where rows are many, but never too few for quantiles.
     room = int(MOST_BYTES / (8 * counts.size))
     number = max(FEWEST, min(KEPT, room)) if num_draws is None else num_draws
     check_memory(8.0 * number * counts.size, f"{number} draws", "Use fewer states.")
     draws, mean, rows, leaning = np.empty((number, *counts.shape)), np.zeros_like(filled.rows), filled.rows, None
     learns = checked_prior(prior) is None and len(counts) > 1
+    # The weakest prior: one observation over the transitions that the maximum has.
     weakest = _even(filled.rows > SUPPORT)
     for sweep in range(FIRST + BETWEEN * number):
         moves = counts + missed.drawn(rows, rng)
+        # Where the strength is told, the leaning of EM is kept; else it is learned anew every few sweeps.
         if leaning is None or (learns and sweep % LEARNED == 0):
             leaning = learned(moves, possible) if learns else filled.leaning
         total = moves + (leaning.draw(rng) if leaning.strength.any() else weakest)
         rows = Dirichlet(total).one(int(rng.integers(2**63)), 0)
         kept, odd = divmod(sweep - FIRST, BETWEEN)
         if kept >= 0:
+            # Every sweep counts for the mean, though only some draws are kept: before its last step a draw is known
+            # better.
             mean += _shares(total)
         if kept >= 0 and odd == BETWEEN - 1:
             draws[kept] = rows

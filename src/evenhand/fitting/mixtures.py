@@ -85,6 +85,7 @@ class Histories:
 
     def sums(self, cells: Floats) -> Floats:
         """(row, ...) sums over the cells of each row."""
+        # Cells are sorted by their rows: each row is one stretch.
         starts = np.flatnonzero(np.diff(self.row_of, prepend=-1))
         sums: Floats = np.add.reduceat(cells, starts, axis=0) if len(starts) else cells
         return sums
@@ -96,12 +97,15 @@ def read_histories(log: Log) -> Histories:
     Args:
         log: sound records. Times in between are told apart by powers of two of a step.
     """
+    # A move is two rows of one arm, one after the other.
     first = np.flatnonzero(log.arm[1:] == log.arm[:-1])
     arm, state, action = log.arm[first], log.state[first].astype(np.int64), log.action[first]
     pause = (log.time[first + 1] - log.time[first]) / (1.0 if log.regular else log.step)
+    # Times in between by powers of two: 50 minutes and an hour are one kind, a day is another.
     octave = np.rint(np.log2(pause)).astype(np.int64)
     octave -= octave.min(initial=0)
     width = int(octave.max(initial=0)) + 1
+    # (state, action, octave) as one number, and with the next state a cell.
     row = (state * len(log.actions) + action) * width + octave
     cells, cell = np.unique(row * len(log.states) + log.state[first + 1], return_inverse=True)
     check_memory(64.0 * len(first), "the histories of the arms", "Give a sample of the arms.")
@@ -115,11 +119,13 @@ def _grouped(table: sparse.csr_array, row_of: Ints) -> Histories:
     table.sum_duplicates()
     marks = np.random.default_rng(0).integers(2**63, size=table.shape[1], dtype=np.uint64)  # a hash, not chance
     products = table.data.astype(np.uint64) * marks[table.indices]
+    # Sums modulo 2^64, taken apart by differences: a hash for each arm without a loop.
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(products, dtype=np.uint64)])
     hashes = sums[table.indptr[1:]] - sums[table.indptr[:-1]]
     _, begin, group = np.unique(hashes, return_index=True, return_inverse=True)
     if abs(table[begin][group.ravel()] - table).sum() != 0:  # two histories with one hash: about never
         return Histories(table, row_of, np.arange(table.shape[0]))
+    # In the order in which histories first come, so that nothing hangs on the hash.
     order = np.argsort(begin)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
@@ -150,6 +156,7 @@ class Mixtures:
     def joint(self, histories: Histories) -> Floats:
         """(history, run, type) log-likelihoods, with the shares."""
         num_runs, number = self.shares.shape
+        # All runs and types as columns of one product.
         logs = np.log(self.rows).reshape(len(self.rows), num_runs * number)
         with np.errstate(divide="ignore"):
             shares = np.log(self.shares)
@@ -169,6 +176,7 @@ def iterate(histories: Histories, weights: Floats, begin: Mixtures, iterations: 
     found, before = begin, np.full(weights.shape[1], -np.inf)
     for _ in range(iterations):
         found = _em_step(histories, weights, pooled, found)
+        # Every run must have stopped gaining: they are iterated together.
         if (found.objective - before <= CLOSE * np.abs(found.objective)).all():
             break
         before = found.objective
@@ -178,12 +186,15 @@ def iterate(histories: Histories, weights: Floats, begin: Mixtures, iterations: 
 def _em_step(histories: Histories, weights: Floats, pooled: Floats, now: Mixtures) -> Mixtures:
     """One step; its objective is that of the mixture it began with."""
     joint = now.joint(histories)
+    # From the largest, so that exponentials do not vanish.
     largest = joint.max(axis=2, keepdims=True)
     parts = np.exp(joint - largest)
     total = parts.sum(axis=2)
     value = (weights * (np.log(total) + largest[:, :, 0])).sum(axis=0)
+    # p̄[c] / K of the head.
     prior = (PRIOR / now.shares.shape[1] * pooled)[:, :, None]
     value += (prior * np.log(now.rows)).sum(axis=(0, 2))
+    # Responsibilities, times how many arms have the history.
     parts *= (weights / total)[:, :, None]
     counts = np.asarray(histories.counts.T @ parts.reshape(len(parts), -1)).reshape(now.rows.shape)
     rows = histories.shares(counts + prior)
@@ -200,13 +211,16 @@ def begin_apart(histories: Histories, weights: Floats, number: int, generator: n
         generator: where chance comes from.
     """
     pooled = histories.pooled(weights)
+    # The best that any rows could do for a history: what it lacks is measured from that.
     own = _own_likelihoods(histories)
+    # The first seed by the number of moves: a long history says most.
     lack = np.where(weights > 0, histories.num_moves[:, None], 0.0)
     best = np.full(weights.shape, -np.inf)
     rows = np.empty((*pooled.shape, number))
     for place in range(number):
         seeds = _drawn(weights * lack, weights, generator)
         counts = np.asarray(histories.counts[seeds].todense(), float).T
+        # A seed alone would make what it has not seen impossible.
         rows[:, :, place] = histories.shares(counts + 2 * PRIOR * pooled)
         best = np.maximum(best, np.asarray(histories.counts @ np.log(rows[:, :, place])))
         lack = np.maximum(own[:, None] - best, 0.0)
@@ -226,6 +240,7 @@ def _own_likelihoods(histories: Histories) -> Floats:
 
 def _drawn(chances: Floats, weights: Floats, generator: np.random.Generator) -> Array:
     """(run,) a history each, by these chances; by their weights where all are 0."""
+    # All histories are explained: any will do.
     chances = np.where(chances.sum(axis=0) > 0, chances, weights)
     ladder = np.cumsum(chances, axis=0)
     marks = generator.random(chances.shape[1]) * ladder[-1]

@@ -105,6 +105,7 @@ class Panel:
 
     def pooled(self) -> "Panel":
         """The same records, with all types taken for one."""
+        # The same action and duration is one exponential, whatever the type.
         keys = np.stack([self.which % self.num_actions, self.times])
         distinct, position = np.unique(keys, axis=1, return_inverse=True)
         return replace(
@@ -124,19 +125,25 @@ class Panel:
             rates: (type, action, state, next_state) of jumps; 0 on the diagonal.
         """
         expected = self._expect(rates, positive=False)
+        # Subtractions in the faster way leave errors of about 1e-16; where a move is so unlikely that these matter, all
+        # is computed again without them.
         return expected if expected.surest > LEAST_SEEN else self._expect(rates, positive=True)
 
     def _expect(self, rates: Floats, *, positive: bool) -> "Expected":
         flat = rates.reshape(-1, self.num_states, self.num_states)
         laws = Exponentials(with_diagonal(flat), self.which, self.times, positive=positive)
+        # (kind, state) where the action leads, and from where the idle time leads to the end.
         before = laws.values[self.first, self.state]
         after = laws.values[self.second, :, self.next_state]
+        # A state that is entered has a density in the place of a probability.
         after[self.entered] = self._entering(laws.values, flat)
         seen = np.maximum((before * after).sum(axis=1), TINY)
         values = np.bincount(self.type, self.number * np.log(seen), self.num_types).astype(np.float64)
+        # d log P / d P for all moves of a kind.
         weight = (self.number / seen)[:, None]
         slopes = self._slopes(laws, flat, weight * after, weight * before)
         shape = rates.shape
+        # Expected jumps and times are not negative; rounding may say so.
         jumps = np.maximum(flat * slopes, 0.0)
         times = np.maximum(np.diagonal(slopes, axis1=1, axis2=2), 0.0)
         return Expected(values, jumps.reshape(shape), times.reshape(shape[:-1]), float(seen.min(initial=1.0)))
@@ -144,14 +151,17 @@ class Panel:
     def _slopes(self, laws: Exponentials, rates: Floats, before: Floats, after: Floats) -> Floats:
         """The derivative by the entries of Q: through the exponentials, and through the rates of entering."""
         weights = np.zeros_like(laws.values)
+        # P is linear in the row of the first exponential, and in the column of the second.
         np.add.at(weights, (self.first, self.state), before)
         plain = ~self.entered
         np.add.at(weights.swapaxes(1, 2), (self.second[plain], self.next_state[plain]), after[plain])
         into, last = self._into(rates), self._last
         if not len(last):
             return laws.adjoint(weights)
+        # Entering depends on all of the second exponential, weighed by the rates into the state.
         np.add.at(weights, self.second[self.entered], after[self.entered][:, :, None] * into[:, None, :])
         slopes = laws.adjoint(weights)
+        # It depends on these rates themselves, too.
         by_rate = np.einsum("ekm,ek->em", laws.values[self.second[self.entered]], after[self.entered])
         np.add.at(slopes.swapaxes(1, 2), (last, self.next_state[self.entered]), by_rate * self._elsewhere)
         return slopes
@@ -170,6 +180,7 @@ class Panel:
     def _last(self) -> Array:
         """(entered kind,) the generator that acts at the end."""
         second = self.second[self.entered]
+        # Where no idle time follows, the action itself acts at the end.
         return np.where(self.times[second] > 0, self.which[second], self.which[self.first[self.entered]])
 
     @cached_property
@@ -205,12 +216,15 @@ def read_panel(moves: Moves, step: float, exact: tuple[int, ...] = ()) -> Panel:
     """
     num_types, num_states, num_actions, _ = moves.counts.shape
     types, state, action, next_state, time, number = _kinds(moves, step)
+    # Carried on it acts all the time, else for a step at most.
     acting = time if moves.carry_action else np.minimum(time, step)
     idle = types * num_actions
     check_memory(64.0 * len(time) * num_states**2, "the generators of these records", "Give fewer states.")
+    # First all stretches of actions, then the idle ones; equal ones are computed once.
     keys = np.concatenate([np.stack([idle + action, acting]), np.stack([idle, time - acting])], axis=1)
     distinct, position = np.unique(keys, axis=1, return_inverse=True)
     position = position.reshape(2, -1)
+    # Who is in the state already cannot enter it.
     entered = np.isin(next_state, exact) & (state != next_state)
     return Panel(
         num_types=num_types,
@@ -245,6 +259,7 @@ def _kinds(moves: Moves, step: float) -> tuple[Array, Array, Array, Array, Float
             (types, state, action, next_state), (gaps.type, gaps.state, gaps.action, gaps.next_state), strict=True
         )
     ]
+    # As floats, with the time: whole numbers of this size are exact.
     keys = np.stack([*places, time]).astype(np.float64)
     distinct, position = np.unique(keys, axis=1, return_inverse=True)
     whole = distinct[:4].astype(np.int64)

@@ -111,6 +111,7 @@ class Leaning:
             return Dirichlet(np.array(counts, dtype=np.float64))
         own = counts.sum(axis=-1)
         mean, square = np.zeros_like(counts), np.zeros_like(own)
+        # Moments are averaged over the grid: means, and means of squares.
         for c, weight, common, certainty in zip(self.strength, self.weight, self.common, self.certainty, strict=True):
             mu, spread = _moments(counts, own, c, common, certainty)
             mean += weight[..., None] * mu
@@ -131,6 +132,7 @@ class Leaning:
         if self.even is None:
             return np.asarray((self.weight[..., None] * self.common).sum(axis=0))
         seen = counts.sum(axis=(0, -1))[..., None]
+        # b less the even observation: expected tables, by next state.
         tables = self.common * self.certainty[..., None] - self.even
         sums = tables.sum(axis=-1, keepdims=True)
         shares = np.divide(tables, sums, out=np.broadcast_to(self.even, tables.shape).copy(), where=sums > 0)
@@ -160,10 +162,12 @@ class Leaning:
             rng: where chance comes from.
         """
         total = np.cumsum(self.weight, axis=0)
+        # Inversion on the running weights, pair by pair; the last point where rounding leaves the draw beyond.
         points = (rng.random(total.shape[1:]) * total[-1] >= total).sum(axis=0).clip(max=len(total) - 1)[None]
         c = np.take_along_axis(self.strength, points, axis=0)[0]
         certainty = np.take_along_axis(self.certainty, points, axis=0)[0]
         common = np.take_along_axis(self.common, points[..., None], axis=0)[0]
+        # Where m is given there is nothing to draw.
         sure = np.isinf(certainty)
         drawn = Dirichlet(common[None] * np.where(sure, 1.0, certainty)[None, ..., None], known=sure[None])
         return np.asarray(c[..., None] * np.nan_to_num(drawn.one(int(rng.integers(2**63)), 0)[0]))
@@ -176,8 +180,10 @@ class Leaning:
 
 def _moments(counts: Floats, own: Floats, c: Floats, common: Floats, certainty: Floats) -> tuple[Floats, Floats]:
     """The mean of each row and its total variance, at one strength a pair."""
+    # Without counts and without strength there is no row; the 1 keeps the division sound.
     total = np.where(own + c > 0, own + c, 1.0)
     mu = (counts + c[..., None] * common) / total[..., None]
+    # w^2 v_m of the head.
     doubt = (c / total) ** 2 * (1 - (common**2).sum(axis=-1)) / (certainty + 1)
     return mu, (1 - (mu**2).sum(axis=-1) - doubt) / (own + c + 1) + doubt
 
@@ -214,6 +220,7 @@ def learned(counts: Floats, possible: Bools | None = None, prior: float | None =
     if strength is not None:
         pooled, _ = seen.pooled(np.full(even.shape[:-1], strength), begin, 10 * REPEATS)
         return _leaning([strength], pooled[None], np.zeros((1, *even.shape[:-1])), even)
+    # From the strongest down: each point begins with the b of the one before, which is near.
     strengths, points, scores = ALIKE * np.exp(GRID[::-1]), [], []
     for c in strengths:
         begin, score = seen.pooled(np.full(even.shape[:-1], c), begin, REPEATS)
@@ -225,6 +232,7 @@ def learned(counts: Floats, possible: Bools | None = None, prior: float | None =
 def _leaning(strengths: Floats | list[float], pooled: Floats, scores: Floats, even: Floats) -> Leaning:
     """From b and the logarithm of the weight at each point of the grid."""
     certainty = pooled.sum(axis=-1)
+    # Weights from logarithms, the largest as 1.
     weight = np.exp(scores - scores.max(axis=0))
     strength = np.broadcast_to(np.asarray(strengths, dtype=np.float64)[:, None, None], certainty.shape)
     common = pooled / np.where(certainty > 0, certainty, 1.0)[..., None]
@@ -274,6 +282,7 @@ class _Seen:
 
         b = begin
         for _ in range(repeats):
+            # ln g_j; what is not possible has none.
             logs = np.where(self.even > 0, digamma(np.where(b > 0, b, 1.0)), -np.inf)
             logs -= digamma(np.maximum(b.sum(axis=-1, keepdims=True), 1e-9))
             a = (c[..., None] * np.exp(logs)).ravel()[self.flat]
@@ -281,6 +290,7 @@ class _Seen:
             b = self.even + tables
         score = self._summed(gammaln(self.values + a) - gammaln(a)).sum(axis=-1)
         score += (gammaln(c) - gammaln(c + self.own)).sum(axis=0)
+        # Tables times ln g, where there are any.
         score -= np.where(tables > 0, tables * np.where(tables > 0, logs, 0.0), 0.0).sum(axis=-1)
         safe = np.where(b > 0, b, 1.0)
         return b, np.asarray(score + gammaln(safe).sum(axis=-1) - gammaln(np.maximum(b.sum(axis=-1), 1e-9)))

@@ -186,16 +186,19 @@ def most_likely(problem: Problem, begin: Floats) -> Floats:
     Raises:
         NotConverged: the optimiser stopped before the equations of the mode held.
     """
+    # Rates beyond what the times between rows can tell are held at the bounds: there the likelihood is flat.
     low, high = SLOWEST / problem.step, FASTEST / _shortest(problem.panel)
     rates, message = np.clip(begin, low, high), ""
     if not rates.size:  # nobody can jump
         return rates
+    # EM first, for it cannot leave the positive rates; then L-BFGS, which ends faster.
     for _ in range(ROUNDS):
         for _ in range(FIRST_STEPS):
             rates = np.clip(_em_step(problem, rates), low, high)
         rates, steep, message = _climb(problem, rates, low, high)
         if steep <= CLOSE:
             return rates
+    # Near enough for a fit, if not for the tolerance: only a mode that is clearly missed is an error.
     if steep > LOOSE:
         raise NotConverged(f"the rates did not settle: {message}; a stronger --prior, or fewer states, may help")
     return rates
@@ -210,8 +213,10 @@ def _climb(problem: Problem, rates: Floats, low: float, high: float) -> tuple[Fl
         return -value, -slope.ravel()
 
     bounds = [(np.log(low), np.log(high))] * rates.size
+    # As exact as it gets: whether that is good enough is judged by the equations of the mode, below.
     options = {"maxiter": MOST_STEPS, "maxfun": 2 * MOST_STEPS, "ftol": 1e-15, "gtol": 1e-7, "maxcor": 30}
     found = minimize(falls, np.log(rates).ravel(), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    # `jac` is of what is minimised; at a bound a slope that leads outwards is no fault.
     steep = np.abs(found.jac) * ~_at_bound(found.x, found.jac, np.log(low), np.log(high))
     missed = float(steep.max(initial=0.0) / np.sqrt(problem.panel.number.sum() + 1))
     return np.asarray(np.exp(found.x).reshape(shape)), missed, str(found.message)
@@ -225,6 +230,7 @@ def _shortest(panel: Panel) -> float:
 def _em_step(problem: Problem, rates: Floats) -> Floats:
     _, jumps, times = problem.expect(rates)
     total = times + problem.exposures
+    # Where neither time nor prior is known, the rate stays as it was.
     return np.where(total > 0, (jumps + problem.shapes) / np.where(total > 0, total, 1.0), rates)
 
 
@@ -233,12 +239,14 @@ def _posterior(problem: Problem, rates: Floats) -> tuple[float, Floats]:
     values, jumps, times = problem.expect(rates)
     shapes, exposures, active = problem.shapes, problem.exposures, problem.active
     prior = np.where(active, shapes * np.log(rates) - exposures * rates, 0.0).sum()
+    # jumps + α - q (times + β), the derivative by log q.
     slope = np.where(active, jumps + shapes - rates * (times + exposures), 0.0)
     return float(values.sum() + prior), slope
 
 
 def _at_bound(logs: Floats, slope: Floats, low: float, high: float) -> Bools:
     """Whether a bound, and not the slope, holds it."""
+    # The slope is of what falls: positive means that lower would be better.
     held: Bools = ((logs <= low + 1e-9) & (slope > 0)) | ((logs >= high - 1e-9) & (slope < 0))
     return held
 
@@ -271,13 +279,17 @@ class Scores:
             told: what is called with the share of the work that is done.
         """
         _, jumps, _ = problem.expect(rates)
+        # A rate that nothing needs stays at 0, and is no coordinate.
         moving = problem.active & (jumps + problem.shapes > UNNEEDED)
         kept, some = problem.narrowed(moving)
         rates, jumps = rates[:, some], jumps[:, some]
         curvature = _curvature(lambda logs: _posterior(kept, np.exp(logs))[1], np.log(rates), told)
+        # The marginal spread of each log rate: the diagonal of the inverse, not the inverse of the diagonal.
         spread = np.diagonal(np.linalg.inv(_bounded(curvature, FLATTEST)), axis1=1, axis2=2)
         least = np.maximum(kept.shapes, FLATTEST)
+        # Never less sure than the prior, nor surer than if the paths had been seen.
         shapes = np.where(kept.active, np.clip(1 / spread, least, np.maximum(kept.shapes + jumps, least)), 1.0)
+        # b = a / q, so that the gamma is about the mode.
         return cls(kept, rates, shapes, shapes / np.where(kept.active, rates, 1.0))
 
     def repeated(self, copies: int) -> "Scores":
@@ -288,6 +300,7 @@ class Scores:
     @property
     def begin(self) -> Floats:
         """(type, parameter) the scores of the mode by log rates."""
+        # Scores of the mode; those of very flat gammas are cut.
         return np.asarray(np.clip(ndtri(gammainc(self.shapes, self.exposures * self.rates)), -5.0, 5.0))
 
     def rates_at(self, scores: Floats) -> tuple[Floats, Floats]:
@@ -302,6 +315,7 @@ class Scores:
         active, prior, exposure = self.problem.active, self.problem.shapes, self.problem.exposures
         logs = np.log(np.maximum(rates, 1e-300))
         rest = np.where(active, (prior - self.shapes) * logs - (exposure - self.exposures) * rates, 0.0).sum(axis=1)
+        # The slope by log q, which `rise` turns into one by the score.
         pull = jumps + prior - self.shapes - rates * (times + exposure - self.exposures)
         return values + rest - (scores**2).sum(axis=1) / 2, np.where(active, pull * rise, 0.0) - scores
 
@@ -326,6 +340,7 @@ class Scores:
     def evidence(self, top: Floats, curvature: Floats) -> float:
         """The log probability of the records, all types together, by the normal approximation."""
         prior, exposure = self.problem.shapes, self.problem.exposures
+        # The constants of the head: those of the prior, and those of the gammas that scores are measured by.
         whole = prior * np.log(exposure) - gammaln(prior) + gammaln(self.shapes) - self.shapes * np.log(self.exposures)
         whole = np.where(self.problem.active, whole, 0.0).sum()
         return float(whole + self.density(top)[0].sum() - np.linalg.slogdet(curvature)[1].sum() / 2)
@@ -333,6 +348,7 @@ class Scores:
 
 def _curvature(slope: Callable[[Floats], Floats], top: Floats, told: Told) -> Floats:
     """(type, parameter, parameter) minus the derivative of a slope (type, parameter), by differences."""
+    # Wide beside the rounding of a slope, narrow beside the coordinates, which are of size 1.
     size, width = top.shape[1], 1e-3
     curvature = np.empty((len(top), size, size))
     for place in range(size):
@@ -340,12 +356,14 @@ def _curvature(slope: Callable[[Floats], Floats], top: Floats, told: Told) -> Fl
         shift[:, place] = width
         curvature[:, place] = (slope(top - shift) - slope(top + shift)) / (2 * width)
         told((place + 1) / size)
+    # Differences of a slope need not be symmetric to the last bit.
     return (curvature + curvature.swapaxes(1, 2)) / 2
 
 
 def _bounded(curvature: Floats, least: float) -> Floats:
     """The same, in no direction below the least."""
     values, vectors = np.linalg.eigh(curvature)
+    # Eigenvalues below the least are lifted to it; directions stay.
     return np.asarray((vectors * np.maximum(values, least)[:, None, :]) @ vectors.swapaxes(1, 2))
 
 
@@ -356,6 +374,7 @@ def log_gamma_quantiles(scores: Floats, shapes: Floats) -> tuple[Floats, Floats]
         scores: normal scores.
         shapes: of the gammas; far below 1 the variables themselves would underflow, and their logarithms do not.
     """
+    # From whichever tail is small, so that no digits are lost near 1.
     plain, below = np.empty_like(scores), scores < 0
     plain[below] = gammaincinv(shapes[below], ndtr(scores[below]))
     plain[~below] = gammainccinv(shapes[~below], ndtr(-scores[~below]))
@@ -363,6 +382,7 @@ def log_gamma_quantiles(scores: Floats, shapes: Floats) -> tuple[Floats, Floats]
         plain = np.log(plain)
     tail = (log_ndtr(scores) + gammaln(shapes + 1)) / shapes  # G_a(x) = x^a / Γ(a + 1) for small x
     logs = np.where(plain > np.log(1e-9), plain, np.minimum(tail, np.log(1e-9)))
+    # The log density of log q; how fast log q rises is the normal density over it.
     mass = shapes * logs - np.exp(logs) - gammaln(shapes)
     return logs, np.exp(-(scores**2) / 2 - np.log(2 * np.pi) / 2 - mass)
 
@@ -388,6 +408,7 @@ def draw_rates(
         generator: where chance comes from.
         told: what is called with the share of the work that is done.
     """
+    # As many chains side by side as make good use of one evaluation, but not so many that warming up is most of it.
     copies = int(np.clip(2_000_000 // max(scores.problem.panel.work, 1), 4, 20))
     rounds = -(-num_draws // copies)
     chains = Chains(scores.repeated(copies), np.tile(top, (copies, 1)), _roots(curvature), copies, generator)
@@ -397,6 +418,7 @@ def draw_rates(
         if turn >= WARM_UP:
             kept.append(chains.rates())
         told((turn + 1) / (WARM_UP + rounds))
+    # (round, copy and type, ...) in the order of rounds: each draw is one copy of all types.
     shape = scores.problem.free.shape
     return np.concatenate(kept).reshape(-1, *shape)[:num_draws]
 
@@ -421,8 +443,10 @@ class Chains:
             generator: where chance comes from.
         """
         self.scores, self.top, self.roots, self.copies, self.generator = scores, top, roots, copies, generator
+        # In places: coordinates in which the normal approximation is round.
         self.places = self._within(generator.standard_normal(top.shape))
         self.values, self.slopes = self._density(self.places)
+        # The usual rate at which strides fall with the number of coordinates.
         self.strides = np.full(len(roots), min(LARGEST_STRIDE, 1.4 * max(top.shape[1], 1) ** -0.25))
 
     def rates(self) -> Floats:
@@ -437,9 +461,12 @@ class Chains:
         """
         momenta = self.generator.standard_normal(self.places.shape)
         stride = np.tile(self.strides, self.copies)[:, None]
+        # Of a random length, so that no trajectory closes on itself.
         length = TRAJECTORY * self.generator.uniform(0.7, 1.3)
         places, values, slopes, after = self._leap(momenta, stride, max(1, round(length / self.strides.min())))
+        # The log ratio of Metropolis: what density is gained, less what momentum is.
         energy = values - self.values - ((after**2).sum(axis=1) - (momenta**2).sum(axis=1)) / 2
+        # A trajectory that left the domain has no energy, and is not taken.
         chance = np.exp(np.minimum(np.where(np.isfinite(energy), energy, -np.inf), 0.0))
         taken = self.generator.random(len(chance)) < chance
         self.places = np.where(taken[:, None], places, self.places)
@@ -447,12 +474,14 @@ class Chains:
         self.values = np.where(taken, values, self.values)
         if warming:
             accepted = chance.reshape(self.copies, -1).mean(axis=0)
+            # Between these shares of acceptance the stride is right.
             changed = self.strides * np.where(accepted < 0.65, 0.75, np.where(accepted > 0.9, 1.15, 1.0))
             self.strides = np.minimum(changed, LARGEST_STRIDE)
 
     def _leap(self, momenta: Floats, stride: Floats, leaps: int) -> tuple[Floats, Floats, Floats, Floats]:
         places, slopes, values = self.places, self.slopes, self.values
         for _ in range(leaps):
+            # Leapfrog: half a kick, a step, half a kick.
             momenta = momenta + stride / 2 * slopes
             places = places + stride * momenta
             values, slopes = self._density(places)
@@ -474,5 +503,6 @@ class Chains:
         outside = (np.abs(scores) > FARTHEST).any(axis=1)
         values, slopes = self.scores.density(np.clip(scores, -FARTHEST, FARTHEST))
         shaped = slopes.reshape(self.copies, *self.roots.shape[:2])
+        # By the chain rule: slopes by places are slopes by scores, turned by C, which is symmetric.
         turned = np.einsum("tij,ctj->cti", self.roots, shaped).reshape(slopes.shape)
         return np.where(outside, -np.inf, values), turned

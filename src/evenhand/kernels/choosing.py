@@ -55,6 +55,7 @@ def serve_by_rank(
     """
     num_episodes, num_arms = states.shape
     num_actions = ranks.shape[2]
+    # Phase 1: every candidate's rank, (episode, arm and action).
     rank = ranks[type_of_arm, states]
     if drawn is not None and drawn_ranks is not None:
         rank = np.where(drawn[:, :, None] == np.arange(num_actions), drawn_ranks[type_of_arm, states], rank)
@@ -62,14 +63,18 @@ def serve_by_rank(
     bits = _order_bits(key, num_episodes, num_arms * num_actions, shuffle)
     if stop:
         stop_bits = bits_at(key, grid(0, num_episodes, 1) + np.uint64(num_episodes * num_arms * num_actions))
+        # Candidates behind the one that stands for stopping are never served.
         rank = np.where(bits < stop_bits, rank, -1)
+    # Phase 2: candidates in their order, those never served last.
     order = np.lexsort((bits, np.where(rank < 0, np.iinfo(np.int32).max, rank)), axis=-1)
     actions = idle[type_of_arm, states]
     served = np.zeros((num_episodes, num_arms), dtype=np.bool_)
     left = np.repeat(limit[None], num_episodes, axis=0)
     episodes = np.arange(num_episodes)
     ranked = ranks >= 0 if drawn_ranks is None else (ranks >= 0) | (drawn_ranks >= 0)
+    # The least that any candidate uses: with less than that left, nobody else fits.
     least = usage[ranked].min(axis=0, initial=np.inf)
+    # Phase 3: place by place, all episodes at once.
     for place in range(int((rank >= 0).sum(axis=1).max(initial=0))):
         arms, choice = np.divmod(order[:, place], num_actions)
         need = usage[type_of_arm[arms], states[episodes, arms], choice]
@@ -110,6 +115,7 @@ def assign_uniformly(type_of_arm: Indices, states: Indices, allocation: Ints, ke
     for arm in range(num_arms):
         cell = left[episodes, type_of_arm[arm], states[:, arm]]
         sums = np.cumsum(cell, axis=1)
+        # How many running sums the point has passed is the action it falls on.
         choice = (uniforms[:, arm, None] * sums[:, -1:] >= sums).sum(axis=1)
         actions[:, arm] = choice
         left[episodes, type_of_arm[arm], states[:, arm], choice] -= 1
@@ -134,6 +140,7 @@ def serve_by_rank_fast(
         return serve_by_rank(type_of_arm, ranks, usage, idle, limit, states, key, stop, shuffle, drawn, drawn_ranks)
     from evenhand.kernels import compiled
 
+    # Numba wants arrays: an empty one says that nothing was drawn.
     if drawn is None or drawn_ranks is None:
         drawn, drawn_ranks = np.zeros((0, 0), dtype=np.int32), ranks
     problem = (type_of_arm, ranks, usage, idle, limit)

@@ -16,6 +16,9 @@ def loops_alone():
     return {"prange": True} | dict.fromkeys(rest, False)
 
 
+# -- random bits ------------------------------------------------------------------------------------------------------
+
+
 @njit(cache=True, inline="always")
 def bits_at(key, place):
     """Random bits at a place (randomness.bits_at)."""
@@ -31,6 +34,9 @@ def uniform_at(key, place):
     return np.float64(bits_at(key, place) >> np.uint64(11)) * TO_UNIT
 
 
+# -- moving arms ------------------------------------------------------------------------------------------------------
+
+
 @njit(cache=True, parallel=loops_alone())
 def step_arms(
     type_of_arm, cumulative, rewards, usage, valid, serves, starts, states, actions, weight, returns, served, key, first
@@ -42,6 +48,7 @@ def step_arms(
     blocks = (num_arms + BLOCK - 1) // BLOCK
     faults = np.zeros(num_episodes * blocks, dtype=np.int64)
     parts = np.zeros((num_episodes * blocks, num_resources))
+    # Look at all actions before anything is changed: a fault must leave the arms where they are.
     for task in prange(num_episodes * blocks):
         e = task // blocks
         start = (task % blocks) * BLOCK
@@ -55,6 +62,7 @@ def step_arms(
     for task in prange(num_episodes * blocks):
         e = task // blocks
         start = (task % blocks) * BLOCK
+        # Draws are numbered by episode and arm, so that they do not depend on blocks or batches.
         row = np.uint64(first + e) * np.uint64(num_arms)
         own = starts[e] if len(starts) else 0
         for n in range(start, min(start + BLOCK, num_arms)):
@@ -65,15 +73,20 @@ def step_arms(
             for k in range(num_resources):
                 parts[task, k] += usage[kind, s, a, k]
             u = uniform_at(key, row + np.uint64(n))
+            # The first state whose cumulative probability is above the uniform number.
             arrived = 0
             for j in range(num_states - 1):
                 arrived += u >= cumulative[own + kind, s, a, j]
             states[e, n] = arrived
+    # Blocks are added in order, whatever thread had them.
     used = np.zeros((num_episodes, num_resources))
     for task in range(num_episodes * blocks):
         for k in range(num_resources):
             used[task // blocks, k] += parts[task, k]
     return used, True
+
+
+# -- serving by rank --------------------------------------------------------------------------------------------------
 
 
 @njit(cache=True, inline="always")
@@ -93,10 +106,12 @@ def serve_by_rank(type_of_arm, ranks, usage, idle, limit, states, key, stop, shu
     has_drawn = len(drawn) > 0
     least = _least_usage(ranks, drawn_ranks, usage)
     actions = np.empty((num_episodes, num_arms), dtype=np.int32)
+    # Where the candidates' own bits end, those of stopping begin.
     stop_place = np.uint64(num_episodes) * np.uint64(num_arms * num_actions)
     for e in prange(num_episodes):
         base = np.uint64(e) * np.uint64(num_arms * num_actions)
         horizon = bits_at(key, stop_place + np.uint64(e))
+        # Counting sort by rank: first how many of each ...
         sizes = np.zeros(num_ranks + 1, dtype=np.int64)
         for n in range(num_arms):
             kind, s = type_of_arm[n], states[e, n]
@@ -109,6 +124,7 @@ def serve_by_rank(type_of_arm, ranks, usage, idle, limit, states, key, stop, shu
             sizes[r + 1] += sizes[r]
         filled = sizes[:num_ranks].copy()
         members = np.empty(sizes[num_ranks], dtype=np.int64)
+        # ... then who they are.
         for n in range(num_arms):
             kind, s = type_of_arm[n], states[e, n]
             for a in range(num_actions):
@@ -170,21 +186,25 @@ def _serve_buckets(
     served = np.zeros(len(type_of_arm), dtype=np.bool_)
     anybody = False
     for r in range(len(sizes) - 1):
+        # Less is left of something than anybody uses.
         if not _fits(least, left):
             break
         bucket = members[sizes[r] : sizes[r + 1]]
+        # With two actions an arm has one candidate, since idling has no rank: nobody stands in two buckets.
         if anybody and num_actions > 2:
             bucket = _unserved(bucket, served, num_actions)
         if len(bucket) == 0:
             continue
         anybody = True
         order = bucket
+        # Only the bucket in which the budget ends needs its order.
         if not _all_fit(e, bucket, type_of_arm, usage, states, left, num_actions):
             bits = np.empty(len(bucket), dtype=np.uint64)
             for i in range(len(bucket)):
                 place = base + np.uint64(bucket[i])
                 bits[i] = bits_at(key, place) if shuffle else place
             first = _equal_uses(e, bucket, type_of_arm, usage, states, left, num_actions)
+            # All use the same: which ones are served is known without sorting.
             if 0 < first < len(bucket):
                 order = _of_smallest(bucket, bits, first)
             elif first != 0:
@@ -206,10 +226,14 @@ def _of_smallest(bucket, bits, number):
     kept = np.empty(number, dtype=np.int64)
     place = 0
     for i in range(len(bucket)):
+        # Bits could be equal by chance: no more than `number` of them.
         if bits[i] <= last and place < number:
             kept[place] = bucket[i]
             place += 1
     return kept
+
+
+# -- selection, and what a bucket needs -------------------------------------------------------------------------------
 
 
 @njit(cache=True)
@@ -278,6 +302,7 @@ def _equal_uses(e, bucket, type_of_arm, usage, states, left, num_actions):
         for k in range(len(left)):
             if need[k] != start[k]:
                 return -1
+    # One by one, as they would be served, so that rounding is the same.
     number = 0
     rest = left.copy()
     while number < len(bucket) and _fits(start, rest):
@@ -285,6 +310,9 @@ def _equal_uses(e, bucket, type_of_arm, usage, states, left, num_actions):
         for k in range(len(rest)):
             rest[k] -= start[k]
     return number
+
+
+# -- who within a state -----------------------------------------------------------------------------------------------
 
 
 @njit(cache=True, parallel=loops_alone())
@@ -312,6 +340,9 @@ def assign_uniformly(type_of_arm, states, allocation, key):
     return actions
 
 
+# -- binomial draws ---------------------------------------------------------------------------------------------------
+
+
 @njit(cache=True)
 def _stirling_tail(k):
     """The rest of Stirling's series: log k! - [log sqrt(2 pi) + (k + 1/2) log(k + 1) - (k + 1)]."""
@@ -323,6 +354,7 @@ def _stirling_tail(k):
 
 @njit(cache=True)
 def _binomial_by_inversion(n, p, key, place):
+    # From k = 0 on, by the ratio of neighbouring probabilities.
     ratio = p / (1 - p)
     chance = math.exp(n * math.log1p(-p))
     u = uniform_at(key, place)
@@ -336,6 +368,7 @@ def _binomial_by_inversion(n, p, key, place):
 
 @njit(cache=True)
 def _binomial_by_rejection(n, p, key, place):
+    # Transformed rejection (`crowds`): Hörmann's constants for a hat that fits every n p of 10 or more.
     spread = math.sqrt(n * p * (1 - p))
     b = 1.15 + 2.53 * spread
     a = -0.0873 + 0.0248 * b + 0.01 * p
@@ -353,10 +386,12 @@ def _binomial_by_rejection(n, p, key, place):
         if side <= 0:
             continue
         k = math.floor((2 * a / side + b) * u + centre)
+        # The quick acceptance: most draws end here.
         if side >= 0.07 and v <= safe:
             return int(k)
         if k < 0 or k > n:
             continue
+        # Otherwise by the logarithms of the two densities.
         bound = (
             (mode + 0.5) * math.log((mode + 1) / (ratio * (n - mode + 1)))
             + (n + 1) * math.log((n - mode + 1) / (n - k + 1))
@@ -377,9 +412,13 @@ def binomial(n, p, key, place):
         return 0
     if p >= 1:
         return n
+    # By the smaller of p and 1 - p: inversion takes n q steps, rejection wants n q of 10 at least.
     q = min(p, 1 - p)
     few = _binomial_by_inversion(n, q, key, place) if n * q < 10 else _binomial_by_rejection(n, q, key, place)
     return few if p <= 0.5 else n - few
+
+
+# -- moving crowds ----------------------------------------------------------------------------------------------------
 
 
 @njit(cache=True)
@@ -400,6 +439,7 @@ def move_crowds(transitions, allocation, key, number, counts):
                 if left == 0:
                     continue
                 cell = (kind * num_states + s) * num_actions + a
+                # A stream of its own for each episode, cell and next state.
                 draws = (np.uint64(number) * np.uint64(cells) + np.uint64(cell)) * np.uint64(num_states)
                 last = num_states - 1
                 while last > 0 and transitions[kind, s, a, last] <= 0:

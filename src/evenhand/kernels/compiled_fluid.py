@@ -11,11 +11,14 @@ import numpy as np
 from evenhand.execution.threads import in_order, num_threads
 from evenhand.kernels.jit import njit
 
-# As in `fluid_sweeps`; written again because Numba's cache heeds changes of this file alone.
+# As in `fluid_sweeps`, which must change with them.
 ADVANTAGE = 1e-13
 SAME = 1e-12
 SAMPLE = 63
 """Vertices of which the median is taken for a cut."""
+
+
+# -- frontiers --------------------------------------------------------------------------------------------------------
 
 
 @njit(cache=True)
@@ -29,6 +32,7 @@ def _evaluate(transitions, stages, policy, size, discount, matrix, totals):
         matrix[s, s] += 1.0
         for x in range(width):
             totals[s, x] = stages[s, a, x]
+    # Forward elimination, with the right-hand sides alongside ...
     for i in range(size):
         for s in range(i + 1, size):
             factor = matrix[s, i] / matrix[i, i]
@@ -37,6 +41,7 @@ def _evaluate(transitions, stages, policy, size, discount, matrix, totals):
                     matrix[s, j] -= factor * matrix[i, j]
                 for x in range(width):
                     totals[s, x] -= factor * totals[i, x]
+    # ... and back substitution.
     for i in range(size - 1, -1, -1):
         for x in range(width):
             total = totals[i, x]
@@ -74,6 +79,7 @@ def _trace_one(
     """Trace one frontier into the rows given, and return its number of vertices."""
     num_actions, width = stages.shape[1], stages.shape[2]
     capacity = len(values)
+    # The size of values, and the first free action of each state.
     largest = 0.0
     for s in range(size):
         policy[s] = -1
@@ -83,6 +89,7 @@ def _trace_one(
                 if policy[s] < 0 and _cost(stages, prices, s, a) == 0.0:
                     policy[s] = a
     largest *= total
+    # Phase 1: the best policy that costs nothing, by policy iteration among free actions.
     improved = True
     while improved:
         _evaluate(transitions, stages, policy, size, discount, matrix, totals)
@@ -98,6 +105,7 @@ def _trace_one(
     length, weight, slope = 1, 0.0, -1.0
     last = _put(initial, totals, size, policy, values, uses, policies, 0)
     slopes[0] = np.inf
+    # Phase 2: the weight g rises; the pair with the least A_c / A_r is taken into the policy, again and again.
     while True:
         lowest, state, action = np.inf, -1, -1
         for s in range(size):
@@ -107,20 +115,24 @@ def _trace_one(
                     if gain > ADVANTAGE * largest:
                         cost = 0.0
                         for k in range(width - 1):
+                            # A price of 0 needs no sum.
                             if prices[k] != 0.0:
                                 cost += prices[k] * _advantage(transitions, stages, totals, size, discount, s, a, k + 1)
                         if cost / gain < lowest:
                             lowest, state, action = cost / gain, s, a
         if state < 0:
             return length
+        # Ratios can fall back by rounding; slopes of a convex polygon cannot.
         weight = max(weight, lowest)
         policy[state] = action
         _evaluate(transitions, stages, policy, size, discount, matrix, totals)
         value = 0.0
         for s in range(size):
             value += initial[s] * totals[s, 0]
+        # A vertex that rises: on a new edge, or further along the last one, which it then replaces.
         if value - last > SAME * largest:
             if length == 1 or weight > slope + SAME * abs(slope):
+                # Beyond the room nothing is written, but lengths count on: the caller learns how much to give.
                 if length <= capacity:
                     slopes[length - 1] = weight
                 slope = weight
@@ -194,15 +206,20 @@ def trace_frontiers(transitions, rewards, usage, initial, allowed, sizes, prices
     return lengths, values, uses, slopes, policies
 
 
+# -- levels -----------------------------------------------------------------------------------------------------------
+
+
 @njit(cache=True)
 def _middle_vertex(order, begin, end, starts, values, low, high):
     """A level near the median of the vertices strictly inside the interval; nan without any."""
+    # Phase 1: how many there are.
     number = 0
     for i in range(begin, end):
         for v in range(starts[order[i]], starts[order[i] + 1]):
             number += low < values[v] < high
     if number == 0:
         return np.nan
+    # Phase 2: every so many of them, in order, by insertion; their median is the pivot.
     sample = np.empty(min(number, SAMPLE))
     seen, taken = 0, 0
     for i in range(begin, end):
@@ -248,6 +265,7 @@ def _best_prefix(order, begin, costs, counts, table, top, keep):
             break
     if not len(undecided):
         return kept
+    # What is left is sorted: the best set is a prefix, of equal ones the longest.
     sequence = undecided[np.argsort(costs[undecided])]
     arms, best_arms, best_place = kept, kept, 0
     total, best = 0.0, 0.0
@@ -267,6 +285,7 @@ def _best_prefix(order, begin, costs, counts, table, top, keep):
 def _settle_alone(one, starts, values, slopes, counts, table, top):
     """The value of a type that is a block by itself, at the mean weight of its ranks."""
     arms = counts[one]
+    # A type alone moves as one arm at the mean of its weights: m -> G(m) - m c is convex, so it moves whole.
     weight = (table[top + arms] - table[top]) / arms
     v = starts[one]
     while slopes[v] <= weight:
@@ -277,6 +296,7 @@ def _settle_alone(one, starts, values, slopes, counts, table, top):
 @njit(cache=True)
 def _cut(order, begin, end, starts, values, slopes, counts, table, top, low, high, settled, spare):
     """Cut a block at a level: above it, at it (settled), below it. The level, the numbers of types and of arms."""
+    # Nobody to compete with.
     if end - begin == 1:
         settled[order[begin]] = _settle_alone(order[begin], starts, values, slopes, counts, table, top)
         return 0.0, 0, 1, 0
@@ -285,6 +305,7 @@ def _cut(order, begin, end, starts, values, slopes, counts, table, top, low, hig
     size = end - begin
     costs, above = np.zeros(size), np.zeros(size)
     keep = np.ones(size, dtype=np.bool_)
+    # Marginal costs just below and just above the level.
     for i in range(size):
         one = order[begin + i]
         for v in range(starts[one], starts[one + 1]):
@@ -294,12 +315,14 @@ def _cut(order, begin, end, starts, values, slopes, counts, table, top, low, hig
             if values[v] < level:
                 costs[i] = slopes[v]
     arms = _best_prefix(order, begin, costs, counts, table, top, keep)
+    # No vertex inside: nothing changes between the ends, so everybody is at one of them.
     if np.isnan(middle):
         for i in range(size):
             settled[order[begin + i]] = high if keep[i] else low
         return level, 0, size, arms
     over = keep.copy()
     _best_prefix(order, begin, above, counts, table, top, over)
+    # Reorder the block: above the level, at it, below it.
     place, tied = begin, 0
     for i in range(size):
         if over[i]:
@@ -362,6 +385,9 @@ def _cut_some(
         sizes[b, 2] = arms
 
 
+# -- many at a time ---------------------------------------------------------------------------------------------------
+
+
 def in_parallel(kernel, most, arguments):
     """Run a kernel in as many threads as there are processors; each takes its share of up to `most` pieces."""
     tasks = min(most, num_threads())
@@ -379,12 +405,14 @@ def settle_levels(starts, values, slopes, counts, table):
     order, spare = np.arange(num_types), np.empty(num_types, dtype=np.int64)
     begins, ends, tops = np.zeros(1, np.int64), np.full(1, num_types), np.zeros(1, np.int64)
     lows, highs = np.full(1, -np.inf), np.full(1, np.inf)
+    # All blocks of one depth at once; each falls into an upper and a lower one, until none is left.
     while len(begins):
         levels, sizes = np.empty(len(begins)), np.empty((len(begins), 3), dtype=np.int64)
         given = (order, begins, ends, starts, values, slopes, counts, table, tops, lows, highs)
         in_parallel(_cut_some, len(begins), (*given, settled, spare, levels, sizes))
         upper_ends, lower_begins = begins + sizes[:, 0], begins + sizes[:, 0] + sizes[:, 1]
         up, down = upper_ends > begins, ends > lower_begins
+        # A lower block has more arms on top of it: those that stayed above.
         tops = np.concatenate([tops[up], (tops + sizes[:, 2])[down]])
         lows, highs = np.concatenate([levels[up], lows[down]]), np.concatenate([highs[up], levels[down]])
         begins, ends = (

@@ -20,6 +20,9 @@ def index_layers(
     in_parallel(_walk_some, len(num_states), (*given, *found))
 
 
+# -- layers -----------------------------------------------------------------------------------------------------------
+
+
 @njit(cache=True, nogil=True)
 def _walk_some(
     task,
@@ -58,6 +61,7 @@ def _walk(transitions, rewards, factor, num_steps, room, indices, regained, witn
     charges[0] = (rewards[:, 1] - rewards[:, 0]).mean()
     error, largest = 0.0, 0.0
     for step in range(num_steps - 1, -1, -1):
+        # One layer, as in `whittle_layers._walk`: products, ends, indices, zeros, values.
         table = _layer(transitions, rewards, base, factor, charges, values)
         charges, advantages, idle = _reach_out(charges, table[0], table[1])
         size = _largest(spread, values, charges)
@@ -110,6 +114,9 @@ def _largest(spread, values, charges):
     return size
 
 
+# -- charges ----------------------------------------------------------------------------------------------------------
+
+
 @njit(cache=True)
 def _put(table, row, charges, advantages, idle, low, share):
     """Write what lies at a share of the way from one row to the next; share 0 for the row itself."""
@@ -134,6 +141,7 @@ def _reach_out(charges, advantages, idle):
     down, up, k = 0.0, 0.0, len(charges)
     for s in range(advantages.shape[1]):
         down, up = max(down, -advantages[0, s]), max(up, advantages[k - 1, s])
+    # A row more at each end that is reached out to; they begin as copies of the last rows.
     first = 1 if down > 0 else 0
     total = first + k + (1 if up > 0 else 0)
     wide = (np.empty(total), np.empty((total, advantages.shape[1])), np.empty((total, advantages.shape[1])))
@@ -146,6 +154,9 @@ def _reach_out(charges, advantages, idle):
     return wide
 
 
+# -- indices ----------------------------------------------------------------------------------------------------------
+
+
 @njit(cache=True)
 def _read_off(step, charges, advantages, tie, indices, regained, witness):
     """Indices of a layer, and whether some state regains (whittle_layers._read_off)."""
@@ -155,6 +166,7 @@ def _read_off(step, charges, advantages, tie, indices, regained, witness):
         indices[s] = zero if zero - tied <= 4 * tie else tied
         if regained[1] >= 0:
             continue
+        # A state that regains is told once, the first of the step nearest to the end.
         for later in range(k + 1, len(charges)):
             if advantages[later, s] > 2 * tie:
                 regained[0], regained[1] = step, s
@@ -174,10 +186,14 @@ def _first_zero(charges, advantages, tie):
     return k, charges[k - 1] + share * (charges[k] - charges[k - 1])
 
 
+# -- zeros ------------------------------------------------------------------------------------------------------------
+
+
 @njit(cache=True)
 def _add_zeros(charges, advantages, idle, blur):
     """A charge more at each zero of an advantage (whittle_layers._add_zeros)."""
     k, n = advantages.shape
+    # Count first: once the indices have converged there are no new charges.
     number = 0
     for i in range(k - 1):
         for s in range(n):
@@ -204,6 +220,7 @@ def _zeros_between(i, charges, advantages, idle, blur, shares, wide, filled):
     before = 0.0
     while True:
         s = 0
+        # The first zero that is not treated yet; of equals the first state.
         for other in range(1, n):
             s = other if shares[other] < shares[s] else s
         share = shares[s]
@@ -211,6 +228,7 @@ def _zeros_between(i, charges, advantages, idle, blur, shares, wide, filled):
             return filled
         shares[s] = np.inf
         zero = charges[i] + share * (charges[i + 1] - charges[i])
+        # What the advantage is at the charge before it: if only rounding, that charge is the zero already.
         there = advantages[i, s] + before * (advantages[i + 1, s] - advantages[i, s])
         if abs(there) > blur and wide[0][filled - 1] < zero < charges[i + 1]:
             _put(wide, filled, charges, advantages, idle, i, share)

@@ -14,6 +14,9 @@ FEW = 3.0
 """Draws for each cell within which a limit is so near that they are made one by one: a block would cost more."""
 
 
+# -- one draw ---------------------------------------------------------------------------------------------------------
+
+
 @njit(cache=True, error_model="numpy")
 def sample_one(priorities, counts, spend, usage, stream, out):
     """Draw one allocation (priorities.sample_by_priority_fast).
@@ -51,13 +54,16 @@ def sample_in_blocks(priorities, counts, spend, usage, stream, out, few):
         left[k] = spend[k]
     for c in range(cells):
         taken[c] = 0
+    # Every draw has its own place in the counter, so that no two share bits.
     place = np.uint64(0)
     while _open_cells(scores, uses, arms, left, weights, sums, need):
         few_arms = _sum(arms) <= few  # then a limit is within few draws, and the way to it need not be estimated
         draws = 0.0 if few_arms else _cautious_draws(uses, arms, left, weights, sums, need)
+        # Phase 1: near a limit, one by one ...
         if draws <= few:
             place = _take_one_by_one(uses, arms, left, weights, sums, need, stream, place, taken)
             continue
+        # Phase 2: ... else in a block that should just not meet it. If it does, halve time until the limit is found.
         place = _multinomial(max(int(draws), 1), weights, sums, stream, place, block)
         if _meets_limit(uses, arms, left, need, block):
             place = _take_to_limit(uses, arms, left, need, stream, place, block, half, taken)
@@ -71,6 +77,9 @@ def _sum(numbers):
     for number in numbers:
         total += number
     return total
+
+
+# -- what is open -----------------------------------------------------------------------------------------------------
 
 
 @njit(cache=True, error_model="numpy")
@@ -94,18 +103,23 @@ def _open_cells(scores, uses, arms, left, weights, sums, need):
     return total > 0.0
 
 
+# -- how far a limit is -----------------------------------------------------------------------------------------------
+
+
 @njit(cache=True, error_model="numpy")
 def _cautious_draws(uses, arms, left, weights, sums, need):
     """How many draws most likely meet no limit; never more than there are arms."""
     num_actions = len(weights) // len(arms)
     total = sums[-1]
     fewest = np.inf
+    # States that run empty: each draw takes one arm of state s with chance `rate`.
     for s in range(len(arms)):
         rate = 0.0
         for c in range(s * num_actions, (s + 1) * num_actions):
             rate += weights[c]
         if rate > 0.0:
             fewest = min(fewest, _draws_within(float(arms[s]), 1.0, rate / total))
+    # Resources that run short: a cell may close as soon as less is left than the largest need.
     for k in range(len(left)):
         rate = 0.0
         for c in range(len(weights)):
@@ -121,10 +135,14 @@ def _draws_within(room, step, rate):
     return room / rate * max(1.0 - 2.0 * math.sqrt(step / room), 0.5) if room > 0.0 else 0.0
 
 
+# -- taking -----------------------------------------------------------------------------------------------------------
+
+
 @njit(cache=True, error_model="numpy")
 def _take_one_by_one(uses, arms, left, weights, sums, need, stream, place, taken):
     """Draw until a limit is met; the next free place of the counter."""
     num_actions = len(weights) // len(arms)
+    # Rounding in the sums must not lead beyond the last open cell.
     last = len(weights) - 1
     while weights[last] == 0.0:
         last -= 1
@@ -141,6 +159,7 @@ def _take_one_by_one(uses, arms, left, weights, sums, need, stream, place, taken
         limit = arms[s] == 0
         for k in range(len(left)):
             left[k] = max(left[k] - uses[c, k], 0.0)  # rounding must not leave less than nothing
+            # Less than some open cell needs: that cell may close.
             limit = limit or left[k] < need[k]
     return place
 
@@ -193,12 +212,14 @@ def _take(uses, arms, left, block, taken):
 @njit(cache=True, error_model="numpy")
 def _take_to_limit(uses, arms, left, need, stream, place, block, half, taken):
     """Take of a block what comes up to its first limit, by halving time; the next free place of the counter."""
+    # Until one draw is left, which meets the limit; what lies behind it is forgotten.
     while _sum(block) > 1:
         for c in range(len(block)):
             half[c] = 0
             if block[c] > 0:
                 half[c] = binomial(block[c], 0.5, bits_at(stream, place), np.uint64(0))
                 place += np.uint64(1)
+        # A limit in the first half: nothing is taken yet. None: take it, and go on in the second half.
         whole = _meets_limit(uses, arms, left, need, half)
         for c in range(len(block)):
             block[c] = half[c] if whole else block[c] - half[c]

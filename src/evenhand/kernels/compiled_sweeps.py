@@ -13,6 +13,9 @@ ABREAST = 32
 """Lines that are swept side by side, so that a weight, once loaded, serves them all."""
 
 
+# -- splits -----------------------------------------------------------------------------------------------------------
+
+
 @njit(cache=True, parallel=loops_alone(), fastmath={"reassoc", "contract"})
 def _sweep(values, points, line_starts, first, row_starts, weights):
     batch = len(values)
@@ -25,6 +28,7 @@ def _sweep(values, points, line_starts, first, row_starts, weights):
         for part in range(task, batch * groups, TASKS):
             b, start = part // groups, (part % groups) * ABREAST
             stop = min(start + ABREAST, num_lines)
+            # Gather so many lines side by side, one a column: a weight then serves them all.
             for q in range(stop - start):
                 begin = line_starts[start + q]
                 for m in range(line_starts[start + q + 1] - begin):
@@ -32,6 +36,7 @@ def _sweep(values, points, line_starts, first, row_starts, weights):
             wide = stop - start
             for m in range(line_starts[start + 1] - line_starts[start]):
                 _combine(table, first[m], weights[row_starts[m] : row_starts[m + 1]], row)
+                # Lines are the longest first, so those that have ended are the last ones.
                 while line_starts[start + wide] - line_starts[start + wide - 1] <= m:
                     wide -= 1
                 for q in range(wide):
@@ -44,6 +49,7 @@ def _combine(table, first, window, row):
     """Weighted sum of neighbouring rows of a table, four at a time."""
     for q in range(ABREAST):
         row[q] = 0.0
+    # Four rows at a time: one load and store of the result for four products.
     fours = len(window) // 4 * 4
     for k in range(0, fours, 4):
         w0, w1, w2, w3 = window[k], window[k + 1], window[k + 2], window[k + 3]
@@ -60,6 +66,9 @@ def sweep_lines(values, lines, bands):
     """Apply one split (lattice_sweeps.sweep_lines)."""
     with threads_for(values.size * len(bands.weights) / len(bands.first)):
         return _sweep(values, *lines, *bands)
+
+
+# -- laws -------------------------------------------------------------------------------------------------------------
 
 
 @njit(cache=True, parallel=loops_alone())
@@ -103,18 +112,23 @@ def dot_rows(left, right, i, j):
         return _dot(left, right, i, j)
 
 
+# -- the maximum by climbing ------------------------------------------------------------------------------------------
+
+
 @njit(cache=True, parallel=loops_alone())
 def _climb(final, gains, units, run_starts, offsets, begins, ends, strides, num_units):
     num_cells, num_points = len(gains), len(final)
     depth = units.max() + 1
     best = np.empty((depth, num_cells, num_points))
     code = np.zeros((depth, num_cells, num_points), dtype=strides.dtype)
+    # At budget 0 every F_k is the final value.
     for p in prange(num_points):
         for layer in range(depth):
             for k in range(num_cells):
                 best[layer, k, p] = final[p]
     num_runs = len(run_starts) - 1
     tasks = min(TASKS, num_runs)
+    # Budgets one after the other; within one, runs are independent, since steps lead to smaller budgets.
     for j in range(1, num_units + 1):
         for task in prange(tasks):
             for run in range(task, num_runs, tasks):
@@ -122,6 +136,7 @@ def _climb(final, gains, units, run_starts, offsets, begins, ends, strides, num_
                 value = final[start:stop]
                 choice = np.zeros(stop - start, dtype=strides.dtype)
                 for k in range(num_cells - 1, -1, -1):
+                    # F_k begins as F_{k+1}, and serving one arm more is offered.
                     new_value, new_choice = best[j % depth, k, start:stop], code[j % depth, k, start:stop]
                     for p in range(stop - start):
                         new_value[p], new_choice[p] = value[p], choice[p]
@@ -144,6 +159,7 @@ def _climb(final, gains, units, run_starts, offsets, begins, ends, strides, num_
 
 @njit(cache=True, inline="always")
 def _offer(value, choice, value_before, choice_before, gain, stride):
+    # Without a branch in it the loop can use vector registers.
     for p in range(len(value)):
         offer = gain + value_before[p]
         better = offer > value[p]
@@ -155,6 +171,9 @@ def climb_budget(final, gains, units, steps, strides, num_units):
     """The best use of a budget, cell after cell (lattice_sweeps.climb_budget)."""
     with threads_for(len(final) * len(gains)):
         return _climb(final, gains, units, *steps, strides, num_units)  # type: ignore[call-arg]
+
+
+# -- decoding ---------------------------------------------------------------------------------------------------------
 
 
 @njit(cache=True, parallel=loops_alone())
@@ -170,6 +189,7 @@ def _decode(points, code, gains, sources, landings, base, tables):
             for s in range(num_states):
                 reached[s] = points[p, s]
             left, total = np.int64(code[p]), 0.0
+            # Digits of the code, the first cell's last; the last cell takes what is left.
             for k in range(num_cells):
                 amount = left % base if k < num_cells - 1 else left
                 left //= base
@@ -178,6 +198,7 @@ def _decode(points, code, gains, sources, landings, base, tables):
                 reached[sources[k]] -= amount
                 reached[landings[k]] += amount
             worth[p] = total
+            # The number of the point reached, as in `lattice_index`.
             left, index = tables.shape[1] - 1, np.int64(0)
             for s in range(num_states - 1):
                 after = left - reached[s]
@@ -191,6 +212,9 @@ def decode_climb(points, code, gains, sources, landings, base, tables):
     """What coded choices are (lattice_sweeps.decode_climb)."""
     with threads_for(10 * points.size):
         return _decode(points, code, gains, sources, landings, base, tables)
+
+
+# -- the maximum by a list --------------------------------------------------------------------------------------------
 
 
 @njit(cache=True, parallel=loops_alone())

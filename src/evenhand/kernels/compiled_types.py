@@ -8,6 +8,9 @@ LANES = 64
 """Values that are treated side by side, so that a weight, once loaded, serves them all; what they need stays near."""
 
 
+# -- choosing ---------------------------------------------------------------------------------------------------------
+
+
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def _expand(starts, columns, weights, first, last, values):
     lanes, _, rest = values.shape
@@ -15,6 +18,7 @@ def _expand(starts, columns, weights, first, last, values):
     for lane in range(lanes):
         for o in range(first, last):
             begin, end, to = starts[o], starts[o + 1], o - first
+            # Four at a time: one load and store of the result for four products.
             fours = begin + (end - begin) // 4 * 4
             for k in range(begin, fours, 4):
                 w0, w1, w2, w3 = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
@@ -41,12 +45,14 @@ def _best_last(starts, columns, weights, pair_starts, points, gains, spans, stri
     best, codes = np.empty((lanes, num_points)), np.empty((lanes, num_points), dtype=np.int64)
     table, top = np.zeros((num_points, LANES)), np.empty((num_points, LANES))
     code, row = np.empty((num_points, LANES), dtype=np.int64), np.empty(LANES)
+    # Lanes that are beyond the width are computed with what stands there, and not read.
     for left in range(0, lanes, LANES):
         width = min(LANES, lanes - left)
         top[:] = -np.inf
         for q in range(width):
             for x in range(num_points):
                 table[x, q] = values[left + q, x]
+        # As `expand`, into one row ...
         for span in range(len(spans)):
             for o in range(spans[span, 0], spans[span, 1]):
                 begin, end = starts[o], starts[o + 1]
@@ -61,6 +67,7 @@ def _best_last(starts, columns, weights, pair_starts, points, gains, spans, stri
                     w0, c0 = weights[k], columns[k]
                     for q in range(LANES):
                         row[q] += w0 * table[c0, q]
+                # ... and at once the maximum over the pairs of this outcome.
                 for pair in range(pair_starts[o], pair_starts[o + 1]):
                     x, gain, some = points[pair], gains[pair], 0
                     for q in range(LANES):
@@ -94,6 +101,7 @@ def _keep_best(pair_starts, points, gains, first, last, stride, found, found_cod
                 x, gain, own, some = points[pair], gains[pair], pair * stride, 0
                 for q in range(rest):
                     some += gain + found[lane, to, q] > kept[lane, x, q] + tie
+                # As in `_best_last`: looking is quicker than writing.
                 if some == 0:
                     continue
                 for q in range(rest):
@@ -108,11 +116,15 @@ def keep_best(pairs, gains, first, last, stride, found, kept, tie):
     _keep_best(*pairs, gains, first, last, stride, *found, *kept, tie)  # type: ignore[call-arg]
 
 
+# -- following and pushing --------------------------------------------------------------------------------------------
+
+
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def _follow(starts, columns, weights, bases, rests, places, chosen, changes, values, room):
     num_types = len(rests)
     result = np.empty(len(chosen))
     for leaf in range(len(chosen)):
+        # Beginnings shared with the leaf before are known: go on where it differs.
         for t in range(changes[leaf], num_types):
             o = bases[t] + chosen[leaf, t]
             begin, end, rest = starts[o], starts[o + 1], rests[t]
@@ -149,6 +161,7 @@ def _push(starts, columns, weights, bases, rests, places, chosen, changes, masse
                         target[q] += weight * source[q]
                 source[:] = 0.0
         if leaf < len(chosen):
+            # The last type spreads the mass of the leaf itself.
             t = num_types - 1
             o = bases[t] + chosen[leaf, t]
             for k in range(starts[o], starts[o + 1]):
@@ -163,6 +176,7 @@ def _places(laws):
 
 def follow(laws, leaves, values):
     """The expected value after each leaf (type_sweeps.follow)."""
+    # `follow` reads its values where they are, so their place in the room is left out.
     places = _places(laws) - len(values)
     return _follow(*laws[:4], laws.rests, places, *leaves, values, np.empty(places[-1]))  # type: ignore[call-arg]
 

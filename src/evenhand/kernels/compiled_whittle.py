@@ -32,9 +32,13 @@ def sweep_arms(
 ) -> None:
     """Sweep every arm (whittle_pivots.sweep_arms) into `met`."""
     # Large arms are swept one after the other: their linear algebra has threads of its own.
+    # Nor is little work in all worth threads.
     alone = num_states.max() >= LARGE or (num_states.astype(np.float64) ** 3).sum() < ALONE_BELOW
     given = (transitions, rewards, initial, num_states, float(factor), float(total), float(allowed))
     in_parallel(_sweep_some, 1 if alone else len(num_states), (*given, probe(rewards.shape[1]), *met))
+
+
+# -- the sweep --------------------------------------------------------------------------------------------------------
 
 
 @njit(cache=True, nogil=True)
@@ -89,6 +93,7 @@ def _sweep(transitions, rewards, initial, factor, total, allowed, z, charges, sw
     _build(transitions, rewards, initial, factor, total, shift, active, x, a, b)
     goal, image = _probed(transitions, factor, z)
     norm = _norm(x)
+    # Relative to the largest numbers that rewards and slopes could make in this arm.
     tie, flat = TIE * spread * norm, min(FLAT * norm, 0.01 / total)
     block = BLOCK if n >= LARGE else 1
     columns, rows = np.empty((block, n + 1)), np.empty((block, n))
@@ -99,9 +104,11 @@ def _sweep(transitions, rewards, initial, factor, total, allowed, z, charges, sw
         s, reached = _next_switch(active, a, b, charge, flat)
         if s < 0 or pivots == len(charges):
             return pivots, lost, error, STUCK if s < 0 else CROWDED
+        # Of states that meet at one charge, one whose switch does not split the arm.
         if factor == 1:
             s = _first_firm(active, a, b, reached, charge, flat, tie, x, columns, rows, held, s)
         _line_of(x, columns, rows, held, s, column, row)
+        # A poor row is no ground for a pivot: build afresh, and look again for the next switch.
         if not fresh and _noise(s, rewards, shift, spread, active, row, a, b, goal, image) > allowed:
             _build(transitions, rewards, initial, factor, total, shift, active, x, a, b)
             held, fresh = 0, True
@@ -110,14 +117,17 @@ def _sweep(transitions, rewards, initial, factor, total, allowed, z, charges, sw
         lost, wrong = _look(active, a, b, charge, tie, seen, lost, witness)
         if spread > 0:
             error = max(error, wrong / (spread * norm))
+        # Tied before and switching now, but for rounding: the pivot's charge is more exact.
         if active[s] and (charge - seen[s]) * b[s] <= tie:
             seen[s] = charge
         charges[pivots], switched[pivots] = charge, s
         if factor == 1 and (1 + column[s] if active[s] else 1 - column[s]) <= FIRM:
             return pivots, lost, error, SPLIT
+        # Row s of A becomes that of the other action, so (A z)[s] changes by D z.
         image[s] += goal[s] if active[s] else -goal[s]
         _pivot(s, active, column, row, a, b, columns[held], rows[held])
         held, fresh = held + 1, False
+        # A full block is carried out as one matrix product.
         if held == block:
             _carry_out(x, columns, rows)
             held = 0
@@ -127,11 +137,15 @@ def _sweep(transitions, rewards, initial, factor, total, allowed, z, charges, sw
     return pivots, lost, max(error, abs(b[n]) / total), DONE
 
 
+# -- the tableau ------------------------------------------------------------------------------------------------------
+
+
 @njit(cache=True)
 def _build(transitions, rewards, initial, factor, total, shift, active, x, a, b):
     """The tableau of a policy, afresh (Tableau.rebuild)."""
     n = len(initial)
     system, right = np.empty((n, n)), np.empty((n, n + 1))
+    # Transposed: X (A + gamma 1 w') = D is solved for columns.
     for i in range(n):
         chosen = 1 if active[i] else 0
         for j in range(n):
@@ -199,11 +213,15 @@ def _transpose(source, target):
             target[i, j] = source[j, i]
 
 
+# -- small linear algebra ---------------------------------------------------------------------------------------------
+
+
 @njit(cache=True)
 def _eliminate(system, right):
     """Solve a small system in place, with row exchanges."""
     n = len(system)
     for k in range(n):
+        # With exchanges: the uniform law that is added takes the dominance of the diagonal away.
         best = k
         for i in range(k + 1, n):
             if abs(system[i, k]) > abs(system[best, k]):
@@ -237,6 +255,9 @@ def _norm(x):
     return 1 + largest
 
 
+# -- which switch -----------------------------------------------------------------------------------------------------
+
+
 @njit(cache=True)
 def _next_switch(active, a, b, charge, flat):
     """The state whose advantage reaches 0 next (whittle_pivots._next_switch)."""
@@ -256,6 +277,7 @@ def _first_firm(active, a, b, reached, charge, flat, tie, x, columns, rows, held
     for s in range(len(active)):
         slope = b[s] if active[s] else -b[s]
         if slope > flat and (max(a[s] / b[s], charge) - reached) * slope <= tie:
+            # The diagonal entry as it would be if what is held were carried out.
             diagonal = x[s, s]
             for k in range(held):
                 diagonal -= columns[k, s] * rows[k, s]
@@ -281,6 +303,9 @@ def _look(active, a, b, charge, tie, seen, lost, witness):
     return lost, worst
 
 
+# -- pivots, held and carried out -------------------------------------------------------------------------------------
+
+
 @njit(cache=True)
 def _line_of(x, columns, rows, held, s, column, row):
     """Column and row of a state in the tableau, with what is held back."""
@@ -302,6 +327,7 @@ def _pivot(s, active, column, row, a, b, kept_column, kept_row):
     sign = 1.0 if active[s] else -1.0
     pivot = 1 + sign * column[s]
     old_a, old_b = a[s], b[s]
+    # Column and row are kept, X stays as it is; a and b are needed at once and kept up to date.
     for i in range(len(column)):
         kept_column[i] = sign * column[i] / pivot
         a[i] -= kept_column[i] * old_a

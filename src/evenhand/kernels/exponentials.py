@@ -44,6 +44,9 @@ CHUNK = 1 << 20
 """Numbers in an array of the second road."""
 
 
+# -- laws, and the derivative of what is made of them -----------------------------------------------------------------
+
+
 class Exponentials:
     """P(t) of several generators at several durations each."""
 
@@ -68,6 +71,7 @@ class Exponentials:
         except np.linalg.LinAlgError:  # one of them is exactly singular
             self.inverses = np.full_like(self.vectors, np.inf)
             return
+        # The condition number in Frobenius norm; where it is large, the eigenvectors have lost too many digits.
         sizes = np.linalg.norm(self.vectors, axis=(1, 2)) * np.linalg.norm(self.inverses, axis=(1, 2))
         self.sound = sizes < CONDITION
 
@@ -75,6 +79,7 @@ class Exponentials:
     def values(self) -> Floats:
         """(duration, state, next_state) the laws."""
         values = np.empty((len(self.times), *self.generators.shape[1:]))
+        # Road by road: eigenvalues where they are sound, sums for the rest.
         by_vectors = self.sound[self.which]
         if by_vectors.any():
             which = self.which[by_vectors]
@@ -82,6 +87,7 @@ class Exponentials:
             values[by_vectors] = ((self.vectors[which] * growth[:, None, :]) @ self.inverses[which]).real
         for rows in self._chunks(~by_vectors):
             values[rows] = _squared(*self._scaled(rows))[-1]
+        # Eigenvectors may leave a rounding error below 0.
         return np.maximum(values, 0.0)
 
     def adjoint(self, weights: Floats) -> Floats:
@@ -102,6 +108,7 @@ class Exponentials:
         rows = np.flatnonzero(self.sound[self.which])
         if not len(rows):
             return
+        # Generator by generator: `which` never falls, so those of one stand together and are summed.
         which, times = self.which[rows], self.times[rows]
         seen = self.inverses[which] @ weights[rows].swapaxes(1, 2) @ self.vectors[which]
         starts = np.flatnonzero(np.diff(which, prepend=-1))
@@ -118,21 +125,29 @@ class Exponentials:
         """B, its damping exp(-mt / 2^k), and k, the same for a chunk."""
         generators, times = self.generators[self.which[rows]], self.times[rows]
         leaving = -np.diagonal(generators, axis1=1, axis2=2).min(axis=1)
+        # So many halvings of time that B has row sums of 1/2 at most.
         squarings = max(0, int(np.ceil(np.log2(max(2.0 * (leaving * times).max(), 1.0)))))
         times = times / 2**squarings
         scaled = (generators + leaving[:, None, None] * np.eye(generators.shape[1])) * times[:, None, None]
         return scaled, np.exp(-leaving * times), squarings
 
 
+# -- the first road ---------------------------------------------------------------------------------------------------
+
+
 def _quotients(eigenvalues: Array, times: Floats) -> Array:
     """(duration, k, m) the difference quotients F of the exponentials."""
     grown = np.exp(eigenvalues * times[:, None])
     apart = eigenvalues[:, :, None] - eigenvalues[:, None, :]
+    # Symmetric in k and m, about the middle of the two: the error of the series is of fourth order in x.
     middle = np.exp((eigenvalues[:, :, None] + eigenvalues[:, None, :]) * (times / 2)[:, None, None])
     scaled = apart * times[:, None, None]
     near = np.abs(scaled) < NEAR
     series = times[:, None, None] * middle * (1 + scaled**2 / 24)
     return np.where(near, series, (grown[:, :, None] - grown[:, None, :]) / np.where(near, 1.0, apart))
+
+
+# -- the second road --------------------------------------------------------------------------------------------------
 
 
 def _series(scaled: Floats) -> list[Floats]:
@@ -154,10 +169,12 @@ def _squared(scaled: Floats, damping: Floats, squarings: int) -> list[Floats]:
 
 def _pulled_back(scaled: Floats, damping: Floats, squarings: int, weights: Floats) -> Floats:
     """The derivative by B of what has the derivative `weights` by the law."""
+    # Back through the squarings: the derivative of L L by L.
     for law in reversed(_squared(scaled, damping, squarings)[:-1]):
         weights = weights @ law.swapaxes(1, 2) + law.swapaxes(1, 2) @ weights
     weights = weights * damping[:, None, None]
     back = np.zeros_like(scaled)
+    # Back through Horner's scheme: each product B S hands W S' to B, and B' W to S.
     sums = _series(scaled)
     for term in range(1, DEGREE + 1):
         weights = weights / term

@@ -64,6 +64,9 @@ class Traced(NamedTuple):
     """(type, vertex, state) the action of the vertex's policy in each state."""
 
 
+# -- frontiers --------------------------------------------------------------------------------------------------------
+
+
 def trace_frontiers(
     transitions: Floats,
     rewards: Floats,
@@ -89,9 +92,11 @@ def trace_frontiers(
         capacity: vertices for which there is room.
     """
     num_types, num_states, num_actions = rewards.shape
+    # (type, state, action, stage) reward first, then the use of each resource: all are summed over time alike.
     stages = np.concatenate([rewards[..., None], usage], axis=-1)
     largest = np.abs(rewards * allowed).max(axis=(1, 2)) * total
     free = allowed & ((usage * prices).sum(axis=-1) == 0)
+    # Phase 1: the best policy that costs nothing, by policy iteration from the first free actions.
     policy = free.argmax(axis=-1)
     rows = np.arange(num_types)
     found = Traced(
@@ -115,14 +120,17 @@ def trace_frontiers(
     while True:
         advantages = _advantages(transitions, stages, totals, discount)
         gain, cost = advantages[..., 0], advantages[..., 1:] @ prices
+        # Rounding must not pass for a gain: its ratio could be anything.
         useful = allowed & (gain > ADVANTAGE * largest[:, None, None])
         ratios = np.where(useful, cost / np.where(useful, gain, 1.0), np.inf).reshape(num_types, -1)
+        # Of equal ratios the first: in whatever order they are taken, they lie on one edge.
         pair = ratios.argmin(axis=-1)
         moving = np.flatnonzero(np.isfinite(ratios[rows, pair]))
         if not len(moving):
             return found
         # Ratios can fall back by rounding; slopes of a convex polygon cannot.
         weight[moving] = np.maximum(weight[moving], ratios[moving, pair[moving]])
+        # Pairs are numbered state by state, action by action.
         policy[moving, pair[moving] // num_actions] = pair[moving] % num_actions
         totals = _evaluate(transitions, stages, policy, discount)
         _extend(found, moving, weight[moving], _ends(initial, totals)[moving], policy[moving], largest[moving])
@@ -155,13 +163,18 @@ def _store(found: Traced, rows: Ints, places: Ints, ends: Floats, policy: Ints) 
 
 def _extend(found: Traced, rows: Ints, weight: Floats, ends: Floats, policy: Ints, largest: Floats) -> None:
     """Add a vertex to each of the rows, unless it is the last one again; in line with the last edge it replaces it."""
+    # Where there is no room left, lengths still count, so that the caller knows how much to give.
     last = np.minimum(found.lengths[rows], found.values.shape[1]) - 1
     rises = ends[:, 0] - found.values[rows, last] > SAME * largest
+    # Before the first edge any slope is a new one.
     before = np.where(last > 0, found.slopes[rows, np.maximum(last - 1, 0)], -1.0)
     opens = rises & (weight > before + SAME * np.abs(before))
     found.slopes[rows[opens], last[opens]] = weight[opens]
     found.lengths[rows[opens]] += 1
     _store(found, rows[rises], found.lengths[rows[rises]] - 1, ends[rises], policy[rises])
+
+
+# -- levels -----------------------------------------------------------------------------------------------------------
 
 
 def settle_levels(starts: Ints, values: Floats, slopes: Floats, counts: Ints, mass: Mass) -> Floats:
@@ -180,11 +193,13 @@ def settle_levels(starts: Ints, values: Floats, slopes: Floats, counts: Ints, ma
     block = np.zeros(num_types, dtype=np.int64)  # of each active type; blocks are numbered from 0
     low, high, top = np.array([-np.inf]), np.array([np.inf]), np.zeros(1, dtype=np.int64)
     while len(active):
+        # Phase 1: cut every block at a middle vertex, and see who wants to be above that level.
         pivot, empty = _middle_vertices(starts, values, active, block, low, high)
         below, above = _marginal_costs(starts, values, slopes, active, pivot[block])
         # Who wants to be above the pivot's level, counted just below it, and who still does just above it.
         kept = _best_prefixes(below, counts[active], block, top, mass, np.ones(len(active), dtype=np.bool_))
         over = _best_prefixes(above, counts[active], block, top, mass, kept)
+        # Who would be above p from below, but not beyond it, settles at p; with no vertex inside, all settle at an end.
         tied = (kept & ~over) | empty[block]
         settled[active[tied]] = np.where(kept, pivot[block], low[block])[tied]
         arms = np.bincount(block, weights=np.where(kept, counts[active], 0), minlength=len(top)).astype(np.int64)
@@ -204,6 +219,7 @@ def _vertices_of(starts: Ints, active: Ints) -> tuple[Ints, Ints]:
     lengths = starts[active + 1] - starts[active]
     owner = np.repeat(np.arange(len(active)), lengths)
     first = np.cumsum(lengths) - lengths
+    # Runs of consecutive numbers, each from where its type's vertices begin.
     return np.arange(len(owner)) - first[owner] + starts[active][owner], owner
 
 
@@ -228,6 +244,7 @@ def _marginal_costs(
 ) -> tuple[Floats, Floats]:
     """(active type,) marginal costs just below and just above a level: nothing before the first vertex."""
     vertices, owner = _vertices_of(starts, active)
+    # The slope behind the last vertex that is before the level, and behind the last that is not beyond it.
     level, first = levels[owner], starts[active]
     before = np.bincount(owner, weights=values[vertices] < level, minlength=len(active)).astype(np.int64)
     up_to = np.bincount(owner, weights=values[vertices] <= level, minlength=len(active)).astype(np.int64)
@@ -246,8 +263,10 @@ def _best_prefixes(costs: Floats, counts: Ints, block: Ints, top: Ints, mass: Ma
     first = np.flatnonzero(np.diff(block[order], prepend=-1))
     of_block = block[order]
     arms, total = np.cumsum(size), np.cumsum(spent)
+    # Sums within the block: what came before its first entry is taken off.
     arms -= (arms[first] - size[first])[of_block]
     total -= (total[first] - spent[first])[of_block]
+    # What a prefix gains: the weights of its ranks, less what it costs; the empty one gains nothing.
     gain = np.where(finite, mass(top[of_block] + arms) - mass(top)[of_block] - total, -np.inf)
     best = np.maximum(np.maximum.reduceat(gain, first), 0.0)
     places = np.arange(len(order))

@@ -95,6 +95,7 @@ def _make_door_if_it_fits() -> bool:
 
 def _fits() -> bool:
     """Whether Numba calls its threads as the door does."""
+    # By its source text: there is no version or interface that would tell.
     from numba.np.ufunc import parallel
 
     source = re.sub(r"\s", "", inspect.getsource(parallel.build_gufunc_kernel)).replace('"', "'")
@@ -105,6 +106,7 @@ def _make_door() -> bool:
     import llvmlite.binding as llvm
     from numba.core.registry import cpu_target
 
+    # Numba's own, before the name is bound to the door.
     threads = llvm.address_of_symbol(_SYMBOL)
     if threads is None:
         return False
@@ -112,6 +114,7 @@ def _make_door() -> bool:
     library.add_ir_module(_door(library.create_ir_module("evenhand.forks"), threads))
     library.finalize()
     llvm.add_symbol(_SYMBOL, library.get_pointer_to_function("evenhand_parallel_for"))
+    # The library must live as long as loops may call it.
     _kept.append(library)
     return True
 
@@ -136,6 +139,7 @@ def _door(module: Any, threads: int) -> Any:
     door = ir.Function(module, signature, name="evenhand_parallel_for")
     who = ir.Function(module, ir.FunctionType(process, []), name="getpid")
     build = ir.IRBuilder(door.append_basic_block("door"))
+    # Forked: the number of this process is not the one that is written into the code.
     same = build.icmp_signed("==", build.call(who, []), ir.Constant(process, os.getpid()))
     several = build.icmp_signed(">", build.trunc(door.args[-1], process), ir.Constant(process, 1))
     with build.if_else(build.and_(same, several)) as (together, alone):

@@ -54,6 +54,9 @@ class Damaged(Exception):
     """A file of the store is not what was written."""
 
 
+# -- the store of one function ----------------------------------------------------------------------------------------
+
+
 class KeptCode(FunctionCache):  # type: ignore[misc]
     """The store of one function."""
 
@@ -72,6 +75,7 @@ class KeptCode(FunctionCache):  # type: ignore[misc]
     def file_of(self, types: Any, codegen: Any) -> Path:
         """Where code for these types and this processor is kept."""
         key = self._index_key(types, codegen)
+        # By the types and the processor, and whether loops are for one thread.
         name = hashlib.sha256(repr((str(types), *key[1:], *["alone"] * self._alone)).encode()).hexdigest()[:24]
         return Path(self.cache_path) / f"{self._impl.filename_base}-{name}.nbc"
 
@@ -107,10 +111,14 @@ class KeptCode(FunctionCache):  # type: ignore[misc]
             file.unlink(missing_ok=True)
 
 
+# -- opening a store --------------------------------------------------------------------------------------------------
+
+
 def store_of(function: Any, alone: bool = False) -> Any:
     """The store of a function; one that keeps nothing, and says so, where no folder can be written."""
     try:
         store = KeptCode(function, alone)
+        # Parts of Numba's own store are looked up now: one that lacks them is met here, not half-way.
         _ = store._index_key, *(getattr(store._impl, part) for part in _PARTS)
     except (RuntimeError, OSError):
         _tell("write", _not_kept("no folder for it can be written"))
@@ -119,6 +127,9 @@ def store_of(function: Any, alone: bool = False) -> Any:
         _tell("write", _not_kept(f"how Numba {numba.__version__} does that is not known here"))
         return NullCache()
     return store
+
+
+# -- whose sources ----------------------------------------------------------------------------------------------------
 
 
 @cache
@@ -140,6 +151,9 @@ def _sources(file: Path, found: set[Path]) -> set[Path]:
     return found
 
 
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
 def _owners(source: Path) -> frozenset[int]:
     """Who may have written code that is run here; empty where files have no owners."""
     return frozenset({os.geteuid(), 0, source.stat().st_uid}) if hasattr(os, "geteuid") else frozenset()
@@ -147,14 +161,17 @@ def _owners(source: Path) -> frozenset[int]:
 
 def _read(file: Path, stamp: bytes, key: Any, owners: frozenset[int]) -> Any:
     """Numba's record; None if it is of other sources or versions."""
+    # Look at the file that was opened, not at its name: it could be another by then.
     with file.open("rb") as opened:
         about = os.fstat(opened.fileno())
         if owners and (about.st_uid not in owners or about.st_mode & stat.S_IWOTH):
             raise Damaged("others could have written it")
         text = opened.read()
+    # Mark, digest of the sources, digest of the content, content.
     mark, rest = text[: len(MARK)], text[len(MARK) :]
     if mark != MARK or len(rest) < 2 * _DIGEST:
         raise Damaged("it is not whole")
+    # Of other sources: older, or newer. Not damaged, but of no use.
     if rest[:_DIGEST] != stamp:
         return None
     content = rest[2 * _DIGEST :]
@@ -167,6 +184,7 @@ def _read(file: Path, stamp: bytes, key: Any, owners: frozenset[int]) -> Any:
 def _write(file: Path, stamp: bytes, content: bytes) -> None:
     beside = file.with_name(f"{file.name}.tmp.{uuid.uuid4().hex[:16]}")
     try:
+        # Under another name first: whoever reads meanwhile finds all of it or nothing.
         beside.write_bytes(MARK + stamp + hashlib.sha256(content).digest() + content)
         beside.chmod(stat.S_IMODE(beside.stat().st_mode) & ~stat.S_IWOTH)  # or it would not be read again
         beside.replace(file)
@@ -182,6 +200,9 @@ def _set_aside(file: Path) -> None:
 
 def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, Damaged) else (getattr(error, "strerror", None) or "it cannot be read")
+
+
+# -- what is said -----------------------------------------------------------------------------------------------------
 
 
 def _not_kept(why: str) -> str:

@@ -87,6 +87,7 @@ def factorise(matrix: Floats) -> tuple[list[Split], Ints] | None:
     Returns:
         Splits in the order in which arms go through them, and the (slot,) state where each slot ends.
     """
+    # The search may branch for very long: it gives up after so many matrices.
     nodes = iter(range(_MOST_NODES))
     found = _search(matrix, nodes, set())
     if found is None:
@@ -119,6 +120,7 @@ def _search(matrix: Floats, nodes: Iterator[int], seen: set[bytes]) -> Found | N
     if next(nodes, None) is None:
         return None
     pattern = matrix > 0
+    # At most one entry a row and column: nothing is left but a permutation.
     if pattern.sum(axis=0).max() <= 1 and pattern.sum(axis=1).max() <= 1:
         return [], _ends(pattern), []
     for from_left, step, smaller in _eliminations(matrix):
@@ -137,6 +139,7 @@ def _search(matrix: Floats, nodes: Iterator[int], seen: set[bytes]) -> Found | N
 def _ends(pattern: Bools) -> Ints:
     """(slot,) the column of each row's only entry; rows of slots that were emptied share out the other columns."""
     ends = np.where(pattern.any(axis=1), pattern.argmax(axis=1), -1)
+    # No arm is in an emptied slot, so where it ends is open, as long as all columns are used.
     ends[ends < 0] = np.setdiff1d(np.arange(len(pattern)), ends)
     return ends.astype(np.int64)
 
@@ -159,12 +162,14 @@ def _left_step(matrix: Floats, source: int, target: int) -> tuple[Split, Floats]
     support = matrix[target] > 0
     if not support.any() or not matrix[source].any():
         return None
+    # The largest p that leaves no entry of the rest negative.
     p = min(float((matrix[source, support] / matrix[target, support]).min()), 1.0)
     if p <= _ROUNDING:
         return None
     smaller = matrix.copy()
     rest = matrix[source] - p * matrix[target]
     rest[rest < _ROUNDING] = 0.0
+    # Where nothing is left, all arms of the source go on to the target.
     smaller[source] = rest / rest.sum() if rest.any() else 0.0
     return Split(source, target, p if rest.any() else 1.0), smaller
 
@@ -216,6 +221,7 @@ def lattice_lines(num_arms: int, num_states: int, source: int, target: int) -> L
     starts = np.concatenate([[0], np.cumsum(together + 1)])
     line = np.repeat(np.arange(len(ends)), together + 1)
     stay = np.arange(starts[-1]) - starts[line]
+    # (point, state) along each line by the number of arms that stay.
     points = np.empty((len(line), num_states), dtype=np.int64)
     others = [state for state in range(num_states) if state not in (source, target)]
     points[:, others] = ends[line, :-1]
@@ -238,6 +244,7 @@ def sweep_lines(values: Floats, lines: Lines, bands: Bands) -> Floats:
     size = np.diff(lines.starts)
     line = np.repeat(np.arange(len(size)), size)
     stay = np.arange(len(line)) - lines.starts[line]
+    # The same triangular matrix for every line; lines are the columns of a table.
     matrix = _full(bands)
     result = np.empty_like(values)
     for b, function in enumerate(values):
@@ -272,6 +279,7 @@ def grow_law(law: Floats, rows: Floats, leaving: Indices, parent: Indices, below
     Returns:
         (point, next point) probabilities.
     """
+    # A point that is not there is the last column, and 0.
     padded = np.concatenate([law, np.zeros((len(law), 1))], axis=1)[parent]
     grown = np.zeros((len(leaving), len(below)))
     for state in range(rows.shape[1]):
@@ -326,6 +334,7 @@ def lattice_steps(points: Array, sources: Ints, landings: Ints) -> Steps:
     sizes = np.diff(runs)
     offsets, begins, ends = (np.zeros((len(sources), len(sizes)), dtype=np.int64) for _ in range(3))
     for k, (source, landing) in enumerate(zip(sources, landings, strict=True)):
+        # Within a run the places with an arm to serve are neighbours: all but the first or the last, all, or none.
         able = points[:, source] > 0
         number = np.add.reduceat(able, runs[:-1], dtype=np.int64)
         begins[k] = (points[runs[:-1], source] == 0) & (number > 0)
@@ -364,6 +373,7 @@ def climb_budget(
         # From the last cell to the first: `value` is F_{k+1}(., j) when cell k is looked at, and F_k(., j) after it.
         value, choice = final, np.zeros(len(final), dtype=strides.dtype)
         for k in range(len(gains) - 1, -1, -1):
+            # One arm more by cell k. Only if that is strictly better: nobody is served for nothing.
             if j >= units[k]:
                 before = (j - units[k]) % depth
                 offer = np.where(able[k], gains[k] + best[before, k, after[k]], -np.inf)
@@ -402,6 +412,7 @@ def decode_climb(
     amounts = np.empty((len(points), len(gains)), dtype=np.int32)
     reached = points.astype(np.int64)
     for k, (source, landing) in enumerate(zip(sources, landings, strict=True)):
+        # The last cell has what is left of the code, which no base needs to limit.
         amounts[:, k] = code % base if k < len(gains) - 1 else code
         code = code // base
         reached[:, source] -= amounts[:, k]
@@ -442,11 +453,13 @@ def interpolate(function: Floats, num_arms: int, points: Ints) -> Floats:
         num_arms: how few.
         points: (point, state) the lattice of many arms.
     """
+    # Running sums of the counts at the scale of few arms.
     sums = np.cumsum(points[:, :-1], axis=1) * (num_arms / points[0].sum())
     corner = np.floor(sums)
     rest = sums - corner
     order = np.argsort(rest[:, ::-1], axis=1, kind="stable")[:, ::-1]
     order = rest.shape[1] - 1 - order  # of equal remainders the later coordinate first, so that sums stay ordered
+    # From corner to corner of the simplex, each with the difference of neighbouring remainders as its weight.
     tables = lattice_tables(num_arms, points.shape[1])
     rows = np.arange(len(points))
     value, before = np.zeros(len(points)), np.ones(len(points))
@@ -498,6 +511,7 @@ def best_listed(points: Indices, listed: Listed, tables: Ints, values: Floats) -
     best = np.full(len(points), -np.inf)
     choice = np.zeros(len(points), dtype=np.int64)
     for a in range(len(listed.gains)):
+        # Only points that have the arms to take.
         able = np.flatnonzero((points >= listed.takes[a]).all(axis=1))
         index = number_points(points[able] + listed.shifts[a], np.int64(listed.arms[a]), tables)
         offer = listed.gains[a] + values[listed.offsets[a] + index]

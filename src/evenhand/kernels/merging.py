@@ -32,6 +32,9 @@ NEVER = np.uint64(2**64 - 1)
 """The key of what is never served."""
 
 
+# -- keys and amounts -------------------------------------------------------------------------------------------------
+
+
 def keys_of(scores: Floats, first: Bools | None = None) -> Keys:
     """Scores as whole numbers of the opposite order; the last bit of a score is not told apart.
 
@@ -39,8 +42,10 @@ def keys_of(scores: Floats, first: Bools | None = None) -> Keys:
         scores: any shape; -inf is never served.
         first: the same shape, which come before all others whatever their score; none when absent.
     """
+    # Adding 0 makes -0.0 the same as 0.0.
     bits = (scores + 0.0).view(np.uint64)
     negative = bits >> np.uint64(63) == 1
+    # Doubles order like their bits, negative ones the other way round; one bit goes, and is free for `first`.
     ascending = np.where(negative, ~bits, bits | np.uint64(1 << 63)) >> np.uint64(1)
     if first is not None:
         ascending = ascending | (first.astype(np.uint64) << np.uint64(63))
@@ -54,6 +59,7 @@ def amounts_of(usage: Floats, limit: Floats) -> Ints:
         usage: (..., resource) any; what is more than the limit never fits.
         limit: (resource,) the budget.
     """
+    # Scaling by a power of 2 rounds nothing; `rint` does, once.
     units = np.ldexp(1.0, 60 - _powers(limit))
     with np.errstate(over="ignore"):
         amounts = np.rint(np.minimum(usage, limit) * units).astype(np.int64)
@@ -70,6 +76,9 @@ def halves(amounts: Ints) -> tuple[Ints, Ints]:
     return amounts >> HALF, amounts & MASK
 
 
+# -- sums that do not depend on their order ---------------------------------------------------------------------------
+
+
 def add_by_bin(bins: Array, amounts: Ints, num_bins: int) -> tuple[Ints, Ints]:
     """(bin, resource) sums of the halves of amounts.
 
@@ -80,6 +89,7 @@ def add_by_bin(bins: Array, amounts: Ints, num_bins: int) -> tuple[Ints, Ints]:
     """
     upper, lower = halves(amounts)
     sums = [
+        # Halves of 2^31 at most, up to 2^22 of them: sums up to 2^53 are exact in doubles.
         np.stack([np.bincount(bins, weights=column, minlength=num_bins) for column in part.T], axis=1)
         for part in (upper, lower)
     ]
@@ -95,6 +105,7 @@ def num_that_fit(upper: Ints, lower: Ints, left: Ints) -> tuple[int, Ints]:
         left: (resource,) amounts.
     """
     upper, lower = np.cumsum(upper, axis=0), np.cumsum(lower, axis=0)
+    # The carry of the lower halves.
     upper, lower = upper + (lower >> HALF), lower & MASK
     most, rest = halves(left)
     fits = ((upper < most) | ((upper == most) & (lower <= rest))).all(axis=1)
@@ -102,6 +113,9 @@ def num_that_fit(upper: Ints, lower: Ints, left: Ints) -> tuple[int, Ints]:
     if number == 0:
         return 0, left
     return number, left - ((upper[number - 1] << HALF) + lower[number - 1])
+
+
+# -- the choice -------------------------------------------------------------------------------------------------------
 
 
 def serve_in_order(arms: Ints, amounts: Ints, left: Ints) -> tuple[Bools, Ints]:
@@ -118,14 +132,19 @@ def serve_in_order(arms: Ints, amounts: Ints, left: Ints) -> tuple[Bools, Ints]:
     taken = np.zeros(len(arms), dtype=np.bool_)
     rest = np.arange(len(arms))
     while len(rest := rest[(amounts[rest] <= left).all(axis=1)]):
+        # The first candidate of every arm, in order.
         first = np.sort(np.unique(arms[rest], return_index=True)[1])
         number, left = num_that_fit(*halves(amounts[rest[first]]), left)
         taken[rest[first[:number]]] = True
         if number == len(first):
             break
+        # The first that does not fit is passed over; what comes behind it, of arms not served yet, is looked at anew.
         after = rest[first[number] + 1 :]
         rest = after[~np.isin(arms[after], arms[rest[first[:number]]])]
     return taken, left
+
+
+# -- scores that are equal but for rounding ---------------------------------------------------------------------------
 
 
 def chains(ordered: Floats, least: Floats) -> tuple[Floats, Floats]:

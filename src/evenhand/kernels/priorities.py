@@ -52,6 +52,9 @@ LARGEST_LAW = 200_000
 """Allocations, complete or on the way, beyond which an exact law is refused."""
 
 
+# -- drawing ----------------------------------------------------------------------------------------------------------
+
+
 def sample_by_priority(
     priorities: Floats, counts: Ints, spend: Floats, usage: Floats, rng: np.random.Generator
 ) -> Ints:
@@ -107,6 +110,7 @@ def _multinomial(totals: Ints, weights: Floats, rng: np.random.Generator) -> Int
     """
     flat = weights.reshape(len(weights), -1)
     sums = np.cumsum(flat, axis=1)
+    # A closed cell has share 0; the first open one has share 1, w_1 / w_1.
     shares = np.divide(flat, sums, out=np.zeros_like(flat), where=flat > 0)
     numbers = np.zeros(flat.shape, dtype=np.int64)
     left = totals.copy()
@@ -143,6 +147,9 @@ def sample_by_priority_fast(
     return np.asarray(allocation, dtype=np.int64)
 
 
+# -- the exact law ----------------------------------------------------------------------------------------------------
+
+
 def priority_law(priorities: Floats, counts: Ints, spend: Floats, usage: Floats) -> tuple[Ints, Floats]:
     """The exact law of an allocation drawn by priorities.
 
@@ -162,6 +169,7 @@ def priority_law(priorities: Floats, counts: Ints, spend: Floats, usage: Floats)
     taken, chances = np.zeros((1, *priorities.shape), dtype=np.int64), np.ones(1)
     for arm in range(int(counts.sum())):
         opened = _open_cells(priorities[None], counts[None], spend[None], usage, taken)
+        # What is reached so far, times the chance of the next cell.
         shares = np.where(opened, priorities, 0.0)
         shares *= (chances / shares.sum(axis=(1, 2)))[:, None, None]
         taken, chances = _take_one(taken, shares, weights)
@@ -173,11 +181,15 @@ def priority_law(priorities: Floats, counts: Ints, spend: Floats, usage: Floats)
     return taken, chances
 
 
+# -- merging ----------------------------------------------------------------------------------------------------------
+
+
 def _key_weights(most: Ints) -> Ints:
     """(word, cell) weights that make an allocation of at most (cell,) `most` arms a number: the digits of its words."""
     weights = np.zeros((1, len(most)), dtype=np.int64)
     weight = 1
     for cell, digit in enumerate(most.tolist()):
+        # A word is full: go on in the next one.
         if weight * (digit + 1) >= 2**63:
             weights = np.vstack([weights, np.zeros_like(weights[0])])
             weight = 1

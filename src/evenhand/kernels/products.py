@@ -37,6 +37,7 @@ class ProductKernel:
     def __matmul__(self, vector: Floats) -> Floats:
         """(outcome,) expectations of a (state,) value function."""
         for part in self.parts:
+            # The leading axis is contracted and goes to the end; after all arms the axes are in order again.
             vector = (part @ vector.reshape(part.shape[1], -1)).T.reshape(-1)
         return vector
 
@@ -77,7 +78,9 @@ class ActionKernel:
         blocks = vector.reshape(1, -1)
         for (parents, chosen), matrix in zip(self._levels, self.matrices, strict=True):
             modes = blocks.reshape(len(blocks), matrix.shape[1], -1)
+            # (beginning, rest, state): a block for each distinct beginning of a joint action.
             following = np.empty((len(parents), modes.shape[2], modes.shape[1]))
+            # One product for all beginnings that go on with the same action.
             for action in np.unique(chosen):
                 rows = np.flatnonzero(chosen == action)
                 following[rows] = (matrix[action] @ modes[parents[rows]]).transpose(0, 2, 1)
@@ -99,11 +102,13 @@ class ActionKernel:
         blocks = measure.reshape(len(self.actions), -1)
         sizes = [1, *(len(parents) for parents, _ in self._levels)]
         levels = list(zip(self._levels, self.matrices, pairwise(sizes), strict=True))
+        # From the last arm to the first, the way of `__matmul__` backwards.
         for (parents, chosen), matrix, (above, _) in reversed(levels):
             modes = blocks.reshape(len(parents), -1, matrix.shape[1]).transpose(0, 2, 1)
             merged = np.zeros((above, matrix.shape[1], modes.shape[2]))
             for action in np.unique(chosen):
                 rows = np.flatnonzero(chosen == action)
+                # Within one action no parent comes twice, so that += loses nothing.
                 merged[parents[rows]] += matrix[action].T @ modes[rows]
             blocks = merged.reshape(above, -1)
         return blocks.reshape(-1)
@@ -131,6 +136,7 @@ class TransposedActionKernel:
 def _level(actions: Ints, arm: int) -> tuple[Ints, Ints]:
     """For each distinct beginning up to `arm`: the number of the beginning before it, and the arm's action."""
     before = (
+        # Without arms before it there is one beginning, the empty one.
         np.unique(actions[:, :arm], axis=0, return_inverse=True)[1].reshape(-1) if arm else np.zeros(len(actions), int)
     )
     steps = np.unique(np.column_stack([before, actions[:, arm]]), axis=0)
@@ -147,6 +153,7 @@ def kronecker_rows(rows: list[Floats]) -> sparse.csr_array:
     data = np.ones((number, 1))
     columns = np.zeros((number, 1), dtype=np.int64)
     for row in rows:
+        # As many columns as the widest row needs; shorter rows are filled up with zeros, which go in the end.
         width = int((row > 0).sum(axis=1).max(initial=1))
         support = np.argsort(row <= 0, axis=1, kind="stable")[:, :width]
         weights = np.take_along_axis(row, support, axis=1)

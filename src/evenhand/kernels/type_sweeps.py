@@ -97,6 +97,9 @@ class Best(NamedTuple):
     codes: Ints
 
 
+# -- laws in one piece ------------------------------------------------------------------------------------------------
+
+
 def join(types: Sequence[Rows], sizes: Sequence[int]) -> Joined:
     """Put the laws of all types into one piece.
 
@@ -106,6 +109,7 @@ def join(types: Sequence[Rows], sizes: Sequence[int]) -> Joined:
     """
     entries = np.cumsum([0, *(len(rows.columns) for rows in types)])
     return Joined(
+        # Entries of later types stand behind those of earlier ones.
         starts=np.concatenate([rows.starts + entries[t] for t, rows in enumerate(types)]),
         columns=np.concatenate([rows.columns for rows in types]),
         weights=np.concatenate([rows.weights for rows in types]),
@@ -119,6 +123,9 @@ def _matrix(rows: Rows, first: int, last: int, num_points: int) -> sparse.csr_ar
     here = slice(rows.starts[first], rows.starts[last])
     starts = rows.starts[first : last + 1] - rows.starts[first]
     return sparse.csr_array((rows.weights[here], rows.columns[here], starts), shape=(last - first, num_points))
+
+
+# -- choosing ---------------------------------------------------------------------------------------------------------
 
 
 def expand(rows: Rows, first: int, last: int, values: Floats) -> Floats:
@@ -151,6 +158,7 @@ def best_last(
     kept = Best(np.full(values.shape, -np.inf)[:, :, None], np.zeros(values.shape, dtype=np.int64)[:, :, None])
     for first, last in spans:
         expected = expand(rows, first, last, values[:, :, None])
+        # Behind the last type there is nothing, hence no code.
         nothing = Best(expected, np.zeros(expected.shape, dtype=np.int64))
         keep_best(pairs, gains, first, last, stride, nothing, kept, tie)
     return kept.values[:, :, 0], kept.codes[:, :, 0]
@@ -174,6 +182,7 @@ def keep_best(
     numbers = np.arange(pairs.starts[first], pairs.starts[last])
     row = np.repeat(np.arange(last - first), np.diff(pairs.starts[first : last + 1]))
     points = pairs.points[numbers]
+    # In rounds, since an assignment to the same point twice would keep one of them only.
     for tried in _one_a_point(points):
         at, candidates = points[tried], found.values[:, row[tried]] + gains[numbers[tried], None]
         better = candidates > kept.values[:, at] + tie
@@ -185,10 +194,14 @@ def keep_best(
 def _one_a_point(points: Indices) -> Iterator[Ints]:
     """The pairs in rounds, in each of which a point occurs at most once: its first pair, its second, and so on."""
     order = np.argsort(points, kind="stable")
+    # The number of each pair among those of its point, in the order of pairs.
     sizes = np.unique(points, return_counts=True)[1]
     rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     for number in range(int(rank.max(initial=-1)) + 1):
         yield order[rank == number]
+
+
+# -- following and pushing --------------------------------------------------------------------------------------------
 
 
 def follow(laws: Joined, leaves: Leaves, values: Floats) -> Floats:
@@ -199,6 +212,7 @@ def follow(laws: Joined, leaves: Leaves, values: Floats) -> Floats:
         leaves: the outcomes.
         values: (state,) values.
     """
+    # (beginning, values behind it): one value of all types first, one value a leaf in the end.
     blocks = values.reshape(1, -1)
     for t, (chosen, parents) in enumerate(_levels(leaves)):
         matrix, modes = _chosen(laws, t, chosen), blocks.reshape(len(blocks), laws.sizes[t], -1)
@@ -216,6 +230,7 @@ def push(laws: Joined, leaves: Leaves, masses: Floats) -> Floats:
     """
     blocks = masses.reshape(-1, 1)
     for t, (chosen, parents) in reversed(list(enumerate(_levels(leaves)))):
+        # The other way round: leaves with the same beginning gather there.
         merged = np.zeros((int(parents[-1]) + 1, laws.sizes[t], blocks.shape[1]))
         np.add.at(merged, parents, _chosen(laws, t, chosen)[:, :, None] * blocks[:, None, :])
         blocks = merged.reshape(len(merged), -1)
@@ -233,6 +248,7 @@ def _levels(leaves: Leaves) -> list[tuple[Indices, Ints]]:
     levels = []
     parent_of_leaf = np.zeros(len(leaves.rows), dtype=np.int64)
     for t in range(leaves.rows.shape[1]):
+        # A beginning up to type t is new where the leaf differs from the one before in t or earlier.
         new = leaves.changes <= t
         new[0] = True
         levels.append((leaves.rows[new, t], parent_of_leaf[new]))

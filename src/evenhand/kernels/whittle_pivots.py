@@ -120,6 +120,9 @@ def probe(num_states: int) -> Floats:
     return np.asarray(np.arange(1, num_states + 1) * 0.6180339887498949 % 1.0 - 0.5)
 
 
+# -- the tableau ------------------------------------------------------------------------------------------------------
+
+
 class Tableau:
     """[X | a | b] over a row for the initial law, of one arm and one policy."""
 
@@ -141,8 +144,10 @@ class Tableau:
         self.states, self.active = np.arange(n), np.ones(n, dtype=np.bool_)
         self.gain = np.append(self.rewards[:, 1] - self.rewards[:, 0], 0.0)
         self.effect = factor * (transitions[:, 1] - transitions[:, 0])
+        # The last row is that of the law: m' (A + gamma 1 w') = initial' + gamma total w'.
         self.left = np.vstack([self.effect, initial + factor * total / n])
         self.probe = probe(n)
+        # The row check: X (A z) must be D z. A z follows the policy, D z does not depend on it.
         self.goal = self.effect @ self.probe
         self.image = self.probe - factor * transitions[:, 1] @ self.probe
         self.rebuild()
@@ -150,6 +155,7 @@ class Tableau:
     def rebuild(self) -> None:
         """Everything afresh from the policy."""
         n, chosen = len(self.states), self.active.astype(np.int64)
+        # A + gamma 1 w' with w uniform: regular for gamma = 1 too, unless the policy splits the arm.
         system = np.eye(n) - self.factor * self.transitions[self.states, chosen] + self.factor / n
         self.X: Floats = np.linalg.solve(system.T, self.left.T).T.astype(np.float64, copy=False)
         self.a = self.gain + self.X @ self.rewards[self.states, chosen]
@@ -162,6 +168,7 @@ class Tableau:
 
     def switch(self, s: int) -> None:
         """Pivot on a state."""
+        # Active becomes passive with sign 1, passive active with -1 (see the file's head).
         sign = 1.0 if self.active[s] else -1.0
         pivot = 1 + sign * self.X[s, s]
         column, row = sign * self.X[:, s] / pivot, self.X[s].copy()
@@ -169,8 +176,10 @@ class Tableau:
         self.X -= np.outer(column, row)
         self.a -= column * a
         self.b -= column * b
+        # The pivot's own row is divided, not reduced: T[s] - sign T[s, s] T[s] / pivot = T[s] / pivot.
         self.a[s], self.b[s] = a / pivot, b / pivot
         self.active[s] = not self.active[s]
+        # Row s of A is now that of the other action, so (A z)[s] changes by D z.
         self.image[s] += sign * self.goal[s]
 
     def norm(self) -> float:
@@ -195,6 +204,9 @@ class Tableau:
     def use(self) -> float:
         """Activity of the policy over time."""
         return float(self.b[-1])
+
+
+# -- sweeps -----------------------------------------------------------------------------------------------------------
 
 
 def sweep_arms(
@@ -229,6 +241,7 @@ def sweep_arms(
 def _sweep(arm: int, tableau: Tableau, met: Sweeps, allowed: float) -> None:
     room, n = met.charges.shape[1], len(tableau.states)
     spread, norm = float(np.ptp(tableau.rewards)), tableau.norm()
+    # Relative to the largest numbers that rewards and slopes could make in this arm.
     tie, flat = TIE * spread * norm, min(FLAT * norm, 0.01 / tableau.total)
     seen = met.indices[arm, :n]
     charge, pivots, error, fresh = -np.inf, 0, 0.0, True
@@ -238,15 +251,18 @@ def _sweep(arm: int, tableau: Tableau, met: Sweeps, allowed: float) -> None:
         if s < 0 or pivots == room:
             met.status[arm] = STUCK if s < 0 else CROWDED
             break
+        # A poor row is no ground for a pivot: build afresh, and look again for the next switch.
         if not fresh and tableau.noise(s, spread) > allowed:
             tableau.rebuild()
             fresh = True
             continue
         charge = reached
         advantage = (tableau.a - charge * tableau.b)[:-1]
+        # How wrong a sign is at a charge where by theory none is.
         wrong = float(np.where(tableau.active, -advantage, advantage).max())
         error = max(error, wrong / (spread * norm)) if spread else error
         _look(arm, met, seen, tableau.active, advantage, charge, tie)
+        # Passive by a tie at an earlier charge, and but for rounding at this one, which is more exact.
         if tableau.active[s] and (charge - seen[s]) * tableau.b[s] <= tie:
             seen[s] = charge
         met.charges[arm, pivots], met.switched[arm, pivots] = charge, s
@@ -263,12 +279,15 @@ def _sweep(arm: int, tableau: Tableau, met: Sweeps, allowed: float) -> None:
 def _next_switch(tableau: Tableau, charge: float, flat: float, tie: float) -> tuple[int, float]:
     """The state whose advantage reaches 0 next, and the charge at which it does; -1 if there is none."""
     a, b = tableau.a[:-1], tableau.b[:-1]
+    # Only advantages that move towards 0 from their side reach it.
     moving = np.where(tableau.active, b, -b) > flat
     if not moving.any():
         return -1, charge
+    # A charge before the present one is rounding: charges never fall.
     reach = np.where(moving, np.maximum(a / np.where(moving, b, 1.0), charge), np.inf)
     s = int(np.argmin(reach))
     if tableau.factor == 1:
+        # States that reach 0 at the same charge but for a tie; the first whose switch does not split the arm.
         tied = moving & (np.where(moving, reach - reach[s], 0.0) * np.abs(b) <= tie)
         firm = tied & (tableau.pivots() > FIRM)
         return int(np.argmax(firm if firm.any() else tied)), float(reach[s])
@@ -277,6 +296,7 @@ def _next_switch(tableau: Tableau, charge: float, flat: float, tie: float) -> tu
 
 def _look(arm: int, met: Sweeps, seen: Floats, active: Bools, advantage: Floats, charge: float, tie: float) -> None:
     """Note the states for which passive is optimal now, and whether one of them was so before and is no longer."""
+    # More than twice a tie: what became passive by a tie must not come back by the same one.
     back = active & ~np.isnan(seen) & (advantage > 2 * tie)
     if met.regained[arm] < 0 and back.any():
         s = int(np.argmax(back))

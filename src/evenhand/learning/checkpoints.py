@@ -54,6 +54,7 @@ def take_model(model: BaseAlgorithm) -> tuple[dict[str, Array], dict[str, Any]]:
     """A model's arrays and numbers."""
     arrays: dict[str, Array] = {}
     facts: dict[str, Any] = {"optimisers": {}}
+    # Parameters by module; an optimiser has numbers in groups, and tensors for each parameter.
     for name, state in model.get_parameters().items():
         if name.endswith("optimizer"):
             facts["optimisers"][name] = state["param_groups"]
@@ -61,9 +62,11 @@ def take_model(model: BaseAlgorithm) -> tuple[dict[str, Array], dict[str, Any]]:
                 arrays |= {f"{name}/{number}/{key}": tensor.numpy() for key, tensor in entries.items()}
         else:
             arrays |= {f"{name}/{key}": tensor.numpy() for key, tensor in state.items()}
+    # Variables that are not in any module, such as the logarithm of SAC's entropy.
     for name in model._get_torch_save_params()[1]:
         if isinstance(tensor := getattr(model, name), torch.Tensor):
             arrays[f"variable/{name}"] = tensor.detach().numpy()
+    # A rollout goes on from the last observation: without it the first step after resuming would be another.
     assert model._last_obs is not None
     arrays["last/observation"] = np.asarray(model._last_obs)
     if getattr(model, "_last_episode_starts", None) is not None:
@@ -78,6 +81,7 @@ def take_model(model: BaseAlgorithm) -> tuple[dict[str, Array], dict[str, Any]]:
 def _take_memory(model: OffPolicyAlgorithm, arrays: dict[str, Array], facts: dict[str, Any]) -> None:
     memory = model.replay_buffer
     assert memory is not None
+    # Only what is filled: the memory is large from the start.
     filled = memory.buffer_size if memory.full else memory.pos
     arrays |= {f"memory/{name}": getattr(memory, name)[:filled] for name in _MEMORY}
     facts["memory"] = {"pos": memory.pos, "full": memory.full}
@@ -85,6 +89,7 @@ def _take_memory(model: OffPolicyAlgorithm, arrays: dict[str, Array], facts: dic
 
 
 def _take_randomness(model: BaseAlgorithm, arrays: dict[str, Array], facts: dict[str, Any]) -> None:
+    # Stable-Baselines3 draws from the global generator.
     state = np.random.get_state(legacy=False)  # noqa: NPY002
     arrays["random/torch"] = torch.get_rng_state().numpy()
     arrays["random/numpy"] = state["state"]["key"]
@@ -99,6 +104,7 @@ def put_model(model: BaseAlgorithm, arrays: dict[str, Array], facts: dict[str, A
     parameters: dict[str, Any] = {}
     for name, state in model.get_parameters().items():
         own = {key.removeprefix(f"{name}/"): value for key, value in arrays.items() if key.startswith(f"{name}/")}
+        # A copy: what came from a file is read-only.
         tensors = {key: torch.from_numpy(value.copy()) for key, value in own.items()}
         if name.endswith("optimizer"):
             entries: dict[int, dict[str, torch.Tensor]] = {}
@@ -107,6 +113,7 @@ def put_model(model: BaseAlgorithm, arrays: dict[str, Array], facts: dict[str, A
                 entries.setdefault(int(number), {})[entry] = tensor
             parameters[name] = {"state": entries, "param_groups": facts["optimisers"][name]}
         else:
+            # The same network, or the settings are not those that the run began with.
             assert set(tensors) == set(state)
             parameters[name] = tensors
     model.set_parameters(parameters, exact_match=True, device="cpu")
@@ -141,6 +148,7 @@ def write_checkpoint(path: Path, arrays: dict[str, Array], facts: dict[str, Any]
     body = save_tensors({name: np.ascontiguousarray(array) for name, array in arrays.items()})
     manifest = {"format": FORMAT, "schema": SCHEMA, "sha256": hashlib.sha256(body).hexdigest(), "facts": facts}
     archive = io.BytesIO()
+    # Tensors do not get smaller: packing them would only take time.
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as file:
         file.writestr("manifest.json", json.dumps(manifest))
         file.writestr("state.safetensors", body)
@@ -159,6 +167,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
             body = file.read("state.safetensors")
         if manifest["format"] != FORMAT or manifest["schema"] != SCHEMA:
             raise InvalidInput("made by another version")
+        # Checked before they are read: a file that was cut off must not be half of a state.
         if hashlib.sha256(body).hexdigest() != manifest["sha256"]:
             raise InvalidInput("its tensors are not those its manifest describes")
         return load_tensors(body), manifest["facts"]

@@ -66,6 +66,7 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise InvalidInput(f"render_mode: expected 'ansi' or 'rgb_array', got {render_mode!r}")
         self.problem, self.render_mode = problem, render_mode
+        # A problem with matrices becomes a simulator of them: arms are followed here.
         simulator = problem if isinstance(problem, Simulator) else sampled(problem)
         self.world = ArmWorld(simulator, 1, rule, tasks)
         self.horizon, self.age = horizon, 0
@@ -78,6 +79,7 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
     ) -> tuple[Singles, dict[str, Any]]:
         """Begin an episode; options are not used."""
         super().reset(seed=seed)
+        # A seed begins anew; without one the stream goes on from episode to episode.
         if seed is not None or self.world.key == 0:
             self.world.seed(self.np_random)
         self.world.restart(np.ones(1, dtype=np.bool_))
@@ -88,6 +90,7 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
         """Allocate by the network's output, and move every arm."""
         done = self.world.step(self._checked(action)[None])
         assert done.arm_rewards is not None
+        # Discounted from the start of the episode.
         self.returns = self.returns + self.world.discount**self.age * done.arm_rewards
         self.age += 1
         self.last = done
@@ -97,10 +100,12 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
             "arm_rewards": done.arm_rewards,
             "arm_returns": self.returns,
         }
+        # Never terminated: there is more to come, and learners bootstrap.
         return self.world.observe()[0], float(done.rewards[0]), False, self.age >= self.horizon, info
 
     def _checked(self, action: ArrayLike) -> Singles:
         """The action as an array, if there is an episode and the action is one of the space, or beyond its ends."""
+        # Before the first reset there are no arms.
         if not self.returns.size:
             raise InvalidInput("step: no episode has begun; call reset() first")
         try:
@@ -120,6 +125,9 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
             return None
         scene = Scene.of(self)
         return scene.as_text() if self.render_mode == "ansi" else told_by("pictures", "scene_pixels")(scene)
+
+
+# -- what is seen of it ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -168,10 +176,14 @@ class Scene:
         lines = [self.title]
         for name, count, served in zip(self.states, self.counts.tolist(), self.allocation, strict=True):
             done = ", ".join(f"{action} {n}" for action, n in zip(self.actions, served.tolist(), strict=True) if n)
+            # Bars are relative to the fullest state.
             bar = "█" * round(wide * count / most)
             before = f"   before: {done}" if done else ""
             lines.append(f"{name:{longest}}  {bar:{wide}} {count:>{len(str(most))}}{before}")
         return "\n".join(lines) + "\n"
+
+
+# -- many copies, for Stable-Baselines3 ------------------------------------------------------------------------------
 
 
 class SharedCopies(VecEnv):
@@ -188,6 +200,7 @@ class SharedCopies(VecEnv):
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         """Set an attribute for all copies; they have nothing of their own."""
+        # Attributes are shared: setting one for some copies would set it for all.
         if len(list(self._get_indices(indices))) != self.num_envs:
             raise AttributeError("the copies share their attributes; set them for all copies at once")
         setattr(self, attr_name, value)
@@ -242,10 +255,12 @@ class BatchedCounts(SharedCopies):
 
     def reset(self) -> Singles:
         """Begin an episode in every copy."""
+        # Seeds given before a reset hold for it alone.
         if self._seeds[0] is not None:
             self.world.seed(np.random.default_rng(self._seeds[0]))
             self._reset_seeds()
         self.world.restart(np.ones(self.num_envs, dtype=np.bool_))
+        # Staggered: otherwise all copies would end at once, and a rollout see beginnings only or ends only.
         self.age = np.arange(self.num_envs) * self.horizon // self.num_envs
         self.played[:], self.sums[:] = 0, 0.0
         return self.world.observe()
@@ -257,11 +272,13 @@ class BatchedCounts(SharedCopies):
     def step_wait(self) -> tuple[Singles, Singles, Bools, list[dict[str, Any]]]:
         """Step every copy; those that reach the horizon begin anew."""
         done = self.world.step(self.outputs)
+        # Undiscounted for the log, discounted for who wants to compare with values.
         self.sums += (done.rewards, self.world.discount**self.played * done.rewards)
         self.age += 1
         self.played += 1
         observations = self.world.observe()
         infos: list[dict[str, Any]] = [{"allocation": each} for each in done.allocation]
+        # Observations of the end are kept for bootstrapping, then the copies begin anew.
         over = self.age >= self.horizon
         if over.any():
             for copy in np.flatnonzero(over):

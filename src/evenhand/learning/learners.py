@@ -58,6 +58,7 @@ class PPOLearner:
     def build(self, env: VecEnv, discount: float, hidden: tuple[int, ...], seed: int, log: str | None) -> BaseAlgorithm:
         """The model."""
         options: dict[str, Any] = {"net_arch": list(hidden), "activation_fn": nn.Tanh}
+        # Discrete outputs have no standard deviation.
         if isinstance(env.action_space, Box):
             options["log_std_init"] = self.log_std
         return PPO(
@@ -65,6 +66,7 @@ class PPOLearner:
             env,
             learning_rate=_falling(self.learning_rate),
             n_steps=self.rollout,
+            # Small settings may play less than a batch.
             batch_size=min(self.batch, self.rollout * env.num_envs),
             n_epochs=self.epochs,
             gamma=discount,
@@ -155,6 +157,7 @@ class TD3Learner:
 def _off_policy(
     learner: SACLearner | TD3Learner, discount: float, hidden: tuple[int, ...], seed: int, log: str | None
 ) -> dict[str, Any]:
+    # What all learners with a memory have in common.
     return {
         "learning_rate": _falling(learner.learning_rate),
         "buffer_size": learner.memory,
@@ -171,8 +174,11 @@ def _off_policy(
 
 
 def _falling(rate: float) -> Callable[[float], float]:
+    # `left` is the share of training that is still to come.
     return lambda left: rate * left
 
+
+# -- which of them, and what comes out -------------------------------------------------------------------------------
 
 Learner: TypeAlias = PPOLearner | SACLearner | TD3Learner
 
@@ -201,8 +207,11 @@ def network_of(model: BaseAlgorithm) -> Network:
         parts = [model.actor.mu]
     else:
         raise NotApplicable(f"no network can be taken out of {type(model).__name__}")
+    # In the order in which the network is applied: the hidden layers, then the output.
     layers = [layer for part in parts for layer in part.modules() if isinstance(layer, nn.Linear)]
     with torch.no_grad():
+        # Torch keeps (output, input); here it is (input, output).
         weights = [layer.weight.T.contiguous().numpy().copy() for layer in layers]
         biases = [layer.bias.numpy().copy() for layer in layers]
+    # PPO's outputs are cut by the space, SAC's and TD3's go through tanh.
     return Network(weights, biases, squash=not isinstance(model, PPO))

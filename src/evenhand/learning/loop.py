@@ -71,8 +71,10 @@ class _Watch(BaseCallback):
 
     def _on_rollout_start(self) -> None:
         fresh = not self.curve or self.num_timesteps > self.curve[-1][0]  # a resumed run has looked here already
+        # Looks are at multiples of `every`, the first before anything was learned.
         if fresh and self.num_timesteps >= len(self.curve) * self.every:
             self.look()
+            # After a look, when the best network is up to date.
             if self.run.path is not None:
                 self.run.save(self)
         if self.progress is not None and time.monotonic() - self.last_told > 0.1:
@@ -126,8 +128,10 @@ class _Run:
         assert self.path is not None
         arrays, facts = read_checkpoint(self.path)
         try:
+            # Settings first: with others, the arrays need not even fit.
             _check_same(self.path, {"problem": facts["problem"], **facts["settings"]}, self)
             self._put_back(watch, arrays, facts)
+        # Whatever does not fit is the file's fault; what is told by ourselves goes on as it is.
         except (KeyError, TypeError, ValueError, RuntimeError, AssertionError) as error:
             if isinstance(error, InvalidInput):
                 raise
@@ -143,6 +147,7 @@ class _Run:
         biases = [arrays[f"best/{layer}/bias"] for layer in layers]
         watch.best, watch.score = Network(weights, biases, facts["best"]["squash"]), facts["best"]["score"]
         watch.curve = [(int(steps), float(score)) for steps, score in facts["curve"]]
+        # Time goes on as if there had been no break.
         self.started -= facts["seconds"]
 
 
@@ -162,7 +167,9 @@ def run(problem: CoupledMDP | Simulator, asked: TrainingRun) -> Training:
     checkpoint = None if asked.checkpoint is None else Path(asked.checkpoint)
     log = None if asked.tensorboard is None else str(asked.tensorboard)
     learner = find_learner(asked.algorithm)
+    # Whole blocks: the learner updates after each.
     total = max(1, asked.steps // learner.block) * learner.block
+    # From here on until the network is taken out, global generators are ours.
     with own_randomness():
         tasks = _tasks_of(problem, learner, asked)
         env, judge, exact = _prepare(problem, learner, asked, tasks)
@@ -175,6 +182,7 @@ def run(problem: CoupledMDP | Simulator, asked: TrainingRun) -> Training:
         watch = _Watch(run, judge, asked.evaluations, heard(asked.progress))
         if asked.resume and checkpoint is not None and checkpoint.exists():
             run.restore(watch)
+        # A run that was resumed at its end has nothing to do.
         if model.num_timesteps < total:
             model.learn(
                 total - model.num_timesteps,
@@ -182,6 +190,7 @@ def run(problem: CoupledMDP | Simulator, asked: TrainingRun) -> Training:
                 reset_num_timesteps=model.num_timesteps == 0,
                 tb_log_name=learner.name,
             )
+            # The last network is judged, too.
             watch.look()
         assert watch.best is not None
     policy: CountNetworkPolicy | JointNetworkPolicy
@@ -261,12 +270,15 @@ def _whole_range(num_arms: object) -> tuple[int, int]:
 def _scaling(env: BatchedCounts | BatchedJoint, discount: float) -> tuple[float, float]:
     """What to subtract from rewards and what to multiply them by; leaves the copies at their start."""
     rng = np.random.default_rng(0)
+    # Probing uses up random numbers: the copies are put back to where they were.
     state = env.state()
     env.reset()
     moments = np.array([env.random_moments(rng) for _ in range(PROBES)]).mean(axis=0)
     env.restore(state)
     spread = float(np.sqrt(max(moments[1] - moments[0] ** 2, 0.0)))
+    # Rewards that never differ are not scaled by what rounding leaves of their spread.
     is_constant = spread <= 1e-12 * max(abs(moments[0]), 1e-300)
+    # (1 - gamma) / d of the head.
     return float(moments[0]), 1.0 if is_constant else Discounted(discount).rate / spread
 
 

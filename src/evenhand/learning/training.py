@@ -101,9 +101,11 @@ def _asked_by(
     ) -> Callable[Concatenate[Problem, Asked], Training]:
         @wraps(function)
         def called(problem: Problem, *arguments: Asked.args, **keywords: Asked.kwargs) -> Training:
+            # Before the run is made: a misspelt setting gets the nearest name.
             check_names(keywords)
             return function(problem, run(*arguments, **keywords))
 
+        # What `help` and editors show are the fields of the settings, declared once.
         asked = inspect.signature(TrainingRun).parameters.values()
         first = inspect.Parameter("problem", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Problem)
         called.__signature__ = inspect.Signature([first, *asked], return_annotation=Training)  # type: ignore[attr-defined]
@@ -152,6 +154,7 @@ def learning_loop() -> Any:
         with idle_threads_sleep():  # torch brings an OpenMP of its own
             from evenhand.learning import loop
     except ModuleNotFoundError as error:
+        # Other missing modules are a broken installation, and are told as they are.
         if (error.name or "").split(".")[0] in ("torch", "stable_baselines3", "gymnasium"):
             raise MissingExtra("training", "rl") from None
         raise

@@ -53,6 +53,7 @@ class Tasks:
         arms = rng.integers(self.num_arms[0], self.num_arms[1] + 1, size=number)
         budget = np.empty((number, len(self.budget)))
         for resource, (least, most) in enumerate(self.budget):
+            # Whole where both ends are: budgets of machines and people are.
             if float(least).is_integer() and float(most).is_integer():
                 budget[:, resource] = rng.integers(int(least), int(most) + 1, size=number)
             else:
@@ -61,13 +62,18 @@ class Tasks:
 
     def spread(self, most: int = 8) -> list[tuple[int, Floats]]:
         """A few (num_arms, budget) from end to end, arms and budgets rising together, to judge a policy by."""
+        # Arms and budgets are treated alike, one range a row.
         ranges = np.array([self.num_arms, *self.budget], dtype=np.float64)
         whole = np.array([float(low).is_integer() and float(high).is_integer() for low, high in ranges])
         lengths = np.where(whole, ranges[:, 1] - ranges[:, 0] + 1, np.where(ranges[:, 1] > ranges[:, 0], most, 1))
+        # As many points as the longest range has, up to the most.
         places = np.linspace(0, 1, int(min(lengths.max(), most)))
         points = ranges[:, 0] + places[:, None] * (ranges[:, 1] - ranges[:, 0])
         points = np.where(whole, np.round(points), points)
         return [(int(point[0]), point[1:]) for point in points]
+
+
+# -- copies ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,7 @@ class _Copies:
         self.budget = np.zeros((num_copies, usage.shape[2]))
         self.counts = np.zeros((num_copies, len(usage)), dtype=np.int64)
         self.time = 0
+        # No key yet; `seed` draws one.
         self.key = np.uint64(0)
 
     def seed(self, rng: np.random.Generator) -> None:
@@ -105,6 +112,7 @@ class _Copies:
     def next_key(self) -> np.uint64:
         """The key of the next thing that is random."""
         self.time += 1
+        # By place, not by drawing on: the clock alone restores it.
         return np.uint64(bits_at(self.key, np.array(self.time, dtype=np.uint64)))
 
     def draw_tasks(self, which: Bools) -> np.random.Generator:
@@ -155,6 +163,7 @@ class CountWorld(_Copies):
         """Draw tasks and first counts."""
         self.draw_tasks(which)
         crowd = np.zeros((int(which.sum()), 1, len(self.usage), 1), dtype=np.int64)
+        # All arms in state 0 move once by the initial law, as in `simulation.counts`.
         crowd[:, 0, 0, 0] = self.num_arms[which]
         law = np.repeat(self.initial[None, None, None], len(self.usage), axis=1)
         self.counts[which] = step_crowds_fast(np.ascontiguousarray(law), crowd, self.next_key(), 0)[:, 0]
@@ -173,6 +182,7 @@ class CountWorld(_Copies):
 
     def moments(self, step: Step) -> tuple[float, float]:
         """Mean of the single arms' rewards in a step, and of their squares."""
+        # Arms are alike: shares of cells weigh the rewards of single arms.
         shares = step.allocation.sum(axis=0) / step.allocation.sum()
         return float((shares * self.rewards).sum()), float((shares * self.rewards**2).sum())
 
@@ -198,11 +208,13 @@ class ArmWorld(_Copies):
 
     def restart(self, which: Bools) -> None:
         """Draw tasks and first states; the arms of other copies stay as they are."""
+        # Arms of copies that go on are kept as they are.
         kept = ~which[self.copy_of_arm]
         rng = self.draw_tasks(which)
         fresh = np.repeat(np.flatnonzero(which), self.num_arms[which])
         copies = np.concatenate([self.copy_of_arm[kept], fresh])
         states = np.concatenate([self.states[kept], self.simulator.begin(len(fresh), rng)])
+        # Arms of one copy stand together; stable, so that those of others keep their order.
         order = np.argsort(copies, kind="stable")
         self.copy_of_arm, self.states = copies[order], states[order]
         self._count()
@@ -219,6 +231,7 @@ class ArmWorld(_Copies):
         else:
             priorities, spend = read_priorities(outputs, self.limit, self.usage)
             allocation = sample_by_priority_fast(priorities, self.counts, spend, self.usage, key)
+        # Who within a state gets an action, and what happens to it, is of one generator.
         rng = np.random.default_rng(int(self.next_key()))
         actions = assign_arms(self.copy_of_arm, self.states, allocation, rng)
         self.states, arm_rewards = self.simulator.step(self.states, actions, rng)
@@ -243,6 +256,7 @@ class ArmWorld(_Copies):
 
 def assign_arms(copy_of_arm: Ints, states: Indices, allocation: Ints, rng: np.random.Generator) -> Indices:
     """(arm,) actions: within each copy and state, who gets which is drawn uniformly."""
+    # By copy and state, and within these at random; then actions are dealt out in the order of the cells.
     order = np.lexsort((rng.random(len(states)), states, copy_of_arm))
     cells = np.tile(np.arange(allocation.shape[2]), allocation.shape[0] * allocation.shape[1])
     actions = np.empty(len(states), dtype=np.int32)
@@ -258,6 +272,7 @@ def sampled(problem: CoupledMDP) -> Simulator:
 
     def sample(states: Indices, actions: Indices, rng: np.random.Generator) -> tuple[Array, Array]:
         points = rng.random(len(states))
+        # Inversion, as in the kernels; the last running sum is 1.
         following = (points[:, None] >= cumulative[states, actions][:, :-1]).sum(axis=1)
         return following.astype(np.int32), types.rewards[0, states, actions]
 

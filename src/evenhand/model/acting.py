@@ -33,7 +33,11 @@ Memory: TypeAlias = dict[str, Ints]
 
 Own = TypeVar("Own")
 
+# The largest state number there is room for: states are int32 everywhere.
 LARGEST = np.iinfo(np.int32).max
+
+
+# -- asking: states of any form, checked -----------------------------------------------------------------------------
 
 
 def on_batches(
@@ -44,6 +48,7 @@ def on_batches(
     def ask(self: Own, states: ArrayLike, rng: Rng) -> Indices:
         array = _as_batch(states)
         batch = array if array.ndim == 2 else array[None]
+        # Only library policies know their problem; one of a user's own is trusted with what it is given.
         if (problem := _made_for(self)) is not None:
             check_states(problem, batch, getattr(self, "any_number", False) is True)
         actions = act(self, batch, as_generator(rng))
@@ -60,11 +65,13 @@ def _as_batch(states: ArrayLike) -> Indices:
         array = np.asarray(states)
     except ValueError:
         raise InvalidInput("states: expected one state for each arm, got lists of different lengths") from None
+    # Whole numbers only: floats that happen to be whole usually come from a mistake further up.
     if array.ndim not in (1, 2) or 0 in array.shape or array.dtype.kind not in "iu":
         raise InvalidInput(
             "states: expected whole numbers of shape (episode, arm), or (arm,) for one episode, "
             f"got {array.dtype} of shape {array.shape}"
         )
+    # An int32 cannot exceed the largest, so its maximum need not be looked for.
     if array.min() < 0 or (array.itemsize > 4 and array.max() > LARGEST):
         raise InvalidInput("states: expected numbers of states, from 0, and some are no such number")
     return np.ascontiguousarray(array, dtype=np.int32)
@@ -72,6 +79,7 @@ def _as_batch(states: ArrayLike) -> Indices:
 
 def _made_for(policy: object) -> Problem | None:
     """The problem whose arms a policy acts on, where it knows."""
+    # A lifted policy knows its reduction, and an actor its policy; either leads to the problem.
     of_parts = (getattr(policy, name, None) for name in ("reduction", "policy"))
     for owner in (policy, *of_parts):
         found = getattr(owner, "problem", None)
@@ -91,6 +99,7 @@ def check_states(problem: Problem, states: Indices, any_number: bool = False) ->
     arms, sizes = states.shape[1], problem.types.num_states
     if arms != problem.num_arms and not any_number:
         raise InvalidInput(f"states: this policy is for {problem.num_arms} arms, and here are {arms}")
+    # Most batches end here: two reductions over the states, and no table the size of the batch.
     if states.max() < sizes.min():
         return
     most = np.broadcast_to(sizes if any_number else sizes[problem.type_of_arm], arms)
@@ -98,6 +107,9 @@ def check_states(problem: Problem, states: Indices, any_number: bool = False) ->
         episode, arm = wrong[0]
         told = f"arm {arm} is in state {states[episode, arm]}, and its states are 0 to {most[arm] - 1}"
         raise InvalidInput(f"states: {told}")
+
+
+# -- actors, and policies that start them ----------------------------------------------------------------------------
 
 
 class Actor(ABC):
@@ -168,6 +180,9 @@ class RememberingPolicy(ShownPolicy, ABC):
         self._own = None
 
 
+# -- memories that come from elsewhere -------------------------------------------------------------------------------
+
+
 class Remembered(NamedTuple):
     """What one array of a memory is like."""
 
@@ -199,6 +214,7 @@ def read_memory(
         raise PolicyError(f"memory: expected arrays under names, as memory() gives them, got {type(memory).__name__}")
     faults = [f"memory: {name!r} is missing" for name in expected if name not in memory]
     faults += [f"memory: {name!r} is nothing that this policy remembers" for name in memory if name not in expected]
+    # Lengths that the caller does not know are learned from the first array that has the axis.
     known, read = dict(sizes or {}), {}
     for name, like in expected.items():
         if name in memory:

@@ -43,6 +43,9 @@ def frozen(array: Array) -> Array:
     return array
 
 
+# -- one arm ---------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class Arm(Shown):
     """One arm: a Markov decision process that uses shared resources.
@@ -94,10 +97,12 @@ class Arm(Shown):
         for key, axis in (("states", "state"), ("actions", "action")):
             if labels[key] and sizes.get(axis, len(labels[key])) != len(labels[key]):
                 faults.add(key, f"has {counted(len(labels[key]), 'label')} for {counted(sizes[axis], axis)}")
+        # Names are looked up last: they are needed only to tell faults in the user's words.
         if faults:
             raise ModelError(with_words_of_arm(faults.found, self._names()))
         if rows := [row for key in ("transitions", "initial") for row in nearly(arrays[key], key)]:
             tell_normalised(with_words_of_arm(rows, self._names()), stacklevel=3)
+        # Only now: what was off by more than rounding has been told above.
         arrays |= {key: normalised(arrays[key]) for key in ("transitions", "initial")}
         for key, value in {**arrays, **labels}.items():
             object.__setattr__(self, key, frozen(value) if isinstance(value, np.ndarray) else value)
@@ -140,6 +145,7 @@ def normalised(rows: Floats) -> Floats:
     Rows that are right already stay as they are, to the last bit, so that a model read back is the same model.
     """
     sums = rows.sum(axis=-1, keepdims=True)
+    # The tolerance is rounding of a sum of some hundred numbers. Rows of zeros are padding, and stay.
     off = (np.abs(sums - 1) > 1e-13) & (sums > 0)
     return np.where(off, rows / np.where(off, sums, 1.0), rows) if off.any() else rows
 
@@ -160,6 +166,9 @@ _CHECKS: dict[str, Check] = {
 }
 
 
+# -- reading its arrays ----------------------------------------------------------------------------------------------
+
+
 def _read_arrays(given: dict[str, object], faults: Faults) -> tuple[dict[str, Floats], dict[str, int]]:
     """The four arrays, with numbers that make sense and shapes that agree, or faults; and the sizes that are known.
 
@@ -174,6 +183,8 @@ def _read_arrays(given: dict[str, object], faults: Faults) -> tuple[dict[str, Fl
         if not (key == "initial" and value is None)
     }
     arrays = {key: array for key, array in read.items() if array is not None}
+    # Sizes are judged by the transitions where these can be read, else by the rewards: one array is right by
+    # definition, so that one mistake is told once.
     source = next((key for key in ("transitions", "rewards") if key in arrays), None)
     sizes: dict[str, int] = {}
     if source is not None:
@@ -183,6 +194,7 @@ def _read_arrays(given: dict[str, object], faults: Faults) -> tuple[dict[str, Fl
             _check_sizes(key, dict(zip(axes[key], array.shape, strict=True)), sizes, source, given[key], faults)
     if "usage" in arrays:
         _check_idle(arrays["usage"], faults)
+    # Sizes that only the rewards tell may be the mistake itself, and are no measure for labels.
     if faults or source is None:
         return {}, sizes if source == "transitions" else {}
     if by_action:
@@ -204,12 +216,14 @@ def _check_sizes(
     for axis, size in got.items():
         if axis in want and size != want[axis]:
             known = f"there are {want[axis]} states" if key == source else f"{source} has {want[axis]}"
+            # A decimal comma makes the last axis too long; only there is the hint worth giving.
             hint = comma_hint(given, want[axis]) if axis == list(got)[-1] else ""
             faults.add(key, f"has {size} {axis}s where {known}{hint}")
 
 
 def _check_idle(usage: Floats, faults: Faults) -> None:
     """In every state some action uses nothing. `usage` may lack its state axis."""
+    # Some action must use none of the resources, state by state; without a state axis there is one answer.
     busy = np.atleast_1d(~(usage == 0).all(axis=-1).any(axis=-1))
     if busy.all():
         faults.add("usage", "no action is idle: one action must use nothing of any resource")
@@ -225,6 +239,9 @@ def _read_labels(value: object, place: str, faults: Faults) -> tuple[str, ...]:
     if len(set(value)) < len(value):
         faults.add(place, "has the same name twice")
     return tuple(value)
+
+
+# -- many arms -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,6 +280,7 @@ class ArmTables(Sequence[Arm]):
         sizes = np.array([arm.rewards.shape for arm in arms], dtype=np.int32)
         S, A = (int(size) for size in sizes.max(axis=0))
         K = arms[0].usage.shape[2]
+        # Eight bytes a number, and for each state-action pair S transitions, K usages and one reward.
         check_memory(8.0 * len(arms) * S * A * (S + K + 1), f"{len(arms)} arms of up to {S} states", "Use fewer arms.")
         tables = {
             "transitions": np.zeros((len(arms), S, A, S)),
@@ -281,6 +299,7 @@ class ArmTables(Sequence[Arm]):
         return cls(**tables, num_states=sizes[:, 0].copy(), num_actions=sizes[:, 1].copy(), labels=named)
 
     def __post_init__(self) -> None:
+        # Contiguous, as kernels and fingerprints read them; read-only, as problems share them.
         for name in ("transitions", "rewards", "usage", "initial", "num_states", "num_actions"):
             object.__setattr__(self, name, frozen(np.ascontiguousarray(getattr(self, name))))
 
@@ -346,6 +365,7 @@ class ArmTables(Sequence[Arm]):
     @cached_property
     def idle(self) -> Indices:
         """(arm, state) the first action that uses nothing."""
+        # The first of several idle actions: any would do, and everybody must mean the same one.
         free = (self.usage == 0).all(axis=-1) & self.valid
         return np.asarray(frozen(free.argmax(axis=-1).astype(np.int32)))
 
@@ -363,17 +383,20 @@ class ArmTables(Sequence[Arm]):
             num_steps: how many steps there are.
         """
         number, S, A, K = (*self.transitions.shape[:3], self.usage.shape[3])
+        # Room for the arm with the most states; one with fewer fills the beginning of its rows.
         wide = num_steps * S
         size = 8.0 * number * wide * A * (wide + K + 1)
         check_memory(size, f"{number} arms unrolled over {num_steps} steps", "Use fewer steps, or a discount.")
         moves, rewards = np.zeros((number, wide, A, wide)), np.zeros((number, wide, A))
         usage, start = np.zeros((number, wide, A, K)), np.zeros((number, wide))
+        # Arms of one size are filled together; there are few sizes and may be many arms.
         for own in np.unique(self.num_states):
             rows = np.flatnonzero(self.num_states == own)
             start[rows, :own] = self.initial[rows, :own]
             for step in range(num_steps):
                 now = slice(step * own, (step + 1) * own)
                 rewards[rows, now], usage[rows, now] = self.rewards[rows, :own], self.usage[rows, :own]
+                # The last step leads nowhere.
                 if step + 1 < num_steps:
                     moves[rows, now, :, now.stop : now.stop + own] = self.transitions[rows, :own, :, :own]
         num_states = (self.num_states * num_steps).astype(np.int32)
@@ -395,6 +418,7 @@ class ArmTables(Sequence[Arm]):
     def find_faults(self) -> Faults:
         """All faults of arms that came as arrays, with places in the words of a model file."""
         faults = Faults()
+        # Checks on the whole arrays find the suspects; words are made for a few of them only.
         suspects = self._suspects()
         for index in suspects[:SHOWN_ARMS]:
             part = Faults()
@@ -408,6 +432,7 @@ class ArmTables(Sequence[Arm]):
             _read_arrays(arrays, part)
             faults.found.extend(fault.within(f"arms[{index}]") for fault in part.found)
         if len(suspects) > SHOWN_ARMS:
+            # One more fault stands for all that are not shown, so that their number is right.
             more = len(suspects) - SHOWN_ARMS
             faults.found.append(Fault("arms", f"... and {more} more arms have faults", stands_for=more))
         return faults
@@ -432,9 +457,11 @@ class ArmTables(Sequence[Arm]):
     def _suspects(self) -> list[int]:
         """Arms that fail some check on the whole arrays; only these are looked at one by one."""
         real_states = np.arange(self.rewards.shape[1]) < self.num_states[:, None]
+        # In `sound` not-a-number compares as false, and so makes an arm a suspect; overflow makes a sum that is off.
         with np.errstate(invalid="ignore", over="ignore"):
             rows_off = np.abs(self.transitions.sum(axis=-1) - self.valid) > NEARLY_ONE
             starts_off = np.abs(self.initial.sum(axis=-1) - 1) > NEARLY_ONE
+            # States that are padding need no idle action.
             idle = ((self.usage == 0).all(axis=-1) & self.valid).any(axis=-1) | ~real_states
             sound = (
                 (np.isfinite(self.transitions) & (self.transitions >= 0)).all(axis=(1, 2, 3))
@@ -453,6 +480,7 @@ class ArmTables(Sequence[Arm]):
         rows = [
             np.ascontiguousarray(part).reshape(len(self), -1).view(np.uint8)
             for part in (
+                # Sizes first: padding alone does not tell two states with zeros from one.
                 np.stack([self.num_states, self.num_actions], axis=1),
                 self.transitions + 0.0,  # -0.0 becomes 0.0
                 self.rewards + 0.0,
@@ -460,6 +488,7 @@ class ArmTables(Sequence[Arm]):
                 self.initial + 0.0,
             )
         ]
+        # All parts side by side as bytes, one row an arm, so that each arm is hashed by a single call.
         ends = np.cumsum([0, *(row.shape[1] for row in rows)])
         whole = np.empty((len(self), ends[-1]), dtype=np.uint8)
         for (start, stop), row in zip(pairwise(ends), rows, strict=True):
@@ -473,5 +502,7 @@ def running_sums(probabilities: Floats) -> Floats:
     Args:
         probabilities: (..., state) distributions.
     """
+    # What is left after each state, summed from the end: exactly 0 after the last possible state, which a difference
+    # from 1 would miss by rounding.
     later = np.flip(np.cumsum(np.flip(probabilities, axis=-1), axis=-1), axis=-1) - probabilities
     return np.where(later > 0, np.minimum(np.cumsum(probabilities, axis=-1), 1.0), 1.0)

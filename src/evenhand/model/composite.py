@@ -42,6 +42,7 @@ class BySteps(RememberingPolicy):
         """
         if not len(parts):
             raise InvalidInput("parts: expected a policy for each step, got none")
+        # Each part plays one step in T and would be asked out of turn: it has nothing to remember.
         if any(isinstance(part, Starting) for part in parts):
             raise InvalidInput("parts: a policy that remembers cannot be one step of another")
         for number, part in enumerate(parts):
@@ -90,6 +91,7 @@ class _Steps(Actor):
         self.step = step
 
     def _next(self) -> Policy:
+        # After the last step the parts begin again, as the horizon does.
         part = self.parts[self.step % len(self.parts)]
         self.step += 1
         return part
@@ -103,6 +105,9 @@ class _CountSteps(_Steps):
         part = self._next()
         assert isinstance(part, Exchangeable)
         return part.allocate(counts, rng)
+
+
+# -- one part an episode ---------------------------------------------------------------------------------------------
 
 
 class Mixture(RememberingPolicy):
@@ -135,8 +140,10 @@ class Mixture(RememberingPolicy):
         except (TypeError, ValueError):
             raise InvalidInput(f"shares: expected a number for each part, got {shares!r}") from None
         check_shape(given, {"part": len(parts)}, "shares")
+        # Shares come from solvers of linear programs, whose sums are 1 only to their tolerance.
         if not (given.min() >= 0 and abs(given.sum() - 1) <= 1e-8):
             raise InvalidInput("shares: expected none negative, and a sum of 1")
+        # Parts without a share are dropped here, so that they cost no actor and no capability.
         kept = given > 0
         self.parts = tuple(part for part, keep in zip(parts, kept, strict=True) if keep)
         self.shares: Floats = given[kept] / given[kept].sum()
@@ -169,9 +176,11 @@ class Mixture(RememberingPolicy):
             memory: how many steps were played, (episode,) the part of each, and `0.order` and the like: what part 0
                 remembers.
         """
+        # Own entries have plain names; those of the parts carry a number and a point before theirs.
         own = {name: value for name, value in memory.items() if "." not in name}
         like = {"step": Remembered((), MOST), "part": Remembered(("episode",), len(self.parts))}
         read = read_memory(own, like)
+        # Only parts that play some episode have an actor, and so a memory.
         playing, known = [], set(own)
         for number in np.unique(read["part"]).tolist():
             rows = np.flatnonzero(read["part"] == number)
@@ -182,6 +191,7 @@ class Mixture(RememberingPolicy):
             }
             known |= {f"{number}.{name}" for name in inner}
             playing.append(_Playing(number, rows, self._resumed(number, len(rows), inner)))
+        # What no part claims is told rather than dropped: it may be the memory of another mixture.
         if strange := sorted(set(memory) - known):
             raise PolicyError(f"memory: {strange[0]!r} is nothing that this policy remembers")
         return self._actor(len(read["part"]), playing, int(read["step"]))
@@ -189,6 +199,7 @@ class Mixture(RememberingPolicy):
     def _resumed(self, number: int, num_episodes: int, memory: Mapping[str, ArrayLike]) -> Policy:
         """The actor of one part, as it was."""
         part, can = self.parts[number], capabilities(self.parts[number])
+        # A part without a memory acts for itself, as it did before.
         if can.starts is None and can.acts is not None:
             return can.acts
         if can.resumes is None:
@@ -206,10 +217,13 @@ class Mixture(RememberingPolicy):
 
     def draw(self, num_episodes: int, rng: np.random.Generator) -> "list[_Playing]":
         """The episodes that each part plays from now on, with its actor at its first step."""
+        # Inversion: episode i plays the first part whose running share exceeds its draw. Rounding must not leave the
+        # last end below 1, where a draw could fall beyond it.
         ends = np.cumsum(self.shares)
         ends[-1] = 1.0
         drawn = np.searchsorted(ends, rng.random(num_episodes), side="right")
         playing = []
+        # One actor a part, for all of its episodes together: parts act on batches.
         for number in np.unique(drawn).tolist():
             rows = np.flatnonzero(drawn == number)
             playing.append(_Playing(number, rows, begin(self.parts[number], len(rows), rng)))
@@ -272,6 +286,7 @@ class _Mixed(Actor):
     def _now(self, rng: np.random.Generator) -> list[_Playing]:
         """Whose turn it is at this step."""
         rotate = self.mixture.rotate
+        # Not at step 0: the parts were drawn at the start.
         if rotate is not None and self.step and self.step % rotate == 0:
             self.playing = self.mixture.draw(self.num_episodes, rng)
             self.skip_to(self.step)  # a part that plays by the step must know which it is
@@ -288,6 +303,7 @@ class _CountMixed(_Mixed):
         for _, rows, actor in self._now(rng):
             assert isinstance(actor, Exchangeable)
             answers.append((rows, actor.allocate(counts[rows], rng)))
+        # The shape of the allocation is known once the first part has answered.
         allocation = np.zeros((len(counts), *answers[0][1].shape[1:]), dtype=np.int64)
         for rows, answer in answers:
             allocation[rows] = answer

@@ -91,6 +91,8 @@ class CoupledMDP(Shown):
 
     def __post_init__(self) -> None:
         faults = Faults()
+        # Arms first: how many resources and blocks there are is what the others are checked against. Where the arms
+        # could not be read, each is checked by itself.
         tables = self._read_arms(faults)
         num_resources = tables.usage.shape[-1] if tables is not None else None
         num_blocks = None if tables is None else len(tables)
@@ -109,13 +111,17 @@ class CoupledMDP(Shown):
         read_over(self.over, faults)
         read_welfare_text(self.welfare, _members_of(read, self.over), faults)
         read["arm_names"] = _read_arm_names(self.arm_names, int(counts.sum()), faults)
+        # Places become names only for a message.
         if faults:
             faults.found = with_words(faults.found, self._names(), self.resources)
         faults.raise_if_any()
+        # Arms told it themselves when they were made; tables come here as they are.
         if isinstance(self.arms, ArmTables):
             tell_normalised(self.arms.nearly(), stacklevel=3)
         for name, value in read.items():
             object.__setattr__(self, name, frozen(value) if isinstance(value, np.ndarray) else value)
+
+    # -- the same problem, changed -----------------------------------------------------------------------------------
 
     def under(self, criterion: str | Criterion | None = None, over: str | None = None) -> "CoupledMDP":
         """The same arms and budget under another criterion, or with welfare over something else.
@@ -126,6 +132,7 @@ class CoupledMDP(Shown):
             over: `arms` or `groups`; as it is when absent.
         """
         check_over(over)
+        # A criterion as text takes the problem's discount; one that is an object brings its own.
         chosen = self.criterion if criterion is None else as_criterion(criterion, self.discount)
         if chosen == self.criterion and over in (None, self.over):
             return self
@@ -173,6 +180,7 @@ class CoupledMDP(Shown):
         if np.array_equal(amounts, self.budget):
             return self
         same = copy.copy(self)
+        # What depends on the budget is forgotten; all else that is cached is shared.
         for known in ("budget_limit", "signature"):
             same.__dict__.pop(known, None)
         object.__setattr__(same, "budget", frozen(amounts))
@@ -193,6 +201,7 @@ class CoupledMDP(Shown):
         check_shape(transitions, dict(zip(_AXES, self.tables.transitions.shape, strict=True)), "transitions")
         moved = replace(self.tables, transitions=np.array(transitions, dtype=np.float64))
         moved.find_faults().raise_if_any("transitions")
+        # The old type together with the new numbers: equal tables of different old types stay apart.
         kinds = list(zip(self.type_of_block.tolist(), moved.digests, strict=True))
         first: dict[object, int] = {}
         types = np.array([first.setdefault(kind, len(first)) for kind in kinds], dtype=np.int32)
@@ -214,6 +223,7 @@ class CoupledMDP(Shown):
         if isinstance(self.arms, (str, Mapping)) or not isinstance(self.arms, Iterable):
             faults.add("arms", f"expected a list of arms, got {type(self.arms).__name__}")
             return None
+        # Any iterable is taken; it is walked once and kept.
         object.__setattr__(self, "arms", tuple(self.arms))
         if strange := [(index, arm) for index, arm in enumerate(self.arms) if not isinstance(arm, Arm)]:
             for index, arm in strange:
@@ -236,6 +246,8 @@ class CoupledMDP(Shown):
         if not isinstance(self.arms, tuple) or not all(isinstance(arm, Arm) for arm in self.arms):
             return []
         return [Names(arm.name, arm.states, arm.actions, by_state=True) for arm in self.arms]
+
+    # -- what there is: sizes, types, groups -------------------------------------------------------------------------
 
     @property
     def tables(self) -> ArmTables:
@@ -262,6 +274,7 @@ class CoupledMDP(Shown):
     def type_of_block(self) -> Indices:
         """(block,) the type of each block, in order of first appearance."""
         first: dict[object, int] = {}
+        # Arms are of one type by their numbers. A floor tells them apart, and over groups so does the group.
         kinds: Sequence[object] = self.tables.digests
         if self.floors.any():
             kinds = list(zip(kinds, self.floors.tolist(), strict=True))
@@ -273,6 +286,7 @@ class CoupledMDP(Shown):
     @cached_property
     def _groups_read(self) -> tuple[tuple[str, ...], Indices]:
         """The names of all groups in order of first appearance, and the (block,) group of each block."""
+        # A block without a group is one by itself: called by its own name where that is unique and no group has it.
         given = self.groups or ("",) * len(self.tables)
         named = [label[0] for label in self.tables.labels] or [""] * len(self.tables)
         times = Counter(name for name, group in zip(named, given, strict=True) if not group)
@@ -303,6 +317,7 @@ class CoupledMDP(Shown):
         """(type,) the group of each type; only where welfare is over groups does a type have one."""
         if self.over != "groups":
             raise InvalidInput("group_of_type: types are cut at groups only under over = 'groups'")
+        # The first block of each type stands for it; all its blocks have the same group, or floor.
         _, first = np.unique(self.type_of_block, return_index=True)
         return np.asarray(frozen(self.group_of_block[first]))
 
@@ -341,6 +356,7 @@ class CoupledMDP(Shown):
     @cached_property
     def type_counts(self) -> Ints:
         """(type,) how many arms there are of each type."""
+        # Weights are floats there, exact up to 2^53: there are at most 10^9 arms.
         sums = np.bincount(self.type_of_block, weights=self.counts, minlength=self.num_types)
         return np.asarray(frozen(sums.astype(np.int64)))
 
@@ -370,6 +386,7 @@ class CoupledMDP(Shown):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, CoupledMDP):
             return NotImplemented
+        # The signature has the numbers; these are what it leaves out.
         same = ("signature", "criterion", "over", "groups", "resources", "welfare", "arm_names")
         return (
             all(getattr(self, name) == getattr(other, name) for name in same)
@@ -388,6 +405,9 @@ class CoupledMDP(Shown):
         return f"CoupledMDP({arms}, {kinds}, {resources}, {worth}{groups})"
 
 
+# -- reading its parts, each with all its faults ---------------------------------------------------------------------
+
+
 def read_counts(value: object, num_blocks: int | None, faults: Faults) -> Ints:
     """(block,) arms a block, each a whole number from 1, in all at most MOST_ARMS."""
     if value is None:
@@ -399,12 +419,15 @@ def read_counts(value: object, num_blocks: int | None, faults: Faults) -> Ints:
     for index, entry in enumerate(entries):
         if message := _count_fault(entry):
             faults.add(f"arms[{index}].count", message)
+        # A column of wrong counts would fill pages; twenty show what is wrong.
         if len(faults.found) > before + 20:
             faults.add("arms", "... and perhaps more such counts")
             break
+    # Stand-ins that keep the later checks going.
     if len(faults.found) > before:
         return np.ones(len(entries), dtype=np.int64)
     total = sum(int(entry) for entry in entries)
+    # Where a single count is too large, that has been told.
     if total > MOST_ARMS and all(int(entry) <= MOST_ARMS for entry in entries):
         faults.add("arms", f"{total} arms in all; at most {MOST_ARMS} are supported")
     return np.array([int(entry) for entry in entries], dtype=np.int64)
@@ -448,6 +471,7 @@ def read_amounts(value: object, names: Sequence[str], unsaid: Floats, faults: Fa
         unsaid: (resource,) the budget of those that are not named.
         faults: where faults are noted.
     """
+    # Names may be written as people say them; what is not named stays as it is.
     if isinstance(value, Mapping):
         amounts = dict(zip(names, unsaid.tolist(), strict=True))
         for name, amount in value.items():
@@ -458,6 +482,7 @@ def read_amounts(value: object, names: Sequence[str], unsaid: Floats, faults: Fa
             else:
                 amounts[known] = amount
         value = list(amounts.values())
+    # `np.ndim`: an array without axes is a single number.
     single = not isinstance(value, (list, tuple, np.ndarray)) or np.ndim(value) == 0
     entries: list[Any] = [value] if single else list(value)  # type: ignore[call-overload]
     if len(entries) != len(names):
@@ -474,6 +499,7 @@ def read_amounts(value: object, names: Sequence[str], unsaid: Floats, faults: Fa
 
 def _halves_hint(entries: Sequence[object], expected: int) -> str:
     """What to say of twice as many whole numbers as expected: decimal commas may have cut them in two."""
+    # 5,5 is read as 5 and 5: only whole numbers come of a comma.
     numbers = [entry for entry in entries if isinstance(entry, (int, float)) and float(entry).is_integer()]
     if len(numbers) != len(entries) or len(entries) != 2 * expected:
         return ""
@@ -509,10 +535,12 @@ def read_discount(value: object, faults: Faults, *, below_one: bool = True) -> f
 
 def read_criterion(discount: object, criterion: object, faults: Faults) -> tuple[float, Criterion | None]:
     """A discount and a criterion that go together."""
+    # Other criteria may have a discount of 1.
     below_one = criterion == "discounted" or (isinstance(criterion, Criterion) and criterion.name == "discounted")
     number = read_discount(discount, faults, below_one=below_one)
     try:
         read = as_criterion(criterion, number)  # type: ignore[arg-type]  # told below
+        # Not where the discount itself is at fault: then the two differ for that reason.
         if (own := getattr(read, "discount", number)) != number and not faults:
             faults.add("criterion", f"its discount is {plain(own)}, and the problem's is {plain(number)}")
         return number, read
@@ -529,6 +557,7 @@ def read_over(value: object, faults: Faults) -> None:
 
 def read_welfare_text(value: object, number: int | None, faults: Faults) -> None:
     """A welfare as text, for so many members; where that is not known, weights of one's own are not counted."""
+    # Explicit weights must be as many as there are members; without that number they cannot be judged.
     if value is None or (number is None and isinstance(value, str) and "," in value):
         return
     if not isinstance(value, str):
@@ -547,6 +576,7 @@ def _members_of(read: Mapping[str, Any], over: object) -> int | None:
         return None
     if over != "groups":
         return int(read["counts"].sum())
+    # Each named group once, and every block without one for itself.
     return len({group for group in groups if group}) + (list(groups).count("") if groups else len(tables))
 
 

@@ -51,6 +51,9 @@ WARM_UP = 4
 """The first 1/WARM_UP of the steps of a simulated average do not count: the arms are still on their way."""
 
 
+# -- what every criterion says ---------------------------------------------------------------------------------------
+
+
 class Criterion(ABC):
     """What a stream of rewards is worth."""
 
@@ -84,6 +87,7 @@ class Criterion(ABC):
         """Whether only the long run counts."""
         return False
 
+    # The rest of the protocol: bounds from one sweep, then what a simulation asks for.
     @abstractmethod
     def bracket(self, now: float, least: float, most: float) -> tuple[float, float]:
         """Bounds on the best value, from one application of Bellman's operator to any value function v.
@@ -122,6 +126,9 @@ class Criterion(ABC):
         """The weight of the time that a simulation of `horizon` steps leaves out; None if that cannot be told."""
 
 
+# -- endless time, discounted ----------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Discounted(Criterion):
     """A reward one step later is worth `discount` of one today."""
@@ -154,6 +161,7 @@ class Discounted(Criterion):
 
     def bracket(self, now: float, least: float, most: float) -> tuple[float, float]:
         """MacQueen's bounds."""
+        # gamma/(1-gamma): what a change of 1 at every later step is worth.
         ahead = self.discount / self.rate
         return now + ahead * least, now + ahead * most
 
@@ -163,6 +171,7 @@ class Discounted(Criterion):
 
     def time_weights(self, horizon: int) -> Floats:
         """gamma^t."""
+        # gamma^0 is 1 even for a discount of 0: today always counts.
         return _powers(self.discount, horizon)
 
     def beyond(self, horizon: int) -> float:
@@ -171,11 +180,14 @@ class Discounted(Criterion):
 
     def judging_steps(self, share: float = JUDGED) -> int:
         """Until gamma^t is below the share, within reason."""
+        # With a discount of 0 only the first step counts.
         if self.discount == 0:
             return 1
+        # gamma^t <= share, solved for t; both logarithms are negative.
         return int(np.clip(np.ceil(np.log(share) / np.log(self.discount)), 1, MOST_JUDGED))
 
 
+# Only the telling apart of steps differs: `total`, `factor` and `bracket` are those of discounted time.
 @dataclass(frozen=True)
 class Opening(Discounted):
     """Discounted time whose first steps are told apart; what comes after them is one more step, which lasts."""
@@ -196,7 +208,11 @@ class Opening(Discounted):
     def time_weights(self, horizon: int) -> Floats:
         """gamma^t, and for the step that lasts all that is left."""
         first = _powers(self.discount, min(horizon, self.steps))
+        # Exactly what `beyond` would leave out, so that all weights sum to the total.
         return first if horizon <= self.steps else np.append(first, self.beyond(self.steps))
+
+
+# -- endless time, the mean of a step --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -238,11 +254,15 @@ class Average(Criterion):
     def time_weights(self, horizon: int) -> Floats:
         """Nothing during the warm-up, then equal shares."""
         warm = horizon // WARM_UP
+        # The weights sum to 1, the total, whatever the horizon.
         return np.where(np.arange(horizon) < warm, 0.0, 1 / (horizon - warm))
 
     def beyond(self, horizon: int) -> None:
         """How far the arms still are from their long run cannot be told from a simulation."""
         return
+
+
+# -- a horizon -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -272,6 +292,7 @@ class Finite(Criterion):
     @property
     def total(self) -> float:
         """The sum of gamma^t over the steps."""
+        # `fsum`: the total multiplies bounds, and of a million powers a plain sum would lose digits.
         return math.fsum(_powers(self.discount, self.steps))
 
     @property
@@ -281,6 +302,8 @@ class Finite(Criterion):
 
     def bracket(self, now: float, least: float, most: float) -> tuple[float, float]:
         """An error at every step after the first, on the unrolled problem."""
+        # The steps after the first weigh total - 1 together, and each adds a change of at most `most`, at least
+        # `least`.
         ahead = self.total - 1
         return now + ahead * min(least, 0.0), now + ahead * max(most, 0.0)
 
@@ -300,11 +323,15 @@ class Finite(Criterion):
 
     def beyond(self, horizon: int) -> float:
         """What the steps after the horizon weigh."""
+        # Rounding of two sums may leave a little below 0.
         return max(0.0, self.total - math.fsum(_powers(self.discount, min(horizon, self.steps))))
 
 
 def _powers(base: float, number: int) -> Floats:
     return np.asarray(base ** np.arange(number, dtype=np.float64))
+
+
+# -- reading one -----------------------------------------------------------------------------------------------------
 
 
 def parse_criterion(text: str, discount: float) -> Criterion:

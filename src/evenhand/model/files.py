@@ -93,6 +93,9 @@ TEXT_OVERHEAD = 16
 """Bytes of memory for a byte of text: four letters become a number of 24 bytes, and pointers to it."""
 
 
+# In and out: the files as a whole
+
+
 def load(path: Location | BinaryIO, format: Format | None = None, criterion: str | None = None) -> CoupledMDP:
     """Read a model file.
 
@@ -159,16 +162,19 @@ def load_noting(path: Location | BinaryIO, format: Format | None = None, criteri
     """The same as `load`, with the rows that were normalised instead of a warning."""
     if criterion is not None:
         parse_criterion(criterion, 0.0)  # so that what was asked for is not told as a fault of the file
+    # A name is a file; anything else is taken for a stream.
     file = _named(path) if isinstance(path, (str, os.PathLike)) else None
     if file is not None and format is None and is_stored(file):
         return _load_stored(file, criterion)
     name = str(file) if file is not None else _name_of_stream(path)
     read = {"toml": _load_toml, "json": _load_json, "npz": _load_npz}[_format_of(file, format, name)]
     try:
+        # One way for both; a stream that the caller opened is the caller's to close.
         with file.open("rb") if file is not None else contextlib.nullcontext(path) as stream:
             return replace(read(_seekable(stream), criterion), name=name)  # type: ignore[arg-type]  # told apart above
     except ModelError as error:
         raise ModelError(error.faults, name) from None
+    # Too large for this machine is a fault of the file to whoever reads it.
     except TooLarge as error:
         raise ModelError([Fault("", str(error))], name) from None
     except OSError as error:
@@ -259,6 +265,9 @@ def as_json(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+# Writing wholly or not at all
+
+
 def write_atomically(path: Location, data: bytes) -> None:
     """Write a file wholly or not at all: beside it first, then renamed.
 
@@ -277,7 +286,10 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         target = Path(os.path.realpath(path))  # a link stays, and what it points to is replaced
         if target.exists() and not target.is_file():
             raise InvalidInput(f"{path}: cannot be written: it is not a file")
+        # Before the new one: what a killed process left would otherwise stay for ever.
         sweep(target)
+        # The number of the process is in the name, so that a sweep can tell whether its writer still lives. In the same
+        # folder: a file is renamed in one step only within a file system.
         beside = target.with_name(f".evenhand-{target.name}-{os.getpid()}-{secrets.token_hex(4)}.tmp")
         stream = beside.open("xb")
     except (FileNotFoundError, NotADirectoryError):
@@ -287,11 +299,13 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     try:
         with stream:
             yield stream
+            # To the disk before the renaming: otherwise a crash might leave the new name with no content.
             stream.flush()
             os.fsync(stream.fileno())
         if target.exists():
             shutil.copymode(target, beside)
         beside.replace(target)
+    # An interrupt, too, must not leave the half-written file.
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
@@ -307,6 +321,7 @@ def sweep(target: Path) -> None:
 
 def _is_running(process: int) -> bool:
     try:
+        # Signal 0 asks whether the process exists, and does nothing to it.
         os.kill(process, 0)
     except ProcessLookupError:
         return False
@@ -350,6 +365,7 @@ def _check_keys(
 
 
 def _hint(key: str, known: Collection[str]) -> str:
+    # A key on the wrong level is known, and a nearest name would mislead.
     if known == ARM_KEYS and key in TOP_KEYS:
         return " here; it belongs to the whole problem, above the first of the arms"
     if known == TOP_KEYS and key in ARM_KEYS:
@@ -385,6 +401,7 @@ def _load_json(stream: BinaryIO, criterion: Asked) -> Loaded:
         document = json.loads(text, object_pairs_hook=_Table, parse_int=_whole_number)
     except json.JSONDecodeError as error:
         place = f"(at line {error.lineno}, column {error.colno})"
+        # Python names the place where a value was expected; a comma before a closing bracket is why.
         last = text[: error.pos].rstrip().endswith(",") and text[error.pos : error.pos + 1] in ("]", "}")
         hint = "; the last comma is one too many" if last else _hint_on_syntax(text, place)
         _refuse(f"not JSON: {error.msg} {place}{hint}")
@@ -400,9 +417,11 @@ def _hint_on_syntax(text: str, message: str) -> str:
         text: the text of the file.
         message: what its reader said, with the line.
     """
+    # Both readers tell the line in these words.
     place = re.search(r"at line (\d+)", message)
     lines = text.splitlines()
     line = lines[int(place[1]) - 1] if place and int(place[1]) <= len(lines) else ""
+    # From the most particular to the most general: a decimal comma, a percentage, text without quotes.
     if match := re.search(_KEY + r"([-+]?\d+),\s*(\d+)", line):
         return f"; a decimal comma? Write {match[1]}.{match[2]}"
     if match := re.search(_KEY + r"([-+]?\d+(?:\.\d+)?)\s*%", line):
@@ -418,6 +437,7 @@ _KEY = r"""(?:^\s*[\w.'"-]+\s*=|"\s*:)\s*"""
 
 def _with_comma_hint(fault: Fault, text: str) -> Fault:
     """A budget with too many entries, as it is written: [5,5, 2] has a comma without a space where others have one."""
+    # Only where the general check could not tell: it gives the hint itself where the numbers fit.
     if fault.place != "budget" or fault.line is None or "entries where" not in fault.message or "," in fault.message:
         return fault
     match = re.search(r"(?<![\d.])(\d+),(\d+)(?=\s*\]|,\s)", text.splitlines()[fault.line - 1].partition("#")[0])
@@ -442,11 +462,13 @@ class _Table(dict[str, object]):
 
     def __init__(self, pairs: list[tuple[str, object]]) -> None:
         super().__init__(pairs)
+        # Counting is skipped where every key made an entry of its own.
         times = Counter(key for key, _ in pairs) if len(pairs) > len(self) else {}
         self.repeated = [key for key, number in times.items() if number > 1]
 
 
 def _whole_number(text: str) -> int | float:
+    # Python refuses to make an int of thousands of digits; float() takes any number of them.
     return int(text) if len(text) < 300 else float(text)
 
 
@@ -458,6 +480,7 @@ def _read_text(stream: BinaryIO) -> str:
     if not data.strip():
         _refuse("the file is empty")
     try:
+        # A byte-order mark, which some editors write, is dropped.
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
@@ -469,9 +492,11 @@ def _read_document(document: object, asked: Asked) -> tuple[CoupledMDP, list[Fau
     document = _tidy(document, "", faults)
     if not isinstance(document, dict):
         _refuse(f"expected a table with the keys {', '.join(NEEDED_KEYS)}; got {reprlib.repr(document)}")
+    # The criterion that was asked for, where one was, decides which keys are needed.
     criterion = document.get("criterion", "discounted") if asked is None else asked
     _check_keys(document, TOP_KEYS, _needed_at_top(criterion), "", faults)
     blocks = _read_blocks(document["arms"], faults) if "arms" in document else []
+    # An arm with faults is None, and the others are read all the same.
     arms = [_read_block(block, f"arms[{i}]", faults, rows) for i, block in enumerate(blocks)]
     tables = [block if isinstance(block, dict) else {} for block in blocks]
     counts = [block.get("count", 1) for block in tables]
@@ -490,6 +515,7 @@ def _read_document(document: object, asked: Asked) -> tuple[CoupledMDP, list[Fau
     over = document.get("over", "arms")
     # A missing discount has been told as missing: a stand-in that fits keeps it from being told twice.
     read_criterion(document.get("discount", 1.0 if criterion != "discounted" else 0.0), criterion, faults)
+    # The file's own criterion is not used, but a fault in it is still a fault of the file.
     if asked is not None:
         read_criterion(0.0, document.get("criterion", "discounted"), faults)
     read_over(over, faults)
@@ -523,6 +549,7 @@ def _tidy(value: object, place: str, faults: Faults, depth: int = 0) -> object:
         _refuse("not a model: lists within lists, too deep to be read")
     if isinstance(value, list):
         return [
+            # Floats are most of any file; a call for each would be most of the time.
             entry if type(entry) is float else _tidy(entry, f"{place}[{i}]", faults, depth + 1)
             for i, entry in enumerate(value)
         ]
@@ -560,10 +587,12 @@ def _read_block(block: object, place: str, faults: Faults, rows: list[Fault]) ->
         faults.add(place, f"expected a table, got {reprlib.repr(block)}")
         return None
     _check_keys(block, ARM_KEYS, NEEDED_OF_ARM, place, faults)
+    # Arm is given None for what is missing, and its complaint is dropped: the key was told already.
     missing: dict[str, object] = {key: None for key in NEEDED_OF_ARM if key not in block}
     own = [key for key in ARM_KEYS if key not in BLOCK_KEYS]
     given: dict[str, object] = {key: value for key, value in block.items() if key in own}
     try:
+        # Warnings of rows that were normalised are caught here, to be told with their place in the file.
         with hearing() as heard:
             arm = Arm(**(given | missing))  # type: ignore[arg-type]  # Arm says what is not an array
         rows.extend(row.within(place) for row in heard)
@@ -592,6 +621,7 @@ def _written_resources(blocks: Sequence[object]) -> int | None:
     for block in blocks:
         entry = block.get("usage") if isinstance(block, dict) else None
         width, depth = 0, 0
+        # The depth of the first entries tells whether the last axis is that of resources.
         while isinstance(entry, list) and entry:
             width, depth, entry = len(entry), depth + 1, entry[0]
         if depth in (2, 3) and not isinstance(entry, list):
@@ -641,6 +671,7 @@ def _blocks_as_text(problem: CoupledMDP) -> Iterator[dict[str, str]]:
     for i, count in enumerate(problem.counts.tolist()):
         s, a = tables.num_states[i], tables.num_actions[i]
         name, states, actions = tables.labels[i] if tables.labels else ("", (), ())
+        # Labels first, then numbers: a person reads the file from the top.
         items = {"name": _quoted(name)} if name else {}
         items |= {key: _quoted_list(names) for key, names in (("states", states), ("actions", actions)) if names}
         if problem.groups and problem.groups[i]:
@@ -661,6 +692,7 @@ def _transitions_as_text(transitions: Floats) -> str:
 
 
 def _usage_as_text(usage: Floats) -> str:
+    # Written once where it is the same in every state, to the last bit: reading repeats it.
     return _line(usage[0]) if _same_bits(usage, usage[:1]) else _lines(_line(state) for state in usage)
 
 
@@ -710,6 +742,7 @@ WHOLE_NUMBERS = ("count", "num_states", "num_actions")
 
 
 def _load_npz(stream: BinaryIO, asked: Asked) -> Loaded:
+    # The archive, the arms, then what belongs to the whole problem.
     faults = Faults()
     arrays = _read_archive(stream, faults, asked)
     tables = _read_tables(arrays, faults)
@@ -722,6 +755,7 @@ def _load_npz(stream: BinaryIO, asked: Asked) -> Loaded:
     resources, groups = (_text_list(arrays.get(key), key, faults) for key in ("resources", "group"))
     discount: Any = arrays["discount"][()] if "discount" in arrays else 1.0
     by_action = "usage" in arrays and arrays["usage"].ndim == 3
+    # All parts are there: the problem checks them together, and its faults are told in the words of arrays.
     if tables is not None and budget is not None and not faults:
         try:
             with hearing() as rows:
@@ -759,6 +793,7 @@ def _in_words_of_arrays(
     """Faults of arms by their names and by their places in the arrays: for `arms[2].rewards[0]`, `rewards[2][0]`."""
     names = [] if tables is None else tables.names
     for fault in with_words(faults, names, resources, labelled=True):
+        # Faults speak of `arms[2].rewards[0]`; in an archive the block is the first index of each array.
         match = re.fullmatch(r"arms\[(\d+)\]\.(\w+)(?:\[(\d+)\])?(.*)", fault.place)
         if match is None:
             yield replace(fault, place=_PLURALS.get(fault.place, fault.place))
@@ -781,6 +816,7 @@ _PLURALS = {"counts": "count", "arms": "count", "groups": "group", "floors": "fl
 def _read_archive(stream: IO[bytes], faults: Faults, asked: Asked) -> dict[str, Array]:
     """The arrays of the known keys whose kind and number of axes are right."""
     try:
+        # Sizes are read from the directory of the archive, before anything is unpacked.
         with zipfile.ZipFile(stream) as archive:
             members = _find_members(archive, faults, asked)
             size = sum(member.file_size for member in members.values())
@@ -796,6 +832,7 @@ def _read_archive(stream: IO[bytes], faults: Faults, asked: Asked) -> dict[str, 
 def _find_members(archive: zipfile.ZipFile, faults: Faults, asked: Asked) -> dict[str, zipfile.ZipInfo]:
     members = archive.infolist()
     times = Counter(member.filename.removesuffix(".npy") for member in members)
+    # A file that names a criterion may do without a discount; whether it can is checked with the criterion.
     without = "criterion" in times if asked is None else "discount" not in _needed_at_top(asked)
     needed = NEEDED_ARRAYS if without else ("discount", *NEEDED_ARRAYS)
     _check_keys(times, ARRAY_AXES, needed, "", faults)
@@ -814,6 +851,7 @@ def _header_fault(key: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str
     kinds = "US" if key in TEXTS else "iu" if key in WHOLE_NUMBERS else "fiu"
     if dtype.kind not in kinds:
         return f"expected {'whole ' if key in WHOLE_NUMBERS else ''}numbers, got {dtype}"
+    # Usage may lack its state axis; all others have one form.
     allowed = [ARRAY_AXES[key], *([USAGE_BY_ACTION] if key == "usage" else [])]
     if len(shape) not in map(len, allowed):
         wanted = " or ".join(f"({', '.join(axes)})" for axes in allowed)
@@ -823,6 +861,7 @@ def _header_fault(key: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str
 
 def _read_tables(arrays: Mapping[str, Array], faults: Faults) -> ArmTables | None:
     """The arms, if the shapes of their arrays agree; otherwise what can be said of each array alone."""
+    # Arrays that do not fit each other, or are not all there, cannot be read as arms: each is looked at for itself.
     if not _shapes_agree(arrays, faults) or not all(key in arrays for key in NEEDED_OF_ARM):
         for key in (*NEEDED_OF_ARM, "initial"):
             if key in arrays:
@@ -838,6 +877,7 @@ def _read_tables(arrays: Mapping[str, Array], faults: Faults) -> ArmTables | Non
     real_actions = np.arange(A) < num_actions[:, None]
     _check_padding(arrays, real_states, real_actions, faults)
     usage = arrays["usage"]
+    # Usage by action is repeated for every real state; padding stays 0.
     if usage.ndim == 3:
         usage = np.where(real_states[:, :, None, None], usage[:, None], 0.0)
     # Padding beyond the largest arm is cut, so that equal models have equal tables however they were padded.
@@ -859,6 +899,7 @@ def _doubles(array: Array) -> Floats:
 
 def _shapes_agree(arrays: Mapping[str, Array], faults: Faults) -> bool:
     before = len(faults.found)
+    # The first array that has an axis sets its size, and is named where another disagrees.
     sizes: dict[str, tuple[int, str]] = {}
     for key in (key for key in TABLE_AXES if key in arrays):
         axes = TABLE_AXES[key] if arrays[key].ndim == len(TABLE_AXES[key]) else USAGE_BY_ACTION
@@ -872,6 +913,7 @@ def _shapes_agree(arrays: Mapping[str, Array], faults: Faults) -> bool:
 
 def _read_sizes(given: Array | None, key: str, num_blocks: int, most: int, faults: Faults) -> Indices | None:
     """(block,) how many states or actions are real, each from 1 to as many as the arrays have room for."""
+    # Without sizes there is no padding.
     if given is None:
         return np.full(num_blocks, most, dtype=np.int32)
     wrong = (given < 1) | (given > most)
@@ -890,6 +932,7 @@ def _check_padding(arrays: Mapping[str, Array], states: Bools, actions: Bools, f
     """
     if states.all() and actions.all():
         return
+    # Where numbers may stand: pairs of a real state and a real action, and real next states.
     pairs = states[:, :, None] & actions[:, None, :]
     real = {
         "transitions": pairs[..., None] & states[:, None, None, :],
@@ -913,6 +956,7 @@ def _read_labels(
     if given is None:
         return ()
     try:
+        # Texts come as bytes or as characters, depending on who wrote the archive.
         text = given.item().decode() if given.dtype.kind == "S" else given.item()
         entries = _tidy(json.loads(text, object_pairs_hook=_Table), "labels", faults)
     except (ValueError, RecursionError) as error:
@@ -926,6 +970,7 @@ def _read_labels(
         faults.add("labels", f"has {len(entries)} entries for {len(numbers)} blocks")
         return ()
     labels = tuple(_read_label(entry, i, sizes, faults) for i, entry in enumerate(entries))
+    # No labels at all and empty labels are the same model.
     return labels if any(label != ("", (), ()) for label in labels) else ()
 
 
@@ -994,6 +1039,7 @@ def _save_npz(problem: CoupledMDP, stream: BinaryIO) -> None:
         "num_states": tables.num_states,
         "num_actions": tables.num_actions,
     }
+    # What is as usual is left out, as in text files: old readers then read new files.
     if problem.criterion.name != "discounted":
         arrays["criterion"] = np.array(problem.criterion.name)
     if problem.over != "arms":
@@ -1004,6 +1050,7 @@ def _save_npz(problem: CoupledMDP, stream: BinaryIO) -> None:
         arrays["floor"] = problem.floors
     for key, names in (("resources", problem.resources), ("group", problem.groups)):
         if names:
+            # As bytes: NumPy would keep four bytes for every character.
             arrays[key] = np.array(json.dumps(names, ensure_ascii=False).encode())
     if tables.labels:
         entries = [{"name": name, "states": states, "actions": actions} for name, states, actions in tables.labels]
@@ -1014,5 +1061,6 @@ def _save_npz(problem: CoupledMDP, stream: BinaryIO) -> None:
 def _by_action(tables: ArmTables) -> Floats:
     """(block, action, resource) usage where no arm's usage depends on its state, else with the state."""
     first = tables.usage[:, :1]
+    # To the last bit, and whatever stands in the padding.
     same = (_bits(tables.usage) == _bits(first)) | ~tables.valid[..., None]
     return np.ascontiguousarray(first[:, 0]) if same.all() else tables.usage

@@ -33,6 +33,7 @@ LONGEST_NAME = 60
 
 def path_of(place: str) -> Path | None:
     """A place in parts; None where it holds a key that is not plain."""
+    # Anything else in a place came from a strange key of the file, and leads nowhere.
     if not re.fullmatch(r"[\w-]+(\[\d+\]|\.[\w-]+)*", place):
         return None
     parts = re.findall(r"\[(\d+)\]|([\w-]+)", place)
@@ -68,6 +69,7 @@ class Names:
         if not isinstance(block, dict):
             return cls()
         name, depth, usage = block.get("name"), 0, block.get("usage")
+        # Depth by the first entries: usage by action is a list of lists, usage by state has one level more.
         while isinstance(usage, list) and usage:
             depth, usage = depth + 1, usage[0]
         states, actions = (_texts(block.get(key)) for key in ("states", "actions"))
@@ -82,6 +84,7 @@ def _texts(value: object) -> tuple[str, ...]:
 def quoted(name: str) -> str:
     """A name in quotes, without what would break a line, and not too long."""
     shown = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 3] + "..."
+    # Quoting as JSON does; then what JSON leaves alone but terminals do not show.
     text = json.dumps(shown, ensure_ascii=False)
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
@@ -113,6 +116,7 @@ def _words(
     fault: Fault, blocks: Sequence[Names], times: Counter[str], resources: tuple[str, ...], labelled: bool
 ) -> str:
     path = path_of(fault.place) or ()
+    # Only two kinds of places have names: entries of the budget, and what lies in an arm.
     if len(path) == 2 and path[0] == "budget" and (label := _label(resources, path[1])):
         return f"budget of {label}"
     if len(path) < 2 or path[0] != "arms" or not isinstance(path[1], int) or path[1] >= len(blocks):
@@ -122,6 +126,7 @@ def _words(
     if len(path) == 2:
         return arm if names.name else ""
     inside = _inside(path[2:], names, resources, fault.message)
+    # Without labels inside, the arm's name alone says which of many it is; the place within it stays as it is.
     plain = fault.place.removeprefix(f"arms[{path[1]}].")
     return f"{arm}, {inside or plain}" if inside or (names.name and not labelled) else ""
 
@@ -135,6 +140,7 @@ def called(name: str, index: int, ambiguous: bool = False) -> str:
 def _inside(path: Path, names: Names, resources: tuple[str, ...], message: str) -> str:
     """What stands within an arm, by its labels; empty where it has none."""
     key, indices = path[0], path[1:]
+    # Usage by action lacks the first axis.
     axes = _AXES.get(str(key), ())[0 if names.by_state or key != "usage" else 1 :]
     known = {"state": names.states, "action": names.actions, "next state": names.states, "resource": resources}
     if not indices or len(indices) > len(axes):
@@ -156,6 +162,7 @@ _AXES = {
 
 
 def _label(labels: Sequence[str], index: str | int) -> str:
+    # A label that stands for two states tells nothing.
     if not isinstance(index, int) or index >= len(labels) or labels.count(labels[index]) > 1:
         return ""
     return quoted(labels[index])
@@ -200,14 +207,17 @@ def find_lines(text: str, document: object, paths: Iterable[Path], toml: bool) -
         toml: whether it is TOML; else it is JSON.
     """
     wanted = set(paths)
+    # The walk is written in Python, and slow; a larger file is told without lines.
     if not wanted or len(text) > MOST_SEARCHED:
         return {}
     walk = _Walk(text, wanted, toml)
     try:
         walk.all()
+    # Running off the end of the text is being lost, too.
     except (_Lost, IndexError, RecursionError):
         return {}
     read = _read_toml if toml else json.loads
+    # A line is told only where the text there reads as the very value that was found wrong.
     return {
         path: text.count("\n", 0, spot.key) + 1
         for path, spot in walk.found.items()
@@ -230,6 +240,7 @@ def _is_there(text: str, value: object, read: Callable[[str], object]) -> bool:
     if not text:
         return isinstance(value, dict)
     try:
+        # By repr: not-a-number equals itself then, and 1 is not 1.0.
         return repr(read(text)) == repr(value)
     except ValueError:
         return False
@@ -250,6 +261,7 @@ class _Spot:
     stop: int
 
 
+# Three quotes before one: the first pattern that matches wins. True is TOML.
 _STRINGS = {
     True: r'"""(?:[^"\\]|\\.|"{1,2}(?!"))*"{3,5}'
     r"|'''(?:[^']|'{1,2}(?!'))*'{3,5}"
@@ -265,11 +277,13 @@ class _Walk:
 
     def __init__(self, text: str, wanted: set[Path], toml: bool) -> None:
         self.text, self.toml, self.wanted = text, toml, wanted
+        # Every beginning of a wanted path. A list or table that is none of these is skipped as a whole.
         self.leads = {path[:depth] for path in wanted for depth in range(len(path))}
         self.found: dict[Path, _Spot] = {}
         self.number: dict[Path, int] = {}  # of the last table of each list of tables
         self._gap = re.compile(rf"(?:[ \t\r\n]{_COMMENT[toml]})*", re.DOTALL)
         self._string = re.compile(_STRINGS[toml], re.DOTALL)
+        # Within what is skipped, only brackets count; strings and comments are passed whole, for they may hold some.
         self._step = re.compile(rf"{_STRINGS[toml]}{_COMMENT[toml]}|[\[\]{{}}]", re.DOTALL)
 
     def all(self) -> None:
@@ -319,11 +333,13 @@ class _Walk:
         end = self.expect("]]" if several else "]", end)
         path: Path = ()
         for depth, key in enumerate(keys):
+            # Every list of tables on the way means its last table so far: the rule of TOML for [arms.x] after [[arms]].
             path = (*path, key)
             if several and depth == len(keys) - 1:
                 self.number[path] = self.number.get(path, -1) + 1
             if path in self.number:
                 path = (*path, self.number[path])
+        # A header has no value of its own: an empty stretch of text stands for it.
         self.note(path, pos, pos, pos)
         return path, end
 
@@ -342,6 +358,8 @@ class _Walk:
         while True:
             match = self.match(_PLAIN_KEY if self.toml and self.text[pos] not in "\"'" else self._string, pos)
             try:
+                # The readers themselves undo the quotes and escapes of a key. TOML gives a table, whose one key is the
+                # key.
                 keys.append(*(tomllib.loads(f"{match[0]} = 1") if self.toml else [json.loads(match[0])]))
             except ValueError:
                 raise _Lost from None

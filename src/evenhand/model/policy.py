@@ -185,6 +185,9 @@ class Tabulable(Protocol):
         ...
 
 
+# -- asking for all of them at once ----------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Capabilities:
     """What a policy can do; a method that it lacks is None. The table at the top of this file says how it is found."""
@@ -227,13 +230,16 @@ def capabilities(policy: object) -> Capabilities:
     """What a policy can do, by the methods it has and by what it says of itself."""
 
     def says(fact: str) -> bool:
+        # `is True`: a stand-in object that answers every attribute with something truthy says nothing.
         return getattr(policy, fact, False) is True
 
+    # What allocates by counts cannot tell equal arms apart, so it is exchangeable without saying so.
     allocates = policy if isinstance(policy, Exchangeable) else None
     by_counts = allocates is not None or says("plays_by_counts")
     return Capabilities(
         acts=policy if isinstance(policy, Policy) else None,
         starts=policy if isinstance(policy, Starting) else None,
+        # Without `start` there is no actor whose memory could be resumed.
         resumes=policy if isinstance(policy, Starting) and isinstance(policy, Resuming) else None,
         allocates=allocates,
         law=policy if isinstance(policy, Lawful) else None,
@@ -246,6 +252,9 @@ def capabilities(policy: object) -> Capabilities:
     )
 
 
+# -- what is asked of a policy, in short -----------------------------------------------------------------------------
+
+
 def check_acts(policy: object, name: str = "policy") -> None:
     """Refuse what is no policy in the place of one, with a word on what to do.
 
@@ -254,6 +263,7 @@ def check_acts(policy: object, name: str = "policy") -> None:
         name: the argument.
     """
     expected = f"{name}: expected an object with a method act(states, rng)"
+    # Each of these mistakes has its own remedy; the order goes from the most particular to the rest.
     if isinstance(policy, str):
         raise PolicyError(f"{expected}, got text; make_policy({policy!r}, problem) makes the policy of a name or file")
     if isinstance(policy, type):
@@ -261,6 +271,7 @@ def check_acts(policy: object, name: str = "policy") -> None:
     if isinstance(policy, (Policy, Starting)):
         return
     kind = type(policy).__name__
+    # What `solve` and `train` return is the commonest mistake.
     if isinstance(getattr(policy, "policy", None), (Policy, Starting)):
         raise PolicyError(f"{expected}, got {kind}; its policy is its attribute `policy`")
     if callable(policy):

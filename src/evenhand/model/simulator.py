@@ -29,6 +29,9 @@ First: TypeAlias = Callable[[int, np.random.Generator], Array]
 """(number, rng) -> (number,) first states."""
 
 
+# -- what is known of an arm without tables --------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class SampledArm:
     """What is known of the one type of arm that a simulator has."""
@@ -66,6 +69,9 @@ class SampledArm:
     def num_actions(self) -> Indices:
         """(1,) how many actions there are."""
         return np.array(self.usage.shape[2:3], dtype=np.int32)
+
+
+# -- the simulator ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,11 +121,14 @@ class Simulator(Shown):
         for name in ("sample", "first"):
             if not callable(getattr(self, name)):
                 faults.add(name, "expected a function")
+        # Sizes that could not be read become 1, so that reading goes on.
         arms = _read_number(self.num_arms, "num_arms", faults)
         states = _read_number(self.num_states, "num_states", faults)
         usage = _read_usage(self.usage, states, faults)
+        # Not written in a file, so a decimal comma cannot have cut a number in two.
         budget = read_budget(self.budget, None if usage is None else usage.shape[2], faults, written=False)
         discount, criterion = read_criterion(self.discount, self.criterion, faults)
+        # All faults first: what is read below stands in for what could not be read.
         faults.raise_if_any()
         assert usage is not None
         read: dict[str, Any] = {"num_arms": arms, "num_states": states, "usage": frozen(usage), "discount": discount}
@@ -133,6 +142,8 @@ class Simulator(Shown):
         worth = f"discount {self.discount:g}" if self.criterion.name == "discounted" else self.criterion.name
         return f"Simulator({counted(self.num_arms, 'arm')}, identical, {each}, {worth})"
 
+    # -- what a problem has, for arms that are alike -----------------------------------------------------------------
+
     @property
     def num_actions(self) -> int:
         """Actions of an arm."""
@@ -141,6 +152,7 @@ class Simulator(Shown):
     @property
     def budget_limit(self) -> Floats:
         """(resource,) the budget with room for rounding."""
+        # As in `CoupledMDP.budget_limit`: sums of usage are rounded.
         return np.asarray(self.budget * (1 + 1e-9))
 
     @property
@@ -224,6 +236,8 @@ class Simulator(Shown):
         """(1,) the one group."""
         return np.zeros(1, dtype=np.int32)
 
+    # -- the same arms, otherwise; and their steps -------------------------------------------------------------------
+
     def under(self, criterion: str | Criterion | None = None, over: str | None = None) -> "Simulator":
         """The same arms and budget under another criterion.
 
@@ -232,10 +246,12 @@ class Simulator(Shown):
                 absent.
             over: `arms`; a simulator has no groups.
         """
+        # Criteria are the only thing that may change; there are no groups to weigh.
         check_over(over)
         if over == "groups":
             raise NotApplicable("the arms of a simulator are identical and in no groups: welfare is over arms")
         chosen = self.criterion if criterion is None else as_criterion(criterion, self.discount)
+        # The same object, so that what is cached of it stays.
         if chosen == self.criterion:
             return self
         same = copy.copy(self)
@@ -250,10 +266,12 @@ class Simulator(Shown):
     def step(self, states: Indices, actions: Indices, rng: np.random.Generator) -> tuple[Indices, Floats]:
         """(arm,) next states and (arm,) rewards, checked."""
         answer = self.sample(states, actions, rng)
+        # The function is a user's: each way in which it can go wrong is told before arrays meet.
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise InvalidInput(f"sample: expected (next states, rewards), got {reprlib.repr(answer)}")
         following = answer[0]
         try:
+            # A user's function may give lists, or whole numbers.
             rewards = np.asarray(answer[1], dtype=np.float64)
         except (TypeError, ValueError):
             raise InvalidInput("sample: rewards must be numbers, one an arm") from None
@@ -261,6 +279,7 @@ class Simulator(Shown):
             raise InvalidInput(
                 f"sample: expected {len(states)} rewards, one an arm, got an array of shape {rewards.shape}"
             )
+        # The first bad arm is shown with what led to it, so that the user can call `sample` on it alone.
         if (bad := np.flatnonzero(~np.isfinite(rewards))).size:
             arm = int(bad[0])
             raise InvalidInput(
@@ -271,6 +290,7 @@ class Simulator(Shown):
 
     def _checked(self, states: Array, number: int, source: str) -> Indices:
         states = np.asarray(states)
+        # Whole numbers of any width are taken; they are narrowed at the end.
         if states.shape != (number,) or states.dtype.kind not in "iu":
             raise InvalidInput(
                 f"{source}: expected {number} states as whole numbers, got {states.dtype} of shape {states.shape}"
@@ -280,6 +300,8 @@ class Simulator(Shown):
             raise InvalidInput(f"{source}: states must be from 0 to {self.num_states - 1}, got {wrong}")
         return states.astype(np.int32)
 
+
+# -- who asks for what -----------------------------------------------------------------------------------------------
 
 Problem: TypeAlias = CoupledMDP | Simulator
 """What policies can be played on."""
@@ -317,11 +339,15 @@ def needs_tables(problem: Problem, what: str, instead: str = "") -> CoupledMDP:
         InvalidInput: it is no problem.
         NotApplicable: it can only be sampled.
     """
+    # What is no problem at all is told first.
     check_problem(problem)
     if isinstance(problem, Simulator):
         told = f"{what} needs transition probabilities and rewards, and a simulator only samples them"
         raise NotApplicable(f"{told}. {instead}" if instead else told)
     return problem
+
+
+# -- reading its parts -----------------------------------------------------------------------------------------------
 
 
 def _read_number(value: object, name: str, faults: Faults) -> int:
@@ -330,6 +356,7 @@ def _read_number(value: object, name: str, faults: Faults) -> int:
         return check_positive_int(value, name, MOST_ARMS)
     except InvalidInput as error:
         faults.add(name, str(error).removeprefix(f"{name}: "))
+        # A size that lets reading go on, so that later faults are found as well.
         return 1
 
 
@@ -341,6 +368,7 @@ def _read_usage(value: ArrayLike, num_states: int, faults: Faults) -> Floats | N
         faults.add("usage", "expected numbers [action][resource] or [state][action][resource]")
         return None
     if usage.ndim == 2:
+        # The same in every state: repeated, so that all who read it see one form.
         usage = np.repeat(usage[None], num_states, axis=0)
     if usage.ndim != 3 or len(usage) != num_states or 0 in usage.shape:
         faults.add("usage", f"expected [action][resource] or [state][action][resource], got shape {np.shape(value)}")

@@ -77,6 +77,9 @@ ROUNDING = 1e-12
 """Weights whose difference is no more than this share of them are taken for equal."""
 
 
+# -- what a welfare is -----------------------------------------------------------------------------------------------
+
+
 @runtime_checkable
 class Welfare(Protocol):
     """A concave, monotone, symmetric summary of the values of all arms."""
@@ -136,6 +139,9 @@ class PowerMean(ABC):
         """Its gradient; see `Welfare`."""
 
 
+# -- structures that show solvers a shorter way ----------------------------------------------------------------------
+
+
 def is_lexicographic(welfare: Welfare) -> bool:
     """Whether ties of the welfare are broken by the next worst member: an order of vectors, more than a number."""
     return getattr(welfare, "lexicographic", False) is True
@@ -147,8 +153,12 @@ def is_mean(welfare: Welfare, num_members: int) -> bool:
         return welfare.aversion == 0
     if is_lexicographic(welfare) or not isinstance(welfare, RankWeighted):
         return False
+    # Weights do not rise, so the first and the last tell whether all are equal.
     first, last = (welfare.rank_mass(np.array(rank), np.array(rank + 1), num_members) for rank in (0, num_members - 1))
     return bool(abs(first - last) <= ROUNDING * abs(first))
+
+
+# -- populations: arms by type, in order of value --------------------------------------------------------------------
 
 
 class Ranks(NamedTuple):
@@ -196,6 +206,7 @@ class Population:
             raise InvalidInput(f"values: expected shape (..., arm) with at least one arm, got {array.shape}")
         num_types = array.shape[-1]
         sizes = np.ones(num_types, dtype=np.int64) if counts is None else _read_counts(counts, num_types)
+        # Types without arms have no say, whatever value stands there, even none.
         present = sizes > 0
         kept = array if present.all() else array[..., present]
         if not np.isfinite(kept).all():
@@ -210,6 +221,7 @@ class Population:
 
     def ranks(self) -> Ranks:
         """The types in increasing order of value."""
+        # Stable: among equals the order of the arms decides, on every machine.
         order = np.argsort(self.values, axis=-1, kind="stable")
         sizes = self.counts[order]
         last = np.cumsum(sizes, axis=-1)
@@ -241,6 +253,7 @@ def _read_counts(counts: ArrayLike, num_types: int) -> Ints:
         raise InvalidInput(f"counts: expected shape (type={num_types},) as values have, got {array.shape}")
     if (array < 0).any():
         raise InvalidInput(f"counts: a number of arms cannot be negative, got {array.min()}")
+    # In floats: whole numbers would overflow before they could be found too large.
     total = array.sum(dtype=np.float64)
     if not 1 <= total <= MOST_RANKS:
         raise InvalidInput(f"counts: expected 1 to {plain(MOST_RANKS)} arms in total, got {plain(total)}")
@@ -258,6 +271,9 @@ def _text(number: float) -> str:
 
 def _counts_for_more(who: str) -> str:
     return f"counts {'an arm' if who == 'arm' else f'a {who}'} for more the worse off it is"
+
+
+# -- weights by rank -------------------------------------------------------------------------------------------------
 
 
 class RankWeighted(ABC):
@@ -309,6 +325,7 @@ class RankWeighted(ABC):
         return _scalar_if_single(self._value(arms))
 
     def _value(self, arms: Population) -> Floats:
+        # One arm a type: values can be sorted alone, and all rows have the same weights.
         if arms.num_arms == len(arms.counts):
             ascending = np.sort(arms.values, axis=-1)
             masses = self.rank_weights(arms.num_arms)
@@ -332,6 +349,8 @@ class RankWeighted(ABC):
         arms = Population.read(values, counts)
         self.check_num_arms(arms.num_arms)
         ranks = arms.ranks()
+        # Tied types share the mass of all their ranks together, each in proportion to its arms. Every order of the tied
+        # gives a supergradient; this is the mean over all orders, so it is one, too.
         first, last = _tied_ranks(ranks, arms.num_arms)
         shared = self.rank_mass(first, last, arms.num_arms) * ((ranks.last - ranks.first) / (last - first))
         weights = np.empty_like(shared)
@@ -343,8 +362,10 @@ def _tied_ranks(ranks: Ranks, num_arms: int) -> tuple[Ints, Ints]:
     """(..., type) the ranks that each type's tie begins after and ends with."""
     opens = np.ones(ranks.ascending.shape, dtype=np.bool_)
     closes = opens.copy()
+    # Exact equality: values that differ by rounding have different ranks, and any order of them will do.
     opens[..., 1:] = ranks.ascending[..., 1:] != ranks.ascending[..., :-1]
     closes[..., :-1] = opens[..., 1:]
+    # From each tie's first type on, and back from its last, its ends are carried along.
     first = np.maximum.accumulate(np.where(opens, ranks.first, 0), axis=-1)
     ends = np.flip(np.where(closes, ranks.last, num_arms), axis=-1)
     return first, np.flip(np.minimum.accumulate(ends, axis=-1), axis=-1)
@@ -410,6 +431,7 @@ class Gini(RankWeighted):
         """(arm,) the weight of each rank, the worst arm's first; their sum is 1."""
         if self.ratio is not None:
             return frozen(super().rank_weights(self.num_arms))
+        # A rise within rounding was let through by the check; here it is levelled, and the sum made 1.
         return frozen(np.minimum.accumulate(self.given) / math.fsum(self.given))
 
     @cached_property
@@ -463,6 +485,7 @@ class Gini(RankWeighted):
             return NotImplemented
         if self.num_arms != other.num_arms:
             return False
+        # With one arm all weights are (1); equal ratios need no comparison of weights.
         if self.num_arms == 1 or (self.ratio is not None and self.ratio == other.ratio):
             return True
         if self.ratio is not None and other.ratio is not None:
@@ -470,6 +493,7 @@ class Gini(RankWeighted):
         return np.allclose(self.weights, other.weights, rtol=ROUNDING, atol=0.0)
 
     def __hash__(self) -> int:
+        # Not the weights: a ratio and explicit weights may be equal, and must then hash alike.
         return hash((Gini, self.num_arms))
 
     def __repr__(self) -> str:
@@ -480,8 +504,10 @@ class Gini(RankWeighted):
 
 def _geometric_mass(first: Ints, last: Ints, num_arms: int, decay: float) -> Floats:
     """The weight of the ranks first+1, ..., last where weights fall by exp(-decay) from rank to rank."""
+    # The limit of the formula, which is 0/0 there.
     if decay == 0:
         return np.asarray((last - first) / num_arms)
+    # The last form in the head of this file: `expm1` keeps the digits where the decay is small.
     shares = np.expm1(-decay * (last - first)) / math.expm1(-decay * num_arms)
     return np.asarray(np.exp(-decay * first) * shares)
 
@@ -537,6 +563,7 @@ class GiniHalf(RankWeighted):
 
     def rank_mass(self, first: Ints, last: Ints, num_arms: int) -> Floats:
         """The weight of the ranks first+1, ..., last together; see the head of this file."""
+        # L = c/N.
         return _geometric_mass(first, last, num_arms, self._decay / num_arms)
 
 
@@ -545,6 +572,7 @@ def _told_weights(welfare: RankWeighted, who: str, number: int) -> str:
     if number <= FEW:
         ranks = np.arange(number)
         weights = welfare.rank_mass(ranks, ranks + 1, number)
+        # A percentage below ten gets a decimal.
         *first, last = (f"{100 * weight:.{0 if weight >= 0.095 else 1}f}\u00a0%" for weight in weights)
         return f"Here the weights are {', '.join(first)} and {last}."
     few = max(2, number // 10)
@@ -564,8 +592,12 @@ def weight_of_worst(welfare: Welfare, part: float, num_arms: int) -> tuple[int, 
     """
     if not isinstance(welfare, RankWeighted):
         return None
+    # 0.29 of 100 are 29, though the product is rounded to just below that.
     few = max(1, int(part * num_arms * (1 + ROUNDING)))
     return few, float(welfare.rank_mass(np.array(0), np.array(few), num_arms))
+
+
+# -- weights of one's own --------------------------------------------------------------------------------------------
 
 
 def _read_weights(weights: object) -> tuple[int, None, tuple[float, ...]]:
@@ -582,6 +614,7 @@ def _check_weights(weights: Floats, place: str, faults: Faults) -> None:
         return
     faults.flag(place, weights < 0, Describe("{value} is negative", weights))
     rises = np.zeros(len(weights), dtype=np.bool_)
+    # Weights that were computed may rise by rounding.
     rises[1:] = weights[1:] > weights[:-1] + ROUNDING * np.abs(weights[:-1])
     faults.flag(place, rises, Describe("{value} is more than the weight before it", weights))
     total = math.fsum(weights)
@@ -592,6 +625,7 @@ def _check_weights(weights: Floats, place: str, faults: Faults) -> None:
 def _check_number(value: object, name: str, expected: str, accept: Callable[[float], bool]) -> float:
     is_number = isinstance(value, (Real, np.number)) and not isinstance(value, bool)
     try:
+        # A whole number may be too large for a float.
         number = float(value) if is_number else math.nan  # type: ignore[arg-type]
     except OverflowError:
         number = math.inf
@@ -599,6 +633,9 @@ def _check_number(value: object, name: str, expected: str, accept: Callable[[flo
         shown = plain(number) if is_number else repr(value)
         raise InvalidInput(f"{name}: expected a number of {expected}, got {shown}")
     return number
+
+
+# -- the named ones --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -629,6 +666,7 @@ class Utilitarian(RankWeighted):
         return np.asarray((last - first) / num_arms)
 
     def _value(self, arms: Population) -> Floats:
+        # As in `RankWeighted._value`, from the worst arm; without weights by rank there is nothing to sort.
         worst = arms.values.min(axis=-1)
         return np.asarray(worst + ((arms.values - worst[..., None]) * arms.shares).sum(axis=-1))
 
@@ -642,6 +680,7 @@ class _WorstArm(RankWeighted):
 
     def rank_mass(self, first: Ints, last: Ints, num_arms: int) -> Floats:
         """1 for the ranks that begin with the worst arm, else 0."""
+        # All mass is at the first rank: in one tie with others it is shared out by `supergradient`.
         return np.asarray(np.asarray(first) == 0, dtype=np.float64)
 
     def _value(self, arms: Population) -> Floats:
@@ -714,6 +753,7 @@ class Leximin(_WorstArm):
         if first.ndim != 1 or first.shape != second.shape:
             raise InvalidInput(f"compare: expected two vectors (arm,) alike, got {first.shape} and {second.shape}")
         difference = first - second
+        # The first rank at which the two differ decides.
         telling = difference[np.abs(difference) > tolerance]
         return int(np.sign(telling[0])) if len(telling) else 0
 
@@ -732,6 +772,7 @@ class RegularisedMaximin(RankWeighted):
     """From 0 (maximin) to 1 (utilitarian)."""
 
     def __post_init__(self) -> None:
+        # -0.0 becomes 0.0, so that equal welfares have the same text.
         object.__setattr__(self, "epsilon", check_fraction(self.epsilon, "epsilon") + 0.0)
 
     @property
@@ -751,8 +792,12 @@ class RegularisedMaximin(RankWeighted):
     def rank_mass(self, first: Ints, last: Ints, num_arms: int) -> Floats:
         """Epsilon a rank, and 1 for the worst arm, normalised."""
         worst = np.asarray(first) == 0
+        # The worst arm is the first of its type; the other ranks of that type weigh epsilon each.
         others = last - first - worst
         return np.asarray((worst + self.epsilon * others) / (1 + self.epsilon * (num_arms - 1)))
+
+
+# -- power means -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -805,6 +850,7 @@ class AlphaFair(PowerMean):
         self._check(Population.read(values))
 
     def _check(self, arms: Population) -> None:
+        # The mean is defined everywhere.
         if self.alpha == 0 or arms.values.size == 0:
             return
         smallest = arms.values.min()
@@ -820,6 +866,7 @@ class AlphaFair(PowerMean):
             counts: (type,) how many arms share each value.
         """
         if self.alpha == 0:
+            # The mean has a way of its own, which does not lose digits to logarithms.
             return Utilitarian()(values, counts)
         arms = Population.read(values, counts)
         self._check(arms)
@@ -844,10 +891,12 @@ class AlphaFair(PowerMean):
         arms = Population.read(values, counts)
         self._check(arms)
         distances = self._distances(arms)
+        # d = -inf: a value of 0 beside positive ones, which has an infinite slope for every alpha in (0, 1).
         if np.isneginf(distances).any():
             raise OutOfDomain(f"{self.name} is infinitely steep where some, but not all, values are 0")
         excess = self._excess(distances, arms.shares)
         with np.errstate(over="ignore"):  # an exponent of -inf is a weight of 0
+            # (W/v_n)^alpha / N in logarithms: log(W/v_n) = q - d_n.
             weights = np.exp(self.alpha * (excess[..., None] - distances)) * arms.shares
         return arms.restore(weights)
 
@@ -860,11 +909,13 @@ class AlphaFair(PowerMean):
         reference = self._reference(arms)[..., None]
         with np.errstate(divide="ignore"):
             logs = np.log(arms.values)
+        # Where all values are 0 there is nothing to divide by, and all are equal: distance 0.
         return np.where(reference > 0, logs - np.log(np.where(reference > 0, reference, 1.0)), 0.0)
 
     def _excess(self, distances: Floats, shares: Floats) -> Floats:
         """(...) q = log(W / r)."""
         beta = 1 - self.alpha
+        # Proportional fairness: the limit, a geometric mean.
         if beta == 0:
             return np.asarray((distances * shares).sum(axis=-1))
         with np.errstate(over="ignore"):  # an exponent of -inf is a power of 0
@@ -874,6 +925,9 @@ class AlphaFair(PowerMean):
         mean = (np.exp(exponents) * shares).sum(axis=-1)
         log_mean = np.where(below_one > -0.5, np.log1p(np.maximum(below_one, -0.5)), np.log(mean))
         return np.asarray(log_mean / beta)
+
+
+# -- as text, and from it --------------------------------------------------------------------------------------------
 
 
 class _Kind(NamedTuple):
@@ -889,12 +943,14 @@ class _Kind(NamedTuple):
 def _build_gini(numbers: list[float], num_arms: int) -> Welfare:
     if not numbers:
         raise InvalidInput("needs the ratio of the weights, or the weights themselves")
+    # A single number can only be a ratio: with one arm, whose only weight is 1, any ratio means the same.
     welfare = Gini.geometric(num_arms, numbers[0]) if len(numbers) == 1 else Gini(numbers)
     welfare.check_num_arms(num_arms)
     return welfare
 
 
 def _build_half(text: str) -> Welfare:
+    # `half` is the only word; what stands before = may be anything.
     word, _, number = text.partition("=")
     if word.strip() != "half":
         raise InvalidInput(
@@ -971,6 +1027,7 @@ def register_welfare(name: str, build: Callable[[list[float], int], Welfare], ex
     """
     if not isinstance(name, str) or not _WORD.fullmatch(name):
         raise InvalidInput(f"name: expected small letters, digits and hyphens, such as 'tail', got {name!r}")
+    # A file that says `gini:2` must mean the same to everybody.
     if name in _KINDS:
         raise InvalidInput(f"name: '{name}' is a welfare of the library; choose another name")
     if not callable(build):
@@ -1014,10 +1071,12 @@ def parse_welfare(text: str, num_arms: int) -> Welfare:
     num_arms = check_positive_int(num_arms, "num_arms")
     kind, colon, rest = text.strip().lower().partition(":")
     kinds = _KINDS | _registered
+    # Where no known name is near, the user may have forgotten to register one.
     if kind not in kinds:
         hint = "" if nearest(kind, kinds) else " One of your own is known once register_welfare was called."
         raise UnknownName("welfare", kind, kinds, hint)
     try:
+        # A word before the number is known for Gini alone.
         if kind == "gini" and "=" in rest:
             return _build_half(rest)
         return kinds[kind].build(_read_text(rest) if colon else [], num_arms)
@@ -1055,6 +1114,7 @@ def as_welfare(welfare: str | Welfare, num_arms: int) -> Welfare:
     if isinstance(welfare, str):
         return parse_welfare(welfare, num_arms)
     if isinstance(welfare, type) or not isinstance(welfare, Welfare):
+        # What is almost a welfare is told what it lacks; anything else is told what to write.
         lacking = [shown for member, shown in WELFARE_MEMBERS.items() if not hasattr(welfare, member)]
         if len(lacking) < len(WELFARE_MEMBERS) and not hasattr(welfare, "__name__"):  # a function or a class is none
             kind = type(welfare).__name__

@@ -102,6 +102,7 @@ def read_table(source: str | Path | IO[bytes], format: TableFormat | None = None
         TableError: it is not such a table.
     """
     name = str(source) if isinstance(source, (str, Path)) else "standard input"
+    # What has no known suffix is most likely a text that a spreadsheet wrote.
     chosen = format or SUFFIXES.get(Path(name).suffix.lower(), "csv")
     try:
         data = Path(source).read_bytes() if isinstance(source, (str, Path)) else source.read()
@@ -123,6 +124,8 @@ def as_table(given: Any) -> Table:
         return given
     if isinstance(given, (str, Path)):
         return read_table(given)
+    # From the most particular to the most general: rows, columns, then whatever has columns, such as a frame of pandas,
+    # Polars or PyArrow.
     if isinstance(given, (list, tuple)) and all(isinstance(row, Mapping) for row in given):
         return _of_rows(given, "states")
     if isinstance(given, Mapping):
@@ -147,11 +150,13 @@ def _read_csv(data: bytes, name: str) -> Table:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise TableError([Fault(f"line {line}", "is not UTF-8 text; save the table as CSV in UTF-8")], name) from None
+    # Whichever mark is most frequent in the head parts the columns.
     first = text.lstrip("\r\n").partition("\n")[0]
     mark = max(",;\t", key=first.count)  # spreadsheets of half the world write semicolons
     reader = csv.reader(io.StringIO(text), delimiter=mark)
     lines: list[tuple[int, list[str]]] = []
     try:
+        # Lines of nothing but marks are what spreadsheets leave below a table.
         lines = [(reader.line_num, row) for row in reader if any(entry.strip() for entry in row)]
     except csv.Error as error:
         raise TableError([Fault(f"line {reader.line_num}", f"is not CSV: {error}")], name) from None
@@ -159,6 +164,7 @@ def _read_csv(data: bytes, name: str) -> Table:
         raise TableError([Fault("", "the table is empty")], name)
     head = [entry.strip() for entry in lines[0][1]]
     _refuse_title(text, head, name)
+    # Short and long rows are kept aside: their entries may belong to other columns.
     faults = [
         Fault(f"line {number}", f"has {len(row)} entries where the first line has {len(head)}")
         for number, row in lines[1:]
@@ -172,6 +178,7 @@ def _read_csv(data: bytes, name: str) -> Table:
 
 def _refuse_title(text: str, head: Sequence[str], name: str) -> None:
     """Raise where the names of the columns are, if there is a title above them."""
+    # One of the names is enough: then the head is the head, and what it lacks is told elsewhere.
     if {"arm", "state"} & {entry.lower() for entry in head}:
         return
     for number, line in enumerate(text.splitlines()[:20], 1):
@@ -209,6 +216,7 @@ def _read_json(data: bytes, name: str) -> Table:
 
 
 def _of_rows(rows: Sequence[Mapping[str, Any]], name: str) -> Table:
+    # Rows may have different keys; the columns are in order of first appearance.
     names = list(dict.fromkeys(str(key) for row in rows for key in row))
     return _of_columns({key: [row.get(key) for row in rows] for key in names}, name)
 
@@ -223,6 +231,7 @@ def _of_columns(columns: Mapping[str, list[Any]], name: str) -> Table:
 
 
 def _named_columns(head: Sequence[str], columns: dict[str, list[str]], rows: list[str], name: str) -> Table:
+    # Only columns that mean something must be unique; a user's others are theirs.
     small = [column.strip().lower() for column in head]
     twice = sorted(
         {column for column in small if column in ("arm", "type", "state", "group") and small.count(column) > 1}
@@ -262,6 +271,7 @@ def find_arms(problem: CoupledMDP, given: Any) -> Whereabouts:
         return _in_order(problem, plain)
     table = as_table(given)
     reader = _Reader(problem, table)
+    # Without its columns a table has one fault, and not one more for each row.
     found = [reader.read(place) for place in range(len(table.rows))] if reader.is_complete else []
     _raise(reader.faults, table.source)
     names, blocks, states = zip(*found, strict=True)
@@ -272,6 +282,7 @@ def _plain_states(given: Any) -> Ints | None:
     """States without names; None where it is a table."""
     if isinstance(given, (list, tuple)) and not all(isinstance(entry, numbers.Integral) for entry in given):
         return None
+    # An empty list is a table without rows, which has a fault of its own.
     if not isinstance(given, (list, tuple, np.ndarray)) or not len(given):
         return None
     states = np.asarray(given)
@@ -302,6 +313,7 @@ class _Reader:
         self.faults: list[Fault] = []
         self.seen: dict[str, str] = {}
         self._chosen: dict[tuple[str, str], list[int] | str] = {}
+        # `strict=False`: the problem may have no names for its arms, and then none is known.
         known = zip(problem.arm_names, np.repeat(np.arange(len(problem.counts)), problem.counts), strict=False)
         self.block_of_arm = {name: int(block) for name, block in known}
         self.is_complete = self._check_columns()
@@ -324,6 +336,7 @@ class _Reader:
         """A type can be told without a column where there is one, or where arms are known by name."""
         if self.problem.is_symmetric or "arm" not in self.table.columns:
             return not self.problem.is_symmetric
+        # One arm that is known by name shows that the table goes by names; those that are not are told row by row.
         return not any(name in self.block_of_arm or name in self.single_blocks for name in self.table.columns["arm"])
 
     @cached_property
@@ -365,6 +378,7 @@ class _Reader:
             self.seen[name] = row
         blocks = self._blocks(name, place, row)
         if not blocks:
+            # A stand-in: the fault that was noted keeps it from being used.
             return name, 0, 0
         number = self._state(blocks[0], state, row)
         if len(self.faults) > before or number is None:
@@ -381,10 +395,12 @@ class _Reader:
             if isinstance(found, str):
                 self.faults.append(Fault(row, found))
                 return []
+            # An arm that is known by name keeps its block, if the type that is written allows it.
             return [own] if own in found else found
         if own is not None or name in self.single_blocks:
             return [own if own is not None else self.single_blocks[name]]
         if self.problem.is_symmetric:
+            # With one type all blocks will do; which one is chosen by where the arm is.
             return list(range(len(self.problem.counts)))
         told = f"has no type, and {quoted(name)} is no arm that is known by name; types are {self._known_types}"
         self.faults.append(Fault(row, told))
@@ -398,6 +414,7 @@ class _Reader:
 
     def _choose(self, kind: str, group: str) -> list[int] | str:
         problem, names = self.problem, self.block_names
+        # Names before numbers: a block may be called "2".
         found = [block for block, name in enumerate(names) if name == kind]
         if not found:
             found = [block for block, number in enumerate(self._type_numbers) if number == _whole(kind)]
@@ -406,6 +423,7 @@ class _Reader:
             hint = f" Did you mean {quoted(near)}?" if near else ""
             new = "" if near else ". Arms of a new type need a block in the model (or records to fit), and a new plan"
             return f"type {quoted(kind)} is not in the plan or model.{hint} Known are {self._known_types}{new}"
+        # A group narrows the choice; without one, blocks of one name must be alike in all but their start.
         if group:
             groups = [problem.group_names[number] for number in problem.group_of_block]
             found = [block for block in found if groups[block] == group]
@@ -421,6 +439,7 @@ class _Reader:
         """The number of a state by its name or number; None if there is a fault."""
         labels = self.problem.tables.labels[block][1] if self.problem.tables.labels else ()
         size = int(self.problem.tables.num_states[block])
+        # Names before numbers again.
         if given in labels:
             return labels.index(given)
         if 0 <= (number := _whole(given)) < size:
@@ -462,6 +481,7 @@ def _whole(text: str) -> int:
 
 def in_order(name: str) -> list[tuple[int, str]]:
     """What names are sorted by: van2 comes before van10."""
+    # Pieces of digits compare as numbers, the others as text; -1 keeps a text before any number.
     numbers = ((_whole(piece), piece) for piece in re.split(r"(\d+)", name))
     return [(number, "" if number >= 0 else piece) for number, piece in numbers]
 
@@ -473,7 +493,9 @@ def starting_at(problem: CoupledMDP, given: Any) -> CoupledMDP:
     """The same problem from where the arms are; see `CoupledMDP.starting_at`."""
     found = find_arms(problem, given)
     places = range(len(found.names))
+    # Arms are sorted within their cells, so that the same table in another order is the same problem.
     order = sorted(places, key=lambda row: (found.blocks[row], found.states[row], in_order(found.names[row])))
+    # A cell is a block and a state; each that occurs becomes a block, whose arms start there for certain.
     cells = np.stack([found.blocks[order], found.states[order]], axis=1)
     kept, counts = np.unique(cells, axis=0, return_counts=True)
     blocks, states = kept.T
@@ -486,6 +508,7 @@ def starting_at(problem: CoupledMDP, given: Any) -> CoupledMDP:
         discount=problem.discount,
         counts=counts.astype(np.int64),
         resources=problem.resources,
+        # Groups by name: a block without one was a group of its own, and its parts must stay together.
         groups=[problem.group_names[number] for number in problem.group_of_block[blocks]],
         floors=problem.floors[blocks],
         criterion=problem.criterion,

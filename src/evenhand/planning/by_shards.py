@@ -118,6 +118,7 @@ def solve_arms(
         (True, 60)
     """
     table = arms if isinstance(arms, StoredArms) else open_arms(arms)
+    # Asked for, else the table's own, else the default.
     weighed_by = as_welfare(welfare if welfare is not None else table.welfare or DEFAULT, table.num_arms)
     told = heard(progress)
     with opened(on) as executor:
@@ -135,7 +136,9 @@ def solve_arms(
         gap=found.gap,
         values=found.values,
         weights=found.weights,
+        # The search prices a unit at one moment; a unit at every step is worth that for all time.
         prices=dict(zip(table.resource_names, (found.prices * total).tolist(), strict=True)),
+        # Both over all time.
         budget_used=_shares(found.use, table.budget * total),
         rounds=found.rounds,
         on=name,
@@ -151,6 +154,7 @@ def _as_rounds(told: Progress | None, tolerance: float) -> Rounds | None:
         return None
 
     def tell(number: int, gap: float) -> None:
+        # On a logarithmic scale, for gaps fall by factors; the 1 + keeps the share above 0 where the gap is large.
         share = 0.0 if not np.isfinite(gap) else min(1.0, np.log(1 + 1 / max(gap, 1e-300)) / np.log(1 + 2 / tolerance))
         told(f"prices, round {number}", share)
 
@@ -167,6 +171,7 @@ def _write(table: StoredArms, found: ShardedSolution, out: "str | os.PathLike[st
     rule = Rule("fair-index", tuple(found.prices.tolist()), float(found.weights.max()))
     names = named(table)
     with TableWriter(out, plan_metadata(rule, table)) as writer:
+        # In batches, as the table is read: nobody holds all rows as Arrow arrays.
         for start in range(0, table.num_rows, BATCH_ROWS):
             part = slice(start, min(start + BATCH_ROWS, table.num_rows))
             columns = {"value": pa.array(found.values[part]), "weight": pa.array(found.weights[part])}

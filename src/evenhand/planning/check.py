@@ -172,7 +172,9 @@ def check(
     if not isinstance(model, (CoupledMDP, str, os.PathLike)):
         kind = type(model).__name__
         raise InvalidInput(f"check: expected a problem, or the name of a model file; of a {kind} nothing is known")
+    # A criterion may make a file readable that has no discount: it is told while reading.
     loaded = Loaded(model) if isinstance(model, CoupledMDP) else load_noting(model, criterion=criterion)
+    # And again for a problem that was made in Python.
     return check_loaded(replace(loaded, problem=loaded.problem.under(criterion, over)), welfare)
 
 
@@ -186,6 +188,7 @@ def check_loaded(loaded: Loaded, welfare: str | Welfare | None = None) -> Check:
     problem = loaded.problem
     weighed_by = read_welfare(problem, welfare)
     study = Study(problem, weighed_by)
+    # Rows that were normalised come first: they change numbers that the user wrote.
     notes = [*_shortened([_normalised(row) for row in loaded.rows]), *_by_kind(find_oddities(study))]
     return Check(
         source=loaded.name,
@@ -206,6 +209,7 @@ def _facts_of(study: Study, t: int) -> TypeFacts:
     problem, types = study.problem, study.problem.types
     s, a, block = int(types.num_states[t]), int(types.num_actions[t]), int(study.blocks[t])
     _, labels, names = types.labels[t] if types.labels else ("", (), ())
+    # Without labels, numbers stand in for them.
     states = labels or tuple(str(i) for i in range(s))
     actions = names or tuple(str(i) for i in range(a))
     worth = float(study.worth[t])
@@ -231,6 +235,7 @@ def _chosen(labels: Sequence[str], wanted: Sequence[bool] | np.ndarray) -> tuple
 def _resources(study: Study) -> tuple[ResourceFacts, ...]:
     problem = study.problem
     return tuple(
+        # No more than there is can be used, whatever the arms could take.
         ResourceFacts(name, float(problem.budget[k]), float(min(study.most_used[k], problem.budget[k])))
         for k, name in enumerate(problem.resource_names)
     )
@@ -239,6 +244,7 @@ def _resources(study: Study) -> tuple[ResourceFacts, ...]:
 def _groups(problem: CoupledMDP) -> dict[str, int]:
     if not problem.groups:
         return {}
+    # Blocks, not types: under `over = arms` a type may reach across groups.
     sizes = np.bincount(problem.group_of_block, weights=problem.counts)
     return {name: int(size) for name, size in zip(problem.group_names, sizes, strict=True)}
 
@@ -262,6 +268,7 @@ def _criterion_in_words(problem: CoupledMDP) -> str:
 
 
 def _resource_in_words(resource: ResourceFacts) -> str:
+    # Only where the budget cannot be used up is that worth a word.
     only = "" if resource.most_used >= resource.budget else f", of which only {plain(resource.most_used)} can be used"
     return f"{resource.name}: {plain(resource.budget)} a step{only}"
 
@@ -270,6 +277,7 @@ def _welfare_in_words(welfare: Welfare, problem: CoupledMDP, worst: tuple[int, f
     members = num_members(problem)
     who = "groups" if problem.over == "groups" else "arms"
     told = f"{welfare.name} over {members} {who}"
+    # With one member there is nothing to weigh.
     if worst is None or members < 2:
         return told
     few, share = worst
@@ -288,6 +296,7 @@ def _served_in_words(types: Sequence[TypeFacts]) -> str:
         return "every arm"
     if len(never) == len(types):
         return "none of the arms"
+    # A name that several types share is told with the number of its block.
     times = Counter(facts.name for facts in types)
     names = ", ".join(called(facts.name, facts.block, times[facts.name] > 1) for facts in never[:SHOWN_NAMES])
     return f"all but {names}" + (f" and {len(never) - SHOWN_NAMES} more types" if len(never) > SHOWN_NAMES else "")
@@ -301,6 +310,7 @@ def listed(labels: Sequence[str]) -> str:
 
 def starts_in_words(facts: TypeFacts) -> str:
     """Where an arm begins."""
+    # A uniform start over all states is no list worth reading.
     return "any state" if len(facts.starts_in) == len(facts.states) > 1 else listed(facts.starts_in)
 
 
@@ -322,11 +332,13 @@ def _normalised(row: Fault) -> Note:
 
 def _by_kind(notes: Sequence[Note]) -> list[Note]:
     kinds = dict.fromkeys(note.kind for note in notes)
+    # Kinds in the order in which they were first found.
     return [note for kind in kinds for note in _shortened([note for note in notes if note.kind == kind])]
 
 
 def _shortened(notes: list[Note]) -> list[Note]:
     """The first of a kind, and how many more there are."""
+    # A kind of note that a thousand arms give is told for the first of them.
     more = notes[SHOWN_OF_A_KIND:]
     if not more:
         return notes
@@ -335,7 +347,9 @@ def _shortened(notes: list[Note]) -> list[Note]:
 
 
 def _with_lines(notes: Sequence[Note], loaded: Loaded) -> list[Note]:
+    # A note for the rest of its kind has too many places for lines to help.
     wanted = {place for note in notes if len(note.places) <= SHOWN_OF_A_KIND for place in note.places}
+    # Lines need the text of the file; arrays have none.
     lines = loaded.lines(sorted(wanted)) if loaded.text else {}
     return [
         note

@@ -71,9 +71,11 @@ def read_policies(policies: "Several | None", problem: Problem) -> dict[str, Ros
         ModelError: some are no policies; all of them are told.
     """
     if policies is None:
+        # The optimal one may take hours; it is asked for by name only.
         return {entry.name: entry for entry in ROSTER if entry.name != "optimal"}
     found: dict[str, RosterEntry | Policy | Starting] = {}
     wrong: list[tuple[str | None, InvalidInput]] = []
+    # All are looked at, so that a user sees every mistake at once.
     for name, policy in _listed(policies):
         try:
             meant = _find(policy, problem)
@@ -84,6 +86,7 @@ def read_policies(policies: "Several | None", problem: Problem) -> dict[str, Ros
             found[meant.name] = meant  # asked for twice, it is shown once
         else:
             found[_another(_called(policy) if name is None else name, found)] = meant
+    # A single mistake without a name of its own is told as it is.
     if len(wrong) == 1 and wrong[0][0] is None:
         raise wrong[0][1]
     if wrong:
@@ -99,6 +102,7 @@ def _listed(policies: Several) -> list[tuple[str | None, Chosen]]:
         if strange := [name for name in policies if not isinstance(name, str)]:
             raise InvalidInput(f"policies: expected texts as names, got {strange[0]!r}")
         return list(policies.items())
+    # A text is iterable, and a policy may be: each is one all the same.
     if isinstance(policies, (str, PathLike)) or _is_one(policies) or not isinstance(policies, Iterable):
         return [(None, cast(Chosen, policies))]
     return [(None, policy) for policy in policies]
@@ -110,6 +114,7 @@ def _is_one(given: object) -> bool:
 
 def _find(policy: Chosen, problem: Problem) -> RosterEntry | Policy | Starting:
     """An entry of the roster, or a policy."""
+    # A file before a name: only what looks like a file is one (`is_file`).
     if isinstance(policy, PathLike) or (isinstance(policy, str) and is_file(policy)):
         return load_policy(Path(policy), problem)
     if isinstance(policy, str):
@@ -118,6 +123,7 @@ def _find(policy: Chosen, problem: Problem) -> RosterEntry | Policy | Starting:
         raise PolicyError(f"policy: {policy.__name__} is a class; make an object of it")
     if isinstance(policy, (Policy, Starting)):
         return policy
+    # What `solve` and `train` return stands for its policy.
     inner = getattr(policy, "policy", None)
     if isinstance(inner, (Policy, Starting)):
         return inner
@@ -151,10 +157,12 @@ def _by_name(
 
     @wraps(function)
     def called(policy: Chosen, *arguments: Asked.args, **keywords: Asked.kwargs) -> Answer:
+        # Bound by hand, for the problem and the welfare may come by position or by name.
         asked = signature.bind(policy, *arguments, **keywords)
         asked.apply_defaults()
         criterion, over = asked.arguments["criterion"], asked.arguments["over"]
         check_problem(asked.arguments["problem"], f"{function.__name__}(policy, problem)")
+        # Named policies are made for the criterion that they will be judged by.
         judged = asked.arguments["problem"].under(criterion, over)
         return function(read_policy(policy, judged, asked.arguments["welfare"]), *arguments, **keywords)
 

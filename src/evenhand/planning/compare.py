@@ -51,6 +51,9 @@ MAKING, BOUNDING = 0.05, 0.15
 """Shares of the work after which policies are made, and a bound is found; the rest is to play them."""
 
 
+# -- what a comparison is --------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Row(Shown):
     """One policy's figures."""
@@ -165,6 +168,9 @@ class Comparison(Shown):
         told_by("page", "write_comparison")(self, self.problem, path, title, seed=seed)
 
 
+# -- comparing -------------------------------------------------------------------------------------------------------
+
+
 @shows_bar
 def compare(
     problem: Problem,
@@ -219,11 +225,13 @@ def compare(
     judged.criterion.simulated_steps(horizon)  # a horizon that does not fit is refused before any work
     weighed_by = read_welfare(judged, welfare)
     told, seed = heard(progress), as_seed(rng)
+    # Draws are read first: a posterior that does not fit the model is refused before any work.
     worlds = None
     if draws is not None:
         worlds, _ = read_worlds(needs_tables(judged, "draws"), posterior, draws, seed)
     chosen, left_out = _build(judged, weighed_by, policies, _share_of(told, 0.0, MAKING))
     bound, bound_name, best = _bound(judged, weighed_by, solve_up_to, left_out, _share_of(told, MAKING, BOUNDING))
+    # It was found on the way to the bound, and costs nothing more.
     if best is not None and policies is None:
         chosen = {"optimal": best, **chosen}
     rows: list[Row] = []
@@ -246,6 +254,9 @@ def compare(
 
 Asked = tuple[tuple[Any, ...], tuple[Any, ...]]
 """What `evaluate` is asked beside the policy, before progress and after it."""
+
+
+# -- playing them, here or elsewhere ---------------------------------------------------------------------------------
 
 
 def _judged(
@@ -314,12 +325,14 @@ def _over_draws(
 def _best_first(rows: Sequence[Row], bound: float | None) -> tuple[Row, ...]:
     """By welfare, of equals the first first; an estimate above the bound comes after who is proved to be there."""
     exact = [row.evaluation.welfare for row in rows if row.evaluation.exact]
+    # The optimum is proved by a policy: then that is the mark, and not a bound a little above it.
     if bound is not None and exact and max(exact) >= bound - OPTIMAL * abs(bound):
         bound = max(exact)
 
     def place(row: Row) -> tuple[float, bool]:
         found = row.evaluation
         above = bound is not None and not found.exact and found.welfare > bound
+        # Nine digits: an order must not hang on the last bit. Of equals, who is proved comes first.
         return -float(f"{bound if above else found.welfare:.9g}"), above
 
     return tuple(sorted(rows, key=place))
@@ -327,12 +340,16 @@ def _best_first(rows: Sequence[Row], bound: float | None) -> tuple[Row, ...]:
 
 def _none_applies(refused: Mapping[str, EvenhandError]) -> EvenhandError:
     """What is raised where nothing is left to compare: the reason, or all of them."""
+    # One reason, or reasons of one kind, are told once.
     if len({str(error) for error in refused.values()}) == 1 or all(isinstance(e, TooLarge) for e in refused.values()):
         return next(iter(refused.values()))
     faults = tuple(Fault(name, str(error)) for name, error in refused.items())
     found = NotApplicable("\n".join(["none of these policies applies", *(f"  {fault}" for fault in faults)]))
     found.faults = faults
     return found
+
+
+# -- what no policy exceeds ------------------------------------------------------------------------------------------
 
 
 def _bound(
@@ -343,8 +360,10 @@ def _bound(
         progress("upper bound", 0.0)
     try:
         problem = needs_tables(given, "a bound")
+        # The sizes of the tables, before any of them is built.
         if min(num_count_states(problem), num_joint_states(problem)) <= solve_up_to:
             best = solve(problem, welfare, "auto", 1e-6, progress)
+            # It may have chosen fluid all the same: then its bound is one of the relaxation, and those are found below.
             if best.method != "fluid":
                 return best.upper_bound, "optimum" if best.gap <= OPTIMAL else "upper bound", best.policy
         if progress is not None:
@@ -376,6 +395,7 @@ def _build(
     refused: dict[str, EvenhandError] = {}
     wanted = read_policies(policies, problem)
     for number, (name, policy) in enumerate(wanted.items()):
+        # Files were read, and policies are policies: only names are to be made.
         if not isinstance(policy, RosterEntry):
             chosen[name] = policy
             continue

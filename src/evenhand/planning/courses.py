@@ -94,6 +94,7 @@ class Course:
         self.models = [self._model(kind) for kind in range(len(log.types))]
         # Arms may begin between the steps of others: each is counted from the whole step of its first row.
         first = log.time[self.first][np.cumsum(self.begins) - 1]
+        # Whole steps since then; times are read from dates, and may be off by rounding.
         self.time: Ints = (np.floor(first + 1e-6) + np.rint(log.time - first)).astype(np.int64)
         self.is_decision = decisions_of(log)
         if not self.is_decision.any():
@@ -101,6 +102,7 @@ class Course:
 
     def _model(self, kind: int) -> _Model:
         tables, (block, states, actions) = self.problem.tables, self.blocks[kind]
+        # Tables are padded and in the model's order; here they are in the records' order, and no larger than these.
         pairs = np.ix_(states, actions)
         transitions = tables.transitions[block][np.ix_(states, actions, states)]
         return _Model(self.shares.shares[kind], transitions, tables.rewards[block][pairs], tables.usage[block][pairs])
@@ -134,7 +136,9 @@ class Course:
         begin, end = self.time[self.first], self.time[self.last]
         rows = self.last - self.first
         decided = np.add.reduceat(self.is_decision, self.first)
+        # Without gaps: a row at every step, and a decision in all but the last.
         whole = (rows == end - begin) & (decided == rows)
+        # -1 for whole records, which may be alike; a number of its own for every other.
         own = np.where(whole, -1, np.arange(len(begin)))
         arm = self.log.arm[self.first]
         keys = np.stack([self.log.type_of[arm], self.log.state[self.first], begin, end, own], axis=1)
@@ -145,9 +149,11 @@ class Course:
 def _find_blocks(problem: CoupledMDP, log: Log) -> list[tuple[int, Ints, Ints]]:
     """(type,) the block of each type of the records, and its numbers of their states and actions."""
     labels = problem.tables.labels or (("", (), ()),) * len(problem.tables)
+    # Reversed, so that the first block of a name is meant.
     places = {name: block for block, (name, _, _) in reversed(list(enumerate(labels)))}
     faults, found = Faults(), []
     for name in log.types:
+        # One type on both sides needs no names.
         block = places.get(name, 0 if len(log.types) == len(labels) == 1 else None)
         if block is None:
             faults.add("", f"the model has no arms {quoted(name)}; it has {', '.join(map(quoted, places))}")
@@ -159,6 +165,7 @@ def _find_blocks(problem: CoupledMDP, log: Log) -> list[tuple[int, Ints, Ints]]:
                 faults.add(
                     f"arms {quoted(name)}", f"the model has no {kind} {quoted(missing)}, and the records have it"
                 )
+            # A stand-in for what is missing, which has been noted.
             numbers.append(np.array([place.get(label, 0) for label in own], dtype=np.int64))
         found.append((block, numbers[0], numbers[1]))
     if faults:
@@ -195,8 +202,11 @@ class _Chain(NamedTuple):
     def of(cls, model: _Model) -> "_Chain":
         """The chain of a type."""
         steps = model.shares[..., None] * model.transitions
+        # The idle action is the first of the records, and is not told.
         actions = [steps[:, a] for a in range(1, steps.shape[1])]
+        # f and f^2 of the head, summed over actions.
         worth = [np.einsum("sa,saz->sz", model.rewards**power, steps) for power in (1, 2)]
+        # An action is taken or not: f = f^2.
         figures = (*(_Figure(one, one) for one in actions), _Figure(worth[0], worth[1]))
         return cls(steps.sum(axis=1), model.transitions[:, 0], figures)
 
@@ -212,10 +222,12 @@ def follow(course: Course, level: float) -> dict[str, Any]:
     num_steps, A, S = int(course.time.max()) + 1, len(log.actions), len(log.states)
     sizes = np.bincount(number_of, minlength=len(one))
     F = A  # a figure for each action but the idle one, and the reward
+    # The law, and for each figure m and q: (class, state) each.
     check_memory(8.0 * len(one) * S * (1 + 2 * F), f"the courses of {len(one)} kinds of arms", "Replay fewer arms.")
     crowd = _Crowd(course, one, sizes, F)
     recorded, decided = _by_step(course, number_of, one, num_steps)
     walk = _Walk(num_steps, len(log.types), A, S)
+    # Enter, look, move, sum up: what is noted at a step is before its decision, sums are after it.
     for step in range(num_steps):
         crowd.enter(step)
         walk.note(step, crowd, recorded[step], decided[step])
@@ -226,6 +238,7 @@ def follow(course: Course, level: float) -> dict[str, Any]:
 
 def _by_step(course: Course, number_of: Ints, one: Ints, num_steps: int) -> tuple[Bools, Bools]:
     """(step, class) whether arms of a class have a row at a step after their first, and whether a decision."""
+    # One arm of each class stands for it; only its rows are looked at.
     chosen = np.zeros(len(course.first), dtype=np.bool_)
     chosen[one] = True
     arm_of_row = np.cumsum(course.begins) - 1
@@ -263,6 +276,8 @@ class _Crowd:
         """Every arm that is not at its end makes a step, and its figures add up."""
         going = (self.begin <= step) & (step < self.end)
         for kind, chain in enumerate(self.chains):
+            # Arms with a decision at this step follow the shares, those without one idle. Figures stay as they are
+            # then, but go along with the state.
             acting = np.flatnonzero(going & decided & (self.type == kind))
             if len(acting):
                 self._act(acting, chain)
@@ -275,6 +290,7 @@ class _Crowd:
         law = self.law[arms]
         for number, figure in enumerate(chain.figures):
             once, twice = self.once[number, arms], self.twice[number, arms]
+            # q before m, and both before the law: each needs the old values of the ones after it.
             self.twice[number, arms] = twice @ chain.on + 2 * once @ figure.once + law @ figure.squared
             self.once[number, arms] = once @ chain.on + law @ figure.once
         self.law[arms] = law @ chain.on
@@ -294,18 +310,22 @@ class _Walk:
         chances, mean, second = [], np.zeros(len(crowd.law)), np.zeros(len(crowd.law))
         for kind, model in enumerate(crowd.models):
             own = np.flatnonzero(decided & (crowd.type == kind))
+            # (class, action) chances of each action, and how many arms have them.
             chances.append(np.column_stack([crowd.law[own] @ model.shares[:, 1:], crowd.sizes[own]]))
             mean[own] = crowd.law[own] @ (model.shares * model.rewards).sum(axis=1)
             second[own] = crowd.law[own] @ (model.shares * model.rewards**2).sum(axis=1)
         together = np.concatenate(chances)
         self.coins.append((together[:, :-1], together[:, -1].astype(np.int64)))
+        # Var = E f^2 - (E f)^2, arm by arm; rounding may leave a little below 0.
         self.reward[step] = crowd.sizes @ mean, crowd.sizes @ np.maximum(second - mean**2, 0.0)
         law, sizes = crowd.law[recorded], crowd.sizes[recorded]
+        # A state is entered or not: the variance of a coin.
         self.states[step, :, 0], self.states[step, :, 1] = sizes @ law, sizes @ (law * (1 - law))
 
     def sum_up(self, step: int, crowd: _Crowd) -> None:
         """The moments of all figures so far, by type."""
         once, twice = crowd.once.sum(axis=2), crowd.twice.sum(axis=2)
+        # Over all states an arm may be in by now: E G^2 - (E G)^2.
         spread = np.maximum(twice - once**2, 0.0)
         for kind in range(self.so_far.shape[1]):
             own = crowd.type == kind
@@ -322,12 +342,15 @@ def _told(course: Course, walk: _Walk, level: float) -> dict[str, Any]:
     num_steps, A, S, T = len(walk.coins), len(log.actions), len(log.states), len(log.types)
     kind, action, time = log.type_of[log.arm[rows]], log.action[rows], course.time[rows]
     served = np.zeros((num_steps, T, A))
+    # What was seen: counted by step, type and action.
     np.add.at(served, (time, kind, action), 1.0)
     worth = np.stack([model.rewards for model in course.models])[kind, log.state[rows], action]
+    # A reward that was recorded is what came; without one, the model's.
     if log.reward is not None:
         worth = np.where(np.isfinite(log.reward[rows]), log.reward[rows], worth)
     worst, best = _extremes(course, kind, worth)
     present = np.bincount(time, minlength=num_steps)
+    # Steps without a decision are left out.
     kept = np.flatnonzero(present)
     earned = np.bincount(time, weights=worth, minlength=num_steps)
     numbers = np.maximum(np.bincount(kind, minlength=T), 1)
@@ -336,6 +359,7 @@ def _told(course: Course, walk: _Walk, level: float) -> dict[str, Any]:
     np.add.at(occupied, (course.time[later], log.state[later]), 1.0)
     total = walk.so_far[-1]
     by_type = np.bincount(kind, weights=worth, minlength=T) / numbers
+    # Means divide by the number, variances by its square.
     scale = np.stack([numbers, numbers.astype(np.float64) ** 2], axis=-1)
     whole = np.stack([present[kept], present[kept].astype(np.float64) ** 2], axis=-1)
     return {
@@ -385,6 +409,7 @@ def _normal(
     """A forecast from (..., 2) means and variances, within what can be."""
     mean, spread = moments[rows, ..., 0], np.sqrt(moments[rows, ..., 1])
     reach = stats.norm.ppf(0.5 + level / 2) * spread
+    # An interval is cut at what can be: no count is negative, no mean beyond the extremes.
     return Forecast(seen[rows], mean, np.maximum(mean - reach, least), np.minimum(mean + reach, most))
 
 
@@ -409,12 +434,14 @@ def heads_interval(chances: Floats, sizes: Ints, level: float) -> tuple[float, f
     number = int(sizes.sum())
     tail = (1 - level) / 2
     if number > EXACT_UP_TO:
+        # Many coins: normal, half a head wider on each side for counts are whole.
         spread = float(np.sqrt(sizes @ (chances * (1 - chances))))
         low, high = sizes @ chances + np.array([-1, 1]) * (stats.norm.ppf(1 - tail) * spread + 0.5)
         return max(float(np.floor(low)), 0.0), min(float(np.ceil(high)), float(number))
     law = np.ones(1)
     for chance, size in zip(chances.tolist(), sizes.tolist(), strict=True):
         heads = np.array([1 - chance, chance]) if size == 1 else stats.binom.pmf(np.arange(size + 1), size, chance)
+        # The law of a sum is the convolution of the laws.
         law = np.convolve(law, heads)
     below = np.cumsum(law)
     room = 1e-12  # a quantile does not hang on the last bit of a sum

@@ -85,9 +85,11 @@ def by_joint(task: Task) -> Solution:
 def _by_lattice(task: Task) -> Solution:
     """A symmetric problem: the mean is all that matters."""
     watch, problem = Stopwatch(), task.problem
+    # Planned already where it was planned to choose the method.
     plan = task.plan or plan_lattice(problem)
     watch.lap("build")
     best = solve_counts(plan, problem.types.initial[0], task.tolerance, task.tell_gap("counts"))
+    # What is proved of the policy, from below; evaluating it would cost as much as solving.
     objective, values = task.by_types, np.array([best.lower_bound])
     objective.check_domain(values)
     policy = count_policy(problem, best.cells, best.base, best.choices)
@@ -113,6 +115,7 @@ def _by_types(task: Task, plan: TypedPlan, told: "_Told", watch: Stopwatch) -> S
     watch.lap("build")
     sizes, floors = objective.sizes, pricing.floors
     mixture = best_mixture(pricing, objective.welfare, sizes, task.tolerance, told.tell_gap, floors)
+    # Parts without a share are left out.
     used = np.flatnonzero(mixture.shares > 0)
     values = sum(mixture.shares[i] * pricing.type_values[i] for i in used)
     allocations = [moves.allocations for moves in plan.types]
@@ -124,6 +127,7 @@ def _by_types(task: Task, plan: TypedPlan, told: "_Told", watch: Stopwatch) -> S
         reason=task.reason,
         objective=objective,
         welfare=welfare,
+        # Floors are met to rounding only, and what that gains no bound knows.
         upper_bound=max(mixture.upper_bound, welfare) if problem.has_floors else mixture.upper_bound,
         unit_values=values,
         by_type=True,
@@ -223,6 +227,7 @@ def _drawn_at_start(space: Joint | Counts, parts: Parts) -> Policy | Starting:
 def by_count_lp(task: Task) -> Solution:
     """The paper's count dual LP."""
     problem, objective = task.problem, task.by_types
+    # With several types the best mean is not the best of other welfares.
     if not problem.is_symmetric and not is_mean(task.welfare, int(objective.sizes.sum())):
         raise NotApplicable(
             f"count-lp maximises the mean, which is the optimum of {task.welfare.name} only if all arms are identical; "
@@ -233,6 +238,7 @@ def by_count_lp(task: Task) -> Solution:
     mdp, floors = weighed(space.mdp, objective)
     watch.lap("build")
     task.tell("count-lp: solving", 0.1)
+    # The mean over members: each weighs as many arms as it has.
     weights = objective.sizes / objective.sizes.sum()
     waiting = _waiting(task, "count-lp")
     solved = _within_floors(
@@ -271,6 +277,7 @@ def by_joint_lp(task: Task) -> Solution:
     mdp, floors = weighed(space.mdp, objective)
     watch.lap("build")
     task.tell("joint-lp: solving", 0.1)
+    # w_1 >= ... >= w_N of the paper's LP.
     ranks = task.welfare.rank_weights(len(objective.sizes))
     waiting = _waiting(task, "joint-lp")
     solved = _within_floors(

@@ -143,10 +143,12 @@ class Fairness(Shown):
         """
         best = self.rows[0]
         error = math.hypot(self._mean_stderr(best), self._mean_stderr(row))
+        # A difference below rounding is none, even where both are exact and errors are 0.
         return best.mean - row.mean > CONFIDENCE * error + 1e-9 * abs(best.mean)
 
     def _mean_stderr(self, row: FairnessRow) -> float:
         """Of types or groups as if they were apart: they share a budget, so that luck of one is hardly all others'."""
+        # Over arms the mean weighs each type by its arms; over groups each group counts once.
         weights = self.counts if self.who == "type" else dict.fromkeys(self.counts, 1)
         return math.hypot(*(weights[name] * row.values_stderr[name] for name in weights)) / sum(weights.values())
 
@@ -232,6 +234,7 @@ def fairness(
     """
     judged = needs_tables(problem, "fairness").under(criterion, over)
     ideas = _read(judged, welfares)
+    # Every welfare gets the same seed, and so the same episodes: plans differ by what they do.
     seed = as_seed(rng)
     share = None if seconds is None else seconds / len(ideas)
     found: dict[str, Solution] = {}
@@ -253,6 +256,7 @@ def _read(problem: CoupledMDP, welfares: Sequence[str | Welfare] | None) -> dict
         welfares = [welfares]
     if welfares is not None and not len(welfares):
         raise InvalidInput("welfares: expected at least one, got none")
+    # The reference is always first; of equal names the first place is kept.
     asked = [read_welfare(problem, welfare) for welfare in (IDEAS if welfares is None else (REFERENCE, *welfares))]
     return {welfare.name: welfare for welfare in asked}
 
@@ -277,10 +281,13 @@ class _Weighed:
 def _told(
     problem: CoupledMDP, ideas: Mapping[str, Welfare], found: Mapping[str, Solution], left_out: dict[str, str]
 ) -> Fairness:
+    # Units that all plans have: types, or arms as soon as one plan treats arms of a type differently.
     by_type = all(plan.by_type for plan in found.values())
     make = Objective.of_types if by_type else Objective.of_arms
     objectives = {name: make(problem, welfare) for name, welfare in ideas.items()}
+    # Every plan by every welfare.
     weighed = {name: _weigh(problem, plan, by_type, objectives) for name, plan in found.items()}
+    # Then whose plan each row tells.
     chosen = {name: _best_for(name, objectives[name], weighed) for name in ideas}
     any_objective = objectives[REFERENCE]
     reference = _values_told(problem, by_type, any_objective, weighed[chosen[REFERENCE]].values)
@@ -318,8 +325,10 @@ def _told(
 
 
 def _weigh(problem: CoupledMDP, plan: Solution, by_type: bool, objectives: Mapping[str, Objective]) -> _Weighed:
+    # A plan by types among plans by arms: each arm has its type's value.
     kinds = slice(None) if by_type or not plan.by_type else problem.type_of_arm
     values, samples = plan.unit_values[kinds], plan.samples
+    # No returns: all of it was evaluated exactly.
     if samples is not None and len(samples.returns):
         returns = tuple(part[:, kinds] for part in samples.returns)
         samples = Samples(samples.shares, returns, samples.beyond[kinds])
@@ -331,6 +340,7 @@ def _weigh(problem: CoupledMDP, plan: Solution, by_type: bool, objectives: Mappi
             by[name] = objective(values)
             errors[name] = 0.0 if samples is None else samples.error(objective, values)
         except OutOfDomain:
+            # A value of 0 has no logarithm: this welfare makes nothing of the plan.
             by[name] = errors[name] = np.nan
     return _Weighed(values, samples, by, errors)
 
@@ -339,6 +349,7 @@ def _best_for(name: str, objective: Objective, weighed: Mapping[str, _Weighed]) 
     """The welfare whose plan is the best for this one: its own, unless another is better."""
     best = name
     for other, plan in weighed.items():
+        # From the own one: another must be better by more than rounding to take its place.
         if other != name and _is_better(name, objective, plan, weighed[best]):
             best = other
     return best
@@ -346,14 +357,17 @@ def _best_for(name: str, objective: Objective, weighed: Mapping[str, _Weighed]) 
 
 def _is_better(name: str, objective: Objective, one: _Weighed, other: _Weighed) -> bool:
     if not is_lexicographic(objective.welfare):
+        # A figure that is not a number is never better.
         return bool(one.by[name] > other.by[name] + AS_GOOD * abs(other.by[name]))
     doubt = DOUBT * float(np.hypot(one.errors[name], other.errors[name]))
     first, second = (_levels(objective, plan.values) for plan in (one, other))
+    # Values of arms are compared one by one, from the worst.
     return Leximin().compare(first, second, doubt + AS_GOOD * float(np.abs(second).max())) > 0
 
 
 def _levels(objective: Objective, values: Floats) -> Floats:
     members = objective.members(values)
+    # Level by level each arm counts; for a great many the types must do.
     return np.repeat(members, objective.sizes) if objective.sizes.sum() <= MOST_LEVELS else members
 
 
@@ -362,12 +376,14 @@ def _adopted(own: Solution, chosen: Solution, objective: Objective, plan: _Weigh
     if own is chosen:
         return own
     welfare = own.objective.welfare
+    # The chosen plan keeps its own units.
     units = Objective.of_types if chosen.by_type else Objective.of_arms
     return replace(
         chosen,
         objective=units(own.problem, welfare),
         welfare=plan.by[welfare.name],
         welfare_stderr=plan.errors[welfare.name],
+        # The bound is about this welfare, whoever's plan is played.
         upper_bound=own.upper_bound,
         reason=f"the plan for {chosen.objective.welfare.name} is better than the one that was found for this welfare",
         optimism=None,
@@ -391,6 +407,7 @@ def _errors_told(problem: CoupledMDP, by_type: bool, objective: Objective, plan:
         return np.zeros(len(told))
     squares = np.zeros(len(told))
     for share, returns in zip(plan.samples.shares.tolist(), plan.samples.returns, strict=True):
+        # Members first, then the error, for the arms of a type or group were played together.
         squares += (share * standard_errors(_values_told(problem, by_type, objective, returns))) ** 2
     return np.sqrt(squares)
 
@@ -406,5 +423,6 @@ def _group_means(problem: CoupledMDP, by_type: bool, values: Floats) -> Floats:
     if by_type:
         values = values[problem.type_of_block]
     else:
+        # Arms are in the order of the blocks.
         groups, weights = np.repeat(groups, problem.counts), np.ones(problem.num_arms)
     return np.asarray(np.bincount(groups, weights=weights * values) / np.bincount(groups, weights=weights))

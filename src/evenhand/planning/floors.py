@@ -59,6 +59,7 @@ def floor_columns(
     _check_servable(problem)
     added = _raise_floors(problem, relaxed, welfare, judge)
     master = _FloorMaster(problem, relaxed, judge.by_type)
+    # Column generation: the master says what service should be paid, and a policy that is paid so joins.
     while len(added) < MOST_COLUMNS:
         try:
             pay, lacking = master.solve([*columns, *added])
@@ -79,6 +80,7 @@ def _check_servable(problem: CoupledMDP) -> None:
 
     The relaxation cannot tell: its budget holds in expectation, so half of a service that takes twice the budget fits.
     """
+    # Some action must serve the arm and fit the budget of a step by itself.
     never = (problem.type_floors > 0) & ~(problem.types.served & problem.affordable).any(axis=(1, 2))
     if never.any():
         raise Infeasible(
@@ -89,15 +91,18 @@ def _check_servable(problem: CoupledMDP) -> None:
 
 def _raise_floors(problem: CoupledMDP, relaxed: FluidSolution, welfare: Welfare, judge: Judge) -> list[Column]:
     """Policies of relaxations whose floors are raised by what the last one lacked."""
+    # Beyond so many arms occupancy-priority, which looks at every arm, would take too long.
     model, name = model_of(problem), "occupancy-priority" if problem.num_arms <= MOST_FOLLOWED else "fair-index"
     floors, played = problem.type_floors, list[Column]()
     for step in range(STEPS):
         policy, law = build_policy(problem, relaxed, name), law_of(problem, relaxed.occupancy)
         played.append(judge(f"{name}, floors raised {step} times" if step else f"{name} within floors", policy, law))
         served, error = _by_types(problem, judge.by_type, played[-1])
+        # Positive where the share, less its margin, is below the floor.
         short = problem.type_floors + MARGIN * error - served
         if (short <= 0)[problem.type_floors > 0].all():
             break
+        # Raised from where they are, not from the problem's: what fell short last time falls short again.
         floors = np.where(problem.type_floors > 0, np.minimum(floors + np.maximum(short, 0.0), 1.0), 0.0)
         try:
             relaxed = solve_model(replace(model, floors=floors), welfare, FLUID_TOLERANCE)
@@ -110,7 +115,9 @@ def _by_types(problem: CoupledMDP, by_type: bool, column: Column) -> tuple[Float
     """(type,) shares of time served, and their errors: the least and the largest of a type's arms, if they differ."""
     if by_type:
         return column.shares_served, column.served_error
+    # Within a type the least-served arm counts: a floor is a promise to each arm.
     order = np.argsort(problem.type_of_arm, kind="stable")
+    # Where each type begins among the sorted arms, as `reduceat` wants it.
     starts = np.cumsum(problem.type_counts) - problem.type_counts
     least = np.minimum.reduceat(column.shares_served[order], starts)
     return least, np.maximum.reduceat(column.served_error[order], starts)
@@ -123,6 +130,7 @@ class _FloorMaster:
         self.problem, self.by_type = problem, by_type
         self.floored = np.flatnonzero(problem.type_floors)
         self.weights = problem.type_counts * relaxed.weights
+        # Of the size of what values can differ by; it is raised for as long as something is lacking.
         rewards = np.abs(problem.types.rewards).max() * problem.criterion.total
         self.penalty = 10.0 * float(self.weights.max() * rewards) or 1.0
 
@@ -131,6 +139,7 @@ class _FloorMaster:
 
         As long as some is not, the penalty for it, and so the pay, rises.
         """
+        # Variables: the share of each policy, then the lack of each floor. Rows: the floors, then that shares sum to 1.
         number, rows = len(columns), len(self.floored)
         worth = np.array([self.weights @ self._values(column) for column in columns])
         served = np.column_stack([self._surely_served(column) for column in columns])
@@ -146,10 +155,12 @@ class _FloorMaster:
             )
         )
         pay = np.zeros(self.problem.num_types)
+        # A higher floor costs welfare, so its dual is not positive; the pay is that cost.
         pay[self.floored] = np.maximum(-optimum.duals[:rows], 0.0)
         lacking = bool((optimum.primal[number:] > 1e-9).any())
         if lacking:
             self.penalty *= 4.0
+        # From a type's share of time to one weighted step of one arm, which is what arms are paid for.
         return pay / (self.problem.type_counts * self.problem.criterion.total), lacking
 
     def _values(self, column: Column) -> Floats:

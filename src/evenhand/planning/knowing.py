@@ -102,12 +102,15 @@ class WorthKnowing(Shown):
     @cached_property
     def sure(self) -> tuple[RowWorth, ...]:
         """The rows that stand out: worth more than chance explains in so many rows, and a notable share of welfare."""
+        # Holm's steps: the smallest chance must be below LEVEL / n, the next below LEVEL / (n - 1), until one is not.
+        # Rounded, so that equal chances keep their order on every machine.
         chances = [_chance(row, self.num_draws) for row in self.rows]
         found = []
         for place, row in enumerate(sorted(range(len(chances)), key=lambda i: (round(chances[i], 12), i))):
             if chances[row] > LEVEL / (len(chances) - place):
                 break
             found.append(row)
+        # Significant and notable; told in the order of the rows, the most worth first.
         return tuple(self.rows[i] for i in sorted(found) if self.rows[i].worth >= NOTABLE * abs(self.welfare))
 
     @property
@@ -149,6 +152,7 @@ def _chance(row: RowWorth, num_draws: int) -> float:
     """How likely a row that is worth nothing would seem to be worth as much."""
     if row.worth <= 0 or num_draws < 2:
         return 1.0
+    # One-sided: only a gain makes a row worth knowing.
     return float(stdtr(num_draws - 1, -row.worth / row.stderr)) if row.stderr > 0 else 0.0
 
 
@@ -164,10 +168,14 @@ def worth_knowing(rows: Sequence[PolicyDraws], worlds: Worlds) -> WorthKnowing:
         worlds: the draws.
     """
     means = np.array([row.mean for row in rows])
+    # Of plans that are equal but for rounding, the first.
     best = int(np.argmax(np.round(means / (np.abs(means).max() or 1.0), 10)))
+    # (plan, draw); the row of the best itself is 0.
     gains = np.stack([difference(row, rows[best]) for row in rows])
+    # The head's `total`: the best is among the plans, so that no draw can lose.
     total = float(np.maximum(gains.max(axis=0), 0.0).mean())
     found = [RowWorth(*_called(worlds, place), *_worth(gains, features)) for place, features in _uncertain(worlds)]
+    # Rounded, for a stable order of rows that are worth the same.
     found.sort(key=lambda row: -float(f"{row.worth:.9g}"))
     return WorthKnowing(total, float(means[best]), rows[best].policy, len(rows), len(worlds), tuple(found))
 
@@ -175,6 +183,7 @@ def worth_knowing(rows: Sequence[PolicyDraws], worlds: Worlds) -> WorthKnowing:
 def _uncertain(worlds: Worlds) -> list[tuple[tuple[int, int, int], Floats]]:
     """Every (source, state, action) whose row differs between draws, with its (draw, regressor) probabilities."""
     drawn = worlds.transitions
+    # Over draws; a row that never varies is known already.
     spread = drawn.std(axis=0)
     found = []
     for source, state, action in np.argwhere((spread > 1e-12).any(axis=-1)).tolist():
@@ -205,17 +214,22 @@ def _worth(gains: Floats, probabilities: Floats) -> tuple[float, float]:
     """
     number = gains.shape[1]
     features = _standardised(probabilities)
+    # Squares only where the draws can bear twice as many coefficients.
     if features.shape[1] * 2 * SQUARES_UP_TO <= number:
         features = np.column_stack([features, _standardised(np.square(features))])
     fold, chosen = np.arange(number) % FOLDS, np.zeros(number)
+    # Cross-fitting: every draw is decided by a regression that has not seen it.
     for part in range(FOLDS):
         out = fold == part
         guess = _predicted(features[~out], gains[:, ~out], features[out])
+        # What the chosen plan gains in the draw itself, not what was predicted of it.
         chosen[out] = np.take_along_axis(gains[:, out], guess.argmax(axis=0)[None], axis=0)[0]
+    # A rule that loses would not be followed.
     return max(0.0, float(chosen.mean())), float(chosen.std(ddof=1) / np.sqrt(number))
 
 
 def _standardised(columns: Floats) -> Floats:
+    # A column that is constant stays 0.
     return np.asarray((columns - columns.mean(axis=0)) / np.maximum(columns.std(axis=0), 1e-300))
 
 
@@ -223,6 +237,7 @@ def _predicted(known: Floats, gains: Floats, asked: Floats) -> Floats:
     """(plan, draw) what is expected of each plan, by a regression held back a little."""
     centre, level = known.mean(axis=0), gains.mean(axis=1, keepdims=True)
     apart = known - centre
+    # Ridge: regressors have variance 1, so that one number holds back all of them alike.
     squares = apart.T @ apart + RIDGE * len(known) * np.eye(apart.shape[1])
     slopes = np.linalg.solve(squares, apart.T @ (gains - level).T)
     return np.asarray(level + ((asked - centre) @ slopes).T)

@@ -61,6 +61,7 @@ def save_network(
     from safetensors.numpy import save as save_tensors
 
     network = policy.network
+    # A user's own model behind the same class has weights that this file cannot hold.
     if not isinstance(network, Network):
         raise NotApplicable(
             f"a policy that asks {network!r} cannot be saved here, for its network is not ours; save the model itself, "
@@ -71,6 +72,7 @@ def save_network(
         tensors |= {f"{layer}.weight": np.ascontiguousarray(weight), f"{layer}.bias": np.ascontiguousarray(bias)}
     body = save_tensors(tensors)
     counts, problem = isinstance(policy, CountNetworkPolicy), policy.problem
+    # A simulator is a user's function: there is nothing to carry.
     carries, carried_bodies = carried.pack(problem) if carry and isinstance(problem, CoupledMDP) else ({}, {})
     manifest = {
         "format": FORMAT,
@@ -79,6 +81,7 @@ def save_network(
         "versions": _versions(),
         "problem": _identity(policy.problem),
         "network": {"layers": len(network.weights), "squash": network.squash},
+        # A joint network has no rule: its logits say who is served.
         "allocation": policy.rule if isinstance(policy, CountNetworkPolicy) else None,
         "about": about or {},
         "carries": carries,
@@ -92,9 +95,12 @@ def read_network(
 ) -> CountNetworkPolicy | JointNetworkPolicy:
     """The policy of an archive whose manifest has been read, for a problem that it fits; see `other_dynamics`."""
     beside = carried.parts_of(manifest)
+    # Sizes before contents: an archive may claim to unpack into more than there is memory.
     check_parts(file, [TENSORS, *beside], MOST_BYTES + sum(file.getinfo(name).file_size for name in beside))
+    # What is carried is checked as well, though the policy may play another problem.
     carried.check(file, manifest)
     facts = read_facts(manifest, "network", {"layers": int, "squash": bool})
+    # The tensors are read only if their hash is the one that the manifest has.
     network = _read_layers(read_part(file, TENSORS, manifest.get("sha256"), "network"), facts)
     _check_fits(manifest["problem"], problem)
     kind = manifest.get("kind")
@@ -114,12 +120,14 @@ def _read_layers(body: bytes, facts: dict[str, Any]) -> Network:
     from safetensors.numpy import load as load_tensors
 
     layers = facts["layers"]
+    # The number of layers sizes a loop, and comes from a file.
     if not 1 <= layers <= MOST_LAYERS:
         raise PolicyError(f"it says it has {layers!r} layers")
     try:
         tensors = load_tensors(body)
     except (SafetensorError, ValueError, KeyError):
         raise PolicyError("its network is not a file of tensors") from None
+    # Exactly these tensors: one too many is as strange as one too few.
     names = {f"{layer}.{part}" for layer in range(layers) for part in ("weight", "bias")}
     if set(tensors) != names or any(tensor.dtype != np.float32 for tensor in tensors.values()):
         raise PolicyError("its tensors are not the weights and biases its manifest speaks of")
@@ -131,6 +139,7 @@ def _versions() -> dict[str, str]:
     """Versions of the libraries that took part."""
     found = {"evenhand": __version__, "numpy": np.__version__}
     for name in ("torch", "stable_baselines3", "gymnasium"):
+        # Only what was imported can have taken part; asking for a version must import nothing.
         if name in sys.modules:
             found[name] = str(sys.modules[name].__version__)
     return found
@@ -154,10 +163,12 @@ def _check_fits(made_for: dict[str, Any], problem: CoupledMDP | Simulator) -> No
     here = _identity(problem)
     faults = [
         f"{name} was {made_for.get(name)}, here {here[name]}"
+        # Labels need agree only where both sides have some.
         for name in ("num_states", "num_actions", "num_resources", "states", "actions")
         if made_for.get(name) != here[name]
         and not (name in ("states", "actions") and not (made_for.get(name) and here[name]))
     ]
+    # Only where sizes agree can amounts be compared.
     if not faults and made_for.get("usage") != here["usage"]:
         faults = ["actions use other amounts of the resources"]
     if faults:

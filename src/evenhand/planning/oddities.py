@@ -66,6 +66,9 @@ class Note:
         return f"{self.message} ({told})"
 
 
+# What is known of the problem, computed when first asked for
+
+
 @dataclass(frozen=True, eq=False)
 class Study:
     """A problem, and what several oddities are about."""
@@ -94,6 +97,7 @@ class Study:
     @cached_property
     def servable(self) -> Bools:
         """(type, action) whether an arm can ever be given the action, and is served by it."""
+        # Within the budget, in a state that can be reached.
         open_pairs = self.problem.types.served & self.affordable & self.reached[..., None]
         return np.asarray(open_pairs.any(axis=1))
 
@@ -106,6 +110,7 @@ class Study:
     def most_used(self) -> Floats:
         """(resource,) the most that all arms together can use in a step."""
         open_pairs = self.affordable & self.reached[..., None]
+        # (type, resource): an arm at its dearest, wherever that is.
         most = np.where(open_pairs[..., None], self.problem.types.usage, 0.0).max(axis=(1, 2))
         return np.asarray(self.problem.type_counts @ most)
 
@@ -162,6 +167,7 @@ def _same_names(study: Study) -> Iterator[Note]:
 
 def _identical_blocks(study: Study) -> Iterator[Note]:
     same = defaultdict(list)
+    # Types are what is alike in every number: more than one block of a type may be meant as different.
     for block, kind in enumerate(study.problem.type_of_block.tolist()):
         same[kind].append(block)
     for blocks in same.values():
@@ -177,11 +183,13 @@ def _identical_blocks(study: Study) -> Iterator[Note]:
 def _alike_groups(study: Study) -> Iterator[Note]:
     groups = list(study.problem.groups)
     names = sorted({group for group in groups if group})
+    # Each name with each other: beyond this the time is better spent.
     if len(names) > MOST_PAIRS:
         return
     for number, name in enumerate(names):
         for other in names[number + 1 :]:
             if look_alike(name, other):
+                # In the order in which the file has them.
                 first, second = sorted((name, other), key=groups.index)
                 yield Note(
                     "alike-groups",
@@ -195,6 +203,7 @@ def look_alike(one: str, other: str) -> bool:
 
     Numbers, single letters and other short words tell groups apart on purpose.
     """
+    # Blanks, underscores, hyphens and points are what people type differently.
     words, others = (re.split(r"[\s_\-.]+", name.strip().casefold()) for name in (one, other))
     if "".join(words) == "".join(others):
         return True
@@ -202,6 +211,7 @@ def look_alike(one: str, other: str) -> bool:
     if len(words) != len(others) or len(different) != 1:
         return False
     ((a, b),) = different
+    # Of short words, one letter tells groups apart: `A1` and `B1` are two.
     return min(len(a), len(b)) >= 4 and not any(map(str.isdigit, a + b)) and _one_slip(a, b)
 
 
@@ -210,6 +220,7 @@ def _one_slip(one: str, other: str) -> bool:
     short, long = sorted((one, other), key=len)
     if len(short) == len(long):
         places = [i for i in range(len(short)) if short[i] != long[i]]
+        # Two neighbours that changed places.
         swapped = len(places) == 2 and places[1] == places[0] + 1 and short[places[0]] == long[places[1]]
         return len(places) == 1 or (swapped and short[places[1]] == long[places[0]])
     return len(long) == len(short) + 1 and any(long[:i] + long[i + 1 :] == short for i in range(len(long)))
@@ -233,6 +244,7 @@ def _some_without_group(study: Study) -> Iterator[Note]:
 def _budgets(study: Study) -> Iterator[Note]:
     for k, amount in enumerate(study.problem.budget):
         name, place = study.resource(k), (f"budget[{k}]",)
+        # Three causes of a budget that does nothing, the plainest first.
         used = bool((study.problem.types.usage[..., k] > 0).any())
         if not used:
             yield Note("unused-resource", f"{name}: no action uses it", place)
@@ -252,11 +264,13 @@ def _over_budget(study: Study) -> Iterator[Note]:
     """Actions that no budget ever allows, though there is something of what they use."""
     problem, types = study.problem, study.problem.types
     some = problem.budget > 0
+    # Resources of which there is nothing have a note of their own.
     too_much = (types.usage > problem.budget_limit) & some  # (type, state, action, resource)
     dear = np.asarray(too_much.any(axis=-1) & types.valid)
     for t, a in np.argwhere(dear.any(axis=1)).tolist():
         states, block = np.flatnonzero(dear[t, :, a]), int(study.blocks[t])
         s = int(states[0])
+        # The first of the states and resources stands for all in the sentence; the place leads there.
         k = int(np.flatnonzero(too_much[t, s, a])[0])
         everywhere = len(states) == types.num_states[t]
         where = "" if everywhere else f" in {_listed(study, block, states)}"
@@ -273,6 +287,7 @@ def _over_budget(study: Study) -> Iterator[Note]:
 def _usage_place(study: Study, t: int, block: int, state: int, action: int) -> str:
     """Where a file has the usage: under the action, if it is the same in all states."""
     usage = study.problem.types.usage[t, : study.problem.types.num_states[t]]
+    # A file may have usage by action; then there is no state in the place.
     by_state = bool((usage != usage[:1]).any())
     return f"arms[{block}].usage" + (f"[{state}]" if by_state else "") + f"[{action}]"
 
@@ -290,6 +305,7 @@ def _never_served(study: Study) -> Iterator[Note]:
     served = study.problem.types.served
     for t in np.flatnonzero(~study.servable.any(axis=1)).tolist():
         block = int(study.blocks[t])
+        # The usual reason; the next two are particular ones.
         why = "every action that uses something takes more than there is"
         if not served[t].any():
             why = "no action uses anything"
@@ -303,7 +319,10 @@ def _never_helped(study: Study) -> Iterator[Note]:
     types, total = study.problem.types, study.problem.criterion.total
     high = np.where(types.valid, types.rewards, -np.inf).max(axis=(1, 2))
     low = np.where(types.valid, types.rewards, np.inf).min(axis=(1, 2))
+    # What rewards can differ by, over all time: less than this share of it is no help, and less than rounding is
+    # nothing.
     least = (HELPS * (high - low) + ROUNDING * np.maximum(np.abs(high), np.abs(low))) * total
+    # A worth that is not a number compares as false: nothing is said of what is not known.
     for t in np.flatnonzero(study.servable.any(axis=1) & (study.worth <= least)).tolist():
         block = int(study.blocks[t])
         yield Note(
@@ -315,6 +334,7 @@ def _never_helped(study: Study) -> Iterator[Note]:
 
 def _unreached(study: Study) -> Iterator[Note]:
     types, steps = study.problem.types, study.problem.criterion.num_steps
+    # Padding is never reached, and is no state.
     real = np.arange(types.rewards.shape[1]) < types.num_states[:, None]
     within = "" if steps is None else f" within {steps} steps"
     for t in np.flatnonzero((real & ~study.reached).any(axis=1)).tolist():
@@ -355,12 +375,14 @@ def weight_of_worst_tenth(welfare: Welfare, members: int) -> tuple[int, float] |
 def per_cent(share: float) -> str:
     """A share in whole per cent, of which 100 means all."""
     shown = f"{100 * share:.0f} %"
+    # 99.6 % must not read as all.
     return "over 99 %" if shown == "100 %" and share < 1 else shown
 
 
 def _disguised(study: Study) -> Iterator[Note]:
     members = num_members(study.problem)
     worst = weight_of_worst_tenth(study.welfare, members)
+    # These names say it themselves.
     open_about_it = is_lexicographic(study.welfare) or study.welfare.name.startswith("maximin")
     if worst is None or open_about_it or members < 10 or worst[1] < IN_DISGUISE:
         return

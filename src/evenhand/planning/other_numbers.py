@@ -57,6 +57,7 @@ def same_moves(made_for: CoupledMDP, problem: CoupledMDP) -> list[int]:
     Raises:
         NotApplicable: some arm of the problem is not in the other.
     """
+    # Reversed, so that of types which move alike the first is meant.
     known = {_moves(made_for, kind): kind for kind in reversed(range(made_for.num_types))}
     found = [known.get(_moves(problem, kind)) for kind in range(problem.num_types)]
     if None in found:
@@ -68,6 +69,7 @@ def same_moves(made_for: CoupledMDP, problem: CoupledMDP) -> list[int]:
 def _moves(problem: CoupledMDP, kind: int) -> bytes:
     """All numbers of an arm but where it starts."""
     arm = problem.types[kind]
+    # By repr: floats are told apart to the last bit, and arrays of one shape only are equal.
     return repr((arm.transitions.tolist(), arm.rewards.tolist(), arm.usage.tolist())).encode()
 
 
@@ -82,6 +84,7 @@ def fit_policy(policy: Policy | Starting, problem: CoupledMDP, kinds: Sequence[i
     Raises:
         NotApplicable: it is a table that has no entry for them.
     """
+    # A policy made of others is taken apart; the others keep the rows of the types that are left.
     _, S, A = problem.types.valid.shape
     cells = np.ix_(np.asarray(kinds), np.arange(S), np.arange(A))  # kept types may have fewer states and actions
     rows = np.asarray(kinds)
@@ -101,6 +104,7 @@ def fit_policy(policy: Policy | Starting, problem: CoupledMDP, kinds: Sequence[i
         return CountNetworkPolicy(problem, policy.network, policy.rule)
     if isinstance(policy, RoundRobin):
         return RoundRobin(problem)
+    # What is left are tables over counts or joint states, which have no entry for other numbers.
     raise NotApplicable("the plan is a table for just the numbers of arms and the budget that it was made for")
 
 
@@ -120,6 +124,7 @@ class Seated(ShownPolicy):
     @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """What the policy does with the arms at their seats."""
+        # Arms go to their seats, and what the policy says there comes back to them.
         seated = np.empty_like(states)
         seated[:, self.seats] = states
         return np.asarray(self.policy.act(seated, rng)[:, self.seats])
@@ -139,17 +144,20 @@ def seat_policy(
     Raises:
         NotApplicable: there are other arms, a smaller budget, or the table tells apart who moves alike; says which.
     """
+    # (arm,) the plan's type of each arm that is here.
     own = np.asarray(kinds)[problem.type_of_arm]
     if problem.num_arms != made_for.num_arms:
         number = f"{made_for.num_arms} arms, and here are {problem.num_arms}"
         raise NotApplicable(f"the plan is a table for just the numbers of arms that it was made for: {number}")
     if not is_enough(made_for, problem.budget.tolist()):
         raise NotApplicable("the plan is a table for the budget that it was made for, and here is less")
+    # The plan must have a seat of the right type for every arm.
     if not np.array_equal(np.bincount(own, minlength=made_for.num_types), made_for.type_counts):
         alike = len({_moves(made_for, kind) for kind in range(made_for.num_types)}) < made_for.num_types
         told = "that tells arms apart that move alike, by their groups or where they began, and here these differ"
         raise NotApplicable(f"the plan is a table {told if alike else 'for other numbers of arms of each type'}")
     seats = np.empty(problem.num_arms, dtype=np.int64)
+    # Of each type, the first arm here takes the first seat there, and so on.
     seats[np.argsort(own, kind="stable")] = np.argsort(made_for.type_of_arm, kind="stable")
     return _seated(policy, seats)
 

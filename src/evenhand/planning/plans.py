@@ -101,6 +101,7 @@ class Decisions(Shown):
     def by_priority(self) -> tuple[Decision, ...]:
         """The rows, those that are served before the others and by priority; else in the order of the table."""
         places = self.priority or (None,) * len(self.rows)
+        # Served first, by their places; those without a place after them, in the order of the table.
         order = sorted(range(len(self.rows)), key=lambda i: (not self.rows[i].served, places[i] or len(self.rows)))
         return tuple(self.rows[i] for i in order)
 
@@ -128,6 +129,9 @@ class Decisions(Shown):
             "part": None if self.part is None else self.part._asdict(),
         }
         return told | ({"note": self.note} if self.note else {})
+
+
+# -- a plan, and how it acts -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,9 +180,11 @@ class Plan(Shown):
         """
         if isinstance(step, bool) or not isinstance(step, (int, np.integer)) or step < 0:
             raise InvalidInput(f"step: expected a whole number from 0, got {step!r}")
+        # The table, then what there is today, then the problem and the policy for just these arms.
         found = find_arms(self.problem, states)
         given = self.problem.budget if budget is None else self.problem.with_budget(budget).budget
         crowd = _Crowd(self, found, given)
+        # Three streams, so that drawing a part does not shift the lots.
         drawing, starting, acting = _streams(rng, found, int(step))
         number = self._number(part, drawing, int(step))
         leaf, by_steps = _leaf(crowd.policy, number, int(step))
@@ -191,6 +197,7 @@ class Plan(Shown):
             step=int(step) if by_steps else None,
             part=None if number is None else self._drawn(number),
             note="; ".join(filter(None, [crowd.note, _told_step(crowd.policy, number, int(step))])),
+            # From the order of the problem back to the rows of the table.
             line=tuple(line[place] for place in crowd.places.tolist()),
             priority=tuple(priority[place] for place in crowd.places.tolist()),
         )
@@ -212,6 +219,7 @@ class Plan(Shown):
         Raises:
             NotApplicable: the policy is a table for other numbers or more budget, or does not know some of the arms.
         """
+        # First as a rule that does not hang on numbers, then as a table with seats.
         kinds = same_moves(self.problem, problem)
         try:
             return fit_policy(self.policy, problem, kinds)
@@ -236,6 +244,7 @@ class Plan(Shown):
     @property
     def name(self) -> str:
         """The name of a plan of one policy, where it is known: fair-index, whittle."""
+        # A plan of one policy has one part in its facts; exact methods have none, and are called by their method.
         named = self._named()
         return named[0] if len(named) == 1 else str(self.about.get("method", ""))
 
@@ -246,6 +255,7 @@ class Plan(Shown):
         named = self._named()
         if len(named) != len(self.policy.parts):
             return [""] * len(self.policy.parts)
+        # Facts have the parts by size, the policy in its own order.
         return [named[self.by_size.index(number)] for number in range(len(named))]
 
     def _named(self) -> list[str]:
@@ -268,13 +278,16 @@ class Plan(Shown):
             if isinstance(asked, bool) or not isinstance(asked, (int, np.integer)) or not 1 <= asked <= number:
                 raise InvalidInput(f"part: expected a number from 1 to {number}, got {asked!r}")
             return self.by_size[int(asked) - 1]
+        # The draw belongs to the period: a mixture that is kept has one period, number 0.
         draw = _nth_draw(rng, 0 if self.policy.rotate is None else step // self.policy.rotate)
         drawn = int(np.searchsorted(np.cumsum(self.policy.shares), draw, side="right"))
+        # The running sum may end just below 1.
         return min(drawn, number - 1)
 
 
 def _nth_draw(rng: np.random.Generator, number: int) -> float:
     """The draw that comes after so many others, without drawing those where the generator can leap."""
+    # PCG64 can leap; other generators must be drawn along.
     leap = getattr(rng.bit_generator, "advance", None)
     if leap is not None:
         leap(number)
@@ -310,6 +323,9 @@ def plan_of(solution: Solution) -> Plan:
     return Plan(solution.policy, solution.problem, facts_of(solution))
 
 
+# -- drawing, and seating the arms -----------------------------------------------------------------------------------
+
+
 def _streams(
     rng: Rng, found: Whereabouts, step: int
 ) -> tuple[np.random.Generator, np.random.Generator, np.random.Generator]:
@@ -317,8 +333,10 @@ def _streams(
     if isinstance(rng, np.random.Generator):
         return rng, rng, rng
     seed = int(np.random.default_rng().integers(2**63)) if rng is None else int(rng)
+    # Sorted, so that a table in another order has the same lots.
     rows = sorted(zip(found.names, found.blocks.tolist(), found.states.tolist(), strict=True))
     digest = int.from_bytes(hashlib.sha256(repr(rows).encode()).digest()[:8], "little")
+    # A generator each, told apart by a number after the seed.
     part, round_, lots = (np.random.default_rng([seed, *more]) for more in ([0], [2], [1, step, digest]))
     return part, round_, lots
 
@@ -329,6 +347,7 @@ class _Crowd:
     def __init__(self, plan: Plan, found: Whereabouts, budget: Floats) -> None:
         self.plan, self.found = plan, found
         made_for = plan.problem
+        # Counted by type: that is what a policy is for. Names only decide who sits where.
         kinds = made_for.type_of_block[found.blocks]
         counts = np.bincount(kinds, minlength=made_for.num_types)
         same_numbers = np.array_equal(counts, made_for.type_counts)
@@ -336,12 +355,14 @@ class _Crowd:
         self.problem, self.policy = made_for, plan.policy
         self.kinds = list(range(made_for.num_types))
         self.note = "; ".join([*_told_numbers(plan, counts), *_told_budget(plan, budget)])
+        # Other numbers, or another budget: the policy must be made to fit.
         if not (same_numbers and same_budget):
             self.kinds = np.flatnonzero(counts).tolist()
             self.problem = other_numbers(made_for, self.kinds, counts[self.kinds], budget.tolist())
             try:
                 self.policy = fit_policy(plan.policy, self.problem, self.kinds)
             except NotApplicable as error:
+                # A table keeps to the smaller budget it was made for, which is safe.
                 if same_numbers and is_enough(made_for, budget.tolist()):
                     self.problem, self.kinds = made_for, list(range(made_for.num_types))
                     self.note += "; the plan is a table, and leaves the rest unused"
@@ -356,11 +377,13 @@ class _Crowd:
         own = [number[kind] for kind in kinds.tolist()]
         names, type_of_arm = self.found.names, self.problem.type_of_arm.tolist()
         known = {name: seat for seat, name in enumerate(self.problem.arm_names)}
+        # An arm that is known keeps its seat, if it still is of the type of that seat.
         home = {row: seat for row, name in enumerate(names) if (seat := known.get(name)) is not None}
         home = {row: seat for row, seat in home.items() if type_of_arm[seat] == own[row]}
         seats = np.empty(len(own), dtype=np.int64)
         seats[list(home)] = list(home.values())
         taken = set(home.values())
+        # What is left, type by type; there are as many free seats of a type as rows without one.
         free = sorted(
             (seat for seat in range(len(own)) if seat not in taken), key=lambda seat: (type_of_arm[seat], seat)
         )
@@ -371,6 +394,7 @@ class _Crowd:
     def _plan_again(self, same_budget: bool, budget: Floats) -> str:
         """The command that makes a plan for the arms and the budget that there are."""
         asked = self.plan.about.get("asked")
+        # As it was asked for then, so that the user need not remember.
         words = [str(word) for word in asked] if isinstance(asked, list) and asked else ["MODEL"]
         amounts = [] if same_budget else ["--budget", ",".join(f"{quantity(amount)}" for amount in budget.tolist())]
         if amounts:  # today's in the place of what was asked for then
@@ -389,11 +413,15 @@ class _Crowd:
 def _without_budget(words: Sequence[str], resources: Sequence[str]) -> list[str]:
     """What was asked for without what was said of the budget: `--budget`, or parameters of a built-in problem."""
     own = {as_key(name) for name in ("budget", *resources)}
+    # Words with the word after each: an option and its value.
     pairs = [(word, words[at + 1] if at + 1 < len(words) else "") for at, word in enumerate(words)]
     said = [
         word == "--budget" or (word == "-p" and as_key(value.partition("=")[0].strip()) in own) for word, value in pairs
     ]
     return [word for at, word in enumerate(words) if not said[at] and not (at and said[at - 1])]
+
+
+# -- what differs from what was planned, in words --------------------------------------------------------------------
 
 
 def _told_numbers(plan: Plan, counts: Ints) -> list[str]:
@@ -416,11 +444,15 @@ def _told_step(policy: Policy | Starting, number: int | None, step: int) -> str:
     return f"the plan's last step is {last}; it begins again, with step {step % (last + 1)}" if step > last else ""
 
 
+# -- one decision ----------------------------------------------------------------------------------------------------
+
+
 def _leaf(policy: Policy | Starting, number: int | None, step: int) -> tuple[Policy | Starting, bool]:
     """The part that acts at a step, neither a mixture nor by steps; and whether the step matters."""
     matters = False
     if isinstance(policy, Mixture):
         assert number is not None
+        # A mixture that rotates depends on the step by which part was drawn.
         matters, policy = policy.rotate is not None, policy.parts[number]
     if isinstance(policy, BySteps):
         return policy.parts[step % len(policy.parts)], True
@@ -447,8 +479,10 @@ def _decide(
         _go_round(actor, states, step, rng)
     elif (skip := getattr(actor, "skip_to", None)) is not None:
         skip(step)
+    # As it was: reasons repeat the draw that was made.
     before = copy.deepcopy(rng)
     actions = np.asarray(actor.act(states[None], rng)[0], dtype=np.int32)
+    # Parts are named with details behind a comma or `for`; a reason needs only the name of the policy.
     family = name.partition(",")[0].partition(" for ")[0]
     moment = Moment(crowd.problem, states, actions, step, family, before)
     line = places_in_line(policy, actor, moment)  # first, for reasons may draw from the stream again
@@ -468,6 +502,7 @@ def _go_round(actor: Policy, states: Indices, step: int, rng: np.random.Generato
     while number < step:
         head = int(actor.head[0])
         if head in met:
+            # From here on it goes in circles of this length: as many of them as fit are skipped.
             number += (step - number) // (number - met[head]) * (number - met[head])
             met = {}
             if number >= step:
@@ -487,6 +522,7 @@ def _rows(crowd: _Crowd, moment: Moment, why: Sequence[str]) -> tuple[Decision, 
     words, labels = Labels(problem), problem.tables.labels
     rows = []
     for row, (name, block) in enumerate(zip(found.names, found.blocks.tolist(), strict=True)):
+        # Type and block are the plan's, place and action those of the problem that was played.
         place, kind = int(crowd.places[row]), int(problem.type_of_block[block])
         called = (labels[block][0] if labels else "") or str(kind)
         state, action = words.state(kind, int(found.states[row])), words.action(kind, int(moment.actions[place]))

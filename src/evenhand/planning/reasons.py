@@ -79,6 +79,9 @@ class Moment:
         return np.asarray(self.problem.types.served[self.kinds, self.states, self.actions])
 
 
+# What is asked: why, who is next, and who came by which priority
+
+
 def reasons(policy: Policy | Starting, actor: Policy, moment: Moment) -> list[str]:
     """(arm,) why each arm gets what it gets.
 
@@ -87,11 +90,13 @@ def reasons(policy: Policy | Starting, actor: Policy, moment: Moment) -> list[st
         actor: what it started, or itself.
         moment: what was decided.
     """
+    # From ranks, which can be told in full, to policies of which only the name is known.
     if isinstance(policy, ExchangeablePriority):
         if policy.stop:
             return _each(moment, "drawn at random", "not drawn; who is served is random")
         return _by_rank(moment, policy.ranks)
     if isinstance(policy, Resolving) and isinstance(actor, ResolvingActor):
+        # Ranks as they are now: this policy changes its prices as the arms move.
         now = policy.policy_at(int(actor.place[0]), moment.step)
         return _by_rank(moment, now.ranks)
     if isinstance(policy, OccupancyPriority):
@@ -121,9 +126,11 @@ def places_in_line(policy: Policy | Starting, actor: Policy, moment: Moment) -> 
     rank = _ranks_now(policy, actor, moment)
     if rank is None:
         return [None] * len(moment.states)
+    # Idling is always possible: it is nobody's place in line.
     rank[np.arange(len(rank)), moment.idle] = -1
     level = np.where(rank >= 0, rank, np.iinfo(np.int32).max).min(axis=1)
     waits = ~moment.served & (rank >= 0).any(axis=1)
+    # How many that wait have a better level; equals have the same number.
     before = np.searchsorted(np.sort(level[waits]), level, side="left")
     return [int(place) + 1 if wait else None for place, wait in zip(before, waits, strict=True)]
 
@@ -152,7 +159,9 @@ def _ranks_now(policy: Policy | Starting, actor: Policy, moment: Moment) -> Indi
     if isinstance(policy, Resolving) and isinstance(actor, ResolvingActor):
         return np.array(policy.policy_at(int(actor.place[0]), moment.step).ranks[cells])
     if isinstance(policy, OccupancyPriority):
+        # A copy: the draw must be the one that was acted on, and asking must not use up the stream.
         drawn, _ = policy.draw(moment.states[None], copy.deepcopy(moment.before))
+        # What was drawn has its own ranks, before all that the budget is filled up with.
         hit = drawn[0][:, None] == np.arange(policy.laws.shape[2])
         return np.where(hit, policy.drawn_ranks[cells], policy.fill_ranks[cells])
     return None
@@ -181,17 +190,22 @@ class _Ranked:
         self.arms = np.arange(len(moment.states))
         self.usage = moment.problem.types.usage[moment.kinds, moment.states]
         self.rank = rank.copy()
+        # Idling competes with nobody.
         self.rank[self.arms, moment.idle] = -1
         self.levels, self.drawn = levels, drawn
         self.taken = self.rank[self.arms, moment.actions]
+        # The best rank of each arm; where it has none, any action, for the level is then -1.
         self.best = np.where(self.rank >= 0, self.rank, np.iinfo(np.int32).max).argmin(axis=1)
         self.level = self.rank[self.arms, self.best]
         rows, spent = np.flatnonzero(self.taken >= 0), np.zeros((self.levels + 1, moment.problem.num_resources))
+        # Shifted by one: row r + 1 holds what rank r spent, so that the running sum is what ranks before r took.
         np.add.at(spent, self.taken[rows] + 1, self.usage[rows, moment.actions[rows]])
         self.left = moment.problem.budget_limit - np.cumsum(spent, axis=0)
         self.served_at = Counter(self.taken[rows].tolist())
+        # An arm competes at every rank up to the one at which it was served, or at all of its ranks if it was not.
         still = (self.rank >= 0) & ((self.taken[:, None] < 0) | (self.rank <= self.taken[:, None]))
         cells = np.argwhere(still)
+        # Once for each arm and rank, though two actions of an arm may share a rank.
         self.competing = Counter(level for _, level in {(int(n), int(self.rank[n, a])) for n, a in cells})
 
     def why(self, arm: int, never: str) -> str:
@@ -219,6 +233,7 @@ class _Ranked:
         return "" if self.served_at[level] == number else f", by lot among {number} arms of that priority"
 
     def _lacking(self, arm: int, level: int) -> str:
+        # Three causes, in this order: more than there ever is, more than was left, and the lot.
         needed = self.usage[arm, self.best[arm]]
         if beyond := np.flatnonzero(needed > self.moment.problem.budget_limit).tolist():
             return f"it needs more {self.words.resources(beyond)} than there are"
@@ -233,6 +248,7 @@ def _by_rank(moment: Moment, ranks: Indices, never: str = "", also: str = "") ->
     never = never or GAINS_NOTHING.get(moment.family, "the plan never serves this condition")
     ranked = _Ranked(moment, ranks[moment.kinds, moment.states], int(ranks.max()) + 1)
     cells = list(zip(moment.kinds.tolist(), moment.states.tolist(), moment.actions.tolist(), strict=True))
+    # Reversed, so that the first arm of each condition stands for it.
     first = dict(zip(reversed(cells), reversed(range(len(cells))), strict=True))
     told = {cell: ranked.why(arm, "") for cell, arm in first.items()}  # arms in one condition have one reason
     return [text + also if (text := told[cell]) else never for cell in cells]
@@ -253,8 +269,10 @@ def _by_draw(policy: OccupancyPriority, moment: Moment) -> list[str]:
     told: dict[tuple[int, int, int, int], str] = {}  # arms in one condition have one reason
     for cell, arm in first.items():
         kind, chance, choice = cell[0], float(chances[arm]), cell[2]
+        # Laws come from linear programs: a chance of 1 may lack a little.
         often = "always" if chance > 0.9995 else f"{100 * chance:.3g} of 100 times"
         meant = f"the plan gives {words.doing(kind, choice)} here {often}"
+        # It idles though some action has a rank here: the budget, or the lot, went to others.
         waits = not moment.served[arm] and ranked.level[arm] >= 0
         if moment.actions[arm] == choice and not waits:
             told[cell] = f"{meant}, {ranked.why(arm, '')}" if moment.served[arm] else meant
@@ -272,6 +290,7 @@ def _by_table(policy: CountChoices | TypedChoices | CountTable, moment: Moment) 
     """What the table gives to how many of the arms in the same condition."""
     words = Labels(moment.problem)
     cells = list(zip(moment.kinds.tolist(), moment.states.tolist(), strict=True))
+    # How many arms are in a condition, and how many of them got the same action.
     crowd = Counter(cells)
     same = Counter(zip(cells, moment.actions.tolist(), strict=True))
     also, spent = _chance(policy, moment), _served_cells(moment, words)
@@ -310,6 +329,7 @@ def _chance(policy: CountChoices | TypedChoices | CountTable, moment: Moment) ->
         return ""
     shape = moment.problem.types.valid.shape
     allocation = np.zeros(shape, dtype=np.int64)
+    # (type, state, action): what was decided, as counts.
     np.add.at(allocation, (moment.kinds, moment.states, moment.actions), 1)
     allocations, chances = policy.allocation_law(count_states(moment.problem, moment.states[None])[0])
     chance = float(chances[(allocations == allocation).all(axis=(1, 2, 3))].sum())
@@ -318,13 +338,16 @@ def _chance(policy: CountChoices | TypedChoices | CountTable, moment: Moment) ->
 
 def _by_network(policy: CountNetworkPolicy, moment: Moment) -> list[str]:
     """The network's scores, of all (state, action), in the order in which they are served."""
+    # A network is for one type.
     counts = count_states(moment.problem, moment.states[None])[:, 0]
     outputs = policy.outputs(counts)
+    # Other rules draw arm by arm, by these priorities; there is no order to tell.
     if policy.rule != "greedy":
         priorities, _ = read_priorities(outputs, moment.problem.budget_limit[None], policy.usage)
         own = priorities[0][moment.states, moment.actions]
         return [f"drawn by the network's priorities ({value:.2f} for this)" for value in own.tolist()]
     scores = read_scores(outputs, policy.usage)[0]
+    # The place of every (state, action) in the order of falling scores; of equals the first.
     place = np.empty(scores.size, dtype=np.int64)
     place[np.argsort(-scores.reshape(-1), kind="stable")] = np.arange(scores.size)
     place = place.reshape(scores.shape)
@@ -339,6 +362,7 @@ def _by_network(policy: CountNetworkPolicy, moment: Moment) -> list[str]:
 def _by_turn(actor: RoundRobinActor, moment: Moment) -> list[str]:
     """Where arms stand in the round, after this step."""
     number = len(moment.states)
+    # Steps from the head of the round to each arm.
     waits = (np.argsort(actor.order[0]) - actor.head[0]) % number
     return [
         "its turn has come in the round"

@@ -44,6 +44,7 @@ def relax(problem: CoupledMDP, welfare: str | Welfare | None, tolerance: float =
         tolerance: the relative gap to stop at.
     """
     weighed_by = read_welfare(problem, welfare)
+    # A tuple: another thread may add to the memory meanwhile.
     for known, kept, at, solution in tuple(_memory):
         if known is problem and at == tolerance and _is_same(kept, weighed_by):
             return solution
@@ -114,6 +115,7 @@ def budget_worth(problem: CoupledMDP, relaxed: FluidSolution) -> Floats:
         problem: the problem.
         relaxed: a solution of its relaxation, perhaps by steps.
     """
+    # A unit at every step is worth the price for all the weight of time; prices by step are weighed step by step.
     if not relaxed.by_step:
         return relaxed.prices * problem.criterion.total
     criterion, steps = problem.criterion, len(relaxed.prices)
@@ -159,6 +161,7 @@ def build_policy(problem: CoupledMDP, relaxed: FluidSolution, name: str) -> Poli
         name: occupancy-priority, fair-index or re-solving.
     """
     weights, prices = relaxed.weights, relaxed.prices
+    # None, and not zeros: policies without floors are saved without them.
     pay = relaxed.floor_prices if problem.has_floors else None
     if name == "fair-index":
         return fair_index(problem, weights, prices, pay)

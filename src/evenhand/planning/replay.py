@@ -126,6 +126,7 @@ class Replay(Shown):
     """The probability of the intervals."""
 
     def __repr__(self) -> str:
+        # Where nobody was ever served there is nothing to count.
         fit = f"{100 * self.served.inside.mean():.0f} % of steps within" if self.served.inside.size else "none served"
         return f"Replay({counted(len(self.steps), 'step')}, {counted(int(self.present.max()), 'arm')}, {fit})"
 
@@ -193,6 +194,7 @@ def _forecast_as_dict(found: Forecast) -> dict[str, Any]:
 
 
 def _without_nan(values: Floats) -> Any:
+    # JSON has no word for not-a-number.
     found = values.astype(object)
     found[~np.isfinite(values)] = None
     return found.tolist()
@@ -240,11 +242,14 @@ def replay(
         >>> eh.replay(fitted)
         Replay(7 steps, 2 arms, 100 % of steps within)
     """
+    # The records, as a course for each arm; then what they are worth, and what others would be.
     problem, log = _read(problem, log)
+    # Intervals of probability 1 would be endless.
     check_fraction(level, "level", below_one=True)
     if not log.regular:
         raise InvalidInput("replay: the times of the records are not whole steps apart, and a policy acts step by step")
     course = Course(problem, log)
+    # Expected and seen, step by step; then values from where all arms began.
     told = follow(course, level)
     judged = _judged(course, criterion, over)
     beside = [] if policies is None else _beside(judged, policies, welfare, num_episodes, rng)
@@ -267,9 +272,11 @@ def replay(
 def _judged(course: Course, criterion: str | None, over: str | None) -> CoupledMDP:
     """The model with the arms of the records, each from its first row, for as long as the longest was recorded."""
     log = course.log
+    # (arm,) each by its first row.
     arms = log.arm[course.first]
     kinds = log.type_of[arms]
     names = [
+        # The block that the type was matched with gives the name that the model knows.
         course.problem.tables.labels[course.blocks[kind][0]][0] if course.problem.tables.labels else ""
         for kind in kinds
     ]
@@ -277,9 +284,11 @@ def _judged(course: Course, criterion: str | None, over: str | None) -> CoupledM
         "arm": [log.arms[arm] for arm in arms],
         "state": [log.states[state] for state in log.state[course.first]],
     }
+    # With one type the column would say nothing, and its name may be another than the model's.
     if len(course.blocks) > 1 or not course.problem.is_symmetric:
         rows["type"] = names
     if log.group_of is None:
+        # Which of several groups an arm is in decides how it is weighed; guessing would be wrong for some.
         _refuse_unsaid_groups(course.problem, names, over)
     else:
         rows["group"] = [log.groups[log.group_of[arm]] for arm in arms]
@@ -299,8 +308,10 @@ def _refuse_unsaid_groups(problem: CoupledMDP, names: list[str], over: str | Non
 
 
 def _worth_of_shares(judged: CoupledMDP, course: Course, welfare: str | Welfare | None) -> Worth:
+    # (type, state, action) over the model's states: those that the records do not know are idle.
     shares = np.zeros(judged.types.rewards.shape)
     named = {course.log.types[kind]: kind for kind in range(len(course.blocks))}
+    # A single type needs no name to be found.
     only = 0 if len(course.blocks) == 1 else None
     for t in range(judged.num_types):
         kind = named.get(_type_name(judged, t), only)
@@ -308,10 +319,12 @@ def _worth_of_shares(judged: CoupledMDP, course: Course, welfare: str | Welfare 
         _, states, actions = course.blocks[kind]
         idle = _idle(judged, t)
         shares[t, np.arange(judged.types.num_states[t]), idle] = 1.0
+        # In the states of the records, their own shares take the place of idling.
         shares[t, states] = 0.0
         shares[t][np.ix_(states, actions)] = course.shares.shares[kind]
     found = independent_values(judged, shares)
     objective = Objective.of_types(judged, welfare)
+    # `used` is over all time; the budget is a step's.
     return _worth(judged, "records", objective, found.values, found.served, found.used / judged.criterion.total)
 
 
@@ -327,6 +340,7 @@ def _type_name(problem: CoupledMDP, kind: int) -> str:
 
 def _worth(judged: CoupledMDP, name: str, objective: Objective, values: Floats, served: Floats, used: Floats) -> Worth:
     with np.errstate(divide="ignore", invalid="ignore"):
+        # A resource without a budget is told as unused.
         shares = np.where(judged.budget > 0, used / judged.budget, 0.0)
     groups = (
         dict(zip(judged.group_names, objective.members(values).tolist(), strict=True))
@@ -347,6 +361,7 @@ def _worth(judged: CoupledMDP, name: str, objective: Objective, values: Floats, 
 def _by_name(judged: CoupledMDP, figures: Floats) -> dict[str, float]:
     """Means over the arms of each name: types that differ only in where they start belong together."""
     sums: dict[str, tuple[float, int]] = {}
+    # Weighed by the number of arms, for types of one name differ in size.
     for t, (figure, count) in enumerate(zip(figures.tolist(), judged.type_counts.tolist(), strict=True)):
         total, number = sums.get(_type_name(judged, t), (0.0, 0))
         sums[_type_name(judged, t)] = total + count * figure, number + count
@@ -358,6 +373,7 @@ def _beside(
 ) -> list[Worth]:
     """Other policies, for the same arms from the same states."""
     found = []
+    # Plans from files are fitted to these arms first; names are made for them.
     for name, chosen in read_policies(_opened(policies, judged), judged).items():
         policy = chosen.build(judged, welfare) if isinstance(chosen, RosterEntry) else chosen
         judgement = evaluate_policy(policy, judged, welfare, num_episodes=num_episodes, rng=rng)
@@ -374,6 +390,7 @@ def _opened(policies: Any, judged: CoupledMDP) -> Several:
     if not isinstance(policies, (list, tuple)):
         return policies  # type: ignore[no-any-return]  # one policy, or what has one
     named = {str(one): _open(one, judged) for one in policies if isinstance(one, (str, PathLike))}
+    # Under the names that the user typed, if all were typed; else as `read_policies` calls them.
     return named if len(named) == len(policies) else [_open(one, judged) for one in policies]
 
 
@@ -386,6 +403,7 @@ def _of_evaluation(name: str, judged: CoupledMDP, found: Evaluation) -> Worth:
     values, served = found.unit_values, found.unit_served
     if not found.by_type:
         kinds, counts = judged.type_of_arm, judged.type_counts
+        # By arm: means over the arms of each type.
         values, served = (np.bincount(kinds, weights=figure) / counts for figure in (values, served))
     return Worth(
         name,

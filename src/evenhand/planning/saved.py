@@ -63,6 +63,9 @@ MOST_VALUES = 10_000
 """Values that a manifest has room for; of more types there are none in it."""
 
 
+# -- out -------------------------------------------------------------------------------------------------------------
+
+
 def save_policy(
     policy: Policy | Starting, problem: CoupledMDP, path: str | Path, about: dict[str, Any] | None = None
 ) -> None:
@@ -82,6 +85,7 @@ def save_policy(
         >>> eh.load_policy("policy.zip", problem)
         ExchangeablePriority(for 3 arms)
     """
+    # Networks are tensors, and have a format of their own.
     if isinstance(policy, (CountNetworkPolicy, JointNetworkPolicy)):
         networks.save_network(policy, path, about)
         return
@@ -127,6 +131,7 @@ def facts_of(solution: Solution, asked: Sequence[str] = ()) -> dict[str, Any]:
         solution: the solution.
         asked: the model and the options that it was solved with, as words of a command line.
     """
+    # Millions of arms have no place in a manifest that people may read.
     few = len(solution.unit_values) <= MOST_VALUES
     return {
         "method": solution.method,
@@ -197,6 +202,9 @@ def load_carried(
     return found
 
 
+# -- in --------------------------------------------------------------------------------------------------------------
+
+
 def _read_carried(file: zipfile.ZipFile, kinds: Kinds) -> tuple[Policy | Starting, CoupledMDP, dict[str, Any]]:
     manifest = read_manifest(file, (FORMAT, networks.FORMAT), SCHEMA)
     check_size(file)  # the model is unpacked before anything says which parts there should be
@@ -212,12 +220,17 @@ def rebuilt(policy: Policy | Starting, problem: CoupledMDP) -> Policy | Starting
         policy: one that can be saved.
         problem: with the same types of arms.
     """
+    # What the file would hold is enough to build it again, whatever it was made for.
     form, arrays = _take_apart(policy)
     return _build(form, problem, arrays, {})
 
 
+# -- taking a policy apart -------------------------------------------------------------------------------------------
+
+
 def _take_apart(policy: Policy | Starting) -> tuple[dict[str, Any], dict[str, Array]]:
     """What the manifest says of a policy's form, and its arrays."""
+    # Policies made of others first; then those of users' own; then the tables of the library.
     if isinstance(policy, BySteps):
         return _take_steps_apart(policy)
     if isinstance(policy, Mixture):
@@ -226,6 +239,7 @@ def _take_apart(policy: Policy | Starting) -> tuple[dict[str, Any], dict[str, Ar
         parts = [_take_apart(part) for part in policy.parts]
         arrays = {f"{i}.{name}": array for i, (_, own) in enumerate(parts) for name, array in own.items()}
         form: dict[str, Any] = {"kind": "mixture", "parts": [form for form, _ in parts]}
+        # Absent means drawn once: files of old have no such key.
         if policy.rotate is not None:
             form["rotate"] = policy.rotate
         return form, {"shares": policy.shares, **arrays}
@@ -239,6 +253,7 @@ def _take_steps_apart(policy: BySteps) -> tuple[dict[str, Any], dict[str, Array]
     if any(capabilities(part).saves is not None for part in policy.parts):
         raise NotApplicable("steps of a kind of your own cannot be saved one by one; let one policy have all steps")
     parts = [_arrays_of(part) for part in policy.parts]
+    # One kind for all steps: it stands in the manifest once.
     kinds = {kind for kind, _ in parts}
     if len(kinds) > 1:
         raise NotApplicable(f"a policy whose steps are of several kinds ({', '.join(sorted(kinds))}) cannot be saved")
@@ -246,6 +261,7 @@ def _take_steps_apart(policy: BySteps) -> tuple[dict[str, Any], dict[str, Array]
     stacked: dict[str, Array] = {}
     for name in parts[0][1]:
         pieces = [arrays[name] for _, arrays in parts]
+        # Lengths differ only for tables, which list pairs of positive probability: these go one after the other.
         if name in _RAGGED:
             stacked["lengths"] = np.array([len(piece) for piece in pieces])
             stacked[name] = np.concatenate(pieces)
@@ -259,9 +275,11 @@ def _arrays_of(policy: Policy | Starting) -> tuple[str, dict[str, Array]]:
     if isinstance(policy, CountChoices):
         return "count-choices", {"cells": policy.cells, "base": policy.base, "amounts": policy.amounts}
     if isinstance(policy, TypedChoices):
+        # A byte is enough for most allocations, and there are many.
         narrow = policy.allocations.astype(np.min_scalar_type(int(policy.allocations.max())))
         return "typed-choices", {"allocations": narrow, "picks": policy.picks}
     if (table := capabilities(policy).table) is not None:
+        # Only pairs that have a chance: most have none.
         pairs = np.flatnonzero(table.probabilities)
         kind = "count-table" if isinstance(table.reduction, Counts) else "joint-table"
         return kind, {"pairs": pairs, "probabilities": table.probabilities[pairs]}
@@ -269,6 +287,7 @@ def _arrays_of(policy: Policy | Starting) -> tuple[str, dict[str, Array]]:
         return "network", {"archive": _archive_of(policy)}
     if isinstance(policy, RoundRobin):
         return "round-robin", {}
+    # Before the general one: it ranks nothing, and its scores would be read as ranks.
     if isinstance(policy, ExchangeablePriority) and policy.stop:
         return "random", {}
     if isinstance(policy, ExchangeablePriority):
@@ -304,6 +323,7 @@ def _build_network(problem: CoupledMDP, arrays: dict[str, Array]) -> Policy:
 
 def _npy(array: Array) -> bytes:
     body = io.BytesIO()
+    # `allow_pickle=False`, here and in reading: an array of objects could run code.
     np.lib.format.write_array(body, np.asarray(array, order="C"), allow_pickle=False)
     return body.getvalue()
 
@@ -311,6 +331,8 @@ def _npy(array: Array) -> bytes:
 def _facts(array: Array, body: bytes) -> dict[str, Any]:
     return {"shape": list(array.shape), "dtype": array.dtype.str, "sha256": hashlib.sha256(body).hexdigest()}
 
+
+# -- is it the same problem? -----------------------------------------------------------------------------------------
 
 DIFFERENCES = {
     "num_arms": "it is for {} arms, and here are {}",
@@ -328,7 +350,9 @@ def _identity(problem: CoupledMDP) -> dict[str, Any]:
         "signature": problem.signature,
         "num_arms": problem.num_arms,
         "num_types": problem.num_types,
+        # Equal numbers may be of another type under other groups or floors.
         "types": hashlib.sha256(problem.type_of_block.astype("<i4").tobytes()).hexdigest(),
+        # A hundred are enough to tell how problems differ; the signature decides.
         "num_states": [int(s) for s in problem.types.num_states[:100]],
         "num_actions": [int(a) for a in problem.types.num_actions[:100]],
         "budget": [float(b) for b in problem.budget],
@@ -351,6 +375,7 @@ def _made_for(facts: dict[str, Any], problem: CoupledMDP) -> CoupledMDP:
 
 def _check_identity(made_for: dict[str, Any], problem: CoupledMDP) -> None:
     here = _identity(problem)
+    # The signature has all numbers; the number of types tells whether they are cut alike.
     if all(made_for.get(name) == here[name] for name in ("signature", "num_types")):
         if made_for.get("types", here["types"]) == here["types"]:  # files of old do not say
             return
@@ -367,6 +392,9 @@ def _told(fact: Any) -> str:
     return f"{fact:.10g}" if isinstance(fact, (int, float)) and not isinstance(fact, bool) else str(fact)
 
 
+# -- reading, with nothing taken on trust ----------------------------------------------------------------------------
+
+
 def _read(file: zipfile.ZipFile, problem: CoupledMDP | Simulator, kinds: Kinds) -> tuple[Policy | Starting, bool]:
     """The policy, and whether it is a network that meets dynamics which it was not trained on."""
     manifest = read_manifest(file, (FORMAT, networks.FORMAT), SCHEMA)
@@ -375,12 +403,14 @@ def _read(file: zipfile.ZipFile, problem: CoupledMDP | Simulator, kinds: Kinds) 
     if isinstance(problem, Simulator):
         raise PolicyError("it is a table; only a trained network plays a simulator")
     arrays = _read_arrays(file, manifest)
+    # Types are cut by the objective: under another one tables by type would be read wrongly.
     same = _made_for(manifest["problem"], problem)
     _check_identity(manifest["problem"], same)
     return _build(manifest, same, arrays, kinds), False
 
 
 def _read_arrays(file: zipfile.ZipFile, manifest: dict[str, Any]) -> dict[str, Array]:
+    # Which arrays there should be follows from the form alone; the file must have just these.
     described, expected = manifest.get("arrays"), _expected(manifest)
     needed = {name for name, spec in expected.items() if not spec.optional}
     if not isinstance(described, dict) or not needed <= set(described) <= set(expected):
@@ -397,6 +427,7 @@ def _read_arrays(file: zipfile.ZipFile, manifest: dict[str, Any]) -> dict[str, A
 def _expected(form: dict[str, Any], depth: int = 0) -> dict[str, "_Spec"]:
     """The arrays that a form has."""
     kind = form.get("kind")
+    # At depth 0 only: a mixture of mixtures is not written, and nesting could go on without end.
     if kind == "mixture" and depth == 0:
         parts = form.get("parts")
         if not isinstance(parts, list) or not 1 <= len(parts) <= MOST_PARTS:
@@ -412,6 +443,7 @@ def _expected(form: dict[str, Any], depth: int = 0) -> dict[str, "_Spec"]:
         part, steps = form.get("part"), form.get("steps")
         if part not in _ARRAYS or not isinstance(steps, int) or not 1 <= steps <= MOST_STEPS:
             raise PolicyError("it does not say what its steps are")
+        # Arrays that are stacked have one axis more; ragged ones stay as they are, and have lengths.
         own = {name: spec if name in _RAGGED else spec.stacked for name, spec in _ARRAYS[part].items()}
         return own | ({"lengths": _Spec("iu", (1,))} if set(own) & set(_RAGGED) else {})
     if kind == OWN:
@@ -419,6 +451,9 @@ def _expected(form: dict[str, Any], depth: int = 0) -> dict[str, "_Spec"]:
     if kind not in _ARRAYS or (kind == "network" and depth == 0):  # by itself it has a file of its own kind
         raise PolicyError(f"its kind {kind!r} is not known to this version")
     return dict(_ARRAYS[kind])
+
+
+# -- building it again -----------------------------------------------------------------------------------------------
 
 
 def _build(form: dict[str, Any], problem: CoupledMDP, arrays: dict[str, Array], kinds: Kinds) -> Policy | Starting:
@@ -446,8 +481,10 @@ def _step_arrays(steps: int, arrays: dict[str, Array]) -> list[dict[str, Array]]
         pieces: Sequence[Array] = list(array)
         if name in _RAGGED:
             lengths = arrays["lengths"]
+            # Lengths come from a file: they must add up before anything is cut by them.
             if len(lengths) != steps or lengths.min() < 0 or lengths.sum() != len(array):
                 raise PolicyError("the lengths of its steps are not those of its arrays")
+            # Cut where the lengths say.
             pieces = np.split(array, np.cumsum(lengths)[:-1])
         if len(pieces) != steps:
             raise PolicyError(f"its array {name} has {len(pieces)} steps, not {steps}")
@@ -467,6 +504,9 @@ def _read_array(file: zipfile.ZipFile, name: str, facts: dict[str, Any]) -> Arra
     return array
 
 
+# -- tables must fit the problem: compiled code will look things up in them ------------------------------------------
+
+
 def _build_choices(problem: CoupledMDP, arrays: dict[str, Array]) -> Policy:
     cells, base, amounts = arrays["cells"], arrays["base"], arrays["amounts"]
     if not problem.is_symmetric:
@@ -484,6 +524,7 @@ def _build_choices(problem: CoupledMDP, arrays: dict[str, Array]) -> Policy:
     )
     if not fits:
         raise PolicyError("its tables do not fit the problem")
+    # Unsigned 64-bit numbers do not mix with signed ones.
     amounts = amounts if np.can_cast(amounts.dtype, np.int64) else amounts.astype(np.int64)
     _check_choices(problem, cells, amounts)
     return CountChoices(problem, cells, base, amounts)
@@ -498,6 +539,7 @@ def _check_choices(problem: CoupledMDP, cells: Array, amounts: Array) -> None:
         amounts: (count state, cell) how many arms get each cell.
     """
     points = lattice_points(problem.num_arms, int(problem.types.num_states[0]))
+    # Of each state, no more arms than it has at that point of the lattice.
     for state in np.unique(cells[:, 0]):
         if (amounts[:, cells[:, 0] == state].sum(axis=1, dtype=np.int64) > points[:, state]).any():
             raise PolicyError("it chooses more arms in a state than there are")
@@ -516,7 +558,9 @@ def _build_typed(problem: CoupledMDP, arrays: dict[str, Array]) -> Policy:
     wide = allocations.astype(np.int64)
     for t, (arms, states) in enumerate(zip(problem.type_counts, problem.types.num_states, strict=True)):
         used, number = np.unique(picks[:, t], return_inverse=True)
+        # Arms in each state, and all arms within valid pairs: what stands in padding would be lost.
         counts, whole = wide[used].sum(axis=2), wide[used][:, problem.types.valid[t]].sum(axis=1)
+        # The type's own part of the number of a count state.
         point = (np.arange(space.num_states) // space.strides[t]) % space.sizes[t]
         if (whole != arms).any() or (counts.sum(axis=1) != arms).any():
             raise PolicyError("it allocates more or fewer arms than a type has")
@@ -547,6 +591,7 @@ def _build_drawn(problem: CoupledMDP, arrays: dict[str, Array]) -> Policy:
     laws, scores = arrays["laws"], arrays["scores"]
     if laws.shape != problem.types.valid.shape or scores.shape != laws.shape:
         raise PolicyError("its tables do not fit the problem")
+    # Padding may hold anything; real states have laws.
     sums = np.where(problem.types.valid, laws, 0.0).sum(axis=2)
     real = problem.types.valid.any(axis=2)
     if not (np.isfinite(scores).all() and (laws >= 0).all() and (np.abs(sums[real] - 1) <= 1e-8).all()):

@@ -123,6 +123,9 @@ class Order:
         return f"{self.place(row)}{'*' if self.drawn and row.level > self.drawn else ''}"
 
 
+# Whom a policy serves first
+
+
 def order_of(policy: Policy | Starting, problem: CoupledMDP, step: int = 0) -> Order:
     """Whom a policy serves first; at a step, where it has steps.
 
@@ -132,6 +135,7 @@ def order_of(policy: Policy | Starting, problem: CoupledMDP, step: int = 0) -> O
         step: from 0.
     """
     whole = policy
+    # Ranks belong to one step; play is of the whole.
     if isinstance(policy, BySteps):
         policy = policy.parts[step % len(policy.parts)]
     if isinstance(policy, ExchangeablePriority):
@@ -139,6 +143,7 @@ def order_of(policy: Policy | Starting, problem: CoupledMDP, step: int = 0) -> O
             return Order((), "whoever is drawn at random", ranked=True)
         return _by_ranks(problem, policy.ranks, "by fixed ranks")
     if isinstance(policy, Resolving):
+        # Re-solving follows the arms: told is what it does from the plan's own start, the expected counts.
         start = np.round(problem.type_counts[:, None] * problem.types.initial).astype(np.int64)
         place = int(policy.best_prices(start[None], step)[0])
         return _by_ranks(problem, policy.policy_at(place, step).ranks, "by ranks that follow where the arms are")
@@ -173,13 +178,16 @@ def _by_ranks(problem: CoupledMDP, ranks: Indices, how: str, laws: Floats | None
         return Order((), f"{how}; there are too many types to tell", ranked=True)
     kinds, states = np.indices(types.idle.shape)
     own = ranks.copy()
+    # Idling is no service: it must not come first.
     own[kinds, states, types.idle] = -1
     first = np.where(own >= 0, own, np.iinfo(np.int32).max)
     action = first.argmin(axis=2)
     best = first.min(axis=2)
+    # Padding has no valid action.
     cells = [
         cell for cell in np.argwhere(best < np.iinfo(np.int32).max).tolist() if types.valid[cell[0], cell[1]].any()
     ]
+    # By rank, and within a rank by type and state, so that the text is the same on every machine.
     cells.sort(key=lambda cell: (int(best[tuple(cell)]), cell))
     rows = []
     for kind, state in cells:
@@ -191,6 +199,7 @@ def _by_ranks(problem: CoupledMDP, ranks: Indices, how: str, laws: Floats | None
 
 def _by_draws(problem: CoupledMDP, policy: OccupancyPriority) -> Order:
     """What may be drawn comes by its rank, then what the rest of the budget is filled with."""
+    # What may be drawn has its drawn rank; what is never drawn can still fill up the budget.
     ranks = np.where(policy.laws > 0, policy.drawn_ranks, policy.fill_ranks)
     drawn = int(policy.drawn_ranks.max()) + 1
     return _by_ranks(problem, ranks.astype(np.int32), "by ranks, with draws", policy.laws, drawn)
@@ -200,15 +209,19 @@ def _by_play(problem: CoupledMDP, policy: Policy | Starting, how: str) -> Order:
     types = problem.types
     _, S, A = types.valid.shape
     criterion = problem.criterion
+    # A long horizon is cut: what is wanted is an impression.
     if isinstance(criterion, Finite) and criterion.steps > STEPS:
         criterion, how = replace(criterion, steps=STEPS), f"{how}, in its first {STEPS} steps"
     steps = criterion.num_steps or STEPS
     episodes = int(np.clip(PLAYED / (problem.num_arms * steps), 4, 50))
+    # One reward function a cell, 1 there and 0 elsewhere: returns are then visits, weighed as the criterion weighs
+    # time.
     cells = np.zeros((S * A, *types.valid.shape))
     for number, (state, action) in enumerate(np.ndindex(S, A)):
         cells[number, :, state, action] = 1.0
     if problem.num_arms > MOST_PLAYED:
         crowds = simulate_counts(problem, policy, episodes, steps, 0, criterion=criterion, rewards=cells)
+        # (cell, episode, type or arm) over episodes, then by type.
         visits = crowds.returns.mean(axis=1).T
     else:
         played = simulate(problem, policy, episodes, steps, 0, criterion=criterion, rewards=cells).returns.mean(axis=1)
@@ -216,12 +229,15 @@ def _by_play(problem: CoupledMDP, policy: Policy | Starting, how: str) -> Order:
     visits = visits.reshape(problem.num_types, S, A)
     present = visits.sum(axis=2)
     served = np.where(types.served, visits, 0.0)
+    # Where nobody ever is, the share is 0 of 1.
     shares = served / np.where(present > 0, present, 1.0)[:, :, None]
+    # What was hardly ever met was seen by chance alone, and is left out.
     met = present > SELDOM * present.sum(axis=1, keepdims=True)
     rows = [
         Served(0, kind, state, int(shares[kind, state].argmax()), float(shares[kind, state].max()))
         for kind, state in np.argwhere(met & (shares.max(axis=2) > LEAST_SHARE)).tolist()
     ]
+    # Two digits decide the order: more were not seen.
     rows.sort(key=lambda row: (-round(row.share or 0.0, 2), row.kind, row.state))
     return Order(tuple(row._replace(level=i) for i, row in enumerate(rows, start=1)), how, ranked=False)
 
@@ -231,6 +247,7 @@ def _by_play(problem: CoupledMDP, policy: Policy | Starting, how: str) -> Order:
 
 def often(share: float, what: str = "times") -> str:
     """`always`, or `86 of 100 times`; what is drawn once and kept is counted in `starts`."""
+    # A share of exactly 0 is never drawn, but serves to fill up the budget.
     if share == 0:
         return "if budget is left"
     if share < 0.005:
@@ -241,6 +258,7 @@ def often(share: float, what: str = "times") -> str:
 def often_each(shares: Sequence[float], what: str = "times") -> list[str]:
     """The same of shares that sum to 1: whole hundredths that sum to 100, by the largest remainders."""
     hundredths = [100 * share for share in shares]
+    # Rounded down, but for rounding; then the largest remainders get one more, until all sum to 100.
     whole = [math.floor(share + 1e-9) for share in hundredths]
     rest = sorted(range(len(whole)), key=lambda i: (round(whole[i] - hundredths[i], 9), i))
     for i in rest[: round(sum(hundredths)) - sum(whole)]:
@@ -257,6 +275,7 @@ def levels_of(order: Order, words: Labels, shares: bool = True) -> list[tuple[st
         shares: whether to tell how often, where that is known.
     """
     told: dict[int, dict[str, list[int]]] = {}
+    # Conditions of one level that read alike but for the type are one text.
     for row in order.rows:
         share = "" if row.share is None or not shares else f", {often(row.share)}"
         doing = f"{words.being(row.kind, row.state)} ({words.doing(row.kind, row.action)}{share})"
@@ -312,6 +331,7 @@ def parts_of(plan: "Plan", step: int = 0) -> tuple[list[PartWords], list[str]]:
         return [PartWords(1, 1.0, plan.name, short_words(order, words), order)], []
     orders = [order_of(plan.policy.parts[number], plan.problem, step) for number in plan.by_size]
     shares = [float(plan.policy.shares[number]) for number in plan.by_size]
+    # Orders seen in play have shares to compare; ranks have levels.
     if all(not order.ranked and order.rows for order in orders):
         said, common = _told_by_play(orders, shares, words)
     else:
@@ -325,6 +345,7 @@ def _told_by_rank(orders: Sequence[Order], words: Labels) -> tuple[list[str], li
     common, texts = 0, list[list[tuple[str, ...]]]([[]])
     if all(order.ranked and order.rows for order in orders):
         texts = [levels_of(order, words, shares=False) for order in orders]
+        # Levels that all parts begin with, word for word.
         least = min(len(own) for own in texts)
         while common < least and len({own[common] for own in texts}) == 1:
             common += 1
@@ -335,10 +356,12 @@ def _told_by_rank(orders: Sequence[Order], words: Labels) -> tuple[list[str], li
 
 def _told_by_play(orders: Sequence[Order], shares: Sequence[float], words: Labels) -> tuple[list[str], list[str]]:
     """What each part serves more often than all of them do on average, or less; and what that is most often."""
+    # (type, state, action): how often each part serves it, 0 where it does not.
     found: dict[tuple[int, int, int], list[float]] = {}
     for place, order in enumerate(orders):
         for row in order.rows:
             found.setdefault((row.kind, row.state, row.action), [0.0] * len(orders))[place] = row.share or 0.0
+    # The mixture's own share: parts weighed by how often they are drawn.
     mean = {cell: float(np.dot(own, shares)) for cell, own in found.items()}
     most = sorted(mean, key=lambda cell: (-round(mean[cell], 2), cell))
     common = [_often_served(words, cell, often(mean[cell])) for cell in most[:SHORT]]
@@ -350,6 +373,7 @@ def _told_by_play(orders: Sequence[Order], shares: Sequence[float], words: Label
             _often_served(words, cell, f"{often(found[cell][place])}, on average {often(mean[cell])}") for cell in best
         ]
         said = f"{how} {', '.join(texts)}".strip()
+        # Two parts may differ in nothing that is told here.
         like = f", and differs from part {told.index(said) + 1} in what is rarer" if texts and said in told else ""
         told.append(said)
         words_of.append(f"{said}{like}; {order.how}")
@@ -358,6 +382,7 @@ def _told_by_play(orders: Sequence[Order], shares: Sequence[float], words: Label
 
 def _what_differs(more: dict[tuple[int, int, int], float]) -> tuple[str, list[tuple[int, int, int]]]:
     """How a part differs from the average, and in which conditions: where it serves more, else less, most of all."""
+    # The first of these that finds anything is told: plain differences before small ones, more before less.
     for least, sign, how in (
         (NOTABLE, 1, "more often"),
         (NOTABLE, -1, "less often"),
@@ -389,6 +414,7 @@ def worth_of_more(problem: CoupledMDP, prices: dict[str, float] | None, scale: f
     if not prices:
         return []
     amounts = dict(zip(problem.resource_names, problem.budget.tolist(), strict=True))
+    # A price for what is no longer a resource is left out.
     told = sorted(((name, worth) for name, worth in prices.items() if name in amounts), key=lambda pair: -pair[1])
     return [f"{one_more(name, amounts[name])}: {_worth(worth, scale)}" for name, worth in told]
 
@@ -409,6 +435,7 @@ def picture(order: Order, problem: CoupledMDP) -> list[str]:
         return []
     last = max(row.level for row in order.rows)
     cells = {(row.kind, row.state): _cell(row, words, last, order) for row in order.rows}
+    # One heading for all rows, if all types have the same states; else each cell names its own.
     names = [[words.state(kind, state) for state in range(types.num_states[kind])] for kind in range(problem.num_types)]
     alike = all(own == names[0] for own in names)
     lines = [["", *names[0]]] if alike else []
@@ -417,10 +444,12 @@ def picture(order: Order, problem: CoupledMDP) -> list[str]:
         texts = [cells.get((kind, state), "·") for state in range(len(own))]
         if not alike:
             texts = [f"{name}: {text}" for name, text in zip(own, texts, strict=True)]
+        # Types whose rows read alike share a line.
         rows.setdefault((words.base(kind), *texts), []).append(kind)
     lines += [[words.types(kinds), *texts] for (_, *texts), kinds in rows.items()]
     width = max(len(line) for line in lines)
     full = [line + [""] * (width - len(line)) for line in lines]
+    # Columns are as wide as their widest text.
     widths = [max(len(line[column]) for line in full) for column in range(width)]
     return ["  ".join(text.ljust(size) for text, size in zip(line, widths, strict=True)).rstrip() for line in full]
 
@@ -429,6 +458,7 @@ def _cell(row: Served, words: Labels, last: int, order: Order) -> str:
     action = words.doing(row.kind, row.action)
     if not order.ranked:
         share = row.share or 0.0
+        # Four shades, by the share or by the place in the order.
         return f"{SHADES[min(int(4 * (1 - share)), 3)]} {100 * share:.0f} % {action}"
     times = "" if row.share is None or row.share > 0.995 else f" {100 * row.share:.0f} %" if row.share else "*"
     return f"{SHADES[min(int(4 * (row.level - 1) / max(last, 1)), 3)]} {order.place(row)} {action}{times}"
@@ -439,6 +469,7 @@ def _cell(row: Served, words: Labels, last: int, order: Order) -> str:
 
 def show_plan(plan: "Plan", step: int = 0) -> str:
     """A plan in words and as a small picture."""
+    # Title, certificate, what the parts have in common, then the parts in full, then what more budget is worth.
     parts, common = parts_of(plan, step)
     lines = [*_wrapped(_title(plan)), "", *_certificate(plan)]
     if isinstance(plan.policy, Mixture):
@@ -446,6 +477,7 @@ def show_plan(plan: "Plan", step: int = 0) -> str:
     seen: dict[tuple[str, ...], int] = {}
     for part in parts[:SHORT]:
         drawn = (part.order.how, *picture(part.order, plan.problem))
+        # A picture that was drawn for an earlier part is not drawn again.
         lines += ["", *_part_lines(plan, part, len(parts) > 1, step, seen.setdefault(drawn[1:] or drawn, part.number))]
     if len(parts) > SHORT:
         lines += ["", f"... and {counted(len(parts) - SHORT, 'part')} of smaller shares; --json has all of them"]
@@ -460,6 +492,7 @@ def _wrapped(text: str, first: str = "", then: str = "  ") -> list[str]:
 
 
 def _title(plan: "Plan") -> str:
+    # Types that differ only in where they start are one kind to a person.
     problem, words = plan.problem, Labels(plan.problem)
     numbers: dict[str, int] = {}
     for kind, count in enumerate(problem.type_counts.tolist()):
@@ -479,6 +512,7 @@ def _title(plan: "Plan") -> str:
 def _certificate(plan: "Plan") -> list[str]:
     about, words = plan.about, Labels(plan.problem)
     lines = []
+    # Facts come from a file, which may be a stranger's: only numbers are formatted.
     if all(_is_number(about.get(key)) for key in ("value", "upper_bound", "gap")):
         near = f"within {100 * about['gap']:.2g} % of the best"
         error = _number(about.get("stderr"))
@@ -531,6 +565,7 @@ def _part_lines(plan: "Plan", part: PartWords, several: bool, step: int, like: i
     else:
         head = f"Who is served how often{whose}{when} ({order.how}, as played from the plan's start; · hardly ever):"
     lines = [head, *(f"  {line}" for line in picture(order, plan.problem))]
+    # Ranks of second choices are missing from the list of first ones.
     if order.ranked and order.of > len({row.level for row in order.rows}):
         lines.append("  (a number that is missing is of an action that a condition gets if the first cannot be had)")
     if several and len(lines) > 1:

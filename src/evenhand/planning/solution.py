@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from evenhand.planning.robust import Robust
 
 
+# -- what is known of the errors -------------------------------------------------------------------------------------
+
+
 class Part(NamedTuple):
     """One policy of a mixture."""
 
@@ -56,6 +59,7 @@ class Samples:
             objective: how they are weighed.
             values: (unit,) the estimates.
         """
+        # What was not played counts as one more error, beside chance.
         error = welfare_error(objective, values, self.shares, self.returns)
         # Whoever looks worst may be another than who is: at a kink the largest counts for all.
         weights, smooth = objective.supergradient(values), isinstance(objective.welfare, PowerMean)
@@ -64,6 +68,7 @@ class Samples:
 
     def unit_errors(self) -> Floats:
         """(unit,) standard errors of the values; 0 where they are exact."""
+        # Parts were played apart: variances add up, each by the square of its share.
         chance = sum(
             ((share * standard_errors(part)) ** 2 for share, part in zip(self.shares, self.returns, strict=True)),
             np.zeros(len(self.beyond)),
@@ -77,9 +82,13 @@ class Samples:
             objective: whose members they are.
         """
         parts = zip(self.shares, self.returns, strict=True)
+        # Groups first, then the error: arms of one group are correlated, and errors of arms would not add up.
         chance = [(share * standard_errors(objective.members(part))) ** 2 for share, part in parts]
         unplayed = objective.members(self.beyond)
         return np.asarray(np.hypot(np.sqrt(sum(chance, np.zeros(len(unplayed)))), unplayed))
+
+
+# -- the answer ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +167,7 @@ class Solution(Shown):
     """What the plan gains in the worst draws, and what that costs, where it was made for them."""
 
     def __repr__(self) -> str:
+        # Exact answers have no error to tell.
         sure = "" if self.welfare_stderr == 0 else f" ± {self.welfare_stderr:.2g}"
         return (
             f"Solution({self.objective.welfare.name} {self.welfare:.6g}{sure}, at most {self.upper_bound:.6g}, "
@@ -190,6 +200,7 @@ class Solution(Shown):
     @property
     def gap(self) -> float:
         """(upper bound - welfare) / |upper bound|; 0 when the policy is proved optimal."""
+        # A bound may lie below the welfare by rounding, or by chance where the welfare is an estimate.
         difference = max(0.0, self.upper_bound - self.welfare)
         if difference <= self._rounding < np.inf:  # an optimum of 0 is met but for rounding
             return 0.0
@@ -234,6 +245,7 @@ class Solution(Shown):
         if not self.problem.has_floors:
             return None
         found = evaluate(self.policy, self.problem, self.objective.welfare, rng=0)
+        # The policy may have been judged arm by arm, or type by type; here it is wanted as this solution has it.
         if self.by_type:
             return found.served
         return found.unit_served[self.problem.type_of_arm] if found.by_type else found.unit_served
@@ -248,6 +260,7 @@ class Solution(Shown):
     @property
     def group_stderr(self) -> Floats | None:
         """(group,) standard errors of the values of groups; None where they are exact, or nothing is known of them."""
+        # Units of a mixture that is drawn anew have errors, but their episodes are not kept.
         if not self.groups or self.unit_stderr is None or self.samples is None:
             return None
         return self.samples.member_errors(self.objective)

@@ -178,6 +178,9 @@ def _check_seconds(seconds: float | None) -> float | None:
     return seconds
 
 
+# -- choosing a method -----------------------------------------------------------------------------------------------
+
+
 class _Choice(NamedTuple):
     """The method that fits."""
 
@@ -193,12 +196,15 @@ def choose_method(problem: CoupledMDP) -> tuple[str, str]:
 
 
 def _choose(problem: CoupledMDP) -> _Choice:
+    # By sizes, and by plans that are not begun: nothing is built to choose.
     counts, joint = num_count_states(problem), num_joint_states(problem)
     steps = problem.criterion.num_steps or 1
     sizes = f"the count space has {counts:.6g} states; the product space has {joint:.6g} states"
     if steps > 1:
         sizes += f"; each for {steps} steps"
+    # A finite horizon is one sweep a step, an endless one takes about SWEEPS of them.
     work = max(1.0, steps / SWEEPS)
+    # Identical arms: one lattice for all of them, which reaches far more states than tables do.
     if problem.is_symmetric and not problem.has_floors:
         alike = f"all {problem.num_arms} arms are identical"
         try:
@@ -210,6 +216,7 @@ def _choose(problem: CoupledMDP) -> _Choice:
                 raise
             return _Choice("counts", f"{alike}, and {sizes}")
     kinds = f"the arms are of {problem.num_types} types" if problem.num_types > 1 else "the arms have a floor"
+    # Several types: by counts, unless the arms are so few that their product space is smaller still.
     if counts <= joint and (typed := _fitting_types(problem, counts)) is not None:
         return _Choice("counts", f"{kinds}, and {sizes}", typed_plan=typed)
     if work * joint <= MOST_JOINT_STATES and Joint.accepts(problem) is None:
@@ -223,6 +230,7 @@ def _fitting_plan(problem: CoupledMDP) -> CountPlan | None:
         plan = exact.plan_lattice(problem)
     except TooLarge:
         return None
+    # Half of the memory: the tables are not all that a run needs.
     fits = fits_in_memory(plan.size_in_bytes, 0.5) and plan.operations < MOST_OPERATIONS
     return plan if fits else None
 

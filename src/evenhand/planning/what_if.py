@@ -134,19 +134,24 @@ def what_if(
     """
     seed = as_seed(rng)
     judged = needs_tables(problem, "what_if").under(criterion, over)
+    # Every budget is read before any is solved, so that a fault in the last one costs nothing.
     problems = [judged.with_budget(budget) for budget in _several(budgets)]
     order = _smaller_first(problems)
     found: dict[int, Solution] = {}
     kept_from: dict[int, int | None] = {}
+    # From the smaller to the larger: whatever is found for one may be played under all that contain it.
     for turn, number in enumerate(order):
         tell = in_turn(heard(progress), f"budget {budget_in_words(problems[number])}", turn, len(order))
         smaller = {i: found[i] for i in order[:turn] if _fits(problems[i], problems[number])}
         names = {f"plan for {budget_in_words(problems[i])}": i for i in smaller}
+        # Exact methods find the best by themselves, and take no candidates.
         by_playing = method == "fluid" or (method == "auto" and choose_method(problems[number])[0] == "fluid")
         tried = {name: smaller[i].policy for name, i in names.items()} if by_playing else None
         own = solve(problems[number], welfare, method, tolerance, tell, seed, tried, seconds=seconds, rotate=rotate)
         found[number], at = _no_worse(own, smaller, names)
+        # A plan that is handed on from row to row is told by the budget that it was first found for.
         kept_from[number] = at if at is None or kept_from[at] is None else kept_from[at]
+    # Told in the order in which they came.
     rows: list[BudgetRow] = []
     for number, budgeted in enumerate(problems):
         step = _step_to(problems, number, found)
@@ -210,9 +215,11 @@ def compare_budgets(
     for turn, number in enumerate(order):
         tell = in_turn(heard(progress), f"budget {budget_in_words(problems[number])}", turn, len(order))
         found[number] = compare(problems[number], policies, welfare, num_episodes, horizon, seed, method, tell)
+        # Rows are sorted: the first is the best of this budget.
         first = found[number].rows[0]
         best[number] = first.policy, first.evaluation
         for i in order[:turn]:
+            # Strictly better, so that a budget's own policy is preferred to an equal one of a smaller budget.
             if _fits(problems[i], problems[number]) and best[i][1].welfare > best[number][1].welfare:
                 made = "" if " made for " in best[i][0] else f" made for {budget_in_words(problems[i])}"
                 best[number] = best[i][0] + made, best[i][1]
@@ -236,6 +243,7 @@ def _several(budgets: Sequence[Budget]) -> Sequence[Budget]:
 
 def _smaller_first(problems: Sequence[CoupledMDP]) -> list[int]:
     """An order in which no budget comes before one that it contains."""
+    # By sum: what a budget contains has no larger sum, and among equals the earlier comes first.
     return sorted(range(len(problems)), key=lambda i: (float(problems[i].budget.sum()), i))
 
 
@@ -251,15 +259,18 @@ def _within(smaller: CoupledMDP, larger: CoupledMDP) -> bool:
 
 def _no_worse(own: Solution, smaller: Mapping[int, Solution], names: Mapping[str, int]) -> tuple[Solution, int | None]:
     """The own plan, or that of a smaller budget if it is the same or came out better; and which budget that is."""
+    # A solution of one part may be a candidate under its name: then it is that plan, and keeps the figures that it has.
     at = names.get(own.parts[0].name) if len(own.parts) == 1 else None
     best = own if at is None else smaller[at]
     for number, other in smaller.items():
         doubt = DOUBT * float(np.hypot(best.welfare_stderr, other.welfare_stderr))
+        # Leximin holds its worst level within errors only; every other welfare is compared as a number.
         if other.welfare > best.welfare + (doubt if is_lexicographic(own.objective.welfare) else 0.0):
             best, at = other, number
     if at is None:
         return own, None
     kept = f"{own.reason}; the plan of a smaller budget is kept, for no better one was found"
+    # The bound is the larger budget's own: that of the smaller one need not hold here.
     return replace(best, problem=own.problem, upper_bound=own.upper_bound, seconds=own.seconds, reason=kept), at
 
 
@@ -269,6 +280,7 @@ def _step_to(
     """What a row's budget adds to the largest in a row above that is nowhere larger; None where there is none."""
     since: int | None = None
     for row in range(number):
+        # The largest below: a later row replaces an earlier one unless it is contained in it.
         if _fits(problems[row], problems[number]) and (since is None or not _within(problems[row], problems[since])):
             since = row
     if since is None:

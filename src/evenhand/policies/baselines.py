@@ -79,9 +79,11 @@ def worst_first(problem: Problem, ties: Ties = "random") -> PriorityPolicy | ByS
     problem = needs_tables(problem, "oldest-first")
     values = values_when_idle(problem)
     if problem.criterion.is_average:
+        # Means first, then biases: the limit of a discount near 1.
         return _by_keys(problem, _in_the_long_run(problem, means_when_idle(problem), values), ties)
     if problem.criterion.num_steps is None:
         return _by_keys(problem, _worst_and_best(problem, values, _ahead(problem, values)), ties)
+    # What comes after the last step is worth nothing.
     later = [*values[1:], np.zeros_like(values[0])]
     every = (_worst_and_best(problem, now, _ahead(problem, then)) for now, then in zip(values, later, strict=True))
     return BySteps([_by_keys(problem, keys, ties) for keys in every])
@@ -92,9 +94,12 @@ def _worst_and_best(problem: CoupledMDP, values: Floats, ahead: Floats) -> list[
     valid, noise = problem.types.valid, value_noise(problem.criterion)
     there = np.asarray(valid.any(axis=2))
     values, ahead = _without_noise(values, there, noise), _without_noise(ahead, valid, noise)
+    # (type, 1, 1) the best and, with the spread, the worst state of each type.
     best = np.where(there, values, -np.inf).max(axis=1)[:, None, None]
     spread = best - np.where(there, values, np.inf).min(axis=1)[:, None, None]
+    # Where all states are worth the same there is no wear, and nothing to divide by.
     unit = np.where(spread > 0, spread, 1.0)
+    # Two keys: how worn the arm is, then how good the action is for it.
     return [np.where(valid, found, 0.0) / unit for found in (best - values[:, :, None], ahead - best)]
 
 
@@ -103,6 +108,7 @@ def _in_the_long_run(problem: CoupledMDP, means: Floats, biases: Floats) -> list
     means_ahead = _expected(problem, means)
     long = _worst_and_best(problem, means, means_ahead)
     short = _worst_and_best(problem, biases, _ahead(problem, biases) - means_ahead)  # biases are beside the mean
+    # (type, 1, 1) a type whose mean depends on the state is ranked by it, and by biases among equals.
     differ = long[0].any(axis=(1, 2), keepdims=True)
     keys = zip(long, short, strict=True)
     return [key for far, near in keys for key in (np.where(differ, far, near), np.where(differ, near, 0.0))]
@@ -110,6 +116,7 @@ def _in_the_long_run(problem: CoupledMDP, means: Floats, biases: Floats) -> list
 
 def _without_noise(values: Floats, there: Bools, noise: float) -> Floats:
     """The values, made equal where they differ by rounding alone; 0 where there are none."""
+    # Values of one number are one value but for rounding: the least of them stands for all.
     number = _dense_order(values, there, noise).astype(np.int64)
     least = np.full(number.max() + 1, np.inf)
     np.minimum.at(least, number[there], values[there])
@@ -131,6 +138,7 @@ def _by_keys(problem: CoupledMDP, keys: list[Floats], ties: Ties) -> PriorityPol
     valid = problem.types.valid
     scores = np.zeros(valid.shape)
     for key in keys:
+        # Lexicographic: the scores so far are moved up by more than this key can add.
         order = _dense_order(key, valid, value_noise(problem.criterion))
         scores = scores * (order.max() + 1) + order
     return _priority(problem, scores, ties=ties)
@@ -157,6 +165,7 @@ def myopic(problem: Problem, ties: Ties = "random") -> PriorityPolicy:
     idle_rewards = np.take_along_axis(types.rewards, types.idle[:, :, None], axis=2)
     # 0.3 - 0.1 is more than 0.2 in doubles; such a gain is none.
     gains = types.rewards - idle_rewards
+    # Rewards may be given with rounding of their own: what is left of equal ones is no gain.
     least = NOISE * np.abs(types.rewards[types.valid]).max(initial=0.0)
     return _priority(problem, np.where(gains > least, gains, 0.0), threshold=0.0, ties=ties)
 
@@ -187,6 +196,7 @@ def values_when_idle(problem: CoupledMDP) -> Floats:
     if problem.criterion.is_average:
         return means_and_biases(moves, rewards)[1]
     if num_steps is None:
+        # v = r + gamma P v for all types at once.
         systems = np.eye(moves.shape[1]) - factor * moves
         return np.asarray(np.linalg.solve(systems, rewards[..., None])[..., 0], dtype=np.float64)
     check_memory(8.0 * num_steps * problem.types.valid.size, f"a priority for each of {num_steps} steps", "Use fewer.")
@@ -210,6 +220,7 @@ def _when_idle(problem: CoupledMDP) -> tuple[Floats, Floats]:
 
 def _dense_order(keys: Floats, valid: Bools, noise: float) -> Floats:
     """Whole numbers in the order of the keys, equal where keys are equal but for rounding."""
+    # A chain of neighbours each within rounding of the next is one number.
     ordered = np.unique(keys[valid])
     scale = max(1.0, float(np.abs(ordered).max()))
     number = np.concatenate([[0], np.cumsum(np.diff(ordered) > noise * scale)])

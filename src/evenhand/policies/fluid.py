@@ -63,6 +63,9 @@ UNSEEN = -1
 """The place of prices before they were looked at."""
 
 
+# -- fair-index: the order of service at given prices ----------------------------------------------------------------
+
+
 def fair_index(
     problem: CoupledMDP, weights: ArrayLike, prices: ArrayLike, floor_prices: ArrayLike | None = None
 ) -> ExchangeablePriority | BySteps:
@@ -121,6 +124,7 @@ def _service(
     best = np.where(types.valid if steps is None else types.valid[:, None], worth, -np.inf).max(axis=-1)
     if steps is None:
         return [_order(problem, weights, prices, floor_prices, worth, best)]
+    # A finite horizon: step t looks at the best values of step t + 1, and at nothing after the last.
     ahead = np.concatenate([best[:, 1:], np.zeros_like(best[:, :1])], axis=1)
     return [
         _order(problem, weights, prices[step] if by_step else prices, floor_prices, worth[:, step], ahead[:, step])
@@ -133,8 +137,10 @@ def _order(
 ) -> tuple[Floats, Bools]:
     """The scores of one step, from (type, state, action) action values and (type, state) values of the next step."""
     log_worth, preferred = _log_worths(problem, weights, prices, floor_prices, worth, ahead)
+    # Logarithms differ by shares of the worth, so that one rounding does for worth of any size.
     ranks = rank_scores(log_worth, -np.inf, rounding=ROUNDING)
     levels = int(ranks.max()) + 1
+    # From ranks, 0 first, to scores, the highest first; what is best at the prices is lifted above all others.
     return np.where(ranks >= 0, levels - ranks + preferred * levels, 0).astype(np.float64), preferred
 
 
@@ -160,9 +166,12 @@ def _log_worths(
 ) -> tuple[Floats, Bools]:
     """The logarithm of worth per price, and where the action is the best at the prices and gains something."""
     gain = _gains(problem, weights, ahead, floor_prices)
+    # (type, state) the best worth at the prices, idling among it.
     best = np.where(problem.types.valid, worth, -np.inf).max(axis=2)
+    # (type, state, action) lambda.d of the head.
     cost = problem.types.usage @ prices
     # The terms that an action's worth is summed from; where they cancel, what is left is rounding.
+    # (type,) how large the terms are.
     size = np.maximum(np.abs(np.where(np.isfinite(best), best, 0.0)).max(axis=1), (gain + cost).max(axis=(1, 2)))
     preferred = (worth >= best[:, :, None] - value_noise(problem.criterion) * size[:, None, None]) & (gain > 0)
     return _log_worth(problem, gain, cost), preferred
@@ -175,25 +184,33 @@ def _gains(problem: CoupledMDP, weights: Floats, values: Floats, floor_prices: F
     gain of an arm of little weight, do not enter.
     """
     types = problem.types
+    # Everything as a difference to idling.
     rewards = types.rewards - np.take_along_axis(types.rewards, types.idle[:, :, None], axis=2)
     moves = types.transitions - np.take_along_axis(types.transitions, types.idle[:, :, None, None], axis=2)
+    # Padded states have no value.
     values = np.where(np.isfinite(values), values, 0.0)
     gain = weights[:, None, None] * rewards + problem.criterion.factor * np.einsum("tsaj,tj->tsa", moves, values)
     if floor_prices is not None:
         gain = gain + floor_prices[:, None, None] * types.served
     gain = np.where(types.valid, gain, 0.0)
+    # A gain that is smaller than the rounding of what it was computed from is none.
     least = NOISE * np.maximum(gain.max(axis=(1, 2)), np.abs(values).max(axis=1))
     return np.where(gain > least[:, None, None], gain, 0.0)
 
 
 def _log_worth(problem: CoupledMDP, gain: Floats, cost: Floats) -> Floats:
     """(type, state, action) the logarithm of worth per price; what is free comes first, by its share of the budget."""
+    # Where the prices are 0, cost is counted in shares of the budget.
     share = (problem.types.usage / np.where(problem.budget > 0, problem.budget, 1.0)).sum(axis=-1)
     gains = gain > 0
     with np.errstate(divide="ignore"):
         paid = np.log(gain, where=gains, out=np.zeros_like(gain)) - np.log(cost)
+        # FREE is beyond any logarithm of worth per price, so what costs nothing comes first.
         free = FREE + np.log(gain, where=gains, out=np.zeros_like(gain)) - np.log(share)
     return np.where(gains, np.where(cost > 0, paid, free), -np.inf)
+
+
+# -- occupancy-priority: draw, repair, fill --------------------------------------------------------------------------
 
 
 def occupancy_priority(
@@ -227,6 +244,7 @@ def occupancy_priority(
     service = _service(problem, weights, prices, floor_prices)
     parts = []
     for step, (scores, preferred) in enumerate(service):
+        # Where the relaxation never goes it says nothing: the preferred action stands in.
         laws = _laws(problem, occupancy[:, step], preferred)
         parts.append(OccupancyPriority.of_tables(problem, laws, scores))
     return BySteps(parts)
@@ -278,6 +296,7 @@ class OccupancyPriority(ShownPolicy):
     def _set(self, problem: CoupledMDP, laws: Floats, scores: Floats) -> None:
         self.problem, self.laws, self.scores = problem, laws, scores
         cells = np.where(serveable_cells(problem), self.scores, -np.inf)
+        # All that may be drawn has a rank; what fills up must gain something, and comes after all that was drawn.
         self.drawn_ranks = rank_scores(cells, -np.inf)
         fill = rank_scores(cells, 0.0)
         self.fill_ranks = np.where(fill >= 0, fill + self.drawn_ranks.max() + 1, -1).astype(np.int32)
@@ -285,6 +304,7 @@ class OccupancyPriority(ShownPolicy):
     @cached_property
     def _cumulative(self) -> Floats:
         sums = np.cumsum(self.laws, axis=-1)
+        # The last sum may be just below 1; a draw beyond it would name an action that does not exist.
         return np.where(sums >= 1 - 1e-12, 1.0, sums)
 
     @on_batches
@@ -298,9 +318,11 @@ class OccupancyPriority(ShownPolicy):
 
     def draw(self, states: Indices, rng: np.random.Generator) -> tuple[Indices, np.uint64]:
         """The (episode, arm) actions that are drawn before repair, and the key of the order of equal ranks."""
+        # Two keys: one for the draws, one for the order among equals, so that neither shifts the other.
         draw, order = draw_keys(rng, 2)
         uniforms = uniforms_at(draw, grid(0, *states.shape))
         drawn = np.zeros(states.shape, dtype=np.int32)
+        # Inversion: the number of running sums at or below the draw.
         for action in range(self.laws.shape[2] - 1):
             drawn += uniforms >= self._cumulative[self.problem.type_of_arm, states, action]
         return drawn, order
@@ -310,10 +332,15 @@ def _laws(problem: CoupledMDP, occupancy: Floats, preferred: Bools) -> Floats:
     """(type, state, action) the relaxation's choice; where it never goes, the best action at the prices."""
     types = problem.types
     visits = occupancy.sum(axis=-1, keepdims=True)
+    # Nothing preferred means that idling is best.
     choice = np.where(preferred.any(axis=2), preferred.argmax(axis=2), types.idle)
     otherwise = np.arange(preferred.shape[2]) == choice[:, :, None]
+    # Solvers leave traces of visits where there are none.
     seen = visits > 1e-12 * problem.criterion.total
     return np.where(seen, np.maximum(occupancy, 0.0) / np.where(seen, visits, 1.0), otherwise)
+
+
+# -- re-solving: prices that follow the arms -------------------------------------------------------------------------
 
 
 class Resolving(RememberingPolicy):
@@ -346,14 +373,18 @@ class Resolving(RememberingPolicy):
         check_shape(weights, {"type": problem.num_types}, "weights")
         if problem.num_resources > 2:
             raise NotApplicable(f"re-solving is for one or two resources; this problem has {problem.num_resources}")
+        # The grid is a product: with two resources as many points in all, unless that would be too coarse.
         each = points if problem.num_resources == 1 else max(9, int(points**0.5))
+        # With a price a step, the largest stands for all of them in the grid.
         largest = prices.reshape(-1, problem.num_resources).max(axis=0)
         self.grid = np.array(list(product(*(_price_grid(price, each) for price in largest))))
         types, steps = problem.types, problem.criterion.num_steps or 1
+        # Values and ranks of every place, type, state and action, at every step.
         size = 60.0 * len(self.grid) * types.valid.size * steps
         check_memory(size, "the tables of prices", "Use the fair-index policy.")
         self.problem, self.weights, self.prices, self.floor_prices = problem, weights, prices, floor_prices
         self.every, self.points = every, points
+        # By how much all prices are raised or lowered at each place.
         self.factors = self.grid / np.where(largest > 0, largest, 1.0)
         self.values, self.rent = _price_tables(self)
         self._policies: dict[int, ExchangeablePriority | BySteps] = {}
@@ -394,7 +425,9 @@ class Resolving(RememberingPolicy):
 
     def best_prices(self, counts: Ints, step: int = 0) -> Indices:
         """(episode,) the place in the grid of the prices that fit (episode, type, state) counts best at a step."""
+        # Played for longer than the horizon it begins again, as `BySteps` does.
         now = step % self.values.shape[1]
+        # The dual at every place of the grid: what arms are worth at the prices, and what the budget costs.
         dual = np.einsum("ets,gts->eg", counts, self.values[:, now]) + self.rent[:, now]
         # Where the budget is just enough the dual is flat: of prices that fit equally well, the lowest.
         least = dual.min(axis=1, keepdims=True)
@@ -413,6 +446,7 @@ def _price_tables(policy: Resolving) -> tuple[Floats, Floats]:
     values, rents = [], []
     for place in range(len(policy.grid)):
         prices, pay = policy.prices_at(place), policy.pay_at(place)
+        # Discounted: V at the prices, and the budget over all time.
         if steps is None and not criterion.is_average:
             worth = action_values(types, policy.weights, prices, criterion, pay)
             best = np.where(types.valid, worth, -np.inf).max(axis=2)
@@ -420,11 +454,14 @@ def _price_tables(policy: Resolving) -> tuple[Floats, Floats]:
             rents.append(np.atleast_1d(prices @ problem.budget * criterion.total))
             continue
         found = arms.best(np.arange(len(types)), gains_at(types, policy.weights, prices, criterion, pay))
+        # Average: H rho + h. Biases are known up to a constant, which is fixed by giving them mean 0 under the best
+        # way.
         if criterion.is_average:
             centre = (found.measure.sum(axis=-1) * found.ahead).sum(axis=-1)
             values.append((found.ahead - centre[:, None] + LOOK_AHEAD * found.bound[:, None])[None])
             rents.append(np.atleast_1d(LOOK_AHEAD * (prices @ problem.budget)))
             continue
+        # Finite: values by step, and the cost of the budget that is still to come.
         values.append(np.moveaxis(found.ahead, 1, 0))
         cost = np.broadcast_to(prices @ problem.budget, found.ahead.shape[1])
         rents.append(_from_each_step_on(cost, criterion.factor))
@@ -452,10 +489,12 @@ class ResolvingActor(Actor):
 
     def choose(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Look at the prices now and then; serve by score at them."""
+        # Unseen prices are looked at whatever the step: an actor may have been told to go on in the middle.
         if self.step % self.policy.every == 0 or self.place.min() == UNSEEN:
             self._look(count_states(self.policy.problem, states))
         step, self.step = self.step, self.step + 1
         actions = np.empty_like(states)
+        # Episodes at one place of the grid act together; there are few places.
         for place in np.unique(self.place):
             rows = np.flatnonzero(self.place == place)
             actions[rows] = self.policy.policy_at(int(place), step).act(np.ascontiguousarray(states[rows]), rng)
@@ -484,4 +523,5 @@ def _price_grid(price: float, points: int) -> Floats:
     """Prices around one, geometrically, with the price itself in the middle; only 0 if it is 0."""
     if price <= 0:
         return np.zeros(1)
+    # `points | 1` is odd, so that the price itself is among them.
     return np.asarray(price * SPREAD ** np.linspace(-1.0, 1.0, points | 1))

@@ -73,6 +73,7 @@ class TypeIndices(Shown):
             library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
         """
         types = self.problem.types
+        # Padding is left out; with a horizon, every step has the same real states.
         real = np.arange(self.indices.shape[-1]) < types.num_states[:, None]
         rows = np.argwhere(np.broadcast_to(real if self.indices.ndim == 2 else real[:, None], self.indices.shape))
         kinds, states = rows[:, 0], rows[:, -1]
@@ -126,13 +127,16 @@ def indices_of(problem: CoupledMDP) -> TypeIndices:
         NotApplicable: some arm has other than two actions, or an active action that uses nothing.
     """
     types = problem.types
+    # The first few are enough: one is told.
     if odd := [int(t) for t in np.flatnonzero(types.num_actions != 2)[:5]]:
         called = types.labels[odd[0]][0] if types.labels else ""
         told = f"type {odd[0]} has {types.num_actions[odd[0]]}" + (
             f" ({called})" if called and not called.startswith("type ") else ""
         )
         raise NotApplicable(f"Whittle indices are for arms with two actions; {told}")
+    # Of two actions the other one.
     active = 1 - types.idle
+    # The solver wants the idle action first, in every state.
     order = np.stack([types.idle, active], axis=-1)
     transitions = np.take_along_axis(types.transitions, order[..., None], axis=2)
     rewards = np.take_along_axis(types.rewards, order, axis=2)
@@ -163,6 +167,7 @@ def whittle(
         array([0, 0, 1], dtype=int32)
     """
     problem = needs_tables(problem, "whittle")
+    # With several resources a charge per step is no price.
     if problem.num_resources != 1:
         raise NotApplicable(f"Whittle indices are for one resource; this problem has {problem.num_resources}")
     found = indices_of(problem)
@@ -170,13 +175,16 @@ def whittle(
     bad = np.flatnonzero(~found.result.indexable)
     if len(bad) and not allow_not_indexable:
         raise NotApplicable(f"type {bad[0]} has no Whittle index: {found.result.explain(int(bad[0]))}")
+    # An arm without an index counts as 0: it is not served, for only what is above 0 is.
     indices = np.where(np.isnan(found.result.indices), 0.0, found.result.indices)
     indices = settle(indices, axis=tuple(range(1, indices.ndim)))  # all states, and all steps if there are any
     if paper_compat:
         indices = np.where(np.abs(indices) <= TRUNCATED_AT, indices, 0.0)
+    # At or below the threshold nobody is served: just below 0 lets indices of 0 through.
     threshold = float(np.nextafter(0.0, -1.0)) if paper_compat else 0.0
     if indices.ndim == 2:
         return _by_index(problem, indices / use[:, None], found.active, threshold)
+    # (step, type, state) prices per unit of the resource.
     steps = np.moveaxis(indices, 1, 0) / use[:, None]
     return BySteps([_by_index(problem, now, found.active, threshold) for now in steps])
 
@@ -184,6 +192,7 @@ def whittle(
 def _by_index(problem: CoupledMDP, indices: Floats, active: Indices, threshold: float) -> ExchangeablePriority:
     """The highest indices first, by (type, state)."""
     scores = np.zeros(problem.types.valid.shape)
+    # Scores stand at the active action; idle ones are never looked at.
     kinds, states = np.indices(active.shape)
     scores[kinds, states, active] = indices
     return ExchangeablePriority(problem, scores, threshold=threshold)
@@ -196,6 +205,7 @@ def _active_use(problem: CoupledMDP, active: Indices) -> Floats:
     use = types.usage[kinds, states, active, 0]
     real = np.arange(active.shape[1]) < types.num_states[:, None]
     first = use[:, 0]
+    # The price of a unit must be one number a type, or indices of its states would not compare.
     if (real & (use != first[:, None])).any() or (first <= 0).any():
         raise NotApplicable("Whittle indices need an active action that uses the same positive amount in every state")
     return np.asarray(first)

@@ -48,6 +48,9 @@ LARGEST_SUM = 1e38
 """Sums beyond it do not fit single precision, in which networks are played."""
 
 
+# -- the network -----------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class Network:
     """Fully connected layers with tanh between them."""
@@ -62,6 +65,7 @@ class Network:
     """Whether the output goes through tanh too."""
 
     def __post_init__(self) -> None:
+        # Shapes before numbers: sums of what does not fit would not say why.
         sizes = [weight.shape for weight in self.weights if weight.ndim == 2]
         fits = (
             len(sizes) == len(self.weights) == len(self.biases) > 0
@@ -94,6 +98,7 @@ class Network:
     def __call__(self, inputs: Singles) -> Singles:
         """(batch, output) from (batch, input)."""
         values = inputs
+        # In place, layer by layer: batches are large, and each array is used once.
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             values = values @ weight
             values += bias
@@ -133,6 +138,9 @@ def usage_of(problem: CoupledMDP | Simulator) -> Floats:
     return np.asarray(problem.types.usage[0])
 
 
+# -- what goes in, and what the outputs mean -------------------------------------------------------------------------
+
+
 def observe(counts: Ints, num_arms: Ints, budget: Floats, usage: Floats) -> Singles:
     """(copy, state + resource) count proportions and budget shares.
 
@@ -148,6 +156,7 @@ def observe(counts: Ints, num_arms: Ints, budget: Floats, usage: Floats) -> Sing
 
 def budget_shares(num_arms: Ints, budget: Floats, usage: Floats) -> Floats:
     """(copy, resource) min(1, b / (N max d)), and 1 for a resource that nobody uses: it is not scarce."""
+    # The most that any action uses of a resource: the head's max d_k.
     most = usage.max(axis=(0, 1))
     shares = np.minimum(1.0, budget / (num_arms[:, None] * np.where(most > 0, most, 1.0)))
     return np.where(most > 0, shares, 1.0)
@@ -169,19 +178,27 @@ def read_priorities(outputs: Singles, budget: Floats, usage: Floats) -> tuple[Fl
     num_states, num_actions, _ = usage.shape
     if not np.isfinite(outputs).all():
         raise PolicyError("the network's outputs are not finite numbers")
+    # From [-1, 1] to [0, 1]; a network without tanh at its end may lie beyond.
     unit = np.clip((outputs.astype(np.float64) + 1) / 2, 0.0, 1.0)
     cells = num_states * num_actions
+    # Priorities first, then one share a resource.
     priorities = np.maximum(unit[:, :cells], LEAST_PRIORITY).reshape(-1, num_states, num_actions)
     return np.ascontiguousarray(priorities), spend_amounts(unit[:, cells:], budget, usage)
 
 
 def spend_amounts(shares: Floats, budget: Floats, usage: Floats) -> Floats:
     """(copy, resource) amounts, by equal intervals of the (copy, resource) shares."""
+    # The unit: the smallest amount that any action uses.
     smallest = np.where(usage > 0, usage, np.inf).min(axis=(0, 1))
     smallest = np.where(np.isfinite(smallest), smallest, 1.0)
     units = np.floor(budget / smallest)
+    # Equal intervals of the share, one for each number of units that can be spent.
     steps = np.floor(shares * (units + 1))
+    # A little above the units, so that rounding does not lose one.
     return np.where(steps >= units, budget, np.minimum(smallest * steps * (1 + 1e-9), budget))
+
+
+# -- acting by counts ------------------------------------------------------------------------------------------------
 
 
 class CountNetworkPolicy(ShownPolicy):
@@ -210,6 +227,7 @@ class CountNetworkPolicy(ShownPolicy):
             )
         self.problem, self.network, self.rule = problem, network, rule
         self.deterministic = rule == "greedy"
+        # The problem's own shares do not change from step to step.
         self._shares = budget_shares(np.array([problem.num_arms]), problem.budget[None], self.usage)[0]
 
     def _in_short(self) -> str:
@@ -219,6 +237,7 @@ class CountNetworkPolicy(ShownPolicy):
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Allocate by counts, and draw who within a state gets an action."""
         num_states = len(self.usage)
+        # Each episode has its own row of counts in one long `bincount`.
         places = states + num_states * np.arange(len(states))[:, None]
         counts = np.bincount(places.reshape(-1), minlength=num_states * len(states)).reshape(-1, 1, num_states)
         kinds = np.zeros(states.shape[1], dtype=np.int32)
@@ -246,12 +265,16 @@ class CountNetworkPolicy(ShownPolicy):
         """(episode, output) what the network says of (episode, state) counts."""
         inputs = np.empty((len(counts), self.network.num_inputs), dtype=np.float32)
         num_states = counts.shape[1]
+        # Straight into single precision, which the network is played in.
         np.divide(counts, self.problem.num_arms, out=inputs[:, :num_states], casting="unsafe")
         inputs[:, num_states:] = self._shares
         return self.network(inputs)
 
     def _serve(self, outputs: Singles, counts: Ints, limit: Floats) -> Ints:
         return serve_greedily_fast(read_scores(outputs, self.usage), counts, limit, self.usage)
+
+
+# -- acting on joint states ------------------------------------------------------------------------------------------
 
 
 def num_draws(problem: CoupledMDP) -> int:
@@ -271,6 +294,7 @@ class JointNetworkPolicy(ShownPolicy):
     def __init__(self, problem: CoupledMDP, network: Network) -> None:
         self.draws = num_draws(problem)
         arms = problem.num_arms
+        # As the paper has it, or with one logit more for nobody.
         outputs = arms * self.draws, (arms + 1) * self.draws
         if network.num_inputs != arms or network.num_outputs not in outputs:
             raise PolicyError(
@@ -289,6 +313,7 @@ class JointNetworkPolicy(ShownPolicy):
 
     def on(self, space: Joint) -> JointTable:
         """The same policy as a table over the product space, for exact evaluation."""
+        # (pair,) the state of each pair; the table puts all probability on the pair that is wanted.
         state = np.repeat(np.arange(space.num_states), np.diff(space.mdp.offsets))
         wanted = self.act(space.states.astype(np.int32), np.random.default_rng(0))
         return JointTable(space, (space.actions == wanted[state]).all(axis=1).astype(np.float64))
@@ -302,7 +327,9 @@ def observe_arms(states: Indices, num_states: int) -> Singles:
 def serve_chosen(states: Indices, chosen: Ints, idle: Indices) -> Indices:
     """(episode, arm) actions: the (episode, draw) chosen arms are served, the others idle; N stands for nobody."""
     actions = idle[states]
+    # N is no arm: that draw serves nobody.
     rows, draws = np.nonzero(chosen < states.shape[1])
     arms = chosen[rows, draws]
+    # With two actions, the one that is not idle.
     actions[rows, arms] = 1 - idle[states[rows, arms]]
     return actions.astype(np.int32)

@@ -64,6 +64,7 @@ class PriorityPolicy(ShownPolicy):
         self.problem = problem
         self.scores = scores
         self.threshold = threshold
+        # Idle cells have no rank: idling is what is left.
         self.ranks = rank_scores(np.where(serveable_cells(problem), scores, -np.inf), threshold)
 
     @on_batches
@@ -74,6 +75,9 @@ class PriorityPolicy(ShownPolicy):
         key = draw_keys(rng, 1)[0]
         kinds, limit = problem.type_of_arm, problem.budget_limit
         return do(kinds, self.ranks, types.usage, types.idle, limit, states, key, self.stop, self.shuffle)
+
+
+# -- equal scores in random order: by counts, and their law ----------------------------------------------------------
 
 
 class ExchangeablePriority(PriorityPolicy):
@@ -98,12 +102,14 @@ class ExchangeablePriority(PriorityPolicy):
     def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
         """Serve each episode's crowds by score."""
         types = self.problem.types
+        # Both are changed rank by rank: arms that are not yet served, and the budget that is left.
         left = counts.copy()
         budget = np.repeat(self.problem.budget_limit[None], len(counts), axis=0)
         allocation = np.zeros((*counts.shape, types.valid.shape[2]), dtype=np.int64)
         for group, usage, equal in self._groups_to_serve:
             serve = self._serve_equal if equal else self._serve_one_by_one
             serve(group, usage, left, budget, allocation, rng)
+        # Whoever was not served idles.
         kinds, states = np.indices(types.idle.shape)
         allocation[:, kinds, states, types.idle] += left
         return allocation
@@ -119,6 +125,7 @@ class ExchangeablePriority(PriorityPolicy):
         found = []
         for group in self._groups:
             usage = self.problem.types.usage[tuple(group.T)]
+            # One action a state: then nobody is drawn twice, and equal usage makes all draws alike.
             one_action = len(np.unique(group[:, :2], axis=0)) == len(group)
             found.append((group, usage, one_action and bool((usage == usage[0]).all())))
         return found
@@ -134,8 +141,10 @@ class ExchangeablePriority(PriorityPolicy):
         crowd = left[:, group[:, 0], group[:, 1]]
         total = crowd.sum(axis=1)
         served = np.minimum(total, _room(need, budget))
+        # Stopping is one more candidate among `total`: the number drawn before it is uniform from 0 to all.
         if self.stop:
             served = np.minimum(served, rng.integers(0, total + 1))
+        # One cell after another: of the draws that are left, how many fall on this cell and not on those after it.
         remaining, draws = total, served
         for column, (kind, state, action) in enumerate(group):
             remaining = remaining - crowd[:, column]
@@ -158,11 +167,14 @@ class ExchangeablePriority(PriorityPolicy):
         episodes = np.arange(len(left))
         live = np.ones(len(left), dtype=np.bool_)
         while live.any():
+            # (episode, cell) arms that are left and fit.
             crowd = left[:, group[:, 0], group[:, 1]] * (usage[None] <= budget[:, None]).all(axis=2)
             sums = np.cumsum(crowd, axis=1)
             total = sums[:, -1] + self.stop
             point = rng.random(len(left)) * total
+            # Beyond all arms lies stopping, the cell after the last.
             cell = (point[:, None] >= sums).sum(axis=1)
+            # An episode ends when nobody fits, or stopping was drawn.
             live &= (sums[:, -1] > 0) & (cell < len(group))
             rows, chosen = episodes[live], cell[live]
             kind, state, action = group[chosen].T
@@ -173,12 +185,14 @@ class ExchangeablePriority(PriorityPolicy):
     def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
         """The law of the allocation at (type, state) counts."""
         types = self.problem.types
+        # Allocations as bytes, so that those reached by several orders are one key.
         law: dict[bytes, float] = {np.zeros(types.valid.shape, dtype=np.int64).tobytes(): 1.0}
         for group in self._groups:
             law = self._law_of_group(group, counts, law)
         allocations = np.stack([np.frombuffer(key, dtype=np.int64).reshape(types.valid.shape) for key in law])
         kinds, states = np.indices(types.idle.shape)
         allocations = allocations.copy()
+        # The law is of who is served; the others idle.
         allocations[:, kinds, states, types.idle] += counts - allocations.sum(axis=-1)
         return allocations, np.array(list(law.values()))
 
@@ -197,6 +211,7 @@ class ExchangeablePriority(PriorityPolicy):
                 budget = limit - np.einsum("tsa,tsak->k", allocation, types.usage)
                 crowd = left * (usage <= budget).all(axis=1)
                 total = int(crowd.sum())
+                # Nobody fits: this allocation is final. With stopping it may be final with chance 1 / (total + 1).
                 if total == 0 or self.stop:
                     done[key] = done.get(key, 0.0) + chance * (1.0 if total == 0 else 1.0 / (total + 1))
                 for cell in np.flatnonzero(crowd):
@@ -209,6 +224,9 @@ class ExchangeablePriority(PriorityPolicy):
                 raise TooLarge(f"the law of one allocation has over {LARGEST_LAW} values. Use simulation.")
             law = following
         return done
+
+
+# -- ranks from scores -----------------------------------------------------------------------------------------------
 
 
 def serveable_cells(problem: Problem) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
@@ -230,10 +248,13 @@ def rank_scores(scores: Floats, threshold: float, rounding: float | None = None)
     eligible = ~np.isneginf(scores) & (scores > threshold)
     if not eligible.any():
         return np.full(scores.shape, -1, dtype=np.int32)
+    # From the highest down; a rank begins where the step down is more than rounding.
     ordered = np.unique(scores[eligible])[::-1]
+    # Infinite scores have no size: they differ from all others by infinity.
     size = np.abs(ordered, where=np.isfinite(ordered), out=np.zeros_like(ordered))
     least = np.maximum(ROUNDING * size[1:], NOISE * max(1.0, float(size.max()))) if rounding is None else rounding
     rank_of = np.concatenate([[0], np.cumsum(-np.diff(ordered) > least)])
+    # Negated, for `searchsorted` wants rising numbers.
     place = np.searchsorted(-ordered, -scores[eligible])
     ranks = np.full(scores.shape, -1, dtype=np.int32)
     ranks[eligible] = rank_of[place]
@@ -268,6 +289,7 @@ def _room(need: Floats, budget: Floats) -> Ints:
     """(episode,) how many uses fit."""
     with np.errstate(divide="ignore", invalid="ignore"):
         room = np.where(need > 0, np.floor(budget / need), np.inf).min(axis=1)
+    # More than any number of arms, and still a whole number of 64 bits.
     return np.asarray(np.minimum(room, 2.0**62), dtype=np.int64)
 
 
@@ -279,5 +301,6 @@ def _most_served(usage: Floats, budget: Floats) -> float:
 
 def _hypergeometric(good: Ints, bad: Ints, draws: Ints, rng: np.random.Generator) -> Ints:
     """(episode,) how many of `draws` arms taken from good + bad are good."""
+    # NumPy wants some of both kinds; where there are no bad ones the answer is known.
     drawn = rng.hypergeometric(good, np.maximum(bad, 1), np.minimum(draws, good + bad))
     return np.asarray(np.where(bad == 0, np.minimum(draws, good), drawn), dtype=np.int64)

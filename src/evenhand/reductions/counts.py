@@ -48,6 +48,9 @@ COMPILE_FROM = 20_000
 _INSTEAD = "Use fewer arms, or the method fluid, which needs no table."
 
 
+# -- the tabular problem on counts ------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class Counts:
     """The problem on counts, one objective a type (the mean value of its arms)."""
@@ -112,11 +115,13 @@ class Counts:
         """(pair, type, state, action) all allocations within the budget: cell by cell, dropping what breaks it."""
         types, limit = self.problem.types, self.problem.budget_limit
         cells = np.argwhere(types.valid)
+        # The last cell of each type: it must take all arms that are left.
         last = {t: i for i, (t, _, _) in enumerate(cells)}
         chosen = np.zeros((1, len(cells)), dtype=np.int32)
         used = np.zeros((1, self.problem.num_resources))
         left = np.full(1, self.problem.type_counts[0])
         for i, (t, s, a) in enumerate(cells):
+            # The next type begins with all its arms.
             if i and cells[i - 1, 0] != t:
                 left = np.full(len(chosen), self.problem.type_counts[t])
             # Every partial allocation branches into all amounts that cell i may have: up to the arms left and the room
@@ -129,6 +134,7 @@ class Counts:
             chosen[:, i] = amount
             used = used[parent] + amount[:, None] * need
             left = left[parent] - amount
+        # (pair, type, state, action) from cells to tables.
         allocations = np.zeros((len(chosen), *types.valid.shape), dtype=np.int64)
         allocations[:, cells[:, 0], cells[:, 1], cells[:, 2]] = chosen
         return allocations
@@ -196,6 +202,8 @@ class Counts:
             law = np.outer(law, multinomial_law(points, self.problem.types.initial[t, :states])).reshape(-1)
         return law
 
+    # -- outcomes and their laws --------------------------------------------------------------------------------------
+
     def _outcomes(self, allocations: Ints) -> tuple[Ints, sparse.csr_array]:
         """The outcome of each allocation, and the (outcome, count state) laws of the next counts."""
         numbers, laws = [], []
@@ -228,6 +236,9 @@ class Counts:
         return CountTable(self, probabilities)
 
 
+# -- policies by a table of probabilities -----------------------------------------------------------------------------
+
+
 class CountTable(ShownPolicy):
     """An exchangeable policy given by a table over the pairs of the count space."""
 
@@ -256,8 +267,12 @@ class CountTable(ShownPolicy):
         return self.reduction.allocations[pairs], self.probabilities[pairs]
 
 
+# -- sizes, counts and assignments ------------------------------------------------------------------------------------
+
+
 def num_count_states(problem: CoupledMDP) -> float:
     """How many count states a problem has: exact up to 2^53, infinite beyond what a double holds."""
+    # By logarithms first: the exact product may have very many digits.
     logs = _log_binomials(problem.type_counts + problem.types.num_states - 1.0, problem.types.num_states - 1.0)
     if logs.sum() > 700:
         return float("inf")
@@ -282,6 +297,7 @@ def count_states(problem: Problem, states: Indices) -> Ints:
     """
     S = problem.types.valid.shape[1]
     width = problem.num_types * S
+    # One bin for each episode, type and state, so that a single count does.
     cell = problem.type_of_arm * S + states + np.arange(len(states))[:, None] * width
     counts = np.bincount(cell.reshape(-1), minlength=len(states) * width)
     return counts.reshape(len(states), problem.num_types, S)
@@ -299,6 +315,7 @@ def _row_products(left: sparse.csr_array, right: sparse.csr_array) -> sparse.csr
     sizes = np.diff(left.indptr) * np.diff(right.indptr)
     check_memory(16.0 * sizes.sum(), "the kernel of the count space", _INSTEAD)
     row = np.repeat(np.arange(left.shape[0]), sizes)
+    # The entries of a product row, numbered: the left entry is the quotient, the right one the remainder.
     place = np.arange(len(row)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     i, j = np.divmod(place, np.diff(right.indptr)[row])
     i, j = i + left.indptr[row], j + right.indptr[row]
@@ -307,6 +324,9 @@ def _row_products(left: sparse.csr_array, right: sparse.csr_array) -> sparse.csr
     return sparse.csr_array(
         (left.data[i] * right.data[j], columns, indptr), shape=(left.shape[0], left.shape[1] * right.shape[1])
     )
+
+
+# -- policies by a table of choices -----------------------------------------------------------------------------------
 
 
 class CountChoices(ShownPolicy):
@@ -347,6 +367,7 @@ class CountChoices(ShownPolicy):
         for number, (state, action) in enumerate(self.cells):
             allocation[:, 0, state, action] += amounts[:, number]
         states = np.arange(counts.shape[2])
+        # Whoever got no cell is at the base.
         allocation[:, 0, states, self.base] += counts[:, 0] - allocation[:, 0].sum(axis=-1)
         return allocation
 
@@ -415,12 +436,15 @@ def typed_policy(problem: CoupledMDP, allocations: Sequence[Ints], picks: Array)
     rows: list[Ints] = []
     numbers: list[Ints] = []
     for own, chosen in zip(allocations, np.moveaxis(picks, -2, 0), strict=True):
+        # Only pairs that some state takes are kept, each once.
         used, number = np.unique(chosen, return_inverse=True)
         padded = np.zeros((len(used), *problem.types.valid.shape[1:]), dtype=np.int64)
         padded[:, : own.shape[1], : own.shape[2]] = own[used]
+        # Rows of all types stand in one table, one type after the other.
         numbers.append(number.reshape(chosen.shape) + sum(len(row) for row in rows))
         rows.append(padded)
     table = np.concatenate(rows)
+    # The narrowest integers that number them all: there is one for each state and type.
     choices = np.stack(numbers, axis=-1).astype(np.min_scalar_type(len(table) - 1))
     if picks.ndim == 2:
         return TypedChoices(problem, table, choices)

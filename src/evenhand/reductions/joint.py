@@ -40,6 +40,8 @@ class Joint:
             return f"the joint space has {sizes}"
         return None
 
+    # -- states -------------------------------------------------------------------------------------------------------
+
     @cached_property
     def num_states_of_arm(self) -> Ints:
         """(arm,) states of each arm."""
@@ -49,6 +51,7 @@ class Joint:
     def strides(self) -> Ints:
         """(arm,) what one more in an arm's state adds to the number of the joint state."""
         sizes = self.num_states_of_arm
+        # The last arm's state counts single numbers, as in lexicographic order.
         return np.concatenate([np.cumprod(sizes[:0:-1])[::-1], [1]]).astype(np.int64)
 
     @cached_property
@@ -58,11 +61,14 @@ class Joint:
         number = np.arange(self.num_states)[:, None]
         return ((number // self.strides) % self.num_states_of_arm).astype(np.int32)
 
+    # -- pairs --------------------------------------------------------------------------------------------------------
+
     @cached_property
     def _pairs(self) -> tuple[Ints, Indices]:
         """The state of each pair, and its (pair, arm) actions: arm by arm, dropping what breaks the budget."""
         if reason := self.accepts(self.problem):
             raise TooLarge(f"{reason}. {_INSTEAD}")
+        # Refuse before anything grows: the check below is exact where use does not depend on the state.
         self._check_pairs()
         types, limit = self.problem.types, self.problem.budget_limit
         state = np.zeros(1, dtype=np.int64)
@@ -71,12 +77,14 @@ class Joint:
         for arm, kind in enumerate(self.problem.type_of_arm):
             cell_state, cell_action = np.nonzero(types.valid[kind])
             self._check_growth(len(state) * len(cell_state), arm)
+            # (beginning, cell) what is used with one more arm; beginnings that break the budget end here.
             total = (used[:, None] + types.usage[kind][cell_state, cell_action]).reshape(-1, used.shape[1])
             keep = np.flatnonzero((total <= limit).all(axis=1))
             parent, cell = np.divmod(keep, len(cell_state))
             state = state[parent] + cell_state[cell] * self.strides[arm]
             actions = np.column_stack([actions[parent], cell_action[cell].astype(np.int16)])
             used = total[keep]
+        # By state, and stable, so that the pairs of a state stay in the order of their actions.
         order = np.argsort(state, kind="stable")
         return state[order], actions[order].astype(np.int32)
 
@@ -113,6 +121,8 @@ class Joint:
         state, actions = self._pairs
         return np.asarray(self.problem.types.usage[self.problem.type_of_arm, self.states[state], actions].sum(axis=1))
 
+    # -- the tabular problem ------------------------------------------------------------------------------------------
+
     @cached_property
     def mdp(self) -> TabularMDP:
         """The tabular problem on joint states, with each arm's own reward as an objective."""
@@ -147,16 +157,19 @@ class Joint:
         sizes = self.num_states_of_arm
         distinct = [distinct_rows(types.transitions[kind][types.valid[kind]]) for kind in kinds]
         codes, number = np.unique(self._action_codes(actions), return_inverse=True)
+        # The product of distinct rows, or a block of states for each joint action: whichever has fewer outcomes.
         if prod(len(rows) for _, rows in distinct) <= len(codes) * self.num_states:
             parts = [rows[:, :size] for (_, rows), size in zip(distinct, sizes, strict=True)]
             outcomes = np.zeros(len(state), dtype=np.int64)
             for n, kind in enumerate(kinds):
+                # The number of an arm's row as a digit, the first arm's first.
                 numbers = np.zeros(types.valid[kind].shape, dtype=np.int64)
                 numbers[types.valid[kind]] = distinct[n][0]
                 outcomes = outcomes * len(parts[n]) + numbers[self.states[state, n], actions[:, n]]
             return outcomes, ProductKernel(parts)
         matrices = [types.transitions[k][:s, :, :s].transpose(1, 0, 2) for k, s in zip(kinds, sizes, strict=True)]
         first = np.zeros((len(codes), len(kinds)), dtype=np.int64)
+        # Any pair with the code will do: all have the same joint action.
         first[number] = actions
         return number.reshape(-1) * self.num_states + state, ActionKernel(matrices, first)
 
@@ -174,6 +187,8 @@ class Joint:
         for arm, kind in enumerate(self.problem.type_of_arm):
             law = np.outer(law, self.problem.types.initial[kind, : self.num_states_of_arm[arm]]).reshape(-1)
         return law
+
+    # -- the way back -------------------------------------------------------------------------------------------------
 
     def lift(self, probabilities: Floats) -> "JointTable | BySteps":
         """A policy that looks up the joint state; with (step, pair) probabilities, one for each step."""

@@ -54,6 +54,7 @@ def audit_page(found: Audit, books: Books, called: str, command: str = "") -> st
         cards=_cards(found),
         groups=members_table(found.groups, "What each group was promised and got, a step of an arm", True),
         split=split_table(found.groups),
+        # Each group has a panel: some of them, where there are many. The tables have all.
         over_time=over_time_figure(fairness_over_time(books), books.groups[:MOST_GROUPS]),
         types=members_table(found.types, "The same by type", False),
         served=served_figure(found),
@@ -74,6 +75,7 @@ def audit_page(found: Audit, books: Books, called: str, command: str = "") -> st
 
 
 def _lead(found: Audit) -> list[str]:
+    # Only what chance cannot explain is called behind.
     behind = [row.name for row in found.groups if row.behind]
     verdict = (
         f"{words.listed(behind)} fell behind what was promised by more than chance explains."
@@ -90,6 +92,7 @@ def _lead(found: Audit) -> list[str]:
 def _cards(found: Audit) -> list[tuple[str, str, str]]:
     served = sum(row.service.served for row in found.groups)
     return [
+        # A step of an arm is what shares are of.
         ("Served", str(served), f"times, {words.percent(served / max(found.unknown.steps, 1))} of steps"),
         ("Gini of service", _gini(found.service), f"worst-off: {found.service.worst_off}"),
         ("Gini of value", _gini(found.value), f"worst-off: {found.value.worst_off}"),
@@ -174,6 +177,7 @@ def _member(row: MemberRow) -> TableRow:
         words.number(earned.promised, 3),
         f"{words.number(earned.lower, 3)} to {words.number(earned.upper, 3)}",
     ]
+    # The last column is there where groups were tested.
     told = cells if row.corrected is None else [*cells, words.number(row.corrected, 2)]
     note = "behind its promise beyond chance" if row.behind else ""
     return TableRow(row.name, _cells(*told), note=note)
@@ -188,6 +192,7 @@ def split_table(rows: Sequence[MemberRow]) -> Table:
 def _split(row: MemberRow) -> TableRow:
     it = row.earned
     parts = (it.realised - it.promised, it.overrides, it.undone, it.moves, it.rewards)
+    # +0.0, so that a rounded loss of nothing does not read as -0.0000.
     return TableRow(row.name, _cells(*(f"{round(part, 4) + 0.0:+.4f}" for part in parts)))
 
 
@@ -216,6 +221,7 @@ def who_table(found: Audit) -> Table | None:
 
 def overrides_table(found: Audit) -> Table | None:
     """The dearest overrides."""
+    # Rounded, for a stable order among equal costs.
     dearest = sorted(found.overrides, key=lambda row: (-round(row.cost, 9), row.step, row.arm))[:MOST_OVERRIDES]
     rows = [
         TableRow(one.arm, _cells(str(one.step), f"~{one.planned}", f"~{one.accepted}", words.number(one.cost, 3),
@@ -252,6 +258,7 @@ def _draw_parts(figure: "Figure", parts: Sequence[Part], groups: Sequence[str]) 
 
 def _draw_group(axes: "Axes", parts: Sequence[Part], group: str) -> None:
     there = [part for part in parts if group in part.groups]
+    # A part of several steps stands at its middle.
     steps = [(part.first + part.last) / 2 for part in there]
     earned = [part.groups[group] for part in there]
     lower, upper = [it.lower for it in earned], [it.upper for it in earned]
@@ -268,6 +275,7 @@ def _draw_group(axes: "Axes", parts: Sequence[Part], group: str) -> None:
 
 def _is_outside(it: Earned) -> bool:
     """Whether more than chance was at work, beside what was decided or done otherwise: that is known, and no chance."""
+    # What people decided otherwise is no chance, and is taken out before chance is asked.
     by_itself = it.realised - it.overrides - it.undone
     return not it.lower - 1e-9 <= by_itself <= it.upper + 1e-9
 
@@ -287,6 +295,7 @@ def _draw_served(figure: "Figure", found: Audit, groups: Sequence[str]) -> None:
         # Arms of the same share stand above each other, so that every one of them is seen.
         values, starts, many = np.unique(shares.round(6), return_index=True, return_counts=True)
         rank = np.arange(len(shares)) - np.repeat(starts, many)
+        # No higher than the row has room for.
         lift = np.minimum(rank * 0.09, 0.42)
         axes.plot(100 * np.repeat(values, many), y - lift, MARKS[y % len(MARKS)], color=BLUE, markersize=3.5, alpha=0.7)
         axes.plot([100 * row.service.share] * 2, [y - 0.45, y + 0.2], color=ORANGE, linewidth=1.5)

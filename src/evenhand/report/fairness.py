@@ -39,6 +39,7 @@ def write_fairness(
 
 def fairness_page(found: Fairness, title: str | None = None, command: str = "", seed: int | None = None) -> str:
     """The page; arguments as of `write_fairness`."""
+    # None where a table of types would say nothing.
     types = types_table(found.problem)
     return render(
         "fairness.html",
@@ -66,6 +67,7 @@ def fairness_page(found: Fairness, title: str | None = None, command: str = "", 
 
 def _fairest(found: Fairness) -> FairnessRow:
     """The row in which the worst-off member has most; of several the one with the best mean."""
+    # Six digits decide; what is equal to them is told apart by the mean.
     return max(found.rows, key=lambda row: (float(f"{row.worst:.6g}"), row.mean))
 
 
@@ -75,9 +77,11 @@ def _lead(found: Fairness) -> list[str]:
         f"The best mean that was found is {words.number(best.mean)} a{'n' if who == 'arm' else ''} {who}; "
         f"the worst-off {who} then has {words.number(best.worst)}."
     )
+    # More than rounding, or there is nothing to tell.
     if fairest.worst <= best.worst * (1 + 1e-6) or fairest is best:
         return [first, f"No plan here does more for the worst-off {who}: fairness costs nothing."]
     cost = f"for {words.percent(fairest.price)} of the mean"
+    # A price within the error is no price.
     if not found.is_dearer(fairest):
         cost = f"and what it costs of the mean ({words.percent(fairest.price)}) cannot be told from nothing"
     second = f"The plan for {fairest.welfare} lifts it to {words.number(fairest.worst)}, {cost}."
@@ -90,6 +94,7 @@ def _gains_and_losses(found: Fairness, row: FairnessRow) -> str:
     sure = {
         name: gain
         for name, gain in row.gains.items()
+        # Three errors of both plans, and more than rounding.
         if abs(gain) > 3 * (best.values_stderr[name] + row.values_stderr[name]) + 1e-6 * abs(best.values[name])
     }
     up = [name for name in sorted(sure, key=lambda name: -sure[name]) if sure[name] > 0]
@@ -127,6 +132,7 @@ def _of_the_mean(found: Fairness, row: FairnessRow) -> str:
 
 
 def _taken_over(found: Fairness) -> list[str]:
+    # Told, so that nobody wonders about a plan for another welfare in a row.
     return [
         f"For {row.welfare} the plan for {row.plan_of} is shown: it is better than the one found for {row.welfare}."
         for row in found.rows
@@ -166,6 +172,7 @@ def _making(seed: int | None) -> str:
 
 def results_table(found: Fairness) -> Table:
     """A row a welfare: its plan, and what all of them make of it."""
+    # The mean and the worst-off have columns already.
     names = [row.welfare for row in found.rows if row.welfare not in SHOWN_OTHERWISE]
     decimals = words.decimals_of([value for row in found.rows for value in row.by.values()])
     heads = ["Best for", "Mean", "Price", f"Worst {words.member(found.problem)}", "Gini coefficient"]
@@ -180,6 +187,7 @@ def results_table(found: Fairness) -> Table:
             *(Cell(words.number_text(row.by[name], decimals), is_strong=name == row.welfare) for name in names),
         ]
         error = row.by_stderr[row.welfare]
+        # Proved, or exact without a proof, or an estimate with its error.
         note = "proved to be the best" if row.is_proved else "" if row.exact else f"±\u00a0{words.number(error, 2)}"
         rows.append(TableRow(row.welfare, tuple(cells), note=note))
     caption = "Each plan, weighed by every welfare"
@@ -204,6 +212,7 @@ def _values(found: Fairness, who: str, each: str, sizes: dict[str, int], plans: 
     first, *others = plans
     decimals = words.decimals_of([value for values in plans for value in values.values()])
     rows = []
+    # The first few; the rest is counted in the caption.
     for name, count in list(sizes.items())[:MOST_TYPES]:
         cells = [Cell(f"{count:,}"), Cell(words.number_text(first[name], decimals))]
         for values in others:
@@ -254,7 +263,9 @@ def _draw_values(figure: "Figure", found: Fairness) -> None:
         values = list(row.values.values())
         axes.plot([min(values), max(values)], [y, y], color="#b5b5b5", linewidth=1.2, solid_capstyle="round")
         for index, value in enumerate(values):
+            # With few types each has its mark; with many a dot is enough.
             colour, shape = MARKS[index] if few else (BLUE, "o")
+            # A little above each other, so that equal values do not hide each other.
             shift = (index - (len(values) - 1) / 2) * min(0.2, 0.6 / len(values)) if few else 0.0
             axes.plot(
                 [value], [y + shift], shape, color=colour, markersize=5.5, markeredgecolor="white", markeredgewidth=0.5
@@ -288,6 +299,7 @@ def _places(found: Fairness) -> list[list[FairnessRow]]:
     """The rows by where they stand in the figure: those that cannot be told apart by eye together."""
     places: dict[tuple[str, str], list[FairnessRow]] = {}
     for row in found.rows:
+        # Three digits: nearer than that two marks are one.
         places.setdefault((f"{row.mean:.3g}", f"{row.worst:.3g}"), []).append(row)
     return list(places.values())
 
@@ -299,6 +311,7 @@ def _draw_trade(axes: "Axes", places: list[list[FairnessRow]], found: Fairness) 
     for (colour, shape), rows in zip(MARKS * len(places), places, strict=False):
         at = rows[0].mean, rows[0].worst
         axes.plot(*at, shape, color=colour, markersize=7, markeredgecolor="white")
+        # To the side that has more room.
         side = at[0] <= middle
         axes.annotate(
             words.shortened(", ".join(row.welfare for row in rows), 40),

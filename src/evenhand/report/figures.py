@@ -44,6 +44,7 @@ UNEVEN = 0.05
 
 def welfare_figure(comparison: Comparison) -> str:
     """Bars of welfare, best on top, with 95 % error bars and the bound as a line."""
+    # In words for who cannot see the figure.
     alternative = "; ".join(f"{row.policy} {number(row.evaluation.welfare)}" for row in comparison.rows)
     bound = "" if comparison.upper_bound is None else f"; {bound_title(comparison)} {number(comparison.upper_bound)}"
     label = f"Welfare by policy: {alternative}{bound}"
@@ -57,6 +58,7 @@ def welfare_height(comparison: Comparison) -> float:
 
 def spread_figure(comparison: Comparison, problem: Problem) -> str | None:
     """The values of the arms, a row a policy; None where every arm has the same value under every policy."""
+    # A picture of one number says nothing.
     if all(is_level(row.evaluation) for row in comparison.rows):
         return None
     alternative = "; ".join(
@@ -93,8 +95,10 @@ def lorenz_rows(rows: Sequence[Row], uneven_from: float = UNEVEN) -> list[Row]:
     """
     sound = [row for row in rows if row.evaluation.worst >= 0 and math.isfinite(row.evaluation.gini_coefficient)]
     uneven = most_unequal(sound)
+    # Nearly equal shares cannot be told from the diagonal by eye.
     if uneven is None or uneven.evaluation.gini_coefficient < uneven_from:
         return []
+    # By identity: the best may be the most equal, too.
     chosen = {id(row): row for row in (sound[0], most_equal(sound), uneven) if row is not None}
     return list(chosen.values())
 
@@ -117,6 +121,7 @@ def quantile(values: Floats, counts: Ints, share: float) -> float:
         counts: (group,) how many arms have each.
         share: from 0 to 1.
     """
+    # Counts, not groups: a large group counts for all its arms.
     order = np.argsort(values)
     below = np.cumsum(counts[order])
     return float(values[order][np.searchsorted(below, share * below[-1])])
@@ -137,6 +142,7 @@ def _policy_rows(axes: "Axes", rows: Sequence[Row]) -> None:
 def _column(axes: "Axes", texts: Sequence[str], title: str) -> None:
     """Numbers at the right edge, aligned right."""
     width = max(len(text) for text in (*texts, title))
+    # By the number of letters: texts of a figure have no width before they are drawn.
     at = 1.03 + 0.021 * width
     for y, text in enumerate(texts):
         axes.text(at, y, text, transform=axes.get_yaxis_transform(), ha="right", va="center")
@@ -149,14 +155,17 @@ def draw_welfare(figure: "Figure", comparison: Comparison) -> None:
     axes = figure.subplots()
     welfare = np.array([row.evaluation.welfare for row in rows])
     errors = CONFIDENCE * np.array([row.evaluation.welfare_stderr for row in rows])
+    # The best in full colour.
     colours = [BLUE] + ["#8fbfdc"] * (len(rows) - 1)
     axes.barh(range(len(rows)), welfare, height=0.62, color=colours)
+    # A single episode has no error that could be drawn.
     _error_bars(axes, welfare, np.where(np.isfinite(errors), errors, 0.0))
     axes.axvline(0, color=FAINT, linewidth=0.6)
     _policy_rows(axes, rows)
     if bound is not None:
         axes.axvline(bound, color=RED, linewidth=1.3, linestyle=(0, (4, 2)))
         words = f"{bound_title(comparison)} {number(bound)}"
+        # Words on the side that has room.
         side = "right" if bound >= sum(axes.get_xlim()) / 2 else "left"
         axes.text(bound, -0.62, words, color="#a84700", ha=side, va="bottom", fontsize=8)
     decimals = decimals_of([*welfare])
@@ -179,6 +188,7 @@ def draw_spread(figure: "Figure", rows: Sequence[Row], problem: Problem) -> None
         _spread(axes, y, row.evaluation, problem)
     axes.plot([], [], "|", color=INK, markersize=9, markeredgewidth=1.4, label="mean")
     if marks_types(problem) and all(shows_dots(row.evaluation) for row in rows):
+        # Marks for the legend only: they have no place in the figure.
         for (colour, shape), name in zip(MARKS, type_names(problem), strict=False):
             axes.plot([], [], shape, color=colour, markersize=5, linestyle="", label=shortened(name, 22))
     _policy_rows(axes, rows)
@@ -224,6 +234,7 @@ def draw_lorenz(figure: "Figure", rows: Sequence[Row]) -> None:
     axes = figure.subplots()
     who = member(rows[0].evaluation.problem)
     axes.plot([0, 100], [0, 100], color=FAINT, linewidth=0.9, label=f"all {who}s equal")
+    # At most three lines have a look.
     for row, (colour, dashes) in zip(rows, LINES, strict=False):
         arms, value = (_thinned(shares) for shares in row.evaluation.lorenz)
         axes.plot(

@@ -72,14 +72,17 @@ def fit_page(
     replay: "Replay | None" = None,
 ) -> str:
     """The page; arguments as of `write_fit`."""
+    # Sections that have nothing to show are None, and the template leaves them out.
     found, clusters = fitted.diagnostics, fitted.clusters
     rows = fit_figures.small_rows(fitted, FEW)
+    # Effects without an action that was ever given are none.
     acted = found.effects is not None and bool(found.effects.each)
     return render(
         "fit.html",
         title=title or f"What {source} say{'s' if source != 'the records' else ''}",
         lead=_lead(fitted),
         cards=_cards(fitted),
+        # What has a section of its own is not told twice.
         said=_by_topic(found, ({"effect"} if acted else set()) | ({"choice"} if found.choices else set())),
         memory=_memory_table(found),
         effects=fit_figures.effects_figure(found.effects) if acted and found.effects else None,
@@ -96,6 +99,7 @@ def fit_page(
         members=None if clusters is None else _members_table(clusters),
         types=_types_table(found.between_types) if found.between_types and found.between_types.each else None,
         rows=rows,
+        # Rows without a picture are counted.
         more_rows=_more_rows(found.thin_rows.total - len(rows)),
         scale=(fit_figures.LEFT, fit_figures.LEFT + fit_figures.WIDE),
         thin=_thin_table(found.thin_rows) if found.thin_rows.rows else None,
@@ -117,6 +121,7 @@ def _lead(fitted: Fitted) -> list[str]:
         f"{words.counted(len(log.states), 'state')} with {words.counted(len(log.actions), 'action')}"
         f"{'' if log.unit == 'step' else f', a step being {log.step_in_words}'}."
     )
+    # What actions do comes first, then who was served.
     told = [*(effect.words for effect in found.effects.overall)] if found.effects else []
     if found.choices is not None:
         told.append(found.choices.words[0])
@@ -125,6 +130,7 @@ def _lead(fitted: Fitted) -> list[str]:
 
 def _cards(fitted: Fitted) -> list[tuple[str, str, str]]:
     found = fitted.diagnostics
+    # Moves of one step, and those over gaps.
     moves = int(fitted.moves.counts.sum() + fitted.moves.gaps.number.sum())
     gaps = int(fitted.moves.gaps.number.sum())
     entries = [
@@ -150,12 +156,14 @@ def _by_topic(found: Diagnostics, elsewhere: set[str]) -> list[tuple[str, list[s
     for topic, said in found.words:
         if topic in elsewhere:
             continue
+        # In the words of the page, which are those of its sections.
         topics.setdefault(TOPICS[topic], []).append(_sentence(said))
     return list(topics.items())
 
 
 def _sentence(said: str) -> str:
     """With a capital and a full stop; what belongs together stays on one line."""
+    # A sign stays with its number: no line breaks between them.
     tied = re.sub(
         r" (%|± |[<=] )", lambda found: f"\u00a0{found[1].rstrip()}" + "\u00a0" * found[1].endswith(" "), said
     )
@@ -186,6 +194,7 @@ def _reading(found: Diagnostics) -> list[tuple[str, str]]:
             "on others.",
         ),
     ]
+    # Terms are explained only where they occur.
     if found.state or found.before:
         entries.append(
             (
@@ -238,6 +247,7 @@ def _clusters_figure(found: "Clusters") -> str:
 def _members_table(found: "Clusters") -> Table:
     sizes = np.bincount(found.type_of, minlength=found.number)
     chances = found.probabilities[np.arange(len(found.arms)), found.type_of]
+    # How surely arms are of the type that they were given.
     sums = np.bincount(found.type_of, weights=chances, minlength=found.number)
     rows = tuple(
         TableRow(name, (Cell(f"{size:,}"), Cell(words.percent(total / size) if size else words.UNKNOWN)))
@@ -278,11 +288,13 @@ def _gain_cells(gain: Gain) -> tuple[Cell, ...]:
 
 def _effects_table(found: Effects) -> Table:
     effects = [*found.overall, *found.each]
+    # All effects of a fit are counted in one unit.
     unit = effects[0].unit
     heads = [Cell("Action"), Cell("Given"), Cell("Idle")]
     if unit is not None:
         heads.append(Cell("Gain in reward" if unit == "reward" else f"Places towards {effects[0].ends[1]}"))
     heads.append(Cell("In 100, more come to"))
+    # Tables are cut, and say so.
     rows = tuple(_effect_row(effect) for effect in effects[:SHOWN_ROWS])
     more = len(effects) - SHOWN_ROWS
     left = f"; {more:,} more are not shown" if more > 0 else ""
@@ -311,6 +323,7 @@ def _types_table(found: BetweenTypes) -> Table:
             own, others = (words.percent(share, 0) for share in place.shares)
             where = f"{place.action} in {place.state}: {own} come to {place.to}, {others} of the others"
         cells = (
+            # The column is called p already.
             Cell(chance(one.test.adjusted).removeprefix("p = ").removeprefix("p "), is_strong=one.test.adjusted < 0.05),
             Cell(signed(one.test.gain, 4)),
             Cell(where, is_text=True),
@@ -321,6 +334,7 @@ def _types_table(found: BetweenTypes) -> Table:
 
 
 def _thin_table(found: ThinRows) -> Table:
+    # With one type its name would be in every row.
     several = len({row.type for row in found.rows}) > 1
     heads = (Cell("Row"), Cell("Moves"), Cell("In other types"), Cell("Widest interval"))
     rows = tuple(

@@ -44,6 +44,7 @@ def effects_figure(found: Effects) -> str:
 
 def drawn_effects(found: Effects) -> list[Effect]:
     """The overall ones, then those of states given most often."""
+    # Overall effects always; of the others those with most to say, in their own order.
     often = sorted(found.each, key=lambda effect: -effect.visits)[: MOST_EFFECTS - len(found.overall)]
     kept = {id(effect) for effect in often}
     return [*found.overall, *(effect for effect in found.each if id(effect) in kept)]
@@ -63,6 +64,7 @@ def _draw_effects(figure: "Figure", effects: Sequence[Effect]) -> None:
     axes.axvline(0, color=FAINT, linewidth=0.8)
     for y, effect in enumerate(effects):
         mean, lower, upper = _estimate(effect)
+        # Grey where the interval holds 0.
         colour = BLUE if effect.is_sure else FAINT
         axes.plot([lower, upper], [y, y], color=colour, linewidth=1.6, solid_capstyle="round")
         shape, size = ("D", 6) if not effect.state else ("o", 5)
@@ -98,6 +100,7 @@ def shares_figure(found: Shares) -> str:
 
 def drawn_states(found: Shares) -> list[int]:
     """Those of the largest shares, in their order."""
+    # Rounded, so that the choice does not hang on the last bit.
     largest = np.argsort(-np.round(found.observed.mean(axis=0), 9), kind="stable")[:MOST_PANELS]
     return sorted(largest.tolist())
 
@@ -107,6 +110,7 @@ def _draw_shares(figure: "Figure", found: Shares, states: list[int], rows: int) 
     for axes, state in zip(panels, states, strict=False):
         _draw_state(axes, found, state)
     for axes in panels[len(states) :]:
+        # An odd number of states leaves a panel empty.
         axes.set_visible(False)
     figure.supxlabel("steps since the first record", fontsize=9)
     handles, labels = panels[0].get_legend_handles_labels()
@@ -119,6 +123,7 @@ def _draw_state(axes: "Axes", found: Shares, state: int) -> None:
     lower, upper = np.maximum(given - spread, 0), np.minimum(given + spread, 1)
     axes.fill_between(times, lower, upper, color=ORANGE, alpha=0.22, linewidth=0, label="95 % by chance")
     axes.plot(times, given, color=ORANGE, linewidth=1.5, label="predicted")
+    # Dots while they can be told apart, else a line.
     few = len(times) <= 60
     axes.plot(
         times, found.observed[:, state], "." if few else "-", color=BLUE, markersize=4, linewidth=0.7, label="seen"
@@ -142,6 +147,7 @@ def choices_figure(found: Choices) -> str:
 
 def _often(found: Choices, most: int = 16) -> list[int]:
     either = np.maximum(found.served_in, found.idle_in)
+    # Often among the served or among the others.
     return sorted(np.argsort(-np.round(either, 9), kind="stable")[:most].tolist())
 
 
@@ -206,6 +212,7 @@ def small_rows(fitted: Fitted, few: int) -> list[SmallRow]:
     from evenhand.fitting.diagnostics.diagnose import visits_of
 
     visits = visits_of(fitted.moves)
+    # Seen most often, then in the order of the model.
     often = np.argsort(-visits.ravel(), kind="stable")[:MOST_ROWS]
     places = [tuple(map(int, np.unravel_index(row, visits.shape))) for row in sorted(often.tolist())]
     return [_small_row(fitted, place, int(visits[place]), few) for place in places]
@@ -216,12 +223,14 @@ def _small_row(fitted: Fitted, place: tuple[int, ...], visits: int, few: int) ->
     mean = fitted.posterior.mean[place]
     lower, upper = (bound[place] for bound in fitted.interval)
     order = [k for k in np.argsort(-np.round(mean, 9), kind="stable").tolist() if mean[k] > 0]
+    # The likeliest next states, in the order of the states.
     shown = sorted(order[:MOST_TRACKS])
     tracks = [
         Track(
             shortened(log.states[k], 15),
             f"{mean[k]:.2f} [{lower[k]:.2f}, {upper[k]:.2f}]",
             LINE * number + 15,
+            # From probabilities to units of the picture.
             *(round(LEFT + WIDE * float(value), 1) for value in (mean[k], lower[k], upper[k])),
         )
         for number, k in enumerate(shown)

@@ -91,6 +91,9 @@ class Told:
     notes: Sequence[str] = ()
 
 
+# What is told of anything
+
+
 def html_of(thing: object) -> str:
     """The HTML that a notebook shows of a thing.
 
@@ -122,8 +125,10 @@ def shortened_table(
         more: rows that are left out, counted in a last one.
         words: the heads of columns of words, which are set from the left.
     """
+    # The first column is the name of the row.
     are_words = [head in words for head in heads]
     lines = [
+        # Words from the left, numbers from the right.
         TableRow(name, tuple(Cell(text, is_text=says) for text, says in zip(texts, are_words[1:], strict=True)))
         for name, texts in rows
     ]
@@ -144,11 +149,13 @@ def _(problem: CoupledMDP) -> Told:
         (f"budget: {name}", f"{amount(b)} a step")
         for name, b in zip(problem.resource_names, problem.budget, strict=True)
     ]
+    # One resource without a name needs no name in the fact.
     if problem.num_resources == 1 and not problem.resources:
         facts = [("budget", f"{amount(float(problem.budget[0]))} a step")]
     facts.append(("values", _criterion_words(problem)))
     if problem.over == "groups":
         facts.append(("welfare over", counted(len(problem.group_names), "group")))
+    # Identical arms: what one of them does is worth a table, folded.
     alone = problem.is_symmetric
     folded = [_choices_table(problem.types[0])] if alone and _is_small(problem.types[0]) else []
     return Told(counted(problem.num_arms, "arm"), kinds, facts, tables=[_types_table(problem)], folded=folded)
@@ -203,10 +210,13 @@ def _(found: Check) -> Told:
 def _(fitted: Fitted) -> Told:
     log, counts = fitted.log, fitted.moves.departures
     lower, upper = fitted.interval
+    # Unseen rows are not a number; they are not shown, but must not break what is.
     mean = np.nan_to_num(fitted.posterior.mean)
+    # Rows that were seen; the others are counted.
     seen = np.argwhere(~fitted.unseen).tolist()
     rows = []
     for t, s, a in seen[:MOST_ROWS]:
+        # Rounded, so that of equal next states the first is told.
         most = int(np.argmax(np.round(mean[t, s, a], 12)))
         span = f"{number(lower[t, s, a, most], 2)} to {number(upper[t, s, a, most], 2)}"
         cells = log.states[s], log.actions[a], f"{counts[t, s, a]:,}", log.states[most], number(mean[t, s, a, most], 3)
@@ -236,6 +246,7 @@ def _(arm: Arm) -> Told:
     sizes = f"{counted(arm.num_states, 'state')}, {counted(arm.num_actions, 'action')}"
     resources = counted(arm.usage.shape[2], "resource")
     title = arm.name or "An arm"
+    # Larger arms are better looked at as arrays.
     if not _is_small(arm):
         return Told(title, f"{sizes}, {resources}", notes=["Its arrays: transitions, rewards, usage, initial."])
     moves = [_moves_table(arm, action) for action in range(arm.num_actions)]
@@ -249,6 +260,7 @@ def _labels(given: Sequence[str], size: int, what: str) -> list[str]:
 def _choices_table(arm: Arm) -> Table:
     """What each action earns and uses in each state."""
     actions = _labels(arm.actions, arm.num_actions, "action")
+    # The same decimals in all cells, so that columns can be compared.
     decimals = decimals_of(arm.rewards.reshape(-1).tolist())
     rows = []
     for state, name in enumerate(_labels(arm.states, arm.num_states, "state")):
@@ -265,6 +277,7 @@ def _use(use: Floats) -> str:
 def _moves_table(arm: Arm, action: int) -> Table:
     states = _labels(arm.states, arm.num_states, "state")
     rows = [
+        # Impossible moves are left empty: the others are seen at once.
         (name, [percent(float(chance)) if chance else "" for chance in arm.transitions[state, action]])
         for state, name in enumerate(states)
     ]
@@ -298,6 +311,7 @@ def _(solution: Solution) -> Told:
         ("policy", repr(solution.policy)),
         ("time", duration(sum(solution.seconds.values()))),
     ]
+    # Types or arms, then groups, then the parts of a mixture.
     tables = [_units_table(solution.problem, solution.by_type, {"value": solution.unit_values})]
     tables += [_groups_table(solution.problem, solution.groups)] if solution.groups else []
     tables += [_parts_table([(p.name, p.share) for p in solution.parts])] if solution.parts else []
@@ -307,9 +321,11 @@ def _(solution: Solution) -> Told:
 def _units_table(problem: Problem, by_type: bool, figures: Mapping[str, Floats]) -> Table:
     """The first types or arms with their figures."""
     names, size = type_names(problem), len(next(iter(figures.values())))
+    # Errors need fewer digits than values.
     decimals = {name: decimals_of(values.tolist(), 2 if name == "± error" else 5) for name, values in figures.items()}
     rows = []
     for unit in range(min(size, MOST_ROWS)):
+        # An arm is told with the name of its type.
         kind = unit if by_type else int(problem.type_of_arm[unit])
         who = names[kind] if by_type else f"{unit} {names[kind]}"
         cells = [f"{problem.type_counts[kind]:,}"] if by_type else []
@@ -336,6 +352,7 @@ def _parts_table(parts: Sequence[tuple[str, float]]) -> Table:
 
 @told.register
 def _(plan: Plan) -> Told:
+    # The first line is the title, the rest is set as it is.
     title, _, rest = plan.show().partition("\n")
     return Told(title, text=rest.strip("\n"))
 
@@ -363,6 +380,7 @@ def _(found: UnderDraws) -> Told:
         names = ("welfare", *member_names(found.problem, row.found.by_type))
         draws = (row.welfare, *row.members.T)
         lines = [
+            # Without the mean, which is the first of the figures.
             (shortened(name, 40), [number(figure, 6) for figure in list(spread_of(own).values())[1:]])
             for name, own in list(zip(names, draws, strict=True))[:MOST_ROWS]
         ]
@@ -397,6 +415,7 @@ def _(found: Robust) -> Told:
 def _(found: Evaluation) -> Told:
     who = member(found.problem)
     played = "exactly computed"
+    # Exact figures have no episodes.
     if found.num_episodes is not None and found.horizon is not None:
         played = f"{counted(found.num_episodes, 'episode')} of {counted(found.horizon, 'step')}"
     facts = [
@@ -409,6 +428,7 @@ def _(found: Evaluation) -> Told:
         ("time", duration(found.seconds)),
     ]
     figures = {"value": found.unit_values}
+    # Errors where there are any, beside the values.
     if not found.exact:
         figures["± error"] = found.unit_stderr
     figures["served"] = found.unit_served
@@ -429,6 +449,7 @@ def _used(found: Evaluation) -> str:
 
 @told.register
 def _(row: Row) -> Told:
+    # As its evaluation, under its own name.
     found = told(row.evaluation)
     return Told(row.policy, found.aside, found.facts, tables=found.tables)
 
@@ -439,8 +460,10 @@ def _(comparison: Comparison) -> Told:
     aside = f"by {comparison.welfare.name}, best first"
     tables = []
     if comparison.rows:
+        # As people are told it: nobody above the bound.
         table = results_table(comparison.as_shown(), comparison.problem)
         tables = [Table("", table.heads, table.rows)]
+    # A reason for each policy that is missing, and for a missing bound.
     notes = [_missing(name, reason) for name, reason in list(comparison.left_out.items())[:MOST_ROWS]]
     if comparison.upper_bound is not None and comparison.bound_name not in ("optimum", ""):
         notes.insert(0, f"{capitalised(bound_title(comparison))}: {comparison.bound_name}; no policy can have more.")
@@ -466,6 +489,7 @@ def _missing(name: str, reason: str) -> str:
 def _(found: Fairness) -> Told:
     title = f"What fairness costs: {counted(len(found.rows), 'welfare')} on {found.members_words}"
     notes = [f"Left out: {name}: {reason}" for name, reason in found.left_out.items()]
+    # Rows whose own plan was beaten by another's.
     taken = [row for row in found.rows if row.plan_of != row.welfare]
     notes += [f"Best for {row.welfare}: the plan for {row.plan_of}, which is better than its own." for row in taken]
     return Told(title, tables=[fairness.results_table(found), fairness.values_table(found)], notes=notes)
@@ -486,6 +510,7 @@ def _(found: Replay) -> Told:
         ("rewards of a step in theirs", percent(float(found.rewards.inside.mean()))),
     ]
     heads = ["type"]
+    # Three columns an action: seen, expected, and the interval.
     for action in found.actions[1:]:
         heads += [shortened(action, 24), "expected", f"interval of {percent(found.level)}"]
     rows = [(shortened(name, 40), _replayed(found, t)) for t, name in enumerate(found.types[:MOST_ROWS])]
@@ -524,6 +549,7 @@ def _(training: Training) -> Told:
 def _curve(points: Sequence[tuple[int, float]]) -> Curve:
     steps, scores = (np.array(column, dtype=np.float64) for column in zip(*points, strict=True))
     across = (steps - steps[0]) / max(steps[-1] - steps[0], 1.0)
+    # A curve that is flat is drawn in the middle.
     up = (scores - scores.min()) / np.ptp(scores) if np.ptp(scores) else np.full(len(scores), 0.5)
     places = " ".join(f"{2 + 316 * x:.1f},{60 - 56 * y:.1f}" for x, y in zip(across, up, strict=True))
     return Curve(places, f"Learning curve from {number(float(scores[0]))} to {number(float(scores[-1]))}")
@@ -531,9 +557,11 @@ def _curve(points: Sequence[tuple[int, float]]) -> Curve:
 
 @told.register
 def _(found: TypeIndices) -> Told:
+    # With a horizon, the first step.
     problem, table = found.problem, found.indices if found.indices.ndim == 2 else found.indices[:, 0]
     names = type_names(problem)
     labels = {states for _, states, _ in problem.types.labels}
+    # Labels only where all types share them.
     shared = next(iter(labels)) if len(labels) == 1 else ()
     size = min(table.shape[1], MOST_STATES)
     heads = ["type", "arms", "indexable", *_labels(shared, table.shape[1], "state")[:size]]
@@ -568,6 +596,7 @@ def _numbers(values: Array) -> list[str]:
 
 def _policy(policy: object) -> Told:
     """A policy by its class, for whom it was made, and what it can do."""
+    # The first line of the class's docstring says what it is.
     summary = (type(policy).__doc__ or "").strip().partition("\n")[0]
     facts = [*_made_for(policy), ("can", _abilities(policy))]
     return Told(type(policy).__name__, summary, facts, tables=_insides(policy))
@@ -580,6 +609,7 @@ def _made_for(policy: object) -> list[tuple[str, str]]:
 
 def _abilities(policy: object) -> str:
     can = capabilities(policy)
+    # From the least that a policy can do to what makes it quick and exact.
     told = ["act on the states of arms" if can.starts is None else "act, with a memory"]
     told += ["be played by counts"] if can.by_counts else []
     told += ["be evaluated exactly"] if can.law or can.table or can.tabulates else []
@@ -596,6 +626,7 @@ def _insides(policy: object) -> list[Table]:
         return [shortened_table("", ["step", "policy"], rows, len(policy.parts) - MOST_ROWS, ["policy"])]
     if isinstance(policy, PriorityPolicy):
         return [_ranks_table(policy)]
+    # Somebody else's model has no layers that are known.
     if isinstance(policy, (CountNetworkPolicy, JointNetworkPolicy)) and isinstance(policy.network, Network):
         layers = [(str(layer), [str(w.shape[0]), str(w.shape[1])]) for layer, w in enumerate(policy.network.weights)]
         return [shortened_table("", ["layer", "inputs", "outputs"], layers)]
@@ -605,6 +636,7 @@ def _insides(policy: object) -> list[Table]:
 def _ranks_table(policy: PriorityPolicy) -> Table:
     """Who is served first: the best cells, by falling score."""
     problem, ranks = policy.problem, policy.ranks
+    # In the order of service; equal ranks in the order of types and states.
     cells = np.argwhere(ranks >= 0)
     order = np.argsort(ranks[tuple(cells.T)], kind="stable")
     names, labels = type_names(problem), problem.types.labels

@@ -54,11 +54,13 @@ def comparison_page(
     seed: int | None = None,
 ) -> str:
     """The page of a comparison; arguments as of `write_comparison`."""
+    # Before they are shown at the bound: who was estimated above it is told at the end.
     ties = [row for row in comparison.rows if comparison.is_above_bound(row)]
     comparison = comparison.as_shown()
     heading = title or f"Comparison of {words.counted(len(comparison.rows), 'policy', 'policies')}"
     if progress is not None:
         progress("figures", 0.0)
+    # Figures take most of the time.
     drawings = _drawings(comparison, problem) if comparison.rows else []
     if progress is not None:
         progress("report", 0.8)
@@ -94,6 +96,7 @@ def _cards(comparison: Comparison, problem: Problem) -> list[tuple[str, str, str
     sure = "exact" if found.exact else f"± {words.number(found.welfare_stderr, 2)}"
     entries = [("Best policy", best.policy, words.abbreviation_and_summary(best.policy)[0])]
     entries.append(("Its welfare", words.number(found.welfare), sure))
+    # A share of a bound that is not positive would mislead: the Gini coefficient takes the place.
     if bound is not None and bound > 0:
         share = words.percent(1 - words.gap_to(bound, found.welfare), 2)
         entries.append((f"Of the {words.bound_title(comparison)}", share, f"which is {words.number(bound)}"))
@@ -134,12 +137,14 @@ def _drawings(comparison: Comparison, problem: Problem) -> list[Drawing]:
     found = [Drawing("Welfare", figures.welfare_figure(comparison), _welfare_caption(comparison))]
     if problem.num_arms > 1:
         found.append(_spread(comparison, problem))
+    # Left out where all curves are nearly straight.
     if curves := figures.lorenz_figure(comparison):
         found.append(Drawing("How evenly it is shared", curves, _lorenz_caption(comparison)))
     return found
 
 
 def _welfare_caption(comparison: Comparison) -> str:
+    # Bars to the left of 0 are not longer but worse.
     positive = all(row.evaluation.welfare >= 0 for row in comparison.rows)
     caption = "Longer is better." if positive else "Further to the right is better."
     if any(not row.evaluation.exact for row in comparison.rows):
@@ -173,13 +178,16 @@ def _level_words(comparison: Comparison, problem: Problem) -> str:
 
 def _spread_caption(comparison: Comparison, problem: Problem) -> str:
     found = [row.evaluation for row in comparison.rows]
+    # Policies may be shown in either way: by dots, or by bands where there are many units.
     dots, bands = any(map(figures.shows_dots, found)), not all(map(figures.shows_dots, found))
     caption = "One row a policy, worse-off arms to the left; the thin line runs from the worst to the best arm."
     if dots:
+        # Dots are units: types where arms of a type fare alike.
         grouped = problem.num_types < problem.num_arms and any(each.by_type for each in found)
         caption += " A dot is an arm" + (", or all arms of a type that fare alike." if grouped else ".")
     if bands:
         caption += " The thick line holds the middle half of the arms."
+    # A single episode has no error to tell.
     errors = [float(each.unit_stderr.max()) for each in found if not each.exact]
     if errors and np.isfinite(errors).all():
         caption += f" Simulated values have standard errors of up to {words.number(max(errors), 2)}."
@@ -187,6 +195,7 @@ def _spread_caption(comparison: Comparison, problem: Problem) -> str:
 
 
 def _lorenz_caption(comparison: Comparison) -> str:
+    # The caption must say which ones, where not all are shown.
     shown = len(figures.lorenz_rows(comparison.rows))
     which = " Shown are the best, the most equal and the most unequal policy." if shown < len(comparison.rows) else ""
     return (
@@ -258,6 +267,7 @@ def _precision(comparison: Comparison) -> list[tuple[str, str]]:
     """Exact, simulated and cut off: only what occurs on this page."""
     found = [row.evaluation for row in comparison.rows]
     entries = []
+    # Only what occurs is explained.
     if any(each.exact for each in found):
         entries.append(("Exact", "Computed by solving equations: no chance is involved."))
     if not all(each.exact for each in found):
@@ -283,6 +293,7 @@ def _making(comparison: Comparison, seed: int | None) -> list[str]:
 def _plays(comparison: Comparison) -> list[str]:
     found = [row.evaluation for row in comparison.rows]
     exact = sum(each.exact for each in found)
+    # Policies may have been played for different lengths.
     lengths = sorted({(each.num_episodes or 0, each.horizon or 0) for each in found if not each.exact})
     sentences = []
     if exact:

@@ -52,6 +52,7 @@ class Picture(Figure):
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
         stream = io.BytesIO()
+        # Twice the dots, at the size told: sharp on screens of high resolution.
         self.savefig(stream, format="png", dpi=2 * DPI)
         width, height = self.get_size_inches()
         return stream.getvalue(), {"width": round(width * DPI), "height": round(height * DPI)}
@@ -64,6 +65,7 @@ def pictured(height: float, draw: Callable[[Figure], None]) -> Picture:
         height: inches.
         draw: puts axes into an empty figure.
     """
+    # Within the style: what is drawn keeps it.
     with styled():
         picture = Picture(figsize=(WIDTH, height), dpi=DPI, layout="constrained")
         draw(picture)
@@ -73,6 +75,7 @@ def pictured(height: float, draw: Callable[[Figure], None]) -> Picture:
 
 def comparison_picture(comparison: Comparison, kind: Literal["welfare", "spread", "lorenz"]) -> Picture:
     """Bars of welfare, the values of the arms, or Lorenz curves."""
+    # Each kind of figure has its own reason to be impossible.
     if not comparison.rows:
         raise NotApplicable("there is nothing to draw: no policy was compared")
     if kind == "welfare":
@@ -81,6 +84,7 @@ def comparison_picture(comparison: Comparison, kind: Literal["welfare", "spread"
         height = spread_height(comparison)
         return pictured(height, lambda figure: draw_spread(figure, comparison.rows, comparison.problem))
     if kind == "lorenz":
+        # Asked for by name, curves are drawn however straight they are.
         if not (rows := lorenz_rows(comparison.rows, 0.0)):
             raise NotApplicable(
                 "Lorenz curves are of shares: they need values that are not negative, not all of them 0"
@@ -111,6 +115,7 @@ def solution_picture(solution: Solution, kind: Literal["values", "history"]) -> 
 
 def evaluation_picture(found: Evaluation) -> Picture:
     """The values of types or arms, with error bars where they are estimates."""
+    # Bars of 95 % confidence, where values are estimates.
     errors = None if found.exact else CONFIDENCE * found.unit_stderr
     marks = [(found.welfare, f"welfare {number(found.welfare)}")]
     return _values_picture(found.problem, found.by_type, found.unit_values, errors, marks)
@@ -133,6 +138,7 @@ def draw_replay(figure: Figure, found: "Replay") -> None:
         figure: an empty one.
         found: what was replayed.
     """
+    # One panel at least, even where nothing but idling was recorded.
     panels = figure.subplots(max(len(found.actions) - 1, 1), 1, sharex=True, squeeze=False)[:, 0]
     so_far = found.so_far
     for place, (axes, action) in enumerate(zip(panels, found.actions[1:], strict=False)):
@@ -166,6 +172,7 @@ def indices_picture(found: TypeIndices) -> Picture:
 
 def scene_pixels(scene: "Scene") -> "NDArray[np.uint8]":
     """(height, width, 3) colours: the arms in each state, and what was done there at the last step."""
+    # The canvas that gives pixels is loaded only here.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     with styled():
@@ -182,6 +189,7 @@ def scene_pixels(scene: "Scene") -> "NDArray[np.uint8]":
 def _draw_scene(figure: Figure, scene: "Scene") -> None:
     """Bars of arms now; above each a thinner one of what was done, action by action."""
     axes = figure.subplots()
+    # Actions of the last step side by side, above the arms that are there now.
     places = np.arange(len(scene.states))
     axes.barh(places + 0.14, scene.counts, height=0.42, color="#c9c9c9", label="arms now")
     left = np.zeros(len(places))
@@ -203,6 +211,7 @@ def _draw_scene(figure: Figure, scene: "Scene") -> None:
 def _values_picture(
     problem: "Problem", by_type: bool, values: Floats, errors: Floats | None, marks: Sequence[tuple[float, str]]
 ) -> Picture:
+    # More than a screen of bars is a curve.
     if len(values) > MOST_BARS:
         return pictured(2.6, lambda figure: _draw_ranked(figure, problem, by_type, values, marks))
     height = 0.9 + 0.27 * len(values)
@@ -223,6 +232,7 @@ def _draw_bars(
         names = [f"{arm} {names[kind]}" for arm, kind in enumerate(problem.type_of_arm)]
     places = np.arange(len(values))
     axes.barh(places, values, height=0.62, color=BLUE)
+    # Errors that are not finite would blow up the axis.
     if errors is not None and np.isfinite(errors).all():
         axes.errorbar(values, places, xerr=errors, fmt="none", ecolor=INK, elinewidth=1.1, capsize=2.5)
     axes.set_yticks(places, [shortened(name, 22) for name in names])
@@ -250,8 +260,10 @@ def _draw_ranked(
 ) -> None:
     """All arms from worst to best, as a curve."""
     axes = figure.subplots()
+    # Each type takes as much room as it has arms.
     counts = problem.type_counts if by_type else np.ones(len(values), dtype=np.int64)
     order = np.argsort(values)
+    # Shares of arms, from 0; the first value twice, for a step begins on the left.
     shares = 100 * np.concatenate([[0], np.cumsum(counts[order])]) / counts.sum()
     axes.step(shares, np.concatenate([values[order[:1]], values[order]]), where="pre", color=BLUE, linewidth=1.6)
     for place, words in marks:
@@ -300,6 +312,7 @@ def _draw_indices(figure: Figure, found: TypeIndices) -> None:
     axes = figure.subplots()
     problem, shown = found.problem, np.flatnonzero(found.indexable)
     names = type_names(problem) if len(shown) <= len(MARKS) else []
+    # Many lines make a band; more of them would only take time.
     for place, kind in enumerate(shown[:200]):
         own = found.indices[kind, : problem.types.num_states[kind]]
         states = np.arange(len(own))
@@ -320,6 +333,7 @@ def _draw_indices(figure: Figure, found: TypeIndices) -> None:
 
 def _label_states(axes: "Axes", found: TypeIndices) -> None:
     """The labels of the states where all types share them, else numbers."""
+    # Labels are told where all types share them.
     labels = {states for _, states, _ in found.problem.types.labels}
     num_states = found.indices.shape[-1]
     if len(labels) == 1 and (own := next(iter(labels))) and num_states <= 8:
@@ -339,6 +353,7 @@ def _draw_index_steps(figure: Figure, found: TypeIndices) -> None:
         colour, shape = MARKS[state % len(MARKS)]
         name = shortened(labels[state], 18) if labels else f"state {state}"
         style = {"marker": shape, "markersize": 3.5, "markevery": max(1, num_steps // 12)}
+        # Steps to go, so that the end is on one side for any horizon.
         left = num_steps - np.arange(num_steps)
         axes.plot(left, found.indices[kind, :, state], color=colour, linewidth=1.2, label=name, **style)
     axes.axhline(0, color=FAINT, linewidth=0.6)

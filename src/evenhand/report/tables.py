@@ -67,10 +67,14 @@ class Table:
     rows: tuple[TableRow, ...]
 
 
+# -- the results of a comparison -------------------------------------------------------------------------------------
+
+
 def draws_table(comparison: Comparison) -> Table | None:
     """A row a policy: its welfare over draws of what the records allow; None where none were asked for."""
     if (draws := comparison.draws) is None:
         return None
+    # Others are compared with the first, which is the best.
     first = draws.rows[0].policy
     decimals = decimals_of([row.mean for row in draws.rows])
     rows = []
@@ -90,6 +94,7 @@ def results_table(comparison: Comparison, problem: Problem) -> Table:
         _policy_row(row.policy, tuple(column.cells[index] for column in columns))
         for index, row in enumerate(comparison.rows)
     ]
+    # The bound is a row of its own, above all policies.
     if comparison.upper_bound is not None:
         rows.insert(0, _bound_row(comparison, tuple(Cell(column.bound) for column in columns)))
     heads = (Cell("Policy"), *(Cell(column.title) for column in columns))
@@ -114,6 +119,7 @@ def _column(title: str, texts: Sequence[str], bound: str = "") -> Column:
 def _columns(comparison: Comparison, problem: Problem) -> list[Column]:
     found = [row.evaluation for row in comparison.rows]
     bound = comparison.upper_bound
+    # As many decimals as the largest figure needs, the same for all.
     welfare = [each.welfare for each in found] + ([] if bound is None else [bound])
     decimals = decimals_of(welfare)
     best = tuple(Cell(number_text(each.welfare, decimals), is_strong=True) for each in found)
@@ -138,6 +144,7 @@ def _error(found: Evaluation) -> Cell:
 
 def _bound_column(bound: float, title: str, found: Sequence[Evaluation]) -> Column:
     """The share of the bound that is reached; for a bound that is not positive, what is missing."""
+    # Shares of a bound that is 0 or negative mislead.
     if bound > 0:
         shares = [percent(1 - gap_to(bound, each.welfare), 2) for each in found]
         return _column(f"Of the {title}", shares, percent(1.0, 2))
@@ -149,6 +156,7 @@ def _bound_column(bound: float, title: str, found: Sequence[Evaluation]) -> Colu
 def _budget_column(found: Sequence[Evaluation], resource: int, problem: Problem) -> Column:
     name = shortened(problem.resource_names[resource], 24)
     title = "Budget used" if problem.num_resources == 1 else f"Used of {name}"
+    # Of a resource of which there is nothing, no share can be used.
     none = problem.budget[resource] == 0
     return _column(title, [UNKNOWN if none else percent(float(each.budget_used[resource])) for each in found])
 
@@ -164,18 +172,23 @@ def _bound_row(comparison: Comparison, cells: tuple[Cell, ...]) -> TableRow:
     return TableRow(capitalised(bound_title(comparison)), cells, note=line, kind="bound")
 
 
+# -- who gets what ---------------------------------------------------------------------------------------------------
+
+
 def types_table(problem: Problem) -> Table | None:
     """The types: how many arms, and their states and actions where these differ; None where it would say nothing.
 
     Types that differ in nothing but where they start are one row, which tells how many start where.
     """
     alike = same_choices(problem)
+    # A table of one row, or of numbers without names, says nothing.
     if problem.is_symmetric or (alike and is_nameless(problem)):
         return None
     heads = [Cell("Type"), Cell("Arms")]
     if not alike:
         heads += [Cell(title, is_text=True) for title in ("States", "Actions")]
     rows = []
+    # Types that a table of states has cut are one row again.
     for name, kinds in list(alike_but_for_starts(problem).items())[:MOST_TYPES]:
         texts = [] if alike else [states_text(problem, kinds[0]), actions_text(problem, kinds[0])]
         number_of_arms = int(problem.type_counts[kinds].sum())
@@ -192,11 +205,13 @@ def more_types(problem: Problem) -> str:
 
 def values_table(comparison: Comparison, problem: Problem) -> Table | None:
     """The mean value of the arms of each type under each policy; None where there is one type, or very many."""
+    # One type is the mean itself; very many do not fit on a page.
     if not 2 <= problem.num_types <= MOST_TYPES or not comparison.rows:
         return None
     by_policy = [values_by_type(row.evaluation, problem) for row in comparison.rows]
     decimals = decimals_of([float(value) for values in by_policy for value in values])
     rows = [
+        # The worst-off type is in bold.
         TableRow(row.policy, _marked([number_text(value, decimals) for value in values], int(values.argmin())))
         for row, values in zip(comparison.rows, by_policy, strict=True)
     ]
@@ -226,6 +241,7 @@ def floors_missed(comparison: Comparison, problem: Problem) -> list[tuple[str, s
         whose = [names[m.unit if found.by_type else int(problem.type_of_arm[m.unit])] for m in found.floors_missed]
         told = [
             f"{name} in {percent(missed.served)} of the time, not {percent(missed.floor)}"
+            # Arms of one type are told once, with the last of them.
             for name, missed in dict(zip(whose, found.floors_missed, strict=True)).items()
         ]
         if told:

@@ -31,10 +31,12 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 def decimals_of(numbers: Sequence[float], digits: int = 4) -> int | None:
     """Decimals that give the largest number `digits` digits; None where only powers of ten can tell it."""
+    # Of what exists; a column of infinities has no decimals to go by.
     largest = max((abs(number) for number in numbers if math.isfinite(number)), default=0.0)
     if largest == 0:
         return 0
     exponent = math.floor(math.log10(largest))
+    # Beyond these sizes only powers of ten are short.
     return max(0, digits - 1 - exponent) if -4 <= exponent <= 8 else None
 
 
@@ -43,9 +45,11 @@ def number_text(number: float, decimals: int | None) -> str:
     if not math.isfinite(number):
         return UNKNOWN
     if decimals is None:
+        # 1.234e+05 becomes 1.234 × 10⁵.
         mantissa, _, exponent = f"{number:.3e}".partition("e")
         return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPTS)}".replace("-", "−")
     text = f"{number:,.{decimals}f}"
+    # A rounded zero has no sign; a minus is a minus, not a hyphen.
     return text.lstrip("-") if float(text.replace(",", "")) == 0 else text.replace("-", "−")
 
 
@@ -68,6 +72,7 @@ def duration(seconds: float) -> str:
     """How long something took, in the unit that suits it."""
     if not math.isfinite(seconds):
         return UNKNOWN
+    # The limits are where two digits would round up to the next unit.
     if seconds < 0.0995:
         return f"{1000 * seconds:.0f}\u00a0ms" if seconds >= 0.0005 else "<\u00a01\u00a0ms"
     return f"{seconds:.2g}\u00a0s" if seconds < 9.95 else _longer(round(seconds))
@@ -84,6 +89,7 @@ def _longer(seconds: int) -> str:
 
 def listed(items: Sequence[str], joint: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`."""
+    # No comma before the last.
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {joint} {items[-1]}" if items else ""
 
 
@@ -117,12 +123,14 @@ def abbreviation_and_summary(policy: str) -> tuple[str, str]:
 def alike_but_for_starts(problem: Problem) -> dict[str, list[int]]:
     """Types by what they are called, those together that differ in nothing but the state that they start in."""
     bases, names = base_names(problem), type_names(problem)
+    # Names such as `Ford from poor` were made by cutting a type at its starts.
     split = [bool(base) and name.startswith(f"{base} from ") for base, name in zip(bases, names, strict=True)]
     moves: dict[str, set[tuple[bytes, ...]]] = {}
     for kind in np.flatnonzero(split).tolist():
         moves.setdefault(bases[kind], set()).add(_moves_of(problem, kind))
     found: dict[str, list[int]] = {}
     for kind, (base, name) in enumerate(zip(bases, names, strict=True)):
+        # Together only if they are alike in all but that.
         found.setdefault(base if split[kind] and len(moves[base]) == 1 else name, []).append(kind)
     return found
 
@@ -182,6 +190,7 @@ def values_by_type(evaluation: Evaluation, problem: Problem) -> Floats:
 def is_level(evaluation: Evaluation) -> bool:
     """Whether every arm has the same value, and so every group, but for rounding."""
     values = evaluation.unit_values
+    # Relative to the largest value, but no finer than for values around 1.
     return float(np.ptp(values)) <= SAME * max(1.0, float(np.abs(values).max()))
 
 
@@ -206,6 +215,7 @@ def summary(comparison: Comparison, problem: Problem) -> list[list[str]]:
         return [[f"No policy was compared on this problem of {counted(problem.num_arms, 'arm')}."]]
     welfare = [_compared(comparison, problem), _best(comparison), _rivals(comparison.rows)]
     fairness = [_worst_off(comparison.rows[0], problem), _inequality(comparison.rows)]
+    # A sentence that has nothing to say is empty, and a paragraph of such is left out.
     paragraphs = [[sentence for sentence in part if sentence] for part in (welfare, fairness)]
     return [part for part in paragraphs if part]
 
@@ -239,6 +249,7 @@ def _distance(comparison: Comparison, found: Evaluation) -> str:
         return ""
     gap, optimum = gap_to(bound, found.welfare), comparison.bound_name == "optimum"
     name = f"the optimum of {number(bound)}" if optimum else f"an upper bound of {number(bound)}"
+    # Exact figures are as close as solvers get; simulated ones must be at the bound to be called so.
     if bound - found.welfare <= max(SAME * abs(bound), 1e-6 * abs(bound) if found.exact else 0.0):
         certain = "" if found.exact else ", as far as the simulation can tell"
         return f", which is {'the optimum' if optimum else 'as much as any policy can have'}{certain}"
@@ -255,6 +266,7 @@ def _rivals(rows: Sequence[Row]) -> str:
         if _difference(best, row) <= SAME * max(1.0, abs(best.welfare))
         and row.evaluation.welfare_stderr == best.welfare_stderr  # else chance has made them equal
     ]
+    # Within the error, but not exactly equal.
     close = [row.policy for row in others if row.policy not in equal and _difference(best, row) <= _error(best, row)]
     sentences = []
     if equal:
@@ -278,6 +290,7 @@ def _difference(best: Evaluation, row: Row) -> float:
 def _error(best: Evaluation, row: Row) -> float:
     """What chance and cut-off may do to the difference of two welfares; an unknown cut-off is left out."""
     other = row.evaluation
+    # Errors of two simulations, as if they were independent; common chance makes the difference surer than this.
     chance = CONFIDENCE * math.hypot(best.welfare_stderr, other.welfare_stderr)
     return chance + (best.truncation_bound or 0.0) + (other.truncation_bound or 0.0)
 
@@ -294,6 +307,7 @@ def _worst_off(best: Row, problem: Problem) -> str:
 
 def worst_off_unit(found: Evaluation, problem: Problem) -> str:
     """`is arm 3`, `are the 4 arms of type 2` or `is the group north`."""
+    # Over groups it is a group that is worst off, not an arm.
     if found.groups:
         return f"is the group {min(found.groups, key=found.groups.__getitem__)}"
     unit = int(found.unit_values.argmin())
@@ -309,11 +323,13 @@ def _inequality(rows: Sequence[Row]) -> str:
     if uneven is None or len(rows) == 1:
         return ""
     best, found = rows[0], uneven.evaluation
+    # Too little to be told: all policies treat arms alike.
     if found.gini_coefficient < 5e-5:
         return _last(rows)
     gini = f"(Gini coefficient {number_text(found.gini_coefficient, 3)})"
     if uneven is best:
         return _evener(rows, gini)
+    # The most unequal policy may be as good as the best one.
     lost = best.evaluation.welfare - found.welfare
     gap = gap_to(best.evaluation.welfare, found.welfare)
     less = f"{percent(gap)} less welfare" if best.evaluation.welfare > 0 else f"{number(lost)} less welfare"
@@ -421,6 +437,7 @@ def actions_text(problem: Problem, kind: int) -> str:
     types = problem.types
     size = int(types.num_actions[kind])
     labels = (types.labels[kind][2] if types.labels else ()) or [f"action {index}" for index in range(size)]
+    # Real states only: padding uses nothing.
     usage = types.usage[kind, : types.num_states[kind]]
     names = problem.resource_names
     told = [f"{labels[action]} (uses {_use(usage[:, action], names)})" for action in range(size)]
@@ -428,6 +445,7 @@ def actions_text(problem: Problem, kind: int) -> str:
 
 
 def _few(items: Sequence[str], most: int = 8) -> list[str]:
+    # The first ones and the last, so that the end of a scale is seen.
     return list(items) if len(items) <= most else [*items[: most - 2], "…", items[-1]]
 
 
@@ -477,6 +495,7 @@ def weights_of_time(problem: Problem) -> str:
 def truncation_words(found: Sequence[Evaluation]) -> tuple[str, str] | None:
     """What the horizon of a simulation leaves out; None where that is nothing."""
     bounds = [each.truncation_bound for each in found]
+    # A simulator has no bound on its rewards; an average has no end to be near to.
     if None in bounds and not found[0].problem.criterion.is_average:
         return (
             "Truncation",
@@ -512,6 +531,7 @@ def welfare_words(welfare: Welfare, who: str = "arm", number: int | None = None)
     """
     unit = f"It is in the same unit as the values, and if all {who}s are equal it is simply their value."
     say, among = (getattr(welfare, name, None) for name in ("meaning", "meaning_among"))
+    # With the number of members weights can be told in figures.
     if among is not None and number is not None:
         return f"{among(who, number)} {unit}"
     return f"{say(who)} {unit}" if say is not None else f"It is one number for the values of all {who}s."

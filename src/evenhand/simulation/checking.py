@@ -60,12 +60,14 @@ def check_policy(policy: Policy | Starting, problem: Problem, rng: Rng = 0) -> N
     can = capabilities(policy)
     if can.acts is None and can.starts is None:
         raise PolicyError("a policy needs a method act(states, rng), or start(num_episodes, rng) that returns an actor")
+    # Sizes of batches matter: code that forgets the first axis works with one episode.
     for size in BATCHES:
         for states in _trial_states(problem, size, generator):
             _attempt(faults, f"batch of {size}", _try_acting, policy, problem, states)
             if can.allocates is not None:
                 counts = count_states(problem, states)
                 _attempt(faults, f"batch of {size}", _try_allocating, can.allocates, problem, counts, can.deterministic)
+    # Then states as they come by acting, not by drawing.
     _attempt(faults, "played", _try_playing, policy, problem, int(generator.integers(2**63)))
     if can.starts is not None and can.resumes is not None:
         _attempt(faults, "resumed", _try_resuming, can.starts, can.resumes, _trial_states(problem, 4, generator))
@@ -74,6 +76,7 @@ def check_policy(policy: Policy | Starting, problem: Problem, rng: Rng = 0) -> N
             for counts in count_states(problem, states):
                 _attempt(faults, "allocation_law", _try_law, can.law, problem, counts)
     if faults:
+        # The same fault in several batches is told once.
         raise PolicyError("the policy breaks the rules:\n" + "\n".join(f"  {fault}" for fault in dict.fromkeys(faults)))
 
 
@@ -86,6 +89,7 @@ def _trial_states(problem: Problem, size: int, rng: np.random.Generator) -> list
     else:
         likely = first_states(kinds, problem.types.cumulative_initial, draw_keys(rng, 1)[0], 0, size)
     anything = rng.integers(0, sizes, size=(size, problem.num_arms)).astype(np.int32)
+    # All arms in one state, as far as each has it: crowds and empty states are where allocations go wrong.
     same = np.minimum(rng.integers(0, sizes.max(), size=(size, 1)), sizes - 1).astype(np.int32)
     return [likely, anything, same]
 
@@ -102,6 +106,7 @@ def _attempt(faults: list[str], where: str, check, *arguments) -> None:  # type:
 
 def _try_acting(policy: Policy | Starting, problem: Problem, states: Indices) -> None:
     given = states.copy()
+    # Twice with the same seed, on the same array: it must neither draw elsewhere nor write into it.
     seen = [checked_shape(_act_once(policy, given, seed), given) for seed in (1, 1)]
     if not np.array_equal(given, states):
         raise PolicyError("act changed the states it was given")
@@ -123,9 +128,11 @@ def _try_resuming(starts: Starting, resumes: Resuming, trials: list[Indices]) ->
     """Before each of a few steps, an actor made of what was remembered acts as the one that remembers."""
     rng = np.random.default_rng(1)
     actor = starts.start(len(trials[0]), rng)
+    # Several steps, each from the memory before it: what goes wrong may show only after a while.
     for states in trials * 3:
         if not isinstance(actor, Remembers):
             raise PolicyError("it has resume(memory), and the actors it starts have no memory()")
+        # The generator is no part of a memory, so both get the same.
         again, same = resumes.resume(actor.memory()), copy.deepcopy(rng)
         if not np.array_equal(actor.act(states.copy(), rng), again.act(states.copy(), same)):
             raise PolicyError("it goes on in another way from what it remembered")
@@ -134,6 +141,7 @@ def _try_resuming(starts: Starting, resumes: Resuming, trials: list[Indices]) ->
 def _try_allocating(policy: Exchangeable, problem: Problem, counts: Ints, deterministic: bool) -> None:
     seen = [
         checked_allocation(problem, policy.allocate(counts.copy(), np.random.default_rng(seed)), counts)
+        # Two equal seeds, and another one.
         for seed in (1, 1, 2)
     ]
     if not np.array_equal(seen[0], seen[1]):

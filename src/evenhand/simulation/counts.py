@@ -67,22 +67,28 @@ def simulate_counts(
     weights = step_weights(problem, horizon, criterion)
     types = problem.types
     paths = _Paths.reserve(problem, num_episodes, len(weights), keep_paths)
+    # One stream for the world, one for the policy, as in `simulate`.
     world_rng, policy_rng = as_generator(rng).spawn(2)
     starts = capabilities(policy).starts
+    # A policy with a memory allocates by its actors.
     actor = capabilities(policy if starts is None else starts.start(num_episodes, policy_rng)).allocates
     if actor is None:
         raise NotApplicable("this policy does not allocate by counts; use simulate, which follows every arm")
+    # A key for the first states, and one for each step.
     keys, gains = draw_keys(world_rng, len(weights) + 1), summed_rewards(problem, rewards)
     counts = _first_counts(problem, num_episodes, keys[0])
     returns = np.zeros((len(gains), num_episodes, problem.num_types))
     served = np.zeros(returns.shape[1:])
     used = np.zeros((num_episodes, problem.num_resources))
     for t, (key, weight) in enumerate(zip(keys[1:], weights.tolist(), strict=True)):
+        # Checked before anything moves: a broken budget must not earn.
         allocation = checked_allocation(problem, actor.allocate(counts, policy_rng), counts)
+        # (episode, resource) of all arms together.
         spent = np.einsum("etsa,tsak->ek", allocation, types.usage)
         check_budget(problem, spent, t)
         paths.keep(t, counts, allocation)
         used += weight * spent
+        # Means over arms: what is summed here are values of one arm of each type.
         for table, sums in zip(gains, returns, strict=True):
             sums += weight * _mean_over_arms(problem, allocation, table)
         served += weight * _mean_over_arms(problem, allocation, types.served)
@@ -113,6 +119,7 @@ class _Paths(NamedTuple):
     def reserve(cls, problem: CoupledMDP, num_episodes: int, steps: int, kept: bool) -> "_Paths":
         """Room for them, if there is any; and room to play."""
         kinds, states, actions = problem.types.valid.shape
+        # Several arrays of the size of an allocation are alive during a step.
         size, what, instead = 40.0 * num_episodes * problem.types.valid.size, "counts", "Use fewer episodes."
         if kept:
             size += 8.0 * num_episodes * steps * kinds * states * (1 + actions)
@@ -135,6 +142,7 @@ def _mean_over_arms(problem: CoupledMDP, allocation: Ints, table: Array) -> Floa
 
 def _first_counts(problem: CoupledMDP, num_episodes: int, key: np.uint64) -> Ints:
     """(episode, type, state): all arms start in one place and move once by their initial law."""
+    # A single action, from state 0: the kernel that moves crowds then draws the first states, too.
     arms = np.zeros((num_episodes, problem.num_types, problem.types.rewards.shape[1], 1), dtype=np.int64)
     arms[:, :, 0, 0] = problem.type_counts
     law = np.repeat(problem.types.initial[:, None, None, :], arms.shape[2], axis=1)
@@ -150,6 +158,7 @@ def checked_allocation(problem: Problem, allocation: Ints, counts: Ints) -> Ints
             f"{expected}, got {np.asarray(allocation).dtype} of shape {np.shape(allocation)}"
         )
     allocation = np.asarray(allocation, dtype=np.int64)
+    # Every arm exactly once: a state's numbers sum to its count.
     if (allocation < 0).any() or (allocation.sum(axis=-1) != counts).any():
         raise PolicyError("allocate: the numbers of arms must not be negative and must sum to the counts of each state")
     if (allocation * ~problem.types.valid).any():

@@ -66,6 +66,9 @@ class Rollout:
         return f"Rollout({counted(len(self.used), 'episode')} of {counted(self.horizon, 'step')})"
 
 
+# -- playing ---------------------------------------------------------------------------------------------------------
+
+
 @shows_bar
 def simulate(
     problem: Problem,
@@ -108,17 +111,21 @@ def simulate(
     check_acts(policy)
     told = heard(progress)
     check_positive_int(num_episodes, "num_episodes")
+    # Everything is read and checked, and room is made, before the first step.
     weights = step_weights(problem, horizon, criterion)
     gains = None if isinstance(problem, Simulator) else summed_rewards(problem, rewards)
     if gains is None and rewards is not None:
         raise NotApplicable("rewards: a simulator samples its own, and others cannot be summed in their place")
     tables = 1 if gains is None else len(gains)
     sums = _Sums.reserve(problem, tables, num_episodes, len(weights), keep_paths)
+    # The split of the head; keys are drawn once, so that the world does not depend on batches.
     world_rng, policy_rng = as_generator(rng).spawn(2)
     keys = draw_keys(world_rng, len(weights) + 1)
+    # As many whole episodes as fit.
     size = max(1, min(num_episodes, BATCH // problem.num_arms))
     starts = range(0, num_episodes, size)
     fast = num_episodes * problem.num_arms * len(weights) >= COMPILE_FROM
+    # Each batch of episodes has a stream of the policy's own.
     for batch, (start, stream) in enumerate(zip(starts, policy_rng.spawn(len(starts)), strict=True)):
         own = sums.of(slice(start, min(start + size, num_episodes)))
         tell = None if told is None else part_of(told, batch, len(starts))
@@ -138,6 +145,9 @@ def simulate(
         actions=sums.actions,
         rewards=sums.rewards,
     )
+
+
+# -- what is summed up, and how a batch is played --------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -164,9 +174,11 @@ class _Sums:
     def reserve(cls, problem: Problem, tables: int, num_episodes: int, steps: int, keep_paths: bool) -> "_Sums":
         """Room for all of it, if there is any."""
         arms = problem.num_arms
+        # Returns and shares served of all episodes, and what is in flight for one batch.
         size = 8.0 * (tables + 1) * num_episodes * arms + 40.0 * min(BATCH, num_episodes * arms)
         what, instead = f"the returns of {num_episodes} episodes of {arms} arms", "Use fewer episodes; "
         if keep_paths:
+            # Two int32 and a double for each step of each arm.
             size += 16.0 * num_episodes * steps * arms
             what = f"the paths of {num_episodes} episodes of {steps} steps of {arms} arms"
             instead = "Use fewer episodes or steps, or do not keep the paths; "
@@ -218,6 +230,9 @@ class _Play:
             self.progress("playing", step / len(self.weights))
 
 
+# -- what counts: weights and rewards --------------------------------------------------------------------------------
+
+
 def step_weights(problem: Problem, horizon: int | None, criterion: str | Criterion | None) -> Floats:
     """(step,) what each step to be simulated counts for."""
     chosen = problem.under(criterion).criterion
@@ -231,6 +246,7 @@ def summed_rewards(problem: CoupledMDP, rewards: Floats | None) -> Floats:
     if rewards is None:
         return problem.types.rewards[None]
     num_types, num_states, num_actions = problem.types.rewards.shape
+    # One table or several: from here on always several.
     tables = rewards[None] if rewards.ndim == 3 else rewards
     shape = {"table": None, "type": num_types, "state": num_states, "action": num_actions}
     check_shape(tables, shape, "rewards")
@@ -247,9 +263,13 @@ def part_of(progress: Progress, part: int, parts: int) -> Progress:
     return lambda what, share: progress(what, (part + share) / parts)
 
 
+# -- the steps -------------------------------------------------------------------------------------------------------
+
+
 def _play(problem: CoupledMDP, play: _Play, sums: _Sums, gains: Floats, fast: bool) -> None:
     """Play one batch of episodes by matrices."""
     types = problem.types
+    # The step itself sums the first table; others are summed beside it.
     returns, *others = sums.returns
     world = World(problem.type_of_arm, types.cumulative, gains[0], types.usage, types.valid, types.served)
     step = step_arms_fast if fast else step_arms
@@ -258,8 +278,10 @@ def _play(problem: CoupledMDP, play: _Play, sums: _Sums, gains: Floats, fast: bo
     for t, (key, weight) in enumerate(zip(play.keys[1:], play.weights.tolist(), strict=True)):
         # The policy sees a copy: what it does with it does not change the world.
         actions = checked_shape(actor.act(states.copy(), play.rng), states, t)
+        # The step changes the states in place: who needs them later keeps a copy.
         before = states.copy() if others or sums.states is not None else states
         spent, exist = step(world, states, actions, weight, returns, sums.served, key, play.first)
+        # Before the budget: an action that does not exist has no usage.
         if not exist:
             raise PolicyError(missing_action(problem, states, actions, t, play.first))
         for table, sums_of_table in zip(gains[1:], others, strict=True):
@@ -286,6 +308,7 @@ def _play_sampled(simulator: Simulator, play: _Play, sums: _Sums) -> None:
             raise PolicyError(missing_action(simulator, states, actions, t, play.first))
         spent = usage[states, actions].sum(axis=1)
         check_budget(simulator, spent, t, play.first)
+        # All arms of all episodes at once: arms are independent, and calls are dear.
         moved, got = simulator.step(states.reshape(-1).copy(), actions.reshape(-1), _stream(key, play.first))
         rewards = got.reshape(states.shape)
         returns += weight * rewards
@@ -303,6 +326,7 @@ def _sampled_first(simulator: Simulator, play: _Play, number: int) -> Indices:
 
 def _stream(key: np.uint64, first: int) -> np.random.Generator:
     """The world's generator of one step of one batch."""
+    # The first episode of the batch is part of the seed: batches must not repeat each other.
     return np.random.default_rng([int(key), first])
 
 

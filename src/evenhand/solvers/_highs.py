@@ -79,6 +79,9 @@ _TRY_AGAIN = ("kIterationLimit", "kUnknown", "kSolveError", "kUnbounded", "kUnbo
 _NO_LIMIT = 2**31 - 1
 
 
+# -- a program and its optimum ----------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class LinearProgram:
     """A linear program to be maximised; infinite bounds are absent ones."""
@@ -130,6 +133,9 @@ class LinearOptimum:
 
     iterations: int
     """Of the simplex method, the interior point and the crossover together."""
+
+
+# -- solving ----------------------------------------------------------------------------------------------------------
 
 
 def solve_program(
@@ -199,6 +205,7 @@ class WarmProgram:
         begin, status = perf_counter(), "kUnknown"
         roads = self._roads if patient else self._roads[:1]
         for number, other in enumerate(roads):
+            # Without patience no road is the last one, so that even the first has its limit.
             last = patient and number == len(roads) - 1
             _set_options(self._highs, self._options | other | self._limits(last))
             if number:
@@ -207,6 +214,7 @@ class WarmProgram:
             status = self._highs.getModelStatus().name
             if status == "kOptimal":
                 return _read(self._highs, perf_counter() - begin)
+            # Infeasible, unsound, or out of time: another road would say the same.
             if status not in _TRY_AGAIN:
                 break
         raise _error(status, perf_counter() - self._begin)
@@ -217,6 +225,9 @@ class WarmProgram:
             # HiGHS counts from its first run on
             limits["time_limit"] = max(self._limit - (perf_counter() - self._begin), 0.01) + self._highs.getRunTime()
         return limits
+
+
+# -- handing over, and reading back -----------------------------------------------------------------------------------
 
 
 def _check(program: LinearProgram, algorithm: str, time_limit: float | None) -> None:
@@ -294,6 +305,7 @@ def _run(highs: "Highs", waiting: Waiting | None, begin: float) -> None:
                 waiting(perf_counter() - begin)
     except BaseException:  # an interrupt, or whatever `waiting` raises to end it
         highs.cancelSolve()
+        # Only when the run has ended may the object behind it go.
         done.wait()
         raise
     finally:
@@ -309,9 +321,11 @@ def _run_and_tell(highs: "Highs", done: Event) -> None:
 
 def _read(highs: "Highs", seconds: float) -> LinearOptimum:
     solution, info = highs.getSolution(), highs.getInfo()
+    # HiGHS says -1 of a method that did not run.
     counts = (info.simplex_iteration_count, info.ipm_iteration_count, info.crossover_iteration_count)
     return LinearOptimum(
         primal=np.array(solution.col_value),
+        # The program was minimised, so multipliers and objective change their signs.
         duals=-np.array(solution.row_dual),
         objective=-float(info.objective_function_value),
         seconds=seconds,

@@ -69,6 +69,9 @@ class Responses:
     """(row,) no policy of the arm has more."""
 
 
+# -- many arms at a time ----------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class SingleArms:
     """Arms that are solved one by one, many at a time."""
@@ -136,6 +139,7 @@ class SingleArms:
         values = np.zeros((len(gains), gains.shape[1] + 1, gains.shape[2]))
         policy = np.zeros(gains.shape[:3], dtype=np.int64)
         steps = gains.shape[1]
+        # The step that lasts has a V of its own, which its slack makes an upper bound: so all steps before it have one.
         if self.criterion.lasts:
             idle, steps = self.types.idle[rows].astype(np.int64), steps - 1
             policy[:, steps], ahead, slack = _iterate(moves, allowed, gains[:, steps], idle, self.criterion)
@@ -144,6 +148,7 @@ class SingleArms:
             worth = gains[:, step] + factor * np.einsum("tsaj,tj->tsa", moves, values[:, step + 1])
             worth = np.where(allowed, worth, -np.inf)
             policy[:, step] = worth.argmax(axis=-1)
+            # Padded states have no action: minus infinity there would spread.
             values[:, step] = np.where(real, worth.max(axis=-1), 0.0)
         law = np.arange(gains.shape[3]) == policy[..., None]
         measure = self._visits_in_time(rows, law.astype(np.float64))
@@ -153,6 +158,7 @@ class SingleArms:
         """(row, step, state, action) weighted visits of a policy by steps."""
         moves, now, visits = self.types.transitions[rows], self.initial[rows], np.empty(law.shape)
         for step in range(law.shape[1]):
+            # All that comes after is one step: the shares of time in it are the discounted visits from where it begins.
             if self.criterion.lasts and step == law.shape[1] - 1:
                 chain = np.einsum("tsa,tsaj->tsj", law[:, step], moves)
                 now = _discounted_visits(chain, now, self.criterion.factor) / self.criterion.total
@@ -177,6 +183,7 @@ class SingleArms:
     def _follow_part(self, rows: Ints, raw: Floats) -> Floats:
         if not self.criterion.is_average:
             return self._follow_law(rows, raw, NOISE[0])
+        # Which pairs are errors cannot be told beforehand; the measure that comes nearest to the raw one decides.
         found = np.stack([self._follow_law(rows, raw, noise) for noise in NOISE])
         nearest = np.abs(found - raw).sum(axis=(2, 3)).argmin(axis=0)
         return np.asarray(found[nearest, np.arange(len(rows))])
@@ -213,6 +220,9 @@ def _as_measure(visits: Floats, policy: Array, num_actions: int) -> Floats:
     return np.where(np.arange(num_actions) == policy[..., None], np.maximum(visits, 0.0)[..., None], 0.0)
 
 
+# -- discounted -------------------------------------------------------------------------------------------------------
+
+
 def _best_discounted(
     moves: Floats, allowed: Bools, initial: Floats, gains: Floats, policy: Ints, criterion: Criterion
 ) -> Responses:
@@ -234,9 +244,11 @@ def _iterate(
 ) -> tuple[Ints, Floats, Floats]:
     """Policy iteration: (row, state) policies and their values, and (row,) what any others have more at the most."""
     factor, total = criterion.factor, criterion.total
+    # Advantages of the size of the last digits of a value would make policies go round.
     rounding = 1e-14 * np.abs(gains).max(axis=(1, 2), initial=0.0) * total
     eye = np.eye(policy.shape[1])
     for _ in range(MOST_SWEEPS):
+        # V = (I - gamma P)^-1 gain of the present policy.
         system = eye - factor * _pick(moves, policy)
         ahead = np.asarray(np.linalg.solve(system, _pick(gains, policy)[..., None])[..., 0], dtype=np.float64)
         advantages = gains + factor * np.einsum("tsaj,tj->tsa", moves, ahead) - ahead[..., None]
@@ -246,7 +258,11 @@ def _iterate(
         if not better.any():
             break
         policy = np.where(better, advantages.argmax(axis=-1), policy)
+    # What any policy gains on V in a step, at every step.
     return policy, ahead, np.maximum(best.max(axis=-1), 0.0) * total
+
+
+# -- average ----------------------------------------------------------------------------------------------------------
 
 
 def _best_average(moves: Floats, allowed: Bools, gains: Floats, policy: Ints) -> Responses:
@@ -254,18 +270,22 @@ def _best_average(moves: Floats, allowed: Bools, gains: Floats, policy: Ints) ->
     for _ in range(MOST_SWEEPS):
         policy, chosen, totals = _evaluate_best_class(moves, support, real, gains, policy)
         rows = np.arange(len(policy))
+        # R(c) / tau(c), the mean of the best class, and h = R - rho tau.
         mean = totals[rows, chosen, 0] / totals[rows, chosen, 1]
         ahead = np.where(real, totals[..., 0] - mean[:, None] * totals[..., 1], 0.0)
         advantages = gains + np.einsum("tsaj,tj->tsa", moves, ahead) - ahead[..., None] - mean[:, None, None]
         advantages = np.where(allowed, advantages, -np.inf)
         best = advantages.max(axis=-1)
         scale = np.abs(np.where(real[..., None], totals, 0.0)).max(axis=(1, 2))
+        # R and tau may be large where the arm seldom returns to c, and their rounding with them.
         better = best > ROUNDING * np.maximum(scale, np.abs(gains).max(axis=(1, 2)))[:, None]
         if not better.any():
             break
         policy = np.where(better, advantages.argmax(axis=-1), policy)
     else:
+        # The last improvement was not evaluated yet. The bound below is by the h before it, as good as any h.
         policy, chosen, totals = _evaluate_best_class(moves, support, real, gains, policy)
+    # Visits between two meetings of c, over the steps between them, are shares of time.
     only = np.arange(policy.shape[1]) == chosen[:, None]
     visits = _between_returns(_pick(moves, policy), only, only / totals[rows, chosen, 1][:, None])
     bound = mean + np.maximum(best.max(axis=-1), 0.0)
@@ -282,7 +302,9 @@ def _evaluate_best_class(
     now = np.stack([_pick(gains, policy), np.ones(policy.shape)], axis=-1)
     totals = _until(chain, marks, now)
     means = np.where(marks, totals[..., 0] / totals[..., 1], -np.inf)
+    # Of several classes the first of the best is kept.
     chosen = means.argmax(axis=-1)
+    # With several classes R and tau say nothing about who comes to which: send everybody to the best one.
     several = np.flatnonzero(marks.sum(axis=-1) > 1)
     if len(several):
         goal = chosen[several]
@@ -299,6 +321,7 @@ def closure(edges: Bools) -> Bools:
     """(row, state, state) which state is reached from which, each from itself too."""
     size = edges.shape[-1]
     reach = (edges | np.eye(size, dtype=np.bool_)).astype(np.float32)
+    # Paths of length 1, 2, 4, ...: so many squarings reach across all states.
     for _ in range(max(1, int(size - 1).bit_length())):
         reach = (reach @ reach > 0).astype(np.float32)
     return np.asarray(reach > 0)
@@ -306,6 +329,7 @@ def closure(edges: Bools) -> Bools:
 
 def _representatives(reach: Bools, real: Bools) -> Bools:
     """(row, state) the first state of each closed class."""
+    # In one class are those that reach each other; it is closed if it reaches nobody else.
     both = reach & np.swapaxes(reach, 1, 2)
     closed = real & ~(reach & ~both).any(axis=-1)
     return np.asarray(closed & (both.argmax(axis=-1) == np.arange(reach.shape[1])))
@@ -327,6 +351,7 @@ def _send_towards(support: Bools, inside: Bools, policy: Ints) -> Ints:
     """The same policies, but whoever is outside chooses an action that leads inside, perhaps over several steps."""
     policy = policy.copy()
     for _ in range(policy.shape[1]):
+        # From inside out, one step further each round.
         leads = (support & inside[:, None, None, :]).any(axis=-1) & ~inside[..., None]
         joining = leads.any(axis=-1)
         if not joining.any():
@@ -334,6 +359,9 @@ def _send_towards(support: Bools, inside: Bools, policy: Ints) -> Ints:
         policy = np.where(joining, leads.argmax(axis=-1), policy)
         inside = inside | joining
     return policy
+
+
+# -- the long run of a given choice, and whether an arm has one -------------------------------------------------------
 
 
 def _stationary(chain: Floats, mass: Floats, real: Bools) -> Floats:
@@ -344,6 +372,7 @@ def _stationary(chain: Floats, mass: Floats, real: Bools) -> Floats:
     share = np.where(marks, owned, 0.0)
     share /= share.sum(axis=-1, keepdims=True)
     steps = _until(chain, marks, np.ones((*mass.shape, 1)))[..., 0]
+    # The mass of a class starts at its representative, spread over the mean time between two meetings.
     return _between_returns(chain, marks, share / steps)
 
 
@@ -378,11 +407,15 @@ def are_communicating(types: ArmTables, allowed: Bools) -> Bools:
     reach = closure(np.asarray(support.any(axis=2)))
     classes = _representatives(reach, real).sum(axis=-1)
     both = reach & np.swapaxes(reach, 1, 2)
+    # The largest set of transient states that can be kept: strike out whoever cannot stay, until nobody is struck.
     outside = real & (reach & ~both).any(axis=-1)
     for _ in range(real.shape[1]):  # states in which one can stay outside for one step more
         stays = allowed & ~(support & ~outside[:, None, None, :]).any(axis=-1)
         outside = outside & stays.any(axis=-1)
     return np.asarray((classes <= 1) & ~outside.any(axis=-1))
+
+
+# -- what actions are worth -------------------------------------------------------------------------------------------
 
 
 def action_values(
@@ -401,6 +434,7 @@ def action_values(
         floor_prices: (type,) what being served is worth in itself; nothing when absent.
     """
     gains = gains_at(types, weights, prices, criterion, floor_prices)
+    # Actions that do not exist must not be chosen; states that do not exist must not spread infinities.
     missing = np.where(types.valid.any(axis=2, keepdims=True), -np.inf, 0.0)
     if criterion.num_steps is None and not criterion.is_average:
         return _discounted_worth(types, gains, missing, criterion.factor)
@@ -408,6 +442,7 @@ def action_values(
     ahead = arms.best(np.arange(len(types)), gains).ahead
     if criterion.is_average:
         return np.where(types.valid, gains + np.einsum("tsaj,tj->tsa", types.transitions, ahead), missing)
+    # Behind the last step there is nothing, or the same step again if it lasts.
     later = np.concatenate([ahead[:, 1:], ahead[:, -1:] if criterion.lasts else np.zeros_like(ahead[:, :1])], axis=1)
     worth = gains + criterion.factor * np.einsum("tsaj,tuj->tusa", types.transitions, later)
     return np.where(types.valid[:, None], worth, missing[:, None])
@@ -430,6 +465,7 @@ def gains_at(
         gains = gains + floor_prices[:, None, None] * types.served
     if criterion.num_steps is None:
         return np.asarray(gains - types.usage @ prices)
+    # The same price at every step, unless each has its own.
     by_step = np.broadcast_to(prices, (criterion.num_steps, types.usage.shape[-1]))
     return np.asarray(gains[:, None] - np.einsum("tsak,uk->tusa", types.usage, by_step))
 
@@ -442,6 +478,7 @@ def _discounted_worth(types: ArmTables, gains: Floats, missing: Floats, discount
         worth = np.where(types.valid, worth, missing)
         current = np.take_along_axis(worth, choice[:, :, None], axis=2)[:, :, 0]
         best = worth.max(axis=2)
+        # Not by rounding alone, or two equally good actions could swap for ever.
         better = best > current + 1e-12 * np.abs(best).max(axis=1, keepdims=True)
         if not better.any():
             return np.asarray(worth)

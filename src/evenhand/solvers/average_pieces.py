@@ -62,6 +62,7 @@ def indices_by_pieces(transitions: Floats, rewards: Floats, candidates: Iterable
         rewards: (state, action) rewards.
         candidates: (state,) active states of policies that may be optimal.
     """
+    # Steps 1 to 3 of the file's head: candidates in, pieces that cover all charges, each proved on its own.
     pieces = _cover([p for active in candidates if (p := _piece(transitions, rewards, active)) is not None])
     if not pieces or not all(_is_sole(piece, transitions) for piece in pieces):
         return None
@@ -77,13 +78,17 @@ def _piece(transitions: Floats, rewards: Floats, active: Bools) -> Piece | None:
     if not _is_single(transitions, active):
         return None
     n, chosen = len(active), active.astype(np.int64)
+    # A constant in the rewards changes no advantage; without it they round less.
     states, centred = np.arange(n), rewards - rewards.mean()
+    # With one closed class this is regular, and gives the bias up to a constant, which P_1 - P_0 does not see.
     system = np.eye(n) - transitions[states, chosen] + 1 / n
     effect = np.linalg.solve(system.T, (transitions[:, 1] - transitions[:, 0]).T).T
+    # advantage(c) = a - c b, as in `kernels.whittle_pivots` with gamma = 1.
     a = rewards[:, 1] - rewards[:, 0] + effect @ centred[states, chosen]
     b = 1 + effect @ chosen
     norm = 1 + float(np.abs(effect).sum(axis=1).max())
     tie, flat = TIE * float(np.ptp(rewards)) * norm, TIE * norm
+    # sign (a - c b) >= 0 limits c from above where sign b > 0, from below where it is < 0; else a alone decides.
     sign = np.where(active, 1.0, -1.0)
     falling, rising, level = sign * b > flat, sign * b < -flat, np.abs(b) <= flat
     high = float((a[falling] / b[falling]).min(initial=np.inf))
@@ -97,8 +102,10 @@ def _cover(pieces: list[Piece]) -> list[Piece]:
     """The pieces in order, cut where they meet; none if they leave a gap."""
     chosen: list[Piece] = []
     reached = -np.inf
+    # By where they begin: a piece that goes no further than those before it is not needed.
     for piece in sorted(pieces, key=lambda piece: (piece.low, piece.high)):
         gap = piece.low - reached
+        # A gap that is no more than rounding of two charges is none.
         if gap > 1e-9 * (1 + abs(piece.low)) or (not chosen and piece.low > -np.inf):
             return []
         if piece.high > reached:
@@ -111,6 +118,7 @@ def _cover(pieces: list[Piece]) -> list[Piece]:
 
 def _is_sole(piece: Piece, transitions: Floats) -> bool:
     """Whether the optimality equation has one solution within the piece."""
+    # Advantages are linear and keep their sign within a piece: one that is 0 inside it is 0 all along.
     inside = _within(piece)
     tied = np.flatnonzero(np.abs(piece.a - inside * piece.b) <= piece.tie)
     return all(_is_single(transitions, piece.active ^ (np.arange(len(piece.a)) == s)) for s in tied)
@@ -130,6 +138,7 @@ def _read_off(pieces: list[Piece]) -> Indices:
     for piece in pieces:
         for charge in _ends(piece):
             advantages = piece.a - charge * piece.b
+            # More than twice a tie: what became passive by a tie must not come back by the same one.
             again = ~np.isnan(indices) & (advantages > 2 * piece.tie)
             if regained < 0 and again.any():
                 regained = int(np.argmax(again))
@@ -148,6 +157,7 @@ def _ends(piece: Piece) -> tuple[float, float]:
 
 def _zeros(piece: Piece, charge: float) -> Floats:
     """(state,) where advantages that are not positive at a charge have reached 0 in the piece."""
+    # Where b is 0 the advantage is the same all along, and reaches 0 nowhere.
     reached = piece.a / np.where(np.abs(piece.b) > 0, piece.b, np.inf)
     inside = (reached >= piece.low) & (reached <= charge) & (piece.b > 0)
     return np.where(inside, reached, charge)

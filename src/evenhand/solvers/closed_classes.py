@@ -33,6 +33,7 @@ def closed_classes(moves: Floats) -> list[Ints]:
     """
     graph = csr_matrix(moves > 0)
     number, label = connected_components(graph, connection="strong")
+    # A class with an edge out of it is not closed.
     rows, columns = graph.nonzero()
     open_ones = np.unique(label[rows[label[rows] != label[columns]]])
     closed = [np.flatnonzero(label == c) for c in range(number) if c not in set(open_ones.tolist())]
@@ -46,6 +47,7 @@ def never_splits(transitions: Floats, num_states: Ints) -> Bools:
         transitions: (arm, state, action, next_state) probabilities.
         num_states: (arm,) how many states are real.
     """
+    # Quick test for all arms at once: one state that every action of every state may lead to next.
     positive = transitions > 0
     padding = np.arange(transitions.shape[1]) >= num_states[:, None]
     direct = (positive | padding[:, :, None, None]).all(axis=(1, 2)) & ~padding
@@ -59,11 +61,13 @@ def never_splits(transitions: Floats, num_states: Ints) -> Bools:
 def _attracts_all(positive: Bools) -> bool:
     """Whether one of the likeliest states is met whatever is done, from everywhere."""
     n = len(positive)
+    # The states that most pairs lead to are the likeliest to be met for sure.
     likely = np.argsort(-positive.sum(axis=(0, 1)), kind="stable")[:MOST_TRIED]
     attracted = np.zeros((len(likely), n))
     attracted[np.arange(len(likely)), likely] = 1.0
     leads = np.moveaxis(positive, 1, 0).astype(np.float64)
     for _ in range(n):
+        # Attracted is who may get there next by every action, so no policy can avoid it for ever.
         grown = np.maximum(attracted, np.min([attracted @ to.T > 0 for to in leads], axis=0))
         if grown.all(axis=1).any():
             return True

@@ -94,6 +94,9 @@ def solve_weighted(
     return (_average if mdp.criterion.is_average else _discounted)(mdp, rewards, tolerance, value, most_rounds)
 
 
+# -- discounted -------------------------------------------------------------------------------------------------------
+
+
 def _discounted(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Floats, most_rounds: int) -> Optimum:
     total = mdp.criterion.total
     largest = float(np.abs(rewards).max(initial=0.0)) * total
@@ -106,12 +109,15 @@ def _discounted(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Float
         value = value - value.mean()
         pair_values, improved = _improve(mdp, rewards, value)
         change = improved - value
+        # MacQueen's bounds for any v, widened by what rounding may do.
         bounds = mdp.criterion.bracket(float(mdp.initial @ improved), float(change.min()), float(change.max()))
         low, high = bounds[0] - slack, bounds[1] + slack
         choices = _first_best(mdp, pair_values, improved, EPSILON * largest)
         if high - low <= max(tolerance * abs(high), 4 * rounding):
+            # The middle of the bracket: where another solve had better start.
             centre = improved + mdp.criterion.factor * total * change.mean()
             return Optimum(choices, low, high, centre, rounding)
+        # Sweeps of a chain with periods do not settle near discount 1; an exact evaluation now and then does.
         slow = number % EVALUATE_EVERY == EVALUATE_EVERY - 1 and mdp.num_states <= EVALUATE_UP_TO
         value = _evaluate(mdp, rewards, choices, improved) if slow else _sweep(mdp, rewards, choices, improved)
     raise NotConverged(f"the bounds are still {high - low:.3g} apart after {most_rounds} rounds")
@@ -128,6 +134,9 @@ def _evaluate(mdp: TabularMDP, rewards: Floats, choices: Ints, value: Floats) ->
     return np.asarray(solved) if np.isfinite(solved).all() else _sweep(mdp, rewards, choices, value)
 
 
+# -- average ----------------------------------------------------------------------------------------------------------
+
+
 def _average(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Floats, most_rounds: int) -> Optimum:
     inside = mdp.reachable
     largest = float(np.abs(rewards).max(initial=0.0))
@@ -135,7 +144,9 @@ def _average(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Floats, 
     for number in range(most_rounds):
         value = value - value[inside].mean()  # relative values: they would drift otherwise
         pair_values, improved = _improve(mdp, rewards, value)
+        # No policy leaves the reachable states, so bounds over these alone are bounds.
         change = (improved - value)[inside]
+        # Relative values may be much larger than rewards, and then rounding is too.
         scale = largest + float(np.abs(value).max())
         slack = 12 * EPSILON * scale
         bounds = mdp.criterion.bracket(0.0, float(change.min()), float(change.max()))
@@ -144,10 +155,12 @@ def _average(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Floats, 
         rounding = max(CLOSEST * largest, slack, TINY)
         if high - low <= max(tolerance * abs(high), 4 * rounding):
             return Optimum(choices, low, high, value, rounding)
+        # Bounds that hardly come closer in so many rounds tend to different limits.
         if number % PATIENCE == PATIENCE - 1:
             if high - low > STALLED * before:
                 raise NotApplicable(start_matters(high - low))
             before = high - low
+        # The damped chain has the same gains and no periods.
         value = _sweep(mdp, rewards, choices, value + DAMPING * (improved - value), DAMPING)
     raise NotConverged(f"the bounds are still {high - low:.3g} apart after {most_rounds} rounds")
 
@@ -161,6 +174,9 @@ def start_matters(spread: float) -> str:
     )
 
 
+# -- a number of steps ------------------------------------------------------------------------------------------------
+
+
 def _backwards(mdp: TabularMDP, rewards: Floats, num_steps: int) -> Optimum:
     values = np.zeros((num_steps + 1, mdp.num_states))
     choices = np.zeros((num_steps, mdp.num_states), dtype=np.int64)
@@ -169,8 +185,12 @@ def _backwards(mdp: TabularMDP, rewards: Floats, num_steps: int) -> Optimum:
         pair_values, values[step] = _improve(mdp, rewards, values[step + 1])
         choices[step] = _first_best(mdp, pair_values, values[step], EPSILON * largest)
     now = float(mdp.initial @ values[0])
+    # The errors of all steps add up.
     slack = 16 * EPSILON * largest * num_steps
     return Optimum(choices, now - slack, now + slack, values[:-1], slack)
+
+
+# -- one application of an operator -----------------------------------------------------------------------------------
 
 
 def _improve(mdp: TabularMDP, rewards: Floats, value: Floats) -> tuple[Floats, Floats]:

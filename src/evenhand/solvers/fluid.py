@@ -141,6 +141,9 @@ class _Proof:
     bound: Bound
 
 
+# -- what is asked for ------------------------------------------------------------------------------------------------
+
+
 def solve_fluid(
     problem: CoupledMDP,
     welfare: str | Welfare,
@@ -182,13 +185,17 @@ def solve_opening(
         A solution by steps, the last of which lasts; None where the criterion is another, or no program is affordable.
         Where only the mean at the weights of the plain relaxation is, `welfare` is the weighted sum, as the bound is.
     """
+    # There the steps are told apart already, or (average) the first ones do not count.
     if problem.criterion.num_steps is not None or problem.criterion.is_average:
         return None
     plain = model_of(problem)
     weighed_by = as_welfare(welfare, plain.num_members)
+    # `solve_weighted` keeps no floors: with floors only the welfare itself will do.
     weights = _homogeneous_weights(plain, weighed_by, relaxed) if plain.floors is None else None
     few = fluid_programs.num_rank_rows(plain, weighed_by) <= FEW_RANK_ROWS
+    # These take many programs, each with more cuts than the last, and so get fewer columns.
     several = not isinstance(weighed_by, RankWeighted) and not is_mean(weighed_by, plain.num_members)
+    # The most steps first, since each of them makes the bound tighter.
     for steps in OPENINGS:
         model = replace(plain, criterion=Opening(problem.discount, steps))
         small = few and not (several and (steps + 1) * int(model.allowed.sum()) > FEW_COLUMNS)
@@ -230,6 +237,7 @@ def solve_weighted(
     Returns:
         The solution with its values, use and prices; its `welfare` is the weighted sum.
     """
+    # The mean divides by the number of arms, so rewards are multiplied by it.
     number = float(model.counts.sum())
     rewards = number * weights[:, None, None] * model.types.rewards
     if floor_prices is not None:
@@ -259,6 +267,9 @@ def model_of(problem: CoupledMDP, initial: Floats | None = None) -> FluidModel:
     )
 
 
+# -- which road is taken ----------------------------------------------------------------------------------------------
+
+
 def solve_model(
     model: FluidModel, welfare: str | Welfare, tolerance: float = 1e-4, progress: Rounds | None = None
 ) -> FluidSolution:
@@ -274,8 +285,11 @@ def solve_model(
         raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
     weighed_by = as_welfare(welfare, model.num_members)
     begin = time.perf_counter()
+    # By prices where members answer to them in closed form; under leximin that is so for one resource only.
     structured = is_mean(weighed_by, model.num_members) or isinstance(weighed_by, (RankWeighted, PowerMean))
     by_prices = structured and not (is_lexicographic(weighed_by) and len(model.budget) > 1)
+    # With steps a budget at each of them is tighter, and comes first. Where its program fails, prices bound the same
+    # over all time; for an opening that would be the plain relaxation, which is known.
     if fluid_programs.fits_by_step(model, weighed_by):
         try:
             return _of_program(model, weighed_by, tolerance, progress, begin)
@@ -328,6 +342,7 @@ def _solution(model: FluidModel, weighed_by: Welfare, found: FluidOptimum, begin
     """A solution with its welfare computed anew from its occupancy measures."""
     values, use = model.totals(found.occupancy)
     welfare = float(weighed_by(model.members(values), model.sizes))
+    # By rounding a solution may beat its bound; no bound is below what was reached.
     upper = max(found.bound.value, welfare)
     return FluidSolution(
         welfare=welfare,
@@ -353,6 +368,9 @@ def _closed(solution: FluidSolution, tolerance: float) -> FluidSolution:
             f"not {tolerance:.2g}; ask for a larger tolerance"
         )
     return solution
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
 
 
 def read_model(
@@ -392,6 +410,7 @@ def read_model(
     steps = criterion.num_steps or 1
     # As far as they matter, steps bend a frontier each at its own slope.
     vertices = 4.0 * num_states + (0.0 if steps == 1 else 4 * min(steps, 4 * criterion.total))
+    # A vertex has numbers of its own, and with pivots a policy of 2 bytes a state, else a whole measure.
     entry = 64 + (2 * num_states if model.by_pivots else 8 * num_states * num_actions * steps)
     size = num_types * (24.0 * num_states * num_actions + vertices * entry + 400)
     check_memory(size, f"the fluid relaxation of {num_types} types", "Group similar arms into types.")
@@ -408,6 +427,9 @@ def _read_counts(counts: ArrayLike | None, num_types: int, faults: Faults) -> In
     return read_counts(counts, num_types, faults)
 
 
+# -- the search for prices --------------------------------------------------------------------------------------------
+
+
 class _Search(PriceSearch[_Cut, _Proof, FluidSolution]):
     """The search for prices where all arms are in memory."""
 
@@ -417,6 +439,7 @@ class _Search(PriceSearch[_Cut, _Proof, FluidSolution]):
         super().__init__(model.allowance, tolerance, progress)
         self.begin = time.perf_counter()
         self.model, self.welfare = model, welfare
+        # With one resource any other price only stretches the slopes, so these frontiers serve the whole search.
         self.frontiers = model.trace(self.unit)
         self.scale = float(np.abs(self.frontiers.values).max())
 
@@ -424,6 +447,8 @@ class _Search(PriceSearch[_Cut, _Proof, FluidSolution]):
         """Raise Infeasible where the floors cannot be met."""
         if self.model.floors is None:
             return
+        # An arm may miss its floor even alone. With one resource the cheapest ways to keep all floors may also be too
+        # dear together; with several, the first vertices are cheapest for one ratio of prices only and prove nothing.
         most = self.model.served(self.model.most_served) / self.model.criterion.total
         short = (most < self.model.floors * (1 - FLOOR_ROUNDING)).any()
         least = self.model.sizes @ self.frontiers.uses[self.frontiers.first]
@@ -446,6 +471,7 @@ class _Search(PriceSearch[_Cut, _Proof, FluidSolution]):
 
     def frontiers_at(self, prices: Floats) -> Frontiers:
         """The frontiers at some prices; for one resource they are all alike."""
+        # With several resources the cheapest way depends on the ratio of prices, so frontiers are traced anew.
         if len(prices) == 1 or not prices.any():
             return self.frontiers.at_price(float(prices[0]))
         return self.model.trace(prices)
@@ -464,6 +490,7 @@ class _Search(PriceSearch[_Cut, _Proof, FluidSolution]):
     def cut(self, prices: Floats, frontiers: Frontiers, values: Floats) -> _Cut:
         """The cut of some values on frontiers."""
         utility = self.answers.utility(values)
+        # Outside the domain, where the free end may be, there is no welfare.
         inside = np.isfinite(utility)
         welfare = float(self.welfare(values, self.model.sizes)) if inside else -np.inf
         rate = self.answers.rate(values) if inside else 0.0
@@ -472,6 +499,7 @@ class _Search(PriceSearch[_Cut, _Proof, FluidSolution]):
     def prove(self, cut: _Cut) -> _Proof:
         """The certified bound of a cut."""
         frontiers = self.frontiers_at(cut.prices)
+        # The prices are of utility; times dW/dF they are those of welfare.
         return self.proof(self.answers.weights(frontiers, cut.values), cut.prices * cut.rate, frontiers, cut.values)
 
     def proof(self, weights: Floats, prices: Floats, frontiers: Frontiers, values: Floats) -> _Proof:
@@ -514,6 +542,7 @@ class _Search(PriceSearch[_Cut, _Proof, FluidSolution]):
         active = np.flatnonzero(shares > 0)
         costliest = max((cuts[int(i)] for i in active), key=lambda cut: float(cut.total[0]))
         allowance = float(self.model.allowance[0])
+        # Each step ends within the budget, so that the next may begin there.
         for _ in range(3):
             spent = float(self.total(self.frontiers, values)[0])
             rest = float(costliest.total[0]) - spent
@@ -529,6 +558,7 @@ class _Search(PriceSearch[_Cut, _Proof, FluidSolution]):
             values = _mix(active, shares)
             values = values if len(active) == 1 else self.spend(active, shares, values)
             return self.finish(self.model.occupancy_at(self.frontiers, values), proof)
+        # Frontiers of different prices cannot be mixed in values, but measures can.
         occupancy = np.zeros((len(self.model), *self.model.arms.shape))
         for cut, share in zip(active, shares, strict=True):
             occupancy += share * self.model.occupancy_at(self.frontiers_at(cut.prices), cut.values)
@@ -539,6 +569,7 @@ class _Search(PriceSearch[_Cut, _Proof, FluidSolution]):
         free = self.frontiers.values[self.frontiers.first]
         if np.isfinite(self.answers.utility(free)):
             return
+        # Everybody at 0: a hair more is inside the domain, if anything is left for it.
         needed = float(self.total(self.frontiers, np.maximum(free, 0.0))[0])
         if needed >= self.allowance[0]:
             raise self.out_of_reach()
@@ -562,6 +593,7 @@ class _Search(PriceSearch[_Cut, _Proof, FluidSolution]):
             self.rounds += 1
             return bool(self.total(frontiers, np.clip(level, free, most))[0] <= allowance)
 
+        # Total use rises with the level: bisect, unless everybody can have the most.
         enough = self.total(frontiers, most)[0] <= allowance
         values = np.clip(high if enough else highest_level(low, high, fits), free, most)
         return self.closed(self.finish(self.model.occupancy_at(frontiers, values), self.prove_least(values)))
@@ -572,11 +604,13 @@ class _Search(PriceSearch[_Cut, _Proof, FluidSolution]):
         worst = values <= least + 1e-13 * self.scale
         _, above = frontiers.marginal(values)
         prices = np.zeros(1)
+        # One of them can have no more at any price: its value alone bounds the least.
         if np.isinf(above[worst]).any():
             weights = np.zeros(len(values))
             saturated = int(np.flatnonzero(worst & np.isinf(above))[0])
             weights[saturated] = 1.0 / self.model.sizes[saturated]
         else:
+            # Weights in proportion to what one more unit costs. By their sizes they sum to 1, so min v <= g.v.
             prices = 1.0 / np.atleast_1d(self.model.sizes[worst] @ above[worst])
             weights = np.where(worst, above * prices[0], 0.0)
         return self.proof(weights, prices, frontiers, values)

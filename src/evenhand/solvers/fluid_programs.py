@@ -96,6 +96,9 @@ class FluidOptimum:
     """The size of values."""
 
 
+# -- what fits --------------------------------------------------------------------------------------------------------
+
+
 def relative_gap(lower: float, upper: float, scale: float) -> float:
     """The gap relative to the upper bound; where that is nearly 0, to the size of values."""
     return max(0.0, upper - lower) / max(abs(upper), 1e-6 * scale, 1e-300)
@@ -123,6 +126,7 @@ def fits_by_step(model: FluidModel, welfare: Welfare) -> bool:
     """
     if model.criterion.num_steps is None:
         return False
+    # What is solved unasked must be quick: the limits are those of a second.
     columns = model.criterion.num_steps * int(model.allowed.sum())
     members = len(model.sizes)
     if columns > MOST_COLUMNS_BY_STEP:
@@ -141,6 +145,7 @@ def num_rank_rows(model: FluidModel, welfare: Welfare) -> float:
     """
     if not isinstance(welfare, RankWeighted) or is_mean(welfare, model.num_members) or is_lexicographic(welfare):
         return 0
+    # The rank weights are not even written out for so many members.
     if model.num_members > MOST_RANK_ROWS:
         return np.inf
     return len(_levels(welfare, model)[0]) * len(model.sizes)
@@ -156,6 +161,7 @@ def _solved(program: LinearProgram) -> LinearOptimum:
 def _levels(welfare: RankWeighted, model: FluidModel) -> tuple[Floats, Ints]:
     """The distinct rank weights, and how many ranks have each."""
     weights = welfare.rank_weights(model.num_members)
+    # Distinct weights, the least first. Those next to nothing are one level of weight 0, and save a row a member each.
     return np.unique(np.where(weights < SMALL_WEIGHT * weights[0], 0.0, weights), return_counts=True)
 
 
@@ -179,6 +185,7 @@ def solve_by_program(
     program = Program(model)
     program.check_floors()
     search = _Search(program, welfare, tolerance, progress)
+    # The order matters: the mean may come as a rank-weighted welfare or a power mean, and leximin is rank-weighted.
     if is_mean(welfare, model.num_members):
         return search.by_mean()
     if is_lexicographic(welfare):
@@ -186,6 +193,9 @@ def solve_by_program(
     if isinstance(welfare, RankWeighted):
         return search.by_ranks(welfare)
     return search.by_tangents(welfare.aversion) if isinstance(welfare, PowerMean) else search.by_cuts()
+
+
+# -- the program before a welfare joins it ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,6 +231,7 @@ class Program:
         self.num_steps = steps or 1
         # What a visit in each step is worth, when shares of time are counted.
         self.worth = np.array([model.criterion.total]) if steps is None else model.criterion.time_weights(steps)
+        # The entries of the flow, and about four more a pair: it leaves a state, uses, serves, and has a value.
         support = np.count_nonzero(model.types.transitions[self.type, self.state, self.action])
         if (entries := self.num_steps * (support + 4 * len(self.type))) > MOST_ENTRIES:
             raise TooLarge(
@@ -244,19 +255,23 @@ class Program:
     def flow(self) -> tuple[sparse.csr_array, Floats]:
         """The flow rows, and what they must be."""
         model, pairs = self.model, np.arange(len(self.type))
+        # Padded states have no action, and so no row; real states are numbered through all types.
         real = model.allowed.any(axis=-1)
         row_of = np.cumsum(real.reshape(-1)).reshape(real.shape) - 1
         following = model.types.transitions[self.type, self.state, self.action]
         source, target = np.nonzero(following)
+        # (row, pair) 1 where the pair leaves the row's state, and the chance with which it arrives there.
         leave = sparse.csr_array((np.ones(len(pairs)), (row_of[self.type, self.state], pairs)))
         arrive = sparse.csr_array(
             (following[source, target], (row_of[self.type[source], target], source)), shape=leave.shape
         )
         start = model.initial[real]
+        # By steps, a block each. Shares of time are not discounted: the discount is in what a visit is worth.
         if model.criterion.num_steps is not None:
             rows = sparse.kron(sparse.eye_array(self.num_steps), leave) - sparse.kron(self._came_from, arrive)
             return sparse.csr_array(rows), np.concatenate([start, np.zeros(len(start) * (self.num_steps - 1))])
         if model.criterion.is_average:
+            # One row a type more: without it x = 0 would obey the flow of an average.
             whole = sparse.csr_array((np.ones(len(pairs)), (self.type, pairs)))
             rows = sparse.vstack([leave - arrive, whole])
             return sparse.csr_array(rows), np.concatenate([np.zeros(len(start)), np.ones(len(model))])
@@ -267,6 +282,7 @@ class Program:
         """(step, step) how much of what arrives in a step was in which: all in the step before, unless it lasts."""
         shares = sparse.lil_array(sparse.eye_array(self.num_steps, k=-1))
         if self.model.criterion.lasts:
+            # q_T = p.gamma (q_{T-1} + q_T), with q_t = gamma^t x_t but q_T = gamma^T / (1-gamma) x_T.
             shares[-1, -2:] = 1 / self.model.criterion.total, self.model.criterion.factor
         return sparse.csr_array(shares)
 
@@ -279,6 +295,7 @@ class Program:
     def use(self) -> sparse.csr_array:
         """(step and resource, column) the share of the budget that a pair uses, all arms of its type together."""
         model = self.model
+        # In shares of the budget, so that all rows have limits of 1 whatever the units of the resources.
         usage = model.types.usage[self.type, self.state, self.action][:, self.bought] / model.budget[self.bought]
         each = sparse.csr_array((model.counts[self.type, None] * usage).T)
         return sparse.csr_array(sparse.kron(sparse.eye_array(self.num_steps), each))
@@ -289,6 +306,7 @@ class Program:
         floored = np.zeros(0, dtype=np.int64) if self.model.floors is None else np.flatnonzero(self.model.floors)
         served = self.model.types.served[self.type, self.state, self.action].astype(np.float64)
         each = sparse.csr_array((served, (self.type, np.arange(len(self.type)))), shape=(len(self.model), len(served)))
+        # What a share of time in each step counts for, of the criterion's total: together 1.
         weights = self.worth / self.model.criterion.total
         return sparse.csr_array(sparse.kron(weights[None], sparse.csr_array(each[floored]))), floored
 
@@ -298,6 +316,7 @@ class Program:
         model = self.model
         rewards = model.types.rewards[self.type, self.state, self.action] / self.unit
         groups = np.arange(len(model)) if model.groups is None else model.groups
+        # A group's value is the mean of its arms', so each type counts by its share of the group.
         if model.groups is not None:
             rewards = rewards * (model.counts / np.bincount(groups, weights=model.counts)[groups])[self.type]
         shape = (self.num_members, len(self.type))
@@ -329,10 +348,12 @@ class Program:
         service, floored = self.service
         own = self.model.floors[floored] if self.model.floors is not None else np.zeros(0)
         floors = own if floors is None else floors
+        # Columns: shares of time, members' values, whatever the welfare adds. Rows in the order of the blocks below.
         flow, start = self.flow
         wide = len(gains)
         rows = sparse.csr_array((0, wide)) if rows is None else rows
         tied = sparse.csr_array(sparse.eye_array(self.num_members, wide))
+        # Where the last column says how much may be used, the row is use - column <= 0; floors likewise.
         use_tie = _last_column(np.full(self.use.shape[0], -float(most_use is None)), wide)
         floor_tie = _last_column(-np.isnan(floors).astype(np.float64), wide)
         matrix = sparse.block_array(
@@ -367,9 +388,11 @@ class Program:
             ) from None
 
     def _read(self, optimum: LinearOptimum, number: int) -> _Solved:
+        # The multipliers of the budget rows are in units, for a share of the budget; prices are for weighted use.
         begin = self.flow[0].shape[0]
         paid = np.maximum(optimum.duals[begin : begin + self.use.shape[0]], 0.0).reshape(self.num_steps, -1)
         prices = np.zeros((self.num_steps, len(self.model.budget)))
+        # A step without weight (discount 0) has no price.
         worth = np.where(self.worth > 0, self.worth, np.inf)[:, None]
         prices[:, self.bought] = self.unit * paid / self.model.budget[self.bought] / worth
         end = self.num_columns + self.num_members
@@ -388,6 +411,7 @@ class Program:
 
     def _follow(self, solved: _Solved) -> Floats:
         """The occupancy measures of the policies that a solution shows."""
+        # (step, type, state, action) as the columns are; arms have the type first.
         raw = np.zeros((self.num_steps, *self.model.types.rewards.shape))
         raw[:, self.type, self.state, self.action] = solved.shares
         raw = raw[0] if self.model.criterion.num_steps is None else np.moveaxis(raw, 0, 1)
@@ -406,10 +430,12 @@ class Program:
         Floors may take the whole budget, and then nothing uses less: so their constraints are kept as closely as a
         linear program keeps them.
         """
+        # With floors the budget may hold to rounding only: nothing that keeps them may use less.
         spent, most = self.spent(measure), 1.0 if self.model.floors is None else 1.0 + FLOOR_ROUNDING
         if (spent <= most).all():
             return measure
         least = self.spent(self.frugal)
+        # (1 - share) spent + share least = most, for the row that needs most of it; and a hair more.
         over = (spent > most) & (spent > least)
         share = min(1.0, float(((spent[over] - most) / (spent[over] - least[over])).max(initial=0.0)) * (1 + 1e-12))
         return (1 - share) * measure + share * self.frugal
@@ -421,6 +447,7 @@ class Program:
             return self._least_use[1]
         idle = np.arange(self.model.allowed.shape[2]) == self.model.types.idle[..., None]
         idle = (idle & self.model.allowed).astype(np.float64)
+        # The same choice at every step.
         idle = idle if self.model.criterion.num_steps is None else idle[:, None]
         shape = (len(self.model), *self.model.arms.shape)
         return self.model.arms.follow(np.arange(len(self.model)), np.broadcast_to(idle, shape))
@@ -437,6 +464,7 @@ class Program:
         model = self.model
         if model.floors is None:
             return
+        # Two ways to fail: an arm that cannot be served so often even alone, and arms that together would use too much.
         most = model.served(model.most_served) / model.criterion.total
         if (most < model.floors * (1 - 1e-9)).any() or self._least_use[0] > 1 + FLOOR_ROUNDING:
             raise Infeasible(out_of_floors(model))
@@ -458,6 +486,7 @@ def out_of_floors(model: FluidModel) -> str:
     floored = np.flatnonzero(model.floors)
     marks = np.where(model.floors > 0, 1e-300, 0.0)  # any floor that is no constraint, so that there are rows
     try:
+        # One column is the floor of all that have one, and it is made as large as can be.
         program = Program(replace(model, floors=marks))
         gains = np.append(np.zeros(program.num_members), 1.0)
         lower = np.append(np.full(program.num_members, -np.inf), 0.0)
@@ -470,6 +499,9 @@ def out_of_floors(model: FluidModel) -> str:
         f"the floors cannot be met within the budget, even in expectation: {whose} can be served at most {shown:.4g} "
         "of the time. Lower the floors, or raise the budget."
     )
+
+
+# -- a search for each welfare ----------------------------------------------------------------------------------------
 
 
 class _Search:
@@ -525,10 +557,12 @@ class _Search:
 
     def by_ranks(self, welfare: RankWeighted) -> FluidOptimum:
         """One program with a row for each pair of a rank weight and a member."""
+        # The dual of an assignment: k_i ranks have weight w_i, and a member takes as many as it stands for.
         levels, ranks = _levels(welfare, self.model)
         number, members = len(levels), len(self.sizes)
         if number * members > MOST_RANK_ROWS:
             raise TooLarge(f"the linear program has {number} x {members} rows of ranks; at most {MOST_RANK_ROWS}")
+        # Columns m, lambda, nu; a row lambda_i + nu_m - w_i m <= 0 for each rank weight and member.
         rows = sparse.hstack(
             [
                 -sparse.kron(sparse.csr_array(levels[:, None]), sparse.eye_array(members)),
@@ -538,14 +572,18 @@ class _Search:
         )
         gains = np.concatenate([np.zeros(members), ranks, self.sizes]).astype(np.float64)
         solved = self.program.solve(gains, sparse.csr_array(rows), row_upper=0.0)
+        # (rank weight, member) how many ranks of each weight go to whom: the mean weight is a supergradient.
         mass = np.maximum(solved.duals, 0.0).reshape(number, members)
+        # Rounding may leave the permutahedron, and only its points prove W(v) <= g.v.
         weights = project_types(levels @ mass / self.sizes, self.sizes, welfare)
         return self.optimum(self.program.measure(solved), weights, solved.prices, self.prove(weights, solved.prices))
 
     def raise_least(self, floors: Floats, open_members: Bools) -> tuple[_Solved, Floats]:
         """The largest least value of the open members, the others at their floors, and (member,) who holds it down."""
         members = len(self.sizes)
+        # Fixed members may fall by a hair: what was reached only to rounding might contradict itself in the next stage.
         slack = 1e-9 * np.maximum(1e-3, np.abs(np.where(open_members, 0.0, floors)))
+        # Rows m >= level of open members, m >= floor of the others; the level is the last column.
         rows = sparse.hstack(
             [sparse.eye_array(members), sparse.csr_array(-open_members.astype(np.float64)[:, None])], format="csr"
         )
@@ -561,6 +599,8 @@ class _Search:
             open_members = np.isinf(floors)
             solved, held = self.raise_least(floors, open_members)
             first = first or (solved, held)
+            # A member with a multiplier has just this value at every optimum of the stage (complementary slackness).
+            # Those of the open rows sum to 1, by the column of the level, so that somebody is fixed and the stages end.
             floors[open_members & (held > 1e-7 * held[open_members].max())] = solved.objective
             self.tell(float(np.isinf(floors).mean()))
         assert first is not None
@@ -578,6 +618,7 @@ class _Search:
     def by_tangents(self, aversion: float) -> FluidOptimum:
         """Power means: every member's utility below its own tangents."""
         measure, least = self.start()
+        # From alpha = 1 on the utility of 0 is minus infinity; below that 0 is still inside the domain.
         if least < 0 or (least <= 0 and aversion >= 1):
             raise OutOfDomain(
                 f"{self.welfare.name} needs positive values, and the budget does not reach to give every arm one. "
@@ -585,16 +626,20 @@ class _Search:
             )
         tangents = _Tangents(aversion, self.sizes, max(least, 1e-9 * self.program.unit), self.program.unit)
         best, best_welfare = measure, self.welfare_of(measure)
+        # One tangent a member to begin with, or the program would be unbounded.
         tangents.add(self.model.members(self.model.totals(measure)[0]))
         while self.rounds <= MOST_ROUNDS:
             solved = self.program.solve(*tangents.rows(), lower=tangents.lower)
             weights, constant = tangents.combine(solved.duals)
+            # This program is in utility, not in units of value: the unit that `_read` multiplied by is taken off again.
             prices = solved.prices / self.program.unit
             bound = self.prove(weights, prices, constant)
             upper = tangents.welfare_at(bound.value)
             gap = self.gap(best_welfare, upper)
             self.tell(gap)
+            # After the last round a bound with a gap is better than none; the caller says whether the gap is of use.
             if gap <= self.tolerance or (self.rounds >= MOST_ROUNDS and np.isfinite(upper)):
+                # Weights and prices prove a bound on the mean utility; times dW/dF they are those of the welfare.
                 rate = tangents.rate_at(upper)
                 proof = Bound(upper, bound.floor_prices * rate)
                 return FluidOptimum(best, weights * rate, prices * rate, proof, self.rounds, self.program.unit)
@@ -608,6 +653,7 @@ class _Search:
         self.welfare.check_domain(point)
         best_welfare = float(self.welfare(point, self.sizes))
         cuts = _Cuts(self.program.unit, point, best_welfare, self.welfare.supergradient(point, self.sizes))
+        # Half of the tolerance is left for what the proof loses against the program's own promise.
         gap, target = np.inf, self.tolerance / 2
         while self.rounds <= MOST_ROUNDS:
             solved = self.program.solve(*cuts.rows())
@@ -618,6 +664,7 @@ class _Search:
                 weights, constant = cuts.combine(solved.duals)
                 weights, prices = weights / self.sizes, solved.prices * cuts.slope
                 bound = self.prove(weights, prices, constant)
+                # A promise that is kept to 13 digits cannot be asked for more.
                 if self.gap(best_welfare, bound.value) <= self.tolerance or target < 1e-13 or last:
                     return FluidOptimum(best, weights, prices, bound, self.rounds, self.program.unit)
                 target /= 4
@@ -656,12 +703,17 @@ def _golden(function: Callable[[float], float], rounds: int = 40) -> float:
     ratio = (5**0.5 - 1) / 2
     low, high = 0.0, 1.0
     for _ in range(rounds):
+        # Where both ends are minus infinity the right part goes: the left end is inside the domain.
         left, right = high - ratio * (high - low), low + ratio * (high - low)
         if function(right) > function(left):
             low = left
         else:
             high = right
+    # The left end stays a candidate, so that welfare never falls, and comes first, so that a tie moves nothing.
     return max([0.0, (low + high) / 2, 1.0], key=function)
+
+
+# -- outer approximations of a welfare --------------------------------------------------------------------------------
 
 
 class _Tangents:
@@ -684,12 +736,14 @@ class _Tangents:
         """One more tangent of each member, at its value; where it has none, nearer to 0 than any before."""
         points = members / self.reference
         least = np.minimum.reduce(self.points) / 2 if self.points else np.ones(len(members))
+        # At 0 a tangent would be vertical: half of the least point so far comes as near to it as the rounds need.
         self.points.append(np.where(points > 1e-9, points, np.minimum(least, 1.0)))
 
     def _lines(self) -> tuple[Floats, Floats]:
         """(tangent,) slopes and constants, round after round, each for all members."""
         points, alpha = np.concatenate(self.points), self.aversion
         slopes = points**-alpha
+        # (x^b - 1) / b as expm1(b log x) / b: next to alpha = 1 the plain difference would lose its digits.
         utility = np.log(points) if alpha == 1 else np.expm1((1 - alpha) * np.log(points)) / (1 - alpha)
         return slopes, utility - slopes * points
 
@@ -697,6 +751,7 @@ class _Tangents:
         """Gains, rows and their limits: u - slope x <= constant, each row divided by max(1, slope)."""
         number = len(self.sizes)
         slopes, constants = self._lines()
+        # Slopes near 0 are huge. Divided by them, rows have entries of about 1, as the solver's tolerances suppose.
         size = np.maximum(1.0, slopes)
         lines, member = np.arange(len(slopes)), np.tile(np.arange(number), len(self.points))
         shape = (len(slopes), number)
@@ -709,8 +764,10 @@ class _Tangents:
         """Of the bound F(m) <= a + g.m that multipliers make: (member,) the weights g, one a member of each, and a."""
         slopes, constants = self._lines()
         shape = (len(self.points), len(self.sizes))
+        # The multiplier of a row is that of the divided row over its size; of each member's tangents they make shares.
         shares = np.maximum(duals, 0.0).reshape(shape) / np.maximum(1.0, slopes).reshape(shape)
         whole = shares.sum(axis=0)
+        # Any convex combination is a bound: where the solver gives a member no multiplier, its tangents count alike.
         shares = np.where(whole > 0, shares / np.where(whole > 0, whole, 1.0), 1.0 / len(self.points))
         number = self.sizes.sum()
         weights = (shares * slopes.reshape(shape)).sum(axis=0) / self.reference / number
@@ -722,6 +779,7 @@ class _Tangents:
         if beta == 0:
             return self.reference * float(np.exp(utility))
         base = 1 + beta * utility
+        # For alpha > 1 no utility is above 1 / (alpha - 1), so a bound beyond it says nothing about W.
         return self.reference * base ** (1 / beta) if base > 0 else (np.inf if beta < 0 else 0.0)
 
     def rate_at(self, welfare: float) -> float:
@@ -757,6 +815,7 @@ class _Cuts:
 
     def combine(self, duals: Floats) -> tuple[Floats, float]:
         """The cut that multipliers make of all cuts: its weights and its constant."""
+        # They sum to 1 by the column z, but for rounding; only a convex combination of cuts is a cut.
         shares = np.maximum(duals, 0.0)
         shares = shares / shares.sum()
         return shares @ np.array(self.weights), float(shares @ np.array(self.constants))

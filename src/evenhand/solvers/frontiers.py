@@ -62,6 +62,9 @@ MOST_HALVINGS = 60
 """Rounds of the search for the pay of a floor; what is missing after them goes into the bound."""
 
 
+# -- frontiers --------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class Frontiers:
     """The frontiers of all types at some prices, one after the other."""
@@ -101,6 +104,7 @@ class Frontiers:
 
     def at_price(self, price: float) -> "Frontiers":
         """The same frontiers when all prices are multiplied by one number."""
+        # Slopes are costs, so they scale with the price; 0 times infinity must stay infinite.
         return replace(self, slopes=self.slopes * price if price > 0 else np.where(np.isinf(self.slopes), np.inf, 0.0))
 
     def by_type(self, values: Floats) -> Floats:
@@ -109,11 +113,13 @@ class Frontiers:
 
     def _count(self, marks: Bools) -> Ints:
         """(type,) how many vertices of each type are marked."""
+        # Every type has at least one vertex, so no segment of the sums is empty.
         return np.add.reduceat(marks, self.first, dtype=np.int64)
 
     def locate(self, values: Floats) -> tuple[Ints, Floats]:
         """(type,) the vertex at or before each value, and the share of the next vertex in the mixture of that value."""
         passed = self._count(self.values <= values[self.owner])
+        # Values below the first vertex, by rounding, count as the first.
         vertex = self.first + np.maximum(passed - 1, 0)
         following = np.minimum(vertex + 1, self.last)
         length = self.values[following] - self.values[vertex]
@@ -129,6 +135,7 @@ class Frontiers:
     def marginal(self, values: Floats) -> tuple[Floats, Floats]:
         """(type,) the cost of the last unit of value, and that of one more."""
         level = values[self.owner]
+        # At a vertex they differ: the last unit came along the edge before it, the next goes along the one behind.
         before, up_to = self._count(self.values < level), self._count(self.values <= level)
         below = np.where(before > 0, self.slopes[self.first + np.maximum(before - 1, 0)], 0.0)
         above = np.where(up_to > 0, self.slopes[self.first + np.maximum(up_to - 1, 0)], 0.0)
@@ -152,6 +159,7 @@ class MergedFrontiers(Frontiers):
     def by_type(self, values: Floats) -> Floats:
         """(type,) the values of all types that go with the values of their groups."""
         vertex, share = self.locate(values)
+        # Edges of a group are taken by their slopes: all that were passed, and a share of the one that is open.
         passed = (vertex - self.first)[self._group_of_edge]
         taken = np.clip(passed + share[self._group_of_edge] - self._place_of_edge, 0.0, 1.0)
         length = self.parts.values[self.edges + 1] - self.parts.values[self.edges]
@@ -177,12 +185,14 @@ def merge(parts: Frontiers, groups: Indices, counts: Ints) -> MergedFrontiers:
         groups: (type,) the group of each type.
         counts: (type,) how many arms of each type.
     """
+    # Phase 1: all edges of all types, by group and slope; the last vertex of a type begins none.
     size = np.bincount(groups, weights=counts)
     begins = np.flatnonzero(~np.isinf(parts.slopes))
     kind = parts.owner[begins]
     order = np.lexsort((parts.slopes[begins], groups[kind]))
     begins, kind = begins[order], kind[order]
     of = groups[kind]
+    # An arm's rise counts in the mean by its share; the edge is taken by all arms of the type at once.
     share = counts[kind] / size[of]
     lengths = np.bincount(of, minlength=len(size)) + 1
     starts = np.concatenate([[0], np.cumsum(lengths)])
@@ -190,12 +200,15 @@ def merge(parts: Frontiers, groups: Indices, counts: Ints) -> MergedFrontiers:
         share * (parts.values[begins + 1] - parts.values[begins]),
         parts.uses[begins + 1] - parts.uses[begins],
     )
+    # Phase 2: where each group begins, at the values that cost nothing ...
     free_value = np.bincount(groups, weights=counts / size[groups] * parts.values[parts.first]).astype(np.float64)
     free_use = np.zeros((len(size), parts.uses.shape[1]))
     np.add.at(free_use, groups, counts[:, None] * parts.uses[parts.first])
+    # Phase 3: ... and the vertices from there on, edge after edge. `inner` marks all vertices but the first of a group.
     slopes = np.full(starts[-1], np.inf)
     inner = np.ones(starts[-1], dtype=np.bool_)
     inner[starts[:-1]] = False
+    # One more unit of the mean takes size / count units of each arm of the type, count arms at a slope each.
     slopes[np.flatnonzero(inner) - 1] = parts.slopes[begins] * size[of]
     values = _sums_from(free_value[:, None], rises[:, None], starts, inner)[:, 0]
     uses = _sums_from(free_use, counts[kind][:, None] * extra, starts, inner)
@@ -211,6 +224,9 @@ def _sums_from(first: Floats, steps: Floats, starts: Ints, inner: Bools) -> Floa
         part = sums[starts[group] : starts[group + 1]]
         np.cumsum(part, axis=0, out=part)
     return sums
+
+
+# -- what is bounded and what it is bounded for -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,6 +304,7 @@ class FluidModel:
 
     def chunks(self) -> Iterator[slice]:
         """Parts of the types that are worked on at once."""
+        # A type with steps has a table a step.
         size = max(1, CHUNK // (self.criterion.num_steps or 1))
         return (slice(start, start + size) for start in range(0, len(self), size))
 
@@ -310,6 +327,7 @@ class FluidModel:
         """
         if self.groups is None:
             return weights
+        # A group's value is a mean: of a unit of it, one arm counts for 1 / size.
         return np.asarray((weights / np.bincount(self.groups, weights=self.counts))[self.groups])
 
     def trace(self, prices: Floats) -> Frontiers:
@@ -321,6 +339,8 @@ class FluidModel:
         parts = self._trace_by_pivots(prices) if self.by_pivots else _trace_by_halving(self, prices)
         return parts if self.groups is None else merge(parts, self.groups, self.counts)
 
+    # -- tracing by pivots --------------------------------------------------------------------------------------------
+
     def _trace_by_pivots(self, prices: Floats) -> Frontiers:
         parts = list(in_order(lambda part: self._trace_part(part, prices), self.chunks()))
         lengths = np.concatenate([part[0] for part in parts])
@@ -329,6 +349,7 @@ class FluidModel:
 
     def _trace_part(self, part: slice, prices: Floats) -> tuple[Ints, tuple[Array, ...]]:
         capacity = FIRST_CAPACITY
+        # Few frontiers are long. Where one does not fit, its part is traced again with room for all.
         while True:
             traced = self._trace_padded(part, prices, capacity)
             lengths = traced[0]
@@ -348,6 +369,8 @@ class FluidModel:
 
         given = (*tables, allowed, types.num_states[part], prices, *worth, capacity)
         return fluid_sweeps.Traced(*compiled_fluid.trace_frontiers(*given))  # type: ignore[no-untyped-call]
+
+    # -- measures, and their sums -------------------------------------------------------------------------------------
 
     def occupancy_at(self, frontiers: Frontiers, values: Floats) -> Floats:
         """(type, state, action), or (type, step, state, action): the measures of members' values on frontiers."""
@@ -370,6 +393,7 @@ class FluidModel:
         for part in self.chunks():
             policy = policies[part].astype(np.int64)[:, :, None]
             chosen = np.take_along_axis(self.types.transitions[part], policy[..., None], axis=2)[:, :, 0]
+            # One system a type, q (I - gamma P) = mu, transposed.
             system = np.eye(num_states) - self.criterion.factor * np.swapaxes(chosen, 1, 2)
             visits = np.linalg.solve(system, self.initial[part][..., None])[..., 0]
             now = np.take_along_axis(measure[part], policy, axis=2)[..., 0]
@@ -392,8 +416,11 @@ class FluidModel:
     @cached_property
     def most_served(self) -> Floats:
         """(type, ...) measures of the policies that are served most."""
+        # Nothing is worth anything but being served.
         pay = gains_at(self.types, np.zeros(len(self)), np.zeros(len(self.budget)), self.criterion, np.ones(len(self)))
         return self.arms.best(np.arange(len(self)), pay).measure
+
+    # -- best answers within floors, and bounds -----------------------------------------------------------------------
 
     def respond(self, rows: Ints, gains: Floats) -> tuple[Floats, Floats]:
         """The best measures of some types within their floors, and (row,) the pay for being served that it takes.
@@ -406,6 +433,7 @@ class FluidModel:
         if self.floors is None:
             return measure, pay
         need = self.floors[rows] * self.criterion.total
+        # Who misses its floor by rounding only needs no pay.
         short = np.flatnonzero(self.served(measure, rows) < need * (1 - SAME))
         if len(short):
             found = _pay_for_service(self, rows[short], gains[short], measure[short], need[short])
@@ -424,6 +452,7 @@ class FluidModel:
         if prices.ndim == 1:
             rent = float(prices @ self.allowance)
         else:
+            # With prices by step, sum_t weight_t lambda_t.b is what the allowance is worth.
             rent = float(self.criterion.time_weights(len(prices)) @ (prices @ self.budget))
         return Bound(float(self.counts @ best) + rent, pay)
 
@@ -447,11 +476,15 @@ class FluidModel:
         gains = gains_at(types, weights[part], prices, self.criterion)
         pay, need = np.zeros(len(rows)), np.zeros(len(rows))
         if self.floors is not None:
+            # Any pay proves a bound, and the right one proves the best (see the file's head).
             _, pay = self.respond(rows, gains)
             need = pay * self.floors[part] * self.criterion.total
             gains = gains_at(types, weights[part], prices, self.criterion, pay)
         start = None if policies is None else policies[part]
         return self.arms.best(rows, gains, start).bound - need, pay
+
+
+# -- the pay for being served -----------------------------------------------------------------------------------------
 
 
 def _pay_for_service(model: FluidModel, rows: Ints, gains: Floats, low: Floats, need: Floats) -> tuple[Floats, Floats]:
@@ -464,6 +497,8 @@ def _pay_for_service(model: FluidModel, rows: Ints, gains: Floats, low: Floats, 
         low: (row, ...) the best measures without pay.
         need: (row,) the time in which an arm is to be served.
     """
+    # Between the best without pay and the one that is served most: on the polygon of worth against service time, the
+    # slope of the edge between them is the next pay to try.
     high, pay = model.most_served[rows], np.zeros(len(rows))
     served = model.types.served[rows] if gains.ndim == 3 else model.types.served[rows][:, None]
     inner = tuple(range(1, gains.ndim))
@@ -473,6 +508,8 @@ def _pay_for_service(model: FluidModel, rows: Ints, gains: Floats, low: Floats, 
         at, own = open_rows, rows[open_rows]
         worth = [(part[at] * gains[at]).sum(axis=inner) for part in (low, high)]
         have = [model.served(part[at], own) for part in (low, high)]
+        # At this pay both ends are equally good. A better answer cuts the edge in two; where there is none but for
+        # rounding, the edge is one of the polygon.
         price = np.maximum((worth[0] - worth[1]) / np.maximum(have[1] - have[0], 1e-300), 0.0)
         pay[at] = price
         paid = gains[at] + price.reshape(-1, *[1] * len(inner)) * served[at]
@@ -485,10 +522,14 @@ def _pay_for_service(model: FluidModel, rows: Ints, gains: Floats, low: Floats, 
         open_rows = at[better]
         if not len(open_rows):
             break
+    # Ends that are equally good at the pay are mixed until the floor is just met.
     have_low, have_high = model.served(low, rows), model.served(high, rows)
     share = np.clip((need - have_low) / np.maximum(have_high - have_low, 1e-300), 0.0, 1.0)
     spread = share.reshape(-1, *[1] * len(inner))
     return (1 - spread) * low + spread * high, pay
+
+
+# -- tracing by halving -----------------------------------------------------------------------------------------------
 
 
 class _Points:
@@ -519,20 +560,24 @@ class _Points:
 def _trace_by_halving(model: FluidModel, prices: Floats) -> Frontiers:
     """The frontiers of all types; every round asks once for each edge that is still open."""
     points, rows = _Points(model, prices), np.arange(len(model))
+    # The two ends: the cheapest, whatever it is worth, and the most valuable, whatever it costs.
     left = points.ask(rows, np.zeros(len(model)), 1.0)
     right = points.ask(rows, np.ones(len(model)), 0.0)
+    # The sizes that rounding is measured by: the most value, and the most cost, that an arm can have.
     total = model.criterion.total
     largest = np.abs(model.types.rewards * model.allowed).max(axis=(1, 2)) * total
     dearest = (model.types.usage * model.allowed[..., None] @ prices).max(axis=(1, 2)) * total
     while True:
         owner = points.owner[left]
         rise, cost = points.values[right] - points.values[left], points.costs[right] - points.costs[left]
+        # An edge that rises by next to nothing, or costs next to nothing, has nothing to halve.
         lasting = (rise > SAME * largest[owner]) & (cost > SAME * dearest[owner])
         left, right, owner = left[lasting], right[lasting], owner[lasting]
         if not len(left):
             break
         slope = cost[lasting] / rise[lasting]
         new = points.ask(owner, slope, 1.0)
+        # How far the answer lies above the edge, in units of cost.
         above = slope * (points.values[new] - points.values[left]) - (points.costs[new] - points.costs[left])
         found = above > NEAR * dearest[owner] + SAME * slope * largest[owner]
         left, right, new = left[found], right[found], new[found]
@@ -542,6 +587,7 @@ def _trace_by_halving(model: FluidModel, prices: Floats) -> Frontiers:
 
 def _hull(points: _Points, largest: Floats) -> Frontiers:
     """The points that no other of the same type dominates, in order."""
+    # By cost, of equal costs the most valuable first: whoever is dominated comes after whoever dominates.
     order = np.lexsort((-points.values, points.costs, points.owner))
     owner, values, costs = points.owner[order], points.values[order], points.costs[order]
     keep = np.ones(len(order), dtype=np.bool_)

@@ -57,6 +57,9 @@ class Answers(Protocol):
         ...
 
 
+# -- rank-weighted welfare --------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class RankAnswers:
     """Answers under a rank-weighted welfare."""
@@ -82,6 +85,7 @@ class RankAnswers:
     def respond(self, frontiers: Frontiers) -> Floats:
         """(type,) levels on which the arms settle."""
         parts = (frontiers.starts, frontiers.values, frontiers.slopes, self.counts)
+        # The compiled loop wants a table of masses, which very many arms do not get.
         if len(self.counts) < frontiers_module.COMPILE_FROM or self.num_arms > MOST_TABULATED:
             return fluid_sweeps.settle_levels(*parts, self.mass)
         from evenhand.kernels import compiled_fluid  # compiling takes longer than small problems
@@ -113,6 +117,7 @@ class RankAnswers:
         # Exact equality is meant: arms of one level were given the very same number by `settle_levels`.
         _, level = np.unique(values, return_inverse=True)
         sizes = np.bincount(level, weights=self.counts).astype(np.int64)
+        # Levels rise, so the lowest has the first ranks: those of the largest weights.
         last = np.cumsum(sizes)
         mass = self.welfare.rank_mass(last - sizes, last, self.num_arms)
         shared = share_evenly(below, above, self.counts, level, mass)
@@ -138,14 +143,19 @@ def share_evenly(below: Floats, above: Floats, counts: Ints, level: Ints, mass: 
     if not len(rows):
         return np.asarray(weights)
     low, high, arms, of = below[rows], above[rows], counts[rows], level[rows]
+    # No arm has more than the whole mass of its level, and none less than nothing.
     left, right = np.zeros(len(mass)), mass.copy()
     for _ in range(HALVINGS):
         middle = (left + right) / 2
+        # The sum rises with omega, so it can be bisected.
         sums = np.bincount(of, weights=arms * np.clip(middle[of], low, high), minlength=len(mass))
         left, right = np.where(sums < mass, middle, left), np.where(sums < mass, right, middle)
     # Where marginal costs are infinite, at the last vertex of a frontier, the mass of the level is the most there is.
     weights[rows] = np.clip(right[of], low, np.minimum(high, mass[of]))
     return np.asarray(weights)
+
+
+# -- every arm alone --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +188,7 @@ class AlphaAnswers:
     def respond(self, frontiers: Frontiers) -> Floats:
         """(type,) the best of: the free value; on each edge, where the marginal utility meets its slope."""
         reference, number = self.reference, int(self.counts.sum())
+        # An edge that costs nothing has its stop at infinity: it is followed to its end.
         with np.errstate(divide="ignore", over="ignore"):
             stops = reference * (number * reference * frontiers.slopes) ** (-1 / self.alpha)
         return follow(frontiers, stops)
@@ -188,6 +199,7 @@ class AlphaAnswers:
             return -np.inf
         alpha, relative = self.alpha, values / self.reference
         with np.errstate(over="ignore", divide="ignore"):
+            # (x^b - 1) / b as expm1(b log x) / b, which keeps its digits next to alpha = 1.
             utility = np.log(relative) if alpha == 1 else np.expm1((1 - alpha) * np.log(relative)) / (1 - alpha)
         return float(utility @ self.counts / self.counts.sum())
 

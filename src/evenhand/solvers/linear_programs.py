@@ -121,6 +121,9 @@ class LinearProgramSolution:
         return self.upper_bound - self.lower_bound
 
 
+# -- the two programs -------------------------------------------------------------------------------------------------
+
+
 def count_lp(
     mdp: TabularMDP,
     weights: ArrayLike | None = None,
@@ -148,6 +151,7 @@ def count_lp(
     begin = perf_counter()
     if weights is None and mdp.rewards.shape[1] > 1:
         raise InvalidInput(f"weights: expected one for each of the {mdp.rewards.shape[1]} objectives")
+    # Phase 1: build.
     flow = _flow(mdp)
     weights, least = _read_weights(mdp, [1.0] if weights is None else weights, floors)
     M = len(weights)
@@ -155,11 +159,14 @@ def count_lp(
     rewards = mdp.rewards[:, :M] @ weights
     unit = _largest(rewards)
     program = _count_program(flow, rewards / unit, mdp.rewards[:, M:], least)
+    # Phase 2: solve.
     built = perf_counter()
     algorithm = algorithm or _usual_algorithm(mdp)
     optimum = solve_program(program, algorithm=algorithm, time_limit=time_limit, threads=threads, waiting=waiting)
+    # Phase 3: certify. The program was in units; multipliers are of the user's rewards again.
     solved = perf_counter()
     duals = unit * optimum.duals
+    # Rows of floors are >= rows, and their multipliers not positive.
     prices = np.maximum(-duals[: len(least)], 0.0)
     supporting = np.concatenate([weights, prices])
     certificate = _certify(mdp, flow, optimum.primal, supporting, float(prices @ least), duals[len(least) :])
@@ -200,19 +207,23 @@ def gini_lp(
     """
     begin = perf_counter()
     weights, least = _read_weights(mdp, weights, floors)
+    # Weights that were computed may rise by a rounding.
     if (weights[1:] > weights[:-1] + 1e-12 * np.abs(weights[:-1])).any():
         raise InvalidInput("weights: expected none larger than the one before it")
     N = len(weights)
     rows = N * N + len(least)
     _check_size(mdp, num_rank_rows=rows)
+    # Phase 1: build. Rewards and weights have units of their own, and multipliers that of their product.
     flow = _flow(mdp)
     rewards = mdp.rewards[:, :N]
     reward_unit, weight_unit = _largest(rewards), _largest(weights)
     program = _gini_program(flow, rewards / reward_unit, weights / weight_unit, mdp.rewards[:, N:], least)
     built = perf_counter()
+    # Phase 2: solve.
     algorithm = algorithm or _usual_algorithm(mdp)
     optimum = solve_program(program, algorithm=algorithm, time_limit=time_limit, threads=threads, waiting=waiting)
     solved = perf_counter()
+    # Phase 3: certify. Birkhoff: W(v) <= (w Q).v for every doubly stochastic Q, so Q is made one exactly.
     unit = reward_unit * weight_unit
     assignment = doubly_stochastic(optimum.duals[: N * N].reshape(N, N))
     prices = unit * np.maximum(-optimum.duals[N * N : rows], 0.0)
@@ -224,10 +235,14 @@ def gini_lp(
         optimum,
         certificate,
         unit=unit,
+        # The welfare of the exact values, the worst first, which is where the largest weight stands.
         welfare=float(np.sort(certificate.values[:N]) @ weights),
         duals=(unit * rank_duals, unit * arm_duals),
         times=(begin, built, solved),
     )
+
+
+# -- reading, and what fits -------------------------------------------------------------------------------------------
 
 
 def _read_weights(mdp: TabularMDP, weights: ArrayLike, floors: ArrayLike) -> tuple[Floats, Floats]:
@@ -271,6 +286,9 @@ def _num_transitions(mdp: TabularMDP) -> float:
     return float(mdp.num_pairs) * entries
 
 
+# -- the rows ---------------------------------------------------------------------------------------------------------
+
+
 class _Flow(NamedTuple):
     """The flow equations of a criterion."""
 
@@ -299,17 +317,22 @@ class _Flow(NamedTuple):
 def _flow(mdp: TabularMDP) -> _Flow:
     """The flow equations of the criterion; see the head of this file."""
     criterion, pairs = mdp.criterion, np.arange(mdp.num_pairs + 1)
+    # A row of this matrix is a variable: 1 in the column of its state, for what leaves it.
     own = sparse.csr_array((np.ones(mdp.num_pairs), mdp.state_of_pair, pairs), shape=mdp.transitions.shape)
+    # ... and less what arrives from it, discounted.
     moved = criterion.factor * mdp.transitions
     if criterion.num_steps is not None:
+        # By steps: what leaves in step t arrives in step t + 1, and after the last step nowhere.
         steps = criterion.num_steps
         each, following = sparse.eye_array(steps), sparse.eye_array(steps, k=1)
         matrix = sparse.csr_array(sparse.kron(each, own) - sparse.kron(following, moved))
         right = np.concatenate([mdp.initial, np.zeros((steps - 1) * mdp.num_states)])
         return _Flow(matrix, right, np.full(steps * mdp.num_pairs, np.inf), steps)
     if criterion.is_average:
+        # The flow alone leaves the scale of q open: one more row says that q sums to 1.
         ones = sparse.csr_array(np.ones((mdp.num_pairs, 1)))
         matrix = sparse.hstack([own - moved, ones], format="csr")
+        # Without this, mass might circle in states that the start never leads to.
         most = np.where(mdp.reachable[mdp.state_of_pair], np.inf, 0.0)
         return _Flow(matrix, np.append(np.zeros(mdp.num_states), 1.0), most, 1)
     return _Flow(sparse.csr_array(own - moved), mdp.initial, np.full(mdp.num_pairs, np.inf), 1)
@@ -351,6 +374,7 @@ def _gini_program(flow: _Flow, rewards: Floats, weights: Floats, served: Floats,
         floors: (floor,) the least they must reach.
     """
     N, F = len(weights), len(floors)
+    # Row (i, j) is lambda_i + nu_j - w_i r_j q <= 0, ranks outside and arms inside.
     ranked = -(weights[:, None] * rewards[:, None, :]).reshape(len(rewards), N * N)
     above = sparse.csr_array(flow.repeat(np.hstack([ranked, served])))
     one, ones = sparse.eye_array(N, format="csr"), np.ones((1, N))
@@ -385,6 +409,9 @@ def doubly_stochastic(matrix: Floats) -> Floats:
     return np.asarray(matrix + np.outer(rows, columns) / total) if total > 0 else matrix
 
 
+# -- the certificate --------------------------------------------------------------------------------------------------
+
+
 class _Certificate(NamedTuple):
     parts: list[tuple[float, Floats]]
     occupancy: Floats
@@ -409,11 +436,14 @@ def _certify(
     """
     rewards = mdp.rewards @ weights
     guess = multipliers[: flow.steps * mdp.num_states].reshape(flow.steps, mdp.num_states)
+    # What lies ahead of each step: the next step's y, and after the last one nothing.
     ahead = np.vstack([guess[1:], np.zeros(mdp.num_states)]) if flow.steps > 1 else guess
+    # `steps` is 1 both for no steps and for one; with one, nothing lies ahead either.
     if mdp.criterion.num_steps == 1:
         ahead = np.zeros_like(guess)
     worth = rewards + mdp.criterion.factor * np.stack([mdp.transitions @ value for value in ahead])
     improved = np.maximum.reduceat(worth, mdp.offsets[:-1], axis=1)
+    # Under an average only states that can be reached count, and no policy leaves them.
     change = (improved - guess)[:, mdp.reachable] if mdp.criterion.is_average else improved - guess
     now = float(mdp.initial @ improved[0])
     upper_bound = mdp.criterion.bracket(now, float(change.min()), float(change.max()))[1] - paid
@@ -432,6 +462,7 @@ def _complete_policy(mdp: TabularMDP, measure: Floats, weights: Floats, guess: F
     """
     clean = np.maximum(measure, 0.0)
     visits = np.add.reduceat(clean, mdp.offsets[:-1], axis=-1)
+    # A share of the visits that is a solver's rounding is no sign of a policy.
     seldom = visits <= SELDOM * mdp.criterion.total
     if not seldom.any() and not mdp.criterion.is_average:
         return [(1.0, policy_of(mdp, clean))]
@@ -470,6 +501,9 @@ def _solution(
         num_rows=program.num_rows,
         num_columns=program.num_columns,
     )
+
+
+# -- as printed in the paper ------------------------------------------------------------------------------------------
 
 
 class ProgramSize(NamedTuple):

@@ -44,6 +44,9 @@ SELDOM = 1e-10
 """A state with less than this share of all visits counts as never visited: that few are a solver's rounding."""
 
 
+# -- from a policy to its visits --------------------------------------------------------------------------------------
+
+
 def occupancy(mdp: TabularMDP, probabilities: Floats) -> Floats:
     """The visits to each pair, by the criterion's weights of time.
 
@@ -60,6 +63,7 @@ def occupancy(mdp: TabularMDP, probabilities: Floats) -> Floats:
         by_step = np.broadcast_to(probabilities, (num_steps, mdp.num_pairs))
         return _push_forward(mdp, by_step)
     check_policy_table(mdp, probabilities)
+    # (state, outcome) the chance of each outcome: pairs that lead to the same outcome add up.
     choose = sparse.csr_array((probabilities, mdp.outcomes, mdp.offsets), shape=(mdp.num_states, mdp.kernel.shape[0]))
     if mdp.criterion.is_average:
         visits = _long_run(mdp, choose)
@@ -91,6 +95,7 @@ def _push_forward(mdp: TabularMDP, probabilities: Floats) -> Floats:
 
 def _chain(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
     """(state, next_state) the transition matrix of a policy."""
+    # Only rows of outcomes that the policy takes are written out.
     used = np.unique(choose.indices)
     return np.asarray((choose[:, used] @ mdp.kernel[used]).toarray())
 
@@ -110,6 +115,7 @@ def _solve_by_steps(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
     operator = linalg.LinearOperator((mdp.num_states, mdp.num_states), matvec=lambda q: q - step(q), dtype=np.float64)
     total = mdp.criterion.total
     q, _ = linalg.bicgstab(operator, mdp.initial, x0=mdp.initial * total, rtol=1e-13, atol=0.0, maxiter=300)
+    # BiCGSTAB can break down; the start is as good as any for what follows.
     if not np.isfinite(q).all():
         q = mdp.initial * total
     while np.abs((following := mdp.initial + step(q)) - q).sum() > RESIDUAL * total:
@@ -128,6 +134,7 @@ def _long_run(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
         moved = float(np.abs(following - law).sum())
         rate = min(moved / before, 1 - 1e-9) if before > 0 else 0.0
         # What is still to come is a geometric series, if it goes on as it does.
+        # However slowly a chain forgets, three digits beyond the residual are all that rounding leaves to wait for.
         if moved <= RESIDUAL * max(1 - rate, 1e-3):
             return np.asarray(following / following.sum())
         law, before = following, moved
@@ -144,9 +151,11 @@ def long_run_shares(matrix: Floats, initial: Floats) -> Floats:
     classes, closed = label_classes(sparse.csr_array(matrix))
     settled = np.isin(classes, closed)
     shares = np.zeros(len(initial))
+    # What begins in a closed class stays there; the rest arrives after its visits to transient states.
     arriving = initial * settled
     if not settled.all():
         loose = np.flatnonzero(~settled)
+        # Visits to transient states, v = mu + P'^T v: the chain leaves them for good, so this is regular.
         visits = np.linalg.solve(np.eye(len(loose)) - matrix[np.ix_(loose, loose)].T, initial[loose])
         arriving = arriving + settled * (visits @ matrix[loose])
     for number in closed:
@@ -159,6 +168,7 @@ def label_classes(chain: sparse.csr_array) -> tuple[Ints, Ints]:
     """(state,) the communicating class of each state, and the classes that are never left."""
     number, classes = csgraph.connected_components(chain, directed=True, connection="strong")
     edges = chain.tocoo()
+    # A class with an edge to another is left for good at some time.
     leaving = np.unique(classes[edges.row[classes[edges.row] != classes[edges.col]]])
     return classes.astype(np.int64), np.setdiff1d(np.arange(number), leaving)
 
@@ -170,6 +180,9 @@ def _stationary(matrix: Floats) -> Floats:
     law = np.linalg.solve(system, np.append(np.zeros(len(matrix) - 1), 1.0))
     law = np.maximum(law, 0.0)
     return np.asarray(law / law.sum())
+
+
+# -- from visits to a policy ------------------------------------------------------------------------------------------
 
 
 def policy_of(mdp: TabularMDP, measure: Floats, fallback: Ints | None = None) -> Floats:
@@ -219,6 +232,7 @@ def parts_of(mdp: TabularMDP, measure: Floats, fallback: Ints) -> list[tuple[flo
     """
     if not mdp.criterion.is_average:
         return [(1.0, policy_of(mdp, measure, fallback))]
+    # Phase 1: strike out states and pairs that only rounding visits; they might join classes that are apart.
     visits = np.add.reduceat(np.maximum(measure, 0.0), mdp.offsets[:-1])
     visited = np.flatnonzero(visits > SELDOM * visits.sum())
     seldom = np.ones(mdp.num_states, dtype=np.bool_)
@@ -226,12 +240,14 @@ def parts_of(mdp: TabularMDP, measure: Floats, fallback: Ints) -> list[tuple[flo
     clean = np.where(seldom[mdp.state_of_pair], 0.0, np.maximum(measure, 0.0))
     clean[clean < SELDOM * np.repeat(visits, np.diff(mdp.offsets))] = 0.0
     policy = policy_of(mdp, clean)
+    # Phase 2: the chain of the policy on the states that are visited, and its closed classes.
     pairs = np.flatnonzero(clean > 0)
     rows = sparse.csr_array(mdp.kernel[mdp.outcomes[pairs]])[:, visited]
     choose = sparse.csr_array(
         (policy[pairs], (np.searchsorted(visited, mdp.state_of_pair[pairs]), np.arange(len(pairs))))
     )
     classes, closed = label_classes(sparse.csr_array(choose @ rows))
+    # Phase 3: a policy for each class, by its share of the visits.
     found = []
     for number in closed:
         inside = visited[classes == number]
@@ -249,9 +265,11 @@ def _into_class(mdp: TabularMDP, policy: Floats, inside: Ints, visited: Ints, fa
     """
     choice, known = fallback.copy(), np.zeros(mdp.num_states)
     known[inside] = 1.0
+    # Backwards from the class: whoever has a pair that may lead to it joins, one step further each round.
     while True:
         nearer = (mdp.kernel @ known)[mdp.outcomes] > 0
         nearer &= known[mdp.state_of_pair] == 0
+        # Of several such pairs the first, so that nothing hangs on rounding.
         hits = np.minimum.reduceat(np.where(nearer, np.arange(mdp.num_pairs), mdp.num_pairs), mdp.offsets[:-1])
         found = hits < mdp.num_pairs
         if not found.any():

@@ -30,6 +30,9 @@ MOST_CAP = 1e8
 """Prices, against the spread of utility, beyond which the budget is taken not to reach."""
 
 
+# -- what a search knows ----------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class Cut:
     """The answer to some prices."""
@@ -83,6 +86,7 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
         """
         self.allowance, self.tolerance, self.progress = allowance, tolerance, progress
         scale = np.where(allowance > 0, allowance, 1.0)
+        # For one resource a price of 1; for several, prices at which each allowance costs 1.
         self.unit = np.ones(1) if len(scale) == 1 else 1 / scale
         self.rounds = 0
 
@@ -147,20 +151,27 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
         """The bound that a cut promises, before it is certified."""
         return cut.welfare + cut.rate * float(cut.prices @ (self.allowance - cut.total))
 
+    # -- by cuts ------------------------------------------------------------------------------------------------------
+
     def by_cuts(self) -> Found:
         """Cutting planes in the space of prices."""
         state = self.resumed()
         if state is None:
+            # Phase 1: the two ends. Where the largest values fit, nothing is scarce and there is nothing to search.
             free, full = self.ends()
             if (full.total <= self.allowance).all():
                 return self.closed(self.mixed([full], np.ones(1), self.prove(full)))
             cuts = Cuts(self.allowance, [full])
+            # The values that cost nothing may be outside the domain: then there is no cut.
             if np.isfinite(free.utility):
                 cuts.add(free)
+            # Half of the tolerance is left for what certifying loses against the promise.
             state = SoFar(cuts, full, self.dual(full), self.tolerance / 2)
         gap = np.inf
+        # Phase 2: ask the master for prices and the arms for an answer, until lower and upper bound meet.
         while self.rounds < MOST_ROUNDS:
             shares, prices, missing = state.cuts.master()
+            # Whatever shortage costs, the master still buys it: no mixture of answers will ever be within the budget.
             if missing and state.cuts.cap > MOST_CAP:
                 raise self.out_of_reach()
             lower = -np.inf if missing else self.lower(state.cuts.cuts, shares)
@@ -168,6 +179,7 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
             self.tell(gap)
             if gap <= state.target and (solution := self._finished(state, shares)) is not None:
                 return solution
+            # With several resources the master's own prices swing from end to end.
             if not missing and len(prices) > 1:
                 prices = state.smoothing * state.best.prices + (1 - state.smoothing) * prices
             self._learn(state, self.answer(np.maximum(prices, self.least_prices(state.best))))
@@ -181,6 +193,7 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
         solution = self.mixed(active, shares[shares > 0], self.prove(state.best))
         if self.gap_of(solution) <= self.tolerance:
             return solution
+        # The proof lost more than half of the tolerance: the promise must be closer.
         state.proven, state.target = self.gap_of(solution), state.target / 4
         return None
 
@@ -197,8 +210,11 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
         """Prices so small that they cost the bound nothing; they keep arms from using what is free without need."""
         if len(self.unit) == 1:
             return np.zeros(1)
+        # A thousandth of the tolerance is nothing to the gap.
         worth = 1e-3 * self.tolerance * max(abs(best.welfare), 1e-6 * self.scale)
         return np.asarray(self.unit * (worth / max(best.rate, 1e-300) / len(self.unit)))
+
+    # -- by bisection -------------------------------------------------------------------------------------------------
 
     def by_bisection(self) -> Found:
         """One resource, alpha-fairness: the price at which the use, which falls with it, is the allowance."""
@@ -207,6 +223,7 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
         if full.total[0] <= allowance:
             return self.closed(self.mixed([full], np.ones(1), self.prove(full)))
         self.check_domain()
+        # What two loops bring about and the last one keeps: too much is used at `low`, and not too much at `high`.
         low, high = -1.0, 1.0  # of the logarithm, around a price of the right size
         middle = np.log(1.0 / max(float(full.total[0]), 1e-300))
         while self.spent(middle + high) > allowance:
@@ -214,6 +231,7 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
         while low < 0 and self.spent(middle + low) <= allowance:
             low, high = 2 * low, low
         while True:
+            # At `high` the answer is within the budget, so it is a solution as it stands.
             cut = self.answer(np.exp([middle + high]))
             gap = self.gap(cut.welfare, self.dual(cut))
             self.tell(gap)
@@ -226,9 +244,13 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
 
     def spent(self, log_price: float) -> float:
         """The total use at a price."""
+        # Beyond this exp leaves the doubles.
         if abs(log_price) > 700:
             raise NotConverged("no price meets the budget: the values or the budget are of extreme size")
         return float(self.answer(np.exp([log_price])).total[0])
+
+
+# -- the master program -----------------------------------------------------------------------------------------------
 
 
 class Cuts(Generic[AnyCut]):
@@ -258,13 +280,16 @@ class Cuts(Generic[AnyCut]):
     def master(self) -> tuple[Floats, Floats, bool]:
         """The best shares of the cuts, the prices, and whether no mixture is within the allowance yet."""
         utilities = np.array([cut.utility for cut in self.cuts])
+        # Utilities count from the largest, in units of their spread, so that the cap means the same for all problems.
         spread = float(np.ptp(utilities)) or max(1.0, float(abs(utilities[0])))
         scale = np.where(self.allowance > 0, self.allowance, 1.0)
         rows, columns = len(scale), len(self.cuts)
         matrix = np.zeros((rows + 1, columns + rows))
         matrix[:rows, :columns] = np.column_stack([cut.total for cut in self.cuts]) / scale[:, None]
+        # A column a resource for what is missing, at the price `cap`: by duality no price is above it.
         matrix[:rows, columns:] = -np.eye(rows)
         matrix[rows, :columns] = 1.0
+        # Where a cut fits alone nothing need be missing, and prices have no cap.
         feasible = (matrix[:rows, :columns] <= 1).all(axis=0).any()
         optimum = solve_program(
             LinearProgram(
@@ -277,10 +302,12 @@ class Cuts(Generic[AnyCut]):
             )
         )
         shares = np.maximum(optimum.primal[:columns], 0.0)
+        # Shares that small are a solver's rounding.
         shares[shares < 1e-12] = 0.0
         shares /= shares.sum()
         self.idle = [0 if share > 0 else age + 1 for share, age in zip(shares, self.idle, strict=True)]
         missing = bool((optimum.primal[columns:] > 1e-7).any())
+        # The cap was too low to drive shortage out: prices may go further next time.
         if missing:
             self.cap *= 4.0
         return shares, np.maximum(optimum.duals[:rows], 0.0) * spread / scale, missing
@@ -294,6 +321,7 @@ def highest_level(low: float, high: float, fits: Callable[[float], bool]) -> flo
         high: one that does not.
         fits: whether a level fits; from some level on none does.
     """
+    # Until there is no double between the two.
     while True:
         middle = low + (high - low) / 2
         if not low < middle < high:

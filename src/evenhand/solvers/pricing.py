@@ -31,6 +31,7 @@ def weighed(mdp: TabularMDP, objective: Objective) -> tuple[TabularMDP, Floats]:
         The same problem with other rewards, and the (floor,) least shares.
     """
     members = objective.members(mdp.rewards)
+    # Floors are shares of time, so visits are divided by the total.
     floored = np.flatnonzero(objective.floors > 0)
     if not len(floored):
         return (mdp if members is mdp.rewards else replace(mdp, rewards=members)), np.zeros(0)
@@ -53,6 +54,7 @@ class TabularPricing:
         best = solve_weighted(self.mdp, weights, tolerance, self._last)
         self._last = best.value_function
         chosen = np.zeros((*best.choices.shape[:-1], self.mdp.num_pairs))
+        # A deterministic policy as a table of 0 and 1, by steps if there are.
         np.put_along_axis(chosen, best.choices, 1.0, axis=-1)
         visits = np.take_along_axis(occupancy(self.mdp, chosen), best.choices, axis=-1)
         self.choices.append(best.choices)
@@ -76,6 +78,7 @@ class TabularPricing:
         measure = np.zeros((*self.choices[0].shape[:-1], self.mdp.num_pairs))
         for share, choices, visits in zip(shares, self.choices, self.visits, strict=True):
             if share > 0:
+                # Several policies may take the same pair, where their visits add up.
                 mixed = np.take_along_axis(measure, choices, axis=-1) + share * visits
                 np.put_along_axis(measure, choices, mixed, axis=-1)
         return parts_of(self.mdp, measure, self.choices[0])

@@ -38,6 +38,7 @@ def solve_precisely(program: LinearProgram) -> LinearOptimum:
         InvalidInput: the program is unbounded, or not sound.
         NotConverged: the solver ended without an optimum.
     """
+    # Rows that are equations need no column for their activity.
     free = program.row_lower < program.row_upper
     full = _with_activities(program, free)
     warm = WarmProgram(full)
@@ -69,9 +70,11 @@ def _refine(program: LinearProgram, warm: WarmProgram, x: Floats, y: Floats) -> 
         x = np.clip(x, program.lower, program.upper)
         left = program.row_lower - program.matrix @ x
         gains = program.gains - program.matrix.T @ y
+        # How far the rows are from their sides, and by how much some column would still gain.
         broken = np.array([np.abs(left).max(initial=0.0), _unsound(program, x, gains)])
         if not broken.any():
             break
+        # Powers of two, so that magnifying rounds nothing; not too much at once, or the program would be all noise.
         magnified = np.minimum(_power_above(1 / np.maximum(broken, 1e-300)), magnified * MOST_MAGNIFIED)
         P, D = magnified
         warm.change(D * gains, (P * left, P * left), (P * (program.lower - x), P * (program.upper - x)))

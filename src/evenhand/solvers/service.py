@@ -38,6 +38,9 @@ MOST_PROGRAMS = 1000
 """Arms whose means are found by linear programs, one by one."""
 
 
+# -- where an arm can get ---------------------------------------------------------------------------------------------
+
+
 def reached(types: ArmTables, allowed: Bools, criterion: Criterion) -> Bools:
     """(type, state) which states are reached from the first ones.
 
@@ -46,8 +49,10 @@ def reached(types: ArmTables, allowed: Bools, criterion: Criterion) -> Bools:
         allowed: (type, state, action) what may be chosen.
         criterion: its steps, if they end, are all there are.
     """
+    # (type, state, next_state) where some allowed action may lead.
     edges = ((types.transitions > 0) & allowed[..., None]).any(axis=2)
     now = types.initial > 0
+    # The reward of the last of T steps is earned after T - 1 moves; and S moves lead wherever any number of moves does.
     steps = types.rewards.shape[1] if criterion.num_steps is None else criterion.num_steps - 1
     for _ in range(min(steps, types.rewards.shape[1])):
         now = now | (now[..., None] & edges).any(axis=1)
@@ -69,6 +74,7 @@ def counting(types: ArmTables, allowed: Bools, criterion: Criterion) -> Bools:
     if not criterion.is_average:
         return np.asarray(meets)
     leads = types.transitions > 0
+    # Where every state leads to every other all pairs recur; only the other arms are looked at one by one.
     for row in np.flatnonzero(~_go_everywhere(leads, allowed)):
         meets[row] = _recurring(leads[row], meets[row])
     return np.asarray(meets)
@@ -102,10 +108,14 @@ def _recurring(leads: Bools, kept: Bools) -> Bools:
     while True:
         graph = (leads & kept[..., None]).any(axis=1)
         _, part = connected_components(sparse.csr_array(graph), connection="strong")
+        # A pair that may leave its strong component cannot be taken for ever and still be met again.
         leaves = (leads & (part[:, None] != part)[:, None]).any(axis=2)
         if not (kept & leaves).any():
             return kept
         kept = kept & ~leaves
+
+
+# -- what service is worth --------------------------------------------------------------------------------------------
 
 
 def worth_of_service(problem: CoupledMDP) -> Floats:
@@ -116,6 +126,7 @@ def worth_of_service(problem: CoupledMDP) -> Floats:
     """
     types, can = problem.types, problem.affordable
     free = best_values(types, can, problem.criterion)
+    # More actions are never worth less, but for rounding.
     return np.asarray(np.maximum(free - best_values(types, can & ~types.served, problem.criterion), 0.0))
 
 
@@ -137,6 +148,7 @@ def best_values(types: ArmTables, allowed: Bools, criterion: Criterion) -> Float
 def _by_iteration(types: ArmTables, allowed: Bools, criterion: Criterion, rows: Ints) -> Floats:
     gains = gains_at(types, np.ones(len(types)), np.zeros(types.usage.shape[-1]), criterion)
     arms = SingleArms(types, allowed, types.initial, criterion)
+    # The bound is the value itself where policy iteration has ended.
     return arms.best(rows, gains[rows]).bound
 
 
@@ -150,6 +162,9 @@ def _backwards(types: ArmTables, allowed: Bools, criterion: Criterion) -> Floats
         worth = types.rewards + criterion.factor * np.einsum("tsaj,tj->tsa", types.transitions, values)
         values = np.where(real, np.where(allowed, worth, -np.inf).max(axis=-1), 0.0)
     return np.asarray((types.initial * values).sum(axis=-1))
+
+
+# -- average, where the mean may depend on the start ------------------------------------------------------------------
 
 
 def _best_means(types: ArmTables, allowed: Bools, criterion: Criterion) -> Floats:
@@ -168,6 +183,7 @@ def _best_mean(types: ArmTables, allowed: Bools, row: int) -> float:
     from evenhand.solvers._highs import LinearProgram, solve_program  # few models need it
 
     size = int(types.num_states[row])
+    # Rows, a pair each: g - P g >= 0, then g + h - P h >= r. Minimised, so gains are negative.
     states, actions = np.nonzero(allowed[row])
     flow = np.eye(size)[states] - types.transitions[row][states, actions, :size]
     away = np.hstack([flow, np.zeros_like(flow)])

@@ -97,6 +97,9 @@ class WhittleResult:
         )
 
 
+# -- the indices ------------------------------------------------------------------------------------------------------
+
+
 def whittle_indices(
     transitions: ArrayLike, rewards: ArrayLike, criterion: Criterion | float, num_states: ArrayLike | None = None
 ) -> WhittleResult:
@@ -109,13 +112,16 @@ def whittle_indices(
         num_states: (arm,) how many states are real, the first ones; all when absent.
     """
     arms = _Arms(transitions, rewards, criterion, None, num_states)
+    # Steps have indices of their own, found backwards; everything below is for time without an end.
     if arms.criterion.num_steps is not None:
         return _by_layers(arms, arms.criterion.num_steps)
     met, refused = _sweep(arms)
+    # What a sweep cannot pass may still have indices, piece by piece.
     for arm in list(refused):
         if _found_in_pieces(arms, met, arm):
             del refused[arm]
     indexable = met.regained < 0
+    # No verdict is no indexability.
     indexable[list(refused)] = False
     return WhittleResult(
         indices=np.where(indexable[:, None], met.indices, np.nan),
@@ -131,6 +137,7 @@ def _by_layers(arms: "_Arms", num_steps: int) -> WhittleResult:
     number, most = arms.rewards.shape[:2]
     size = 8.0 * num_steps * most * (number + 8 * most)
     check_memory(size, f"indices of {number} arms over {num_steps} steps", "Use fewer steps, or a discount.")
+    # As in `_work`: in NumPy each layer has a cost of its own.
     work = float((num_steps * (200_000 + num_steps * arms.num_states.astype(np.float64) ** 3)).sum())
     kernel = whittle_layers.index_layers_fast if work >= COMPILE_FROM else whittle_layers.index_layers
     factor = arms.criterion.factor
@@ -147,6 +154,9 @@ def _by_layers(arms: "_Arms", num_steps: int) -> WhittleResult:
         witnesses=found.witnesses,
         regained_step=found.regained[:, 0],
     )
+
+
+# -- arguments --------------------------------------------------------------------------------------------------------
 
 
 class _Arms:
@@ -168,6 +178,7 @@ class _Arms:
         self.transitions: Floats = np.ascontiguousarray(transitions, dtype=np.float64)
         check_shape(self.transitions, {"arm": num_arms, "state": most, "action": 2, "next_state": most}, "transitions")
         self.criterion = criterion if isinstance(criterion, Criterion) else Discounted(criterion)
+        # The indices do not depend on the first law: it only weighs the use by which a sweep is checked.
         real = np.arange(most) < self.num_states[:, None]
         uniform = real / np.maximum(self.num_states, 1)[:, None]
         self.initial: Floats = np.ascontiguousarray(uniform if initial is None else initial, dtype=np.float64)
@@ -176,6 +187,7 @@ class _Arms:
         self.left_out = np.zeros(num_arms, dtype=np.bool_)
 
     def _check_numbers(self, real: Bools) -> None:
+        # Padded states go to the first state for sure, so that their rows are laws like the others.
         faults, first = Faults(), np.arange(real.shape[1]) == 0
         rows = np.where(real[:, :, None, None], self.transitions, first)
         check_distributions(rows, "transitions", faults)
@@ -234,6 +246,9 @@ def _work(num_states: Ints) -> float:
     return float((sizes * (20_000 + sizes**2)).sum())
 
 
+# -- sweeps, and who is refused ---------------------------------------------------------------------------------------
+
+
 def _sweep(arms: _Arms) -> tuple[Sweeps, dict[int, str]]:
     """Sweep all arms; and which of them are refused, and why."""
     if not len(arms.num_states):
@@ -243,7 +258,9 @@ def _sweep(arms: _Arms) -> tuple[Sweeps, dict[int, str]]:
         _check_rounding(met, {})
         return met, {}
     refused: dict[int, str] = {}
+    # Of most arms it is plain that no policy splits them. Only the others are looked at, policy by policy.
     doubtful = np.flatnonzero(~never_splits(arms.transitions, arms.num_states))
+    # The sweep begins at all-active: where that splits the arm, it cannot begin.
     for arm in doubtful.tolist():
         if why := arms.split_by(arm, np.ones(arms.num_states[arm], dtype=np.bool_)):
             refused[arm] = why
@@ -252,6 +269,7 @@ def _sweep(arms: _Arms) -> tuple[Sweeps, dict[int, str]]:
     for arm in [arm for arm in doubtful.tolist() if arm not in refused]:
         if why := next((why for active in _policies_met(arms, met, arm) if (why := arms.split_by(arm, active))), ""):
             refused[arm] = why
+            # Of a refused arm nothing is proved, so its sweep has no say.
             met.regained[arm], met.witnesses[arm] = -1, np.nan
     _check_rounding(met, refused)
     return met, refused
@@ -262,10 +280,12 @@ def _policies_met(arms: _Arms, met: Sweeps, arm: int) -> Iterator[Bools]:
     active = np.ones(arms.num_states[arm], dtype=np.bool_)
     pivots, status = int(met.num_pivots[arm]), met.status[arm]
     charges, seen = met.charges[arm], met.indices[arm, : len(active)]
+    # The switch that would split the arm is noted behind the last pivot.
     for number, state in enumerate(met.switched[arm, : pivots + (status == SPLIT)]):
         yield active.copy()
         before, after = (charges[number - 1] if number else -np.inf), charges[number]
         close = 1e-9 * (1 + abs(after))
+        # Who stayed active although passive was as good already is tied over the range between the two charges.
         for tied in np.flatnonzero(active & (seen < after - close)) if after - before > close else ():
             yield active ^ (np.arange(len(active)) == tied)
         active[state] = ~active[state]
@@ -279,6 +299,7 @@ def _found_in_pieces(arms: _Arms, met: Sweeps, arm: int) -> bool:
     if arms.left_out[arm]:
         return False
     n = int(arms.num_states[arm])
+    # Under a discount next to 1 nothing splits: the policies met there are candidates for the average.
     near = _Arms(arms.transitions[[arm], :n, :, :n], arms.rewards[[arm], :n], NEARLY_ONE, None, None)
     candidates = list(_policies_met(near, _swept(near), 0))
     found = indices_by_pieces(near.transitions[0], near.rewards[0], candidates)
@@ -296,11 +317,15 @@ def _check_rounding(met: Sweeps, refused: Mapping[int, str]) -> None:
         raise NotConverged(f"arm {arm}: rounding outweighs its advantages (relative error {met.errors[arm]:.2g})")
 
 
+# -- room and care ----------------------------------------------------------------------------------------------------
+
+
 def _swept(arms: _Arms) -> Sweeps:
     """Sweep all arms; again, with more room or more care, those that need it."""
     everyone = np.arange(len(arms.num_states))
     kernel = whittle_pivots.sweep_arms_fast if _work(arms.num_states) >= COMPILE_FROM else whittle_pivots.sweep_arms
     met = _with_room(kernel, arms, everyone, CARE[0])
+    # Once more, with a tableau that is built afresh before nearly every pivot.
     poor = np.flatnonzero((met.errors > ACCURATE) | (met.status != DONE))
     if len(poor):
         met = _replace(met, poor, _with_room(kernel, arms, poor, CARE[1]))
@@ -309,6 +334,7 @@ def _swept(arms: _Arms) -> Sweeps:
 
 def _with_room(kernel: Callable[..., Sweeps], arms: _Arms, chosen: Ints, allowed: float) -> Sweeps:
     """Sweep the chosen arms, giving those that are not indexable as much room as they take."""
+    # An indexable arm has one pivot a state, and ties a few more.
     room = int(arms.num_states.max()) + 8
     met = kernel(*arms.take(chosen), room, allowed)
     while (crowded := np.flatnonzero(met.status == CROWDED)).size:

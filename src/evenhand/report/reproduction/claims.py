@@ -44,9 +44,11 @@ def judge(statement: Statement, sheets: Sheets, names: Mapping[str, str]) -> Cla
         sheets: of all targets.
         names: target to what its rows are called.
     """
+    # Targets that were not run are not there: what is left is checked.
     own = {target: sheets[target] for target in statement.targets if target in sheets}
     scene = Scene(own, names)
     found = _take(statement.measure, scene)
+    # A trend needs two places at least.
     if not found.items or ("falling" in statement.measure.required and len(found.items) < 2):
         needs = f"This needs {listed(list(statement.targets))}."
         return Claim(statement.title, "not run", needs, statement.targets)
@@ -74,9 +76,11 @@ HOLDS: dict[str, Callable[[float, float], bool]] = {
 def bears_out(items: Sequence[Item], required: Mapping[str, Any]) -> list[bool]:
     """(place,) whether it bears the claim out; one answer for all where places are judged together."""
     if "falling" in required:
+        # Judged together: one answer, so that the claim holds or does not.
         return [all(later.value < earlier.value - ROUNDING for earlier, later in itertools.pairwise(items))]
     if "lowest" in required:
         own = [item.value for item in items if item.at == required["lowest"]]
+        # The named place must have the least, but for rounding.
         return [bool(own) and own[0] <= min(item.value for item in items) + ROUNDING]
     limits = {name: limit for name, limit in required.items() if name in LIMITS}
     return [all(HOLDS[name](item.value, limit) for name, limit in limits.items()) for item in items]
@@ -101,9 +105,11 @@ def _told(statement: Statement, scene: Scene, found: Measured) -> str:
     places = {item.at for item in found.items}
     for name, measure in statement.also.items():
         also = _take(measure, scene)
+        # Only at the places of the first measure: figures of others would tell of something else.
         same = Measured(tuple(item for item in also.items if item.at in places), also.total)
         if same.items:
             facts |= {f"{name}.{key}": fact for key, fact in _facts(same, measure.required, statement.unit).items()}
+    # Which of two texts a part has depends on the first measure alone.
     holds = all(bears_out(found.items, statement.measure.required))
     return "".join(_filled(part, facts, holds) for part in statement.evidence)
 
@@ -124,6 +130,7 @@ def _facts(found: Measured, required: Mapping[str, Any], unit: str) -> Facts:
         "in_cells": in_cells(sum(good), len(good), found.total, unit),
         "span": _span(smallest, largest, len(items)),
     }
+    # A text can tell one limit; where there are several, the first.
     if limits := [limit for name, limit in required.items() if name in LIMITS]:
         facts["limit"] = Figure(limits[0])
     for end, item in (("first", items[0]), ("last", items[-1]), ("smallest", smallest), ("largest", largest)):
@@ -137,6 +144,7 @@ def _lists(found: Measured, statement: Statement) -> Facts:
     told = [_each(statement.each, item) for item in found.items]
     facts: Facts = {"each": listed(told), "sentences": ". ".join(told)}
     good = bears_out(found.items, statement.measure.required)
+    # Judged together there is one answer for all places: `strict=False` then tells the first place.
     failing = [text for text, fine in zip(told, good, strict=False) if not fine]
     return facts | ({"failing": listed(failing[:MOST_TOLD])} if failing else {})
 

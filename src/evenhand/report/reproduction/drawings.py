@@ -38,6 +38,7 @@ class Drawings:
 def draw_target(target: Target, sheets: Sequence[Sheet]) -> Drawings:
     """The figures of a target, from its sheets."""
     own = {sheet.name: sheet for sheet in sheets}
+    # From the most particular sheets to plain welfare: a target has one kind of figure.
     if "curve" in own and own["curve"].entries:
         return _learning(target, own["curve"], own["welfare"])
     if "outcomes-1" in own:
@@ -59,6 +60,7 @@ def standalone(svg: str) -> str:
     """An SVG element as a file."""
     spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     sans = 'font-family="system-ui, -apple-system, Segoe UI, Roboto, Helvetica, Arial, sans-serif"'
+    # On the page the style sheet sets the letters, and namespaces are not needed; a file needs both.
     return re.sub(r"^<svg ", f"<svg {spaces} {sans} ", svg) + "\n"
 
 
@@ -66,8 +68,10 @@ def standalone(svg: str) -> str:
 
 
 def _welfare(target: Target, sheet: Sheet) -> Drawings:
+    # Without published figures, and by size: curves. Else losses, which show small differences.
     if not target.published and all(entry.at[0][0] == "num_arms" for entry in sheet.visible):
         return _by_size(target, sheet)
+    # The optimum, or the nearest thing to it.
     best = _optimum_of(sheet) or _bound_of(sheet)
     caption = (
         "How much of the best possible welfare is lost, a row a method and a shape a size; further left is better. "
@@ -100,10 +104,12 @@ def _bound_of(sheet: Sheet) -> dict[str, float]:
 def _by_size(target: Target, sheet: Sheet) -> Drawings:
     largest = max(float(dict(entry.at)["num_arms"]) for entry in sheet.visible)
     smallest = min(float(dict(entry.at)["num_arms"]) for entry in sheet.visible)
+    # More than a decade of sizes would crowd the small ones.
     x = Axis("number of machines N", logarithmic=largest > 12 * smallest)
     panels = [Panel("", sheet.visible, "num_arms", x, Axis("welfare (GGF)"))]
     losses = _loss_entries(sheet)
     if losses:
+        # Losses span decades.
         y = Axis("away from the optimum, %", logarithmic=True)
         panels.append(Panel("", tuple(losses), "num_arms", x, y))
     caption = (
@@ -141,8 +147,10 @@ def _curve_panel(row: str, curve: Sheet, welfare: Sheet) -> Panel:
     own = [entry for entry in curve.entries if entry.row.startswith(f"{row}, ")]
     if own:
         trained = next((e for e in welfare.visible if (e.row, e.column) == (row, own[-1].column)), None)
+        # The paper's figure stands at the end of its curve.
         own[-1] = replace(own[-1], paper=trained.paper if trained else None)
     levels = [e for e in welfare.visible if e.row == row and e.column in ("OPT", "WIP", "WIP exact", "RDM")]
+    # The exact index is ours: the paper's figure belongs to its own.
     levels = [replace(entry, paper=None) if entry.column == "WIP exact" else entry for entry in levels]
     y = Axis("welfare (GGF)", least=LEARNING_FLOOR)
     return Panel(row, tuple(own), "episode", Axis("episodes of 300 steps"), y, tuple(levels), ticks=False)
@@ -166,6 +174,7 @@ def _episodes(target: Target, own: Mapping[str, Sheet]) -> Drawings:
 
 def _programs(target: Target, times: Sheet) -> Drawings:
     total = [
+        # Columns are `N = 3`: here the number is the place on the axis.
         replace(entry, at=(("num_arms", int(re.sub(r"\D", "", entry.column) or 0)),), column="total time")
         for entry in times.visible
         if entry.row == "Total"

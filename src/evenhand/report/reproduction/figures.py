@@ -61,6 +61,7 @@ SHAPES = "osD^vP*X"
 def looks(columns: Sequence[str]) -> dict[str, Look]:
     """A look for each column, no two alike where that is possible."""
     known = {column: LOOKS[column] for column in columns if column in LOOKS}
+    # Methods without a look of their own take colours that nobody has.
     used = {look.colour for look in known.values()}
     spare = [look for look in SPARE if look.colour not in used] or list(SPARE)
     unknown = [column for column in columns if column not in known]
@@ -78,7 +79,9 @@ def loss_figure(name: str, sheet: Sheet, optimum: Mapping[str, float]) -> str | 
         sheet: welfare by size (rows) and method (columns).
         optimum: the optimum of each row.
     """
+    # Rows without an optimum have no loss.
     rows = [row for row in sheet.rows if optimum.get(row)]
+    # Bounds are what losses are measured against.
     columns = [column for column in sheet.columns if column not in BOUNDS and _losses(sheet, column, optimum)]
     if not rows or not columns:
         return None
@@ -104,6 +107,7 @@ def _draw_losses(
     for y, column in enumerate(columns):
         axes.axhspan(y - 0.5, y + 0.5, color="#f6f6f6" if y % 2 else "white", zorder=0)
         for index, row in enumerate(rows):
+            # Not every method was run on every size.
             entry = next((e for e in sheet.visible if (e.row, e.column) == (row, column)), None)
             if entry is not None:
                 _draw_loss(axes, y, entry, optimum[row], SHAPES[index % len(SHAPES)])
@@ -116,6 +120,7 @@ def _draw_losses(
         axes.plot([], [], SHAPES[index % len(SHAPES)], color=BLUE, markersize=5, linestyle="", label=row)
     if any(entry.paper is not None for entry in sheet.visible if entry.column in columns):
         axes.plot([], [], "o", color=ORANGE, markerfacecolor="white", markersize=5, linestyle="", label="the paper's")
+    # Long names of rows need two columns in the legend.
     ncols = 5 if sum(map(len, rows)) < 40 else 2
     figure.legend(loc="outside upper center", ncols=ncols, handletextpad=0.1, columnspacing=1.0, borderpad=0.1)
 
@@ -123,7 +128,9 @@ def _draw_losses(
 def _draw_loss(axes: "Axes", y: float, entry: Entry, optimum: float, shape: str) -> None:
     if entry.ours is not None:
         if entry.spread:
+            # The spread from the better to the worse end; what is beyond the axis is kept at its edge.
             ends = [_kept(loss(entry.ours + side * entry.spread, optimum)) for side in (1, -1)]
+            # Ours a little above the line of the method, the paper's a little below.
             axes.plot(ends, [y - 0.17] * 2, color=BLUE, linewidth=1.0, alpha=0.6, zorder=2)
         at = _kept(loss(entry.ours, optimum))
         axes.plot(at, y - 0.17, shape, color=BLUE, markersize=5.5, markeredgecolor="white", markeredgewidth=0.5)
@@ -181,6 +188,7 @@ def panel_figure(name: str, panels: Sequence[Panel], side_by_side: bool = False)
     if not panels:
         return None
     label = "; ".join(filter(None, (_panel_words(panel) for panel in panels)))
+    # Side by side panels share a line; below one another each has its own.
     height = 2.9 if side_by_side else 0.4 + 2.5 * len(panels)
     return drawn(name, label, height, lambda figure: _draw_panels(figure, panels, side_by_side, height))
 
@@ -193,6 +201,7 @@ def _panel_words(panel: Panel) -> str:
     """The first and the last point of each line."""
     words = []
     for column in dict.fromkeys(entry.column for entry in panel.entries):
+        # Lines are told by their ends.
         line = [entry for entry in panel.entries if entry.column == column and entry.ours is not None]
         if line:
             ends = [line[0], line[-1]] if len(line) > 1 else line
@@ -207,9 +216,11 @@ def _draw_panels(figure: "Figure", panels: Sequence[Panel], side_by_side: bool, 
     shape = (1, len(panels)) if side_by_side else (len(panels), 1)
     grid = figure.subplots(*shape, squeeze=False).ravel()
     columns = list(dict.fromkeys(entry.column for panel in panels for entry in (*panel.entries, *panel.levels)))
+    # One look for a method in all panels.
     style = looks(columns)
     for axes, panel in zip(grid, panels, strict=True):
         _draw_panel(axes, panel, style)
+    # One legend for all: each name once.
     handles: dict[str, Any] = {}
     for axes in grid:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -237,6 +248,7 @@ def _draw_line(axes: "Axes", entries: Sequence[Entry], key: str, column: str, lo
     ours = [(float(dict(e.at)[key]), e.ours, e.spread or 0.0) for e in entries if e.ours is not None]
     if ours:
         x, y, spread = (list(part) for part in zip(*sorted(ours), strict=True))
+        # Points of a learning curve are too many for marks.
         many = len(x) > 25
         marks: dict[str, Any] = {} if many else {"marker": look.shape, "markersize": 5, "markeredgecolor": "white"}
         axes.plot(x, y, color=look.colour, linestyle=look.dashes, linewidth=1.5, label=column, **marks)
@@ -263,6 +275,7 @@ def _draw_level(axes: "Axes", entry: Entry, look: Look) -> None:
     if entry.ours is not None:
         axes.axhline(entry.ours, color=look.colour, linestyle=look.dashes, linewidth=1.3, label=entry.column)
     if entry.paper is not None:
+        # At the right edge, by height alone.
         at = axes.get_yaxis_transform()
         axes.plot(
             [1.0],
@@ -292,16 +305,19 @@ def _scale(axes: "Axes", panel: Panel) -> None:
         axes.minorticks_off()
     if panel.y.least is not None:
         low, _ = axes.get_ylim()
+        # The highest figure decides the upper end, not the spread of a noisy start.
         highest = max(entry.ours for entry in (*panel.entries, *panel.levels) if entry.ours is not None)
         axes.set_ylim(max(low, panel.y.least), max(highest + 0.06 * abs(highest), panel.y.least + 1))
 
 
 def _draw_proportion(axes: "Axes", panel: Panel) -> None:
     """A line through the first point of the lowest curve that grows as the key does."""
+    # Without a positive figure there is no logarithm.
     points = [(float(dict(e.at)[panel.key]), e.ours) for e in panel.entries if e.ours]
     if len({x for x, _ in points}) < 2:
         return
     first, last = min(x for x, _ in points), max(x for x, _ in points)
+    # Through the geometric mean of the first points, which is the middle of them on a logarithmic axis.
     start = math.exp(sum(math.log(y) for x, y in points if x == first) / sum(x == first for x, _ in points))
     axes.plot(
         [first, last],
@@ -351,6 +367,7 @@ def _crowd_words(crowd: Crowd) -> str:
 
 
 def _draw_crowds(figure: "Figure", crowds: Sequence[Crowd], heights: Sequence[float]) -> None:
+    # A figure each, with its own legend, for groups differ from problem to problem.
     parts = figure.subfigures(len(crowds), 1, squeeze=False, height_ratios=list(heights)).ravel()
     for part, crowd in zip(parts, crowds, strict=True):
         _draw_crowd(part.subplots(), crowd)

@@ -21,6 +21,7 @@ def markdown_sheet(sheet: Sheet) -> str:
 
 def sheet_cells(sheet: Sheet) -> list[list[str]]:
     """The sheet as rows of texts, the head first; the row's name stands at its first line only."""
+    # Where one line is all there is, no column says which it is.
     places, several = grid(sheet), len(lines_of(sheet)) > 1
     table = [["", *([""] if several else []), *sheet.columns]]
     for row in sheet.rows:
@@ -31,6 +32,7 @@ def sheet_cells(sheet: Sheet) -> list[list[str]]:
 
 
 def _markdown_table(cells: Sequence[Sequence[str]]) -> str:
+    # A sheet with several lines a place has two heads: the row, and which line it is.
     heads = 2 if len(cells) > 1 and cells[0][:2] == ["", ""] else 1
     rule = ["---"] * heads + ["---:"] * (len(cells[0]) - heads)
     rows = [[_markdown(text) for text in row] for row in cells]
@@ -40,6 +42,7 @@ def _markdown_table(cells: Sequence[Sequence[str]]) -> str:
 def _markdown(text: str) -> str:
     """Text that Markdown leaves as it is."""
     text = " ".join(text.split())
+    # The backslash first, or it would escape the escapes.
     for character in "\\`*_[]|<":
         text = text.replace(character, f"\\{character}" if character != "<" else "&lt;")
     return text
@@ -83,6 +86,7 @@ def latex_sheet(sheet: Sheet, label: str) -> str:
     heads = 2 if several else 1
     body: list[str] = []
     for row in cells[1:]:
+        # A little room before each row of the sheet, which has several lines.
         if several and body and row[0]:
             body.append(r"\addlinespace")
         body.append(f"{' & '.join(latex(text) for text in row)} \\\\")
@@ -127,6 +131,7 @@ FIGURES = (
 def csv_text(sheets: Sequence[Sheet]) -> str:
     """All entries of a target's sheets, one a line, unrounded; what does not exist is empty."""
     entries = [(sheet, entry) for sheet in sheets for entry in sheet.entries]
+    # Keys differ from sheet to sheet; all of them are columns, in order of first appearance.
     keys = list(dict.fromkeys(key for _, entry in entries for key, _ in entry.at))
     stream = io.StringIO()
     writer = csv.DictWriter(stream, ["sheet", *keys, *FIGURES], restval="", lineterminator="\n")
@@ -154,6 +159,7 @@ def _figures(entry: Entry) -> dict[str, object]:
 
 def _whole(value: object) -> object:
     """The shortest text that reads back as the same number; empty for what does not exist."""
+    # A field that is empty is not the same as 0.
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return ""
     return repr(value) if isinstance(value, float) else value

@@ -68,16 +68,19 @@ WELFARE_KINDS = ("optimum", "fluid", "named-policy", "train")
 def welfare_sheets(target: Target, cells: Sequence[Found]) -> list[Sheet]:
     """Welfare by size and method, and the learning curves of a target that is about them."""
     own = [cell for cell in cells if cell.kind in WELFARE_KINDS]
+    # A linear program has its own sheets; its optimum is told there.
     if not own or any(cell.kind == "lp" for cell in cells):
         return []
     points = [point for cell in own for point in welfare_points(cell)]
     columns = {point.column for point in points}
+    # Ours beside the paper's method: its published figures are shown with both.
     aliases = {method: [kin] for method, kin in KIN.items() if kin in columns}
     published = published_by_place(target, "welfare", aliases)
     made = tuple(_by_method(entries(points, published), [cell.planned.method for cell in own]))
     sheets = [Sheet("welfare", f"{target.title}: welfare (GGF)", made)]
     if target.curves:
         curve = tuple(entries((point for cell in own for point in curve_points(cell)), {}))
+        # A curve is drawn, not tabulated.
         sheets.append(Sheet("curve", "Learning curves", curve, shown=lambda entry: False))
     return sheets
 
@@ -85,6 +88,7 @@ def welfare_sheets(target: Target, cells: Sequence[Found]) -> list[Sheet]:
 def _by_method(made: Iterable[Entry], methods: Sequence[str]) -> list[Entry]:
     """Columns in the order of the paper's, what it does not have behind its nearest kin."""
     order = {column: index for index, column in enumerate(ORDER)}
+    # What the paper has in its order, then as the target names them.
     plan = {method: len(order) + index for index, method in enumerate(dict.fromkeys(methods))}
     rank = plan | order
     return sorted(made, key=lambda entry: (row_order(entry.at), rank.get(entry.column, len(rank))))
@@ -126,6 +130,7 @@ def welfare_points(cell: Found) -> Iterator[Point]:
 
 def _trained_points(cell: Found, at: At) -> Iterator[Point]:
     planned = list(cell.settings.get("evaluate") or [{}])
+    # A network for several sizes, or trained on a range of them, has a row for each size.
     several = len(planned) > 1 or ".." in cell.planned.instance
     places = [(("num_arms", int(size["num_arms"])),) if several else at for size in planned]
     found = cell.outcome.values.evaluations if cell.outcome and isinstance(cell.outcome.values, TrainValues) else ()
@@ -133,6 +138,7 @@ def _trained_points(cell: Found, at: At) -> Iterator[Point]:
         if index < len(found):
             yield _evaluated(place, cell.planned.method, found[index])
         else:
+            # A cell that failed has a trouble for every size that it should have had.
             yield Point(place, cell.planned.method, trouble=cell.trouble or "no evaluation was recorded")
 
 
@@ -161,7 +167,9 @@ def timing_sheets(target: Target, cells: Sequence[Found]) -> list[Sheet]:
     if not own:
         return []
     sizes = {id(cell): _size_and_share(cell) for cell in own}
+    # The sheet by size is at one share of the budget: the one with most sizes.
     share = _widest(sizes.values())
+    # Sizes that were timed at several budgets make the other sheet.
     swept = {size for size, _ in sizes.values() if len({b for a, b in sizes.values() if a == size}) > 1}
     by_size = [_timing_point(c, (("num_arms", sizes[id(c)][0]),)) for c in own if sizes[id(c)][1] == share]
     by_share = [_timing_point(c, (("budget_share", sizes[id(c)][1]),)) for c in own if sizes[id(c)][0] in swept]
@@ -205,6 +213,7 @@ def program_sheets(target: Target, cells: Sequence[Found]) -> list[Sheet]:
         return []
     others = [cell for cell in cells if cell.kind == "optimum"]
     sizes = [point for cell in own for point in _size_points(cell)]
+    # Another way to the same optimum is told beside the program.
     times = [point for cell in own for point in _stage_points(cell)] + [_other_total(cell) for cell in others]
     paper_sizes = _published_rows(target, SIZES)
     paper_times = _published_rows(target, STAGES)
@@ -221,6 +230,7 @@ def _column(instance: str) -> str:
 
 def _size_points(cell: Found) -> Iterator[Point]:
     column, values = _column(cell.planned.instance), None if cell.outcome is None else cell.outcome.values
+    # First as the paper counts, which is what its figures are beside; then as it is built here.
     for prefix, suffix in (("paper_", ""), ("", ", as we build it")):
         for key, name in SIZES.items():
             size = getattr(values, prefix + key) if isinstance(values, ProgramValues) else None
@@ -231,6 +241,7 @@ def _stage_points(cell: Found) -> Iterator[Point]:
     column = _column(cell.planned.instance)
     for key, name in STAGES.items():
         seconds, deviation = (cell.timing(part) for part in (key, f"{key}_deviation"))
+        # A stage that was not timed is no trouble; a program that failed is told once, at its total.
         if seconds is not None or (cell.trouble is not None and key == "total"):
             yield Point((("quantity", name),), column, seconds, deviation=deviation, trouble=cell.trouble)
 
@@ -256,6 +267,7 @@ def _ordered(made: Sequence[Entry]) -> tuple[Entry, ...]:
     """Rows as named above, columns by size; what only the paper measured is not missing from ours."""
     rows = [*SIZES.values(), *(f"{name}, as we build it" for name in SIZES.values()), *STAGES.values()]
     rank = {row: index for index, row in enumerate(rows)}
+    # Wall clock was measured by the paper only.
     told = [replace(entry, troubles=()) if entry.row == STAGES["wallclock"] else entry for entry in made]
     return tuple(sorted(told, key=lambda entry: (rank.get(entry.row, len(rank)), _size(entry.column))))
 
@@ -305,6 +317,7 @@ def _group_points(cell: Found) -> Iterator[Point]:
     if isinstance(values, FairnessValues):
         names = [group.name for group in values.groups]
         for index, group in enumerate(values.groups, start=1):
+            # Names that are not unique tell nobody apart.
             told = group.name if group.name and len(set(names)) == len(names) else f"arm {index}"
             count = f" ({group.count} arms)" if group.count > 1 else ""
             yield Point(at, told + count, group.value, exact=values.exact)

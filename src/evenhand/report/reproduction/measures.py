@@ -66,6 +66,7 @@ class Place:
 
     def figure(self, methods: Names, whose: str) -> float | None:
         """The figure of a method, the best one of several; None where there is none."""
+        # One name or several: the best of those that are known.
         names = [methods] if isinstance(methods, str) else methods
         known = [figure_of(self.entries[name], whose) for name in names if name in self.entries]
         return max((figure for figure in known if figure is not None), default=None)
@@ -75,6 +76,7 @@ def figure_of(entry: Entry, whose: str) -> float | None:
     """Our figure, the published one, or ours as the paper measures."""
     if whose == "paper":
         return entry.paper
+    # A figure of ours stands in where it was not measured as the paper does.
     return entry.protocol if whose == "protocol" and entry.protocol is not None else entry.ours
 
 
@@ -96,6 +98,7 @@ class Scene:
         return [
             place
             for target, sheets in self.sheets.items()
+            # Further sheets of a target are curves and details.
             for sheet in sheets[:1]
             for place in self._rows(target, sheet)
         ]
@@ -128,6 +131,7 @@ def measure_lead(scene: Scene, *, of: Names, over: Names, whose: str = "ours") -
     """How much more a method has than the best of its rivals, who is told where there are several."""
     if isinstance(over, str):
         return _compare(scene, of, over, whose, lambda value, rival: value - rival)
+    # Several rivals: whoever is best at that place is the one to beat, and is named.
     items, places = [], scene.places()
     for place in places:
         value = place.figure(of, whose)
@@ -157,9 +161,11 @@ def measure_above_published(
     items, total = [], 0
     for target, own in scene.named(sheet):
         for entry in own.visible:
+            # Places that have a published figure are counted, whether they were run or not.
             if entry.paper is not None and (not columns or entry.column in columns):
                 total += 1
                 figure = figure_of(entry, whose)
+                # Whose figure it is, but only where ours exists: else it was not run.
                 if figure is not None and entry.ours is not None:
                     at, column = scene.name(target, entry.row), {"column": entry.column}
                     items.append(Item(at, figure - entry.paper, column))
@@ -182,6 +188,7 @@ def measure_spread(scene: Scene, *, columns: Sequence[str]) -> Measured:
     spreads: dict[str, list[float]] = {column: [] for column in columns}
     for place in scene.places():
         known = {name: entry.spread for name, entry in place.entries.items()}
+        # Only where all columns have a spread, so that means are over the same places.
         if all(known.get(column) is not None for column in columns):
             for column in columns:
                 spreads[column].append(known[column] or 0.0)
@@ -191,6 +198,7 @@ def measure_spread(scene: Scene, *, columns: Sequence[str]) -> Measured:
 def measure_growth(scene: Scene, *, sheet: str, along: str) -> Measured:
     """How fast figures grow from the first row to the last, in the first target that has such a sheet."""
     lines: dict[str, list[tuple[float, float]]] = {}
+    # The first target alone: times of several machines or settings are not one curve.
     for _, own in list(scene.named(sheet))[:1]:
         for entry in own.entries:
             if entry.ours:
@@ -199,6 +207,7 @@ def measure_growth(scene: Scene, *, sheet: str, along: str) -> Measured:
     for column, line in lines.items():
         (first, start), (last, end) = min(line), max(line)
         if last > first:
+            # The slope on logarithmic axes.
             power = math.log(end / start) / math.log(last / first)
             details = {"factor": end / start, "from": first, "to": last, "proportional": last / first}
             items.append(Item(column, power, details))
@@ -211,6 +220,7 @@ def measure_unevenness(scene: Scene) -> Measured:
     for sheet in (sheet for sheets in scene.sheets.values() for sheet in sheets):
         for entry in sheet.entries:
             if entry.ours:
+                # By budget there are no sizes: all of them are one row.
                 row = entry.row if "num_arms" in dict(entry.at) else "all budgets"
                 found.setdefault(f"{entry.column}, {row}", []).append(entry.ours)
     return Measured(tuple(Item(at, max(own) / min(own)) for at, own in found.items() if len(own) > 1))
@@ -222,6 +232,7 @@ def measure_unevenness(scene: Scene) -> Measured:
 def measure_ratio(scene: Scene, *, of: Line, over: Line) -> Measured:
     """The figures of one row over those of another, perhaps in another target."""
     top, bottom = _row(scene, of), _row(scene, over)
+    # Without a figure, or with 0, there is no ratio.
     both = [column for column in top if bottom.get(column)]
     return Measured(
         tuple(
@@ -251,6 +262,7 @@ def measure_change(scene: Scene, *, before: str, after: str, rises: str, falls: 
         if all(place in ours for place in places.values()):
             known = {name: ours[place] for name, place in places.items()}
             gain, price = known["rises_after"] - known["rises_before"], known["falls_before"] - known["falls_after"]
+            # The lesser of both: it must gain and cost.
             items.append(Item(sheet.caption.partition(":")[0], min(gain, price), known))
     return Measured(tuple(items))
 

@@ -73,6 +73,7 @@ def report_page(report: Report, drawings: Mapping[str, Drawings]) -> str:
 
 
 def _lead(report: Report) -> str:
+    # The page speaks of what is on it, which may be a part of the paper.
     parts = words.counted(len(report.parts), "table or figure", "tables, figures and open questions")
     version = report.run.manifest.get("evenhand", __version__)
     paper = f" of the paper “{report.words.title}” ({report.words.authors})" if report.words.title else ""
@@ -84,6 +85,7 @@ def _lead(report: Report) -> str:
 
 def _missing_words(report: Report) -> str:
     """How many cells failed, and how many were not run; a cell of several targets counts once."""
+    # By content: cells of several targets are one cell.
     cells = {cell.kind + repr(cell.settings): cell for part in report.parts for cell in part.cells}
     failed = sum(cell.failed for cell in cells.values())
     absent = sum(not cell.was_run for cell in cells.values())
@@ -93,8 +95,10 @@ def _missing_words(report: Report) -> str:
 
 def _cards(report: Report) -> list[tuple[str, str, str]]:
     """Term, figure and a remark."""
+    # What was not run is neither for nor against.
     checked = [claim.verdict for claim in report.claims if claim.verdict != "not run"]
     rest = len(report.claims) - len(checked)
+    # Cells of all targets, each once.
     done = sum(record.get("status") == "done" for record in report.run.records.values())
     return [
         (
@@ -154,6 +158,7 @@ class TargetView:
 
 def _target(part: Part, report: Report, drawn: Drawings) -> TargetView:
     target = part.target
+    # Cells that were really run, of those planned.
     count = sum(cell.was_run for cell in part.cells)
     return TargetView(
         name=target.name,
@@ -162,6 +167,7 @@ def _target(part: Part, report: Report, drawn: Drawings) -> TargetView:
         about=target.about,
         pictures=drawn.inline,
         caption=drawn.caption,
+        # A sheet of nothing but curves has a figure and no table.
         sheets=tuple(view_sheet(sheet) for sheet in part.sheets if sheet.visible),
         readings_title="How to read the differences" if target.published else "What was run",
         readings=tuple(Reading(method, text, _apart(part, method)) for method, text in target.readings.items()),
@@ -177,6 +183,7 @@ def _apart(part: Part, method: str) -> str:
     known = [difference for difference in found if difference is not None]
     if not known:
         return ""
+    # Equal ends are told once.
     return " to ".join(dict.fromkeys(signed(end, part.sheets[0]) for end in (min(known), max(known))))
 
 
@@ -234,14 +241,17 @@ def view_sheet(sheet: Sheet) -> SheetView:
 
 def _group(row: str, sheet: Sheet, single: bool, places: Grid) -> GroupView:
     lines = tuple(
+        # With one line a row the row's name is its head.
         LineView(row if single else line.name, line.kind, _cells(row, sheet, line, places))
         for line in lines_of(sheet, row)
     )
+    # One line: it carries the name of the row itself.
     return GroupView("" if single else row, lines[:1] if single else lines)
 
 
 def _cells(row: str, sheet: Sheet, line: Line, places: Grid) -> tuple[CellView, ...]:
     texts = [place_text(places, row, column, line, sheet) for column in sheet.columns]
+    # The spread is set smaller than the figure.
     parts = [text.partition(f" {SPREAD}") for text in texts]
     return tuple(
         CellView(figure, sign + spread, _css(text, line))
@@ -250,6 +260,7 @@ def _cells(row: str, sheet: Sheet, line: Line, places: Grid) -> tuple[CellView, 
 
 
 def _css(text: str, line: Line) -> str:
+    # Words in the place of figures are set apart.
     if text in ("failed", "not run"):
         return "missing"
     if line.kind != "apart":
@@ -262,6 +273,7 @@ def _css(text: str, line: Line) -> str:
 
 def _making(report: Report) -> list[tuple[str, str]]:
     manifest = report.run.manifest
+    # Manifests of old may lack some of it.
     machine, versions = manifest.get("machine") or {}, manifest.get("versions") or {}
     command = manifest.get("command")
     return [

@@ -24,6 +24,9 @@ WORDS_OF_KEYS = {"num_arms": "N", "budget_share": "b/N", "budget": "b"}
 """How a key of a row is told to people."""
 
 
+# Entries and sheets
+
+
 @dataclass(frozen=True)
 class Entry:
     """One figure of ours, beside the published one where there is one."""
@@ -57,6 +60,7 @@ class Entry:
     @property
     def spread(self) -> float | None:
         """The standard deviation over seeds, or over repeats; None where there is one figure."""
+        # Over seeds where there are several; else what was measured over repeats.
         return statistics.stdev(self.values) if len(self.values) > 1 else self.deviation
 
     @property
@@ -72,6 +76,7 @@ class Entry:
     @property
     def ratio(self) -> float | None:
         """The paper's over ours."""
+        # Faster or smaller by this factor.
         return None if self.ours is None or self.paper is None or self.ours == 0 else self.paper / self.ours
 
     @property
@@ -91,6 +96,7 @@ class Sheet:
     style: Style = "welfare"
     measure: Measure = "difference"
     decimals: int = 2
+    # The default shows all; a comparison of sheets does not look at it.
     shown: Callable[[Entry], bool] = field(default=lambda entry: True, compare=False)
     """Which entries people see; all are in the CSV. Curves have too many points for a table."""
 
@@ -113,6 +119,7 @@ class Sheet:
 def row_name(at: Sequence[tuple[str, Key]]) -> str:
     """`N = 3, b/N = 0.5`; texts are told as they are, and an instance only where nothing else tells the row."""
     parts = []
+    # The instance is in every row; it is told only where there is nothing else.
     for key, value in [pair for pair in at if pair[0] != "instance"] or at:
         text = value if isinstance(value, str) else f"{value:,g}"
         parts.append(f"{WORDS_OF_KEYS[key]} = {text}" if key in WORDS_OF_KEYS else _plain(key, value, text))
@@ -143,6 +150,7 @@ class Line:
 
     def says_something(self, entries: Iterable[Entry]) -> bool:
         """Whether any of these entries has such a figure; ours are always told, if only as missing."""
+        # A row without a figure of ours says that it is missing.
         return self.kind == "ours" or any(self.figure(entry) is not None for entry in entries)
 
 
@@ -156,6 +164,7 @@ def lines_of(sheet: Sheet, row: str | None = None) -> list[Line]:
         if sheet.measure == "difference"
         else Line("paper ÷ ours", "apart", lambda entry: entry.ratio, _apart),
     ]
+    # Lines are judged within the row: a paper's figure may be there for some sizes only.
     own = [entry for entry in sheet.visible if row is None or entry.row == row]
     return [line for line in lines if line.says_something(own)]
 
@@ -165,6 +174,7 @@ def figure_text(value: float | None, sheet: Sheet) -> str:
     if value is None:
         return UNKNOWN
     if sheet.style == "duration":
+        # Below a tenth of a second `duration` would round to milliseconds.
         return duration(value) if value >= 0.0995 else _short(value)
     return f"{value:,.0f}" if sheet.style == "count" else number_text(value, sheet.decimals)
 
@@ -192,6 +202,7 @@ def _paper(entry: Entry, sheet: Sheet) -> str:
 def _ours(entry: Entry, sheet: Sheet) -> str:
     if entry.ours is None:
         return missing_word(entry)
+    # Only welfare is marked as simulated: times are always measured.
     sign = "" if entry.exact or sheet.style != "welfare" else f"{NEARLY}\u00a0"
     return sign + figure_text(entry.ours, sheet) + _spread_text(entry.spread, sheet)
 
@@ -200,6 +211,7 @@ def missing_word(entry: Entry) -> str:
     """What stands in the place of a figure that is not there."""
     if not entry.troubles:
         return UNKNOWN
+    # Not run is no failure, and neither is a policy that is not for the problem.
     if all(reason == NOT_RUN for reason in entry.troubles):
         return NOT_RUN
     return "–" if all(reason.startswith(NOT_FOR_IT) for reason in entry.troubles) else "failed"
@@ -227,6 +239,7 @@ def signed(difference: float, sheet: Sheet) -> str:
     """A difference with its sign; a rounded zero has none."""
     text = figure_text(abs(difference), sheet)
     text = text if difference >= 0 else f"{MINUS}{text}"
+    # A zero that comes of rounding has no sign.
     if not text.strip(f"{MINUS}0.,"):
         return text.lstrip(MINUS)
     return text if text.startswith(MINUS) else f"+{text}"
@@ -239,6 +252,7 @@ def remarks(sheet: Sheet) -> list[str]:
         error = max(entry.stderr for entry in sheet.visible)
         known = f" (standard error at most {number(error, 2)})" if error else ""
         notes.append(f"{NEARLY} marks figures that are simulated{known}; our others are computed exactly.")
+    # Of exact policies all seeds agree: no spread is worth a word.
     if any((entry.spread or 0.0) >= NOTHING and len(entry.values) > 1 for entry in sheet.visible):
         notes.append(f"{SPREAD} after our figures is the standard deviation over seeds.")
     if any(entry.deviation for entry in sheet.visible):
@@ -251,7 +265,9 @@ def troubles(sheet: Sheet) -> list[tuple[str, str]]:
     by_reason: dict[tuple[str, str], list[str]] = {}
     for entry in sheet.entries:
         for reason in dict.fromkeys(entry.troubles):
+            # Of several seeds some may have failed: told with their number.
             count = entry.troubles.count(reason)
+            # Seeds that worked and seeds that did not.
             total = count + len(entry.values)
             extent = "" if count == total else f" ({count} of {total} seeds)"
             by_reason.setdefault((entry.column + extent, reason), []).append(entry.row)

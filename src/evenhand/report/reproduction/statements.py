@@ -124,12 +124,14 @@ def read_statements(paper: Path) -> Statements:
     Raises:
         ModelError: a file is faulty; has all its faults.
     """
+    # Both files are optional: a report without claims still has its tables.
     claims, words = (paper / FOLDER / name for name in (CLAIMS, WORDS))
     found = _read_claims(claims) if claims.exists() else Statements()
     return replace(found, words=_read_words(words)) if words.exists() else found
 
 
 def _read_claims(path: Path) -> Statements:
+    # All faults of a file, then one error.
     reader = _Reader(path)
     reader.know(reader.document, ("names", "claims", "findings"), "")
     claims, findings = (tuple(reader.statements(key)) for key in ("claims", "findings"))
@@ -145,6 +147,9 @@ def _read_words(path: Path) -> Words:
     found = Words(title, authors, about, reader.texts("terms"))
     reader.finish()
     return found
+
+
+# -- reading with all faults -----------------------------------------------------------------------------------------
 
 
 class _Reader:
@@ -176,6 +181,7 @@ class _Reader:
         """A text; one that must be there has no default."""
         value = table.get(key, default)
         if not isinstance(value, str) or not value:
+            # A default stands in only for what is absent; what is there must be a text.
             self.fault(place, f"expected a text, got {'nothing' if value is None else repr(value)}")
             return ""
         return value
@@ -210,11 +216,13 @@ class _Reader:
             title=self.text(block, "title", f"{place}.title"),
             targets=self.listed(block.get("targets"), f"{place}.targets"),
             measure=self.measure(self.table(block, "measure", f"{place}.measure"), f"{place}.measure"),
+            # Every further measure is read as the first one is.
             also={name: self.measure(self.table(also, name, place), f"{place}.also.{name}") for name in also},
             evidence=tuple(self.parts(block.get("evidence"), f"{place}.evidence")),
             each=self.text(block, "each", f"{place}.each", "{at}"),
             unit=self.text(block, "unit", f"{place}.unit", "cell"),
         )
+        # A claim that cannot fail is none.
         if not found.measure.required:
             self.fault(f"{place}.measure", f"requires nothing: expected one of {', '.join((*LIMITS, *TOGETHER))}")
         self.check_texts(found, place)
@@ -233,6 +241,7 @@ class _Reader:
             self.fault(place, f"expected a list of texts, got {'nothing' if value is None else repr(value)}")
             return
         for number, part in enumerate(value):
+            # Two texts, for where the claim holds and where it fails; nothing else.
             fits = isinstance(part, dict) and part.keys() == {"holds", "fails"} and all(map(_is_text, part.values()))
             if fits or _is_text(part):
                 yield part
@@ -244,12 +253,14 @@ class _Reader:
     def measure(self, table: Mapping[str, Any], place: str) -> Measure:
         """A measure whose settings are all there and sound."""
         kind = self.text(table, "kind", f"{place}.kind")
+        # What is required stands beside the settings of the kind, under names that no kind uses.
         required = {key: value for key, value in table.items() if key in (*LIMITS, *TOGETHER)}
         settings = {key: value for key, value in table.items() if key != "kind" and key not in required}
         for key, value in required.items():
             fits = {"falling": value is True, "lowest": _is_text(value)}.get(key, _is_number(value))
             if not fits:
                 self.fault(f"{place}.{key}", f"expected {_EXPECTED.get(key, 'a number')}, got {value!r}")
+        # Settings can be checked only against a kind that is known.
         if kind in KINDS:
             self.check_settings(kind, settings, place)
         elif kind:
@@ -258,17 +269,20 @@ class _Reader:
 
     def check_settings(self, kind: str, settings: Mapping[str, Any], place: str) -> None:
         """Refuse settings that the kind does not have, or of another type."""
+        # Without the scene: settings are what the file gives.
         known = dict(list(inspect.signature(KINDS[kind].measure).parameters.items())[1:])
         self.know(settings, list(known), place)
         for name, one in known.items():
             if name not in settings:
                 if one.default is inspect.Parameter.empty:
                     self.fault(place, f"{name} is missing: {kind} needs it")
+            # A setting that is there must fit its annotation.
             elif not _fits(one.annotation, settings[name]) or (name == "whose" and settings[name] not in WHOSE):
                 self.fault(f"{place}.{name}", f"does not fit {kind}: {settings[name]!r}")
 
     def check_texts(self, found: Statement, place: str) -> None:
         """Refuse a text that asks for what is never known."""
+        # What may be asked for: facts of the measure, and of the further ones under their names.
         facts = set(_facts(found.measure, "")).union(*(_facts(one, f"{name}.") for name, one in found.also.items()))
         for part in found.evidence:
             for text in [part] if isinstance(part, str) else part.values():
@@ -278,6 +292,7 @@ class _Reader:
     def check_text(self, text: str, facts: set[str], place: str) -> None:
         """Refuse unknown names and formats in braces."""
         try:
+            # Literal text has no name.
             asked = [(name, spec) for _, name, spec, _ in string.Formatter().parse(text) if name is not None]
         except ValueError as error:
             self.fault(place, f"{error}: {text!r}")
@@ -298,10 +313,12 @@ def _details(measure: Measure) -> tuple[str, ...]:
 
 def _facts(measure: Measure, prefix: str) -> Iterator[str]:
     """The names of what is known of a measure; those that are known of the first one only have no prefix."""
+    # Lists are of the first measure only.
     yield from (prefix + name for name in ("span", *ENDS, *(() if prefix else LISTS)))
     yield from (f"{prefix}{end}.{detail}" for end in ENDS for detail in ("at", *_details(measure)))
     if measure.required:
         yield f"{prefix}in_cells"
+    # Of several limits none is the limit.
     if len(measure.required.keys() & set(LIMITS)) == 1:
         yield f"{prefix}limit"
 

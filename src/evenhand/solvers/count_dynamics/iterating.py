@@ -91,6 +91,7 @@ def _iterate(
     base_rewards = outcomes.points @ plan.pay.base
     patience = Patience(criterion)
     for number in range(1, most_rounds + 1):
+        # Improve: T V over all allocations, the policy that is greedy in V, and what T V - V proves.
         best, choice = plan.chooser.improve(criterion.factor * outcomes.expect(value))
         improved = base_rewards + best
         least, most = extremes(improved - value)
@@ -100,6 +101,7 @@ def _iterate(
             progress(number, bounds.gap)
         if bounds.close(tolerance):
             return _found(plan, bounds, choice.amounts.astype(plan.choices_type), value, number)
+        # Sweep: the greedy policy's own operator is much cheaper than the maximum over all.
         patience.note(most - least, bounds)
         follow = outcomes.follow(choice.targets)
         value = apply_policy(certifier, follow, base_rewards + choice.gains, value, _SHRINK * (most - least))
@@ -116,6 +118,7 @@ def _induce_backward(plan: CountPlan, certifier: Certifier, num_steps: int, prog
     choices: Array = np.empty((num_steps, plan.num_points, len(plan.slots.cells)), dtype=plan.choices_type)
     value, slack = np.zeros(plan.num_points), 0.0
     for done, step in enumerate(reversed(range(num_steps)), start=1):
+        # e_t = e(V_{t+1}) + gamma e_{t+1}: this step's own rounding, and what the later ones left (`bounds`).
         slack = certifier.step_error(value) + factor * slack
         best, choice = plan.chooser.improve(factor * outcomes.expect(value))
         value = base_rewards + best
@@ -179,6 +182,7 @@ def evaluate_counts(
 def _operator(plan: CountPlan, amounts: Array, pay: Pay) -> tuple[Follow, Floats]:
     """What follows the (count state, cell) choices, and the (count state,) mean rewards of an arm."""
     wide = amounts.astype(np.int64)
+    # By rounding alone a choice may be beyond the limit.
     if (wide @ plan.slots.needs > plan.slots.limit * (1 + 1e-9)).any():
         raise InvalidInput("choices: some of them are beyond the budget")
     follow = plan.outcomes.follow(plan.outcomes.reach(wide))
@@ -205,6 +209,7 @@ def _evaluate_steps(plan: CountPlan, certifier: Certifier, choices: Array, pay: 
     factor, value, slack = plan.criterion.factor, np.zeros(plan.num_points), 0.0
     for amounts in choices[::-1]:
         follow, rewards = _operator(plan, amounts, pay)
+        # e_t as in `_induce_backward`.
         slack = certifier.step_error(value) + factor * slack
         value = rewards + factor * follow(value)
     return certifier.settle(value, slack)

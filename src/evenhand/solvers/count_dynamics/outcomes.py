@@ -72,6 +72,7 @@ class Outcomes:
             left = self.slots.num_arms - t
             points = lattice_points(left, self.slots.num_states)
             arrivals = lattice_points(t, self.slots.num_states)
+            # Arrivals that no config of the level can have are left out.
             possible = law.any(axis=0)
             columns = [lattice_index(points + z).astype(np.int32) for z in arrivals[possible]]
             levels.append(Level(left, len(points), offset, law[:, possible], np.array(columns)))
@@ -114,6 +115,7 @@ class Outcomes:
         """(row,) the number of each (row, extra) config within its level."""
         if spread.shape[1] == 0:
             return np.zeros(len(spread), dtype=np.int64)
+        # Configs are told by what they are, and numbered within their level.
         known = {tuple(config): i for configs in self.roads.extras for i, config in enumerate(configs)}
         used, row = np.unique(spread, axis=0, return_inverse=True)
         if any(tuple(config) not in known for config in used):
@@ -138,6 +140,7 @@ class Outcomes:
         """(outcome,) the expected value after every outcome, or after those of some levels only."""
         levels = self.levels if levels is None else levels
         if self.roads.mixtures is not None:
+            # All arms move by base rows, once for every level; only the slots from which they move are mixed.
             moved = self.move.all(value[None], self.slots.num_arms)[0]
             parts = [self._mix(moved, level) for level in levels]
         else:
@@ -147,6 +150,7 @@ class Outcomes:
     def _mix(self, function: Floats, level: Level) -> Floats:
         """(config, point) expectation over where the extra arms arrive."""
         if level.arms == self.slots.num_arms:
+            # Nobody is in an extra slot.
             return function[None]
         return np.asarray(level.law @ function[level.reached])
 
@@ -158,16 +162,19 @@ class Outcomes:
         """
         levels, level_of, config, point = self._used(targets)
         here = [np.flatnonzero(level_of == t) for t in range(len(levels))]
+        # Mixtures: one move on the whole lattice, then the few arrivals of each state's own config.
         if self.roads.mixtures is not None:
             arrivals = [
                 (at, level.law[config[at]].T, level.reached[:, point[at]])
                 for at, level in zip(here, levels, strict=True)
             ]
             return lambda value: self._by_mixtures(value, arrivals)
+        # Laws: a row of a table for each state, and no other row.
         if isinstance(self.move, Laws):
             laws = self.move
             rows = [(at, level, point[at], config[at]) for at, level in zip(here, levels, strict=True)]
             return lambda value: self._by_laws(laws, value, rows)
+        # Splits sweep whole lattices: all outcomes of the configs that are used, and then those that are asked for.
         offset = np.array([level.offset for level in levels])
         size = np.array([level.size for level in levels])
         places = offset[level_of] + config * size[level_of] + point
@@ -175,6 +182,7 @@ class Outcomes:
 
     def _used(self, targets: Ints) -> tuple[list[Level], Ints, Ints, Ints]:
         """Levels cut down to the configs that some target has; each target's level, config and point in them."""
+        # Outcomes are numbered level by level, so the last level that begins before a target is its own.
         level_of = np.searchsorted([level.offset for level in self.levels], targets, side="right") - 1
         levels, offset = list[Level](), 0
         config, point, new_level = (np.zeros(len(targets), dtype=np.int64) for _ in range(3))
@@ -209,6 +217,7 @@ def _laws_of_configs(extras: list[Ints], rows: Floats) -> list[Floats]:
     laws = [np.ones((1, 1))]
     for t in range(1, len(extras)):
         smaller = {tuple(config): i for i, config in enumerate(extras[t - 1])}
+        # Any arm may be the last that is added: one of the first extra slot that has any.
         last = (extras[t] > 0).argmax(axis=1)
         without = extras[t].copy()
         without[np.arange(len(last)), last] -= 1

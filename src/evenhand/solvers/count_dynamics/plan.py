@@ -84,6 +84,8 @@ class CountPlan:
         narrow = self.criterion.num_steps is not None and self.slots.num_arms < 2**15
         return np.int16 if narrow else np.int32
 
+    # -- what it takes ------------------------------------------------------------------------------------------------
+
     @property
     def size_in_bytes(self) -> float:
         """About how much memory solving takes."""
@@ -95,12 +97,14 @@ class CountPlan:
     def work_in_bytes(self) -> float:
         """About how much of it is for the work, and given back when the plan is."""
         roads, num_cells = self.roads, len(self.slots.cells)
+        # For each arrival of extra arms at each point, a number of 4 bytes and a value of 8.
         mixing = sum(12.0 * roads.size_of(t) * self._width(t) for t in range(1, len(roads.extras)))
         if roads.splits is None:
             base = sum(8.0 * roads.size_of(t) ** 2 for t in roads.base_levels) + 8.0 * self.num_points**2 / 2
         else:
             base = sum(4.0 * roads.size_of(t) for t in roads.base_levels) * len(roads.splits[0])
         depth = 0 if roads.climb is None else int(roads.climb.units.max()) + 1
+        # GMRES keeps a vector a step.
         leaping = 8.0 * (LEAP + 4) if self.criterion.num_steps is None else 0.0
         per_point = leaping + 16.0 * (6 + self.slots.num_states) + num_cells * (12.0 + 16.0 * depth)
         return mixing + base + 24.0 * roads.num_outcomes + per_point * self.num_points
@@ -135,6 +139,7 @@ class CountPlan:
         """Multiplications of the base rows, for so many functions on each level."""
         roads, window = self.roads, 1.0
         if roads.splits is not None:
+            # A binomial window that leaves out 1e-16 is about 17 deviations wide.
             spread = 17.0 * max((p * (1 - p) for _, _, p in roads.splits[0]), default=0.0) ** 0.5
             typical = self.slots.num_arms / self.slots.num_states
             window = max(1.0, min(spread * typical**0.5, typical)) * len(roads.splits[0])
@@ -144,6 +149,8 @@ class CountPlan:
         )
         return sum(number * work for number, work in zip(batches, per, strict=False))
 
+    # -- what is refused ----------------------------------------------------------------------------------------------
+
     def check_solving(self) -> None:
         """Refuse, before any work, what would not fit in memory or never end."""
         check_program(f"{self.num_points} count states", self.criterion, self.size_in_bytes, self.operations, INSTEAD)
@@ -152,6 +159,8 @@ class CountPlan:
         """The same for one policy, whose choices are there already."""
         if "outcomes" not in self.__dict__:  # what is built takes no more
             check_memory(self.work_in_bytes, f"a policy on {self.num_points} count states", INSTEAD)
+
+    # -- plans that follow from it ------------------------------------------------------------------------------------
 
     def with_fewer_arms(self, times: int) -> "CountPlan":
         """The plan of the same problem with a fraction of the arms and of the budget."""
@@ -165,6 +174,7 @@ class CountPlan:
         Args:
             rewards: (state, action) rewards of an arm.
         """
+        # Rewards decide which cells are dominated, so other rewards may need other cells, and then all else anew.
         arm = self.arm._replace(rewards=rewards)
         slots = read_slots(arm, self.slots.num_arms)
         same = np.array_equal(slots.base, self.slots.base) and np.array_equal(slots.cells, self.slots.cells)

@@ -87,6 +87,7 @@ class Roads(NamedTuple):
 def find_roads(slots: Slots) -> Roads:
     """The cheapest roads. Raises TooLarge where there is none within reason."""
     num_points = lattice_size(slots.num_arms, slots.num_states)
+    # Points are numbered in 32 bits.
     if num_points >= 2**31:
         raise TooLarge(f"there are {float(num_points):.3g} count states. {INSTEAD}")
     climb = _climbing(slots)
@@ -104,15 +105,20 @@ def find_roads(slots: Slots) -> Roads:
 def _climbing(slots: Slots) -> Climb | None:
     """How to climb the budget, or None where only the list of allocations will do."""
     order = _serving_order(slots)
+    # A resource binds if all arms in the dearest cell would use more of it than there is.
     binding = slots.num_arms * slots.needs.max(axis=0, initial=0.0) > slots.limit
+    # The climb serves cell after cell: it needs an order, one budget at most, and landings on the lattice itself.
     if order is None or len(slots.cells) == 0 or len(slots.extra_rows) or binding.sum() > 1:
         return None
+    # Where nothing binds, the arms themselves are the budget.
     units, room = np.ones(len(slots.cells)), float(slots.num_arms)
     if binding.any():
         need = slots.needs[:, binding][:, 0]
+        # A cell must use a unit at least, or the climb would not end with it.
         if need.min() <= 0:
             return None
         units = need / need.min()
+        # More than all arms in the dearest cell can use is of no use.
         room = min(slots.limit[binding][0] / need.min(), slots.num_arms * units.max())
     whole = np.rint(units)
     num_units = int(np.floor(room))
@@ -126,6 +132,7 @@ def _serving_order(slots: Slots) -> Ints | None:
     """(cell,) cells such that none lands in the source of itself or of a later one; None if they go round."""
     sources, left, order = slots.cells[:, 0], list(range(len(slots.cells))), list[int]()
     while left:
+        # The next cell may land nowhere that is still to be served, itself included.
         last = next((k for k in left if slots.landings[k] not in sources[left]), None)
         if last is None:
             return None
@@ -139,6 +146,7 @@ def _list_allocations(slots: Slots, num_points: int) -> Ints:
     chosen = np.zeros((1, 0), dtype=np.int32)
     used = np.zeros((1, len(slots.limit)))
     for need in slots.needs:
+        # A cell that needs nothing of a resource has any room in it.
         with np.errstate(divide="ignore", invalid="ignore"):
             room = np.where(need > 0, np.floor((slots.limit - used) / need), np.inf).min(axis=1, initial=np.inf)
         number = np.minimum(slots.num_arms - chosen.sum(axis=1), room).astype(np.int64) + 1
@@ -147,6 +155,7 @@ def _list_allocations(slots: Slots, num_points: int) -> Ints:
                 f"each of {num_points} count states would choose among more than {float(number.sum()):.3g} "
                 f"allocations. {INSTEAD}"
             )
+        # Every beginning branches into all amounts that still fit, from 0 on.
         parent = np.repeat(np.arange(len(chosen)), number)
         amount = np.arange(len(parent)) - np.repeat(np.cumsum(number) - number, number)
         chosen = np.column_stack([chosen[parent], amount.astype(np.int32)])
@@ -162,6 +171,7 @@ def _extra_configs(slots: Slots, allocations: Ints) -> list[Ints]:
     if len(slots.extra_rows) == 0:
         return [np.zeros((1, 0), dtype=np.int64)]
     spread = np.unique(spread_extras(slots, allocations), axis=0)
+    # With an allocation the list has every smaller one: no config lacks those of one arm less.
     totals = spread.sum(axis=1)
     return [spread[totals == t] for t in range(int(totals.max()) + 1)]
 
@@ -179,6 +189,7 @@ def _mixtures(extra_rows: Floats, base_rows: Floats) -> Floats | None:
         # the row of ones asks for weights that sum to 1
         solution, _ = nnls(np.vstack([base_rows.T, np.ones(len(base_rows))]), np.append(row, 1.0))
         solution[solution < 1e-15] = 0.0
+        # One row that is no mixture, and arms in extra slots move by themselves.
         if not solution.any() or np.abs(solution @ base_rows - row).max() > MIXTURE_ERROR:
             return None
         weights[e] = solution / solution.sum()

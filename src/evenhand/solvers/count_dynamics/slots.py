@@ -87,6 +87,9 @@ class Slots(NamedTuple):
         return len(self.base)
 
 
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
 def read_slots(arm: Arm, num_arms: int) -> Slots:
     """Read an arm's tables; says what is wrong with them."""
     _check_tables(arm)
@@ -116,6 +119,7 @@ def read_pay(rewards: Floats, slots: Slots) -> Pay:
     s, a = slots.cells.T
     at_base = rewards[np.arange(slots.num_states), slots.base]
     gains = (rewards[s, a] - at_base[s]) / slots.num_arms
+    # A mean over N arms: max|at_base| at the most at their base, and each of the N may add a gain.
     most = float(np.abs(at_base).max() + slots.num_arms * np.abs(gains).max(initial=0.0))
     return Pay(at_base / slots.num_arms, gains, most)
 
@@ -125,6 +129,7 @@ def check_one_class(arm: Arm) -> None:
     affordable = np.asarray((arm.usage <= arm.limit).all(axis=2))
     moves = ((arm.transitions > 0) & affordable[:, :, None]).any(axis=1)
     number, label = connected_components(sparse.csr_array(moves), directed=True, connection="strong")
+    # A class with an edge out of it is not closed.
     leaves = np.unique(label[np.nonzero(moves & (label[:, None] != label))[0]])
     closed = [np.flatnonzero(label == k).tolist() for k in range(number) if k not in leaves]
     if len(closed) > 1:
@@ -152,6 +157,7 @@ def _best_free(arm: Arm, free: Bools) -> Ints:
     base = free.argmax(axis=1)
     for s, first in enumerate(base):
         alike = [a for a in np.flatnonzero(free[s]) if _same(arm.transitions[s, a], arm.transitions[s, first])]
+        # Same row, same use: the better reward is never worse. The first of equals, as `max` has it.
         base[s] = max(alike, key=lambda a: arm.rewards[s, a])
     return np.asarray(base, dtype=np.int64)
 
@@ -184,6 +190,7 @@ def _land(transitions: Floats, cells: Ints, base_rows: Floats) -> tuple[Ints, Fl
     """(cell,) the slot of each cell, and the (extra, next_state) rows of slots beyond the states."""
     rows = list(base_rows)
     landings = []
+    # Base rows come first: landing on the lattice costs nothing, an extra slot makes outcomes more.
     for s, a in cells:
         alike = (slot for slot, row in enumerate(rows) if _same(row, transitions[s, a]))
         slot = next(alike, len(rows))

@@ -51,6 +51,7 @@ def best_mixture(
     """
     least = np.asarray(floors, dtype=np.float64)
     search = Search(oracle, tolerance, progress, counts, least)
+    # The mean first: its policy is a vector to begin with, and its bound holds for all that are at most the mean.
     mean = Support(np.concatenate([counts / counts.sum(), np.zeros(len(least))]), 0.0)
     _, bound = search.add(mean.weights, tolerance)
     rounding = search.rounding
@@ -78,11 +79,14 @@ def _generate(search: Search, welfare: Welfare, master: Master, best: Support, r
         _check_support(welfare, value, search.upper_bound)
         if gap <= search.tolerance or stalled > MOST_STALLED or search.is_over:
             return Mixture(shares, values, value, search.upper_bound, search.rounds)
+        # Phase 1: ask at a support between the best so far and the master's own.
         tried = support.towards(best, smoothing)
+        # As long as the gap is wide, policies need not be precise.
         loose = 0.01 * min(gap, 1.0) if not stalled else 0.0
         found, most = search.add(tried.weights, max(0.1 * search.tolerance, loose))
         rounding = max(rounding, search.rounding)
         bound = search.bound(tried, most)
+        # Phase 2: what the answer proves, and what it teaches.
         better = search.upper_bound - bound > 0.01 * (search.upper_bound - value)
         if bound < search.upper_bound:
             search.upper_bound, best = bound, tried

@@ -85,6 +85,7 @@ def improve(
         The best mixture of all vectors, those to begin with first, then the oracle's in the order they came.
     """
     least = np.asarray(floors, dtype=np.float64)
+    # A master ten times as close as the search, so that its own gap does not look like one to the best.
     master = _master(matrix, welfare, counts, least, 0.1 * tolerance, doubt)
     smoothed: dict[int, Support] = {}
     before, stalled, number = [-np.inf], 0, 0
@@ -93,6 +94,7 @@ def improve(
         values = matrix @ shares
         value = float(welfare(values[: len(counts)], counts))
         turn = master.turn if isinstance(master, _Stages) else _Turn(0, 1, [value])
+        # Whether this round gained: by the levels of the stages, or by the welfare.
         stalled = 0 if _gains(turn.levels, before, least_gain(shares, support)) else stalled + 1
         before = turn.levels if stalled == 0 else before
         closed = np.isfinite(upper_bound) and upper_bound - value <= tolerance * max(abs(upper_bound), 1e-12)
@@ -100,8 +102,10 @@ def improve(
         told = go_on(Round(number, value, upper_bound))
         if closed or stalled >= PATIENCE + turn.stages or number >= most_rounds or not told:
             return Mixture(shares, values, value, upper_bound, number)
+        # Half old, half new; each stage of leximin by itself, as their supports have nothing to do with each other.
         asked = smoothed[turn.stage] = support.towards(smoothed.get(turn.stage, support), 0.5)
         priced = oracle(_settled(asked.weights), tolerance)
+        # W(v) <= g.v + c, and the floors are worth what their prices say.
         bound = priced.bound - float(asked.weights[len(counts) :] @ least) + asked.constant
         upper_bound = min(upper_bound, bound) if not is_lexicographic(welfare) else upper_bound
         matrix = np.hstack([matrix, priced.vectors])
@@ -110,6 +114,7 @@ def improve(
 
 def _gains(reached: Sequence[float], before: Sequence[float], least: float) -> bool:
     """Whether the first level that differs by more than counts is higher."""
+    # A round may fix more members than the last, and have more levels.
     return next((now > then for now, then in zip(reached, before, strict=False) if abs(now - then) > least), False)
 
 
@@ -154,6 +159,7 @@ class _Stages:
         shares, stages = leximin_stages(matrix, self.number, self.floors, self.precision, self.doubt)
         levels = [raised.level for raised, held in stages for _ in range(int(held.sum()))]
         turns = min(len(stages), MOST_TURNS)
+        # The next stage, or the first again.
         self.turn = _Turn((self.turn.stage + 1) % turns, turns, levels)
         weights = stages[self.turn.stage].raised.multipliers
         return shares, Support(weights / weights[: self.number].sum(), 0.0)

@@ -70,10 +70,14 @@ def all_rows(search: Search, members: Floats | None = None) -> Rows:
     )
 
 
+# -- floors and domains -----------------------------------------------------------------------------------------------
+
+
 def meet_floors(search: Search) -> Floats:
     """Shares under which every floor is kept; Infeasible if there are none."""
     number = len(search.floors)
     first = np.zeros(len(search.vectors))
+    # The first policy, of the mean, may keep them already.
     first[0] = 1.0
     if number == 0 or (search.vectors[0][-number:] >= search.floors).all():
         return first
@@ -83,6 +87,7 @@ def meet_floors(search: Search) -> Floats:
         return shares
     if bound >= -FLOOR_SLACK:  # what rounding may do to it
         raise NotConverged("it could not be told whether the floors can be kept")
+    # Not feasible: what all could have together is said in the refusal.
     most, _, _, _ = raise_least(search, Rows(rows, np.full(number, -np.inf), np.zeros(number)))
     raise Infeasible(
         "the floors ask for more than the budget allows: the largest floor that all arms with a floor can have "
@@ -101,6 +106,9 @@ def positive_shares(search: Search, feasible: Floats) -> Floats:
             f"the worst-off arm has at most {bound:.6g}. Use a Gini welfare, or shift the rewards."
         )
     return shares
+
+
+# -- leximin ----------------------------------------------------------------------------------------------------------
 
 
 def leximin(search: Search, welfare: Welfare) -> Mixture:
@@ -135,8 +143,12 @@ def raise_in_turn(raise_: Callable[[Floats], Raised], num_members: int) -> tuple
 def who_holds(levels: Floats, multipliers: Floats) -> Bools:
     """(member,) the free members that hold the level down."""
     free = np.isinf(levels)
+    # A multiplier that small is rounding; but somebody must be fixed, or the stages would not end.
     held = free & (multipliers > 1e-6)
     return held if held.any() else np.asarray(free & (multipliers >= multipliers[free].max()))
+
+
+# -- raising the least ------------------------------------------------------------------------------------------------
 
 
 def raise_least(search: Search, rows: Rows, enough: float = np.inf) -> Raised:
@@ -156,9 +168,11 @@ def raise_least(search: Search, rows: Rows, enough: float = np.inf) -> Raised:
         level, shares, multipliers = level_master(search.matrix[rows.rows], rows, search.units[rows.rows])
         if level >= enough:
             return Raised(level, shares, multipliers, bound)
+        # The oracle is asked at weights that sum to 1, so that its tolerance means the same at every stage.
         scale = float(multipliers.sum())
         weights[rows.rows] = multipliers / scale
         found, most = search.add(weights, 0.1 * search.tolerance)
+        # No policy has more than `most`, so none raises the level beyond this (see the file's head).
         bound = min(bound, most * scale - float(multipliers @ due))
         rounding = max(rounding, scale * search.rounding)
         gap = search.gap(level, bound, rounding, rows.rows[free])
@@ -183,6 +197,7 @@ def level_master(matrix: Floats, rows: Rows, units: Floats) -> tuple[float, Floa
         rows: what is raised and what must not fall.
         units: (row,) how large each objective can be.
     """
+    # As large as it was seen to be, within reason: what an objective could be may be far from what it ever is.
     seen = np.maximum(np.abs(matrix).max(axis=1), np.abs(rows.base))
     units = np.clip(seen, 1e-6 * units, units)
     free = np.isinf(rows.fixed)
@@ -191,6 +206,7 @@ def level_master(matrix: Floats, rows: Rows, units: Floats) -> tuple[float, Floa
     while True:
         some = np.flatnonzero(inside)
         level, shares, found = _with_slack(matrix[some], rows.only(some), units[some])
+        # Rows that were left out, by how far they are broken, each in its unit.
         broken = (due + np.where(free, level, 0.0) - matrix @ shares) / units
         broken[inside] = -np.inf
         worst = np.argsort(-broken)[:MOST_JOINING]
@@ -209,6 +225,7 @@ def _first_rows(matrix: Floats, due: Floats, free: Bools, units: Floats) -> Bool
     inside = np.zeros(len(matrix), dtype=np.bool_)
     for kind in (free, ~free):
         which = np.flatnonzero(kind)
+        # Free rows share one level, and are compared as they are; the others each by its own unit.
         scale = 1.0 if kind is free else units[which, None]
         inside[which[(over[which] / scale).argmin(axis=0)] if len(which) else which] = True
     return inside
@@ -230,6 +247,7 @@ def _level_program(matrix: Floats, rows: Rows, units: Floats, slack: float) -> t
     """Each row in a unit of its own, so that neither shares of time nor small values drown in large ones."""
     free = np.isinf(rows.fixed)
     number, num_vectors = matrix.shape
+    # The level has the smallest unit of those it raises, or a small value would drown in it.
     unit = float(units[free].min())
     program = np.zeros((number + 1, num_vectors + 1))
     program[:number, :num_vectors] = matrix / units[:, None]
@@ -246,6 +264,7 @@ def _level_program(matrix: Floats, rows: Rows, units: Floats, slack: float) -> t
             upper=np.full(num_vectors + 1, np.inf),
         )
     )
+    # Back from units; a dual of a >= row is not positive.
     multipliers = np.maximum(-solution.duals[:number], 0.0) * unit / units
     shares = on_simplex(solution.primal[:-1])
     return float(solution.primal[-1]) * unit, shares, multipliers / multipliers[free].sum()

@@ -75,6 +75,9 @@ def _num_rows(welfare: RankWeighted, counts: Ints) -> float:
     return len(_distinct_weights(welfare.rank_weights(number))[0]) * len(counts)
 
 
+# -- rank-weighted welfare --------------------------------------------------------------------------------------------
+
+
 @dataclass
 class _RankMaster:
     """One linear program."""
@@ -88,6 +91,7 @@ class _RankMaster:
         weights = self.welfare.rank_weights(int(self.counts.sum()))
         levels, ranks = _distinct_weights(weights)
         M, num_vectors = len(self.counts), matrix.shape[1]
+        # Rows: a rank weight and a member each, then the floors, then the simplex. Columns: theta, lambda, nu.
         rows = len(levels) * M
         level_of_row, type_of_row = np.divmod(np.arange(rows), M)
         columns = num_vectors + len(levels) + M
@@ -110,10 +114,15 @@ class _RankMaster:
                 upper=np.concatenate([np.full(num_vectors, np.inf), free[1]]),
             )
         )
+        # (rank weight, member) how many ranks of each weight go to whom; the mean weight is a supergradient.
         mass = np.maximum(solution.duals[:rows], 0.0).reshape(len(levels), M)
         of_types = self.counts * project_types(levels @ mass / self.counts, self.counts, self.welfare)
+        # Rows of floors are >= rows, and values were divided by the scale.
         prices = scale * np.maximum(-solution.duals[rows:-1], 0.0)
         return on_simplex(solution.primal[:num_vectors]), Support(np.concatenate([of_types, prices]), 0.0)
+
+
+# -- any other welfare ------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -130,10 +139,12 @@ class _CutMaster:
     def __call__(self, matrix: Floats) -> tuple[Floats, Support]:
         """The best shares, and the mean of the cuts that hold there."""
         members = matrix[: len(self.counts)]
+        # Vectors that came since have no share yet.
         self.best = np.pad(self.best, (0, matrix.shape[1] - len(self.best)))
         value = self._cut(members @ self.best)
         for _ in range(MOST_CUTS):
             level, shares, support = self._program(matrix)
+            # Relative to the level; where that is nearly 0, to the values.
             if level - value <= self.precision * max(abs(level), 1e-6 * float(np.abs(members).max())):
                 break
             # A cut half-way keeps clear of corners where the welfare is steep or not defined at all.
@@ -166,6 +177,7 @@ class _CutMaster:
         slopes = np.array([slope for slope, _ in self.cuts])
         constants = np.array([constant for _, constant in self.cuts])
         M, K, F = len(self.counts), len(self.cuts), len(self.floors)
+        # Constants of cuts may be larger than values, where the welfare is steep.
         scale = max(float(np.abs(matrix[:M]).max()), float(np.abs(constants).max()), 1e-300)
         program = np.zeros((K + F + 1, matrix.shape[1] + 1))
         program[:K, :-1], program[:K, -1] = -(slopes @ matrix[:M]) / scale, 1.0
@@ -181,6 +193,7 @@ class _CutMaster:
                 upper=np.full(matrix.shape[1] + 1, np.inf),
             )
         )
+        # Multipliers of the cuts: a convex combination of cuts is a cut.
         mu = on_simplex(solution.duals[:K])
         prices = scale * np.maximum(-solution.duals[K:-1], 0.0)
         support = Support(np.concatenate([mu @ slopes, prices]), float(mu @ constants))

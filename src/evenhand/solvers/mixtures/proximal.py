@@ -61,6 +61,9 @@ class _Point(NamedTuple):
     """(member,) the block that each member is pooled in."""
 
 
+# -- the master -------------------------------------------------------------------------------------------------------
+
+
 @dataclass
 class ProximalMaster:
     """The best shares, from where the last call ended."""
@@ -84,6 +87,9 @@ class ProximalMaster:
         return theta, Support(np.concatenate([self.counts * weights, prices]), 0.0)
 
 
+# -- proximal steps ---------------------------------------------------------------------------------------------------
+
+
 @dataclass
 class _Proximal:
     """The problem of some vectors."""
@@ -104,7 +110,9 @@ class _Proximal:
         self, theta: Floats, weights: Floats, prices: Floats, precision: float
     ) -> tuple[Floats, tuple[Floats, Floats]]:
         """Shares, and weights and prices that prove them, to the relative precision."""
+        # How much a policy can change a member's value: what steps are measured by.
         spread = float(np.ptp(self.members, axis=1).max()) or float(np.abs(self.members).max()) or 1.0
+        # The first step moves weights by about 1/N, which is what they are.
         sigma = 1.0 / (self.counts.sum() * spread)
         longest = LONGEST * self._largest_weight() / spread
         self.floor_unit = float(self.counts.sum()) * spread**2
@@ -114,17 +122,20 @@ class _Proximal:
             theta, point = self._step(theta, weights, prices, sigma, precision)
             within = self._within_floors(theta, kept)
             value, bound = self._value(within), self._bound(point)
+            # Shares and proof are kept apart: the best of each may come from different steps.
             if value > best_value:
                 best_value, best = value, (within, best[1])
             if bound < best_bound:
                 best_bound, best = bound, (best[0], (point.weights, point.prices))
             if best_bound - best_value <= precision * max(abs(best_bound), 1e-12):
                 break
+            # Growing steps end at the optimum itself, since the function is polyhedral.
             weights, prices, sigma = point.weights, point.prices, min(GROWTH * sigma, longest)
         return best
 
     def _within_floors(self, theta: Floats, kept: Floats) -> Floats:
         """As near to the shares as the floors allow, on the way to shares that keep them."""
+        # On the way to `kept` a broken floor rises from `over` to `safe`, and is 0 at over / (over - safe) of it.
         over, safe = self.served @ theta - self.floors, self.served @ kept - self.floors
         broken = over < -FLOOR_SLACK
         part = float((over / np.minimum(over - safe, -1e-300))[broken].max(initial=0.0))
@@ -143,6 +154,8 @@ class _Proximal:
         """(policy,) V'g + S'phi."""
         return np.asarray((self.counts * point.weights) @ self.members + point.prices @ self.served)
 
+    # -- Newton steps within one --------------------------------------------------------------------------------------
+
     def _step(
         self, theta: Floats, weights: Floats, prices: Floats, sigma: float, precision: float
     ) -> tuple[Floats, _Point]:
@@ -150,11 +163,13 @@ class _Proximal:
         point = self._point(theta, weights, prices, sigma)
         for _ in range(MOST_NEWTON):
             gradient = self._gradient(point)
+            # How much better the best vector is by the weights than the mixture: 0 at the optimum.
             short = float(gradient.max() - gradient @ theta)
             if short <= 0.1 * precision * max(abs(float(gradient.max())), 1e-12):
                 break
             target = climb(theta, gradient, self._curvature(point, sigma))
             moved = self._search(theta, target, point, weights, prices, sigma)
+            # Rounding: the model promises a rise that is none.
             if moved is None:
                 break
             theta, point = moved
@@ -192,12 +207,14 @@ class _Proximal:
         found = pool_types(found, self.counts, self.welfare)[0]  # the digits that a long step has lost
         over = self.served @ theta - self.floors
         charged = np.maximum(prices - sigma * self.floor_unit * over, 0.0)
+        # The squared distances of weights and prices, each in its unit.
         moved = self.counts @ (found - weights) ** 2 + float(((charged - prices) ** 2).sum()) / self.floor_unit
         value = (self.counts * found) @ values + charged @ over + moved / (2 * sigma)
         return _Point(float(value), found, charged, blocks)
 
     def _curvature(self, point: _Point, sigma: float) -> Floats:
         """(policy, policy) sigma V'(I - B)V, and the same of the floors that are charged."""
+        # Within a block the projection takes back what its members change together; only differences curve F.
         mass = np.bincount(point.blocks, weights=self.counts)
         shared = np.flatnonzero((np.bincount(point.blocks) > 1)[point.blocks])  # who is alone in a block stays
         roots = np.sqrt(self.counts[shared])[:, None]

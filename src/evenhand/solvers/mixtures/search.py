@@ -98,6 +98,7 @@ class Search:
             rows: the objectives that the value is made of: shares of time are of another size than rewards.
         """
         difference = bound - value
+        # Differences within a few roundings of the bound are none.
         return difference / self.scale(bound, rows) if difference > 8 * rounding else 0.0
 
     def scale(self, value: float, rows: Ints) -> float:

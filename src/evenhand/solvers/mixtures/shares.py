@@ -60,6 +60,9 @@ def no_doubt(shares: Floats, weights: Floats) -> float:
     return 0.0
 
 
+# -- masters of vectors that do not grow ------------------------------------------------------------------------------
+
+
 def best_shares(
     matrix: Floats,
     welfare: Welfare,
@@ -117,6 +120,9 @@ def growing_master(matrix: Floats, welfare: Welfare, counts: Ints, floors: Float
     return master_of(welfare, counts, floors, feasible, precision)
 
 
+# -- leximin in stages ------------------------------------------------------------------------------------------------
+
+
 class Stage(NamedTuple):
     """A stage of leximin."""
 
@@ -152,17 +158,21 @@ def leximin_stages(
     units = _units(matrix)[:number]
     slack = precision * units + ROUNDED * units.max()
     while True:
+        # Phase 1: raise the least of the free members.
         raised = _raise(matrix[:, kept], np.concatenate([levels, floors]))
         shares = np.zeros(matrix.shape[1])
         shares[kept] = raised.shares
+        # Phase 2: fix whoever holds it down; the more doubt, the lower.
         holding = np.where(np.isinf(levels), raised.multipliers[:number], 0.0)
         unsure = (1 if stages else FIRST) * doubt(shares, holding)
         held = holding >= MUCH * holding.max() if unsure > 0 else who_holds(levels, holding)
         stages.append(Stage(raised, held))
         levels[held] = raised.level - slack[held] - unsure
+        # Phase 3: vectors that cannot have a share of LEAST_USE any more go: d / (max_j y.v^j - y.v^i) bounds it.
         useful = _useful(matrix[:, kept], raised, max(ALIKE, precision), unsure / LEAST_USE)
         kept = kept[useful | (raised.shares > 0)]
         doubted |= unsure > 0
+        # Phase 4: stop where the others have no choice left.
         fixed = np.isfinite(levels)
         told = len(stages) >= MOST_STAGES if doubted else _tell_all(matrix[:number, kept], fixed)
         if told or fixed.all():
@@ -179,6 +189,7 @@ def _useful(matrix: Floats, raised: Raised, alike: float, doubt: float) -> Bools
 def _tell_all(matrix: Floats, fixed: Bools) -> bool:
     """Whether mixtures with the same values of the fixed members have the same values of all."""
     units = np.maximum(np.abs(matrix).max(axis=1, keepdims=True), 1e-300)
+    # Shares sum to 1, so what all vectors have in common tells nothing.
     apart = (matrix - matrix.mean(axis=1, keepdims=True)) / units
     return _rank(apart[fixed]) == _rank(apart)
 
@@ -187,11 +198,15 @@ def _rank(rows: Floats) -> int:
     return int(np.linalg.matrix_rank(rows, tol=ALIKE * np.sqrt(len(rows))))
 
 
+# -- where masters may begin ------------------------------------------------------------------------------------------
+
+
 def _feasible(matrix: Floats, floors: Floats) -> Floats:
     """(policy,) shares that keep the floors: those of one vector if there is one."""
     short = np.maximum(floors[:, None] - matrix, 0.0).sum(axis=0)
     shares = np.zeros(matrix.shape[1])
     shares[short.argmin()] = 1.0
+    # A single vector that keeps them is as good as a mixture, and needs no program.
     if short.min() <= 0:
         return shares
     raised = _raise(matrix, np.full(len(floors), -np.inf), floors)

@@ -43,6 +43,7 @@ class SmoothMaster:
         M, num_vectors = len(self.counts), matrix.shape[1]
         start = np.pad(self.interior, (0, num_vectors - len(self.interior)))
         program = _Program(self.welfare, self.counts, matrix[:M], matrix[M:], self.floors - FLOOR_SLACK)
+        # k mu W is what the last barrier leaves open: a tenth of the precision, unless rounding comes first.
         last = max(0.1 * self.precision / (num_vectors + len(self.floors)), LAST_BARRIER)
         theta = program.solve(program.blend(start), last)
         weights = self.welfare.supergradient(matrix[:M] @ theta, self.counts)
@@ -98,6 +99,7 @@ class _Program:
         safe, other = self.positive(interior), self.positive(even)
         if (safe <= 0).any():  # only where the welfare allows it
             return even
+        # Half of the way at most to where something ends, so that half of all is kept.
         part = min(0.5, 0.5 * _room(safe, other - safe))
         return (1 - part) * interior + part * even
 
@@ -116,6 +118,7 @@ class _Program:
     def _newton(self, theta: Floats, barrier: float) -> tuple[Floats, float]:
         """One damped step, and the squared decrement before it."""
         values, slack, alpha = self.members @ theta, self.slack(theta), self.welfare.aversion
+        # Values relative to the welfare: then f has slopes of about 1 whatever the units.
         scale = float(self.welfare(values, self.counts))
         slope = self.counts / self.counts.sum() * (values / scale) ** -alpha / scale
         shared = self.members * theta  # in units of the shares: no share is too small to be told
@@ -125,7 +128,9 @@ class _Program:
         steep = np.sqrt(barrier) / slack[:, None] * charged
         curvature = bent.T @ bent + steep.T @ steep + barrier * np.eye(len(theta))
         step, decrement = _step(curvature, gradient, theta)
+        # Not quite to the boundary, where the barrier is infinite.
         room = 0.99 * min(_room(np.ones_like(theta), step), _room(values, shared @ step), _room(slack, charged @ step))
+        # Damped as for self-concordant functions: far from the optimum the model is not to be trusted.
         length = min(1.0, room, 1.0 / (1.0 + np.sqrt(decrement / barrier)))
         return on_simplex(theta * (1.0 + length * step)), decrement
 

@@ -71,6 +71,9 @@ class TailOptimum(NamedTuple):
     """(world,) what each counts, at the optimum; they sum to 1."""
 
 
+# -- the search -------------------------------------------------------------------------------------------------------
+
+
 def best_tail(values: Floats, welfare: Welfare, counts: Ints, share: float, precision: float = 1e-6) -> TailOptimum:
     """Maximise the mean welfare of the worst worlds over mixtures.
 
@@ -115,9 +118,11 @@ class _Search:
         """The best of the policies alone, of equals the first; every one of them has cuts."""
         every = np.eye(self.values.shape[2])
         found = [self.cut(shares) for shares in every]
+        # To 12 digits, so that of equals the first is taken whatever the last bit.
         best = int(np.argmax(np.round(np.array(found) / (np.abs(self.values).max() or 1.0), 12)))
         if found[best] > -np.inf:
             return every[best], found[best]
+        # A mixture may be in the domain where no policy alone is: try that of all.
         equal = np.full(len(every), 1 / len(every))
         if (together := self.cut(equal)) == -np.inf:
             raise OutOfDomain(f"no policy is in the domain of the welfare {self.welfare.name} in every draw")
@@ -136,10 +141,13 @@ class _Search:
         self.worlds.append(np.arange(len(points)))
         return tail_mean(heights, self.share)
 
+    # -- the program --------------------------------------------------------------------------------------------------
+
     def program(self, scale: float) -> tuple[float, Floats, Floats]:
         """The optimum under the cuts so far, its (policy,) shares and the (world,) weights."""
         cuts = np.concatenate(self.slopes) / scale, np.concatenate(self.constants) / scale, np.concatenate(self.worlds)
         slopes, constants, worlds = _distinct(*cuts)
+        # Columns theta, z, u; a row z - u_d - g.V_d theta <= constant for each cut, and theta in the simplex.
         number, (rows, policies) = len(self.values), slopes.shape
         every = np.arange(rows)
         entries = [-slopes.reshape(-1), np.ones(rows), -np.ones(rows), np.ones(policies)]
@@ -162,6 +170,7 @@ class _Search:
             ),
             tolerance=TOLERANCE,
         )
+        # The multipliers of the cuts of a world sum to what it counts (see the file's head).
         weights = np.bincount(worlds, weights=np.maximum(found.duals[:rows], 0.0), minlength=number)
         return found.objective * scale, on_simplex(found.primal[:policies]), on_simplex(weights.astype(np.float64))
 

@@ -49,6 +49,9 @@ class Side(NamedTuple):
     """Points of the type."""
 
 
+# -- what is known of a type ------------------------------------------------------------------------------------------
+
+
 def whole_side(moves: Moves, rows: Rows) -> Side:
     """All pairs of a type.
 
@@ -67,11 +70,14 @@ def narrow_side(side: Side, known: Bools) -> Side:
         known: (pair,) which.
     """
     pairs = np.flatnonzero(known)
+    # Phase 1: the outcomes of the pairs that are kept, and where their pairs begin.
     outcome_of_pair = np.repeat(np.arange(len(side.pairs.starts) - 1), np.diff(side.pairs.starts))[pairs]
     outcomes, first = np.unique(outcome_of_pair, return_index=True)
+    # Phase 2: the entries of their laws, row after row.
     lengths = np.diff(side.rows.starts)[outcomes]
     ends = np.cumsum(lengths)
     entries = np.arange(int(ends[-1])) + np.repeat(side.rows.starts[outcomes] - (ends - lengths), lengths)
+    # Phase 3: uses that have lost all outcomes go.
     starts = np.searchsorted(outcomes, side.starts)
     there = np.diff(starts) > 0
     return Side(
@@ -82,6 +88,9 @@ def narrow_side(side: Side, known: Bools) -> Side:
         numbers=side.numbers[pairs],
         size=side.size,
     )
+
+
+# -- the maximum ------------------------------------------------------------------------------------------------------
 
 
 class Chooser:
@@ -97,6 +106,7 @@ class Chooser:
         """
         self.sides, self.limit, self.kernels = sides, limit, kernels
         numbers = [len(side.numbers) for side in sides]
+        # The pair of the first type is the first digit.
         self.strides = [prod(numbers[t + 1 :]) for t in range(len(numbers))]
 
     def improve(self, gains: Sequence[Floats], values: Floats, tie: float) -> tuple[Floats, list[Ints]]:
@@ -124,6 +134,7 @@ class Chooser:
         """
         side, stride = self.sides[kind], self.strides[kind]
         if kind == len(self.sides) - 1:
+            # The last type: expectation and maximum at once, for whatever the others have left of the budget.
             spans, flat = self._fitting(side, used), values[:, :, 0]
             return Best(*self.kernels.best_last(side.rows, side.pairs, gains[kind], spans, stride, flat, tie))
 
@@ -136,6 +147,7 @@ class Chooser:
 
         kept = Best(np.full(values.shape, -np.inf), np.zeros(values.shape, dtype=np.int64))
         blocks = list(self._blocks(side, used, len(values) * values.shape[2]))
+        # Threads for the blocks of the first type only: the types behind it are work within a block.
         alone = kind > 0 or values.size < ALONE_BELOW
         for (_, first, last), found in zip(blocks, in_threads(look_behind, blocks, alone=alone), strict=True):
             self.kernels.keep_best(side.pairs, gains[kind], first, last, stride, found, kept, tie)
@@ -152,6 +164,7 @@ class Chooser:
     def _fitting(self, side: Side, used: Floats) -> Ints:
         """(span, 2) ranges of outcomes that the budget still allows."""
         fits = (used + side.uses <= self.limit).all(axis=1)
+        # Neighbouring uses that fit make one range.
         edges = np.flatnonzero(np.diff(fits, prepend=False, append=False))
         return side.starts[edges].reshape(-1, 2)
 
@@ -162,6 +175,9 @@ class Chooser:
             number, codes = np.divmod(codes, stride)
             picks.append(side.numbers[number])
         return picks
+
+
+# -- pairs that were seen ---------------------------------------------------------------------------------------------
 
 
 class Seen:

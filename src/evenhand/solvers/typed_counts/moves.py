@@ -128,6 +128,8 @@ class Moves:
         """(use,) how many pairs have each use."""
         return np.diff(self.pairs.starts[self.starts])
 
+    # -- laws ---------------------------------------------------------------------------------------------------------
+
     def laws(self) -> Rows:
         """The law of the next counts after each outcome."""
         parts = []
@@ -144,6 +146,9 @@ def _before(parts: Sequence[sparse.csr_array]) -> Ints:
     return np.cumsum([0, *(part.nnz for part in parts[:-1])], dtype=np.int64)
 
 
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
 def read_moves(tables: TypeTables, limit: Floats) -> Moves:
     """List what the arms of a type can do within the budget alone.
 
@@ -154,14 +159,18 @@ def read_moves(tables: TypeTables, limit: Floats) -> Moves:
     Raises:
         TooLarge: there are too many ways.
     """
+    # Phase 1: all allocations, and what they use.
     allocations, used = _list_allocations(tables, limit)
     use, uses = _distinct_uses(used, limit)
+    # Phase 2: how many arms of each allocation move by which row; cells with the same row add up.
     numbers, rows = distinct_rows(tables.transitions[tables.valid])
     cells = np.argwhere(tables.valid)
     movers = np.zeros((len(allocations), len(rows)), dtype=np.int64)
     np.add.at(movers.T, numbers, allocations[:, cells[:, 0], cells[:, 1]].T)
+    # Phase 3: outcomes. The use comes first, so they are numbered use by use.
     found, outcome = np.unique(np.column_stack([use, movers]), axis=0, return_inverse=True)
     points = lattice_index(allocations.sum(axis=2))
+    # Phase 4: pairs by their outcome, and within it by their point.
     order = np.lexsort((points, outcome.reshape(-1)))
     outcomes = outcome.reshape(-1)[order]
     return Moves(
@@ -205,6 +214,7 @@ def _distinct_uses(used: Floats, limit: Floats) -> tuple[Ints, Floats]:
     """(pair,) the number of each use, and the (use, resource) uses, the largest of those that are the same."""
     shares = np.round(used / np.where(limit > 0, limit, 1.0), SAME_USE)
     found, number = np.unique(shares, axis=0, return_inverse=True)
+    # The largest of uses that are one: whatever fits by it fits by all of them.
     uses = np.zeros((len(found), used.shape[1]))
     np.maximum.at(uses, number.reshape(-1), used)
     return number.reshape(-1), uses

@@ -107,6 +107,7 @@ class Operators:
             values: (state,) what the next states are worth, discounted.
             tie: what counts as equal.
         """
+        # A narrow chooser serves until some policy takes a pair that it does not know.
         if self._seen.grown:
             self._seen.grown = False
             sides = [narrow_side(side, known) for side, known in zip(self._sides, self._seen.known, strict=True)]
@@ -131,11 +132,13 @@ class Fixed:
     def __init__(self, operators: Operators, picks: Array) -> None:
         self.operators = operators
         numbers = [len(moves.movers) for moves in operators.types]
+        # The outcomes of all types as digits of one number; `TypedPlan.check` has seen to it that it fits.
         code = np.zeros(picks.shape[1], dtype=np.int64)
         for moves, number, own in zip(operators.types, numbers, picks, strict=True):
             code = code * number + moves.outcomes[own]
         distinct, self.leaf_of_state = np.unique(code, return_inverse=True)
         rows = np.stack(np.unravel_index(distinct, numbers), axis=1).astype(np.int32)
+        # The first leaf differs from the one before it in all types, as it were.
         differs = np.ones(rows.shape, dtype=np.bool_)
         differs[1:] = rows[1:] != rows[:-1]
         self.leaves = Leaves(rows, differs.argmax(axis=1).astype(np.int32))
@@ -144,6 +147,7 @@ class Fixed:
 
     def _cut(self) -> list[tuple[slice, Leaves]]:
         """The leaves in pieces that begin with different outcomes of the first type."""
+        # A piece may only begin where the outcome of the first type changes: what begins alike shares its sums.
         begins = np.flatnonzero(self.leaves.changes == 0)
         number = PARTS if len(self.leaves.rows) >= CUT_FROM else 1
         edges = np.unique(np.append(begins[np.arange(number) * len(begins) // number], len(self.leaves.rows)))
@@ -159,6 +163,7 @@ class Fixed:
     def push(self, law: Floats) -> Floats:
         """(state,) where a law on the states goes."""
         own = self.operators
+        # States with the same outcomes push as one.
         masses = np.bincount(self.leaf_of_state, weights=law, minlength=len(self.leaves.rows))
         return np.asarray(
             sum(in_threads(lambda part: own.kernels.push(own.laws, part[1], masses[part[0]]), self.parts))

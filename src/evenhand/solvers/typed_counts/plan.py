@@ -62,17 +62,22 @@ class TypedPlan:
         """How many count states there are."""
         return prod(self.sizes)
 
+    # -- what it takes ------------------------------------------------------------------------------------------------
+
     @cached_property
     def improving(self) -> float:
         """About how many operations one improvement takes."""
+        # Beginnings (o_1, ..., o_t) by what they use together: how many there are, and in how many blocks they come.
         used = np.zeros((1, len(self.limit)))
         lanes: Floats = np.ones(1)
         nodes: Floats = np.ones(1)
         work, rest = 0.0, float(self.num_states)
         for moves in self.types:
+            # Values behind one point of this type: the points of all types that are still to come.
             rest /= moves.num_points
             outcomes = np.diff(moves.starts)
             i, j, same, used = self._together(used, moves)
+            # Every beginning takes the expectation, and compares the pairs, for each of these values.
             work += rest * float((lanes[i] * (moves.entries + moves.pairs_of_uses)[j]).sum())
             work += NODE * float(nodes[i].sum() + (lanes[i] * outcomes[j]).sum() * rest / BLOCK)
             lanes = np.asarray(np.bincount(same, weights=lanes[i] * outcomes[j]))
@@ -92,6 +97,7 @@ class TypedPlan:
         """Which beginnings and uses fit together: both, the number of what they use together, and all of these."""
         i, j = np.nonzero((used[:, None] + moves.uses <= self.limit).all(axis=2))
         sums = used[i] + moves.uses[j]
+        # A digit less than single uses have: sums of them differ by more rounding.
         shares = np.round(sums / np.where(self.limit > 0, self.limit, 1.0), SAME_USE - 1)
         _, first, same = np.unique(shares, axis=0, return_index=True, return_inverse=True)
         return i, j, same.reshape(-1), sums[first]
@@ -102,6 +108,7 @@ class TypedPlan:
         work, nodes, rest = OVERHEAD * self.num_states, 1.0, float(self.num_states)
         for moves in self.types:
             rest /= moves.num_points
+            # No more leaves than states, since a policy has one outcome in each.
             nodes = min(nodes * len(moves.movers), float(self.num_states))
             work += TAKEN * nodes * rest * float(moves.entries.sum()) / len(moves.movers)
         return work
@@ -129,10 +136,13 @@ class TypedPlan:
         """Integers that hold the number of any pair."""
         return np.min_scalar_type(max(len(moves.allocations) for moves in self.types) - 1)
 
+    # -- what is refused ----------------------------------------------------------------------------------------------
+
     def check(self) -> None:
         """Refuse, before any work, what would not fit in memory or never end."""
         states = f"{self.num_states} count states of {len(self.types)} types"
         what = check_program(states, self.criterion, self.size_in_bytes, self.operations, INSTEAD)
+        # A decision is one number, and so are the outcomes that a policy leads to.
         for numbers in ([len(moves.allocations) for moves in self.types], [len(moves.movers) for moves in self.types]):
             if prod(numbers) >= 2**62:
                 raise TooLarge(f"{what} has over 2^62 decisions. {INSTEAD}")
@@ -143,6 +153,9 @@ class TypedPlan:
             for own in (moves.tables for moves in self.types):
                 limit = np.where(own.valid[:, :, None], self.limit, -1.0)  # nobody affords an action that is not there
                 check_one_class(Arm(own.transitions, own.rewards, own.usage, limit))
+
+
+# -- making a plan ----------------------------------------------------------------------------------------------------
 
 
 def plan_types(problem: CoupledMDP) -> TypedPlan:
@@ -163,6 +176,7 @@ def _check_states(problem: CoupledMDP) -> None:
     """Refuse a space on which not even values fit."""
     arms, states = problem.type_counts, problem.types.num_states
     log = float((gammaln(arms + states) - gammaln(arms + 1.0) - gammaln(states)).sum())
+    # By logarithms: the number itself may be beyond the doubles.
     if log > 690 or not fits_in_memory(8.0 * LEAP * np.exp(log)):
         number = f"{np.exp(log):.3g}" if log <= 690 else "over 1e299"
         raise TooLarge(f"the count space has {number} states. {INSTEAD}")

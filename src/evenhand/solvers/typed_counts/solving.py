@@ -80,6 +80,9 @@ class TypedOptimum:
     """What rounding may do to each bound."""
 
 
+# -- the best policy of a weighted sum --------------------------------------------------------------------------------
+
+
 def solve_types(
     operators: Operators,
     gains: list[Floats],
@@ -118,6 +121,7 @@ def _iterate(
 ) -> TypedOptimum:
     iteration = _Iteration(operators, certifier, gains, tell)
     patience = Patience(certifier.criterion, PATIENCE)
+    # What was good by other weights is good by these, mostly: begin among the pairs that were seen.
     if operators.has_seen:
         value = iteration.settle(value, tolerance, 0.0)
     for number in range(1, MOST_ROUNDS + 1):
@@ -163,6 +167,7 @@ class _Iteration:
             least, most = extremes(improved - value)
             bounds, width = self.certifier.bound(value, improved, least, most), most - least
             value = advance(self.certifier.criterion, value, improved, least, most)
+            # A change that hardly shrinks any more is left to the full improvement.
             stalls = number > 5 and width > 0.9 * before
             if width <= enough or bounds.close(SURER * tolerance) or stalls:
                 break
@@ -192,6 +197,7 @@ def policy_gains(gains: list[Floats], picks: Array) -> Floats:
 
 
 def _tie(certifier: Certifier, value: Floats) -> float:
+    # A few roundings of what is compared: equal decisions must not be told apart by them.
     return 8 * UNIT * (certifier.largest + float(np.abs(value).max()))
 
 
@@ -204,6 +210,7 @@ def _induce_backward(
     value, slack = np.zeros(plan.num_states), 0.0
     for step in reversed(range(num_steps)):
         tell(f"step {step + 1} of {num_steps}")
+        # e_t = e(V_{t+1}) + gamma e_{t+1} (`count_dynamics.bounds`).
         slack = certifier.step_error(value) + factor * slack
         value, picks[step] = operators.improve(gains, factor * value, _tie(certifier, value))
     bounds = certifier.settle(value, slack)
@@ -249,6 +256,7 @@ class Visits:
         factor, first, size = self.criterion.factor, self.operators.first_law, len(self._last)
         operator = LinearOperator((size, size), matvec=lambda q: q - factor * fixed.push(q), dtype=np.float64)
         visits, _ = bicgstab(operator, first, x0=self._last, rtol=1e-13, atol=0.0, maxiter=300)
+        # BiCGSTAB can break down; the plain iteration below contracts from anywhere.
         if not np.isfinite(visits).all():
             visits = first * self.criterion.total
         while (
@@ -260,6 +268,7 @@ class Visits:
 
 def _long_run(operators: Operators, fixed: Fixed) -> Floats:
     if operators.plan.num_states <= CLASSES_UP_TO:
+        # Pushing a unit from each state writes the chain out, a row each.
         matrix = np.stack([fixed.push(row) for row in np.eye(operators.plan.num_states)])
         return long_run_shares(matrix, operators.first_law)
     law, before = operators.first_law, np.inf
