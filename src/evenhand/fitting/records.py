@@ -348,10 +348,10 @@ def _by_arm_and_time(arm: Indices, ticks: Any) -> Ints:
 
 def _by_places(key: Ints, size: int) -> Ints | None:
     """The order of keys that are all different, by putting each row into the place of its key; else None."""
-    places = np.full(size, -1, dtype=np.int64 if len(key) > np.iinfo(np.int32).max else np.int32)
-    places[key] = np.arange(len(key), dtype=places.dtype)
-    order = places[places >= 0]
-    return order.astype(np.int64) if len(order) == len(key) else None
+    places: Ints = np.full(size, -1, dtype=np.int64)
+    places[key] = np.arange(len(key))
+    order: Ints = places[places >= 0]
+    return order if len(order) == len(key) else None
 
 
 # Actions
