@@ -335,6 +335,17 @@ class TestOracle:
         assert (priced.vectors[3:] <= 1).all()
         assert oracle.units.shape == (6,)
 
+    def test_the_bound_is_one_at_the_weights_themselves(self, few_episodes):
+        """Tiny weights are raised for the policies; an arm that loses much must not lower the bound by that."""
+        usage = [[0], [1]]
+        plain = eh.Arm([[[1.0], [1.0]]], [[0.0, 1.0]], usage)
+        costly = eh.Arm([[[1.0], [1.0]]], [[-1e6, -1e6]], usage)
+        problem = eh.CoupledMDP([plain, costly], [1], 0.5)
+        oracle = mixed.WeightedIndices(
+            problem, Objective.of_types(problem, "gini:2"), mixed.Judge(problem, True, 1e3, 0)
+        )
+        assert 2.0 - 1e-6 <= oracle(np.array([1.0, 0.0]), 1e-4).bound <= 2.1
+
     @pytest.mark.parametrize("criterion", ["discounted", "finite:4"])
     def test_the_same_policy_is_not_tried_twice(self, criterion, few_episodes):
         problem = outreach().under(criterion)
