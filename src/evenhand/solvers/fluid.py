@@ -416,7 +416,20 @@ def read_model(
     check_memory(size, f"the fluid relaxation of {num_types} types", "Group similar arms into types.")
     if criterion.is_average:
         check_communicating(types, model.allowed)
-    return model
+    return _within_reach(model)
+
+
+def _within_reach(model: FluidModel) -> FluidModel:
+    """The same with floors that are beyond what an arm can be served by rounding only lowered to that.
+
+    No pay is enough for a floor that cannot be kept, and at pay without end rewards would be lost in rounding.
+    """
+    if model.floors is None:
+        return model
+    most = model.served(model.most_served) / model.criterion.total
+    # Those that are further beyond stay, to be refused.
+    by_rounding = most >= model.floors * (1 - FLOOR_ROUNDING)
+    return replace(model, floors=np.where(by_rounding, np.minimum(model.floors, most), model.floors))
 
 
 def _read_counts(counts: ArrayLike | None, num_types: int, faults: Faults) -> Ints:
