@@ -151,7 +151,9 @@ def _solve(task: Task, method: str) -> Solution:
         return METHODS["fluid"](replace(task, reason="candidates compete"))
     if method == "auto":
         chosen = _choose(task.problem)
-        return METHODS[chosen.method](replace(task, reason=chosen.reason, plan=chosen.plan))
+        return METHODS[chosen.method](
+            replace(task, reason=chosen.reason, plan=chosen.plan, typed_plan=chosen.typed_plan)
+        )
     if method not in METHODS:
         raise UnknownName("method", method, ["auto", *METHODS])
     return METHODS[method](task)
