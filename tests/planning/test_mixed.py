@@ -12,8 +12,9 @@ from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.objective import Objective
 from evenhand.model.policy import is_exchangeable
 from evenhand.model.welfare import Utilitarian, as_welfare
-from evenhand.planning import mixed
+from evenhand.planning import floors, mixed
 from evenhand.planning import played as playing
+from evenhand.planning.reasons import family_of
 from evenhand.planning.relaxed import fluid_policy, relax
 from evenhand.planning.solution import Samples
 from evenhand.planning.task import Task
@@ -295,6 +296,20 @@ def test_a_candidate_that_is_optimal_is_taken(few_episodes):
 def test_candidates_that_are_no_policies_are_refused(candidates):
     with pytest.raises(InvalidInput, match="candidates: "):
         eh.solve(outreach(), candidates=candidates)
+
+
+def test_what_joins_for_the_floors_is_named_after_its_policy(few_episodes, monkeypatch):
+    """So that a plan knows why a condition has no rank."""
+    plain = brief()
+    problem = eh.CoupledMDP(plain.arms, plain.budget, plain.discount, counts=plain.counts, floors=[0.05] * 3)
+    given = problem, relax(problem, "gini:2"), as_welfare("gini:2", 9), mixed.Judge(problem, True, 1e5, 0)
+    raised = floors.floor_columns(*given, [])
+    monkeypatch.setattr(floors, "_raise_floors", lambda *given: [])
+    unserved = mixed.Judge(problem, True, 1e5, 0)("never-act", never_act(problem), raised[0].law)
+    paid = floors.floor_columns(*given, [unserved])
+    assert raised and paid
+    assert {family_of(column.name) for column in raised} == {"occupancy-priority"}
+    assert {family_of(column.name) for column in paid} == {"fair-index"}
 
 
 class TestOracle:
