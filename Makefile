@@ -47,10 +47,10 @@ reproduce: $(STAMP)-rl  ## every table and figure of the paper beside our number
 	$(BIN)/evenhand reproduce all --out reproduction
 
 test: $(STAMP)-dev $(STAMP)-system  ## run the test suite
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-slow: $(STAMP)-dev $(STAMP)-system  ## run the long tests, and every property on all its examples
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m slow
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m slow
 
 test-portable: $(STAMP)-dev $(STAMP)-system  ## run the numerically sensitive tests as on other processors and thread counts
 	$(BIN)/python tests/portable.py

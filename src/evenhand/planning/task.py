@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from evenhand.execution import Sweep
 from evenhand.kernels.compilation import seconds_getting_ready, work_clock
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
@@ -54,6 +55,9 @@ class Task:
 
     rotate: int | None = None
     """Steps after which a mixture is drawn anew; once and for all when absent."""
+
+    sweep: Sweep = field(default_factory=Sweep)
+    """Where policies are tried."""
 
     @property
     def by_types(self) -> Objective:
