@@ -64,7 +64,7 @@ def by_counts(task: Task) -> Solution:
         except NotApplicable:  # the same: an average whose bounds over all states do not meet
             if plan.num_states > MOST_TABULATED:
                 raise
-    return _by_mixture(task, "counts", Counts(task.problem), task.by_types)
+    return _by_mixture(task, "counts", Counts(task.problem), task.by_types, watch)
 
 
 def plan_lattice(problem: CoupledMDP) -> CountPlan:
@@ -82,7 +82,7 @@ def plan_lattice(problem: CoupledMDP) -> CountPlan:
 
 def by_joint(task: Task) -> Solution:
     """Column generation over the product space."""
-    return _by_mixture(task, "joint", Joint(task.problem), task.by_arms)
+    return _by_mixture(task, "joint", Joint(task.problem), task.by_arms, Stopwatch())
 
 
 def _by_lattice(task: Task) -> Solution:
@@ -157,9 +157,8 @@ class _Told:
         self.task.tell(self.words, self.share)
 
 
-def _by_mixture(task: Task, method: str, space: Joint | Counts, objective: Objective) -> Solution:
+def _by_mixture(task: Task, method: str, space: Joint | Counts, objective: Objective, watch: Stopwatch) -> Solution:
     """Column generation, and the policy of the best mixture, evaluated once more."""
-    watch = Stopwatch()
     task.tell(f"{method}: listing the states", 0.0)
     mdp, floors = weighed(space.mdp, objective)
     narrow = None if task.kept is None else narrowed(mdp, np.stack([space.stays_in(step) for step in task.kept]))

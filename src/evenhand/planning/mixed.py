@@ -173,7 +173,7 @@ class WeightedIndices:
         Where the relaxation does not close its gap there is nothing new: the mixture so far is a plan all the same. The
         tolerance is for exact oracles; this one comes as near as policies of single arms do.
         """
-        per_arm, pay = self._of_types(weights)
+        per_arm, pay, slack = self._of_types(weights)
         rows = len(self.objective.sizes) + len(self.floored)
         try:
             relaxed = solve_weighted(self.model, per_arm, pay, FLUID_TOLERANCE)
@@ -184,7 +184,7 @@ class WeightedIndices:
         made = self._policies(relaxed, per_arm, pay)
         self.add([Asked(f"{name}, round {number}", policy, law) for name, policy in made])
         found = [self.vector(column) for column in self.columns[before:]]
-        return Priced(np.column_stack(found) if found else np.zeros((rows, 0)), relaxed.upper_bound)
+        return Priced(np.column_stack(found) if found else np.zeros((rows, 0)), relaxed.upper_bound + slack)
 
     def _policies(
         self, relaxed: FluidSolution, weights: Floats, pay: Floats | None
@@ -195,16 +195,21 @@ class WeightedIndices:
         if self.problem.num_arms <= MOST_FOLLOWED:
             yield "occupancy-priority", occupancy_priority(self.problem, relaxed.occupancy, weights, prices, pay)
 
-    def _of_types(self, weights: Floats) -> tuple[Floats, Floats | None]:
-        """(type,) what a unit of one arm's value is worth, and of its time served; from weights of the objectives."""
+    def _of_types(self, weights: Floats) -> tuple[Floats, Floats | None, float]:
+        """(type,) what a unit of one arm's value is worth, and of its time served; from weights of the objectives.
+
+        And what any policy's weighted sum may lose by weights that were raised: with them, losses weigh more.
+        """
         number = len(self.objective.sizes)
         units, kinds = self.objective.spread(weights[:number]), self._kinds
-        per_arm = np.bincount(kinds, weights=units) / self.problem.type_counts
-        per_arm = np.maximum(per_arm, LEAST_WEIGHT * per_arm.max())
+        exact = np.bincount(kinds, weights=units) / self.problem.type_counts
+        per_arm = np.maximum(exact, LEAST_WEIGHT * exact.max())
+        worst = np.where(self.problem.types.valid, self.problem.types.rewards, 0.0).min(axis=(1, 2), initial=0.0)
+        slack = float((per_arm - exact) * self.problem.type_counts @ -worst) * self.problem.criterion.total
         if not len(self.floored):
-            return per_arm, None
+            return per_arm, None, slack
         pay = np.bincount(kinds[self.floored], weights=weights[number:], minlength=self.problem.num_types)
-        return per_arm, pay / (self.problem.type_counts * self.problem.criterion.total)
+        return per_arm, pay / (self.problem.type_counts * self.problem.criterion.total), slack
 
     @property
     def _kinds(self) -> Indices:

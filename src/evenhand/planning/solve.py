@@ -165,7 +165,9 @@ def _solve(task: Task, method: str) -> Solution:
     if method == "auto":
         chosen = _choose(task.problem)
         _check_kept(task, chosen.method)
-        return METHODS[chosen.method](replace(task, reason=chosen.reason, plan=chosen.plan))
+        return METHODS[chosen.method](
+            replace(task, reason=chosen.reason, plan=chosen.plan, typed_plan=chosen.typed_plan)
+        )
     if method not in METHODS:
         raise UnknownName("method", method, ["auto", *METHODS])
     _check_kept(task, method)

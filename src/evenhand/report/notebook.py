@@ -290,7 +290,7 @@ def _moves_table(arm: Arm, action: int) -> Table:
 def _(simulator: Simulator) -> Told:
     facts = [
         ("budget", f"{', '.join(amount(float(b)) for b in simulator.budget)} a step"),
-        ("values", f"discounted by {amount(simulator.discount)}"),
+        ("values", _criterion_words(simulator)),
         ("an arm has", f"{counted(simulator.num_states, 'state')}, {counted(simulator.num_actions, 'action')}"),
         ("sampled by", getattr(simulator.sample, "__qualname__", type(simulator.sample).__name__)),
     ]
