@@ -48,7 +48,7 @@ Parts = list[tuple[float, Floats]]
 def by_counts(task: Task) -> Solution:
     """Dynamic programming on counts: at once for identical arms, by column generation for several types."""
     if task.kept is not None:  # what is left of the pairs is known where they are listed
-        return _by_mixture(task, "counts", Counts(task.problem), task.by_types)
+        return _by_mixture(task, "counts", Counts(task.problem), task.by_types, Stopwatch())
     if task.problem.is_symmetric and not task.problem.has_floors:
         try:
             return _by_lattice(task)
