@@ -26,11 +26,11 @@ $(STAMP)-rl: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[rl]'
 	@touch $@
 
-# A database and a browser for the tests, where this is Debian or Ubuntu and we may install; elsewhere the tests say what is missing.
+# A database, a browser, a proxy and a clock to set back for the tests, where this is Debian or Ubuntu and we may install; elsewhere the tests say what is missing.
 $(STAMP)-system:
 	@mkdir -p $(VENV)
-	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! { ls /usr/lib/postgresql/*/bin/initdb && command -v chromium; } >/dev/null 2>&1; then \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql chromium >/dev/null; fi
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! { ls /usr/lib/postgresql/*/bin/initdb && command -v chromium && command -v nginx && command -v faketime; } >/dev/null 2>&1; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql chromium nginx-light openssl faketime >/dev/null; fi
 	@touch $@
 
 demo: $(STAMP)  ## solve the paper's problem, compare every policy, leave demo/report.html
@@ -47,10 +47,10 @@ reproduce: $(STAMP)-rl  ## every table and figure of the paper beside our number
 	$(BIN)/evenhand reproduce all --out reproduction
 
 test: $(STAMP)-dev $(STAMP)-system  ## run the test suite
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-slow: $(STAMP)-dev $(STAMP)-system  ## run the long tests, and every property on all its examples
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m slow
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m slow
 
 test-portable: $(STAMP)-dev $(STAMP)-system  ## run the numerically sensitive tests as on other processors and thread counts
 	$(BIN)/python tests/portable.py

@@ -10,8 +10,10 @@ iteration is given its matrices ready; building them is told beside it. Rows tha
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -93,14 +95,21 @@ def solve(problem: CoupledMDP) -> tuple[CountOptimum, float, float]:
     return optimum, time.perf_counter() - started, time.process_time() - worked
 
 
-def compile_all() -> None:
-    """Compile every kernel on small problems, so that no timed run does."""
+@contextmanager
+def all_compiled() -> Iterator[None]:
+    """Small problems are compiled, too."""
     usual, plan.COMPILE_FROM = plan.COMPILE_FROM, 0.0
     try:
-        for case in (machines(10), machines(10, reset="pure"), machines(60, num_states=2)):
-            solve(case.build())
+        yield
     finally:
         plan.COMPILE_FROM = usual
+
+
+@all_compiled()
+def compile_all() -> None:
+    """Compile every kernel on small problems, so that no timed run does."""
+    for case in (machines(10), machines(10, reset="pure"), machines(60, num_states=2)):
+        solve(case.build())
 
 
 def time_case(case: Case, repeats: int) -> tuple[int, float]:
@@ -116,6 +125,31 @@ def time_case(case: Case, repeats: int) -> tuple[int, float]:
         flush=True,
     )
     return problem.num_arms, seconds
+
+
+@all_compiled()
+def sweep_times(num_arms: int) -> None:
+    """A sweep, the maximum over all allocations, under each criterion; a finite horizon is one sweep a step, all in.
+
+    All by the same kernels: what is as short as a finite horizon of few arms is else done without compiled code.
+    """
+    times = {}
+    for criterion in ("discounted", "average", "finite:50"):
+        problem = machines(num_arms).build().under(criterion)
+        lattice = plan_lattice(problem)
+        if problem.criterion.num_steps is not None:
+            times[criterion] = best_of(5, partial(solve, problem)) / problem.criterion.num_steps
+            continue
+        value = solve_counts(lattice, problem.types.initial[0], TOLERANCE).value_function
+        times[criterion] = best_of(20, partial(sweep, lattice, value))
+    plain = times["discounted"]
+    told = ", ".join(f"{name} {1e3 * spent:.2f} ms ({spent / plain:.2f} x)" for name, spent in times.items())
+    print(f"N={num_arms}: a sweep {told}", flush=True)
+
+
+def sweep(lattice: plan.CountPlan, value: np.ndarray) -> None:
+    """The maximum over all allocations, once."""
+    lattice.chooser.improve(lattice.criterion.factor * lattice.outcomes.expect(value))
 
 
 def against_quantecon(num_arms: int) -> None:
@@ -161,6 +195,8 @@ def main(arguments: list[str] | None = None) -> None:
             time_case(case, 1 if case.slow else 2)
     title = f"exact optimum of identical machines, budget N/10, relative gap {TOLERANCE:g}"
     print("growth is drawn in", plot_growth({"machines, S = 3": growth}, "counts-growth", title))
+    for num_arms in (100, 300):
+        sweep_times(num_arms)
     if not options.no_quantecon:
         for num_arms in (30, 60):
             against_quantecon(num_arms)

@@ -1,5 +1,8 @@
 """A server under load: 100 clients for a minute on loopback, how it answers one of them alone, and its memory.
 
+One of the clients plans: it sees all arms, has the plan made, accepts it, and goes on to the next step. The others
+read, decide by a model of their own, and report late on the step before: several who plan the same step would mostly
+be refused, since what one sees makes the plans of the others old.
 Clients and server share this machine. Each client asks, waits for the answer, and asks again, so with many of them the
 time of an answer is mostly that of the queue: 100 clients at 500 answers a second wait 200 ms each.
 """
@@ -81,12 +84,20 @@ def deciding(arms: int = 20) -> dict[str, object]:
 class Clients:
     """Many clients, and how long each kind of request took."""
 
-    def __init__(self, port: int, arms: int) -> None:
-        self.port, self.arms = port, arms
+    def __init__(self, port: int, arms: int, process: psutil.Process | None = None) -> None:
+        """Nobody asks yet.
+
+        Args:
+            port: of the server.
+            arms: of its programme.
+            process: of the server, where its processor time is told by kinds of requests: one client at a time.
+        """
+        self.port, self.arms, self.process = port, arms, process
+        self.busy: dict[str, float] = defaultdict(float)
         self.decide = deciding()
         self.seconds: dict[str, list[float]] = defaultdict(list)
         self.statuses: dict[str, set[int]] = defaultdict(set)
-        self.total, self.quick = 0, False
+        self.total, self.step, self.quick = 0, 0, False
 
     async def run(self, clients: int, until: float, most: int) -> None:
         await asyncio.gather(*(self._client(number, until, most) for number in range(clients)))
@@ -94,31 +105,41 @@ class Clients:
     async def _client(self, number: int, until: float, most: int) -> None:
         rng = random.Random(number)
         connection = Connection(*await asyncio.open_connection("127.0.0.1", self.port))
+        does = self.plan_a_step if number == 0 and not self.quick else self._one
         while perf_counter() < until and self.total < most:
-            await self._one(connection, rng)
+            await does(connection, rng)
         connection.writer.close()
 
+    async def plan_a_step(self, connection: Connection, rng: random.Random) -> None:
+        """What a planner does: nothing of the new plan is known before."""
+        seen = [{"arm": f"m{number}", "state": rng.randrange(3)} for number in range(self.arms)]
+        body = {"observations": seen, "source": "rounds"}
+        await self._timed("observe all", connection, "POST", f"{P}/observations", body)
+        _, answer = await self._timed("plan", connection, "POST", f"{P}/plan", {})
+        await self._timed("read a plan", connection, "GET", f"{P}/plan")
+        accepting = f"{P}/plan/{json.loads(answer)['id']}/accept"
+        status, answer = await self._timed("accept", connection, "POST", accepting, {})
+        if status == 200:
+            self.step = json.loads(answer)["step"] + 1
+
     async def _one(self, connection: Connection, rng: random.Random) -> None:
-        """Half are reads, a quarter decide, and a quarter are what a planner does; quick ones are of the first two."""
-        choice = rng.random() * (0.75 if self.quick else 1.0)
-        if choice < 0.5:
+        """Two of three are reads, a quarter decides, and some report late; quick ones are of the first two."""
+        choice = rng.random() * (0.9 if self.quick or not self.step else 1.0)
+        if choice < 0.65:
             await self._timed("read", connection, "GET", rng.choice([P, f"{P}/plans?most=5", f"{P}/events?most=5"]))
-        elif choice < 0.75:
+        elif choice < 0.9:
             await self._timed("decide", connection, "POST", "/v1/decide", self.decide)
-        elif choice < 0.85:
-            seen = [{"arm": f"m{rng.randrange(self.arms)}", "state": rng.randrange(3)}]
-            body = {"observations": seen, "source": "load"}
-            await self._timed("observe", connection, "POST", f"{P}/observations", body)
         else:
-            _, answer = await self._timed("plan", connection, "POST", f"{P}/plan", {})
-            plan = json.loads(answer).get("id")
-            if plan is not None:
-                await self._timed("accept", connection, "POST", f"{P}/plan/{plan}/accept", {})
+            seen = [{"arm": f"m{rng.randrange(self.arms)}", "state": rng.randrange(3)}]
+            body = {"observations": seen, "source": "load", "step": self.step - 1}
+            await self._timed("observe", connection, "POST", f"{P}/observations", body)
 
     async def _timed(self, kind: str, connection: Connection, *asked: object) -> tuple[int, bytes]:
+        before = busy(self.process) if self.process else 0.0
         begin = perf_counter()
         status, answer = await connection.ask(*asked)  # type: ignore[arg-type]
         self.seconds[kind].append(perf_counter() - begin)
+        self.busy[kind] += (busy(self.process) if self.process else 0.0) - before
         self.statuses[kind].add(status)
         self.total += 1
         return status, answer
@@ -129,9 +150,19 @@ class Clients:
             times = 1000 * np.array(self.seconds[kind])
             p50, p99 = np.percentile(times, [50, 99])
             said = ", ".join(map(str, sorted(self.statuses[kind])))
+            spent = f", {1000 * self.busy[kind] / len(times):.0f} ms of processor time each" if self.process else ""
             print(
-                f"  {kind:8} {len(times) / passed:7.1f} a second, p50 {p50:7.1f} ms, p99 {p99:7.1f} ms; answers {said}"
+                f"  {kind:11} {len(times) / passed:6.1f} a second, p50 {p50:6.1f} ms, p99 {p99:6.1f} ms; {said}{spent}"
             )
+
+
+async def first_decision(port: int) -> None:
+    """The first request for a model starts the process that computes, and has the model solved; all others find it."""
+    connection = Connection(*await asyncio.open_connection("127.0.0.1", port))
+    begin = perf_counter()
+    status, _ = await connection.ask("POST", "/v1/decide", deciding())
+    print(f"  the first decision, with its model solved: {perf_counter() - begin:.1f} s; answer {status}")
+    connection.writer.close()
 
 
 async def under_load(port: int, clients: int, seconds: float, most: int, quick: bool = False) -> Clients:
@@ -149,20 +180,13 @@ def busy(process: psutil.Process) -> float:
 
 
 async def alone(port: int, arms: int, process: psutil.Process) -> None:
-    """One client that sees every arm in another state, and asks for the plan: nothing of it is known before."""
+    """One client that plans, and the processor time of each kind of answer."""
     connection = Connection(*await asyncio.open_connection("127.0.0.1", port))
-    load, rng = Clients(port, arms), random.Random(0)
-    planning = 0.0
+    load, rng = Clients(port, arms, process), random.Random(0)
+    begin = perf_counter()
     for _ in range(STEPS):
-        seen = [{"arm": f"m{number}", "state": rng.randrange(3)} for number in range(arms)]
-        await load._timed("observe", connection, "POST", f"{P}/observations", {"observations": seen, "source": "load"})
-        before = busy(process)
-        _, answer = await load._timed("plan", connection, "POST", f"{P}/plan", {})
-        planning += busy(process) - before
-        await load._timed("read", connection, "GET", f"{P}/plan")
-        await load._timed("accept", connection, "POST", f"{P}/plan/{json.loads(answer)['id']}/accept", {})
-    load.tell(sum(sum(times) for times in load.seconds.values()))
-    print(f"  a plan takes {1000 * planning / STEPS:.0f} ms of the server's processor time")
+        await load.plan_a_step(connection, rng)
+    load.tell(perf_counter() - begin)
     connection.writer.close()
 
 
@@ -175,6 +199,7 @@ def main() -> None:
             asyncio.run(alone(port, 1000, process))
         with served(programme_of(Path(folder), 100)) as (port, process):
             print(f"{CLIENTS} clients for {SECONDS:.0f} s; a programme of 100 arms, decisions for 20")
+            asyncio.run(first_decision(port))
             begin = busy(process)
             load = asyncio.run(under_load(port, CLIENTS, SECONDS, 10**9))
             print(f"  {1000 * (busy(process) - begin) / load.total:.1f} ms of the server's processor time a request")

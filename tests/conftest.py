@@ -1,6 +1,7 @@
 """Small problems of every kind, and oracles that share no code with the library: plain enumeration and chi-square."""
 
 import fcntl
+import gc
 import importlib.util
 import os
 import sys
@@ -22,6 +23,8 @@ from evenhand.problems import machine_replacement
 
 PIECES = str(Path(__file__).parent / "execution")
 """Where the work of test workers is, so that they can import it."""
+
+_PYTHONPATH = os.environ.get("PYTHONPATH", "")
 
 if PIECES not in sys.path:
     sys.path.append(PIECES)
@@ -119,10 +122,22 @@ def chessboard(names, *axes, ids=None, colours=2, also=()):
     return pytest.mark.parametrize(names, cases, ids=ids, indirect=fixtures)
 
 
+LONGEST = Path(__file__).with_name("longest.txt")
+"""Names of tests that the default run leaves to the slow one."""
+
+
+def longest_tests():
+    """The names in `longest.txt`."""
+    return {line for line in LONGEST.read_text("utf-8").splitlines() if line and not line.startswith("#")}
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Every property belongs to the default run, with fewer examples, and to the slow one, with all of them."""
-    slow = config.option.markexpr == "slow"
+    slow, longest = config.option.markexpr == "slow", longest_tests()
+    for item in items:
+        if item.nodeid in longest or item.nodeid.partition("[")[0] in longest:
+            item.add_marker(pytest.mark.slow)
     for item in items:
         function = getattr(item, "function", None)
         if not is_hypothesis_test(function):
@@ -131,6 +146,22 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.slow)
         elif config.option.markexpr == "not slow":
             _try_fewer(function)
+    _keep_files_together(items)
+
+
+def _keep_files_together(items):
+    """For `--dist loadgroup`: a worker has whole files; those that share what is dear to start share a worker."""
+    for item in items:
+        if not any(item.iter_markers("xdist_group")):
+            file = item.nodeid.partition("::")[0]
+            item.add_marker(pytest.mark.xdist_group("page" if "/service/page/" in file else file))
+
+
+def pytest_collection_finish():
+    """What was imported and collected stays to the end: the garbage collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 def _try_fewer(function):
@@ -315,20 +346,32 @@ def brute_force():
 
 
 @pytest.fixture(scope="session")
-def postgresql():
-    """A running PostgreSQL server; `database()` gives the address of a new database."""
+def start_postgresql():
+    """Starts PostgreSQL servers of this machine, within a folder or anywhere, and ends them."""
     spec = importlib.util.spec_from_file_location("postgresql", Path(__file__).parent / "postgresql.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    programs = module.find_programs()
-    if programs is None:
-        pytest.skip(module.WHAT_IS_MISSING)
-    server = module.PostgreSQL(programs)
-    try:
-        server.start()
+
+    @contextmanager
+    def start(within=None):
+        programs = module.find_programs()
+        if programs is None:
+            pytest.skip(module.WHAT_IS_MISSING)
+        server = module.PostgreSQL(programs, within)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.end()
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def postgresql(start_postgresql):
+    """A running PostgreSQL server; `database()` gives the address of a new database."""
+    with start_postgresql() as server:
         yield server
-    finally:
-        server.end()
 
 
 def _chi_square(observed, expected_law):
@@ -353,25 +396,35 @@ def chi_square():
     return _chi_square
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def small_ray():
-    """A real Ray of this machine, started once a run for all who ask; it sees nothing beyond it."""
+    """A real Ray of this machine, for files of the group "ray"; it sees nothing beyond it, and ends with their last."""
     import ray
 
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [before, PIECES]))
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    ray.init(
-        num_cpus=3,
-        address="local",
-        include_dashboard=False,
-        object_store_memory=200_000_000,
-        log_to_driver=False,
-        logging_level="error",
-    )
-    yield ray
-    ray.shutdown()
-    if before is None:
+    if not ray.is_initialized():
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_PYTHONPATH, PIECES]))
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        ray.init(
+            num_cpus=3,
+            address="local",
+            include_dashboard=False,
+            object_store_memory=200_000_000,
+            log_to_driver=False,
+            logging_level="error",
+        )
+    return ray
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    """A Ray that nobody needs is busy all the same: it ends where the next test is not of its group."""
+    if "ray" not in sys.modules or (nextitem is not None and _needs_ray(nextitem)) or not _needs_ray(item):
+        return
+    sys.modules["ray"].shutdown()
+    os.environ["PYTHONPATH"] = _PYTHONPATH
+    if not _PYTHONPATH:
         del os.environ["PYTHONPATH"]
-    else:
-        os.environ["PYTHONPATH"] = before
+
+
+def _needs_ray(item):
+    return any(mark.args == ("ray",) for mark in item.iter_markers("xdist_group"))

@@ -63,7 +63,7 @@ def run(environment: dict[str, str], options: list[str]) -> tuple[int, str]:
         "-n",
         "2",
         "--dist",
-        "loadfile",
+        "loadgroup",
         "-p",
         "no:cacheprovider",
         *paths,

@@ -26,9 +26,10 @@ def find_programs():
 class PostgreSQL:
     """One server."""
 
-    def __init__(self, programs):
+    def __init__(self, programs, within=None):
+        """Make its folder, within one that is given or the system's for such things; nothing runs yet."""
         self.programs, self.number = programs, 0
-        self.folder = Path(tempfile.mkdtemp(prefix="evenhand-pg-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="evenhand-pg-", dir=within))
         self.user = self._user()
         if os.geteuid() == 0:
             shutil.chown(self.folder, self.user)
@@ -61,6 +62,13 @@ class PostgreSQL:
     def start(self):
         options = f"-k {self.folder} -c listen_addresses='' -c fsync=off -c max_connections=200"
         self._run("pg_ctl", "-D", self.data, "-l", self.folder / "log", "-o", options, "-w", "start")
+
+    def is_running(self):
+        try:
+            self._run("pg_ctl", "-D", self.data, "status")
+        except AssertionError:
+            return False
+        return True
 
     def stop(self, mode="fast"):
         self._run("pg_ctl", "-D", self.data, "-m", mode, "-w", "stop")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from evenhand.evaluation.shards.plans import ArmsDecisions, act_on_arms
     from evenhand.fitting.fit import fit
     from evenhand.fitting.fitted import Fitted
-    from evenhand.learning import Training, train
+    from evenhand.learning import Training, Trainings, train, train_seeds
     from evenhand.model.arm import Arm
     from evenhand.model.composite import BySteps, Mixture
     from evenhand.model.coupled import CoupledMDP
@@ -73,7 +73,9 @@ _HOMES = {
     "fit": "fitting.fit",
     "Fitted": "fitting.fitted",
     "Training": "learning",
+    "Trainings": "learning",
     "train": "learning",
+    "train_seeds": "learning",
     "Arm": "model.arm",
     "BySteps": "model.composite",
     "Mixture": "model.composite",
@@ -156,6 +158,7 @@ __all__ = [
     "Solution",
     "StoredArms",
     "Training",
+    "Trainings",
     "TypeIndices",
     "Utilitarian",
     "Welfare",
@@ -194,6 +197,7 @@ __all__ = [
     "solve",
     "solve_arms",
     "train",
+    "train_seeds",
     "what_if",
     "write_arms",
 ]

@@ -136,3 +136,10 @@ def test_arms_with_periods_near_discount_one():
     found = seeded_problem(102, most_pairs=64, least_reward=1, discounts=(0.0, 0.5, 0.9))
     solution = eh.solve(replaced(found, floors=None, discount=0.9995), "gini:2", "joint")
     assert solution.gap <= 1e-8
+
+
+@pytest.mark.parametrize("method", ["joint", "counts"])
+def test_floors_of_all_the_time_leave_a_smooth_welfare_its_digits(method):
+    """Newton steps were lost in what all policies have of the floors alike, and 2000 rounds took hours."""
+    problem = with_floors(seeded_problem(509, most_pairs=64, least_reward=1), "finite:7", "at the largest")
+    check(Case(problem, "finite:7", "arms"), "nash", method)

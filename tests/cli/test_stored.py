@@ -95,7 +95,9 @@ def test_act_by_a_table_of_indices_is_the_policy_in_memory(fleet):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["evaluate", "machine-replacement", "whittle", "--on", "local"], "--on: shards are those of a model"),
+        (["indices", "machine-replacement", "--on", "local"], "--on: shards are those of a model"),
+        (["evaluate", "machine-replacement", "whittle", "--on", "local"], "--on: one policy is weighed"),
+        (["evaluate", "fleet.parquet", "whittle", "--on", "local", "--draws", "30"], "--draws: this is for models"),
         (["evaluate", "fleet.parquet", "whittle", "--on", "moon"], "on: expected local"),
         (["evaluate", "fleet.parquet", "oldest-first", "--on", "local"], "by shards these policies can be played"),
         (["evaluate", "fleet.parquet", "fleet.parquet", "--on", "local"], "a plan is a table of results"),

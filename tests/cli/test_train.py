@@ -190,3 +190,25 @@ def test_a_damaged_checkpoint_is_told(folder, evenhand, files):
     told = evenhand("train", *MODEL, "--steps", 4000, "--out", "policy.zip", "--resume").refusal
     assert "policy.zip.checkpoint" in told
     assert files() == ["policy.zip.checkpoint"]
+
+
+class TestSeeds:
+    SMALL = (*MODEL, "--steps", 4000, "--horizon", 20, "--evaluations", 2)
+
+    def test_the_best_of_several_is_saved_with_a_table(self, folder, evenhand, files):
+        told = evenhand("train", *self.SMALL, "--seed", 3, "--seeds", 2, "--out", "policy.zip", "--json").json
+        assert [row["seed"] for row in told["seeds"]] == [3, 4]
+        (best,) = [row for row in told["seeds"] if row["best"]]
+        assert best["held_out"] == max(row["held_out"] for row in told["seeds"]) == told["mean"]
+        assert told["settings"]["seed"] == best["seed"]
+        about = json.loads(zipfile.ZipFile("policy.zip").read("manifest.json"))["about"]
+        assert about["seeds"] == told["seeds"] and "--seeds 2" not in str(about["settings"])
+        assert files() == ["policy.zip"]
+
+    def test_text(self, folder, evenhand):
+        shown = evenhand("train", *self.SMALL, "--seeds", 2).out
+        assert "all seeds; * is kept" in shown and "held out" in shown and "not saved" in shown
+
+    def test_a_place_needs_several_runs(self, folder, evenhand):
+        assert "--on: one run goes on in this process; --seeds N" in evenhand("train", *MODEL, "--on", "ray").refusal
+        assert "expected local" in evenhand("train", *MODEL, "--seeds", 2, "--on", "moon").refusal

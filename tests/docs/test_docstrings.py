@@ -13,7 +13,7 @@ import evenhand as eh
 from evenhand import learning
 
 ROOMS = {"eh": eh, "eh.problems": eh.problems, "eh.policies": eh.policies, "learning": learning}
-LONG = {"eh.train"}
+LONG = {"eh.train", "eh.train_seeds"}
 """Examples that train: run by `make test-slow`."""
 
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS

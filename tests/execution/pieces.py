@@ -74,3 +74,37 @@ def die_of_three(number):
 
 def process(number):
     return os.getpid()
+
+
+def doubled(number, progress=None):
+    """A cell of a sweep."""
+    if progress is not None:
+        progress("doubling", 0.5)
+    return 2 * number
+
+
+def solved(size, progress=None):
+    """The bits of systems that are large enough for linear algebra in several threads."""
+    rng = np.random.default_rng(size)
+    system = np.eye(size) - 0.9 * rng.dirichlet(np.ones(size), size)
+    return np.linalg.solve(system, rng.random(size)).tobytes()
+
+
+def die_at_first(mark, progress=None):
+    """End the process, unless it was done before."""
+    if not Path(mark).exists():
+        Path(mark).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "done"
+
+
+def die_always(name, progress=None):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def mine(number, progress=None):
+    return os.getpid()
+
+
+def slow_cell(seconds, progress=None):
+    time.sleep(seconds)

@@ -17,6 +17,8 @@ from evenhand.execution.local import processes
 from evenhand.execution.on_ray import ray_cluster
 from evenhand.execution.places import check_place
 
+pytestmark = pytest.mark.xdist_group("ray")
+
 KINDS = ["local", "local:2", "ray"]
 
 

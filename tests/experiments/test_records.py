@@ -32,7 +32,16 @@ def test_the_id_does_not_follow_the_order_of_settings():
 @pytest.fixture
 def package(tmp_path):
     folder = tmp_path / "package"
-    for name in ("a.py", "inner/b.py", "cli/c.py", "report/d.py", "__pycache__/e.pyc", "inner/__pycache__/f.nbi"):
+    for name in (
+        "a.py",
+        "inner/b.py",
+        "cli/c.py",
+        "report/d.py",
+        "service/s.py",
+        "programme/migrations/p.py",
+        "__pycache__/e.pyc",
+        "inner/__pycache__/f.nbi",
+    ):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
@@ -43,6 +52,7 @@ def package(tmp_path):
     ("name", "matters"),
     [
         ("a.py", True), ("inner/b.py", True), ("inner/weights.zip", True),
+        ("service/s.py", False), ("programme/migrations/p.py", False),
         ("cli/c.py", False), ("report/d.py", False), ("__pycache__/e.pyc", False), ("inner/__pycache__/f.nbi", False),
     ],
 )  # fmt: skip

@@ -18,6 +18,8 @@ from evenhand.experiments.spec import Cell, read_targets
 
 from .conftest import SMALL
 
+pytestmark = pytest.mark.xdist_group("ray")
+
 
 def work_of(paper, folder, **options):
     return Work(list(read_targets(paper).values()), folder, **options)

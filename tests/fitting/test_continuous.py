@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import expm
 from scipy.optimize import minimize
+from scipy.stats import chisquare
 
 from evenhand.errors import InvalidInput
+from evenhand.fitting import continuous
 from evenhand.fitting.continuous import cut, fit_generators
 from evenhand.fitting.moves import Gaps, Moves
 from evenhand.fitting.panels import MOST_DURATIONS, read_panel
@@ -276,6 +278,16 @@ def test_a_sparse_type_leans_on_the_others():
 
 
 FIELDS = ("type", "state", "action", "next_state", "time", "number")
+
+
+def test_how_surprising_a_table_is():
+    """As many classes as states, less one that follows from the others; what is rare is one class together."""
+    seen, expected = np.array([[30.0, 20.0, 10.0, 0.0], [35.0, 24.0, 0.0, 1.0]]), np.array([[22.0, 22, 14, 2]] * 2)
+    expected[1] = 34.0, 24.5, 0.8, 0.7
+    plain, lumped = continuous._chances(seen, expected)
+    assert plain == pytest.approx(chisquare(seen[0], expected[0]).pvalue)
+    together = [(*table[1, :2], table[1, 2:].sum()) for table in (seen, expected)]
+    assert lumped == pytest.approx(chisquare(*together).pvalue)
 
 
 def test_what_no_rates_explain_is_told():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import evenhand as eh
 from evenhand.errors import EvenhandError, InvalidInput, ModelError
+from evenhand.fitting.pooling import learned
 from evenhand.fitting.posterior import Dirichlet, Drawn
 from evenhand.fitting.posterior_files import (
     Named,
@@ -45,11 +46,18 @@ def a_sample(named):
     return replace(named, posterior=Drawn(draws.mean(axis=0), draws))
 
 
+def a_pooled(num_types=2):
+    """Rows that lean on each other; one pair of type A was never seen."""
+    counts = np.random.default_rng(1).integers(0, 30, size=(num_types, 3, 2, 3)).astype(float)
+    counts[0, 1, 1] = 0
+    return Named(learned(counts).given(counts), tuple("AB"[:num_types]), STATES, ACTIONS)
+
+
 def test_what_is_written_is_read_back(tmp_path):
     plain = a_posterior()
     like, known = np.zeros((2, 3, 2), dtype=np.int32), np.zeros((2, 3, 2), dtype=bool)
     told = replace(plain, posterior=Dirichlet(plain.posterior.concentration, known, like))
-    for number, named in enumerate((plain, told, a_sample(plain))):
+    for number, named in enumerate((plain, told, a_sample(plain), a_pooled())):
         path = posterior_path(tmp_path / f"model{number}.toml")
         assert path.name == f"model{number}.posterior.npz"
         save_posterior(named, path)
@@ -58,6 +66,7 @@ def test_what_is_written_is_read_back(tmp_path):
         assert type(read.posterior) is type(named.posterior)
         np.testing.assert_array_equal(read.posterior.draw(3), named.posterior.draw(3))
         np.testing.assert_array_equal(read.posterior.mean, named.posterior.mean)
+        np.testing.assert_array_equal(read.posterior.interval(), named.posterior.interval())
 
 
 @pytest.mark.parametrize("suffix", ["toml", "json", "npz"])
@@ -149,6 +158,30 @@ def test_odd_files_are_refused_in_words(tmp_path, key):
     with pytest.raises(ModelError, match=message) as caught:
         load_posterior(path)
     assert str(path) in str(caught.value)
+
+
+ODD_LEANING = {
+    "counts": (lambda array: array[:1], "not that of its names"),
+    "common": (lambda array: -array, "negative, infinite"),
+    "certainty": (lambda array: array + np.inf, "negative, infinite"),
+    "strength": (lambda array: array[1:], "as many points each"),
+    "weight": (lambda array: 2 * array, "sums over its points that are not 1"),
+    "leans": (lambda array: ~array, "rows without counts"),
+    "even": (lambda array: None, "go together"),
+}
+
+
+@pytest.mark.parametrize("key", ODD_LEANING)
+def test_odd_numbers_of_what_is_leaned_on_are_refused_in_words(tmp_path, key):
+    change, message = ODD_LEANING[key]
+    path = tmp_path / "m.posterior.npz"
+    save_posterior(a_pooled(), path)
+    with np.load(path, allow_pickle=False) as archive:
+        arrays = dict(archive)
+    odd = arrays | {key: change(arrays[key])}
+    np.savez(path, **{name: array for name, array in odd.items() if array is not None})
+    with pytest.raises(ModelError, match=message):
+        load_posterior(path)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0])

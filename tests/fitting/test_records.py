@@ -202,7 +202,9 @@ def test_what_cannot_be_a_log(text: str, told: str) -> None:
 
 
 def test_text_that_is_not_utf8_is_told() -> None:
-    assert "UTF-8" in faults_of(io.BytesIO("van,week,condition,action\né,1,x,none\n".encode("latin-1")))[0]
+    (told,) = faults_of(io.BytesIO("van,week,condition,action\né,1,x,none\n".encode("latin-1")))
+    assert "UTF-8" in told and "line 1: " not in told  # the names of the columns can be read
+    assert "line 1: is not UTF-8" in faults_of(io.BytesIO("vän,week,condition,action\n".encode("latin-1")))[0]
 
 
 def test_missing_actions_have_a_name_if_somebody_gives_one() -> None:
@@ -410,6 +412,14 @@ def test_a_title_above_the_columns_is_told(title: str) -> None:
     text = f"{title}\n".encode() + semicolons("1", "2").read()
     with pytest.raises(TableError, match=r"line [23]: the names of the columns are here"):
         read_worth(io.BytesIO(text))
+
+
+@pytest.mark.parametrize("text", [b'{"arm": 1}', b"[1, 2]", b'"rows"', b'[{"arm": 1}, 3]', b'{"arm": {"0": 1}}'])
+def test_json_that_is_no_table_is_told_what_one_looks_like(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "log.json").write_bytes(text)
+    with pytest.raises(TableError, match="expected a list of rows") as caught:
+        read_worth(tmp_path / "log.json")
+    assert "log.json" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["pumps.toml", "pumps.npz", "plan.zip"])

@@ -96,8 +96,9 @@ def test_a_table_with_faults_tells_all_of_them():
 
 def test_the_idle_action_itself_needs_a_file_or_an_absorbing_state():
     rows = rows_of("good good.mend fair.none fair poor", "fair.mend good.none fair poor")
-    with pytest.raises(ModelError):
+    with pytest.raises(ModelError, match='idle action, "none", say it with --unseen FILE, or --absorbing') as caught:
         fitted(rows, unseen="forbid").problem  # noqa: B018  # it is computed when asked for
+    assert "2 faults\n" in str(caught.value)
     notes = fitted(rows, unseen="forbid").notes
     assert any('idle action itself was never seen here: state "poor"' in note for note in notes)
     assert any('nobody was seen to leave "poor": if nobody can, say --absorbing poor' in note for note in notes)
@@ -195,3 +196,40 @@ def test_every_row_of_a_table_that_names_too_little_is_told():
     with pytest.raises(TableError) as caught:
         fitted(unseen={**columns, "probability": [1, 1, 1]})
     assert str(caught.value).count("must be named") == 2
+
+
+def the_row(action, kind=None, **chances):
+    """Rows of a file on what comes after `good`."""
+    own = {} if kind is None else {"type": kind}
+    return [
+        {"state": "good", "action": action, "next_state": name, "probability": str(chance)} | own
+        for name, chance in chances.items()
+    ]
+
+
+def test_what_a_file_says_of_a_type_goes_before_what_it_says_of_all():
+    rows = [*FORDS, *rows_of("good fair poor.mend good fair.none good poor.mend fair", make="VW")]
+    fair = [row | {"state": "fair"} for row in the_row("mend", good=1.0)]
+    table = [{"type": "", **row} for row in (*the_row("mend", good=0.9, fair=0.1), *fair)]
+    table += the_row("mend", "VW", good=0.5, poor=0.5)
+    found = fitted(rows, type="make", unseen=table)
+    np.testing.assert_allclose(found.posterior.mean[:, 0, 1], [[0.9, 0.1, 0], [0.5, 0, 0.5]])
+
+
+def test_a_transition_that_a_file_has_twice_is_told_with_both_rows():
+    twice = [*the_row("mend", good=0.5), *the_row("mend", good=0.5), *the_row("meend", good=2)]
+    with pytest.raises(TableError, match="row 2: the same transition is in row 1") as caught:
+        fitted(unseen=twice)
+    assert "meend" in str(caught.value) and "from 0 to 1" in str(caught.value)  # and all else that is wrong
+    assert "sum to" not in str(caught.value)
+
+
+@pytest.mark.parametrize("unseen", ["idle", the_row("mend", fair=1.0), "forbid"])
+def test_what_is_said_of_pairs_never_seen_must_be_possible(unseen):
+    """The idle action comes from good to fair, which mending cannot; what is forbidden is never met."""
+    options = {"unseen": unseen, "mask": [{"state": "good", "action": "mend", "next_state": "fair"}]}
+    if unseen == "forbid":
+        fitted(**options)
+        return
+    with pytest.raises(TableError, match='from "good" under "mend" to "fair": was said to be impossible'):
+        fitted(**options)

@@ -93,6 +93,20 @@ def test_compiled_and_numpy_agree_bit_for_bit(stop, shuffle):
         assert np.array_equal(*twins), seed
 
 
+def test_twins_agree_where_both_of_two_actions_have_ranks():
+    """An arm may then stand in several buckets, and must not be counted again when it is served."""
+    rng = np.random.default_rng(0)
+    for seed in range(60):
+        kinds, states = rng.integers(2, size=8).astype(np.int32), rng.integers(3, size=(10, 8)).astype(np.int32)
+        ranks = rng.integers(-1, 4, (2, 3, 2)).astype(np.int32)
+        usage, idle = rng.integers(3, size=(2, 3, 2, 1)).astype(float), np.zeros((2, 3), np.int32)
+        limit = np.array([4.0])
+        for table in (kinds, usage, idle, limit):  # as those of a problem, for which the twin is compiled already
+            table.setflags(write=False)
+        given = (kinds, ranks, usage, idle, limit, states, np.uint64(seed), False, True)
+        assert np.array_equal(*[serve(*given) for serve in SERVE]), seed
+
+
 def test_twins_agree_on_ragged_types_with_stopping(small_problem):
     states = random_states(small_problem, 300, 1)
     ranks = np.minimum(random_ranks(small_problem, 0, 5), 0)

@@ -1,8 +1,11 @@
 """Exponentials of generators: against SciPy, on both roads, also where there are too few eigenvectors."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.linalg import expm, expm_frechet
+from scipy.stats import poisson
 
 from evenhand.kernels.exponentials import Exponentials
 
@@ -57,3 +60,29 @@ def test_a_long_time_forgets_where_it_began():
         law = Exponentials(every, np.zeros(1, np.int32), np.array([1e5]), positive=positive).values[0]
         np.testing.assert_allclose(law, law[[0]].repeat(NUM_STATES, axis=0), atol=1e-7)
         np.testing.assert_allclose(law[0] @ every[0], 0.0, atol=1e-7)
+
+
+def test_the_series_ends_behind_the_longest_path():
+    """A chain of 16 like states, of which the last is absorbing: what is reached is Poisson's, at every number."""
+    last, time = 15, 0.5
+    chain = np.eye(last + 1, k=1) - np.diag(np.r_[np.ones(last), 0.0])
+    law = Exponentials(chain[None], np.zeros(1, np.int32), np.array([time])).values[0]
+    np.testing.assert_allclose(law[0, :last], poisson.pmf(np.arange(last), time), rtol=1e-13)
+    assert law[0, last] == pytest.approx(poisson.sf(last - 1, time), rel=1e-13)
+
+
+@pytest.mark.parametrize("time", [0.49, 100.0, 3e4])
+def test_the_laws_of_two_states_are_known_to_the_last_digits(time):
+    every = np.array([[[-1.0, 1.0], [1.0, -1.0]]])
+    law = Exponentials(every, np.zeros(1, np.int32), np.array([time]), positive=True).values[0]
+    stays = (1 + np.exp(-2 * time)) / 2
+    # Every squaring doubles the error of a sum over rows, so that a longer time has a larger one.
+    np.testing.assert_allclose(law, [[stays, 1 - stays], [1 - stays, stays]], rtol=1e-15 * (1 + time))
+
+
+def test_eigenvectors_beyond_all_numbers_are_refused_in_silence():
+    last = 16
+    every = (np.eye(last, k=1) - np.diag(np.r_[np.ones(last - 1), 0.0]))[None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not Exponentials(every, np.zeros(1, np.int32), np.ones(1)).sound.any()

@@ -41,6 +41,45 @@ def test_steps_come_in_turn_and_begin_again():
     assert [int(actor.act(STATES, RNG)[0, 0]) for _ in range(7)] == [2, 0, 1, 2, 0, 1, 2]
 
 
+class Failing(Counting):
+    """Fails when it is first asked."""
+
+    failed = False
+
+    def fail_once(self):
+        if not self.failed:
+            self.failed = True
+            raise ValueError("not now")
+
+    def act(self, states, rng):
+        self.fail_once()
+        return super().act(states, rng)
+
+    def allocate(self, counts, rng):
+        self.fail_once()
+        return super().allocate(counts, rng)
+
+
+def asked(actor, by_counts):
+    return actor.allocate(np.ones((6, 1, 1), dtype=np.int64), RNG) if by_counts else actor.act(STATES, RNG)
+
+
+@pytest.mark.parametrize("by_counts", [False, True])
+def test_a_step_whose_part_raises_is_not_played(by_counts):
+    by_steps = begin(BySteps([Failing(1), Counting(0)]), 6, RNG)
+    others = BySteps([Counting(1), Counting(0)])
+    mixed = begin(Mixture([others, Failing(1)], [0.5, 0.5]), 6, np.random.default_rng(0))
+    assert len(mixed.playing) == 2  # the first has acted when the second fails
+    for actor in (by_steps, mixed):
+        with pytest.raises(ValueError, match="not now"):
+            asked(actor, by_counts)
+        assert actor.memory()["step"] == 0
+        first = asked(actor, by_counts)
+        assert (first[..., 1] == 1).all() if by_counts else (first == 1).all()
+        assert actor.memory()["step"] == 1
+    assert mixed.memory()["0.step"] == 1
+
+
 def test_every_start_begins_at_the_first_step():
     policy = BySteps([Always(0), Always(1)])
     first = begin(policy, 6, RNG)

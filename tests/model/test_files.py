@@ -550,6 +550,11 @@ def test_text_too_large_for_this_machine(tmp_path, monkeypatch):
     [
         ({"rewards": None}, "rewards: missing"),
         ({"discount": None}, NO_DISCOUNT),
+        ({"discount": None, "criterion": np.array("discounted")}, NO_DISCOUNT),
+        (
+            {"discount": np.array([0.9]), "criterion": np.array("discounted")},
+            "discount: expected the axes (), got shape (1,)",
+        ),
         ({"counts": np.array([5])}, "counts: unknown key, did you mean 'count'?"),
         ({"rewards": np.array([[["a", "b"], ["c", "d"]]])}, "rewards: expected numbers, got <U1"),
         ({"rewards": np.ones((1, 2, 2), dtype=bool)}, "rewards: expected numbers, got bool"),

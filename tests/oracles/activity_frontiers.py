@@ -1,10 +1,11 @@
-"""What activity is worth to two-action arms, read off the pivots that Whittle indices are made of.
+"""What activity is worth to two-action arms, by the policies that Whittle indices are made of.
 
 The policies that a sweep over all charges meets (`solvers.whittle`) are the vertices of the frontier of value against
 use from an initial law, and the charge at which one gives way to the next is the slope between them, whether or not the
 arm is indexable (a linear program over occupancies with one price). It is concave, from all-active, whose use is the
 criterion's total (1/(1 - gamma), or 1 for an average), to all-passive, use 0. For a finite horizon it is that of the
-arm unrolled in time, O(T^3 S^3).
+arm unrolled in time, O(T^3 S^3). The sweep gives policies and charges; what they use and are worth is solved here,
+policy by policy.
 
 Nothing in the library needs it: `solvers.frontiers` traces frontiers for any actions. Here it checks both.
 """
@@ -76,23 +77,38 @@ def value_frontiers(
     Raises:
         NotApplicable: the mean of an arm over the long run depends on its start.
     """
-    arms = whittle._Arms(transitions, rewards, criterion, initial, num_states)
+    arms = whittle._Arms(transitions, rewards, criterion, num_states)
+    arms.initial = arms.initial if initial is None else np.array(initial, dtype=np.float64)
     if arms.criterion.num_steps is not None:
         unroll(arms, arms.criterion.num_steps)
     met, refused = whittle._sweep(arms)
     for arm, why in refused.items():
         raise NotApplicable(f"arm {arm}: {why}")
-    filled = np.arange(met.uses.shape[1]) <= met.num_pivots[:, None]
-    rows = np.arange(len(met.uses))
-    met.uses[:, 0], met.uses[rows, met.num_pivots] = arms.criterion.total, 0.0
-    return ActivityFrontiers(
+    filled = np.arange(met.charges.shape[1] + 1) <= met.num_pivots[:, None]
+    frontiers = ActivityFrontiers(
         offsets=np.append(0, np.cumsum(met.num_pivots + 1)),
-        uses=met.uses[filled],
-        values=met.values[filled],
+        uses=np.empty(filled.sum()),
+        values=np.empty(filled.sum()),
         charges=np.insert(met.charges, 0, -np.inf, axis=1)[filled],
         switched=np.insert(met.switched, 0, -1, axis=1)[filled],
         num_states=arms.num_states,
     )
+    for arm in range(len(arms.num_states)):
+        at = frontiers.vertices(arm)
+        frontiers.uses[at], frontiers.values[at] = worth(arms, arm, frontiers.policies(arm))
+    return frontiers
+
+
+def worth(arms: whittle._Arms, arm: int, policies: Bools) -> tuple[Floats, Floats]:
+    """(vertex,) the use and the value of some policies of an arm, by their visits."""
+    states, chosen = np.arange(policies.shape[1]), policies.astype(np.int64)
+    number, factor = len(states), arms.criterion.factor
+    systems = np.eye(number) - factor * arms.transitions[arm, states, chosen][..., :number]
+    start = arms.initial[arm, :number]
+    if arms.criterion.is_average:  # the stationary law: x (I - P) = 0 and x 1 = 1, added up
+        systems, start = systems + 1.0, np.ones(number)
+    visits = np.linalg.solve(systems.swapaxes(1, 2), np.broadcast_to(start[:, None], (len(chosen), number, 1)))[..., 0]
+    return (visits * chosen).sum(axis=1), (visits * arms.rewards[arm, states, chosen]).sum(axis=1)
 
 
 def unroll(arms: whittle._Arms, num_steps: int) -> None:

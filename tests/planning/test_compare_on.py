@@ -7,6 +7,8 @@ from evenhand.errors import InvalidInput
 from evenhand.execution.local import processes
 from evenhand.execution.on_ray import ray_cluster
 
+pytestmark = pytest.mark.xdist_group("ray")
+
 POLICIES = ["whittle", "random", "never-act", "fair-index", "oldest-first"]
 
 

@@ -230,3 +230,16 @@ def test_a_price_that_cannot_be_told_from_nothing_is_said_so(error, told):
     assert ("cannot be told from nothing" in page) == told
     assert ("it cannot be told from 0" in page) == told
     assert "cannot be told" not in fairness_page(found)
+
+
+@pytest.mark.parametrize("over", ["arms", "groups"])
+def test_what_was_not_played_is_in_the_errors_that_are_told(over):
+    """As it is in those of units and of members."""
+    arms = [Arm(np.ones((1, 2, 1)), [[0.0, reward]], [[0], [1]]) for reward in (1.0, 2.0, 3.0)]
+    problem = CoupledMDP(arms, [1], 0.9, counts=[2, 1, 1], groups=["a", "b", "b"], over=over)
+    rng = np.random.default_rng(0)
+    samples = Samples(np.array([0.5, 0.5]), (rng.random((9, 3)), rng.random((9, 3))), np.array([0.1, 0.2, 0.5]))
+    objective = Objective.of_types(problem, "gini:2")
+    told = module._errors_told(problem, True, objective, module._Weighed(np.ones(3), samples, {}, {}))
+    np.testing.assert_allclose(told, samples.member_errors(objective))
+    assert (told > objective.members(samples.beyond)).all()

@@ -12,8 +12,9 @@ from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.objective import Objective
 from evenhand.model.policy import is_exchangeable
 from evenhand.model.welfare import Utilitarian, as_welfare
-from evenhand.planning import mixed
+from evenhand.planning import floors, mixed
 from evenhand.planning import played as playing
+from evenhand.planning.reasons import family_of
 from evenhand.planning.relaxed import fluid_policy, relax
 from evenhand.planning.solution import Samples
 from evenhand.planning.task import Task
@@ -297,6 +298,20 @@ def test_candidates_that_are_no_policies_are_refused(candidates):
         eh.solve(outreach(), candidates=candidates)
 
 
+def test_what_joins_for_the_floors_is_named_after_its_policy(few_episodes, monkeypatch):
+    """So that a plan knows why a condition has no rank."""
+    plain = brief()
+    problem = eh.CoupledMDP(plain.arms, plain.budget, plain.discount, counts=plain.counts, floors=[0.05] * 3)
+    given = problem, relax(problem, "gini:2"), as_welfare("gini:2", 9), mixed.Judge(problem, True, 1e5, 0)
+    raised = floors.floor_columns(*given, [])
+    monkeypatch.setattr(floors, "_raise_floors", lambda *given: [])
+    unserved = mixed.Judge(problem, True, 1e5, 0)("never-act", never_act(problem), raised[0].law)
+    paid = floors.floor_columns(*given, [unserved])
+    assert raised and paid
+    assert {family_of(column.name) for column in raised} == {"occupancy-priority"}
+    assert {family_of(column.name) for column in paid} == {"fair-index"}
+
+
 class TestOracle:
     def test_a_weighted_relaxation_of_equal_weights_is_the_mean(self):
         problem = outreach()
@@ -335,6 +350,17 @@ class TestOracle:
         assert (priced.vectors[3:] <= 1).all()
         assert oracle.units.shape == (6,)
 
+    def test_the_bound_is_one_at_the_weights_themselves(self, few_episodes):
+        """Tiny weights are raised for the policies; an arm that loses much must not lower the bound by that."""
+        usage = [[0], [1]]
+        plain = eh.Arm([[[1.0], [1.0]]], [[0.0, 1.0]], usage)
+        costly = eh.Arm([[[1.0], [1.0]]], [[-1e6, -1e6]], usage)
+        problem = eh.CoupledMDP([plain, costly], [1], 0.5)
+        oracle = mixed.WeightedIndices(
+            problem, Objective.of_types(problem, "gini:2"), mixed.Judge(problem, True, 1e3, 0)
+        )
+        assert 2.0 - 1e-6 <= oracle(np.array([1.0, 0.0]), 1e-4).bound <= 2.1
+
     @pytest.mark.parametrize("criterion", ["discounted", "finite:4"])
     def test_the_same_policy_is_not_tried_twice(self, criterion, few_episodes):
         problem = outreach().under(criterion)
@@ -343,9 +369,9 @@ class TestOracle:
         oracle = mixed.WeightedIndices(problem, task.by_types, judge)
         for _ in range(2):
             named = mixed._named_policies(task, relax(problem, "gini:2"))
-            for name, policy, law in (*named, *mixed._policies_for_others(task)):
-                if name not in ("equal-resources", "re-solving"):  # these are told apart by what they are
-                    oracle.add(name, policy, law)
+            asked = [*named, *mixed._policies_for_others(task)]
+            # Two are told apart by what they are.
+            oracle.add([one for one in asked if one.name not in ("equal-resources", "re-solving")])
         assert len({column.name for column in oracle.columns}) == len(oracle.columns) > 5
 
 

@@ -1,5 +1,7 @@
 """`solve`: which method it takes, what it refuses, and what it says."""
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 
@@ -8,9 +10,10 @@ from evenhand.evaluation import evaluate
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import Gini
-from evenhand.planning import exact
+from evenhand.planning import exact, task
 from evenhand.planning.solve import METHODS, choose_method, solve
 from evenhand.problems.machine_replacement import machine_replacement
+from evenhand.solvers.typed_counts import TypedPlan, plan_types
 
 from ..theorems.product_space import random_arm
 
@@ -114,8 +117,31 @@ class TestAuto:
         solution = solve(problem)
         assert (solution.method, solution.reason) == (method, reason)
 
+    def test_a_lattice_of_several_types_is_planned_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        planned: list[CoupledMDP] = []
+
+        def plan(problem: CoupledMDP) -> TypedPlan:
+            planned.append(problem)
+            return plan_types(problem)
+
+        for module in (exact, import_module("evenhand.planning.solve")):
+            monkeypatch.setattr(module, "plan_types", plan)
+        assert solve(different(2, counts=[2, 1])).method == "counts"
+        assert len(planned) == 1
+
 
 class TestSolution:
+    def test_what_planning_took_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        clock = [0.0]
+
+        def plan(problem: CoupledMDP) -> TypedPlan:
+            clock[0] += 100.0
+            return plan_types(problem)
+
+        monkeypatch.setattr(exact, "plan_types", plan)
+        monkeypatch.setattr(task, "work_clock", lambda: clock[0])
+        assert solve(different(2, counts=[2, 1]), method="counts").seconds == {"build": 100.0, "solve": 0.0}
+
     @pytest.mark.parametrize("method", METHODS)
     def test_progress_and_times(self, method: str) -> None:
         told: list[tuple[str, float]] = []

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import OutOfDomain
+from evenhand.errors import NotApplicable, OutOfDomain
 from evenhand.evaluation.kinks import welfare_error
 from evenhand.model.objective import Objective
 from evenhand.planning.relaxed import relax
@@ -87,9 +87,8 @@ def test_what_stays_refused():
 @pytest.mark.parametrize(
     ("rewards", "more", "told"),
     [
-        ([[0, -1], [0, -1]], {}, "type 1 can have 0 at best and less by some of what may be done"),
         ([[-1, -1], [-1, -1]], {}, "type 1 has at most -10 whatever is done"),
-        ([[0, -1], [0, -1]], {"groups": ["a", "b"], "over": "groups"}, "b can have 0 at best"),
+        ([[-1, -2], [-1, -1]], {"groups": ["a", "b"], "over": "groups"}, "b has at most -10 whatever is done"),
     ],
 )
 def test_a_refusal_says_who_and_does_not_ask_for_what_is_not_needed(rewards, more, told, method):
@@ -97,6 +96,152 @@ def test_a_refusal_says_who_and_does_not_ask_for_what_is_not_needed(rewards, mor
     with pytest.raises(OutOfDomain) as refusal:
         eh.solve(eh.CoupledMDP([ONE, arm(rewards)], [1], 0.9, **more), "alpha:0.5", method)
     assert str(refusal.value).startswith(f"alpha:0.5 is for values of at least 0, and {told}")
+
+
+# Arms that have 0 at best, and less by some of what may be done
+
+BELOW, SERVED = arm([[0, -1], [0, -2]], 1), arm([[-1, 0], [-0.5, 0]], 1)
+
+
+def losses(policy, problem, kind, episodes=50):
+    """What arms of a type have in episodes, all of them together."""
+    returns = eh.simulate(problem, policy, episodes, 60, rng=0).returns
+    return np.abs(returns[:, problem.type_of_arm == kind]).sum()
+
+
+@pytest.mark.parametrize("criterion", ["discounted", "average", "finite:3"])
+@pytest.mark.parametrize("method", ["joint", "counts", "auto", "fluid"])
+def test_an_arm_that_needs_nothing_to_stay_at_0_takes_nothing_from_the_others(method, criterion):
+    whole = eh.CoupledMDP([ONE, OTHER, BELOW], [1], 0.9)
+    found = eh.solve(whole, "alpha:0.5", method, criterion=criterion, seconds=0.3 if method == "fluid" else None)
+    known = eh.solve(eh.CoupledMDP([ONE, OTHER], [1], 0.9), "alpha:0.5", "joint", criterion=criterion)
+    assert found.values[2] == 0
+    assert found.upper_bound >= known.welfare * 4 / 9 * (1 - 1e-9)
+    assert found.welfare == pytest.approx(known.welfare * 4 / 9, rel=0.05 if method == "fluid" else 1e-6)
+    assert losses(found.policy, whole, 2) == 0
+    assert "1 of the arms are kept at 0, the most they can have" in found.reason
+    assert found.digits >= 10
+
+
+@pytest.mark.parametrize("criterion", ["discounted", "average", "finite:3"])
+@pytest.mark.parametrize("method", ["joint", "counts", "auto"])
+def test_an_arm_that_must_be_served_to_stay_at_0_is_served(method, criterion, tmp_path):
+    """With a budget for one of them it gets all of it, and the others get what they get without a budget."""
+    whole = eh.CoupledMDP([ONE, OTHER, SERVED], [1], 0.9)
+    found = eh.solve(whole, "alpha:0.5", method, criterion=criterion)
+    known = eh.solve(eh.CoupledMDP([ONE, OTHER], [0], 0.9), "alpha:0.5", "joint", criterion=criterion)
+    assert found.values[2] == 0
+    assert found.welfare == pytest.approx(known.welfare * 4 / 9, rel=1e-6)
+    assert found.welfare <= found.upper_bound <= found.welfare * (1 + 1e-6)
+    eh.save_solution(found, tmp_path / "plan.zip")
+    assert losses(eh.load_policy(tmp_path / "plan.zip", whole), whole, 2) == 0
+
+
+def test_who_is_left_with_nothing_by_that_counts_as_0():
+    found = eh.solve(eh.CoupledMDP([ONE, SERVED, arm([[0, 1], [0, 1]], 2)], [1], 0.9), "alpha:0.5")
+    alone = eh.solve(eh.CoupledMDP([ONE], [0], 0.9), "utilitarian").welfare
+    assert found.welfare == pytest.approx(alone / 9, rel=1e-6)
+    assert "1 of the arms are left with nothing by that" in found.reason
+
+
+def test_arms_that_cannot_all_be_kept_at_0_are_told():
+    with pytest.raises(OutOfDomain, match="no plan keeps all who have 0 at best there: what they need for it is more"):
+        eh.solve(eh.CoupledMDP([SERVED, SERVED, ONE], [1], 0.9), "alpha:0.5")
+
+
+@pytest.mark.parametrize("method", ["fluid", "whittle"])
+def test_methods_that_list_nothing_refuse_to_keep_arms_at_0_by_service(method):
+    with pytest.raises(NotApplicable, match=f"some arms have 0 at best, and {method} cannot keep them there"):
+        eh.solve(eh.CoupledMDP([ONE, SERVED], [1], 0.9), "alpha:0.5", method)
+
+
+@pytest.mark.parametrize("method", ["joint", "counts"])
+def test_what_keeps_an_arm_at_0_may_change_from_step_to_step(method):
+    """Going astray costs something a step later, so it is free at the last step, and only there."""
+    astray = eh.Arm([[[1, 0], [0, 1]], [[0, 1], [0, 1]]], [[-0.5, 0], [-1, -1]], [[0], [1]], [1, 0])
+    whole = eh.CoupledMDP([ONE, astray], [1], 0.9).under("finite:1")
+    found = eh.solve(whole, "alpha:0.5", method)
+    served = eh.solve(eh.CoupledMDP([ONE], [0], 0.9), "utilitarian", criterion="finite:1").welfare
+    assert found.welfare == pytest.approx(served / 4, rel=1e-6)
+    with pytest.raises(OutOfDomain, match=r"type 1 has at most -0\.5 whatever is done"):
+        eh.solve(whole, "alpha:0.5", method, criterion="finite:2")
+    stays = eh.Arm([[[1, 0], [0, 1]], [[0, 1], [0, 1]]], [[0, 0], [-1, -1]], [[0], [1]], [1, 0])
+    for steps in (1, 2, 4):
+        found = eh.solve(eh.CoupledMDP([ONE, stays], [1], 0.9), "alpha:0.5", method, criterion=f"finite:{steps}")
+        alone = eh.solve(eh.CoupledMDP([ONE], [1], 0.9), "utilitarian", criterion=f"finite:{steps}").welfare
+        assert found.welfare == pytest.approx(alone / 4, rel=1e-6)
+
+
+def test_gains_and_losses_that_balance_in_a_group():
+    """One arm has a third a step and two have a sixth less than nothing: each must be at its best."""
+    third = eh.Arm(ONE.transitions, np.full((2, 2), 1 / 3), [[0], [1]])
+    sixth = eh.Arm(ONE.transitions, [[-1 / 6, -1], [-1 / 6, -1 / 2]], [[0], [1]])
+    more = {"groups": ["live", "both", "both"], "over": "groups"}
+    found = eh.solve(eh.CoupledMDP([ONE, third, sixth], [1], 0.9, [1, 1, 2], **more), "alpha:0.5")
+    alone = eh.solve(eh.CoupledMDP([ONE], [1], 0.9), "utilitarian").welfare
+    assert found.welfare == pytest.approx(alone / 4, rel=1e-6)
+    assert found.values[1:] == pytest.approx([10 / 3, -5 / 3, -5 / 3])
+    assert found.digits >= 10
+    assert eh.evaluate(found.policy, found.problem, "alpha:0.5").welfare == pytest.approx(found.welfare, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_was_had_and_is_paid_back_is_0_but_for_rounding(seed):
+    """As the plan says, so does an exact evaluation of it: what rounding leaves is not below 0."""
+    rng = np.random.default_rng(seed)
+    moves, worth = rng.dirichlet(np.ones(3), (3, 2)), rng.normal(size=3)
+    rewards = (worth - worth.mean())[:, None] - 0.9 * moves @ (worth - worth.mean())
+    loan = eh.Arm(moves, rewards - [0.0, 0.25], [[0], [1]])
+    whole = eh.CoupledMDP([ONE, loan], [1], 0.9)
+    found = eh.solve(whole, "alpha:0.5")
+    alone = eh.solve(eh.CoupledMDP([ONE], [1], 0.9), "utilitarian").welfare
+    assert found.welfare == pytest.approx(alone / 4, rel=1e-6)
+    assert eh.evaluate(found.policy, whole, "alpha:0.5").welfare == pytest.approx(found.welfare, rel=1e-9)
+
+
+def test_an_arm_that_idles_by_another_action_than_the_first():
+    """Its first action uses nothing and costs something; the second uses nothing and costs nothing."""
+    rows = np.random.default_rng(5).dirichlet(np.ones(2), (2, 3))
+    odd = eh.Arm(rows, [[-1, 0, -1], [-1, 0, 0]], [[0], [0], [1]], [0.5, 0.5])
+    whole = eh.CoupledMDP([ONE, OTHER, odd], [1], 0.9)
+    known = eh.solve(eh.CoupledMDP([ONE, OTHER], [1], 0.9), "alpha:0.5").welfare * 4 / 9
+    for method in ("joint", "counts"):
+        found = eh.solve(whole, "alpha:0.5", method)
+        assert found.welfare == pytest.approx(known, rel=1e-6)
+        assert losses(found.policy, whole, 2) == 0
+    try:
+        found = eh.solve(whole, "alpha:0.5", "fluid", seconds=0.3)
+    except NotApplicable as refusal:
+        assert "write the idle action that costs nothing first" in str(refusal)
+    else:
+        assert losses(found.policy, whole, 2) == 0
+
+
+def test_candidates_that_cost_such_an_arm_something_are_refused_by_name():
+    class Serves:
+        def __init__(self, arm):
+            self.arm = arm
+
+        def act(self, states, rng):
+            actions = np.zeros_like(states)
+            actions[:, self.arm] = 1
+            return actions
+
+    whole = eh.CoupledMDP([ONE, BELOW], [1], 0.9)
+    with pytest.raises(OutOfDomain, match="candidate 'mine': type 1 can have 0 at best, and it does what may cost it"):
+        eh.solve(whole, "alpha:0.5", candidates={"mine": Serves(1)}, seconds=0.3)
+    found = eh.solve(whole, "alpha:0.5", candidates={"mine": Serves(0)}, seconds=0.3)
+    assert found.values[1] == 0
+    assert losses(found.policy, whole, 1) == 0
+
+
+def test_under_the_average_what_is_lost_on_the_way_counts_for_nothing():
+    """From its first state every way costs something, once; at rest it costs nothing, unless it is served there."""
+    goes = eh.Arm([[[0, 1], [0, 1]], [[0, 1], [1, 0]]], [[-5, -5], [0, -1]], [[0], [1]], [1, 0])
+    for method in ("joint", "counts"):
+        found = eh.solve(eh.CoupledMDP([ONE, goes], [1], 0.9), "alpha:0.5", method, criterion="average")
+        alone = eh.solve(eh.CoupledMDP([ONE], [1], 0.9), "utilitarian", criterion="average").welfare
+        assert found.welfare == pytest.approx(alone / 4, rel=1e-6)
 
 
 @pytest.mark.slow

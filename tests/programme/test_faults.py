@@ -209,18 +209,36 @@ def test_a_clock_that_is_set_back_changes_nothing(programme, monkeypatch):
     assert times == sorted(times, reverse=True)
 
 
-def test_a_programme_of_the_first_schema_is_brought_up_to_date(programme, address, request, tmp_path):
+ADDED = {
+    "0002": {("refits", "posterior")},
+    "0003": {
+        ("programme", "bounds_json"),
+        ("programme", "model_event"),
+        ("refits", "replaces"),
+        ("refits", "why"),
+        ("refits", "declined_event"),
+    },
+}
+"""Columns that each released schema has and the ones before it have not."""
+
+
+@pytest.mark.parametrize("revision", schema.REVISIONS[:-1])
+def test_a_programme_of_an_older_schema_is_brought_up_to_date(programme, address, request, tmp_path, revision):
     programme.accept(programme.plan().plan, [{"arm": "b1", "action": "run", "why": "x"}])
     programme.record([{"arm": "b1", "action": "run", "reward": 1.5, "next_state": "worn"}], "crew", key="k")
     programme.plan()
+    programme.adopt(programme.refit(seconds=0.3).id)
+    programme.plan()
+    later = set().union(*(columns for number, columns in ADDED.items() if number > revision))
+    assert {number for number in schema.REVISIONS if number not in ADDED} == {"0001"}
     old = str(tmp_path / "old.db") if programme.store.is_sqlite else request.getfixturevalue("postgresql").database()
     with Store.create(old) as store, store.writing(made=False) as to, programme.store.reading() as source:
         config = Config()
         config.set_main_option("script_location", str(upgrading.Path(upgrading.__file__).parent))
         config.attributes["connection"] = to
-        command.upgrade(config, "0001")
+        command.upgrade(config, revision)
         for table in schema.METADATA.sorted_tables:
-            columns = [column for column in table.columns if (table.name, column.name) != ("refits", "posterior")]
+            columns = [column for column in table.columns if (table.name, column.name) not in later]
             if rows := [dict(row) for row in source.execute(select(*columns)).mappings()]:
                 to.execute(insert(table), rows)
     for _ in range(2):
@@ -232,7 +250,11 @@ def test_a_programme_of_the_first_schema_is_brought_up_to_date(programme, addres
             assert again.record([{"arm": "b1", "action": "run", "reward": 1.5, "next_state": "worn"}], "crew", key="k")
             check_all(again)
     with Programme.open(old) as again:
-        assert again.refits() == []
+        assert again.refits() == programme.refits()
+        assert again.bounds() == programme.bounds()
+        assert again.offered() is None
+        assert again.model_drift() == programme.model_drift()  # held against what came since it was adopted
+        assert len(again.posteriors(1)) == (revision > "0001")  # the first schema had no room for it
 
 
 def test_a_copy_is_the_same_programme(programme, address, request, tmp_path):

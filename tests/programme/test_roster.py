@@ -6,6 +6,8 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.problems import machine_replacement
 from evenhand.programme.modelling import from_bytes, of_roster, settle, to_bytes
 from evenhand.programme.programme import Programme
+from evenhand.programme.roster import numbers_at
+from evenhand.programme.solving import numbers_of
 
 
 def names(programme, **which):
@@ -25,6 +27,9 @@ def test_arms_come_and_go(programme):
     assert [(arm.type, arm.left_why) for arm in back] == [("small", "sold"), ("big", None)]
     assert programme.status().observed == 4
     assert programme.check() == 5
+    for step in (0, 3, 4):
+        with programme.store.reading() as tx:
+            assert tuple(numbers_at(tx, step)) == numbers_of(programme.arms(step=step))
 
 
 def test_all_faults_of_a_roster_are_told(programme):

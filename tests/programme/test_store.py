@@ -64,7 +64,7 @@ def test_a_database_with_other_tables_is_left_alone(address, pumps, roster):
 def test_a_newer_schema_is_refused_in_words(programme, address):
     with programme.store.writing() as tx:
         tx.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(InvalidInput, match=r"newer version of evenhand \(schema 9999; this version knows up to 0002\)"):
+    with pytest.raises(InvalidInput, match=r"newer version of evenhand \(schema 9999; this version knows up to 0003\)"):
         Programme.open(address)
 
 
@@ -72,8 +72,8 @@ NEXT = """
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0003"
-down_revision = "0002"
+revision = "0004"
+down_revision = "0003"
 branch_labels = None
 depends_on = None
 
@@ -91,10 +91,10 @@ def next_version(tmp_path, monkeypatch):
     def pretend(more=""):
         folder = tmp_path / "migrations"
         shutil.copytree(Path(upgrading.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
-        (folder / "versions" / "0003_next.py").write_text(NEXT.format(more=more))
+        (folder / "versions" / "0004_next.py").write_text(NEXT.format(more=more))
         whole = upgrading.upgrade
         monkeypatch.setattr(upgrading, "upgrade", lambda tx: whole(tx, folder))
-        monkeypatch.setattr(schema, "REVISIONS", ("0001", "0002", "0003"))
+        monkeypatch.setattr(schema, "REVISIONS", ("0001", "0002", "0003", "0004"))
 
     return pretend
 
@@ -116,7 +116,7 @@ def test_a_migration_that_breaks_leaves_the_old_schema(programme, address, next_
     with pytest.raises(Unavailable, match=r"nothing|nowhere"):
         Programme.open(address)
     with programme.store.reading() as tx:
-        assert tx.execute(text("SELECT version_num FROM alembic_version")).scalar() == "0002"
+        assert tx.execute(text("SELECT version_num FROM alembic_version")).scalar() == "0003"
         assert "remark" not in {column["name"] for column in inspect(tx).get_columns("arms")}
     assert programme.check() == 1
 

@@ -83,6 +83,12 @@ THINGS = {
         lambda m: eh.Simulator(max, min, [[0], [1]], num_states=3, num_arms=9, budget=[2], discount=0.9),
         "9 arms all identical, known by samples only",
     ),
+    "simulator of an average": (
+        lambda m: eh.Simulator(
+            max, min, [[0], [1]], num_states=3, num_arms=9, budget=[2], discount=0.9, criterion="average"
+        ),
+        "values average",
+    ),
 }
 
 

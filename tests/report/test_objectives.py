@@ -13,7 +13,7 @@ from evenhand.model.welfare import Gini, Leximin
 from evenhand.planning.compare import Comparison, Row
 from evenhand.planning.roster import find_policy
 from evenhand.problems import machine_replacement
-from evenhand.report import words
+from evenhand.report import figures, words
 from evenhand.report.page import comparison_page
 
 PAGE = {"num_episodes": 20, "rng": 0, "method": "monte-carlo"}
@@ -72,6 +72,17 @@ def test_a_finite_horizon_leaves_nothing_out():
 
 
 class TestGroups:
+    def test_a_figure_of_arms_has_figures_of_arms(self, build_arm):
+        """Over groups the evaluation's own worst and mean are those of groups."""
+        arms = [build_arm(seed, 2, [[0], [1]]) for seed in (0, 1, 2)]
+        problem = CoupledMDP(arms, [1], 0.8, [2, 1, 1], groups=["north", "north", "south"], over="groups")
+        found = side_by_side(problem, "never-act")
+        evaluation = found.rows[0].evaluation
+        values = evaluation.values
+        assert evaluation.worst > values.min() + 1e-3 and abs(evaluation.mean - values.mean()) > 1e-3
+        low, high, mean = (words.number(float(value)) for value in (values.min(), values.max(), values.mean()))
+        assert f"never-act from {low} to {high}, mean {mean}" in figures.spread_figure(found, problem)
+
     def test_the_worst_off_group_is_named(self, towns):
         found = side_by_side(towns, "random", "never-act")
         groups = found.rows[0].evaluation.groups

@@ -16,7 +16,7 @@ _pumps = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_pumps)
 ROSTER = _pumps.ROSTER
 
-QUIET = {"look_every": 3600.0}
+QUIET = {"look_every": 3600.0, "judge_every": 3600.0}
 """Nothing is looked at in the background: tests solve when they say so."""
 
 
@@ -80,7 +80,19 @@ def live():
 
 
 @pytest.fixture
-def programme_at(request, template, tmp_path, pumps):
+def solved_at(pumps):
+    """Makes a new programme with a policy at an address."""
+
+    def make(where):
+        with Programme.create(where, pumps, ROSTER, name="pumps", welfare="utilitarian") as made:
+            made.solve()
+        return where
+
+    return make
+
+
+@pytest.fixture
+def programme_at(request, template, tmp_path, solved_at):
     """The address of a new programme with a policy, on one database or the other."""
 
     def make(database):
@@ -88,9 +100,6 @@ def programme_at(request, template, tmp_path, pumps):
             where = tmp_path / "pumps.db"
             where.write_bytes(template.read_bytes())
             return where
-        where = request.getfixturevalue("postgresql").database()
-        with Programme.create(where, pumps, ROSTER, name="pumps", welfare="utilitarian") as made:
-            made.solve()
-        return where
+        return solved_at(request.getfixturevalue("postgresql").database())
 
     return make

@@ -19,10 +19,21 @@ P = "/v1/programme"
 class Server:
     """`evenhand serve`, as a process of its own."""
 
-    def __init__(self, address, *options):
+    def __init__(self, address, *options, environment=None):
+        """Start it, and wait until it says where it is.
+
+        Args:
+            address: of a programme.
+            options: of the command.
+            environment: variables beside those of this process.
+        """
         command = [sys.executable, "-m", "evenhand", "serve", str(address), "--port", "0", "--rate", "100000"]
         self.process = subprocess.Popen(
-            [*command, "--json", "--quiet", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*command, "--json", "--quiet", *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | (environment or {}),
         )
         line = self.process.stdout.readline()
         assert line, self.process.stderr.read()
@@ -57,10 +68,10 @@ class Load:
         Args:
             addresses: a function that gives the addresses of servers; they may change.
             clients: how many.
-            seed: of what they do.
+            seed: of what they do; those of another seed have other keys.
             pause: seconds between what a client does.
         """
-        self.addresses, self.pause, self.over = addresses, pause, threading.Event()
+        self.addresses, self.seed, self.pause, self.over = addresses, seed, pause, threading.Event()
         self.accepted, self.seen, self.odd = [], [], []
         self.statuses, self.numbers = Counter(), itertools.count()
         self.lock = threading.Lock()
@@ -80,6 +91,13 @@ class Load:
         end = time.monotonic() + seconds
         while len(self.accepted) < steps:
             assert time.monotonic() < end, f"too slow: {self.statuses}"
+            time.sleep(0.01)
+
+    def wait_for(self, status, more=1, seconds=60):
+        """Until so many more answers have had a status."""
+        end, wanted = time.monotonic() + seconds, self.statuses[status] + more
+        while self.statuses[status] < wanted:
+            assert time.monotonic() < end, f"nothing was answered by {status}: {self.statuses}"
             time.sleep(0.01)
 
     def _run(self, rng, number):
@@ -110,12 +128,12 @@ class Load:
 
     def _insist(self, client, rng, path, body, key):
         """Ask until there is an answer that is one; None if it came to nothing before the end."""
-        key = key.replace(" ", "-")
+        key = f"{self.seed}-{key.replace(' ', '-')}"
         for _ in range(2000):
             try:
                 answer = client.post(rng.choice(self.addresses()) + path, json=body, headers={"Idempotency-Key": key})
-            except httpx.TransportError:
-                self.statuses["no answer"] += 1
+            except httpx.TransportError as error:
+                self.statuses["nobody there" if isinstance(error, httpx.ConnectError) else "cut off"] += 1
                 time.sleep(0.2)
             else:
                 self.statuses[answer.status_code] += 1
@@ -132,6 +150,7 @@ class Load:
 
 def check_whole(programme, load):
     """No accepted decision lost, none doubled, budgets kept, the log whole, plans as they were computed."""
+    print(f"\n{len(load.accepted)} steps accepted, answers by status: {dict(load.statuses)}")
     assert not load.odd, load.odd
     assert programme.check() == programme.status().events
     plans = {plan.id: plan for plan in programme.plans(status="accepted")}

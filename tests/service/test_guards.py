@@ -125,7 +125,7 @@ def test_roles(programme, serving, tokens):
     assert client.post(f"{P}/observations", json=SEEN).status_code == 401
     assert client.post(f"{P}/observations", json=SEEN, headers=bearer(made["read"])).status_code == 403
     assert client.delete("/v1/jobs/x", headers=bearer(made["read"])).status_code == 403
-    said = SEEN | {"who": "Ada"}
+    said = SEEN | {"who": "Ada", "source": "walk"}
     assert client.post(f"{P}/observations", json=said, headers=bearer(made["write"])).status_code == 200
     assert programme.events()[-1].who == "Ada (may-write)"
 
@@ -148,9 +148,23 @@ def test_guesses_in_the_form_are_slowed_down_too(programme, serving, tokens):
         client.post("/login", data={"token": f"evenhand_{guess}"}, headers=own).status_code for guess in range(25)
     ]
     assert (answers[0], answers[-1]) == (401, 429)
-    signed = client.post("/login", data={"token": tokens[1]["read"]}, headers=own, follow_redirects=False)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_cookies_that_came_by_tls_stay_there(programme, serving, tokens, scheme):
+    """The browser tells by the origin that it came by TLS, to a proxy before this server."""
+    client = serving(programme, tokens=Tokens.read(tokens[0]))
+    own = {"Origin": f"{scheme}://localhost"}
+    signed = client.post("/login", data={"token": tokens[1]["write"]}, headers=own, follow_redirects=False)
     assert signed.status_code == 303
-    assert "secure" in signed.headers["set-cookie"].lower()  # the browser came by TLS, to a proxy before this server
+    own |= {"Cookie": f"{guards.COOKIE}={tokens[1]['write']}"}
+    typed = {"text": "arm,state\nb1,worn", "who": "Ada", "source": "walk"}
+    sent = client.post("/today/conditions", data=typed, headers=own, follow_redirects=False)
+    assert sent.status_code == 303
+    for answer in (signed, sent):
+        words = answer.headers["set-cookie"].lower().split("; ")
+        assert ("secure" in words) == (scheme == "https")
+        assert {"httponly", "samesite=strict"} <= set(words)
 
 
 def test_a_cookie_writes_only_from_the_own_page(programme, serving, tokens):
@@ -161,8 +175,6 @@ def test_a_cookie_writes_only_from_the_own_page(programme, serving, tokens):
     assert client.post(f"{P}/observations", json=SEEN, headers=cookie).status_code == 403
     own = cookie | {"Origin": "http://localhost"}
     assert client.post(f"{P}/observations", json=SEEN, headers=own).status_code == 200
-    kept = guards.cookie("x", secure=True)
-    assert (kept["httponly"], kept["samesite"], kept["secure"]) == (True, "strict", True)
 
 
 def test_token_files(tokens):
@@ -224,6 +236,31 @@ def test_a_body_whose_head_lies():
     with pytest.raises(guards.Refused) as refused:
         asyncio.run(bodies(scope, receive, sent.append))
     assert refused.value.status == 413
+
+
+def too_large(parts, heads, settings=None):
+    """How many of the parts of a body that is refused were read."""
+    bodies, left = guards.Bodies(_never, settings or Settings(largest_body=10)), list(parts)
+
+    async def receive():
+        part = left.pop(0)
+        await asyncio.sleep(0 if part else 60)
+        return {"type": "http.request", "body": part, "more_body": bool(left)}
+
+    with pytest.raises(guards.Refused) as refused:
+        asyncio.run(bodies({"type": "http", "method": "POST", "headers": heads}, receive, None))
+    assert refused.value.status == 413
+    return len(parts) - len(left)
+
+
+def test_a_body_that_is_too_large_is_read_on_for_a_while():
+    """Who still writes would not see the answer."""
+    said = [(b"content-length", b"24")]
+    assert too_large([b"x" * 8] * 3, said) == 3
+    assert too_large([b"x" * 8] * 3, []) == 3
+    assert too_large([b"x" * 8] * 10**3, []) == 11, "but not for ever"
+    assert too_large([b"x" * 8] * 3, [*said, (b"expect", b"100-continue")]) == 0
+    assert too_large([b"x" * 8, b"x" * 8, b"", b"x"], [], Settings(largest_body=10, slowest_body=0.05)) == 3
 
 
 def test_a_body_that_does_not_come():

@@ -1,10 +1,13 @@
 """The endpoints of a programme do what its methods do, and say so in the shapes that they promise."""
 
 import json
+import random
 
 import pytest
+from sqlalchemy import select
 
-from evenhand.planning.plans import load_plan
+from evenhand.cli.main import run
+from evenhand.programme import schema
 from evenhand.service import shapes
 
 P = "/v1/programme"
@@ -197,17 +200,34 @@ def test_what_nobody_foresaw_is_not_shown(client, programme, monkeypatch, caplog
     assert "Traceback" not in json.dumps(problem)
 
 
-def test_a_saved_plan_acts_alike(client, programme, tmp_path):
-    """The policy's file, as `evenhand act` reads it."""
-    plan = client.post(f"{P}/plan").json()
-    from sqlalchemy import select
+def acted(capsys, folder, plan):
+    """What the command `evenhand act` says of a plan's arms, by the file of its policy."""
+    table = [
+        "arm,type,group,state",
+        *(",".join(row[key] for key in ("arm", "type", "group", "state")) for row in plan["rows"]),
+    ]
+    (folder / "states.csv").write_text("\n".join(table) + "\n")
+    budget = ",".join(str(amount) for amount in plan["budget"].values())
+    options = ["--seed", str(plan["seed"]), "--step", str(plan["step"]), "--budget", budget, "--json"]
+    capsys.readouterr()
+    assert run(["act", str(folder / "plan.zip"), str(folder / "states.csv"), *options]) == 0
+    return json.loads(capsys.readouterr().out)
 
-    from evenhand.programme import schema
 
-    with programme.store.reading() as tx:
-        body = tx.execute(select(schema.policies.c.body).where(schema.policies.c.digest == plan["policy"])).scalar()
-    (tmp_path / "plan.zip").write_bytes(body)
-    states = [{key: row[key] for key in ("arm", "type", "group", "state")} for row in plan["rows"]]
-    acted = load_plan(tmp_path / "plan.zip").act(states, plan["seed"], step=plan["step"])
-    assert [row.action for row in acted.rows] == [row["action"] for row in plan["rows"]]
-    assert [row.reason for row in acted.rows] == [row["reason"] for row in plan["rows"]]
+def test_the_service_plans_as_the_command_acts(client, programme, tmp_path, capsys):
+    """On days of all kinds: arms that are not seen, other budgets, a plan of the day before that was changed."""
+    rng = random.Random(3)
+    for _ in range(8):
+        arms = [arm["arm"] for arm in client.get(f"{P}/arms").json()["arms"]]
+        seen = [{"arm": arm, "state": rng.randrange(3)} for arm in rng.sample(arms, rng.randrange(1, len(arms) + 1))]
+        client.post(f"{P}/observations", json={"observations": seen, "source": "walk"})
+        plan = told(shapes.PlanHead, client.post(f"{P}/plan", json={"budget": {"hours": rng.randrange(0, 7)}}))
+        with programme.store.reading() as tx:
+            policy = select(schema.policies.c.body).where(schema.policies.c.digest == plan["policy"])
+            (tmp_path / "plan.zip").write_bytes(tx.execute(policy).scalar())
+        said = acted(capsys, tmp_path, plan)
+        for name in ("arm", "type", "state", "action", "reason"):
+            assert [row[name] for row in said["actions"]] == [row[name] for row in plan["rows"]]
+        assert (said["used"], said["budget"]) == (plan["used"], plan["budget"])
+        changed = [{"arm": rng.choice(arms), "action": "run", "why": "no key"}]
+        assert client.post(f"{P}/plan/{plan['id']}/accept", json={"overrides": changed}).status_code == 200

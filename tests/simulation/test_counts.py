@@ -115,6 +115,18 @@ def test_a_billion_machines():
     assert played.returns.std() < 1e-3 * abs(played.returns.mean())
 
 
+def test_a_billion_machines_in_one_state():
+    """NumPy draws from fewer than a billion of either kind."""
+    problem = machine_replacement(num_arms=10**9, budget=10**8)
+    policy = worst_first(problem)
+    for state in range(problem.types.rewards.shape[1]):
+        counts = np.zeros((2, 1, problem.types.rewards.shape[1]), dtype=np.int64)
+        counts[:, :, state] = 10**9
+        allocation = policy.allocate(counts, np.random.default_rng(0))
+        assert (allocation.sum(axis=3) == counts).all()
+        assert (allocation[..., 1].sum(axis=(1, 2)) == 10**8).all()
+
+
 class TestRules:
     problem = machine_replacement(num_arms=3, budget=1)
 

@@ -18,7 +18,7 @@ from evenhand.solvers import frontiers as frontiers_module
 from evenhand.solvers.fluid import FluidSolution, read_model, solve_fluid, solve_model
 from evenhand.solvers.frontiers import FluidModel
 from evenhand.solvers.levels import RankAnswers
-from evenhand.solvers.permutahedron import project_on_permutahedron, project_types
+from evenhand.solvers.permutahedron import project_types
 
 from ..conftest import chessboard, one_in
 from ..oracles.fluid_lp import fluid_lp
@@ -346,7 +346,7 @@ def test_projection_of_types_is_that_of_arms(seed):
     counts = rng.integers(1, 5, 6)
     welfare = Gini.geometric(int(counts.sum()), rng.uniform(1, 2))
     point = rng.normal(0.1, 0.1, 6)
-    expected = project_on_permutahedron(np.repeat(point, counts), welfare.weights)
+    expected = project_types(np.repeat(point, counts), np.ones(counts.sum(), dtype=np.int64), welfare)
     assert np.allclose(np.repeat(project_types(point, counts, welfare), counts), np.maximum(expected, 0), atol=1e-12)
 
 

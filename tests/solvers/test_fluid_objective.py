@@ -401,3 +401,28 @@ def test_a_welfare_that_is_not_defined_within_the_budget():
     with pytest.raises(OutOfDomain, match="mean-log needs positive"):
         solve_fluid(CoupledMDP([arm], [0.2], 0.9), MeanLog())
     assert solve_fluid(CoupledMDP([arm], [0.8], 0.9), MeanLog()).welfare == pytest.approx(np.log(0.6 / 0.1))
+
+
+class TestFloorsAtTheEdgeOfReach:
+    """Arms that can be served every other step: a floor beyond 1/2 by rounding is one of 1/2, either way."""
+
+    def problem(self, criterion, floor):
+        moves = np.tile([[0.0, 1.0], [1.0, 0.0]], (2, 1, 1)).swapaxes(0, 1)
+        usage = np.zeros((2, 2, 1))
+        usage[0, 1] = 1  # in the second state both actions are free, and one of them is worth something
+        arm = Arm(moves, [[0, 1], [0, 2]], usage, initial=[0.5, 0.5])
+        return CoupledMDP([arm, arm], [2], 0.9, floors=[floor] * 2).under(criterion)
+
+    @pytest.mark.parametrize("criterion", ["discounted", "average", "finite:6"])
+    @pytest.mark.parametrize("welfare", ["gini:2", "alpha:2"])
+    def test_what_is_beyond_by_rounding_is_met(self, criterion, welfare):
+        best = solve_fluid(self.problem(criterion, 0.5), welfare)
+        for beyond in (1e-16, 1e-10, 5e-8):
+            near = solve_fluid(self.problem(criterion, 0.5 * (1 + beyond)), welfare)
+            assert near.upper_bound == pytest.approx(best.upper_bound, rel=1e-6)
+            assert near.welfare == pytest.approx(best.welfare, rel=1e-6)
+
+    @pytest.mark.parametrize("criterion", ["discounted", "average", "finite:6"])
+    def test_what_is_further_beyond_is_refused(self, criterion):
+        with pytest.raises(Infeasible, match=r"at most 0\.5 of the time"):
+            solve_fluid(self.problem(criterion, 0.5 * (1 + 3e-7)), "gini:2")

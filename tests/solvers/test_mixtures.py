@@ -15,7 +15,7 @@ from evenhand.errors import OutOfDomain
 from evenhand.evaluation.exact import exact_values
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.welfare import AlphaFair, Maximin, RankWeighted, Utilitarian, parse_welfare
+from evenhand.model.welfare import AlphaFair, Gini, Maximin, RankWeighted, Utilitarian, parse_welfare
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import solve
 from evenhand.problems import health_outreach
@@ -23,7 +23,7 @@ from evenhand.reductions.counts import Counts
 from evenhand.reductions.joint import Joint
 from evenhand.solvers.mixtures import best_mixture, search
 from evenhand.solvers.occupancy import occupancy, values
-from evenhand.solvers.permutahedron import project_on_permutahedron
+from evenhand.solvers.permutahedron import project_types
 from evenhand.solvers.pricing import TabularPricing
 
 from ..conftest import chessboard
@@ -428,6 +428,11 @@ class TestBestMixture:
         assert solution.gap == pytest.approx(1 - solution.welfare / solution.upper_bound)
 
 
+def projected(point: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """(arm,) every arm a type of its own."""
+    return project_types(point, np.ones(len(point), dtype=np.int64), Gini(weights))
+
+
 class TestProjectionOnPermutahedron:
     """The nearest point in the hull of all permutations of the weights."""
 
@@ -441,7 +446,7 @@ class TestProjectionOnPermutahedron:
         constraints = [cp.sum(mixing, axis=0) == 1, cp.sum(mixing, axis=1) == 1]
         nearest = cp.Problem(cp.Minimize(cp.sum_squares(mixing @ weights - point)), constraints)
         nearest.solve(solver=cp.CLARABEL)
-        np.testing.assert_allclose(project_on_permutahedron(point, weights), mixing.value @ weights, atol=1e-5)
+        np.testing.assert_allclose(projected(point, weights), mixing.value @ weights, atol=1e-5)
 
     @given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.floats(1e-3, 1e3))
     @settings(deadline=None, max_examples=100)
@@ -449,12 +454,12 @@ class TestProjectionOnPermutahedron:
         """A point is in the hull just if its k largest entries sum to no more than those of w, and all to as much."""
         rng = np.random.default_rng(seed)
         weights, point = gini_weights(rng, num_arms), spread * rng.normal(size=num_arms)
-        member = project_on_permutahedron(point, weights)
+        member = projected(point, weights)
         excess = np.cumsum(np.sort(member)[::-1]) - np.cumsum(weights)
         slack = 1e-12 * (1 + spread) * num_arms
         assert excess.max() <= slack
         assert abs(excess[-1]) <= slack
-        again = project_on_permutahedron(member, weights)
+        again = projected(member, weights)
         np.testing.assert_allclose(again, member, atol=slack)
 
     @given(st.integers(0, 2**32 - 1), st.integers(2, 8))
@@ -463,16 +468,18 @@ class TestProjectionOnPermutahedron:
         rng = np.random.default_rng(seed)
         weights = gini_weights(rng, num_arms)
         member = np.mean([rng.permutation(weights) for _ in range(3)], axis=0)
-        np.testing.assert_allclose(project_on_permutahedron(member, weights), member, atol=1e-12)
+        np.testing.assert_allclose(projected(member, weights), member, atol=1e-12)
         point = rng.normal(size=num_arms)
         point[1] = point[0]
-        projected = project_on_permutahedron(point, weights)
-        assert projected[0] == pytest.approx(projected[1], abs=1e-12)
+        member = projected(point, weights)
+        assert member[0] == pytest.approx(member[1], abs=1e-12)
+        alike = project_types(point[1:], np.array([2] + [1] * (num_arms - 2)), Gini(weights))
+        np.testing.assert_allclose(alike, member[1:], atol=1e-12)
 
     def test_a_far_point_meets_a_corner(self) -> None:
         weights = np.array([0.5, 0.3, 0.2])
-        np.testing.assert_allclose(project_on_permutahedron(np.array([-90.0, 90.0, 0.0]), weights), [0.2, 0.5, 0.3])
-        np.testing.assert_allclose(project_on_permutahedron(np.zeros(3), weights), [1 / 3] * 3)
+        np.testing.assert_allclose(projected(np.array([-90.0, 90.0, 0.0]), weights), [0.2, 0.5, 0.3])
+        np.testing.assert_allclose(projected(np.zeros(3), weights), [1 / 3] * 3)
 
 
 @pytest.mark.parametrize("method", ["counts", "auto"])

@@ -22,6 +22,8 @@ from evenhand.solvers.fluid import solve_fluid
 from evenhand.solvers.sharded import grid, solve_sharded
 from evenhand.solvers.sharded.sources import InMemory, InTable
 
+pytestmark = pytest.mark.xdist_group("ray")
+
 WELFARES = ["gini:2", "gini:half=0.75", "utilitarian", "nash", "alpha:0.5", "maximin", "maximin:0.01", "leximin"]
 
 

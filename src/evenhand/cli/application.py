@@ -14,6 +14,7 @@ from evenhand.cli.options import (
     fitting,
     initial_option,
     model_argument,
+    on_cells_option,
     on_option,
     over_option,
     place_option,
@@ -127,7 +128,7 @@ def check(**options: Any) -> None:
     help="Of a fitted model: maximise the mean of the worst share Q of the draws (0.1), and tell what that costs. "
     "Takes the time of many plans, on top of --seconds.",
 )
-@on_option
+@on_cells_option("policies are tried and draws weighed")
 @click.option(
     "--checkpoint",
     metavar="FILE",
@@ -140,7 +141,8 @@ def solve(**options: Any) -> None:
 
     MODEL is a model file (.toml, .json, .npz, .parquet) or a built-in problem (see `evenhand problems`). With several
     --budget, a table: the welfare under each, and what the step from one to the next is worth. A model in Parquet with
-    --on, or of many rows, is solved by shards: the fair relaxation, its bound, and a plan in Parquet.
+    --on, or of many rows, is solved by shards: the fair relaxation, its bound, and a plan in Parquet. Of any other
+    model --on says where the policies of the method fluid are tried, and draws weighed.
     """
     from evenhand.cli.commands.solve import run
 
@@ -175,7 +177,7 @@ def indices(**options: Any) -> None:
 @over_option
 @playing
 @draws_option
-@place_option("policies are played, several at a time")
+@place_option("policies are played and draws weighed, several at a time")
 @click.option("--report", metavar="FILE.html", help="Also write the comparison as a page with figures.")
 @common()
 def compare(**options: Any) -> None:
@@ -221,6 +223,13 @@ def fairness(**options: Any) -> None:
 @application.command()
 @model_argument
 @training_settings
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Train N times, with the seeds from --seed on; the best network by a look that no run has had is kept.",
+)
+@place_option("the runs of --seeds go on, several at a time")
 @click.option("--out", metavar="POLICY", help="Save the policy; training can then be resumed, too.")
 @click.option("--resume", is_flag=True, help="Go on where an interrupted run with the same --out stopped.")
 @click.option("--tensorboard", metavar="FOLDER", help="Write TensorBoard's logs there.")
@@ -230,7 +239,7 @@ def train(**options: Any) -> None:
 
     For identical arms and discounted rewards. The learner sees only what it plays, never the model's matrices; they
     serve to judge which network is kept, where that can be done exactly. The trained policy plays any number of such
-    arms with any budget, and needs no torch. Needs the extra "rl".
+    arms with any budget, and needs no torch. With --seeds, a table of all runs. Needs the extra "rl".
     """
     from evenhand.cli.commands.train import run
 
@@ -247,7 +256,7 @@ def train(**options: Any) -> None:
 @over_option
 @playing
 @draws_option
-@on_option
+@on_cells_option("--draws are weighed")
 @click.option("--values", metavar="FILE.parquet", help="By shards: write the value of each row, with its error.")
 @common()
 def evaluate(**options: Any) -> None:

@@ -88,6 +88,16 @@ def place_option(what: str) -> Callable[[Command], Command]:
     return click.option("--on", metavar="PLACE", help=f"Where {what}: local:N (N processes), ray or ray://HOST:PORT.")
 
 
+def on_cells_option(what: str) -> Callable[[Command], Command]:
+    """Where work by shards runs, and where cells do if the model is in memory."""
+    return click.option(
+        "--on",
+        metavar="PLACE",
+        help="Where work runs: local, local:N (N processes), ray or ray://HOST:PORT. Of a model in Parquet by shards; "
+        f"of any other, where {what}, several at a time.",
+    )
+
+
 def draws_option(command: Command) -> Command:
     """How many draws of the posterior."""
     return click.option(

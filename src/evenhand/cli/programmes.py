@@ -253,6 +253,17 @@ def refit(**options: Any) -> None:
 
 @programme.command()
 @place
+@click.argument("refit", type=click.IntRange(min=1), required=False)
+@common(seeded=False)
+def refits(**options: Any) -> None:
+    """List the models that were fitted, or show what REFIT would change."""
+    from evenhand.cli.commands import programme as commands
+
+    commands.refits(**options)
+
+
+@programme.command()
+@place
 @click.argument("refit", type=click.IntRange(min=0))
 @writing
 @common(seeded=False)
@@ -265,6 +276,34 @@ def adopt(**options: Any) -> None:
     from evenhand.cli.commands import programme as commands
 
     commands.adopt(**options)
+
+
+@programme.command()
+@place
+@click.argument("refit", type=click.IntRange(min=1))
+@click.option("--why", required=True, metavar="TEXT", help="A reason.")
+@writing
+@common(seeded=False)
+def decline(**options: Any) -> None:
+    """Say that REFIT, which a server offered, is not to be adopted; from then on later reports alone count."""
+    from evenhand.cli.commands import programme as commands
+
+    commands.decline(**options)
+
+
+@programme.command()
+@place
+@click.option("--change", type=float, metavar="SHARE", help="By which numbers of arms may change before it is solved.")
+@click.option("--gap", type=float, metavar="GAP", help="How much larger the policy's may get before it is solved.")
+@click.option("--level", type=float, metavar="CHANCE", help="That a sound model is ever said not to fit.")
+@click.option("--records", type=int, metavar="N", help="Reports after which the model is tested, again and again.")
+@writing
+@common(seeded=False)
+def bounds(**options: Any) -> None:
+    """Tell by how much roster and model may drift, or say so: what is named is changed, the rest stays."""
+    from evenhand.cli.commands import programme as commands
+
+    commands.bounds(**options)
 
 
 @programme.command()

@@ -36,6 +36,7 @@ def stored_arms(
     criterion: str | None = None,
     over: Any = None,
     initial: str | None = None,
+    cells: bool = False,
 ) -> "StoredArms | None":
     """The table that MODEL is, if work on it is to go by shards; None where it is read into memory.
 
@@ -46,16 +47,18 @@ def stored_arms(
         criterion: another criterion, or none.
         over: whose values are weighed, if that was said.
         initial: where arms are, which a table of arms cannot be told in this way.
+        cells: whether a model in memory has work for other places, too.
     """
-    if not is_stored(model):
-        if on is not None:
-            raise InvalidInput("--on: shards are those of a model in Parquet; write one: evenhand problems NAME --out")
-        return None
     from evenhand.execution.places import check_place
-    from evenhand.model.parquet.reading import open_arms
 
     if on is not None:
         check_place(on)
+    if not is_stored(model):
+        if on is not None and not cells:
+            raise InvalidInput("--on: shards are those of a model in Parquet; write one: evenhand problems NAME --out")
+        return None
+    from evenhand.model.parquet.reading import open_arms
+
     refuse_several(budgets)
     arms = open_arms(model)
     if on is None and arms.num_rows <= IN_MEMORY_UP_TO:

@@ -28,8 +28,9 @@ from typing import Any
 import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, counted
-from evenhand.errors import OutOfDomain, UnknownName
-from evenhand.evaluation.worlds import Worlds, WorldValues, values_in_worlds
+from evenhand.errors import EvenhandError, OutOfDomain, UnknownName
+from evenhand.evaluation.worlds import Worlds, WorldValues, weigh
+from evenhand.execution import Sweep
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.naming import arm_names, type_names
 from evenhand.model.objective import Objective
@@ -344,6 +345,7 @@ def weigh_policies(
     welfare: Welfare,
     seed: int = 0,
     progress: Progress | None = None,
+    sweep: Sweep | None = None,
 ) -> UnderDraws:
     """What some policies are worth over draws, all on the same random numbers.
 
@@ -353,16 +355,45 @@ def weigh_policies(
         welfare: how values are weighed.
         seed: of the episodes, where they must be played.
         progress: called now and then with what is being done and the share done.
+        sweep: where they are weighed; in this process when absent.
 
     Raises:
         OutOfDomain: the welfare is not defined in some draw.
     """
-    rows = []
-    for number, (name, policy) in enumerate(policies.items()):
-        tell = None if progress is None else _turn(progress, name, number, len(policies))
-        rows.append(draws_of(name, values_in_worlds(policy, worlds, welfare, seed, tell), worlds.problem, welfare))
+    found = rows_over_draws(policies, worlds, welfare, seed, progress, Sweep() if sweep is None else sweep)
+    for row in found.values():
+        if isinstance(row, EvenhandError):
+            raise row
+    rows = [row for row in found.values() if isinstance(row, PolicyDraws)]
     return UnderDraws(worlds.problem, welfare, tuple(rows))
 
 
-def _turn(progress: Progress, name: str, number: int, total: int) -> Progress:
-    return lambda _, share: progress(f"{name} over draws", (number + share) / total)
+def rows_over_draws(
+    policies: Mapping[str, Policy | Starting],
+    worlds: Worlds,
+    welfare: Welfare,
+    seed: int,
+    progress: Progress | None,
+    sweep: Sweep,
+) -> dict[str, PolicyDraws | EvenhandError]:
+    """The same policy by policy, with the reason where there is nothing to tell of one.
+
+    Args:
+        policies: under their names.
+        worlds: the draws.
+        welfare: how values are weighed.
+        seed: of the episodes, where they must be played.
+        progress: called now and then with what is being done and the share done.
+        sweep: where they are weighed.
+    """
+    told = [f"{name} over draws" for name in policies]
+    found = weigh(list(policies.values()), worlds, welfare, seed, sweep, told, progress)
+    rows: dict[str, PolicyDraws | EvenhandError] = {}
+    for name, values in zip(policies, found, strict=True):
+        try:
+            rows[name] = (
+                values if isinstance(values, EvenhandError) else draws_of(name, values, worlds.problem, welfare)
+            )
+        except OutOfDomain as error:
+            rows[name] = error
+    return rows

@@ -33,6 +33,7 @@ from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, PolicyErro
 from evenhand.evaluation.exact import exact_values
 from evenhand.evaluation.fairness import gini_coefficient, lorenz_curve, price_of_fairness
 from evenhand.evaluation.kinks import CONFIDENCE, welfare_error
+from evenhand.execution import Executor, Sweep
 from evenhand.kernels.compilation import work_clock
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP, Over
@@ -45,6 +46,7 @@ from evenhand.model.welfare import Welfare
 from evenhand.policies.network import CountNetworkPolicy
 from evenhand.simulation.counts import simulate_counts
 from evenhand.simulation.rollout import Rollout, part_of, share_of_budget, simulate
+from evenhand.solvers.resting import members_at_rest
 from evenhand.typing import Floats, Indices, Ints, Progress, Rng
 
 if TYPE_CHECKING:
@@ -328,6 +330,7 @@ def evaluate(
     over: str | None = None,
     draws: int | None = None,
     posterior: Any = None,
+    on: str | Executor | None = None,
 ) -> Evaluation:
     """Tell what a policy is worth.
 
@@ -346,6 +349,8 @@ def evaluate(
         draws: over how many draws of the posterior to weigh it, too, where the model was fitted.
         posterior: what is known of the model's transitions: the model file (its posterior stands beside it), the file
             of the posterior itself, or what `fit` gave.
+        on: where draws are weighed, several at a time: `local:2`, `ray`, `ray://host:port`, or an executor; in this
+            process when absent. Results do not depend on it.
 
     Example:
         >>> import evenhand as eh
@@ -362,8 +367,14 @@ def evaluate(
     # The problem with the types that the policy knows, and the members that are asked for.
     case = Case.of(policy, problem.under(criterion, over), problem.over, welfare)
     steps = case.judged.criterion.simulated_steps(horizon)
+    if draws is None and on is not None:
+        raise InvalidInput(
+            "on: one policy is weighed in this process; its draws are what runs elsewhere (draws=), or several "
+            "policies (compare), or the shards of a table of arms (evaluate_arms)"
+        )
     if draws is not None:
-        return _over_draws(policy, case, (num_episodes, steps, rng, method, heard(progress)), draws, posterior)
+        asked = (num_episodes, steps, rng, method, heard(progress))
+        return _over_draws(policy, case, asked, draws, posterior, on)
     return _evaluate(policy, case, num_episodes, steps, rng, method, heard(progress))
 
 
@@ -392,6 +403,7 @@ def _over_draws(
     asked: tuple[int, int, Rng, Method, Progress | None],
     draws: int,
     posterior: Any,
+    on: str | Executor | None,
 ) -> Evaluation:
     """What it is worth in the model, and over draws of what the records allow."""
     from evenhand.evaluation.drawing import playing_seed, read_worlds  # they ask this file in turn
@@ -401,8 +413,11 @@ def _over_draws(
     # One seed for both, so that the same call gives the same numbers.
     seed = as_seed(rng)
     worlds, _ = read_worlds(judged, posterior, draws, seed)
-    found = _evaluate(policy, case, episodes, steps, seed, method, progress)
-    return replace(found, draws=weigh_policies({"policy": policy}, worlds, case.welfare, playing_seed(seed), progress))
+    with Sweep(on) as sweep:
+        sweep.check_portable({"the policy": policy})
+        found = _evaluate(policy, case, episodes, steps, seed, method, progress)
+        known = weigh_policies({"policy": policy}, worlds, case.welfare, playing_seed(seed), progress, sweep)
+    return replace(found, draws=known)
 
 
 # -- what is judged, and what is played ------------------------------------------------------------------------------
@@ -530,7 +545,8 @@ def _exactly(policy: object, case: Case) -> Evaluation:
     columns, by_type = case.units(found.by_type)
     # From the types that were played to the units that are judged.
     objective, values, served = case.objective(by_type), found.values[columns], found.served[columns]
-    value = objective(values)
+    members = members_at_rest(needs_tables(case.judged, "exact evaluation"), objective, values)
+    value = float(objective.welfare(members, objective.sizes))
     return Evaluation(
         welfare=value,
         welfare_stderr=0.0,

@@ -30,6 +30,7 @@ from evenhand.model.feasible import check_budget
 from evenhand.model.policy import Capabilities, capabilities
 from evenhand.reductions.counts import Counts, num_count_states
 from evenhand.reductions.joint import Joint, num_joint_states
+from evenhand.simulation.worlds import WHOLE, Part, batches_of
 from evenhand.typing import Floats, Indices, Ints, Progress
 
 MOST_STATES, MOST_AVERAGE = 600, 120
@@ -88,24 +89,31 @@ class Table(NamedTuple):
 
 
 def values_of_tables(
-    tables: Sequence[Table], problem: CoupledMDP, transitions: Floats, progress: Progress | None = None
+    tables: Sequence[Table],
+    problem: CoupledMDP,
+    transitions: Floats,
+    progress: Progress | None = None,
+    part: Part = WHOLE,
 ) -> Floats:
-    """(world, unit) the values of a policy in every world.
+    """(world, unit) the values of a policy in every world, or in those of a part.
 
     Args:
         tables: of each step, over and over again; one where all steps are alike.
         problem: what all worlds have in common.
         transitions: (world, type, state, action, next_state) how arms of each type move.
         progress: called now and then with what is being done and the share done.
+        part: of the worlds, cut between those that are treated together.
     """
     # Per world: chains and systems (state, state), or rows (pair, state) before they are summed up.
     size = 8.0 * len(tables[0].initial) * max(4 * len(tables[0].initial), 3 * max(len(table.state) for table in tables))
     each = max(1, int(AT_ONCE / (size * len({id(table) for table in tables}))))
-    found = []
-    for start in range(0, len(transitions), each):
+    starts = range(0, len(transitions), each)
+    mine = batches_of(len(starts), part)
+    found = [np.zeros((0, tables[0].rewards.shape[1]))]
+    for place, batch in enumerate(mine):
         if progress is not None:
-            progress("weighing exactly", start / len(transitions))
-        found.append(_some(tables, problem, transitions[start : start + each]))
+            progress("weighing exactly", place / len(mine))
+        found.append(_some(tables, problem, transitions[starts[batch] : starts[batch] + each]))
     return np.concatenate(found)
 
 

@@ -15,26 +15,33 @@ Whatever that law is, there is no bias; a good one leaves little chance. Under o
 are. Every policy meets the same random numbers, so that differences between policies are known better than either.
 
 A mixture that is drawn at the start is worth the shares of its parts; the parts are weighed one by one.
+
+Policies, and the draws of each, are cells (`execution.sweeps`): a cell is one policy in some of the draws, cut where
+batches are cut anyhow, so that values have the same bits however many cells there are and wherever they run.
 """
 
 import contextlib
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from evenhand.checks import check_memory, check_shape, fits_in_memory
-from evenhand.errors import InvalidInput, NotApplicable, TooLarge
+from evenhand.errors import EvenhandError, InvalidInput, NotApplicable, TooLarge
 from evenhand.evaluation.evaluate import Case, mean_by_type
 from evenhand.evaluation.tables import values_of_tables, write_tables
+from evenhand.execution import Sweep
+from evenhand.execution.sweeps import turns
 from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.simulator import needs_tables
 from evenhand.model.welfare import Welfare
 from evenhand.simulation.rollout import simulate, step_weights
-from evenhand.simulation.worlds import simulate_worlds
+from evenhand.simulation.worlds import WHOLE, Part, simulate_worlds
 from evenhand.typing import Array, Bools, Floats, Indices, Ints, Progress
 
 ARM_STEPS, FEWEST, MOST = 1.2e7, 4, 400
@@ -171,9 +178,105 @@ def values_in_worlds(
     Raises:
         TooLarge: the draws do not fit in memory.
     """
+    (found,) = weigh([policy], worlds, welfare, seed, Sweep(), progress=progress)
+    if isinstance(found, EvenhandError):
+        raise found
+    return found
+
+
+def weigh(
+    policies: Sequence[Policy | Starting],
+    worlds: Worlds,
+    welfare: str | Welfare | None,
+    seed: int,
+    sweep: Sweep,
+    names: Sequence[str] | None = None,
+    progress: Progress | None = None,
+) -> "list[WorldValues | NotApplicable | TooLarge]":
+    """Weigh policies in every world, several at a time.
+
+    Args:
+        policies: what acts.
+        worlds: where.
+        welfare: how values will be weighed; only who is told apart depends on it.
+        seed: of the episodes, the same for all.
+        sweep: where cells run.
+        names: (policy,) what each is called, to be told.
+        progress: called now and then with what is being done and the share done.
+
+    Returns:
+        (policy,) values, or why there are none.
+    """
+    called = ["over draws"] * len(policies) if names is None else names
+    leaves = [(name, leaf) for name, policy in zip(called, policies, strict=True) for leaf in _leaves(policy)]
+    parts = turns(len(leaves), sweep.num_workers)
+    cells = [_Cell(leaf, worlds, welfare, seed, (part, parts)) for _, leaf in leaves for part in range(parts)]
+    told = [name for name, _ in leaves for _ in range(parts)]
+    found = iter(sweep(_weigh_some, cells, told, progress))
+    whole = iter([_joined(list(islice(found, parts))) for _ in leaves])
+    return [_gathered(policy, whole, worlds.problem) for policy in policies]
+
+
+def _leaves(policy: Policy | Starting) -> Iterator[Policy | Starting]:
+    """The policies that a mixture is drawn from, its own parts first; the policy itself, if it is none."""
     if isinstance(policy, Mixture) and policy.rotate is None:
-        parts = [values_in_worlds(part, worlds, welfare, seed, progress) for part in policy.parts]
-        return mixed(parts, policy.shares, worlds.problem)
+        for part in policy.parts:
+            yield from _leaves(part)
+    else:
+        yield policy
+
+
+def _gathered(
+    policy: Policy | Starting, leaves: "Iterator[WorldValues | NotApplicable | TooLarge]", problem: CoupledMDP
+) -> "WorldValues | NotApplicable | TooLarge":
+    """What a policy is worth, from what its leaves are, in the order of `_leaves`."""
+    if not (isinstance(policy, Mixture) and policy.rotate is None):
+        return next(leaves)
+    parts = [_gathered(part, leaves, problem) for part in policy.parts]
+    sound = [part for part in parts if isinstance(part, WorldValues)]
+    if len(sound) == len(parts):
+        return mixed(sound, policy.shares, problem)
+    return next(part for part in parts if not isinstance(part, WorldValues))
+
+
+class _Cell(NamedTuple):
+    """One policy, in some of the worlds."""
+
+    policy: Policy | Starting
+    worlds: Worlds
+    welfare: str | Welfare | None
+    seed: int
+    part: Part
+
+
+def _weigh_some(cell: _Cell, progress: Progress | None = None) -> "WorldValues | NotApplicable | TooLarge":
+    """A cell: values of the draws that are its part, or why there are none."""
+    try:
+        return _weigh(*cell, progress)
+    except (NotApplicable, TooLarge) as error:
+        return error
+
+
+def _joined(parts: "Sequence[WorldValues | NotApplicable | TooLarge]") -> "WorldValues | NotApplicable | TooLarge":
+    """The draws of one policy, one part after the other."""
+    sound = [part for part in parts if isinstance(part, WorldValues)]
+    if len(sound) < len(parts):
+        return next(part for part in parts if not isinstance(part, WorldValues))
+    if len(sound) == 1:
+        return sound[0]
+    values = np.concatenate([part.values for part in sound])
+    returns = [part.returns for part in sound if part.returns is not None]
+    return WorldValues(values, sound[0].by_type, np.concatenate(returns) if returns else None)
+
+
+def _weigh(
+    policy: Policy | Starting,
+    worlds: Worlds,
+    welfare: str | Welfare | None,
+    seed: int,
+    part: Part = WHOLE,
+    progress: Progress | None = None,
+) -> WorldValues:
     case = Case.of(policy, worlds.problem, worlds.problem.over, welfare)
     played = needs_tables(case.played, "draws")
     # Only then do equal arms stay equal in every draw, as a table by types needs it.
@@ -182,9 +285,9 @@ def values_in_worlds(
             case.check_types(policy)
             tables = write_tables(policy, played)
             columns, by_type = case.units(tables[0].by_type)
-            values = values_of_tables(tables, played, worlds.under(played).of_types(), progress)
+            values = values_of_tables(tables, played, worlds.under(played).of_types(), progress, part)
             return WorldValues(values[:, columns], by_type)
-    return _by_playing(policy, worlds.under(played), case, seed, progress)
+    return _by_playing(policy, worlds.under(played), case, seed, part, progress)
 
 
 def mixed(parts: list[WorldValues], shares: Floats, problem: CoupledMDP) -> WorldValues:
@@ -207,7 +310,7 @@ def mixed(parts: list[WorldValues], shares: Floats, problem: CoupledMDP) -> Worl
 
 
 def _by_playing(
-    policy: Policy | Starting, worlds: Worlds, case: Case, seed: int, progress: Progress | None
+    policy: Policy | Starting, worlds: Worlds, case: Case, seed: int, part: Part, progress: Progress | None
 ) -> WorldValues:
     problem, transitions = worlds.problem, worlds.of_blocks()
     control = _control(policy, problem, transitions, seed)
@@ -220,10 +323,10 @@ def _by_playing(
     size = 24.0 * len(worlds) * number * problem.num_arms
     check_memory(size, f"the returns of {number} episodes in each of {len(worlds)} draws", "Use fewer draws.")
     rewards = None if control is None else control.rewards
-    returns = simulate_worlds(problem, policy, transitions, rewards, number, horizon, seed, progress)
-    if control is not None:
+    returns = simulate_worlds(problem, policy, transitions, rewards, number, horizon, seed, progress, part)
+    if control is not None and len(returns):
         played = float(step_weights(problem, horizon, None).sum())
-        known = control.known[:, np.repeat(np.arange(len(problem.counts)), problem.counts)]
+        known = np.concatenate(control.known)[:, np.repeat(np.arange(len(problem.counts)), problem.counts)]
         returns = returns * (problem.criterion.total / played) + known[:, None]
     pooled = case.pools(policy) and not worlds.tells_apart
     if pooled:
@@ -233,15 +336,33 @@ def _by_playing(
     return WorldValues(units.mean(axis=1), by_type, units)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Control:
-    """What is played in place of rewards, and what is known before."""
+    """What is played in place of rewards, some draws at a time, and what is known before."""
 
-    rewards: Floats
-    """(draw, block, state, action) A."""
+    problem: CoupledMDP
+    """The model."""
 
-    known: Floats
-    """(draw, block) mu.h."""
+    transitions: Floats
+    """(draw, block, state, action, next_state)"""
+
+    law: Floats
+    """(block, state, action) how often arms in each state get each action."""
+
+    known: list[Floats] = field(default_factory=list)
+    """(draw, block) mu.h, of the draws that were asked for, in this order."""
+
+    def rewards(self, draws: slice) -> Floats:
+        """(draw, block, state, action) A, of some draws."""
+        factor, tables, moving = self.problem.criterion.factor, self.problem.tables, self.transitions[draws]
+        number, blocks, states = moving.shape[:3]
+        real = np.where(tables.valid, tables.rewards, 0.0)
+        systems = np.eye(states) - factor * np.einsum("bsa,dbsaj->dbsj", self.law, moving)
+        earned = np.broadcast_to((self.law * real).sum(axis=2)[None, ..., None], (number, blocks, states, 1))
+        ahead = np.linalg.solve(systems, earned)[..., 0]
+        gains = real + factor * np.einsum("dbsaj,dbj->dbsa", moving, ahead) - ahead[..., None]
+        self.known.append((tables.initial * ahead).sum(axis=-1))
+        return np.where(tables.valid, gains, 0.0)
 
 
 def _control(policy: Policy | Starting, problem: CoupledMDP, transitions: Floats, seed: int) -> _Control | None:
@@ -256,14 +377,7 @@ def _control(policy: Policy | Starting, problem: CoupledMDP, transitions: Floats
     # Two tables and a system for each draw.
     if not fits_in_memory(32.0 * number * blocks * states * max(states, tables.rewards.shape[2])):
         return None
-    law = _law_in_play(policy, problem, horizon, seed)
-    real = np.where(tables.valid, tables.rewards, 0.0)
-    moves = np.einsum("bsa,dbsaj->dbsj", law, transitions)
-    systems = np.eye(states) - criterion.factor * moves
-    earned = np.broadcast_to((law * real).sum(axis=2)[None, ..., None], (number, blocks, states, 1))
-    ahead = np.linalg.solve(systems, earned)[..., 0]
-    gains = real + criterion.factor * np.einsum("dbsaj,dbj->dbsa", transitions, ahead) - ahead[..., None]
-    return _Control(np.where(tables.valid, gains, 0.0), (tables.initial * ahead).sum(axis=-1))
+    return _Control(problem, transitions, _law_in_play(policy, problem, horizon, seed))
 
 
 def _law_in_play(policy: Policy | Starting, problem: CoupledMDP, horizon: int, seed: int) -> Floats:

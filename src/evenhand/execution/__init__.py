@@ -6,11 +6,14 @@ resident   the life of a worker: it builds what it is told to, keeps it, and ans
 local      this process and its threads; processes beside it
 on_ray     actors of a Ray cluster (extra cluster)
 places     `local`, `local:2`, `ray`, `ray://host:port`: from words to an executor
+sweeps     the cells of one piece of work: policies, draws, seeds; here or elsewhere, with the same bits
+alone      linear algebra on one thread, as workers have it
 threads    pieces of one computation in threads
 versions   driver and workers run the same code
 """
 
 from evenhand.execution.places import opened
 from evenhand.execution.protocol import Executor, Lost, Recipe, Shards
+from evenhand.execution.sweeps import Sweep
 
-__all__ = ["Executor", "Lost", "Recipe", "Shards", "opened"]
+__all__ = ["Executor", "Lost", "Recipe", "Shards", "Sweep", "opened"]

@@ -33,7 +33,7 @@ from evenhand.model.files import as_json, write_atomically
 SCHEMA = 1
 CELLS, RECORDS, MANIFEST = "cells", "records.jsonl", "manifest.json"
 PACKAGES = ("numpy", "scipy", "numba", "highspy", "torch", "stable_baselines3", "gymnasium", "matplotlib")
-NOT_CODE = ("cli", "report", "paper", "__pycache__")
+NOT_CODE = ("cli", "report", "service", "programme", "paper", "__pycache__")
 """Folders of the package that no result depends on."""
 
 Record = dict[str, Any]

@@ -126,7 +126,12 @@ def refuse_unknown(log: Log, unknown: Bools) -> None:
     number = int(unknown.sum())
     title = f"{counted(number, 'pair was', 'pairs were')} never seen, and nothing is made up for them"
     how = "say what they do with --unseen idle (as the idle action does), --unseen forbid (never), or --unseen FILE"
-    faults = [Fault("", f"{title}; {how}"), *(Fault("", told) for told in pairs_in_words(log, unknown))]
+    idle = f"of the idle action, {quoted(log.actions[0])}, say it with --unseen FILE, or --absorbing STATE"
+    said = [how] * bool(unknown[:, :, 1:].any()) + [idle] * bool(unknown[:, :, 0].any())
+    faults = [
+        Fault("", "; ".join([title, *said]), stands_for=0),
+        *(Fault("", told) for told in pairs_in_words(log, unknown)),
+    ]
     raise ModelError(faults, "the records")
 
 

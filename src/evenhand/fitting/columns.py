@@ -98,7 +98,7 @@ def code_names(series: "polars.Series") -> Coded:
 
     texts = as_texts(series)
     distinct = texts.drop_nulls().unique(maintain_order=True)
-    codes = texts.cast(polars.Enum(distinct)).to_physical().cast(polars.Int64).fill_null(-1).to_numpy().astype(np.int32)
+    codes = texts.cast(polars.Enum(distinct)).to_physical().cast(polars.Int32).fill_null(-1).to_numpy()
     tidy = distinct.str.strip_chars()
     if (tidy == distinct).all() and not tidy.str.to_lowercase().is_in(list(MISSING)).any():
         return Coded(tuple(distinct.to_list()), codes)

@@ -157,7 +157,8 @@ def fit_generators(
     """
     # Check, believe, find the mode, then measure and draw around it.
     generator = as_generator(rng)
-    _check(step, prior, check_positive_int(num_draws, "num_draws"))
+    _check(step, prior)
+    check_positive_int(num_draws, "num_draws")
     free = _free(moves, possible)
     panel = read_panel(moves, step, exact)
     _check_reachable(panel, free)
@@ -398,20 +399,20 @@ def _misfit(panel: Panel, key: Array, seen: Floats, law: Floats, chance: float) 
 
 
 def _chances(seen: Floats, expected: Floats) -> Floats:
-    """By Pearson's statistic; states that were hardly expected are taken together with the commonest."""
+    """By Pearson's statistic; states that were hardly expected are taken together as one class."""
     rare = expected < 1.0
     lump_seen, lump_expected = (np.where(rare, table, 0.0).sum(axis=1) for table in (seen, expected))
     terms = np.where(rare, 0.0, (seen - expected) ** 2 / np.where(rare, 1.0, expected)).sum(axis=1)
-    # What was hardly expected is one class more.
     terms += (lump_seen - lump_expected) ** 2 / np.maximum(lump_expected, 1.0)
-    chances: Floats = chi2.sf(terms, np.maximum((~rare).sum(axis=1), 1))
+    classes = (~rare).sum(axis=1) + rare.any(axis=1)
+    chances: Floats = chi2.sf(terms, np.maximum(classes - 1, 1))
     return chances
 
 
 # Arguments
 
 
-def _check(step: float, prior: float | None, num_draws: int) -> None:
+def _check(step: float, prior: float | None) -> None:
     if not is_number(step) or not 0 < step < np.inf:
         raise InvalidInput(f"step: expected how long a step is, above 0, got {step!r}")
     if prior is not None and (not is_number(prior) or not 0 <= prior < np.inf):
@@ -437,7 +438,7 @@ def _check_reachable(panel: Panel, free: Bools) -> None:
     """Refuse records of moves that no path of possible jumps makes."""
     # All possible rates at 1: every path that can be has a chance.
     expected = panel.expect(free.astype(np.float64))
-    if expected.surest < 1e-200:
+    if expected.least_likely < 1e-200:
         raise InvalidInput(
             "some moves were recorded that no path of possible jumps makes: check the mask (--only-worse), and which "
             "states are entered at the time of their row (--exact)"

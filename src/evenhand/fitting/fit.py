@@ -158,7 +158,7 @@ def fit(
     estimated = _estimate(
         records, moves, possible, prior, rng, lambda doing, share: tell(doing, 0.8 + 0.1 * share), entered
     )
-    settled = settle(records, estimated.posterior, unseen, kept)
+    settled = settle(records, estimated.posterior, unseen, kept, possible)
     terms = read_terms(
         records,
         moves.unseen,

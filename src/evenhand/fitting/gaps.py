@@ -294,7 +294,7 @@ def fill(missed: Missed, counts: Floats, possible: Bools, prior: float | None = 
         NotConverged: EM does not arrive, or cannot begin.
     """
     even = _even(possible)
-    begin = _within_reach(missed, _known(learned(counts, possible, 1.0).given(counts).mean, even), possible)
+    begin = _within_reach(missed, _known(learned(counts, possible, 1.0).matched(counts).mean, even), possible)
     leaning = learned(counts, possible, prior)
     rows, moves, told = _arrive(missed, counts, leaning, counts + missed.expected(begin)[0], even)
     return Filled(rows, moves, leaning, tuple(told))
@@ -402,7 +402,7 @@ class _Rounds:
 
     def rows_of(self, moves: Floats) -> Floats:
         """(type, state, action, next_state) estimated from moves; even ones where nothing is known."""
-        return _known(self.leaning.given(moves).mean, self.even)
+        return _known(self.leaning.matched(moves).mean, self.even)
 
 
 def _weighed_logs(weights: Floats, rows: Floats) -> float:

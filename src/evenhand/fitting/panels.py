@@ -127,7 +127,7 @@ class Panel:
         expected = self._expect(rates, positive=False)
         # Subtractions in the faster way leave errors of about 1e-16; where a move is so unlikely that these matter, all
         # is computed again without them.
-        return expected if expected.surest > LEAST_SEEN else self._expect(rates, positive=True)
+        return expected if expected.least_likely > LEAST_SEEN else self._expect(rates, positive=True)
 
     def _expect(self, rates: Floats, *, positive: bool) -> "Expected":
         flat = rates.reshape(-1, self.num_states, self.num_states)
@@ -202,7 +202,7 @@ class Expected:
     times: Floats
     """(type, action, state) the expected time there."""
 
-    surest: float
+    least_likely: float
     """The probability of the least likely move that was recorded."""
 
 

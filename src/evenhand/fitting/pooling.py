@@ -23,13 +23,15 @@ rises. The bound on the marginal likelihood of the counts that goes with it weig
     log p(n | c) >= sum_t [lnG(c) - lnG(c + N_t)] + sum_tj [lnG(n_tj + c g_j) - lnG(c g_j)] - sum_j (b_j - 1/J) ln g_j
                     + sum_j lnG(b_j) - lnG(K) - J lnG(1/J)
 
-Mean and total variance of p_t follow in closed form, over m and over c, w = c / (N_t + c):
+The mean of p_t follows in closed form, over m and over c; its intervals and draws are in `pooled`:
 
     mu = (n_t + c b/K) / (N_t + c)
+
+So is its total variance, w = c / (N_t + c):
+
     v  = [1 - |mu|^2 - w^2 v_m] / (N_t + c + 1) + w^2 v_m,    v_m = (1 - |b/K|^2) / (K + 1)
 
-and the row is told as the Dirichlet of this mean and this total variance. So a row that leans on others is never surer
-than they are. Rows of several types are then drawn independently, though what they lean on is the same.
+by which a row of one Dirichlet distribution is as sure as it; no row that leans on others is surer than they are.
 
 A row of which a type has seen nothing is what the other types do: the mean of their tables, in which the observation
 that is spread evenly counts as one among all that were seen. (In E[m] it counts as one among the tables, of which two
@@ -48,6 +50,7 @@ import numpy as np
 
 from evenhand.checks import is_number, plain
 from evenhand.errors import InvalidInput
+from evenhand.fitting.pooled import Pooled
 from evenhand.fitting.posterior import Dirichlet
 from evenhand.typing import Bools, Floats
 
@@ -86,8 +89,20 @@ class Leaning:
     even: Floats | None = None
     """(state, action, next_state) the one observation, spread evenly, that m begins with; None where m is given."""
 
-    def given(self, counts: Floats) -> Dirichlet:
-        """The rows after some counts.
+    def given(self, counts: Floats) -> Dirichlet | Pooled:
+        """What is known of the rows after some counts: `Dirichlet` rows where they lean on nothing uncertain.
+
+        Args:
+            counts: (type, state, action, next_state) moves, not necessarily whole.
+        """
+        rows = self.matched(counts)
+        if self.even is None:
+            return rows
+        own = counts.sum(axis=-1)
+        return Pooled(rows, self._seen(counts) & (own > 0), np.array(counts, dtype=np.float64), self)
+
+    def matched(self, counts: Floats) -> Dirichlet:
+        """Dirichlet rows of the mean and the total variance that rows have after some counts.
 
         Args:
             counts: (type, state, action, next_state) moves, not necessarily whole.

@@ -1,6 +1,6 @@
 """What is known of transition rows after the records: a distribution over them.
 
-Two forms. `Dirichlet` rows, where every step was seen:
+Three forms. `Dirichlet` rows, where every step was seen and rows lean on nobody:
 
     p[t, s, a, :] ~ Dirichlet(c[t, s, a, :])                    independent over (t, s, a)
     p[t, s, a, j] ~ Beta(c_j, C - c_j),   C = sum_j c_j         each entry, from which intervals are read
@@ -11,8 +11,9 @@ p_j = g_j / sum g with g_j ~ Gamma(c_j), in logarithms, so that concentrations n
 
     log g_j = log Gamma(c_j + 1) + log(U) / c_j,   U uniform
 
-And `Drawn`: a sample from the posterior, where steps were missed or times are irregular and the rows are not
-independent. Both give means, equal-tailed intervals, and draws. Draw number i depends on the seed and on i alone.
+`Pooled` rows (in `pooled`), where they lean on other types. And `Drawn`: a sample from the posterior, where steps were
+missed or times are irregular and the rows are not independent. All give means, equal-tailed intervals, and draws. Draw
+number i depends on the seed and on i alone.
 """
 
 from dataclasses import dataclass
@@ -88,7 +89,7 @@ class Dirichlet:
     @property
     def mean(self) -> Floats:
         """(type, state, action, next_state) the transitions a model is made of."""
-        return self._copied(_shares(self.concentration))
+        return self.copied(_shares(self.concentration))
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Two arrays as `mean`: where each entry lies with this probability, by its Beta distribution."""
@@ -103,7 +104,7 @@ class Dirichlet:
             alone = alone | self.known[..., None]
         safe_own, safe_rest = np.where(alone, 1.0, own), np.where(alone, 1.0, rest)
         lower, upper = (np.where(alone, mean, betaincinv(safe_own, safe_rest, share)) for share in (tail, 1 - tail))
-        return self._copied(lower), self._copied(upper)
+        return self.copied(lower), self.copied(upper)
 
     def one(self, seed: int, number: int) -> Floats:
         """(type, state, action, next_state) one draw."""
@@ -114,11 +115,11 @@ class Dirichlet:
         drawn /= drawn.sum(axis=-1, keepdims=True)
         if self.known is not None:
             drawn = np.where(self.known[..., None], _shares(self.concentration), drawn)
-        return self._copied(drawn)
+        return self.copied(drawn)
 
     def draw(self, num_draws: int, rng: Rng = 0) -> Floats:
         """(draw, type, state, action, next_state) transitions; the first are the same however many are asked for."""
-        return _stacked(self, num_draws, rng)
+        return stacked(self, num_draws, rng)
 
     def settled(self, rows: Floats, known: Bools, like: Indices | None = None) -> "Dirichlet":
         """The same, with some rows as they are told: see `Posterior`."""
@@ -126,7 +127,12 @@ class Dirichlet:
         concentration = np.where(known[..., None], rows, self.concentration)
         return Dirichlet(concentration, already | known, self.like if like is None else like)
 
-    def _copied(self, rows: Floats) -> Floats:
+    def copied(self, rows: Floats) -> Floats:
+        """The same array as `mean`, with the rows of an action for those that are like it.
+
+        Args:
+            rows: (type, state, action, next_state) anything of each transition.
+        """
         return rows if self.like is None else np.take_along_axis(rows, self.like[..., None].astype(np.intp), axis=2)
 
 
@@ -158,7 +164,7 @@ class Drawn:
 
     def draw(self, num_draws: int, rng: Rng = 0) -> Floats:
         """(draw, type, state, action, next_state) transitions; the first are the same however many are asked for."""
-        return _stacked(self, num_draws, rng)
+        return stacked(self, num_draws, rng)
 
     def settled(self, rows: Floats, known: Bools, like: Indices | None = None) -> "Drawn":
         """The same, with some rows as they are told: see `Posterior`."""
@@ -170,7 +176,14 @@ class Drawn:
         return Drawn(told(self.mean), np.stack([told(draw) for draw in self.draws]))
 
 
-def _stacked(posterior: Posterior, num_draws: int, rng: Rng) -> Floats:
+def stacked(posterior: Posterior, num_draws: int, rng: Rng) -> Floats:
+    """(draw, type, state, action, next_state) draws from 0 on, where they fit in memory.
+
+    Args:
+        posterior: what is drawn from.
+        num_draws: how many.
+        rng: a seed, or a generator.
+    """
     number, seed = check_positive_int(num_draws, "num_draws"), as_seed(rng)
     shape = posterior.mean.shape
     check_memory(8.0 * number * float(np.prod(shape)), f"{number} draws of {shape} transitions", FEWER)
@@ -197,5 +210,6 @@ def _log_gammas(shape: Floats, rng: np.random.Generator) -> Floats:
     some = shape > 0
     larger = rng.standard_gamma(np.where(some, shape, 1.0) + 1)
     uniform = 1 - rng.random(shape.shape)  # never 0
-    logs = np.log(larger) + np.log(uniform) / np.where(some, shape, 1.0)
+    with np.errstate(over="ignore"):  # a shape of 1e-310 is as good as 0
+        logs = np.log(larger) + np.log(uniform) / np.where(some, shape, 1.0)
     return np.where(some, logs, -np.inf)

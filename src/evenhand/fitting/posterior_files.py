@@ -4,6 +4,9 @@
     names ()                   a JSON text: the names of its `types`, `states` and `actions`
     concentration              (type, state, action, next_state) of Dirichlet rows; with it perhaps
     known, like                (type, state, action) rows that are certain, and the action whose row it is
+    leans, counts, strength,   and, where rows lean on other types, what `Pooled` and `Leaning` call so
+    weight, common, certainty,
+    even
     mean, draws                or else: the estimate, and (draw, ...) a sample
 
 A posterior belongs to a model whose blocks have the names of its types, and its states and actions by name, in any
@@ -25,6 +28,8 @@ import numpy as np
 
 from evenhand.checks import Faults, as_seed, check_memory, check_positive_int, plain, why_unreadable
 from evenhand.errors import EvenhandError, Fault, InvalidInput, ModelError, nearest
+from evenhand.fitting.pooled import Pooled
+from evenhand.fitting.pooling import Leaning
 from evenhand.fitting.posterior import Dirichlet, Drawn, Posterior
 from evenhand.model.arrays import ARRAY_OVERHEAD, DAMAGE, read_member
 from evenhand.model.coupled import CoupledMDP
@@ -39,14 +44,18 @@ SAME = 1e-9
 
 HOW_TO_FIT = "It is written by `evenhand fit LOG --out MODEL`, beside the model."
 
+LEANING = {"strength": 3, "weight": 3, "common": 4, "certainty": 3, "even": 3}
+"""The arrays of what rows lean on, and how many axes they have: a point of the grid, but for `even`, and a pair."""
+
 FORMS: dict[str, dict[str, int]] = {
     "dirichlet": {"concentration": 4, "known": 3, "like": 3},
+    "pooled": {"leans": 3, "counts": 4} | LEANING,
     "drawn": {"mean": 4, "draws": 5},
 }
-"""The arrays of each form, and how many axes they have."""
+"""The arrays of each form, and how many axes they have; those of `pooled` go with those of `dirichlet`."""
 
 _TEXTS = ("format", "names")
-_AXES = {"schema": 0} | FORMS["dirichlet"] | FORMS["drawn"]
+_AXES = {"schema": 0} | FORMS["dirichlet"] | FORMS["pooled"] | FORMS["drawn"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,6 +174,10 @@ def save_posterior(named: Named, path: str | os.PathLike[str]) -> None:
 
 
 def _arrays_of(posterior: Posterior) -> dict[str, Array]:
+    if isinstance(posterior, Pooled):
+        own = {"leans": posterior.leans, "counts": posterior.counts}
+        leaning = {key: getattr(posterior.leaning, key) for key in LEANING}
+        return _arrays_of(posterior.rows) | own | {key: array for key, array in leaning.items() if array is not None}
     if isinstance(posterior, Dirichlet):
         optional = {"known": posterior.known, "like": posterior.like}
         return {"concentration": posterior.concentration} | {k: v for k, v in optional.items() if v is not None}
@@ -224,7 +237,7 @@ def _read(archive: zipfile.ZipFile) -> Named:
 def _header_fault(key: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
     if key in _TEXTS:
         return "" if dtype.kind in "US" and not shape else f"expected one text, got {dtype} of shape {shape}"
-    if dtype.kind not in {"known": "b", "like": "iu", "schema": "iu"}.get(key, "f"):
+    if dtype.kind not in {"known": "b", "leans": "b", "like": "iu", "schema": "iu"}.get(key, "f"):
         return f"has numbers of another kind: {dtype}"
     if len(shape) != _AXES[key]:
         return f"expected {_AXES[key]} axes, got shape {shape}"
@@ -242,12 +255,18 @@ def _check_head(arrays: dict[str, Array], faults: Faults) -> None:
         faults.add("", "it must have either concentration, or mean and draws")
     elif "draws" in arrays and ("known" in arrays or "like" in arrays):
         faults.add("", "known and like go with concentration only")
+    some = [key for key in FORMS["pooled"] if key in arrays]
+    if some and ("draws" in arrays or len(some) < len(FORMS["pooled"])):
+        faults.add("", f"{', '.join(FORMS['pooled'])} go together, and with concentration only")
 
 
 def _built(arrays: dict[str, Array], faults: Faults) -> Named:
     posterior: Posterior
     if "concentration" in arrays:
         posterior = Dirichlet(_doubles(arrays["concentration"]), arrays.get("known"), _whole(arrays.get("like")))
+        if "leans" in arrays:
+            leaning = Leaning(**{key: _doubles(arrays[key]) for key in LEANING})
+            posterior = Pooled(posterior, arrays["leans"], _doubles(arrays["counts"]), leaning)
     else:
         posterior = Drawn(_doubles(arrays["mean"]), _doubles(arrays["draws"]))
     return Named(posterior, **_read_names(arrays["names"], faults))
@@ -285,13 +304,18 @@ def _check_named(named: Named, faults: Faults) -> None:
     """Note what is wrong with the numbers of a posterior, or with their shapes."""
     shape = (len(named.types), len(named.states), len(named.actions), len(named.states))
     for key, array in _arrays_of(named.posterior).items():
-        own = array.shape[1:] if key == "draws" else array.shape
-        if own != shape[: len(own)] or len(own) < 3:
+        own, expected = array.shape, shape[1:] if key in LEANING else shape
+        if key == "draws" or (key in LEANING and key != "even"):
+            own = own[1:]  # draws, or points of a grid
+        if own != expected[: len(own)] or array.ndim != _AXES[key]:
             faults.add(key, f"has the shape {array.shape}, which is not that of its names")
     if faults:
         return
     if isinstance(named.posterior, Dirichlet):
         _check_dirichlet(named.posterior, named, faults)
+    elif isinstance(named.posterior, Pooled):
+        _check_dirichlet(named.posterior.rows, named, faults)
+        _check_leaning(named.posterior, faults)
     elif isinstance(named.posterior, Drawn):
         for key, rows in (("mean", named.posterior.mean), ("draws", named.posterior.draws)):
             _check_rows(key, rows, faults)
@@ -307,6 +331,21 @@ def _check_dirichlet(posterior: Dirichlet, named: Named, faults: Faults) -> None
         kind, state, action = (int(i) for i in np.argwhere(np.isnan(posterior.mean))[0][:3])
         where = f"{named.types[kind]}, {named.states[state]}, {named.actions[action]}"
         faults.add("concentration", f"nothing is known of some rows: the first is {where}")
+
+
+def _check_leaning(posterior: Pooled, faults: Faults) -> None:
+    leaning = posterior.leaning
+    for key, array in {"counts": posterior.counts, **{key: getattr(leaning, key) for key in LEANING}}.items():
+        if not np.isfinite(array).all() or (array < 0).any():
+            faults.add(key, "has entries that are negative, infinite or not a number")
+    if len({len(getattr(leaning, key)) for key in LEANING if key != "even"}) > 1:
+        faults.add("", "strength, weight, common and certainty have as many points each")
+    if faults:
+        return
+    if (np.abs(leaning.weight.sum(axis=0) - 1) > SAME).any():
+        faults.add("weight", "has sums over its points that are not 1")
+    if ((posterior.counts.sum(axis=-1) == 0) & posterior.leans).any():
+        faults.add("leans", "has rows without counts of their own")
 
 
 def _check_rows(key: str, rows: Floats, faults: Faults) -> None:

@@ -40,6 +40,9 @@ SELDOM = 0.02
 MOST_STATES = 2000
 """More are measurements, and want bins."""
 
+ROOMY = 4
+"""Places that there may be for each row, for rows to be put there instead of sorted."""
+
 ALL = "all"
 """The type of every arm, where the records tell of none."""
 
@@ -213,9 +216,9 @@ def nearly_alike(kind: str, coded: Coded, option: str) -> list[str]:
         coded: the column.
         option: what refuses other names, if there is such an option.
     """
-    rows = np.bincount(coded.codes[coded.codes >= 0], minlength=len(coded.names))
     if len(coded.names) > MOST_COMPARED:
         return []
+    rows = np.bincount(coded.codes + 1, minlength=len(coded.names) + 1)[1:]  # the first are missing
     notes = []
     for rare in np.argsort(rows, kind="stable").tolist():
         others = [i for i in range(len(rows)) if (rows[i], -i) > (rows[rare], -rare)]
@@ -335,9 +338,20 @@ def _by_arm_and_time(arm: Indices, ticks: Any) -> Ints:
     """(row,) the order of rows by arm, then by time; rows that are there twice may come in any order."""
     if ticks.dtype.kind == "i" and len(ticks):
         span = int(ticks.max()) - int(ticks.min()) + 1
-        if (int(arm.max()) + 1) * span < 2**62:  # one key is sorted several times faster than two
-            return np.argsort(arm * np.int64(span) + (ticks - ticks.min()))
+        size = (int(arm.max()) + 1) * span
+        if size < 2**62:  # one key is sorted several times faster than two
+            key = arm * np.int64(span) + (ticks - ticks.min())
+            order = _by_places(key, size) if size <= ROOMY * len(key) else None
+            return np.argsort(key) if order is None else order
     return np.lexsort((ticks, arm))
+
+
+def _by_places(key: Ints, size: int) -> Ints | None:
+    """The order of keys that are all different, by putting each row into the place of its key; else None."""
+    places: Ints = np.full(size, -1, dtype=np.int64)
+    places[key] = np.arange(len(key))
+    order: Ints = places[places >= 0]
+    return order if len(order) == len(key) else None
 
 
 # Actions

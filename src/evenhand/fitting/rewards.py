@@ -116,7 +116,7 @@ def from_file(log: Log, file: Any) -> Rewards:
     names = Names(log)
     statements, (column,) = read_statements(file, names, ("reward", "cost"), "--rewards")
     said = spread(statements, names.shape, str(file) if isinstance(file, str) else "--rewards")[..., 0]
-    return _told(said if column == "reward" else -said, str(file) if isinstance(file, str) else "a table")
+    return _told(said if column == "reward" else 0.0 - said, str(file) if isinstance(file, str) else "a table")
 
 
 def from_words(log: Log, words: str | Mapping[str, float]) -> Rewards:

@@ -150,7 +150,17 @@ def _read_bytes(data: bytes, name: str, columns: Mapping[str, str], format: Tabl
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise TableError([Fault("", f"is not JSON: {error}")], name) from None
+    if not _is_table(found):
+        told = 'expected a list of rows, [{"van": 1, ...}, ...], or columns, {"van": [1, ...], ...}'
+        raise TableError([Fault("", f"is no table: {told}")], name)
     return _chosen(_as_frame(found)[0], columns, name)
+
+
+def _is_table(found: Any) -> bool:
+    """Whether what stands in a JSON file is rows, or columns."""
+    if isinstance(found, Mapping):
+        return all(isinstance(column, list) for column in found.values())
+    return isinstance(found, list) and all(isinstance(row, Mapping) for row in found)
 
 
 def _read_csv(text: Path | bytes, name: str, columns: Mapping[str, str]) -> Records:
@@ -177,13 +187,15 @@ def _read_csv(text: Path | bytes, name: str, columns: Mapping[str, str]) -> Reco
 
 def _head(text: Path | bytes, name: str) -> tuple[list[str], str]:
     """The names of the columns, and what stands between them."""
-    with _opened(text) as stream:
-        try:
-            first = stream.readline()
-            while first and not first.strip():
-                first = stream.readline()
-        except UnicodeDecodeError:
-            raise TableError([Fault("line 1", "is not UTF-8 text; save the log as CSV in UTF-8")], name) from None
+    first, number = "", 0
+    with _opened_raw(text) as stream:  # a line at a time: what comes below is read later
+        while not first.strip() and (line := stream.readline()):
+            number += 1
+            try:
+                first = line.decode("utf-8-sig")
+            except UnicodeDecodeError:
+                told = "is not UTF-8 text; save the log as CSV in UTF-8"
+                raise TableError([Fault(f"line {number}", told)], name) from None
     mark = _mark(first)
     return [entry.strip() for entry in next(csv.reader([first], delimiter=mark))], mark
 
@@ -204,10 +216,13 @@ def _tell_title(text: Path | bytes, columns: Mapping[str, str], name: str) -> No
                 raise TableError([Fault(f"line {number}", told)], name)
 
 
+def _opened_raw(text: Path | bytes) -> IO[bytes]:
+    return io.BytesIO(text) if isinstance(text, bytes) else text.open("rb")
+
+
 @contextmanager
 def _opened(text: Path | bytes) -> Iterator[IO[str]]:
-    raw: IO[bytes] = io.BytesIO(text) if isinstance(text, bytes) else text.open("rb")
-    with raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as stream:
+    with _opened_raw(text) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as stream:
         yield stream
 
 

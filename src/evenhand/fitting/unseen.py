@@ -3,16 +3,18 @@
     idle     the pair does what the idle action does in the same state, in every draw, and uses what it uses
     forbid   the pair is never chosen: it uses FORBIDDEN of every resource, more than any budget can be, and moves as
              the idle action does, which nobody will see
-    a file   rows with the columns state, action, next_state, probability and perhaps type: the row, as a known one
+    a file   rows with the columns state, action, next_state, probability and perhaps type: the row, as a known one;
+             what it says of a type goes before what it says of all
 
 A state that nobody leaves (`absorbing`) has known rows under every action: it stays. The idle action itself can be
 neither idle nor forbidden: where it was never seen, a file has to say what it does, or that the state is absorbing.
+Neither word nor file may say of a pair what was said to be impossible (`possible`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -62,7 +64,13 @@ class Settled:
     """What was done, in words."""
 
 
-def settle(log: Log, posterior: Posterior, unseen: Any = None, absorbing: Sequence[str] = ()) -> Settled:
+def settle(
+    log: Log,
+    posterior: Posterior,
+    unseen: Any = None,
+    absorbing: Sequence[str] = (),
+    possible: Bools | None = None,
+) -> Settled:
     """Take a person's word for pairs of which nothing is known.
 
     Args:
@@ -70,9 +78,10 @@ def settle(log: Log, posterior: Posterior, unseen: Any = None, absorbing: Sequen
         posterior: in whose mean they are NaN.
         unseen: `idle`, `forbid`, or a file or table of rows; nothing is said when absent.
         absorbing: names of states that nobody leaves.
+        possible: (state, action, next_state) transitions that can be; all when absent.
 
     Raises:
-        TableError: a file has faults; with all of them.
+        TableError: a file has faults, or something was said to be impossible; with all of it.
         InvalidInput: `unseen` is neither a known word nor a file.
     """
     notes = []
@@ -90,6 +99,8 @@ def settle(log: Log, posterior: Posterior, unseen: Any = None, absorbing: Sequen
     else:
         posterior = _as_told(log, posterior, unseen, unknown)
         notes.append(f"{counted(int(unknown.sum()), 'pair')} never seen: as told by {_called(unseen)}")
+    if possible is not None:
+        _refuse_impossible(log, np.where((unknown & ~forbidden)[..., None], posterior.mean, 0.0), possible, unseen)
     return Settled(posterior, forbidden, tuple(notes))
 
 
@@ -138,22 +149,67 @@ def _as_told(log: Log, posterior: Posterior, source: Any, unknown: Bools) -> Pos
         if column not in table.columns:
             faults.add("", f"there is no column {column}; the columns are: {', '.join(table.columns)}")
     raise_faults(faults, title)
-    rows, said = np.zeros(posterior.mean.shape), np.zeros_like(unknown)
     kinds = table.columns.get("type", [""] * len(table.rows))
+    own, of_all = (_Said.nothing(posterior.mean.shape) for _ in range(2))
+    whole = True
     for number, where in enumerate(table.rows):
         given = {column: table.columns[column][number] for column in COLUMNS[1:]} | {"type": kinds[number]}
-        _read_row(given, where, names, (rows, said, unknown), faults)
-    _check_sums(log, rows, said, faults)
+        found = _read_row(given, where, names, faults)
+        whole &= found is not None
+        if found is not None:
+            (of_all if found.kind is None else own).add(found, where, unknown, faults)
+    rows = np.where(own.pairs[..., None], own.rows, of_all.rows)
+    said = (own.pairs | of_all.pairs) & unknown
+    if whole:  # else what is missing from a sum may stand in a row that cannot be read
+        _check_sums(log, rows, said, faults)
     raise_faults(faults, title)
     return posterior.settled(rows / np.where(said, rows.sum(axis=-1), 1.0)[..., None], said)
 
 
-def _read_row(
-    given: dict[str, str], where: str, names: Names, into: tuple[Floats, Bools, Bools], faults: Faults
-) -> None:
-    """One row of the file: a type, or all of them; a state, an action, a next state, a probability."""
-    rows, said, unknown = into
-    places = [names.find(kind, given[kind], where, faults) for kind in ("type", "state", "action")]
+class _Row(NamedTuple):
+    """A row of the file: of a type, or of all of them."""
+
+    kind: int | None
+    state: int
+    action: int
+    after: int
+    chance: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Said:
+    """What the file says of types by name, or of all."""
+
+    rows: Floats
+    """(type, state, action, next_state) probabilities."""
+
+    pairs: Bools
+    """(type, state, action) whether anything is said."""
+
+    where: dict[_Row, str]
+    """Where each transition stands, whatever its probability."""
+
+    @classmethod
+    def nothing(cls, shape: tuple[int, ...]) -> "_Said":
+        """Nothing yet."""
+        return cls(np.zeros(shape), np.zeros(shape[:-1], dtype=bool), {})
+
+    def add(self, row: _Row, where: str, unknown: Bools, faults: Faults) -> None:
+        """One row more, which may be of pairs alone that were never seen, and not be there already."""
+        kinds = slice(None) if row.kind is None else slice(row.kind, row.kind + 1)
+        pair = (kinds, row.state, row.action)
+        if not unknown[pair].any():
+            faults.add(where, "this pair was seen, and is what the records say; the file is for pairs never seen")
+        if (before := self.where.setdefault(row._replace(chance=0.0), where)) != where:
+            faults.add(where, f"the same transition is in {before}")
+        self.rows[(*pair, row.after)] = row.chance
+        self.pairs[pair] = True
+
+
+def _read_row(given: dict[str, str], where: str, names: Names, faults: Faults) -> _Row | None:
+    """One row of the file; None where it has faults."""
+    before = len(faults.found)
+    kind, state, action = (names.find(what, given[what], where, faults) for what in ("type", "state", "action"))
     after = names.find("state", given["next_state"], where, faults)
     try:
         chance = float(given["probability"])
@@ -163,13 +219,9 @@ def _read_row(
         faults.add(where, f"expected a probability from 0 to 1, got {given['probability']!r}")
     if any(given[column] in ("", "*") for column in ("state", "action", "next_state")):
         faults.add(where, "state, action and next_state must be named")
-    if after is None or None in places[1:] or faults:
-        return
-    pick = (slice(None) if places[0] is None else slice(places[0], places[0] + 1), places[1], places[2])
-    if not unknown[pick].any():
-        faults.add(where, "this pair was seen, and is what the records say; the file is for pairs never seen")
-    rows[(*pick, after)] += chance
-    said[pick] |= unknown[pick]
+    if len(faults.found) > before or state is None or action is None or after is None:
+        return None
+    return _Row(kind, state, action, after, chance)
 
 
 def _check_sums(log: Log, rows: Floats, said: Bools, faults: Faults) -> None:
@@ -177,6 +229,17 @@ def _check_sums(log: Log, rows: Floats, said: Bools, faults: Faults) -> None:
     wrong = said & (np.abs(sums - 1) > NEARLY_ONE)
     for (t, s, a), words in zip(np.argwhere(wrong).tolist(), pairs_in_words(log, wrong, int(wrong.sum())), strict=True):
         faults.add(words, f"probabilities sum to {plain(sums[t, s, a])}, not 1")
+
+
+def _refuse_impossible(log: Log, rows: Floats, possible: Bools, unseen: Any) -> None:
+    """Raise where what is said of pairs never seen was said to be impossible."""
+    faults = Faults()
+    wrong = (np.nan_to_num(rows) > 0) & ~possible
+    for s, a, j in np.argwhere(wrong.any(axis=0)).tolist():
+        names = tuple(quoted(name) for name in (log.states[s], log.actions[a], log.states[j]))
+        told = "from {} under {} to {}: was said to be impossible (--mask, --only-worse, --absorbing)".format(*names)
+        faults.add("", told)
+    raise_faults(faults, f"--unseen {_called(unseen)}")
 
 
 def forbid(terms: Terms, forbidden: Bools) -> Terms:

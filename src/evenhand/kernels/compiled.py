@@ -113,13 +113,18 @@ def serve_by_rank(type_of_arm, ranks, usage, idle, limit, states, key, stop, shu
         horizon = bits_at(key, stop_place + np.uint64(e))
         # Counting sort by rank: first how many of each ...
         sizes = np.zeros(num_ranks + 1, dtype=np.int64)
+        several = False
         for n in range(num_arms):
             kind, s = type_of_arm[n], states[e, n]
             actions[e, n] = idle[kind, s]
+            candidates = 0
             for a in range(num_actions):
                 r = drawn_ranks[kind, s, a] if has_drawn and drawn[e, n] == a else ranks[kind, s, a]
                 if r >= 0 and not (stop and _order(key, base, n, num_actions, a, shuffle) >= horizon):
                     sizes[r + 1] += 1
+                    candidates += 1
+            if candidates > 1:
+                several = True
         for r in range(num_ranks):
             sizes[r + 1] += sizes[r]
         filled = sizes[:num_ranks].copy()
@@ -145,6 +150,7 @@ def serve_by_rank(type_of_arm, ranks, usage, idle, limit, states, key, stop, shu
             shuffle,
             sizes,
             members,
+            several,
             num_actions,
             actions,
         )
@@ -180,7 +186,7 @@ def _order(key, base, n, num_actions, a, shuffle):
 
 @njit(cache=True)
 def _serve_buckets(
-    e, type_of_arm, usage, limit, least, states, key, base, shuffle, sizes, members, num_actions, actions
+    e, type_of_arm, usage, limit, least, states, key, base, shuffle, sizes, members, several, num_actions, actions
 ):
     left = limit.copy()
     served = np.zeros(len(type_of_arm), dtype=np.bool_)
@@ -190,8 +196,8 @@ def _serve_buckets(
         if not _fits(least, left):
             break
         bucket = members[sizes[r] : sizes[r + 1]]
-        # With two actions an arm has one candidate, since idling has no rank: nobody stands in two buckets.
-        if anybody and num_actions > 2:
+        # Where no arm has several candidates, nobody stands in two buckets.
+        if anybody and several:
             bucket = _unserved(bucket, served, num_actions)
         if len(bucket) == 0:
             continue

@@ -9,11 +9,9 @@ to compile.
 import numpy as np
 
 from evenhand.execution.threads import in_order, num_threads
+from evenhand.kernels.fluid_sweeps import ADVANTAGE, SAME
 from evenhand.kernels.jit import njit
 
-# As in `fluid_sweeps`, which must change with them.
-ADVANTAGE = 1e-13
-SAME = 1e-12
 SAMPLE = 63
 """Vertices of which the median is taken for a cut."""
 
@@ -259,9 +257,9 @@ def _best_prefix(order, begin, costs, counts, table, top, keep):
             else:
                 undecided[left] = i
                 left += 1
-        few = left > 0.9 * len(undecided)
+        slow = left > 0.9 * len(undecided)
         undecided = undecided[:left]
-        if few:
+        if slow:  # few were decided: sorting is quicker than more rounds
             break
     if not len(undecided):
         return kept

@@ -56,8 +56,6 @@ def _sweep_some(
     num_pivots,
     charges,
     switched,
-    uses,
-    values,
     indices,
     regained,
     witnesses,
@@ -76,15 +74,13 @@ def _sweep_some(
             z[:n],
             charges[arm],
             switched[arm],
-            uses[arm],
-            values[arm],
             indices[arm, :n],
             witnesses[arm],
         )
 
 
 @njit(cache=True)
-def _sweep(transitions, rewards, initial, factor, total, allowed, z, charges, switched, uses, values, seen, witness):
+def _sweep(transitions, rewards, initial, factor, total, allowed, z, charges, switched, seen, witness):
     n = len(initial)
     shift = (rewards.max() + rewards.min()) / 2
     spread = rewards.max() - rewards.min()
@@ -99,7 +95,6 @@ def _sweep(transitions, rewards, initial, factor, total, allowed, z, charges, sw
     columns, rows = np.empty((block, n + 1)), np.empty((block, n))
     column, row = np.empty(n + 1), np.empty(n)
     held, pivots, left, lost, error, charge, fresh = 0, 0, n, -1, 0.0, -np.inf, True
-    uses[0], values[0] = b[n], a[n] + shift * total
     while left > 0:
         s, reached = _next_switch(active, a, b, charge, flat)
         if s < 0 or pivots == len(charges):
@@ -133,7 +128,6 @@ def _sweep(transitions, rewards, initial, factor, total, allowed, z, charges, sw
             held = 0
         left += 1 if active[s] else -1
         pivots += 1
-        uses[pivots], values[pivots] = b[n], a[n] + shift * total
     return pivots, lost, max(error, abs(b[n]) / total), DONE
 
 

@@ -22,7 +22,14 @@ eigenvalues), with m the largest rate of leaving and B = (Q + mI) t / 2^k >= 0,
 
     P(t) = (exp(-mt / 2^k) sum over n of B^n / n!)^(2^k)
 
-Nothing is ever subtracted: small probabilities are as exact as large ones. The derivative goes the same way back.
+Nothing is ever subtracted, so rounding leaves small probabilities as exact as large ones; the end of the series must
+too. A walk of n jumps is a path of l jumps that meets no state twice, with loops of n - l jumps at its l + 1 states. If
+B has row sums of 1/2 at most, paths of weight p make walks of n jumps that weigh (n over l) (1/2)^(n - l) p at most, so
+of p / l!, which the path adds by itself, the terms n > D are no more than the share
+
+    sum over n > D of  (l! / n!) (n over l) (1/2)^(n - l)  =  sum over i > D - l of  (1/2)^i / i!
+
+and l < S. With D = S - 1 + BEYOND every entry has all its digits. The derivative goes the same way back.
 """
 
 from functools import cached_property
@@ -37,11 +44,11 @@ CONDITION = 1e5
 NEAR = 1e-3
 """Eigenvalues whose difference times the duration is below this take the series."""
 
-DEGREE = 12
-"""Terms of the power series: (1/2)^13 / 13! is below the last digit."""
+BEYOND = 14
+"""Terms of the power series beyond the longest path: (1/2)^15 / 15! is below the last digit, 1e-16."""
 
-CHUNK = 1 << 20
-"""Numbers in an array of the second road."""
+CHUNK = 1 << 23
+"""Numbers in all partial sums of the second road at once."""
 
 
 # -- laws, and the derivative of what is made of them -----------------------------------------------------------------
@@ -72,7 +79,8 @@ class Exponentials:
             self.inverses = np.full_like(self.vectors, np.inf)
             return
         # The condition number in Frobenius norm; where it is large, the eigenvectors have lost too many digits.
-        sizes = np.linalg.norm(self.vectors, axis=(1, 2)) * np.linalg.norm(self.inverses, axis=(1, 2))
+        with np.errstate(over="ignore"):  # an infinite one is large
+            sizes = np.linalg.norm(self.vectors, axis=(1, 2)) * np.linalg.norm(self.inverses, axis=(1, 2))
         self.sound = sizes < CONDITION
 
     @cached_property
@@ -118,7 +126,8 @@ class Exponentials:
 
     def _chunks(self, chosen: Bools) -> list[Array]:
         rows = np.flatnonzero(chosen)
-        size = max(1, CHUNK // self.generators.shape[1] ** 2)
+        num_states = self.generators.shape[1]
+        size = max(1, CHUNK // (num_states**2 * (_degree(num_states) + 1)))
         return [rows[start : start + size] for start in range(0, len(rows), size)]
 
     def _scaled(self, rows: Array) -> tuple[Floats, Floats, int]:
@@ -150,11 +159,16 @@ def _quotients(eigenvalues: Array, times: Floats) -> Array:
 # -- the second road --------------------------------------------------------------------------------------------------
 
 
+def _degree(num_states: int) -> int:
+    """D, the last term of the power series."""
+    return num_states - 1 + BEYOND
+
+
 def _series(scaled: Floats) -> list[Floats]:
     """Horner's partial sums of the power series, the whole one last."""
     unit = np.broadcast_to(np.eye(scaled.shape[1]), scaled.shape)
     sums = [unit]
-    for term in range(DEGREE, 0, -1):
+    for term in range(_degree(scaled.shape[1]), 0, -1):
         sums.append(unit + scaled @ sums[-1] / term)
     return sums
 
@@ -176,8 +190,8 @@ def _pulled_back(scaled: Floats, damping: Floats, squarings: int, weights: Float
     back = np.zeros_like(scaled)
     # Back through Horner's scheme: each product B S hands W S' to B, and B' W to S.
     sums = _series(scaled)
-    for term in range(1, DEGREE + 1):
+    for term in range(1, len(sums)):
         weights = weights / term
-        back += weights @ sums[DEGREE - term].swapaxes(1, 2)
+        back += weights @ sums[-1 - term].swapaxes(1, 2)
         weights = scaled.swapaxes(1, 2) @ weights
     return back

@@ -76,12 +76,6 @@ class Sweeps(NamedTuple):
     switched: Indices
     """(arm, pivot) which one."""
 
-    uses: Floats
-    """(arm, pivot + 1) activity of the policy over time, first before any pivot, then after each."""
-
-    values: Floats
-    """(arm, pivot + 1) rewards of the policy over time, charges not counted."""
-
     indices: Floats
     """(arm, state) least charge at which passive was optimal."""
 
@@ -105,8 +99,6 @@ class Sweeps(NamedTuple):
             num_pivots=np.zeros(num_arms, dtype=np.int64),
             charges=np.full((num_arms, room), np.nan),
             switched=np.full((num_arms, room), -1, dtype=np.int32),
-            uses=np.full((num_arms, room + 1), np.nan),
-            values=np.full((num_arms, room + 1), np.nan),
             indices=np.full((num_arms, num_states), np.nan),
             regained=np.full(num_arms, -1, dtype=np.int32),
             witnesses=np.full((num_arms, 2), np.nan),
@@ -196,11 +188,6 @@ class Tableau:
         return float(error / (1 + np.abs(row).sum()))
 
     @property
-    def value(self) -> float:
-        """Rewards of the policy over time."""
-        return float(self.a[-1] + self.shift * self.total)
-
-    @property
     def use(self) -> float:
         """Activity of the policy over time."""
         return float(self.b[-1])
@@ -245,7 +232,6 @@ def _sweep(arm: int, tableau: Tableau, met: Sweeps, allowed: float) -> None:
     tie, flat = TIE * spread * norm, min(FLAT * norm, 0.01 / tableau.total)
     seen = met.indices[arm, :n]
     charge, pivots, error, fresh = -np.inf, 0, 0.0, True
-    met.uses[arm, 0], met.values[arm, 0] = tableau.use, tableau.value
     while tableau.active.any():
         s, reached = _next_switch(tableau, charge, flat, tie)
         if s < 0 or pivots == room:
@@ -272,7 +258,6 @@ def _sweep(arm: int, tableau: Tableau, met: Sweeps, allowed: float) -> None:
         tableau.switch(s)
         fresh = False
         pivots += 1
-        met.uses[arm, pivots], met.values[arm, pivots] = tableau.use, tableau.value
     met.num_pivots[arm], met.errors[arm] = pivots, max(error, abs(tableau.use) / tableau.total)
 
 

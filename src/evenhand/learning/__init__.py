@@ -9,6 +9,7 @@
     judging        how good a network is, exactly or on a held-out stream
     checkpoints    a training run in one file that cannot run code
     training       train(), what a user calls; loop is its heavy part
+    seeds          train_seeds(): several runs, as cells, and the best network by a look that no run has had
 
 The trained policy itself is in `policies.network`; it needs neither torch nor Numba.
 """
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from evenhand.learning.bridges import from_stable_baselines3
     from evenhand.learning.environments import BatchedCounts, CountEnv
     from evenhand.learning.learners import PPOLearner, SACLearner, TD3Learner
+    from evenhand.learning.seeds import Trainings, train_seeds
     from evenhand.learning.training import Training, train
     from evenhand.learning.worlds import Tasks
 
@@ -33,8 +35,10 @@ _HOMES = {
     "TD3Learner": "learners",
     "Tasks": "worlds",
     "Training": "training",
+    "Trainings": "seeds",
     "from_stable_baselines3": "bridges",
     "train": "training",
+    "train_seeds": "seeds",
 }
 
 __all__ = [
@@ -45,8 +49,10 @@ __all__ = [
     "TD3Learner",
     "Tasks",
     "Training",
+    "Trainings",
     "from_stable_baselines3",
     "train",
+    "train_seeds",
 ]
 
 

@@ -80,7 +80,7 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
         """Begin an episode; options are not used."""
         super().reset(seed=seed)
         # A seed begins anew; without one the stream goes on from episode to episode.
-        if seed is not None or self.world.key == 0:
+        if seed is not None:
             self.world.seed(self.np_random)
         self.world.restart(np.ones(1, dtype=np.bool_))
         self.age, self.returns, self.last = 0, np.zeros(int(self.world.num_arms[0])), None

@@ -6,9 +6,13 @@ arms the mean is every Gini (the paper's Theorem 3.4), and every other welfare h
     exact    one linear solve on the count space (or the product space for a joint network)
     played   discounted returns on keys that training never sees, the same ones each time, so that networks meet the
              same world
+
+Networks of several seeds are told apart by `held_out`: exactly, or on keys that neither training nor any of its looks
+has seen, the same ones for all seeds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -36,8 +40,14 @@ MOST_SAMPLED = 100
 MOST_JOINT = 1_500
 """Joint states up to which a joint network is judged exactly."""
 
+HELD_OUT, HELD_OUT_LOOKS = 0x68656C64, 8
+"""The stream of the last look at networks of several seeds, and into how many looks it is cut, to tell its error."""
+
 COPIES = 256
 """Copies that are played where a network is not judged exactly."""
+
+JUDGED = 0x6A756467
+"""The stream of the looks of one run, beside its seed."""
 
 LEFT_OUT = 1e-3
 """The share of all weight that lies beyond the steps that are played."""
@@ -55,7 +65,7 @@ def make_judge(problem: CoupledMDP | Simulator, rule: AllocationRule, tasks: Tas
         most = MOST_EXACT if rule == "greedy" else MOST_SAMPLED
         if max(num_count_states(size) for size in sizes) <= most:
             return lambda network: _exact_mean(network, sizes, rule), True
-    return lambda network: _played_mean(network, problem, rule, tasks, seed), False
+    return lambda network: _played_mean(network, problem, rule, tasks, (seed, JUDGED)), False
 
 
 def _exact_mean(network: Network, sizes: list[CoupledMDP], rule: AllocationRule) -> float:
@@ -64,9 +74,9 @@ def _exact_mean(network: Network, sizes: list[CoupledMDP], rule: AllocationRule)
 
 
 def _played_mean(
-    network: Network, problem: CoupledMDP | Simulator, rule: AllocationRule, tasks: Tasks, seed: int
+    network: Network, problem: CoupledMDP | Simulator, rule: AllocationRule, tasks: Tasks, stream: Sequence[int]
 ) -> float:
-    rng = np.random.default_rng([seed, 0x6A756467])  # a stream of its own: training never draws from it
+    rng = np.random.default_rng(stream)  # a stream of its own: training never draws from it
     world: ArmWorld | CountWorld = (
         ArmWorld(problem, COPIES, rule, tasks, rng)
         if isinstance(problem, Simulator)
@@ -79,17 +89,48 @@ def _played_mean(
     return total
 
 
-def make_joint_judge(problem: CoupledMDP, seed: int) -> tuple[Judge, bool]:
+def make_joint_judge(problem: CoupledMDP, *stream: int) -> tuple[Judge, bool]:
     """The judge of joint networks, and whether it is exact."""
     if num_joint_states(problem) > MOST_JOINT:
         horizon = Discounted(problem.discount).judging_steps(LEFT_OUT)
 
         def played(network: Network) -> float:
             policy = JointNetworkPolicy(problem, network)
-            return float(simulate(problem, policy, COPIES, horizon, np.random.default_rng([seed, 7])).returns.mean())
+            return float(simulate(problem, policy, COPIES, horizon, np.random.default_rng([*stream, 7])).returns.mean())
 
         return played, False
     space = Joint(problem)
     return lambda network: float(
         exact_values(JointNetworkPolicy(problem, network).on(space), problem).values.mean()
     ), True
+
+
+def held_out(
+    policy: CountNetworkPolicy | JointNetworkPolicy, problem: CoupledMDP | Simulator, settings: dict[str, Any]
+) -> tuple[float, float]:
+    """What a network is worth on a stream that no run has seen, and the standard error; exactly where possible.
+
+    Args:
+        policy: the network.
+        problem: what it was trained on.
+        settings: of its run, as they are recorded.
+    """
+    network = policy.network
+    assert isinstance(network, Network)
+    if isinstance(policy, JointNetworkPolicy):
+        judges = [make_joint_judge(policy.problem, HELD_OUT, look) for look in range(HELD_OUT_LOOKS)]
+        exactly = judges[0][0] if judges[0][1] else None
+        looks = [judge for judge, _ in judges]
+    else:
+        tasks = Tasks(tuple(settings["num_arms"]), tuple((least, most) for least, most in settings["budget"]))
+        judge, exact = make_judge(problem, policy.rule, tasks, HELD_OUT)
+        exactly = judge if exact else None
+        looks = [_look(problem, policy.rule, tasks, look) for look in range(HELD_OUT_LOOKS)]
+    if exactly is not None:
+        return exactly(network), 0.0
+    found = np.array([look(network) for look in looks])
+    return float(found.mean()), float(found.std(ddof=1) / np.sqrt(len(found)))
+
+
+def _look(problem: CoupledMDP | Simulator, rule: AllocationRule, tasks: Tasks, number: int) -> Judge:
+    return lambda network: _played_mean(network, problem, rule, tasks, (HELD_OUT, number))

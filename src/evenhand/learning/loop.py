@@ -192,6 +192,8 @@ def run(problem: CoupledMDP | Simulator, asked: TrainingRun) -> Training:
             )
             # The last network is judged, too.
             watch.look()
+            if checkpoint is not None:  # of a run that is over, too: it may be one of several
+                run.save(watch)
         assert watch.best is not None
     policy: CountNetworkPolicy | JointNetworkPolicy
     if asked.architecture == "counts":

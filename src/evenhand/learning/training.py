@@ -8,7 +8,7 @@ This file is light; torch and Stable-Baselines3 are loaded when training starts 
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
@@ -78,14 +78,16 @@ class Training(Shown):
         figure: Figure = told_by("pictures", "training_picture")(self)
         return figure
 
-    def save(self, path: str | Path, command: str = "") -> None:
+    def save(self, path: str | Path, command: str = "", more: Mapping[str, Any] | None = None) -> None:
         """Write the policy; `load_policy` reads it, without torch.
 
         Args:
             path: where to.
             command: what was typed to train it, for the manifest.
+            more: further facts for the manifest.
         """
         about = {"settings": self.settings, "score": self.score, "exact": self.exact, "curve": self.curve}
+        about |= more or {}
         if command:
             about["command"] = command
         save_network(self.policy, path, about)

@@ -3,6 +3,7 @@
 import lzma
 import math
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -21,6 +22,7 @@ DAMAGE = (
     zlib.error,
     lzma.LZMAError,
     struct.error,
+    tokenize.TokenError,
     ArithmeticError,
     EOFError,
     OSError,

@@ -8,7 +8,8 @@
 Both remember something, so both have `start`. They treat equal arms alike, and play by counts, where all parts do.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -84,17 +85,18 @@ class _Steps(Actor):
 
     def choose(self, states: Indices, rng: np.random.Generator) -> Indices:
         """The actions of this step's part."""
-        return self._next().act(states, rng)
+        actions = self._part.act(states, rng)
+        self.step += 1  # a step whose part raises was not played
+        return actions
 
     def skip_to(self, step: int) -> None:
         """Go on at this step."""
         self.step = step
 
-    def _next(self) -> Policy:
+    @property
+    def _part(self) -> Policy:
         # After the last step the parts begin again, as the horizon does.
-        part = self.parts[self.step % len(self.parts)]
-        self.step += 1
-        return part
+        return self.parts[self.step % len(self.parts)]
 
 
 class _CountSteps(_Steps):
@@ -102,9 +104,11 @@ class _CountSteps(_Steps):
 
     def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
         """The allocation of this step's part."""
-        part = self._next()
+        part = self._part
         assert isinstance(part, Exchangeable)
-        return part.allocate(counts, rng)
+        allocation = part.allocate(counts, rng)
+        self.step += 1
+        return allocation
 
 
 # -- one part an episode ---------------------------------------------------------------------------------------------
@@ -272,8 +276,9 @@ class _Mixed(Actor):
     def choose(self, states: Indices, rng: np.random.Generator) -> Indices:
         """The actions of each episode's part."""
         actions = np.empty_like(states)
-        for _, rows, actor in self._now(rng):
-            actions[rows] = actor.act(states[rows], rng)
+        with self._turn(rng) as playing:
+            for _, rows, actor in playing:
+                actions[rows] = actor.act(states[rows], rng)
         return actions
 
     def skip_to(self, step: int) -> None:
@@ -283,15 +288,20 @@ class _Mixed(Actor):
             if (skip := getattr(actor, "skip_to", None)) is not None:
                 skip(step)
 
-    def _now(self, rng: np.random.Generator) -> list[_Playing]:
-        """Whose turn it is at this step."""
+    @contextmanager
+    def _turn(self, rng: np.random.Generator) -> Iterator[list[_Playing]]:
+        """Whose turn it is at this step, which is over if all of them have acted."""
         rotate = self.mixture.rotate
         # Not at step 0: the parts were drawn at the start.
         if rotate is not None and self.step and self.step % rotate == 0:
             self.playing = self.mixture.draw(self.num_episodes, rng)
             self.skip_to(self.step)  # a part that plays by the step must know which it is
+        try:
+            yield self.playing
+        except BaseException:
+            self.skip_to(self.step)  # the step was not played: whoever counts steps and had acted already goes back
+            raise
         self.step += 1
-        return self.playing
 
 
 class _CountMixed(_Mixed):
@@ -300,9 +310,10 @@ class _CountMixed(_Mixed):
     def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
         """The allocation of each episode's part."""
         answers = []
-        for _, rows, actor in self._now(rng):
-            assert isinstance(actor, Exchangeable)
-            answers.append((rows, actor.allocate(counts[rows], rng)))
+        with self._turn(rng) as playing:
+            for _, rows, actor in playing:
+                assert isinstance(actor, Exchangeable)
+                answers.append((rows, actor.allocate(counts[rows], rng)))
         # The shape of the allocation is known once the first part has answered.
         allocation = np.zeros((len(counts), *answers[0][1].shape[1:]), dtype=np.int64)
         for rows, answer in answers:

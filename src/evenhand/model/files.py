@@ -751,6 +751,8 @@ def _load_npz(stream: BinaryIO, asked: Asked) -> Loaded:
     criterion = written if asked is None else asked
     if asked is not None:
         read_criterion(0.0, written, faults)
+    elif "criterion" in arrays and written == "discounted" and not _is_known("discount", arrays, faults):
+        faults.add("discount", f"missing{MISSING['discount']}")
     welfare = _plain_text(arrays["welfare"], "") if "welfare" in arrays else None
     resources, groups = (_text_list(arrays.get(key), key, faults) for key in ("resources", "group"))
     discount: Any = arrays["discount"][()] if "discount" in arrays else 1.0
@@ -785,6 +787,11 @@ def _load_npz(stream: BinaryIO, asked: Asked) -> Loaded:
     if "discount" in arrays:
         read_criterion(discount, criterion, found)
     raise ModelError([*faults.found, *_in_words_of_arrays(found.found, tables, resources, by_action)])
+
+
+def _is_known(key: str, arrays: dict[str, Array], faults: Faults) -> bool:
+    """Whether an array was read, or is told of already."""
+    return key in arrays or any(fault.place == key for fault in faults.found)
 
 
 def _in_words_of_arrays(

@@ -25,7 +25,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -479,11 +479,12 @@ def _whole(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else -1
 
 
-def in_order(name: str) -> list[tuple[int, str]]:
+@lru_cache(maxsize=20_000)  # a programme has the same names at every step
+def in_order(name: str) -> tuple[tuple[int, str], ...]:
     """What names are sorted by: van2 comes before van10."""
     # Pieces of digits compare as numbers, the others as text; -1 keeps a text before any number.
     numbers = ((_whole(piece), piece) for piece in re.split(r"(\d+)", name))
-    return [(number, "" if number >= 0 else piece) for number, piece in numbers]
+    return tuple((number, "" if number >= 0 else piece) for number, piece in numbers)
 
 
 # Starting there

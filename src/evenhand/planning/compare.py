@@ -1,7 +1,6 @@
 """Policies side by side, in the same world, under the best bound known."""
 
 import math
-import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,21 +8,19 @@ from typing import TYPE_CHECKING, Any, Literal
 from evenhand.checks import as_seed
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar, told_by
 from evenhand.errors import (
-    ClusterError,
     EvenhandError,
     Fault,
     Infeasible,
-    InvalidInput,
     NotApplicable,
     NotConverged,
     OutOfDomain,
     TooLarge,
 )
 from evenhand.evaluation.drawing import playing_seed, read_worlds
-from evenhand.evaluation.draws import PolicyDraws, UnderDraws, weigh_policies
+from evenhand.evaluation.draws import PolicyDraws, UnderDraws, rows_over_draws
 from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
 from evenhand.evaluation.worlds import Worlds
-from evenhand.execution import Executor, Lost, opened
+from evenhand.execution import Executor, Sweep
 from evenhand.model.criterion import Criterion
 from evenhand.model.files import Location
 from evenhand.model.objective import read_welfare
@@ -209,8 +206,8 @@ def compare(
         draws: over how many draws of the posterior to compare them, too, where the model was fitted.
         posterior: what is known of the model's transitions: the model file (its posterior stands beside it), the file
             of the posterior itself, or what `fit` gave.
-        on: where policies are played, several at a time: `local:2`, `ray`, `ray://host:port`, or an executor; in this
-            process, one after the other, when absent. Results do not depend on it.
+        on: where policies are played and draws weighed, several at a time: `local:2`, `ray`, `ray://host:port`, or an
+            executor; in this process, one after the other, when absent. Results do not depend on it.
 
     Example:
         >>> import evenhand as eh
@@ -236,19 +233,19 @@ def compare(
         chosen = {"optimal": best, **chosen}
     rows: list[Row] = []
     refused: dict[str, EvenhandError] = {}
-    playing = _share_of(told, BOUNDING, 1.0)
     # Policies of one's own were made for the problem as it was given.
     asked = (problem, weighed_by, num_episodes, horizon, seed, method), (judged.criterion, judged.over)
-    for name, found in _judged(chosen, asked, on, playing).items():
-        if isinstance(found, EvenhandError):
-            refused[name], left_out[name] = found, str(found)
-        else:
-            rows.append(Row(name, found))
-    if not rows:
-        raise _none_applies(refused)
-    ranked = _best_first(rows, bound)
-    named = {row.policy: chosen[row.policy] for row in ranked}
-    known = None if worlds is None else _over_draws(named, worlds, weighed_by, seed, left_out, told)
+    with Sweep(on) as sweep:
+        for name, found in _judged(chosen, asked, sweep, _share_of(told, BOUNDING, 1.0)).items():
+            if isinstance(found, EvenhandError):
+                refused[name], left_out[name] = found, str(found)
+            else:
+                rows.append(Row(name, found))
+        if not rows:
+            raise _none_applies(refused)
+        ranked = _best_first(rows, bound)
+        named = {row.policy: chosen[row.policy] for row in ranked}
+        known = None if worlds is None else _over_draws(named, worlds, weighed_by, seed, left_out, told, sweep)
     return Comparison(weighed_by, ranked, left_out, bound, bound_name, judged, known)
 
 
@@ -260,29 +257,13 @@ Asked = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 
 def _judged(
-    policies: Mapping[str, Policy | Starting], asked: Asked, on: str | Executor | None, progress: Progress | None
+    policies: Mapping[str, Policy | Starting], asked: Asked, sweep: Sweep, progress: Progress | None
 ) -> dict[str, Evaluation | EvenhandError]:
-    """What each policy is worth, or why it does not apply: one after the other here, or as cells elsewhere."""
-    if on is None:
-        here: dict[str, Evaluation | EvenhandError] = {}
-        for number, (name, policy) in enumerate(policies.items()):
-            # Made when its turn comes, for it is told at once.
-            tell = None if progress is None else _turn_of(progress, name, number, len(policies))
-            here[name] = _judge((policy, asked), tell)
-        return here
+    """What each policy is worth, or why it does not apply: each is a cell."""
+    sweep.check_portable({"the problem": asked[0][0]})
+    sweep.check_portable({f"the policy {name}": policy for name, policy in policies.items()})
     cells = [(policy, asked) for policy in policies.values()]
-    _check_portable(policies)
-    names, found = list(policies), dict[int, Any]()
-    with opened(on) as executor:
-        for ended in executor.run(_judge, cells):
-            assert ended is not None
-            found[ended[0]] = ended[1]
-            if progress is not None:
-                progress(f"{len(found)} of {len(cells)} policies", len(found) / len(cells))
-    lost = [f"{names[place]}: {one.words}" for place, one in found.items() if isinstance(one, Lost)]
-    if lost:
-        raise ClusterError("; ".join(lost))
-    return {name: found[place] for place, name in enumerate(names)}
+    return dict(zip(policies, sweep(_judge, cells, list(policies), progress), strict=True))
 
 
 def _judge(cell: tuple[Policy | Starting, Asked], tell: Progress | None = None) -> Evaluation | EvenhandError:
@@ -295,15 +276,6 @@ def _judge(cell: tuple[Policy | Starting, Asked], tell: Progress | None = None) 
         return error
 
 
-def _check_portable(policies: Mapping[str, Policy | Starting]) -> None:
-    """Refuse policies that cannot be sent to another process."""
-    for name, policy in policies.items():
-        try:
-            pickle.dumps(policy)
-        except Exception as error:  # noqa: BLE001  # whatever a class of a user's raises
-            raise InvalidInput(f"on: the policy {name} cannot be sent to another process: {error}") from None
-
-
 def _over_draws(
     policies: Mapping[str, Policy | Starting],
     worlds: Worlds,
@@ -311,14 +283,17 @@ def _over_draws(
     seed: int,
     left_out: dict[str, str],
     progress: Progress | None,
+    sweep: Sweep,
 ) -> UnderDraws | None:
     """The same policies over draws; who is out of the welfare's domain in some of them is left out."""
     rows: list[PolicyDraws] = []
-    for name, policy in policies.items():
-        try:
-            rows += weigh_policies({name: policy}, worlds, welfare, playing_seed(seed), progress).rows
-        except (OutOfDomain, TooLarge) as error:
-            left_out[f"{name} over draws"] = str(error)
+    for name, found in rows_over_draws(policies, worlds, welfare, playing_seed(seed), progress, sweep).items():
+        if isinstance(found, PolicyDraws):
+            rows.append(found)
+        elif isinstance(found, (OutOfDomain, TooLarge)):
+            left_out[f"{name} over draws"] = str(found)
+        else:
+            raise found
     return UnderDraws(worlds.problem, welfare, tuple(rows)) if rows else None
 
 
@@ -379,12 +354,6 @@ def _share_of(progress: Progress | None, begin: float, end: float) -> Progress |
     if progress is None:
         return None
     return lambda what, share: progress(what, begin + (end - begin) * share)
-
-
-def _turn_of(progress: Progress, name: str, number: int, total: int) -> Progress:
-    """Progress of one of several policies, told under its name."""
-    progress(name, number / total)
-    return lambda _, share: progress(name, (number + share) / total)
 
 
 def _build(

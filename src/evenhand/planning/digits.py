@@ -12,6 +12,9 @@ whose weight matters (the far better-off under a maximin) do not enter, whatever
 are equal may have the weight, so g_n is the weight of n if n alone were a little worse off, by what is unknown of it:
 the gap, and a share TIE of its value. Sums of many members are not looked into: the largest M_n stands for all.
 
+Members that have 0 in every plan that has a welfare (`planning.zeros`) enter no sum. Where there are such, and a share
+q of others, W = q^(1/(1 - alpha)) W_others, and the weights are those of W_others times that.
+
     digits = -log10(rounding / |upper bound|),  rounded down, from 0 to 15
 
 No policy has more than upper bound + 10^-digits |upper bound|, and the policy has at least welfare - the same.
@@ -25,8 +28,10 @@ from evenhand.errors import OutOfDomain
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.objective import Objective
+from evenhand.model.welfare import PowerMean, Welfare
+from evenhand.solvers.resting import at_rest
 from evenhand.solvers.service import counting
-from evenhand.typing import Floats
+from evenhand.typing import Bools, Floats, Ints
 
 MOST = 15
 """Digits of a double."""
@@ -69,8 +74,24 @@ def rounding_of(problem: CoupledMDP, objective: Objective, values: Floats, gap: 
     meets = counting(types, problem.affordable, problem.criterion)
     largest = np.where(meets, np.abs(types.rewards), 0.0).max(axis=(1, 2)) * problem.criterion.total
     sizes = objective.members(largest if len(values) == len(largest) else largest[problem.type_of_arm])
-    each_step = OPERATIONS * float(np.finfo(float).eps) * _weighed(objective, objective.members(values), sizes, gap)
-    return _steps(problem.criterion) * each_step
+    members, counts, share = objective.members(values), objective.sizes, 1.0
+    if (still := _still(problem, objective, members)).any():
+        assert isinstance(objective.welfare, PowerMean)
+        share = float(counts[~still].sum() / counts.sum()) ** (1 / (1 - objective.welfare.aversion))
+        members, counts, sizes = members[~still], counts[~still], sizes[~still]
+    weighed = share * _weighed(objective.welfare, (members, counts), sizes, gap)
+    return _steps(problem.criterion) * OPERATIONS * float(np.finfo(float).eps) * weighed
+
+
+def _still(problem: CoupledMDP, objective: Objective, members: Floats) -> Bools:
+    """(member,) who has 0 in every plan that has a welfare, where its slope is not defined there."""
+    if not isinstance(objective.welfare, PowerMean) or not 0 < objective.welfare.aversion < 1:
+        return np.zeros(len(members), dtype=np.bool_)
+    still = members == 0  # no number that was computed is that by chance
+    kinds = at_rest(problem)[0]
+    if objective.groups is not None:  # gains and losses of a group may balance but for rounding
+        still[problem.group_of_type[kinds]] = True
+    return np.asarray(still)
 
 
 def _steps(criterion: Criterion) -> float:
@@ -80,21 +101,29 @@ def _steps(criterion: Criterion) -> float:
     return 1 / (1 - criterion.factor) if criterion.factor < 1 else LONG
 
 
-def _weighed(objective: Objective, members: Floats, sizes: Floats, gap: float) -> float:
-    """sum_n g_n M_n, with each member's weight as if it were the worst of those it is equal to."""
-    if len(members) > MOST_MEMBERS:
-        return float(sizes.max())
+def _weighed(welfare: Welfare, known: tuple[Floats, Ints], sizes: Floats, gap: float) -> float:
+    """sum_n g_n M_n, with each member's weight as if it were the worst of those it is equal to.
+
+    Args:
+        welfare: how members are weighed.
+        known: their (member,) values, and how many each stands for.
+        sizes: (member,) M.
+        gap: between the welfare and its bound.
+    """
+    members, counts = known
+    if len(members) > MOST_MEMBERS or not len(members):
+        return float(sizes.max(initial=0.0))
     lowered = members - np.diag(gap + TIE * np.abs(members))
     return sum(
-        _weight(objective, (each, members), number) * float(sizes[number])
+        _weight(welfare, (each, members), counts, number) * float(sizes[number])
         for number, each in enumerate(lowered)
         if sizes[number]
     )
 
 
-def _weight(objective: Objective, tries: tuple[Floats, ...], number: int) -> float:
+def _weight(welfare: Welfare, tries: tuple[Floats, ...], counts: Ints, number: int) -> float:
     """g_n at the first of some points at which the welfare has a slope; infinite if it has none at any."""
     for members in tries:
         with suppress(OutOfDomain):
-            return float(objective.welfare.supergradient(members, objective.sizes)[number])
+            return float(welfare.supergradient(members, counts)[number])
     return np.inf

@@ -3,17 +3,23 @@
     candidates   the plan for the model itself, and plans for some of the drawn worlds: what one would do, were one of
                  them the truth. Each is an exact plan where that is quick, else the policies of the fluid relaxation.
 
+Drawn worlds are planned for, and plans weighed, as cells (`execution.sweeps`): several at a time, where there is room.
+
 What is worth knowing (`knowing`) and the plan for the worst draws (`robust`) both choose among candidates. A plan for
 another world is a policy as any other; it is rebuilt for the model's own problem, so that it can be saved with it.
 """
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 import numpy as np
 
-from evenhand.errors import EvenhandError, NotApplicable, OutOfDomain
+from evenhand.errors import EvenhandError, NotApplicable, OutOfDomain, TooLarge
 from evenhand.evaluation.draws import PolicyDraws, draws_of
-from evenhand.evaluation.worlds import Worlds, WorldValues, mixed, values_in_worlds
+from evenhand.evaluation.worlds import Worlds, WorldValues, mixed, weigh
+from evenhand.execution import Sweep
 from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
@@ -28,6 +34,9 @@ from evenhand.typing import Floats, Progress
 
 MOST_SOLVED = 3_000
 """States up to which a drawn world is solved exactly."""
+
+BOUNDED_TOGETHER = 5
+"""Draws whose bounds are one cell."""
 
 
 @dataclass
@@ -46,6 +55,9 @@ class Candidates:
     progress: Progress | None = None
     """Told now and then how it goes."""
 
+    sweep: Sweep = field(default_factory=Sweep)
+    """Where they are weighed, and drawn worlds planned for."""
+
     names: list[str] = field(default_factory=list)
     """What each is called."""
 
@@ -56,12 +68,40 @@ class Candidates:
     """Their values in every draw."""
 
     def add(self, name: str, policy: Policy | Starting) -> WorldValues:
-        """Weigh a policy and keep it; of a mixture that is drawn at the start also its parts."""
-        if isinstance(policy, Mixture) and policy.rotate is None:
-            parts = [self.add(f"{name}, part {i + 1}", part) for i, part in enumerate(policy.parts)]
-            return self._keep(name, policy, mixed(parts, policy.shares, self.worlds.problem))
-        self.tell(f"weighing {name} over draws")
-        return self._keep(name, policy, values_in_worlds(policy, self.worlds, self.welfare, self.seed))
+        """Weigh a policy and keep it; of a mixture that is drawn at the start also its parts.
+
+        Raises:
+            TooLarge: its values do not fit.
+        """
+        return self.add_all({name: policy})[0]
+
+    def add_all(self, policies: "dict[str, Policy | Starting]", if_they_fit: bool = False) -> list[WorldValues]:
+        """Weigh and keep several at a time, each as `add` does; or leave those out that do not fit."""
+        leaves = [leaf for name, policy in policies.items() for leaf in _leaves(name, policy)]
+        values = iter(self.weigh([policy for _, policy in leaves], [f"weighing {name}" for name, _ in leaves]))
+        found = []
+        for name, policy in policies.items():
+            own = [next(values) for _ in _leaves(name, policy)]
+            wrong = [one for one in own if isinstance(one, EvenhandError)]
+            if wrong and not if_they_fit:
+                raise wrong[0]
+            if not wrong:
+                found.append(self._take(name, policy, iter([one for one in own if isinstance(one, WorldValues)])))
+        return found
+
+    def weigh(
+        self, policies: Sequence[Policy | Starting], names: Sequence[str], worlds: Worlds | None = None, seed: int = 0
+    ) -> "list[WorldValues | NotApplicable | TooLarge]":
+        """The values of policies in the draws, or in others on episodes of their own; nothing is kept."""
+        where = (self.worlds, self.seed) if worlds is None else (worlds, seed)
+        told = [f"{name} over draws" for name in names]
+        return weigh(policies, where[0], self.welfare, where[1], self.sweep, told, self._halfway)
+
+    def _take(self, name: str, policy: Policy | Starting, values: Iterator[WorldValues]) -> WorldValues:
+        if not _is_drawn(policy):
+            return self._keep(name, policy, next(values))
+        parts = [self._take(f"{name}, part {i + 1}", part, values) for i, part in enumerate(policy.parts)]
+        return self._keep(name, policy, mixed(parts, policy.shares, self.worlds.problem))
 
     def _keep(self, name: str, policy: Policy | Starting, values: WorldValues) -> WorldValues:
         try:
@@ -77,9 +117,23 @@ class Candidates:
 
     def add_plans(self, world: CoupledMDP, name: str) -> None:
         """Weigh and keep the plans for another world; none where it has none."""
-        self.tell(f"planning for {name}")
-        for own, policy in plans_for(world, self.worlds.problem, self.welfare, name).items():
-            self.add(own, policy)
+        self.add_all(self.plans_for({name: world}))
+
+    def plans_for(self, worlds: dict[str, CoupledMDP]) -> dict[str, Policy | Starting]:
+        """Plans for other worlds, under their names, as policies of the problem; none of one that cannot be solved."""
+        cells = [(world, self.welfare, name) for name, world in worlds.items()]
+        told = [f"planning for {name}" for name in worlds]
+        found: dict[str, Policy | Starting] = {}
+        for plans in self.sweep(_plans, cells, told, self._halfway):
+            for name, policy in plans.items():
+                with contextlib.suppress(EvenhandError):  # one plan less to choose from
+                    found[name] = rebuilt(policy, self.worlds.problem)
+        return found
+
+    @property
+    def _halfway(self) -> Progress | None:
+        """What is being done, whatever the share: nobody knows how much there is in all."""
+        return None if self.progress is None else lambda what, _: self.tell(what)
 
     def tell(self, what: str) -> None:
         """Pass on what is being done."""
@@ -112,32 +166,37 @@ def add_drawn_plans(candidates: Candidates, welfare: Floats, number: int) -> Non
     """
     ranked = np.argsort(np.round(welfare / (np.abs(welfare).max() or 1.0), 10), kind="stable")
     places = ((np.arange(number) + 0.5) / number * len(ranked)).astype(np.int64)
-    for place in np.unique(places).tolist():
-        draw = int(ranked[place])
-        candidates.add_plans(candidates.worlds.world(draw), f"draw {draw}")
+    draws = [int(ranked[place]) for place in np.unique(places).tolist()]
+    candidates.add_all(candidates.plans_for({f"draw {draw}": candidates.worlds.world(draw) for draw in draws}))
 
 
-def plans_for(world: CoupledMDP, problem: CoupledMDP, welfare: Welfare, name: str) -> dict[str, Policy | Starting]:
-    """Plans for another world, as policies of a problem; none where it cannot be solved.
+def _is_drawn(policy: Policy | Starting) -> TypeGuard[Mixture]:
+    """Whether it is a mixture that is drawn at the start and kept."""
+    return isinstance(policy, Mixture) and policy.rotate is None
 
-    Args:
-        world: where arms move differently.
-        problem: the model, whose policies they become.
-        welfare: what is maximised.
-        name: what the world is called.
-    """
+
+def _leaves(name: str, policy: Policy | Starting) -> Iterator[tuple[str, Policy | Starting]]:
+    """The policies that a mixture is drawn from, under their names; the policy itself, if it is none."""
+    if not _is_drawn(policy):
+        yield name, policy
+        return
+    for i, part in enumerate(policy.parts):
+        yield from _leaves(f"{name}, part {i + 1}", part)
+
+
+def _plans(cell: tuple[CoupledMDP, Welfare, str], progress: Progress | None = None) -> dict[str, Policy | Starting]:
+    """A cell: plans for another world, by its name; none where it cannot be solved."""
+    world, welfare, name = cell
     try:
         if _is_quick(world):
-            return {f"plan for {name}": rebuilt(solve(world, welfare, "auto", 1e-6).policy, problem)}
+            return {f"plan for {name}": solve(world, welfare, "auto", 1e-6, progress).policy}
         relaxed = solve_fluid(world, welfare, FLUID_TOLERANCE)
     except EvenhandError:  # one plan less to choose from
         return {}
-    found = {}
+    found: dict[str, Policy | Starting] = {}
     for kind in ("fair-index", "occupancy-priority"):
-        try:
-            found[f"{kind} for {name}"] = rebuilt(build_policy(world, relaxed, kind), problem)
-        except NotApplicable:
-            continue
+        with contextlib.suppress(NotApplicable):
+            found[f"{kind} for {name}"] = build_policy(world, relaxed, kind)
     return found
 
 
@@ -147,14 +206,28 @@ def _is_quick(world: CoupledMDP) -> bool:
     return states <= MOST_SOLVED and choose_method(world)[0] != "fluid"
 
 
-def upper_bounds(worlds: Worlds, welfare: Welfare, progress: Progress | None = None) -> Floats | None:
+def upper_bounds(
+    worlds: Worlds, welfare: Welfare, progress: Progress | None = None, sweep: Sweep | None = None
+) -> Floats | None:
     """(draw,) no policy has more welfare in a draw than this, by its fluid relaxation; None where one has none.
 
     Args:
         worlds: the draws.
         welfare: how values are weighed.
         progress: called now and then with what is being done and the share done.
+        sweep: where they are relaxed; in this process when absent.
     """
+    place = Sweep() if sweep is None else sweep
+    starts = range(0, len(worlds), BOUNDED_TOGETHER)
+    cells = [(worlds.only(slice(start, start + BOUNDED_TOGETHER)), welfare) for start in starts]
+    found = place(_bounds, cells, ["bounds of the draws"] * len(cells), progress)
+    sound = [bounds for bounds in found if bounds is not None]
+    return np.concatenate(sound) if len(sound) == len(found) else None
+
+
+def _bounds(cell: tuple[Worlds, Welfare], progress: Progress | None = None) -> Floats | None:
+    """A cell: the bounds of some draws; None where one has none."""
+    worlds, welfare = cell
     found = np.empty(len(worlds))
     for draw in range(len(worlds)):
         if progress is not None:

@@ -409,7 +409,8 @@ def _errors_told(problem: CoupledMDP, by_type: bool, objective: Objective, plan:
     for share, returns in zip(plan.samples.shares.tolist(), plan.samples.returns, strict=True):
         # Members first, then the error, for the arms of a type or group were played together.
         squares += (share * standard_errors(_values_told(problem, by_type, objective, returns))) ** 2
-    return np.sqrt(squares)
+    # What was not played is an error beside chance, as it is for units and members (`Samples`).
+    return np.hypot(np.sqrt(squares), _values_told(problem, by_type, objective, plan.samples.beyond))
 
 
 def _sizes_of_groups(problem: CoupledMDP) -> dict[str, int]:

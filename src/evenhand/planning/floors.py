@@ -68,7 +68,7 @@ def floor_columns(
         if not lacking:
             return added
         policy = fair_index(problem, relaxed.weights, relaxed.prices, pay)
-        added.append(judge(f"fair-index paid for service {len(added)}", policy, law_of(problem, relaxed.occupancy)))
+        added.append(judge(f"fair-index, paid for service {len(added)}", policy, law_of(problem, relaxed.occupancy)))
     raise NotConverged(
         f"no mixture of {len(columns) + len(added)} policies meets the floors with a margin for the error of "
         "simulation, though the relaxation does. Lower the floors a little, or raise the budget."
@@ -96,7 +96,7 @@ def _raise_floors(problem: CoupledMDP, relaxed: FluidSolution, welfare: Welfare,
     floors, played = problem.type_floors, list[Column]()
     for step in range(STEPS):
         policy, law = build_policy(problem, relaxed, name), law_of(problem, relaxed.occupancy)
-        played.append(judge(f"{name}, floors raised {step} times" if step else f"{name} within floors", policy, law))
+        played.append(judge(f"{name}, floors raised {step} times" if step else f"{name}, within floors", policy, law))
         served, error = _by_types(problem, judge.by_type, played[-1])
         # Positive where the share, less its margin, is below the floor.
         short = problem.type_floors + MARGIN * error - served

@@ -19,24 +19,29 @@ Under other criteria rewards are played as they are: with a finite horizon value
 `average` relative values can be far larger than the rewards of the whole horizon, and so can their noise.
 
 Values are kept to DIGITS digits: what is behind them is rounding, on which no choice may hang.
+
+What a policy is worth depends on the judge and the policy alone, so that several are judged at a time, wherever there
+are processors (`judge_all`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from evenhand.errors import NotApplicable, TooLarge
 from evenhand.evaluation.evaluate import knows_types, mean_by_type, standard_errors, treats_alike
 from evenhand.evaluation.exact import exact_values
+from evenhand.execution import Sweep
 from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting, plays_by_counts
 from evenhand.reductions.counts import num_count_states
 from evenhand.simulation import simulate, simulate_counts
 from evenhand.solvers.arms import action_values
-from evenhand.typing import Floats, Rng
+from evenhand.typing import Floats, Progress, Rng
 
 MOST_EXACT = 500
 """Count states, over all steps, up to which policies are evaluated exactly rather than played."""
@@ -227,6 +232,49 @@ class Judge:
         worth = action_values(types, ones, nothing, self.problem.criterion)
         best = np.where(types.valid, worth, -np.inf).max(axis=2)
         return np.asarray(np.where(types.valid.any(axis=2), best, 0.0))
+
+
+class Asked(NamedTuple):
+    """A policy that is to be judged."""
+
+    name: str
+    """For people."""
+
+    policy: Policy | Starting
+    """What acts."""
+
+    law: Floats
+    """(type, state, action) what it does, more or less; or with a step in front."""
+
+    rng: Rng = None
+    """Seed or generator; that of all policies when absent."""
+
+
+_Seen = tuple[Floats, Floats, bool, Floats | None]
+"""What a column has that was not known before: returns, served, exact, beyond."""
+
+
+def judge_all(
+    sweep: Sweep, judges: Sequence[Judge], asked: Sequence[Asked], progress: Progress | None = None
+) -> list[Column]:
+    """What policies are worth, several at a time.
+
+    Args:
+        sweep: where they are judged.
+        judges: (policy,) by whom.
+        asked: (policy,) the policies.
+        progress: called now and then with what is being done and the share done.
+    """
+    names = [one.name for one in asked]
+    found = sweep(_judge, list(zip(judges, asked, strict=True)), names, progress)
+    return [Column(one.name, one.policy, one.law, *seen) for one, seen in zip(asked, found, strict=True)]
+
+
+def _judge(cell: tuple[Judge, Asked], progress: Progress | None = None) -> _Seen:
+    """One policy: a cell; what travels back is what was not known before."""
+    judge, asked = cell
+    column = judge(*asked)
+    return column.returns, column.served, column.exact, column.beyond
 
 
 def _telescoped(problem: CoupledMDP, ahead: Floats) -> tuple[Floats, Floats]:

@@ -19,17 +19,22 @@ is near the best for g where arms are many; what a single one cannot give (whom 
     report   on episodes that no choice has seen. What the choice was too hopeful about is told: `optimism`
 
 Members are types or arms (`Judge`). With floors, shares of time join the vectors, less MARGIN standard errors.
+
+Policies that are asked for together are judged at the same time, if the task has a place for that; what is found does
+not depend on it.
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import numpy as np
 
 from evenhand.checks import available_memory
 from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.evaluation.evaluate import treats_alike
+from evenhand.execution import Sweep
 from evenhand.kernels.compilation import work_clock
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
@@ -38,7 +43,7 @@ from evenhand.model.objective import Objective, num_members
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Gini, Welfare, as_welfare, is_lexicographic
 from evenhand.planning.floors import MARGIN, floor_columns
-from evenhand.planning.judging import Column, Judge, law_of
+from evenhand.planning.judging import Asked, Column, Judge, judge_all, law_of
 from evenhand.planning.plain import PLAIN
 from evenhand.planning.relaxed import FLUID_TOLERANCE, MOST_FOLLOWED, build_policy, relax, tightest
 from evenhand.planning.solution import Samples
@@ -47,7 +52,7 @@ from evenhand.policies.fluid import LEAST_WEIGHT, OccupancyPriority, fair_index,
 from evenhand.policies.priority import ExchangeablePriority
 from evenhand.solvers.fluid import FluidSolution, model_of, solve_weighted
 from evenhand.solvers.mixtures import Mixture, Priced, Round, best_shares, improve
-from evenhand.typing import Floats, Indices, Ints
+from evenhand.typing import Floats, Indices, Ints, Progress, Rng
 
 ARM_STEPS = 2e6
 """Simulated steps of arms by which a policy is judged while columns are looked for."""
@@ -73,6 +78,9 @@ LEAST_GAIN = 2e-4
 
 LEAST_HASTE = 0.05
 """The least share of its steps that a policy is judged by where time is short."""
+
+MOST_AT_ONCE = 100
+"""Policies that are judged together at the most."""
 
 MEMORY = 0.25
 """The share of the free memory that policies and what they are worth may take."""
@@ -151,6 +159,7 @@ class WeightedIndices:
     problem: CoupledMDP
     objective: Objective
     judge: Judge
+    sweep: Sweep = field(default_factory=Sweep)
     columns: list[Column] = field(default_factory=list)
     asked: int = 0
 
@@ -164,7 +173,7 @@ class WeightedIndices:
         Where the relaxation does not close its gap there is nothing new: the mixture so far is a plan all the same. The
         tolerance is for exact oracles; this one comes as near as policies of single arms do.
         """
-        per_arm, pay = self._of_types(weights)
+        per_arm, pay, slack = self._of_types(weights)
         rows = len(self.objective.sizes) + len(self.floored)
         try:
             relaxed = solve_weighted(self.model, per_arm, pay, FLUID_TOLERANCE)
@@ -172,10 +181,10 @@ class WeightedIndices:
             return Priced(np.zeros((rows, 0)), np.inf)
         before, number = len(self.columns), self.asked + 1
         law = law_of(self.problem, relaxed.occupancy)
-        for name, policy in self._policies(relaxed, per_arm, pay):
-            self.add(f"{name}, round {number}", policy, law)
+        made = self._policies(relaxed, per_arm, pay)
+        self.add([Asked(f"{name}, round {number}", policy, law) for name, policy in made])
         found = [self.vector(column) for column in self.columns[before:]]
-        return Priced(np.column_stack(found) if found else np.zeros((rows, 0)), relaxed.upper_bound)
+        return Priced(np.column_stack(found) if found else np.zeros((rows, 0)), relaxed.upper_bound + slack)
 
     def _policies(
         self, relaxed: FluidSolution, weights: Floats, pay: Floats | None
@@ -186,16 +195,21 @@ class WeightedIndices:
         if self.problem.num_arms <= MOST_FOLLOWED:
             yield "occupancy-priority", occupancy_priority(self.problem, relaxed.occupancy, weights, prices, pay)
 
-    def _of_types(self, weights: Floats) -> tuple[Floats, Floats | None]:
-        """(type,) what a unit of one arm's value is worth, and of its time served; from weights of the objectives."""
+    def _of_types(self, weights: Floats) -> tuple[Floats, Floats | None, float]:
+        """(type,) what a unit of one arm's value is worth, and of its time served; from weights of the objectives.
+
+        And what any policy's weighted sum may lose by weights that were raised: with them, losses weigh more.
+        """
         number = len(self.objective.sizes)
         units, kinds = self.objective.spread(weights[:number]), self._kinds
-        per_arm = np.bincount(kinds, weights=units) / self.problem.type_counts
-        per_arm = np.maximum(per_arm, LEAST_WEIGHT * per_arm.max())
+        exact = np.bincount(kinds, weights=units) / self.problem.type_counts
+        per_arm = np.maximum(exact, LEAST_WEIGHT * exact.max())
+        worst = np.where(self.problem.types.valid, self.problem.types.rewards, 0.0).min(axis=(1, 2), initial=0.0)
+        slack = float((per_arm - exact) * self.problem.type_counts @ -worst) * self.problem.criterion.total
         if not len(self.floored):
-            return per_arm, None
+            return per_arm, None, slack
         pay = np.bincount(kinds[self.floored], weights=weights[number:], minlength=self.problem.num_types)
-        return per_arm, pay / (self.problem.type_counts * self.problem.criterion.total)
+        return per_arm, pay / (self.problem.type_counts * self.problem.criterion.total), slack
 
     @property
     def _kinds(self) -> Indices:
@@ -203,17 +217,37 @@ class WeightedIndices:
         every = np.arange(self.problem.num_types, dtype=np.int32)
         return every if self.judge.by_type else self.problem.type_of_arm
 
-    def add(self, name: str, policy: Policy | Starting, law: Floats) -> None:
-        """Judge a policy and keep it, if there is none like it."""
-        if not any(_same(policy, column.policy) for column in self.columns):
-            self.columns.append(self.judge(name, policy, law))
+    def add(self, asked: Sequence[Asked], progress: Progress | None = None) -> None:
+        """Judge policies and keep them, those that there is none like."""
+        new: list[Asked] = []
+        known = [column.policy for column in self.columns]
+        for one in asked:
+            if not any(_same(one.policy, other) for other in known):
+                new.append(one)
+                known.append(one.policy)
+        self.columns += judge_all(self.sweep, [self.judge] * len(new), new, progress)
+
+    def add_while(self, go_on: Callable[[], bool], asked: Iterable[Asked], at_once: int, progress: Progress) -> None:
+        """The same as long as one may, as many at a time as there is room for."""
+        coming = iter(asked)
+        while go_on() and (some := list(islice(coming, max(1, min(at_once, self.room))))):
+            self.add(some, progress)
+
+    @property
+    def room(self) -> int:
+        """How many more columns there may be before they take more than their share of the memory."""
+        rows = 2 * self.judge.episodes(by_counts=False) * self.objective.num_values
+        size = 8.0 * (rows + 4 * self.problem.types.valid.size * (self.problem.criterion.num_steps or 1))
+        return int(MEMORY * available_memory() / size) - len(self.columns) - 1
 
     @property
     def is_full(self) -> bool:
         """Whether one more column would take more than its share of the memory."""
-        rows = 2 * self.judge.episodes(by_counts=False) * self.objective.num_values
-        size = 8.0 * (rows + 4 * self.problem.types.valid.size * (self.problem.criterion.num_steps or 1))
-        return (len(self.columns) + 2) * size > MEMORY * available_memory()
+        return self.room < 1
+
+    def may_grow(self, until_defined: bool = False) -> bool:
+        """Whether there is room for more columns; or, if that is asked, no mixture of them with a welfare yet."""
+        return not self.is_full or (until_defined and not _is_defined(self.objective, self.columns))
 
     def vector(self, column: Column) -> Floats:
         """(objective,) the members of welfare, then the shares of time that floors are for, with a margin."""
@@ -264,23 +298,16 @@ def find_mixture(task: Task, relaxed: FluidSolution) -> Blend:
     objective = task.by_types if by_type else task.by_arms
     most = MOST_EPISODES if task.problem.criterion.num_steps is None else MOST_SHORT
     judge = Judge(task.problem, by_type, ARM_STEPS, int(choosing.integers(2**63)), most_episodes=most)
-    oracle, clock = WeightedIndices(task.problem, objective, judge), _Clock(task)
-    for name, policy in task.candidates.items():  # whatever the time: they were asked for
-        clock.tell(f"trying {name}", 0.05)
-        oracle.add(name, policy, law_of(task.problem, relaxed.occupancy))
-    named = list(_named_policies(task, relaxed))
-    for number, (name, policy, law) in enumerate(named):  # whatever the time: none of them may be better than the plan
-        clock.tell(f"trying {name}", 0.05)
-        oracle.add(name, policy, law)
-        if number == 0:
-            oracle.judge = clock.hurried(oracle.judge, len(named))
-        if oracle.is_full and _is_defined(objective, oracle.columns):
-            break
-    for name, policy, law in _policies_for_others(task):
-        if clock.is_over or oracle.is_full:
-            break
-        clock.tell(f"trying {name}", 0.05)
-        oracle.add(name, policy, law)
+    oracle, clock = WeightedIndices(task.problem, objective, judge, task.sweep), _Clock(task)
+    own, named = law_of(task.problem, relaxed.occupancy), list(_named_policies(task, relaxed))
+    # Whatever the time: candidates were asked for, and none of the named ones may be better than the plan.
+    oracle.add([Asked(name, policy, own) for name, policy in task.candidates.items()], clock.trying)
+    if task.seconds is not None:  # the first of them tells how many steps there is time for
+        oracle.add([named.pop(0)], clock.trying)
+        oracle.judge = clock.hurried(oracle.judge, 1 + len(named))
+    oracle.add_while(lambda: oracle.may_grow(until_defined=True), named, MOST_AT_ONCE, clock.trying)
+    others = _policies_for_others(task)
+    oracle.add_while(lambda: not clock.is_over and oracle.may_grow(), others, clock.at_once, clock.trying)
     if task.problem.has_floors:
         task.tell("meeting the floors", 0.1)
         oracle.columns += floor_columns(task.problem, relaxed, task.welfare, oracle.judge, oracle.columns)
@@ -292,6 +319,8 @@ def find_mixture(task: Task, relaxed: FluidSolution) -> Blend:
 
 def _is_defined(objective: Objective, columns: Sequence[Column]) -> bool:
     """Whether the welfare of equal shares of all columns is defined: else it may be that no mixture's is."""
+    if not columns:
+        return False
     try:
         objective.check_domain(np.mean([column.values for column in columns], axis=0))
     except OutOfDomain:
@@ -308,6 +337,15 @@ class _Clock:
     def tell(self, what: str, share: float) -> None:
         self.task.tell(what, share)
 
+    def trying(self, what: str, share: float) -> None:
+        """Policies are tried before the first mixture is made."""
+        self.task.tell(f"trying {what}", 0.05 + 0.05 * share)
+
+    @property
+    def at_once(self) -> int:
+        """Policies after which it is looked at: all of them, where nobody waits."""
+        return MOST_AT_ONCE if self.task.seconds is None else self.task.sweep.num_workers
+
     @property
     def is_over(self) -> bool:
         """Whether half of the time is over: the other half is for the end."""
@@ -323,19 +361,19 @@ class _Clock:
         return replace(judge, arm_steps=judge.arm_steps * share, pace=share)
 
 
-def _named_policies(task: Task, relaxed: FluidSolution) -> Iterator[tuple[str, Policy | Starting, Floats]]:
+def _named_policies(task: Task, relaxed: FluidSolution) -> Iterator[Asked]:
     """The policies that have names, each with a law that it follows more or less."""
     problem = task.problem
     own = law_of(problem, relaxed.occupancy)
     for name in ("fair-index", "occupancy-priority", "re-solving"):
         with contextlib.suppress(NotApplicable, TooLarge):
-            yield name, build_policy(problem, relaxed, name), own
+            yield Asked(name, build_policy(problem, relaxed, name), own)
     for name, make in PLAIN.items():
         with contextlib.suppress(NotApplicable, TooLarge):
-            yield name, make(problem), own
+            yield Asked(name, make(problem), own)
 
 
-def _policies_for_others(task: Task) -> Iterator[tuple[str, Policy | Starting, Floats]]:
+def _policies_for_others(task: Task) -> Iterator[Asked]:
     """Policies of the relaxations of other welfares, and their laws."""
     problem = task.problem
     for welfare in other_welfares(problem):
@@ -344,7 +382,7 @@ def _policies_for_others(task: Task) -> Iterator[tuple[str, Policy | Starting, F
             law = law_of(problem, other.occupancy)
             for name in ("fair-index", "occupancy-priority"):
                 with contextlib.suppress(NotApplicable, TooLarge):
-                    yield f"{name} for {welfare.name}", build_policy(problem, other, name), law
+                    yield Asked(f"{name} for {welfare.name}", build_policy(problem, other, name), law)
 
 
 def other_welfares(problem: CoupledMDP) -> list[Welfare]:
@@ -399,11 +437,10 @@ def _polish(
 ) -> Blend:
     """Play the parts again on other episodes, and settle their shares on all of them."""
     kept = _worth_another_look(oracle, objective, shares)
-    parts = []
-    for i in kept:
-        steps = oracle.judge.arm_steps * max(POLISHING * float(shares[i]), 0.5)
-        judge = replace(oracle.judge, seed=seed, arm_steps=steps)
-        parts.append(oracle.columns[i].pooled(judge(*_asked(oracle.columns[i]))))
+    steps = [oracle.judge.arm_steps * max(POLISHING * float(shares[i]), 0.5) for i in kept]
+    judges = [replace(oracle.judge, seed=seed, arm_steps=number) for number in steps]
+    again = judge_all(oracle.sweep, judges, [_asked(oracle.columns[i]) for i in kept])
+    parts = [oracle.columns[i].pooled(column) for i, column in zip(kept, again, strict=True)]
     settled = np.asarray(shares[kept] / shares[kept].sum())
     while True:
         settled = _settle(oracle, objective, parts, settled)
@@ -464,8 +501,8 @@ def _welfare_of(objective: Objective, column: Column) -> float:
         return -np.inf
 
 
-def _asked(column: Column) -> tuple[str, Policy | Starting, Floats]:
-    return column.name, column.policy, column.law
+def _asked(column: Column, rng: Rng = None) -> Asked:
+    return Asked(column.name, column.policy, column.law, rng)
 
 
 def _settle(oracle: WeightedIndices, objective: Objective, parts: Sequence[Column], shares: Floats) -> Floats:
@@ -501,13 +538,13 @@ def report_parts(
     """
     stream = np.random.default_rng(task.rng).spawn(3)[2]
     by_type = objective.num_values == task.problem.num_types
-    values, found = np.zeros(objective.num_values), []
-    worlds = stream.spawn(len(columns))
-    for number, (column, share, own) in enumerate(zip(columns, shares.tolist(), worlds, strict=True)):
-        task.tell(f"playing {column.name}", 0.8 + 0.2 * number / len(columns))
-        judge = Judge(task.problem, by_type, haste * REPORTING * share, 0, 6, 4000, left_out=JUDGED)
-        found.append(judge(*_asked(column), own))
-        values += share * found[-1].returns.mean(axis=0)
+    steps = [haste * REPORTING * share for share in shares.tolist()]
+    judges = [Judge(task.problem, by_type, number, 0, 6, 4000, left_out=JUDGED) for number in steps]
+    asked = [_asked(column, own) for column, own in zip(columns, stream.spawn(len(columns)), strict=True)]
+    found = judge_all(task.sweep, judges, asked, lambda what, done: task.tell(f"playing {what}", 0.8 + 0.2 * done))
+    values = np.zeros(objective.num_values)
+    for share, part in zip(shares.tolist(), found, strict=True):
+        values += share * part.returns.mean(axis=0)
     noisy = [number for number, part in enumerate(found) if not part.exact]
     parts = zip(shares.tolist(), found, strict=True)
     beyond = sum((share * part.beyond for share, part in parts if part.beyond is not None), np.zeros(len(values)))

@@ -26,7 +26,7 @@ from evenhand.model.policy import Policy, SavableKind, Starting, begin
 from evenhand.model.whereabouts import Whereabouts, find_arms, in_order
 from evenhand.planning.labels import Labels, amount_of, as_key, quantity
 from evenhand.planning.other_numbers import fit_policy, is_enough, other_numbers, same_moves, seat_policy
-from evenhand.planning.reasons import Moment, places_in_line, priorities_served, reasons
+from evenhand.planning.reasons import Moment, family_of, places_in_line, priorities_served, reasons
 from evenhand.planning.saved import facts_of, load_carried
 from evenhand.planning.showing import show_plan
 from evenhand.planning.solution import Solution
@@ -482,9 +482,7 @@ def _decide(
     # As it was: reasons repeat the draw that was made.
     before = copy.deepcopy(rng)
     actions = np.asarray(actor.act(states[None], rng)[0], dtype=np.int32)
-    # Parts are named with details behind a comma or `for`; a reason needs only the name of the policy.
-    family = name.partition(",")[0].partition(" for ")[0]
-    moment = Moment(crowd.problem, states, actions, step, family, before)
+    moment = Moment(crowd.problem, states, actions, step, family_of(name), before)
     line = places_in_line(policy, actor, moment)  # first, for reasons may draw from the stream again
     priority = priorities_served(policy, actor, moment)
     return moment, reasons(policy, actor, moment), (line, priority)

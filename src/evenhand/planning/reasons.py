@@ -41,6 +41,15 @@ SHOWN_CELLS = 3
 """Conditions that are named where others are served."""
 
 
+def family_of(name: str) -> str:
+    """The policy that a part of a plan is named after: details follow behind a comma or `for`.
+
+    Args:
+        name: of a part.
+    """
+    return name.partition(",")[0].partition(" for ")[0]
+
+
 @dataclass(frozen=True, eq=False)
 class Moment:
     """What is decided once: arms in the order of the problem, where they are, and what they get."""

@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenhand.display import Shown
-from evenhand.evaluation.worlds import Worlds, WorldValues, mixed, values_in_worlds
+from evenhand.errors import EvenhandError
+from evenhand.evaluation.worlds import Worlds, WorldValues, mixed
 from evenhand.model.composite import Mixture
 from evenhand.model.policy import Policy, Starting
 from evenhand.planning.draws import Candidates, upper_bounds
@@ -254,10 +255,14 @@ def _trade(candidates: Candidates, plain: WorldValues, robust: WorldValues, shar
 
 def _held_out(candidates: Candidates, policy: Policy | Starting, worlds: Worlds, share: float) -> Trade:
     """Both plans in draws that no choice has seen, played on random numbers of their own."""
-    candidates.tell("weighing in draws that were held out")
     plain = candidates.policies[candidates.names.index("plan")]
-    seed = candidates.seed + 1
-    before, after = (values_in_worlds(one, worlds, candidates.welfare, seed) for one in (plain, policy))
+    told = ["weighing held-out draws: the plan", "weighing held-out draws: the robust plan"]
+    before, after = candidates.weigh([plain, policy], told, worlds, candidates.seed + 1)
+    for found in (before, after):
+        if isinstance(found, EvenhandError):
+            raise found
+    assert isinstance(before, WorldValues)
+    assert isinstance(after, WorldValues)
     return _trade(candidates, before, after, share, denoise=True)
 
 
@@ -266,5 +271,5 @@ def _bound(candidates: Candidates, share: float) -> float | None:
     worlds = candidates.worlds
     if len(worlds) * worlds.problem.types.transitions.size > MOST_BOUNDED:
         return None
-    bounds = upper_bounds(worlds, candidates.welfare, candidates.progress)
+    bounds = upper_bounds(worlds, candidates.welfare, candidates.progress, candidates.sweep)
     return None if bounds is None else tail_mean(bounds, share)

@@ -18,6 +18,7 @@ their own kind (`networks`).
 
 import hashlib
 import io
+import tokenize
 import warnings
 import zipfile
 from collections.abc import Callable, Sequence
@@ -497,7 +498,7 @@ def _read_array(file: zipfile.ZipFile, name: str, facts: dict[str, Any]) -> Arra
     body = read_part(file, f"{name}.npy", facts["sha256"], f"array {name}")
     try:
         array: Array = np.lib.format.read_array(io.BytesIO(body), allow_pickle=False)
-    except (ValueError, EOFError, TypeError, SyntaxError, UnicodeDecodeError, OverflowError):
+    except (ValueError, EOFError, TypeError, SyntaxError, UnicodeDecodeError, OverflowError, tokenize.TokenError):
         raise PolicyError(f"its array {name} is not an array of numbers as NumPy writes it") from None
     if list(array.shape) != facts.get("shape") or array.dtype.str != facts.get("dtype"):
         raise PolicyError(f"its array {name} has another shape or type than its manifest says")

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from evenhand.checks import as_seed, check_positive_int, fits_in_memory, is_number
 from evenhand.display import heard, shows_bar
 from evenhand.errors import InvalidInput, NotApplicable, TooLarge, UnknownName
+from evenhand.execution import Executor, Sweep
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.objective import read_welfare
@@ -81,6 +82,7 @@ def solve(
     draws: int | None = None,
     posterior: Any = None,
     robust: float | None = None,
+    on: str | Executor | None = None,
 ) -> Solution:
     """Find the best policy for a welfare, and prove how good it is.
 
@@ -106,6 +108,9 @@ def solve(
             of the posterior itself, or what `fit` gave.
         robust: the share of the worst draws whose mean welfare is maximised, such as 0.1; the plan is then a mixture
             that does well in them, and what that costs on average is told. 200 draws, unless `draws` says else.
+        on: where policies are tried and draws weighed, several at a time: `local:2`, `ray`, `ray://host:port`, or an
+            executor; in this process when absent. Results do not depend on it. It is for the method fluid, and for
+            draws; of an exact method there is nothing to run elsewhere.
 
     Raises:
         TooLarge: it would not fit; says how large it would be and what to use instead.
@@ -125,6 +130,7 @@ def solve(
         raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
     problem = needs_tables(problem, "solve", _OF_SAMPLES).under(criterion, over)
     _check_candidates(candidates)
+    _check_place(on, method, draws is not None or robust is not None, candidates)
     task = Task(
         problem,
         read_welfare(problem, welfare),
@@ -134,27 +140,47 @@ def solve(
         candidates=dict(candidates or {}),
         seconds=_check_seconds(seconds),
         rotate=None if rotate is None else check_positive_int(rotate, "rotate"),
+        sweep=Sweep(on),
     )
     if candidates and method not in ("auto", "fluid"):
         raise InvalidInput(f"candidates compete with the policies of the method fluid, not with {method}")
-    if draws is None and robust is None:
-        return _told_of_rotation(task, solve_with_zeros(task, lambda task: _solve(task, method)))
-    from evenhand.planning.uncertain import over_draws, read_asked  # it asks for plans in turn
+    with task.sweep:
+        if draws is None and robust is None:
+            return _told_of_place(task, _found(task, method))
+        from evenhand.planning.uncertain import over_draws, read_asked  # it asks for plans in turn
 
-    asked = read_asked(problem, posterior, draws, robust, as_seed(task.rng))
-    found = _told_of_rotation(task, solve_with_zeros(task, lambda task: _solve(task, method)))
-    return over_draws(found, asked, task.progress)
+        asked = read_asked(problem, posterior, draws, robust, as_seed(task.rng))
+        return over_draws(_found(task, method), asked, task.sweep, task.progress)
+
+
+def _found(task: Task, method: str) -> Solution:
+    """The plan for the model itself."""
+    return _told_of_rotation(task, solve_with_zeros(task, lambda task: _solve(task, method)))
 
 
 def _solve(task: Task, method: str) -> Solution:
     if task.candidates:
+        _check_kept(task, "fluid")
         return METHODS["fluid"](replace(task, reason="candidates compete"))
     if method == "auto":
         chosen = _choose(task.problem)
-        return METHODS[chosen.method](replace(task, reason=chosen.reason, plan=chosen.plan))
+        _check_kept(task, chosen.method)
+        return METHODS[chosen.method](
+            replace(task, reason=chosen.reason, plan=chosen.plan, typed_plan=chosen.typed_plan)
+        )
     if method not in METHODS:
         raise UnknownName("method", method, ["auto", *METHODS])
+    _check_kept(task, method)
     return METHODS[method](task)
+
+
+def _check_kept(task: Task, method: str) -> None:
+    """Only where pairs are listed can some of them be struck out."""
+    if task.kept is not None and method not in ("joint", "counts"):
+        raise NotApplicable(
+            f"some arms have 0 at best, and {method} cannot keep them there: they need service for it, or something "
+            "else at every step. Use --method joint or counts, which list all that can be done, or a Gini welfare."
+        )
 
 
 def _told_of_rotation(task: Task, solution: Solution) -> Solution:
@@ -162,6 +188,27 @@ def _told_of_rotation(task: Task, solution: Solution) -> Solution:
     if task.rotate is None or solution.kept_welfare is not None:
         return solution
     return replace(solution, reason=f"{solution.reason}; nothing to rotate, for it is not a mixture of fluid policies")
+
+
+def _check_place(
+    on: str | Executor | None, method: str, draws: bool, candidates: Mapping[str, Policy | Starting] | None
+) -> None:
+    """Refuse a place where nothing would run, and policies that cannot go there."""
+    if on is None:
+        return
+    if method in METHODS and method != "fluid" and not draws:
+        raise InvalidInput(
+            f"on: the method {method} works in this process; the policies of the method fluid, and draws of a fitted "
+            "model, are what runs elsewhere"
+        )
+    Sweep(on).check_portable({f"the policy {name}": policy for name, policy in (candidates or {}).items()})
+
+
+def _told_of_place(task: Task, solution: Solution) -> Solution:
+    """Say so where a place was named and nothing had to run there."""
+    if task.sweep.used or task.sweep.on is None:
+        return solution
+    return replace(solution, reason=f"{solution.reason}; nothing ran on {task.sweep.name}, for no policies were tried")
 
 
 def _check_candidates(candidates: Mapping[str, Policy | Starting] | None) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from evenhand.execution import Sweep
 from evenhand.kernels.compilation import seconds_getting_ready, work_clock
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
@@ -12,7 +13,7 @@ from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare
 from evenhand.solvers.count_dynamics import CountPlan
 from evenhand.solvers.typed_counts import TypedPlan
-from evenhand.typing import Progress, Rng
+from evenhand.typing import Bools, Progress, Rng
 
 WORTH_TELLING = 0.01
 """Seconds of compiling, or of reading what was compiled, that are told as a stage of their own."""
@@ -49,11 +50,18 @@ class Task:
     candidates: dict[str, Policy | Starting] = field(default_factory=dict)
     """Policies that compete with those of the method fluid."""
 
+    kept: Bools | None = None
+    """(step, type, state, action) what alone may be chosen, where some arms are to be kept at their best; one step
+    where it is always the same, all that can be afforded when absent. Only tables can be narrowed so."""
+
     seconds: float | None = None
     """For how long to look for better plans, where a method could go on; no limit when absent."""
 
     rotate: int | None = None
     """Steps after which a mixture is drawn anew; once and for all when absent."""
+
+    sweep: Sweep = field(default_factory=Sweep)
+    """Where policies are tried."""
 
     @property
     def by_types(self) -> Objective:

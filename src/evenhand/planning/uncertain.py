@@ -10,6 +10,7 @@ from evenhand.evaluation.drawing import USUAL_DRAWS, Known, playing_seed, read_w
 from evenhand.evaluation.draws import PolicyDraws, UnderDraws
 from evenhand.evaluation.evaluate import evaluate
 from evenhand.evaluation.worlds import Worlds
+from evenhand.execution import Sweep
 from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.draws import Candidates, add_drawn_plans
 from evenhand.planning.knowing import worth_knowing
@@ -69,24 +70,27 @@ def read_asked(
     return Asked(worlds, held_out, share, seed)
 
 
-def over_draws(solution: Solution, asked: Asked, progress: Progress | None) -> Solution:
+def over_draws(solution: Solution, asked: Asked, sweep: Sweep, progress: Progress | None) -> Solution:
     """The same solution with what is known of it; or, where that is asked for, the plan for the worst draws.
 
     Args:
         solution: the plan for the model itself.
         asked: the draws, and what is asked of them.
+        sweep: where plans are weighed, and drawn worlds planned for.
         progress: called now and then with what is being done and the share done.
     """
     watch, worlds = Stopwatch(), asked.worlds
-    candidates = Candidates(worlds, solution.objective.welfare, playing_seed(asked.seed), progress)
+    candidates = Candidates(worlds, solution.objective.welfare, playing_seed(asked.seed), progress, sweep)
     first = candidates.row("plan", candidates.add("plan", solution.policy))
     add_drawn_plans(candidates, first.seen, DRAWN_PLANS)
     rows: tuple[PolicyDraws, ...] = (first,)
     decided = solution
     if asked.share is not None:
+        plain = {}
         for name, make in PLAIN.items():  # none of them may be better in the worst draws than the plan for them
             with contextlib.suppress(NotApplicable, TooLarge):
-                candidates.add(name, make(worlds.problem))
+                plain[name] = make(worlds.problem)
+        candidates.add_all(plain, if_they_fit=True)
         plan = robust_plan(candidates, asked.share, asked.held_out)
         rows, decided = (candidates.row("robust plan", plan.found), first), _robust_solution(solution, plan, asked.seed)
     knowing = worth_knowing(candidates.draws(), worlds)

@@ -17,7 +17,7 @@ at these (`solvers.arms`), relative ones under the average, by step with a finit
                          average it looks LOOK_AHEAD steps ahead, H rho + h in place of V.
 
 With a finite horizon each of these has one table a step. A floor holds in the relaxation, in expectation; these
-policies only lean towards it. `planning.relaxed.meet_floors` mixes such that it holds for what is played.
+policies only lean towards it. `planning.mixed` mixes such that it holds for what is played (`planning.floors`).
 """
 
 from collections.abc import Mapping

@@ -22,6 +22,7 @@ from evenhand.kernels.choosing import SERVING, serve_by_rank, serve_by_rank_fast
 from evenhand.kernels.priorities import LARGEST_LAW
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.acting import on_batches
+from evenhand.model.coupled import MOST_ARMS
 from evenhand.model.criterion import Criterion
 from evenhand.model.simulator import Problem
 from evenhand.typing import Floats, Indices, Ints
@@ -301,6 +302,8 @@ def _most_served(usage: Floats, budget: Floats) -> float:
 
 def _hypergeometric(good: Ints, bad: Ints, draws: Ints, rng: np.random.Generator) -> Ints:
     """(episode,) how many of `draws` arms taken from good + bad are good."""
-    # NumPy wants some of both kinds; where there are no bad ones the answer is known.
-    drawn = rng.hypergeometric(good, np.maximum(bad, 1), np.minimum(draws, good + bad))
+    # NumPy wants some bad ones, and fewer than MOST_ARMS of either kind. Where there are none of one kind, as there are
+    # if all arms are of the other, the answer is known: none is drawn of none, and all are of the only kind.
+    kinds = np.minimum(good, MOST_ARMS - 1), np.clip(bad, 1, MOST_ARMS - 1)
+    drawn = rng.hypergeometric(*kinds, np.minimum(draws, good + bad))
     return np.asarray(np.where(bad == 0, np.minimum(draws, good), drawn), dtype=np.int64)

@@ -418,7 +418,7 @@ class Books:
         """
         if digest not in self._going_on:
             model, words = self.models(digest)
-            block = np.array([words.blocks[arm.type, arm.group] for arm in self.span.arms], dtype=np.int64)
+            block = words.blocks_of(self.span.arms)
             there = np.zeros((len(model.tables), self.span.num_steps), dtype=np.int64)
             np.add.at(there, block, self.span.present)
             counts = there[np.arange(len(there)), (there > 0).argmax(axis=1)]

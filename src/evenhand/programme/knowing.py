@@ -214,6 +214,31 @@ def done_between(
     return found
 
 
+def decided_between(
+    tx: Connection, words: Words, blocks: Mapping[int, int], first: int, step: int
+) -> dict[int, list[tuple[int, bool]]]:
+    """The states in which accepted plans took arms to be, and whether they were served, the last step first.
+
+    Args:
+        tx: a transaction.
+        words: of the model.
+        blocks: of the arms, by their numbers.
+        first: the first step that is looked at.
+        step: the step after the last.
+
+    Returns:
+        By the numbers of the arms, for as many steps before the last as there is something of without a gap.
+    """
+    told = _decisions(tx, words, blocks, first, step)
+    found: dict[int, list[tuple[int, bool]]] = {arm: [] for arm in blocks}
+    for arm, steps in found.items():
+        for at in range(step - 1, first - 1, -1):
+            if (arm, at) not in told:
+                break
+            steps.append(told[arm, at])
+    return found
+
+
 def last_served(tx: Connection, words: Words, blocks: Mapping[int, int], first: int, step: int) -> dict[int, int]:
     """The last step at which each arm was served, by the numbers of the arms; those who were not are left out.
 
@@ -224,17 +249,28 @@ def last_served(tx: Connection, words: Words, blocks: Mapping[int, int], first: 
         first: the first step that is looked at.
         step: the step after the last.
     """
+    found: dict[int, int] = {}
+    for (arm, at), (_, is_served) in _decisions(tx, words, blocks, first, step).items():
+        if is_served:
+            found[arm] = max(at, found.get(arm, at))
+    return found
+
+
+def _decisions(
+    tx: Connection, words: Words, blocks: Mapping[int, int], first: int, step: int
+) -> dict[tuple[int, int], tuple[int, bool]]:
+    """The state that an accepted plan took an arm to be in, and whether it was served, by (arm, step)."""
     done = done_between(tx, list(blocks), first, step)
     plans, table, served = schema.plans, schema.decisions, words.model.tables.served
     span = (plans.c.status == schema.ACCEPTED) & (plans.c.step >= first) & (plans.c.step < step)
     asked = select(table.c.arm, plans.c.step, table.c.state).join(plans, plans.c.id == table.c.plan).where(span)
-    found: dict[int, int] = {}
+    found: dict[tuple[int, int], tuple[int, bool]] = {}
     numbers = list(blocks)
     for start in range(0, len(numbers), MOST_ASKED):
-        part = asked.where(table.c.arm.in_(numbers[start : start + MOST_ASKED])).order_by(plans.c.step)
+        part = asked.where(table.c.arm.in_(numbers[start : start + MOST_ASKED]))
         for arm, at, name in tx.execute(part):
             state, action = words.state(blocks[arm], name), words.action(blocks[arm], done[arm, at])
             # A name of a former model says nothing by this one.
-            if isinstance(state, int) and isinstance(action, int) and served[blocks[arm], state, action]:
-                found[arm] = at
+            if isinstance(state, int) and isinstance(action, int):
+                found[arm, at] = state, bool(served[blocks[arm], state, action])
     return found

@@ -1,6 +1,7 @@
 """Learning from a programme's own records: refit, look at what would change, adopt."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,7 @@ class Learning(Running):
         progress: Progress | bool | None = None,
         who: str = "",
         key: str | None = None,
+        why: Sequence[str] = (),
     ) -> Refitted:
         """Fit the model anew to the programme's own log, and tell what would change; nothing is adopted yet.
 
@@ -64,6 +66,7 @@ class Learning(Running):
             progress: of solving.
             who: does this.
             key: asked again under the same, it answers as before.
+            why: what speaks against the present model, where this is offered by a server and nobody asked for it.
 
         Raises:
             InvalidInput: no arm was seen at two steps, or nobody takes part.
@@ -92,6 +95,7 @@ class Learning(Running):
         changed = [[old.arm, old.action, new.action] for old, new in pairs if old.action != new.action]
         worth = [self._worth_in(inputs, arms, problem), solution.welfare]
         told = {"before": row.model, "model": digest, "rows": len(log), "plan": changed, "welfare": worth}
+        told |= {"why": list(why)}
         with self.store.writing() as tx:
             answer = once(tx, key, "refit", asked, lambda: _keep(tx, learned, solution, arms, told, who))[0]
             return Refitted.of(answer)
@@ -131,7 +135,7 @@ class Learning(Running):
                 if refit and last is None and present != facts["before"]:
                     raise Conflict(f"refit {refit} was compared with another model than the present one. Refit again")
                 event = append(tx, "adopted", who, {"refit": refit, "before": present, "model": facts["model"]})
-                tx.execute(update(schema.programme).values(model=facts["model"]))
+                tx.execute(update(schema.programme).values(model=facts["model"], model_event=event))
                 tx.execute(update(schema.refits).where(schema.refits.c.id == refit).values(adopted_event=event))
                 return facts | {"adopted_event": event}
 
@@ -141,17 +145,23 @@ class Learning(Running):
         """Every refit, the newest first."""
         table = schema.refits
         with self.store.reading() as tx:
-            rows = tx.execute(select(table.c.facts_json, table.c.adopted_event).order_by(table.c.id.desc()))
-            return [Refitted.of(json.loads(row.facts_json) | {"adopted_event": row.adopted_event}) for row in rows]
+            asked = select(table.c.facts_json, table.c.adopted_event, table.c.declined_event)
+            return [_told(row) for row in tx.execute(asked.order_by(table.c.id.desc()))]
 
     def posteriors(self, refit: int) -> list[Named]:
         """What a refit knows of the transitions: one posterior for each set of types with the same states and actions.
 
         Args:
-            refit: its number.
+            refit: its number; nothing is known any more of those that the first version of the schema kept.
         """
         with self.store.reading() as tx:
-            return unpack(_refit_row(tx, refit).posterior)
+            kept = refit_row(tx, refit).posterior
+            return [] if kept is None else unpack(kept)
+
+
+def _told(row: Any) -> Refitted:
+    now = {"adopted_event": row.adopted_event, "declined_event": row.declined_event}
+    return Refitted.of(json.loads(row.facts_json) | now)
 
 
 def _of(model: CoupledMDP, arms: list[Arm], welfare: str | None) -> CoupledMDP:
@@ -177,7 +187,8 @@ def _keep(
         | {"id": number, "event": event, "policy": policy, "likelihood": _possible(learned.likelihood)}
         | {"moved": [vars(row) for row in learned.moved], "unseen": learned.unseen}
     ).as_dict()
-    kept = {"model": digest, "facts_json": ledger.as_text(found), "posterior": learned.posterior}
+    kept: dict[str, Any] = {"model": digest, "facts_json": ledger.as_text(found), "posterior": learned.posterior}
+    kept |= {"replaces": told["before"], "why": ledger.as_text(told["why"]) if told["why"] else None}
     tx.execute(insert(table).values(id=number, at=at, event=event, **kept))
     return found
 
@@ -195,11 +206,16 @@ def _adoptable(tx: Connection, refit: int, present: str) -> tuple[dict[str, Any]
     if refit == 0 and not isinstance(refit, bool):
         first = select(schema.models.c.digest).where(schema.models.c.origin == "created")
         return beginning(tx.execute(first).scalar_one(), present).as_dict(), None
-    row = _refit_row(tx, refit)
+    row = refit_row(tx, refit)
     return json.loads(row.facts_json), row.adopted_event
 
 
-def _refit_row(tx: Connection, refit: object) -> Any:
+def refit_row(tx: Connection, refit: object) -> Any:
+    """A refit as it is kept.
+
+    Raises:
+        Missing: there is none of this number.
+    """
     table = schema.refits
     known = isinstance(refit, int) and not isinstance(refit, bool) and 0 < refit < 2**31
     row = tx.execute(select(table).where(table.c.id == refit)).first() if known else None

@@ -36,7 +36,7 @@ class Event:
     """Its number; the first is 1."""
 
     kind: str
-    """created, joined, left, observed, solved, planned, accepted, recorded, refitted or adopted."""
+    """created, joined, left, observed, solved, planned, accepted, recorded, refitted, adopted, declined or bounded."""
 
     who: str
     """Who did it, in the words of whoever wrote it."""

@@ -1,17 +1,40 @@
 """Looking back on a programme: audits, as a part of `Programme`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
 
-from sqlalchemy import select
+import numpy as np
+from sqlalchemy import Connection, select
 
 from evenhand.planning.what_if import Budget
-from evenhand.programme import schema
+from evenhand.programme import roster, schema
 from evenhand.programme.auditing import LEVEL, Audit, Books, audit_of, check_level
+from evenhand.programme.deciding import PlanRow
+from evenhand.programme.knowing import decided_between
+from evenhand.programme.ledger import digest_of
+from evenhand.programme.modelling import Words
+from evenhand.programme.opened import remember
+from evenhand.programme.promises import continue_by
+from evenhand.programme.roster import present_step
 from evenhand.programme.running import Running
 from evenhand.programme.solving import Certificate, numbers_of
-from evenhand.programme.spans import read_span
+from evenhand.programme.spans import Span, read_span
 from evenhand.programme.views import FAMILY, Prices, price_of_fairness, suppose
-from evenhand.typing import Progress
+from evenhand.typing import Bools, Progress
+
+
+def _steps_in_need(needs: Bools, state: int | str, past: Sequence[tuple[int, bool]]) -> int:
+    """Steps in need up to now.
+
+    Args:
+        needs: (state,) whether an arm is in need there.
+        state: of now; a text where it is none of the model.
+        past: (state, whether it was served), the last step first.
+    """
+    if isinstance(state, str) or not needs[state]:
+        return 0
+    before = takewhile(lambda one: needs[one[0]] and not one[1], past)
+    return 1 + sum(1 for _ in before)
 
 
 class LookingBack(Running):
@@ -49,7 +72,43 @@ class LookingBack(Running):
             span = read_span(tx, first, last, event)
             welfare = tx.execute(select(schema.programme.c.welfare)).scalar_one()
             models = {digest: self._model(tx, digest) for digest in set(span.digests) if digest}
+            _look_up(span, {digest: words for digest, (_, words) in models.items()})
         return Books(span, models.__getitem__, welfare, wanted)
+
+    def in_need(self, rows: Sequence[PlanRow], step: int, most: int = 100) -> dict[int, int]:
+        """For how many steps arms of a plan have been in need and not served, this one included, by their numbers.
+
+        What need is, `programme.waiting` says; here the conditions are those that each plan knew. Who is in no need is
+        left out.
+
+        Args:
+            rows: of the plan.
+            step: of the plan.
+            most: how many steps are looked at.
+        """
+        with self.store.reading() as tx:
+            words = self._model(tx)[1]
+            blocks = {row.arm_id: words.blocks[row.type, row.group] for row in rows}
+            needs = self._needs_of(tx, words)
+            past = decided_between(tx, words, blocks, max(step - most, 0), step)
+        now = {row.arm_id: words.state(blocks[row.arm_id], row.state) for row in rows}
+        found = {arm: _steps_in_need(needs[blocks[arm]], state, past[arm]) for arm, state in now.items()}
+        return {arm: steps for arm, steps in found.items() if steps}
+
+    def _needs_of(self, tx: Connection, words: Words) -> Bools:
+        """(block, state) who is in need, by the fair relaxation of those who take part now; remembered."""
+        row = tx.execute(select(schema.programme.c.model, schema.programme.c.welfare)).one()
+        arms = roster.taking_part(tx, present_step(tx))
+        if not arms:
+            return np.zeros(words.model.tables.rewards.shape[:2], dtype=bool)
+        taken = [words.blocks[arm.type, arm.group] for arm in arms]
+        counts = np.bincount(taken, minlength=len(words.model.tables))
+        key = digest_of([row.model, counts.tolist()])
+        known = self._needs.get(key)
+        if known is None:
+            known = continue_by(words.model, counts, row.welfare).needs
+            remember(self._needs, key, known)
+        return known
 
     def price_of_fairness(
         self, family: Sequence[str] = FAMILY, *, seconds: float | None = None, progress: Progress | bool | None = None
@@ -84,3 +143,18 @@ class LookingBack(Running):
         """
         problem, arms, seed = self.present_problem()
         return suppose(problem, numbers_of(arms), budgets, welfare, progress, seconds, seed)
+
+
+def _look_up(span: Span, models: Mapping[str, Words]) -> None:
+    """Ask for all names of a span where it was read: those that no model has are told there, as damage.
+
+    Args:
+        span: what was read.
+        models: the names of each model by its digest.
+    """
+    for words in models.values():
+        words.blocks_of(span.arms)
+    for one in span.overrides:
+        words = models[span.digests[one.step - span.since]]
+        for action in (one.planned, one.accepted):
+            words.action_number(words.blocks[one.type, one.group], action)

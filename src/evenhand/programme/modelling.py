@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +19,10 @@ from evenhand.errors import Fault, ModelError, nearest
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import load, save
 from evenhand.model.places import quoted
+from evenhand.typing import Ints
+
+if TYPE_CHECKING:
+    from evenhand.programme.roster import Arm
 
 
 def settle(problem: CoupledMDP) -> CoupledMDP:
@@ -128,6 +133,10 @@ class Words:
             actions or _numbers(size)
             for (_, _, actions), size in zip(labels, model.tables.num_actions.tolist(), strict=True)
         ]
+
+    def blocks_of(self, arms: "Sequence[Arm]") -> Ints:
+        """(arm,) the block of each arm, whose type and group are known to be the model's."""
+        return np.array([self.blocks[arm.type, arm.group] for arm in arms], dtype=np.int64)
 
     def states(self, block: int) -> tuple[str, ...]:
         """What the states of a block are called."""

@@ -12,6 +12,7 @@ from evenhand.programme import schema
 from evenhand.programme.modelling import Words, from_bytes
 from evenhand.programme.solving import Certificate, plan_from_bytes
 from evenhand.programme.store import Store
+from evenhand.typing import Bools
 
 T = TypeVar("T")
 
@@ -28,6 +29,7 @@ class Opened:
         self._models: OrderedDict[str, tuple[CoupledMDP, Words]] = OrderedDict()
         self._policies: OrderedDict[str, Plan] = OrderedDict()
         self._certificates: OrderedDict[str, Certificate] = OrderedDict()
+        self._needs: OrderedDict[str, Bools] = OrderedDict()
 
     def close(self) -> None:
         """Close the store."""

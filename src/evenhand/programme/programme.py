@@ -22,7 +22,6 @@ from evenhand.model.objective import read_welfare
 from evenhand.model.welfare import DEFAULT
 from evenhand.programme import ledger, roster, schema
 from evenhand.programme.history import Entry, history_of
-from evenhand.programme.learning import Learning
 from evenhand.programme.ledger import Event, append, check_text, once
 from evenhand.programme.looking_back import LookingBack
 from evenhand.programme.modelling import Words, of_roster, settle, to_bytes
@@ -33,6 +32,7 @@ from evenhand.programme.observing import (
     observations_of,
     read_observations,
 )
+from evenhand.programme.offering import Offering
 from evenhand.programme.roster import Arm, Newcomer, check_step, find_names, present_step, read_newcomers, read_rows
 from evenhand.programme.store import Store
 
@@ -104,7 +104,7 @@ class Status:
         return asdict(self)
 
 
-class Programme(Learning, LookingBack):
+class Programme(Offering, LookingBack):
     """A running programme in its store.
 
     Example:

@@ -7,7 +7,7 @@ names of states and actions are fitted together, so that sparse rows lean on the
 
 The present model counts as some observations of every pair (`TRUST`): a row that was seen n times becomes
 
-    Dirichlet(counts and prior of the fit + trust p)      where steps were not missed
+    Dirichlet(counts and prior of the fit + trust p)      where steps were not missed, whatever is leaned on
     (n drawn + trust p) / (n + trust)                     for each draw of the posterior, where gaps were summed out
 
 with p the present row, so that one odd observation does not overturn a model.
@@ -32,6 +32,7 @@ from evenhand.errors import InvalidInput
 from evenhand.fitting.fit import fit
 from evenhand.fitting.fitted import Fitted
 from evenhand.fitting.likelihood import log_likelihood
+from evenhand.fitting.pooled import Pooled
 from evenhand.fitting.posterior import Dirichlet, Drawn, Posterior
 from evenhand.fitting.posterior_files import Named, load_posterior, save_posterior
 from evenhand.model.coupled import CoupledMDP
@@ -122,10 +123,16 @@ class Refitted:
     adopted_event: int | None = None
     """The event by which it was adopted; None where it was not."""
 
+    why: tuple[str, ...] = ()
+    """What spoke against the model before, where a server offered it; nothing where somebody asked for it."""
+
+    declined_event: int | None = None
+    """The event by which it was declined; None where it was not."""
+
     def as_dict(self) -> dict[str, Any]:
         """The JSON form."""
         told = asdict(self)
-        for name in ("likelihood", "unseen", "plan", "welfare"):
+        for name in ("likelihood", "unseen", "plan", "welfare", "why"):
             told[name] = [list(row) if isinstance(row, tuple) else row for row in told[name]]
         return told | {"moved": [asdict(row) for row in self.moved]}
 
@@ -135,7 +142,7 @@ class Refitted:
         kept = dict(told) | {"moved": tuple(Moved(**row) for row in told["moved"])}
         for name in ("unseen", "plan"):
             kept[name] = tuple(tuple(row) for row in told[name])
-        return cls(**kept | {name: tuple(told[name]) for name in ("likelihood", "welfare")})
+        return cls(**kept | {name: tuple(told.get(name, ())) for name in ("likelihood", "welfare", "why")})
 
 
 def beginning(model: str, before: str) -> Refitted:
@@ -289,6 +296,8 @@ def lean(posterior: Posterior, present: Floats, seen: Ints, trust: float) -> Pos
     """
     if trust == 0:
         return posterior
+    if isinstance(posterior, Pooled):
+        return posterior.with_more(trust * present)
     if isinstance(posterior, Dirichlet):
         return replace(posterior, concentration=posterior.concentration + trust * present)
     assert isinstance(posterior, Drawn)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, update
 
 from evenhand.errors import Fault, InvalidInput, TableError, nearest, shortened
 from evenhand.model.coupled import CoupledMDP
@@ -74,12 +74,22 @@ def _arm(row: Any, event: int | None) -> Arm:
 
 def taking_part(tx: Connection, step: int, event: int | None = None) -> list[Arm]:
     """The arms that take part at a step, in the order in which they joined; as of an event, or now."""
-    table = schema.arms
     if event is not None:
         return [arm for arm in arms_as_of(tx, event) if arm.takes_part(step)]
-    there = or_(table.c.left_step.is_(None), table.c.left_step > step)
-    asked = select(table).where(table.c.joined_step <= step, there).order_by(table.c.id)
+    asked = select(schema.arms).where(_there(step)).order_by(schema.arms.c.id)
     return [_arm(row, None) for row in tx.execute(asked)]
+
+
+def _there(step: int) -> ColumnElement[bool]:
+    table = schema.arms
+    return and_(table.c.joined_step <= step, or_(table.c.left_step.is_(None), table.c.left_step > step))
+
+
+def numbers_at(tx: Connection, step: int) -> list[tuple[str, str, int]]:
+    """How many arms of each type and group take part at a step, in the order of their names; without reading them."""
+    kind = (schema.arms.c.type, schema.arms.c.group_name)
+    asked = select(*kind, func.count()).where(_there(step)).group_by(*kind)
+    return sorted((str(name), str(group), int(many)) for name, group, many in tx.execute(asked))
 
 
 def present_step(tx: Connection) -> int:

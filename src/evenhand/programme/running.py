@@ -45,6 +45,7 @@ from evenhand.programme.deciding import (
     rows_of,
     same_plan,
 )
+from evenhand.programme.drifting import bounds_of
 from evenhand.programme.knowing import done_between, know, last_served
 from evenhand.programme.ledger import answered, append, check_text, once
 from evenhand.programme.modelling import of_roster
@@ -62,7 +63,6 @@ from evenhand.programme.recording import (
 from evenhand.programme.roster import Arm, present_step, raise_faults, read_rows
 from evenhand.programme.solving import (
     METHOD,
-    MOST_GAP,
     Certificate,
     Drift,
     Numbers,
@@ -150,6 +150,23 @@ class Running(Opened):
         remember(self._certificates, roster_digest(digest, numbers), found)
         return found
 
+    def uncertified(self) -> tuple[str, Numbers] | None:
+        """The policy and the roster of now, where it is not known yet what one is worth for the other."""
+        with self.store.reading() as tx:
+            wanted = numbers_of(roster.taking_part(tx, present_step(tx)))
+            digest = self._serving(tx, wanted) if wanted else None
+            if digest is None or self._certified(tx, digest, wanted) is not None:
+                return None
+            return digest, wanted
+
+    def learn_certificate(self, found: Certificate) -> None:
+        """Remember what a policy is worth for a roster, where another process computed it.
+
+        Args:
+            found: its `certificate`.
+        """
+        remember(self._certificates, roster_digest(found.policy, found.numbers), found)
+
     def present_problem(self) -> tuple[CoupledMDP, list[Arm], int]:
         """The problem of those who take part at the present step, who they are, and the programme's seed."""
         with self.store.reading() as tx:
@@ -164,17 +181,17 @@ class Running(Opened):
         here.
         """
         with self.store.reading() as tx:
-            arms = roster.taking_part(tx, present_step(tx))
-            if not arms:
+            wanted = as_numbers(roster.numbers_at(tx, present_step(tx)))
+            if not wanted:
                 return Drift(False, (), None)
-            wanted = numbers_of(arms)
             digest = self._serving(tx, wanted)
             if digest is None:
                 return Drift(True, (self._why_none(tx),), None)
             numbers, facts = _facts(tx, digest)
-            why = drifted(numbers, wanted)
+            bounds = bounds_of(tx)
+            why = drifted(numbers, wanted, bounds.change)
             known, then = self._certified(tx, digest, wanted), facts["certificate"]["gap"]
-            if known is not None and known.gap > then + MOST_GAP:
+            if known is not None and known.gap > then + bounds.gap:
                 why.append(f"the gap for the present roster is {100 * known.gap:.2g} %, and was {100 * then:.2g} %")
             return Drift(bool(why), tuple(why), digest)
 

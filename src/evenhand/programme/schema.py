@@ -1,6 +1,7 @@
 """The tables of a programme, the same in SQLite and PostgreSQL.
 
-    programme      one row: what is run, and the number of the last event
+    programme      one row: what is run, the number of the last event, bounds of drift, and the event since which the
+                   model is held against what is seen
     models         every model it was ever run by; a digest stands for it
     policies       every policy it was ever planned by, as the bytes of its file
     arms           who takes part: from which step, until which
@@ -8,7 +9,7 @@
     plans          what was to be done at a step, and from what that follows
     decisions      arm by arm: what the plan knew, what it gives, what was accepted and why
     records        what was really done, and what came of it; never changed, later ones count
-    refits         models fitted to the programme's own records, adopted or not
+    refits         models fitted to the programme's own records, adopted or not; with a why, a server offered it
     events         all that ever happened, one after the other; the database itself refuses to change them
     keys           answers given under a key: who asks again under the same gets the same
     jobs           long work that a server does in the background
@@ -36,7 +37,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISIONS = ("0001", "0002")
+REVISIONS = ("0001", "0002", "0003")
 """The schemas that were ever released, the oldest first; the last is the present one."""
 
 METADATA = MetaData()
@@ -64,6 +65,8 @@ programme = Table(
     Column("seed", BigInteger, nullable=False),
     Column("created_at", String(32), nullable=False),
     Column("last_event", Integer, nullable=False),
+    Column("bounds_json", Text),
+    Column("model_event", Integer, nullable=False, server_default="1"),
     CheckConstraint("id = 1", name="one_programme"),
 )
 
@@ -177,6 +180,9 @@ refits = Table(
     Column("event", Integer, nullable=False),
     Column("adopted_event", Integer),
     Column("posterior", LargeBinary),
+    Column("replaces", String(64)),
+    Column("why", Text),
+    Column("declined_event", Integer),
 )
 
 events = Table(

@@ -7,8 +7,8 @@ of the same kinds of arms: arms come and go, and it stays. Tables (the exact met
 The numbers *drift*. A policy is to be solved anew (`drifted`)
 
     where it cannot serve the roster: a kind that it does not know, or other numbers than a table's
-    where there are more than `MOST_CHANGE` = 10 % more or fewer arms of a kind, or of all, than it was solved for
-    where its gap for the present roster is known and more than `MOST_GAP` = 0.02 above what it was when it was solved
+    where there are more than `Bounds.change` = 10 % more or fewer arms of a kind, or of all, than it was solved for
+    where its gap for the present roster is known and more than `Bounds.gap` = 0.02 above what it was when it was solved
 """
 
 import hashlib
@@ -38,12 +38,6 @@ from evenhand.typing import Floats
 
 METHOD = "fluid"
 """How a policy is found where nobody says otherwise: one that serves any number."""
-
-MOST_CHANGE = 0.1
-"""Share by which the number of arms of a kind, or of all, may change before a policy is to be solved anew."""
-
-MOST_GAP = 0.02
-"""How much larger a policy's gap may get with the roster before it is to be solved anew."""
 
 PLAYED = 2e6
 """Steps of arms that are played to see what a policy is worth for another roster."""
@@ -307,16 +301,22 @@ def can_serve(numbers: Numbers, facts: Mapping[str, Any], wanted: Numbers) -> bo
     return numbers == wanted or (facts["any_number"] and all((kind, group) in known for kind, group, _ in wanted))
 
 
-def drifted(numbers: Numbers, wanted: Numbers) -> list[str]:
-    """What has changed by more than `MOST_CHANGE` between two rosters, in words."""
+def drifted(numbers: Numbers, wanted: Numbers, change: float) -> list[str]:
+    """What has changed by more than a share between two rosters, in words.
+
+    Args:
+        numbers: those that a policy was solved for.
+        wanted: those of the present roster.
+        change: the share, `Bounds.change`.
+    """
     before, now = ({(kind, group): many for kind, group, many in rows} for rows in (numbers, wanted))
     told = []
     for kind in sorted({*before, *now}):
         then, there = before.get(kind, 0), now.get(kind, 0)
-        if abs(there - then) > MOST_CHANGE * then:
+        if abs(there - then) > change * then:
             told.append(f"there are {there} of type {quoted(kind[0])} in {quoted(kind[1])}, solved for {then}")
     then, there = sum(before.values()), sum(now.values())
-    if abs(there - then) > MOST_CHANGE * then:
+    if abs(there - then) > change * then:
         told.append(f"there are {counted(there, 'arm')}, solved for {then}")
     return told
 

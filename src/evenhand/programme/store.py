@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenhand.checks import why_unreadable
-from evenhand.errors import Conflict, InvalidInput, MissingExtra, Unavailable
+from evenhand.errors import Conflict, EvenhandError, InvalidInput, MissingExtra, Unavailable
 
 try:
     from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
     from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
+    from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
     from sqlalchemy.exc import TimeoutError as NoConnection
 except ImportError:
     raise MissingExtra("a programme", "service") from None
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 WAIT = 30
 """Seconds that a change waits for others before it is given up."""
+
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, SQLAlchemyError, TypeError, ValueError)
+"""What comes of values that are not what they are to be."""
 
 _ONE_AT_A_TIME = 0x6576656E
 """The number of the lock under which PostgreSQL databases are made and migrated."""
@@ -211,11 +214,32 @@ class Store:
             said = str(error.orig).strip().splitlines()[0] if error.orig is not None else str(error)
             if isinstance(error, IntegrityError) and "unique" in said.lower():
                 raise Conflict(f"{self.address}: somebody else changed it at the same time; ask again") from error
-            if "not a database" in said or "malformed" in said:
+            if any(words in said for words in ("not a database", "malformed", "no such table", "no such column")):
                 raise InvalidInput(f"{self.address}: it is not a programme, or a damaged one ({said})") from None
             raise Unavailable(f"{self.address}: {_why(said)}. Nothing was changed") from error
         except NoConnection as error:
             raise Unavailable(f"{self.address}: all connections to it are in use. Nothing was changed") from error
+        except EvenhandError:
+            raise
+        except UNREADABLE as error:
+            # What stands in it is believed while it can be read. Where it cannot, either it was changed by others, who
+            # are told of it, or this is a fault of ours, which is passed on as it is.
+            if damage := self._damage():
+                told = "\n".join(f"  {fault}" for fault in damage)
+                raise InvalidInput(
+                    f"{self.address}: it is damaged, or was changed by something else than evenhand:\n{told}\n"
+                    "Put a copy of it in its place. Nothing was changed"
+                ) from error
+            raise
+
+    def _damage(self) -> list[str]:
+        from evenhand.programme.soundness import find_damage  # it is hardly ever needed
+
+        try:
+            with self.engine.connect() as connection, connection.begin():
+                return find_damage(connection)
+        except (SQLAlchemyError, ValueError):  # not even that can be read
+            return ["its tables cannot be read"]
 
 
 HOW_TO_CREATE = "`evenhand programme create PROGRAMME MODEL --roster ROSTER` makes one."

@@ -62,12 +62,21 @@ def spread_figure(comparison: Comparison, problem: Problem) -> str | None:
     if all(is_level(row.evaluation) for row in comparison.rows):
         return None
     alternative = "; ".join(
-        f"{row.policy} from {number(row.evaluation.worst)} to {number(float(row.evaluation.unit_values.max()))}, "
-        f"mean {number(row.evaluation.mean)}"
+        f"{row.policy} from {number(float(row.evaluation.unit_values.min()))} to "
+        f"{number(float(row.evaluation.unit_values.max()))}, mean {number(mean_of_arms(row.evaluation))}"
         for row in comparison.rows
     )
     label = f"Values of the arms by policy: {alternative}"
     return drawn("spread", label, spread_height(comparison), lambda f: draw_spread(f, comparison.rows, problem))
+
+
+def mean_of_arms(found: Evaluation) -> float:
+    """The mean value of the arms, also where welfare, and so `Evaluation.mean`, is over groups.
+
+    Args:
+        found: what a policy is worth.
+    """
+    return float(np.average(found.unit_values, weights=found.unit_counts))
 
 
 def spread_height(comparison: Comparison) -> float:
@@ -208,7 +217,7 @@ def _spread(axes: "Axes", y: int, found: Evaluation, problem: Problem) -> None:
     else:
         middle = [quantile(values, counts, share) for share in (0.25, 0.75)]
         axes.plot(middle, [y, y], color=BLUE, linewidth=5.5, solid_capstyle="butt")
-    axes.plot([found.mean], [y], "|", color=INK, markersize=11, markeredgewidth=1.4, zorder=5)
+    axes.plot([mean_of_arms(found)], [y], "|", color=INK, markersize=11, markeredgewidth=1.4, zorder=5)
 
 
 def _dots(axes: "Axes", y: int, found: Evaluation, problem: Problem) -> None:

@@ -16,6 +16,7 @@ from evenhand.evaluation.evaluate import Evaluation
 from evenhand.fitting.clusters import Clusters
 from evenhand.fitting.diagnostics import Diagnostics
 from evenhand.fitting.fitted import Fitted
+from evenhand.learning.seeds import Trainings
 from evenhand.learning.training import Training
 from evenhand.model.arm import Arm
 from evenhand.model.composite import BySteps, Mixture
@@ -289,7 +290,7 @@ def _moves_table(arm: Arm, action: int) -> Table:
 def _(simulator: Simulator) -> Told:
     facts = [
         ("budget", f"{', '.join(amount(float(b)) for b in simulator.budget)} a step"),
-        ("values", f"discounted by {amount(simulator.discount)}"),
+        ("values", _criterion_words(simulator)),
         ("an arm has", f"{counted(simulator.num_states, 'state')}, {counted(simulator.num_actions, 'action')}"),
         ("sampled by", getattr(simulator.sample, "__qualname__", type(simulator.sample).__name__)),
     ]
@@ -544,6 +545,26 @@ def _(training: Training) -> Told:
     ]
     curve = _curve(training.curve) if len(training.curve) > 1 else None
     return Told("A trained policy", f"for {counted(training.problem.num_arms, 'arm')}", facts, curve)
+
+
+@told.register
+def _(found: Trainings) -> Told:
+    heads, best = ("seed", "held out", "±", "best of its looks", "time"), found.rows[found.place_of_best]
+    rows = [
+        (
+            str(row.seed),
+            (
+                number(row.held_out, 6),
+                "exact" if found.best.exact else number(row.held_out_stderr),
+                number(row.score, 6),
+                duration(row.seconds),
+            ),
+        )
+        for row in found.rows[:MOST_ROWS]
+    ]
+    facts = [("best", f"seed {best.seed}: {number(best.held_out, 6)}, the mean value of an arm")]
+    table = shortened_table("", heads, rows, len(found.rows) - MOST_ROWS, ("seed",))
+    return Told(f"Trained with {counted(len(found.rows), 'seed')}", facts=facts, tables=[table])
 
 
 def _curve(points: Sequence[tuple[int, float]]) -> Curve:

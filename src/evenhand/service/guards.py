@@ -73,7 +73,7 @@ class Telling:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = _Answer(send)
+        answer = _Answer(send, _by_tls(scope))
         begin = perf_counter()
         self._metrics.open.inc()
         try:
@@ -106,16 +106,26 @@ class Telling:
 class _Answer:
     """Sends an answer with the headers that all have, and remembers its status."""
 
-    def __init__(self, send: Send) -> None:
-        self._send, self.status = send, 0
+    def __init__(self, send: Send, by_tls: bool) -> None:
+        self._send, self._by_tls, self.status = send, by_tls, 0
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            own = {name.lower() for name, _ in message.get("headers", [])}
+            given = [self._secured(name.lower(), value) for name, value in message.get("headers", [])]
+            own = {name for name, _ in given}
             more = [(key, value) for key, value in _ENCODED if key not in own]
-            message = {**message, "headers": [*message.get("headers", []), *more]}
+            message = {**message, "headers": [*given, *more]}
         await self._send(message)
+
+    def _secured(self, name: bytes, value: bytes) -> tuple[bytes, bytes]:
+        """A cookie that came by TLS is never sent without."""
+        return name, value + b"; Secure" if name == b"set-cookie" and self._by_tls else value
+
+
+def _by_tls(scope: Scope) -> bool:
+    """Whether a form came by TLS: to this server, or to a proxy before it, which the browser tells by the origin."""
+    return scope.get("scheme") == "https" or _Heads.of(scope)["origin"].startswith("https://")
 
 
 _ENCODED = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
@@ -276,22 +286,25 @@ def _cookie(value: str) -> str:
     return found.value if found else ""
 
 
-def cookie(token: str, secure: bool) -> dict[str, Any]:
+def cookie(token: str) -> dict[str, Any]:
     """How the cookie of a token is set: for this server's own pages, and for no script.
 
     Args:
         token: the token; an empty one takes the cookie away.
-        secure: whether the page came by TLS.
     """
     age = {"max_age": 0} if not token else {"max_age": 30 * 86400}
-    return {"key": COOKIE, "value": token, "httponly": True, "samesite": "strict", "secure": secure, **age}
+    return {"key": COOKIE, "value": token, "httponly": True, "samesite": "strict", **age}
 
 
 # How large, how slow
 
 
 class Bodies:
-    """The size and the time of a body, counted as it comes: its head may say nothing, or something else."""
+    """The size and the time of a body, counted as it comes: its head may say nothing, or something else.
+
+    A body that is too large is read on for a while and thrown away. Who is still writing when a connection is closed
+    may never see the answer: a proxy then says 502, and a browser that the connection was reset.
+    """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app, self._most, self._seconds = app, settings.largest_body, settings.slowest_body
@@ -301,33 +314,66 @@ class Bodies:
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
             await self._app(scope, receive, send)
             return
-        said = _Heads.of(scope)["content-length"]
-        if said.isdecimal() and (len(said) > 18 or int(said) > self._most):
-            raise self._too_large()
+        reading = _Body(self._most)
+        if self._says_too_much(_Heads.of(scope)):
+            reading.give_up()
         try:
-            body = await asyncio.wait_for(self._read(receive), self._seconds)
+            await asyncio.wait_for(reading.read(receive), self._seconds)
         except TimeoutError:
-            raise Refused(408, "the body did not arrive", headers={"Connection": "close"}) from None
-        if body is not None:
-            await self._app(scope, _replay(body, receive), send)
+            if not reading.too_large:
+                raise Refused(408, "the body did not arrive", headers={"Connection": "close"}) from None
+        if reading.too_large:
+            raise self._too_large()
+        if not reading.left:
+            await self._app(scope, _replay(reading.whole, receive), send)
 
-    async def _read(self, receive: Receive) -> bytes | None:
-        """The body; None if the client left."""
-        parts, size = [], 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
-            part = message.get("body", b"")
-            size += len(part)
-            if size > self._most:
-                raise self._too_large()
-            parts.append(part)
-            if not message.get("more_body", False):
-                return b"".join(parts)
+    def _says_too_much(self, heads: _Heads) -> bool:
+        said = heads["content-length"]
+        too_much = said.isdecimal() and (len(said) > 18 or int(said) > self._most)
+        if too_much and heads["expect"]:
+            raise self._too_large()  # it waits to be asked for the body, and need not send any of it
+        return too_much
 
     def _too_large(self) -> Refused:
         return Refused(413, f"a body has at most {self._most} bytes", headers={"Connection": "close"})
+
+
+READ_ON = 8
+"""How many times the largest body is read of one that is too large, before its connection is closed on it."""
+
+
+class _Body:
+    """A body as it arrives."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._size = most, 0
+        self._parts: list[bytes] = []
+        self.too_large, self.left = False, False
+
+    @property
+    def whole(self) -> bytes:
+        return b"".join(self._parts)
+
+    def give_up(self) -> None:
+        """Keep nothing of it."""
+        self.too_large = True
+        self._parts.clear()
+
+    async def read(self, receive: Receive) -> None:
+        """To its end; until the client has left; or until far more came than may."""
+        more = True
+        while more and self._size <= READ_ON * self._most:
+            message = await receive()
+            self.left = message["type"] == "http.disconnect"
+            self._take(message.get("body", b""))
+            more = not self.left and message.get("more_body", False)
+
+    def _take(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size > self._most:
+            self.give_up()
+        if not self.too_large:
+            self._parts.append(part)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -1,5 +1,6 @@
 """A server that runs until it is told to stop: SIGTERM and Ctrl-C let requests end, then the worker, then it."""
 
+import gc
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -60,6 +61,8 @@ def serve(programme: Programme, settings: Settings, listener: socket.socket) -> 
         listener: a socket that is bound, from `listen`.
     """
     app = create_app(programme, settings)
+    gc.collect()
+    gc.freeze()  # what was imported stays: looking through all of it for garbage would take 100 ms of some request
     config = uvicorn.Config(
         app,
         log_config=None,

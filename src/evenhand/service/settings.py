@@ -49,6 +49,9 @@ class Settings:
     look_every: float = 5.0
     """Seconds between two looks whether the programme must be solved anew."""
 
+    judge_every: float = 60.0
+    """Seconds between two looks whether the model still fits what is seen."""
+
     labels: dict[str, str] = field(default_factory=dict)
     """Words for the page, such as that this is a demonstration."""
 

@@ -239,11 +239,29 @@ class Drift(Strict):
     policy: str | None = Field(description="The digest of the policy that is used now.")
 
 
+class Bounds(Strict):
+    """By how much things may drift before something is done about it."""
+
+    change: float = Field(description="Share by which numbers of arms may change before a policy is solved anew.")
+    gap: float = Field(description="How much larger a policy's gap may get before it is solved anew.")
+    level: float = Field(description="The chance at most that the model is ever said not to fit although it does.")
+    records: int = Field(description="Reports after which the model is held against what is seen.")
+
+
+class Offer(Strict):
+    """A fit that is offered, and neither adopted nor declined."""
+
+    refit: int = Field(description="Its number.")
+    why: list[str] = Field(description="What spoke against the model in use.")
+
+
 class ProgrammeShape(Status):
     """What a programme is, where it stands, and whether its policy fits."""
 
     plan: int | None = Field(description="The plan that is proposed for this step.")
     drift: Drift
+    bounds: Bounds
+    offered: Offer | None = Field(description="A fit that is offered, since the model no longer fits what is seen.")
 
 
 class ArmShape(Strict):
@@ -278,6 +296,15 @@ class Who(Strict):
     """Who does something, in their own words."""
 
     who: str | None = Field(default=None, max_length=200, description="Written into the event.")
+
+
+class BoundsRequest(Who):
+    """By how much things may drift; what is absent stays as it is."""
+
+    change: float | None = Field(default=None, ge=0, le=1e9, allow_inf_nan=False, description="Share of arms.")
+    gap: float | None = Field(default=None, ge=0, le=1e9, allow_inf_nan=False, description="Of the policy.")
+    level: float | None = Field(default=None, gt=0, lt=1, allow_inf_nan=False, description="Of the test of the model.")
+    records: int | None = Field(default=None, ge=1, lt=2**31, description="Reports between two tests.")
 
 
 class JoinRequest(Who):
@@ -545,6 +572,12 @@ class AuditShape(BaseModel):
     warnings: list[str] = Field(description="Groups that fell behind beyond chance.")
 
 
+class DeclineRequest(Who):
+    """A fit that is offered is not to be adopted."""
+
+    why: Text = Field(description="A reason.")
+
+
 class RefitRequest(Who):
     """The model is to be fitted anew."""
 
@@ -592,6 +625,8 @@ class Refitted(Strict):
     plan: list[list[str]] = Field(description="(arm, action now, action then) what would change today.")
     welfare: list[float | None] = Field(description="Of the present policy in the new model, and of a new one.")
     adopted_event: int | None = Field(description="The last event by which it was adopted.")
+    why: list[str] = Field(description="What spoke against the model before, where a server offered it.")
+    declined_event: int | None = Field(description="The event by which it was declined.")
 
 
 class RefitList(Strict):

@@ -1,4 +1,4 @@
-"""Policies of the programme, found in the background: when one is asked for, and when numbers or model have drifted.
+"""Policies of the programme, found in the background: when one is asked for, and when the numbers have drifted.
 
 A look at the programme every few seconds, and after every change of its roster, tells whether it is to be solved anew
 (`Programme.needs_solving`). What is solved is named after the model and the numbers, so that servers of the same
@@ -6,22 +6,19 @@ programme do it once.
 """
 
 import asyncio
-import logging
-from contextlib import suppress
 from typing import Any
 
-from evenhand.errors import EvenhandError
 from evenhand.programme.programme import Programme
-from evenhand.programme.solving import METHOD, Drift, numbers_of
+from evenhand.programme.solving import METHOD, Certificate, Drift, numbers_of
 from evenhand.service.board import Board
 from evenhand.service.jobs import Job, name_of
-from evenhand.service.refusals import Refused, unforeseen_details
-
-log = logging.getLogger("evenhand.service")
+from evenhand.service.looking import Looker, is_final
 
 
-class Solver:
+class Solver(Looker):
     """Sees to it that there is a policy that fits."""
+
+    what = "to solve anew"
 
     def __init__(self, programme: Programme, board: Board, look_every: float) -> None:
         """Nothing is looked at yet.
@@ -31,25 +28,9 @@ class Solver:
             board: where jobs are begun.
             look_every: seconds between two looks.
         """
-        self._programme, self._board, self._every = programme, board, look_every
-        self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        super().__init__(look_every)
+        self._programme, self._board = programme, board
         self._given_up: set[str] = set()
-
-    def start(self) -> None:
-        """Look from now on."""
-        self._task = asyncio.create_task(self._run())
-
-    async def stop(self) -> None:
-        """Look no longer."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-
-    def look(self) -> None:
-        """Look soon: something has changed."""
-        self._wake.set()
 
     async def solve(
         self, method: str = METHOD, seconds: float | None = None, who: str = "", key: str | None = None
@@ -69,21 +50,10 @@ class Solver:
         arms, model = self._programme.arms(), self._programme.status().model
         return name_of("solve", model, [list(row) for row in numbers_of(arms)], drift.policy, asked)
 
-    async def _run(self) -> None:
-        while True:
-            try:
-                await self._look()
-            except (EvenhandError, Refused):  # it will be tried again
-                log.warning("could not look whether to solve anew")
-            except Exception as error:  # noqa: BLE001  # a server that no longer looks would plan by an old policy
-                unforeseen_details(error)
-            self._wake.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), self._every)
-
     async def _look(self) -> None:
         drift = await asyncio.to_thread(self._programme.needs_solving)
         if not drift.needed:
+            await self._certify()
             return
         asked = {"method": METHOD, "seconds": None}
         name = await asyncio.to_thread(self._name, asked, drift)
@@ -91,12 +61,29 @@ class Solver:
             return
         job = await self._submit(asked, drift, "server")
         await job.ended()
-        if _is_final(job):
+        if is_final(job):
             self._given_up.add(name)
 
+    async def _certify(self) -> None:
+        """See what the policy is worth for those who take part now, where that is not known: its gap may have drifted.
 
-def _is_final(job: Job) -> bool:
-    """Whether it would end the same way again, or somebody does not want it."""
-    if job.status == "failed":
-        return job.failed is None or job.failed["status"] != 503
-    return job.status == "cancelled" and job.message == "cancelled"
+        A gap beyond its bound is found at the next look, which is soon.
+        """
+        wanted = await asyncio.to_thread(self._programme.uncertified)
+        if wanted is None:
+            return
+        policy, numbers = wanted
+        name = name_of("certify", policy, [list(row) for row in numbers])
+        if name in self._given_up:
+            return
+        secret = {"address": self._programme.store.full_address}
+        job = await self._board.submit(Job(name, "certify", {"policy": policy}, secret))
+        await job.ended()
+        if job.status == "done" and job.answer is not None:
+            found = Certificate.of(job.answer)
+            self._programme.learn_certificate(found)
+            if (found.policy, found.numbers) == wanted:
+                self.look()
+                return
+        if job.status == "done" or is_final(job):  # of a roster that changed meanwhile there is another question
+            self._given_up.add(name)

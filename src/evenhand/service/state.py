@@ -11,6 +11,7 @@ from evenhand.programme.programme import Programme
 from evenhand.service.board import Board
 from evenhand.service.deciding import Decider
 from evenhand.service.jobs import Jobs
+from evenhand.service.judging import Judge
 from evenhand.service.metrics import Metrics
 from evenhand.service.settings import Settings
 from evenhand.service.solving import Solver
@@ -37,6 +38,7 @@ class Service:
         self.decider = Decider(self.jobs, settings.kept_models, self.metrics)
         self.board = Board(programme.store, self.jobs)
         self.solver = Solver(programme, self.board, settings.look_every)
+        self.judge = Judge(programme, self.board, settings.judge_every)
 
     def look(self) -> None:
         """Look soon whether to solve anew; called by any thread."""
@@ -55,11 +57,13 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self.jobs.start()
         self.solver.start()
+        self.judge.start()
         try:
             yield
         finally:
             self.stopping.set()
             await self.solver.stop()
+            await self.judge.stop()
             await self.board.stop()
             await self.jobs.stop()
 

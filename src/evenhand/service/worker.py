@@ -14,7 +14,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, BinaryIO
 
-from evenhand.errors import EvenhandError
+from evenhand.errors import EvenhandError, InvalidInput
 from evenhand.service import frames
 from evenhand.service.logs import configure
 
@@ -113,6 +113,18 @@ def _solve_programme(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dic
         return programme.solve(**asked, progress=tell).as_dict(), b""
 
 
+def _certify(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
+    """What the policy of now is worth for those who take part now."""
+    from evenhand.programme.programme import Programme
+
+    tell("trying the policy out for those who take part", 0.0)
+    with Programme.open(request["address"]) as programme:
+        found = programme.certificate()
+        if found is None:
+            raise InvalidInput("there is no policy that can serve those who take part")
+        return found.as_dict(), b""
+
+
 def _suppose(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
     """What another budget or welfare would be worth."""
     from evenhand.programme.programme import Programme
@@ -140,12 +152,23 @@ def _refit(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any
         return programme.refit(**asked, progress=tell).as_dict(), b""
 
 
+def _drift(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
+    """Whether the model still fits; where it does not, a fit that is offered, kept in the store."""
+    from evenhand.programme.programme import Programme
+
+    with Programme.open(request["address"]) as programme:
+        drift, fit = programme.offer_refit(seconds=request["seconds"], progress=tell, who=request["who"])
+        return {"drift": drift.as_dict(), "refit": None if fit is None else fit.id}, b""
+
+
 WORK: dict[str, Work] = {
     "decide": _solve_model,
     "solve": _solve_programme,
     "what-if": _suppose,
     "price": _price,
     "refit": _refit,
+    "drift": _drift,
+    "certify": _certify,
 }
 """What is done for each kind of request: how it is asked for, and its bytes; an answer, and its bytes."""
 

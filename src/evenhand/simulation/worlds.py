@@ -4,8 +4,12 @@ Every world has as many episodes, and all of them are one batch: the policy acts
 episode move by the tables of its world. The random numbers belong to (step, episode, arm), where episodes are counted
 through all worlds. So two policies given the same rng meet the same numbers in every world, and different worlds have
 different ones: their noise averages out.
+
+Worlds are played in batches of a size that the problem gives, and each batch has a stream of its own for the policy. So
+a part of the batches can be played by itself, elsewhere, and nothing changes.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -21,16 +25,34 @@ from evenhand.model.policy import Policy, Starting, begin, check_acts
 from evenhand.simulation.rollout import BATCH, part_of, step_weights
 from evenhand.typing import Array, Floats, Progress, Rng
 
+Part = tuple[int, int]
+"""Which of how many parts of the work, cut between batches: the first of two is (0, 2)."""
+
+WHOLE: Part = (0, 1)
+"""All of it."""
+
+
+def batches_of(number: int, part: Part) -> range:
+    """The numbers of the batches that are a part of the work; none where there are more parts than batches.
+
+    Args:
+        number: of all batches.
+        part: which part.
+    """
+    which, parts = part
+    return range(which * number // parts, (which + 1) * number // parts)
+
 
 def simulate_worlds(
     problem: CoupledMDP,
     policy: Policy | Starting,
     transitions: Floats,
-    rewards: Floats | None = None,
+    rewards: Floats | Callable[[slice], Floats] | None = None,
     num_episodes: int = 10,
     horizon: int | None = None,
     rng: Rng = 0,
     progress: Progress | None = None,
+    part: Part = WHOLE,
 ) -> Floats:
     """Play a policy in every world, every arm on its own.
 
@@ -38,14 +60,16 @@ def simulate_worlds(
         problem: what all worlds have in common.
         policy: what acts; its actions are checked at every step.
         transitions: (world, block, state, action, next_state) how the arms of each block move.
-        rewards: (world, block, state, action) what is summed; the arms' own rewards when absent.
+        rewards: (world, block, state, action) what is summed, or what gives it for some worlds; the arms' own rewards
+            when absent.
         num_episodes: how many in each world.
         horizon: steps an episode; when absent, the criterion's own.
         rng: seed or generator.
         progress: called now and then with what is being done and the share done.
+        part: of the worlds, cut between batches.
 
     Returns:
-        (world, episode, arm) weighted sums of rewards up to the horizon.
+        (world, episode, arm) weighted sums of rewards up to the horizon, of the worlds of the part.
 
     Raises:
         PolicyError: an action does not exist, the budget is broken, or the shape is wrong.
@@ -55,23 +79,27 @@ def simulate_worlds(
     check_positive_int(num_episodes, "num_episodes")
     shape = problem.tables.transitions.shape
     check_shape(transitions, {"world": None, **dict(zip("bsaj", shape, strict=True))}, "transitions")
-    if rewards is not None:
+    if isinstance(rewards, np.ndarray):
         check_shape(rewards, {"world": len(transitions), **dict(zip("bsa", shape[:3], strict=True))}, "rewards")
     weights, number = step_weights(problem, horizon, None), len(transitions)
     each = max(1, min(number, BATCH // (problem.num_arms * num_episodes)))
-    size = 8.0 * number * num_episodes * problem.num_arms + each * (40.0 * num_episodes * problem.num_arms)
-    size += 16.0 * each * transitions[0].size
-    what = f"{number} worlds with {num_episodes} episodes of {problem.num_arms} arms"
-    check_memory(size, what, "Use fewer draws.")
     world_rng, policy_rng = as_generator(rng).spawn(2)
     keys, starts = draw_keys(world_rng, len(weights) + 1), range(0, number, each)
-    returns = np.zeros((number, num_episodes, problem.num_arms))
-    for batch, (start, stream) in enumerate(zip(starts, policy_rng.spawn(len(starts)), strict=True)):
-        rows = slice(start, min(start + each, number))
-        worlds = _world(problem, transitions[rows], None if rewards is None else rewards[rows], num_episodes)
-        tell = None if progress is None else part_of(progress, batch, len(starts))
-        played = _Play(policy, weights, keys, start * num_episodes, stream, tell)
-        _play(problem, worlds, played, returns[rows].reshape(-1, problem.num_arms))  # a view, and written to
+    streams, mine = policy_rng.spawn(len(starts)), batches_of(len(starts), part)
+    first, last = min(mine.start * each, number), min(mine.stop * each, number)
+    size = 8.0 * (last - first) * num_episodes * problem.num_arms + each * (40.0 * num_episodes * problem.num_arms)
+    size += 16.0 * each * transitions[0].size
+    what = f"{last - first} worlds with {num_episodes} episodes of {problem.num_arms} arms"
+    check_memory(size, what, "Use fewer draws.")
+    returns = np.zeros((last - first, num_episodes, problem.num_arms))
+    for place, batch in enumerate(mine):
+        rows = slice(starts[batch], min(starts[batch] + each, number))
+        summed = rewards(rows) if callable(rewards) else None if rewards is None else rewards[rows]
+        worlds = _world(problem, transitions[rows], summed, num_episodes)
+        tell = None if progress is None else part_of(progress, place, len(mine))
+        played = _Play(policy, weights, keys, rows.start * num_episodes, streams[batch], tell)
+        own = returns[rows.start - first : rows.stop - first]
+        _play(problem, worlds, played, own.reshape(-1, problem.num_arms))  # a view, and written to
     return returns
 
 

@@ -283,7 +283,7 @@ def solve_model(
     """
     if not 0 < tolerance < 1:
         raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
-    weighed_by = as_welfare(welfare, model.num_members)
+    model, weighed_by = _within_reach(model), as_welfare(welfare, model.num_members)
     begin = time.perf_counter()
     # By prices where members answer to them in closed form; under leximin that is so for one resource only.
     structured = is_mean(weighed_by, model.num_members) or isinstance(weighed_by, (RankWeighted, PowerMean))
@@ -299,6 +299,19 @@ def solve_model(
     elif not by_prices:
         return _of_program(model, weighed_by, tolerance, progress, begin)
     return _solve_by_prices(_Search(model, weighed_by, tolerance, progress))
+
+
+def _within_reach(model: FluidModel) -> FluidModel:
+    """The same with floors that are beyond what an arm can be served by rounding only lowered to that.
+
+    No pay is enough for a floor that cannot be kept, and at pay without end rewards would be lost in rounding.
+    """
+    if model.floors is None:
+        return model
+    most = model.served(model.most_served) / model.criterion.total
+    # Those that are further beyond stay, to be refused.
+    by_rounding = most >= model.floors * (1 - FLOOR_ROUNDING)
+    return replace(model, floors=np.where(by_rounding, np.minimum(model.floors, most), model.floors))
 
 
 def _solve_by_prices(search: "_Search") -> FluidSolution:

@@ -466,7 +466,7 @@ class Program:
             return
         # Two ways to fail: an arm that cannot be served so often even alone, and arms that together would use too much.
         most = model.served(model.most_served) / model.criterion.total
-        if (most < model.floors * (1 - 1e-9)).any() or self._least_use[0] > 1 + FLOOR_ROUNDING:
+        if (most < model.floors * (1 - FLOOR_ROUNDING)).any() or self._least_use[0] > 1 + FLOOR_ROUNDING:
             raise Infeasible(out_of_floors(model))
 
 
@@ -571,7 +571,8 @@ class _Search:
             ]
         )
         gains = np.concatenate([np.zeros(members), ranks, self.sizes]).astype(np.float64)
-        solved = self.program.solve(gains, sparse.csr_array(rows), row_upper=0.0)
+        # lambda + c, nu - c is the same solution: the last nu is pinned to 0, which is to leave it out.
+        solved = self.program.solve(gains[:-1], sparse.csr_array(rows)[:, :-1], row_upper=0.0)
         # (rank weight, member) how many ranks of each weight go to whom: the mean weight is a supergradient.
         mass = np.maximum(solved.duals, 0.0).reshape(number, members)
         # Rounding may leave the permutahedron, and only its points prove W(v) <= g.v.

@@ -76,7 +76,7 @@ class Frontiers:
     """(vertex,) values, rising within a type."""
 
     uses: Floats
-    """(vertex, resource) discounted use."""
+    """(vertex, resource) use over all time, by the criterion's weights."""
 
     slopes: Floats
     """(vertex,) cost of one more unit of value beyond the vertex, rising within a type; infinite at the last."""
@@ -89,7 +89,7 @@ class Frontiers:
 
     @property
     def first(self) -> Ints:
-        """(type,) the vertices that cost nothing."""
+        """(type,) the vertices that cost least: nothing, unless a floor has its cost."""
         return self.starts[:-1]
 
     @property

@@ -16,25 +16,8 @@ from evenhand.model.welfare import RankWeighted
 from evenhand.typing import Array, Floats, Ints
 
 
-def project_on_permutahedron(point: Floats, weights: Floats) -> Floats:
-    """(arm,) the nearest point in the convex hull of all permutations of the weights.
-
-    Args:
-        point: (arm,) any numbers.
-        weights: (arm,) non-increasing.
-    """
-    order = np.argsort(-point, kind="stable")
-    ordered = point[order]
-    fit = isotonic_regression(ordered - weights, increasing=False).x
-    member = np.empty_like(point)
-    member[order] = ordered - fit
-    return member
-
-
 def project_types(point: Floats, counts: Ints, welfare: RankWeighted) -> Floats:
     """(type,) the nearest weights in the permutahedron of the rank weights, with equal weights within a type.
-
-    As `project_on_permutahedron`, of which it is the case of many equal entries, without writing them out.
 
     Args:
         point: (type,) any numbers.

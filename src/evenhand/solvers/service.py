@@ -76,7 +76,7 @@ def counting(types: ArmTables, allowed: Bools, criterion: Criterion) -> Bools:
     leads = types.transitions > 0
     # Where every state leads to every other all pairs recur; only the other arms are looked at one by one.
     for row in np.flatnonzero(~_go_everywhere(leads, allowed)):
-        meets[row] = _recurring(leads[row], meets[row])
+        meets[row] = recurring(leads[row], meets[row])
     return np.asarray(meets)
 
 
@@ -98,7 +98,7 @@ def _go_everywhere(leads: Bools, allowed: Bools) -> Bools:
     return np.asarray((ways | ~(real[:, :, None] & real[:, None, :])).all(axis=(1, 2)))
 
 
-def _recurring(leads: Bools, kept: Bools) -> Bools:
+def recurring(leads: Bools, kept: Bools) -> Bools:
     """(state, action) the pairs of end components.
 
     Args:
@@ -174,12 +174,21 @@ def _best_means(types: ArmTables, allowed: Bools, criterion: Criterion) -> Float
     if len(rows):
         found[rows] = _by_iteration(types, allowed, criterion, rows)
     for row in np.flatnonzero(~simple)[:MOST_PROGRAMS]:
-        found[row] = _best_mean(types, allowed, row)
+        means, _ = best_chains(types, allowed, int(row))
+        found[row] = float(types.initial[row, : len(means)] @ means)
     return found
 
 
-def _best_mean(types: ArmTables, allowed: Bools, row: int) -> float:
-    """The best mean of one arm by the program of several chains; columns are g, then h."""
+def best_chains(types: ArmTables, allowed: Bools, row: int) -> tuple[Floats, Floats]:
+    """(state,) the best means g and relative values h of one arm, by the program of several chains.
+
+    They are what they should be where the arm can come from its first states.
+
+    Args:
+        types: the arms.
+        allowed: (type, state, action) what may be chosen.
+        row: which of the types it is.
+    """
     from evenhand.solvers._highs import LinearProgram, solve_program  # few models need it
 
     size = int(types.num_states[row])
@@ -198,4 +207,5 @@ def _best_mean(types: ArmTables, allowed: Bools, row: int) -> float:
         lower=np.full(2 * size, -np.inf),
         upper=np.full(2 * size, np.inf),
     )
-    return float(types.initial[row, :size] @ solve_program(program).primal[:size])
+    found = solve_program(program).primal
+    return found[:size], found[size:]

@@ -111,7 +111,7 @@ def whittle_indices(
         criterion: what rewards over time are worth; a number is a discount.
         num_states: (arm,) how many states are real, the first ones; all when absent.
     """
-    arms = _Arms(transitions, rewards, criterion, None, num_states)
+    arms = _Arms(transitions, rewards, criterion, num_states)
     # Steps have indices of their own, found backwards; everything below is for time without an end.
     if arms.criterion.num_steps is not None:
         return _by_layers(arms, arms.criterion.num_steps)
@@ -167,7 +167,6 @@ class _Arms:
         transitions: ArrayLike,
         rewards: ArrayLike,
         criterion: Criterion | float,
-        initial: ArrayLike | None,
         num_states: ArrayLike | None,
     ) -> None:
         # A copy: Numba compiles anew for arrays that are frozen.
@@ -178,11 +177,9 @@ class _Arms:
         self.transitions: Floats = np.ascontiguousarray(transitions, dtype=np.float64)
         check_shape(self.transitions, {"arm": num_arms, "state": most, "action": 2, "next_state": most}, "transitions")
         self.criterion = criterion if isinstance(criterion, Criterion) else Discounted(criterion)
-        # The indices do not depend on the first law: it only weighs the use by which a sweep is checked.
         real = np.arange(most) < self.num_states[:, None]
-        uniform = real / np.maximum(self.num_states, 1)[:, None]
-        self.initial: Floats = np.ascontiguousarray(uniform if initial is None else initial, dtype=np.float64)
-        check_shape(self.initial, {"arm": num_arms, "state": most}, "initial")
+        # The indices do not depend on the first law: it only weighs the use by which a sweep is checked.
+        self.initial: Floats = real / np.maximum(self.num_states, 1)[:, None]
         self._check_numbers(real)
         self.left_out = np.zeros(num_arms, dtype=np.bool_)
 
@@ -192,13 +189,11 @@ class _Arms:
         rows = np.where(real[:, :, None, None], self.transitions, first)
         check_distributions(rows, "transitions", faults)
         check_finite(np.where(real[..., None], self.rewards, 0.0), "rewards", faults)
-        check_distributions(self.initial, "initial", faults)
         faults.raise_if_any("arms")
-        if (rows * ~real[:, None, None, :]).any() or (self.initial * ~real).any():
+        if (rows * ~real[:, None, None, :]).any():
             raise InvalidInput("num_states: some probability leads beyond the states of an arm")
         # The tableau trusts that rows sum to 1 to the last digit, not only to the last that was written down.
         self.transitions = rows / rows.sum(axis=-1, keepdims=True)
-        self.initial = self.initial / self.initial.sum(axis=-1, keepdims=True)
 
     def take(self, arms: Ints) -> tuple[Floats, Floats, Floats, Ints, float, float]:
         """Some of the arms, as the kernels want them."""
@@ -300,7 +295,7 @@ def _found_in_pieces(arms: _Arms, met: Sweeps, arm: int) -> bool:
         return False
     n = int(arms.num_states[arm])
     # Under a discount next to 1 nothing splits: the policies met there are candidates for the average.
-    near = _Arms(arms.transitions[[arm], :n, :, :n], arms.rewards[[arm], :n], NEARLY_ONE, None, None)
+    near = _Arms(arms.transitions[[arm], :n, :, :n], arms.rewards[[arm], :n], NEARLY_ONE, None)
     candidates = list(_policies_met(near, _swept(near), 0))
     found = indices_by_pieces(near.transitions[0], near.rewards[0], candidates)
     if found is None:

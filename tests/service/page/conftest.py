@@ -44,7 +44,7 @@ def browser():
 def served(programme, **settings):
     """The address of a server in a thread of this process."""
     listener = listen("127.0.0.1", 0)
-    app = create_app(programme, Settings(**({"look_every": 3600.0} | settings)))
+    app = create_app(programme, Settings(**({"look_every": 3600.0, "judge_every": 3600.0} | settings)))
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on", timeout_graceful_shutdown=2))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), daemon=True)
     thread.start()

@@ -74,6 +74,28 @@ def test_a_model_is_adopted_when_that_is_confirmed_and_there_is_a_way_back(ran, 
     assert f"fit {fit.id}, from" in back
 
 
+def test_a_model_that_is_offered_is_told_on_every_view_and_declined_with_a_reason(ran, serving):
+    client, model = serving(ran), ran.status().model
+    assert "no longer fits" not in look(client, "/")
+    fit = ran.refit(seconds=0.1, who="server", why=["arms do not move as the model says", "old ones wear faster"])
+    for path in ("/", "/fairness", "/what-if", "/arms", "/model"):
+        assert "The model no longer fits what is seen" in look(client, path)
+    ran.refit(seconds=0.1)  # asked for by somebody since: the one that is offered is shown all the same
+    page = look(client, "/model")
+    assert f"Fit {fit.id} was made" in page
+    assert "old ones wear faster" in page
+    refused = send(client, "/model/decline", {"refit": fit.id, "why": " "})
+    assert refused.status_code == 422
+    assert "why" in words(refused)
+    done = send(client, "/model/decline", {"refit": fit.id, "why": "a bad winter", "who": "Ada"})
+    told = look(client, done.headers["location"])
+    assert f"Fit {fit.id} is declined" in told
+    assert "no longer fits" not in told
+    assert "Keep the model of now" not in told
+    assert ran.status().model == model
+    assert ran.events()[-1].body == {"refit": fit.id, "why": "a bad winter"}
+
+
 def test_a_name_that_is_almost_taken_is_asked_about(client, programme):
     form = {"how": "one", "arm": " B1", "kind": "0", "state": "fine", "who": "Ada"}
     asked = send(client, "/arms/join", form)

@@ -3,7 +3,10 @@
 import re
 from html import unescape
 
+import numpy as np
 import pytest
+
+from evenhand.programme.looking_back import _steps_in_need
 
 HTML = {"Accept": "text/html"}
 
@@ -240,3 +243,30 @@ def test_today_tells_when_arms_were_last_served(client, programme, accepted):
     programme.record([{"arm": served, "action": "oil"}], "crew")
     assert "one step ago" in row_of(look(client), served)
     assert "not so far" in row_of(look(client), idle)
+
+
+def test_today_tells_for_how_long_arms_are_in_need(client, programme):
+    """As the audit counts it at the end of the step before, and one more: here all are in need, and some are served."""
+    for served in ("", "b1", "b2"):
+        plan = programme.plan_of(programme.plan().plan)
+        done = [{"arm": row.arm, "action": "oil" if row.arm == served else "run"} for row in plan.rows]
+        programme.accept(plan.id, [row | {"why": "strike"} for row in done])
+        programme.record(
+            [row | {"next_state": before.state} for row, before in zip(done, plan.rows, strict=True)], "crew"
+        )
+    told = {row.arm: row.in_need for row in programme.audit().arms}
+    assert told == {"b1": 1, "b2": 0, "h1": 3, "h2": 3, "v1": 3}
+    plan = programme.plan_of(programme.plan().plan)
+    found = programme.in_need(plan.rows, plan.step)
+    assert {row.arm: found[row.arm_id] for row in plan.rows} == {arm: steps + 1 for arm, steps in told.items()}
+    assert set(programme.in_need(plan.rows, plan.step, most=1).values()) == {1, 2}
+    page = look(client)
+    for arm, said in (("b1", "2 steps"), ("b2", "new"), ("h2", "4 steps")):
+        assert f'<td data-head="In need for">{said}</td>' in row_of(page, arm)
+
+
+def test_who_is_in_no_need_has_no_time_in_it():
+    needs = np.array([False, True, True])
+    past = [(1, False), (2, False), (0, False), (1, False)]
+    assert [_steps_in_need(needs, state, past) for state in (0, 1, "gone")] == [0, 3, 0]
+    assert _steps_in_need(needs, 1, [(1, True), (1, False)]) == 1

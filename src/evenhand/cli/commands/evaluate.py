@@ -22,6 +22,7 @@ from evenhand.cli.console import (
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, read_policy, read_problem
 from evenhand.cli.stored import refuse_without_shards, run_evaluate, stored_arms
+from evenhand.errors import InvalidInput
 from evenhand.model.files import Format
 from evenhand.model.objective import read_welfare
 
@@ -50,10 +51,17 @@ def run(
     quiet: bool,
 ) -> None:
     """Evaluate one policy and print what it is worth."""
-    if (arms := stored_arms(model, on, budgets, criterion, over, initial)) is not None:
+    if (arms := stored_arms(model, on, budgets, criterion, over, initial, cells=True)) is not None:
+        if draws is not None:
+            raise InvalidInput("--draws: this is for models in memory, not by shards")
         run_evaluate(arms, policy, welfare, episodes, horizon, seed, on, values, as_json, quiet)
         return
     refuse_without_shards(values=values)
+    if on is not None and draws is None:
+        raise InvalidInput(
+            "--on: one policy is weighed in this process; --draws are what runs elsewhere, or the shards of a model in "
+            "Parquet, or several policies: evenhand compare"
+        )
     posterior = posterior_of(model, draws is not None)
     problem = read_problem(model, parameters, format, budgets, criterion, initial).under(criterion, over)
     method: Method = "monte-carlo" if monte_carlo else "auto"
@@ -66,7 +74,7 @@ def run(
         weighed_by = read_welfare(problem, welfare)
         turn = None if tell is None else (lambda _, share: tell(policy, share))
         asked = (weighed_by, episodes, horizon, seed, method, turn)
-        found = evaluate_policy(actor, problem, *asked, draws=draws, posterior=posterior)
+        found = evaluate_policy(actor, problem, *asked, draws=draws, posterior=posterior, on=on)
     if as_json:
         print_json(as_dict(found))
     else:

@@ -60,13 +60,13 @@ def create(
         "who": who,
     }
     with Programme.create(programme, problem, rows, **asked) as made:
-        _tell_status(made, as_json)
+        _tell_status(made, programme, as_json)
 
 
 def status(programme: str, as_json: bool, quiet: bool) -> None:
     """Where it stands."""
     with Programme.open(programme) as opened:
-        _tell_status(opened, as_json)
+        _tell_status(opened, programme, as_json)
 
 
 def join(
@@ -140,13 +140,15 @@ def plan(
     with Programme.open(programme) as opened:
         with progress(quiet) as tell:
             asked = opened.plan(step=step, budget=amounts, who=who, key=key, seconds=seconds, progress=tell)
-        found = opened.plan_of(asked.plan)
+        found, notices = opened.plan_of(asked.plan), _notices(opened, programme)
     if out:
         write_atomically(out, _as_file(found, out))
     if as_json:
-        print_json(found.as_dict())
+        print_json(found.as_dict() | {"notices": notices})
         return
     _show_plan(found)
+    for notice in notices:
+        click.echo(f"drift: {notice}")
     if out:
         click.echo(f"written to {out}")
 
@@ -229,12 +231,76 @@ def refit(
     _show_refit(found, programme)
 
 
+def refits(programme: str, refit: int | None, as_json: bool, quiet: bool) -> None:
+    """What was fitted, or one of it."""
+    with Programme.open(programme) as opened:
+        found, model = opened.refits(), opened.status().model
+    if refit is not None:
+        one = next((one for one in found if one.id == refit), None)
+        if one is None:
+            raise InvalidInput(f"REFIT: there is no refit {refit}")
+        if as_json:
+            print_json(one.as_dict())
+        else:
+            _show_refit(one, programme)
+        return
+    if as_json:
+        print_json({"refits": [one.as_dict() for one in found]})
+        return
+    rows = [[str(one.id), str(one.event), str(one.rows), _standing(one, model), "; ".join(one.why)] for one in found]
+    heads = ("refit", "event", "rows", "stands", "why")
+    shown = [[_cell(cell) for cell in row] for row in rows[:SHOWN]]
+    print_table(f"{programme}, {counted(len(found), 'refit')}", [(head, "left") for head in heads], shown)
+
+
+def _standing(found: "Refitted", model: str) -> str:
+    if found.model == model:
+        return "in use"
+    if found.adopted_event is not None:
+        return "was in use"
+    if found.declined_event is not None:
+        return "declined"
+    return "offered" if found.why and found.before == model else "not adopted"
+
+
 def adopt(programme: str, refit: int, who: str, key: str | None, as_json: bool, quiet: bool) -> None:
     """Run it by a model that was fitted."""
     with Programme.open(programme) as opened:
         found = opened.adopt(refit, who=who, key=key)
     what = f"refit {found.id} is adopted" if found.id else "the model that the programme began with is in use again"
     _tell(found.as_dict(), f"{what}; plan again", as_json)
+
+
+def decline(programme: str, refit: int, why: str, who: str, key: str | None, as_json: bool, quiet: bool) -> None:
+    """A fit that was offered is not adopted."""
+    with Programme.open(programme) as opened:
+        found = opened.decline(refit, why, who=who, key=key)
+    _tell(found.as_dict(), f"refit {found.id} is declined; from now on later reports alone count", as_json)
+
+
+def bounds(
+    programme: str,
+    change: float | None,
+    gap: float | None,
+    level: float | None,
+    records: int | None,
+    who: str,
+    key: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """By how much things may drift."""
+    given = {"change": change, "gap": gap, "level": level, "records": records}
+    with Programme.open(programme) as opened:
+        asked = any(value is not None for value in given.values())
+        found = opened.set_bounds(given, who=who, key=key) if asked else opened.bounds()
+    lines = [
+        f"change   {found.change:g}: a policy is to be solved anew when numbers of arms change by a larger share",
+        f"gap      {found.gap:g}: and when its gap for the present roster is larger by more than this",
+        f"level    {found.level:g}: a model that is right is ever said not to fit with this chance at most",
+        f"records  {found.records}: reports after which the model is tested, again and again",
+    ]
+    _tell(found.as_dict(), "\n".join(lines), as_json)
 
 
 def recompute(programme: str, plan: int | None, as_json: bool, quiet: bool) -> None:
@@ -288,11 +354,37 @@ def _cell(value: Any) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
-def _tell_status(opened: Programme, as_json: bool) -> None:
+MOST_TESTED = 50_000
+"""Reports beyond which a plan does not wait for the test of its model."""
+
+
+def _notices(opened: Programme, programme: str) -> list[str]:
+    """What has drifted beyond its bound, and which command does something about it."""
+    name = _cell(programme)
+    told = [f"{why}: `evenhand programme solve {name}` finds a new policy" for why in opened.needs_solving().why]
+    return told + _of_model(opened, name, MOST_TESTED)
+
+
+def _of_model(opened: Programme, name: str, most: int | None = None) -> list[str]:
+    offer = opened.offered()
+    if offer is not None:
+        ways = f"`evenhand programme refits {name} {offer.refit}` shows it, `adopt` or `decline` answers it"
+        return [*offer.why, f"refit {offer.refit} is offered: {ways}"]
+    drift = opened.model_drift(most)
+    if most is not None and drift.reports > most:
+        return [f"not tested against {counted(drift.reports, 'report')}: `evenhand programme status {name}` does it"]
+    if not drift.needed:
+        return []
+    return [*drift.why, f"`evenhand programme refit {name}` fits the model anew and shows what would change"]
+
+
+def _tell_status(opened: Programme, programme: str, as_json: bool) -> None:
     found, drift = opened.status(), opened.needs_solving()
     certificate = opened.certificate() if drift.policy else None
     if as_json:
+        offer = opened.offered()
         more = {"certificate": None if certificate is None else certificate.as_dict(), "solve": drift.as_dict()}
+        more |= {"model_drift": opened.model_drift().as_dict(), "offered": None if offer is None else offer.as_dict()}
         print_json(found.as_dict() | more)
         return
     numbers = ", ".join(f"{number} {kind}" for kind, number in found.arms.items())
@@ -305,6 +397,7 @@ def _tell_status(opened: Programme, as_json: bool) -> None:
         worth = f"{certificate.welfare:.6g}, at most {certificate.upper_bound:.6g}, gap {100 * certificate.gap:.3g} %"
         lines.append(f"  policy     {worth}, for the present roster")
     lines += [f"  solve      {why}" for why in drift.why]
+    lines += [f"  model      {why}" for why in _of_model(opened, programme)]
     click.echo("\n".join([*lines, f"  events     {found.events}"]))
 
 
@@ -368,4 +461,6 @@ def _show_refit(found: "Refitted", programme: str) -> None:
     changes = "; ".join(f"{arm} {old} -> {new}" for arm, old, new in found.plan[:10])
     more = f" and {len(found.plan) - 10} more" if len(found.plan) > 10 else ""
     click.echo(f"in a plan now: {_cell(changes)}{more}" if found.plan else "a plan now would be the same")
+    for why in found.why:
+        click.echo(f"why: {_cell(why)}")
     click.echo(f"to adopt it: evenhand programme adopt {_cell(programme)} {found.id}")

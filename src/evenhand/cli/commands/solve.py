@@ -72,7 +72,7 @@ def run(
     quiet: bool,
 ) -> None:
     """Solve and print the certificate."""
-    if (arms := stored_arms(model, on, budgets, criterion, over, initial)) is not None:
+    if (arms := stored_arms(model, on, budgets, criterion, over, initial, cells=True)) is not None:
         memory = {"--candidate": candidates or None, "--seconds": seconds, "--rotate": rotate, "--draws": draws}
         for option, given in (memory | {"--robust": robust}).items():
             if given is not None:
@@ -83,7 +83,7 @@ def run(
     tolerance = DEFAULT_TOLERANCE if tolerance is None else tolerance
     check_target(out, "--out")
     refuse_with_several(
-        budgets, {"--out": out, "--candidate": candidates or None, "--draws": draws, "--robust": robust}
+        budgets, {"--out": out, "--candidate": candidates or None, "--draws": draws, "--robust": robust, "--on": on}
     )
     posterior = posterior_of(model, draws is not None or robust is not None)
     first, *others = (
@@ -115,6 +115,7 @@ def run(
             draws=draws,
             posterior=posterior,
             robust=robust,
+            on=on,
         )
         if tell is not None:
             tell("what one unit more is worth", 1.0)
@@ -185,7 +186,7 @@ def as_dict(solution: "Solution", out: str | None) -> dict[str, Any]:
             "value": solution.welfare,
             "upper_bound": solution.upper_bound,
             "gap": solution.gap,
-            **({"digits": solution.digits} if solution.digits < FEW_DIGITS else {}),
+            "digits": solution.digits,
             "stderr": solution.welfare_stderr,
             "interval": list(solution.welfare_interval),
         },

@@ -2,27 +2,30 @@
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand.cli.console import number, print_facts, print_json, seconds
+from evenhand.cli.console import number, print_facts, print_json, print_table, seconds
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_problem
 from evenhand.errors import InvalidInput
+from evenhand.execution.places import check_place
 from evenhand.model.files import Format
 
 if TYPE_CHECKING:
-    from evenhand.learning import Training
+    from evenhand.learning import Training, Trainings
 
 
 def run(
     model: str,
     parameters: tuple[str, ...],
     format: Format | None,
+    seeds: int | None,
+    on: str | None,
     out: str | None,
     resume: bool,
     tensorboard: str | None,
@@ -32,27 +35,52 @@ def run(
 ) -> None:
     """Train, save, and tell how good the policy is."""
     check_target(out, "--out")
+    if on is not None:
+        check_place(on)
+        if seeds is None:
+            raise InvalidInput("--on: one run goes on in this process; --seeds N has several, which run elsewhere")
     if resume and not out:
         raise InvalidInput("--resume: name the policy that was being trained, with --out")
     replaced = read_fixed_budget(options)
     problem = read_problem(model, parameters, format, replaced)
     settings = read_settings(options | {"budget": ()} if replaced else options)
-    from evenhand.learning import train  # after what may be refused at once
-
-    checkpoint = Path(f"{out}.checkpoint") if out else None
-    if resume and checkpoint is not None and not checkpoint.exists():
-        click.echo(f"there is no {checkpoint} to go on from; starting at the beginning", err=True)
-    with progress(quiet) as tell, _way_on(checkpoint):
-        training = train(
-            problem, checkpoint=checkpoint, resume=resume, tensorboard=tensorboard, progress=tell, **settings
-        )
-    if out and checkpoint is not None:
-        training.save(out, command=f"evenhand {shlex.join(sys.argv[1:])}")
-        checkpoint.unlink(missing_ok=True)
+    kept = Path(f"{out}.checkpoint") if out else None
+    asked: dict[str, Any] = {"checkpoint": kept, "resume": resume, "tensorboard": tensorboard, **settings}
+    training, several = _trained(problem, asked, seeds, on, quiet)
+    command = f"evenhand {shlex.join(sys.argv[1:])}"
+    if out:
+        several.save(out, command) if several is not None else training.save(out, command)
+        for file in _checkpoints(kept, seeds, settings["seed"]):
+            file.unlink(missing_ok=True)
     if as_json:
-        print_json(as_dict(training, out))
-    else:
-        _show(training, model, parameters, replaced, format, out)
+        print_json(as_dict(training, out) | ({} if several is None else {"seeds": several.as_dict()}))
+        return
+    _show(training, model, parameters, replaced, format, out, several)
+
+
+def _trained(
+    problem: Any, asked: dict[str, Any], seeds: int | None, on: str | None, quiet: bool
+) -> "tuple[Training, Trainings | None]":
+    """One run; or several, the best of them first."""
+    from evenhand.learning import train, train_seeds  # after what may be refused at once
+
+    files = _checkpoints(asked["checkpoint"], seeds, asked["seed"])
+    if asked["resume"] and not any(file.exists() for file in files):
+        click.echo(f"there is no {files[0]} to go on from; starting at the beginning", err=True)
+    with progress(quiet) as tell, _way_on(files):
+        if seeds is None:
+            return train(problem, progress=tell, **asked), None
+        several = train_seeds(problem, seeds, on=on, progress=tell, **asked)
+    return several.best, several
+
+
+def _checkpoints(kept: Path | None, seeds: int | None, first: int) -> list[Path]:
+    """The files in which runs are kept while they go on."""
+    if kept is None or seeds is None:
+        return [] if kept is None else [kept]
+    from evenhand.learning.seeds import checkpoint_of
+
+    return [checkpoint_of(kept, first + number) for number in range(seeds)]
 
 
 def read_fixed_budget(options: dict[str, Any]) -> tuple[str, ...]:
@@ -71,13 +99,14 @@ def read_settings(options: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _way_on(checkpoint: Path | None) -> Iterator[None]:
+def _way_on(checkpoints: Sequence[Path]) -> Iterator[None]:
     """After an interruption, say how to go on."""
     try:
         yield
     except KeyboardInterrupt:
-        if checkpoint is not None and checkpoint.exists():
-            click.echo(f"what was learnt so far is in {checkpoint}; the same command with --resume goes on", err=True)
+        if there := [str(file) for file in checkpoints if file.exists()]:
+            told = f"what was learnt so far is in {', '.join(there)}; the same command with --resume goes on"
+            click.echo(told, err=True)
         raise
 
 
@@ -120,6 +149,22 @@ def as_dict(training: "Training", out: str | None) -> dict[str, Any]:
     }
 
 
+def _show_seeds(found: "Trainings") -> None:
+    """All runs, and which of them is kept."""
+    heads = [("seed", "right"), ("held out", "right"), ("±", "right"), ("best look", "right"), ("time", "right")]
+    rows = [
+        (
+            f"{row.seed} *" if place == found.place_of_best else f"{row.seed}  ",
+            number(row.held_out),
+            "exact" if found.best.exact else number(row.held_out_stderr),
+            number(row.score),
+            seconds(row.seconds),
+        )
+        for place, row in enumerate(found.rows)
+    ]
+    print_table("all seeds; * is kept, by a look that no run has had", heads, rows)
+
+
 def _show(
     training: "Training",
     model: str,
@@ -127,6 +172,7 @@ def _show(
     budgets: tuple[str, ...],
     format: str | None,
     out: str | None,
+    several: "Trainings | None",
 ) -> None:
     how = "exact" if training.exact else "played on a held-out stream"
     word = "welfare" if training.settings["architecture"] == "counts" else "mean"  # joint networks favour some arms
@@ -137,6 +183,8 @@ def _show(
         ("algorithm", f"{training.settings['algorithm']}, seed {training.settings['seed']}"),
     ]
     print_facts(f"{called(model)}, trained", facts)
+    if several is not None:
+        _show_seeds(several)
     if out is None:
         click.echo("not saved; use --out POLICY to keep it")
         return

@@ -5,6 +5,7 @@ again after a failure, and what it reads as depends on nothing but the files. `S
 and 8 bytes a row where rows stand for several arms.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -605,8 +606,9 @@ def _damage() -> tuple[type[BaseException], ...]:
 
 
 def _told(error: BaseException) -> str:
-    """What PyArrow says, on one line."""
-    return " ".join(str(error).split())[:200]
+    """What PyArrow says, on one line, without names of its own."""
+    said = re.sub(r"\[Errno -?\d+\]|\b\w*(Exception|Error)\b:?", "", str(error))
+    return " ".join(said.split())[:200].rstrip(" .:")
 
 
 def _joined(tables: Sequence[ArmTables]) -> ArmTables:

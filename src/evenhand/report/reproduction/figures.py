@@ -311,7 +311,7 @@ def _scale(axes: "Axes", panel: Panel) -> None:
 
 
 def _draw_proportion(axes: "Axes", panel: Panel) -> None:
-    """A line through the first point of the lowest curve that grows as the key does."""
+    """A line that grows as the key does, from the middle of the curves' first points."""
     # Without a positive figure there is no logarithm.
     points = [(float(dict(e.at)[panel.key]), e.ours) for e in panel.entries if e.ours]
     if len({x for x, _ in points}) < 2:

@@ -57,6 +57,8 @@ class Frame:
     events: int = 0
     label: str = ""
     """What is to be said of this server, such as that it is a demonstration."""
+    offered: int | None = None
+    """The number of a fit that is offered, since the model no longer fits what is seen."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def frame_of(request: Request, view: str, name: str, events: int = 0) -> Frame:
     """
     service = service_of(request)
     holder = request.state.holder
-    label = service.settings.labels.get("demo", "")
+    label, offer = service.settings.labels.get("demo", ""), service.programme.offered()
     return Frame(
         name=name,
         view=view,
@@ -111,6 +113,7 @@ def frame_of(request: Request, view: str, name: str, events: int = 0) -> Frame:
         may_write=holder.may("write"),
         events=events,
         label=f"This is a demonstration with {label}: try anything." if label else "",
+        offered=None if offer is None else offer.refit,
     )
 
 

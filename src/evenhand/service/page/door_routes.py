@@ -47,20 +47,15 @@ def sign_in(request: Request, form: Sending) -> Response:
         request.state.guess()
         return _login(Refusal("This token is nobody's", (), "Copy the whole of it, or ask for a new one."), 401)
     answer = to("/")
-    answer.set_cookie(**cookie(token, _by_tls(request)))
+    answer.set_cookie(**cookie(token))
     return answer
-
-
-def _by_tls(request: Request) -> bool:
-    """Whether the page came by TLS: to this server, or to a proxy before it, which the browser tells by the origin."""
-    return request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
 
 
 @router.post("/logout")
 def sign_out(request: Request) -> Response:
     """Forget the token."""
     answer = to("/login")
-    answer.set_cookie(**cookie("", _by_tls(request)))
+    answer.set_cookie(**cookie(""))
     return answer
 
 

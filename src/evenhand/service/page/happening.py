@@ -92,6 +92,14 @@ def _adopted(body: dict[str, Any]) -> Happened:
     return Happened(f"{which} is in use; plans are made by it from now on.", "You can go back to the model before.")
 
 
+def _declined(body: dict[str, Any]) -> Happened:
+    return Happened(f"Fit {body['refit']} is declined; the model stays as it is.")
+
+
+def _bounded(_: dict[str, Any]) -> Happened:
+    return Happened("The bounds of drift are other ones now.")
+
+
 def _refitted(_: dict[str, Any]) -> Happened:
     return Happened("The model was fitted anew; nothing changes before it is adopted.")
 
@@ -106,4 +114,6 @@ _TELLERS: dict[str, Callable[[dict[str, Any]], Happened]] = {
     "solved": _solved,
     "adopted": _adopted,
     "refitted": _refitted,
+    "declined": _declined,
+    "bounded": _bounded,
 }

@@ -231,6 +231,17 @@ async def refit(request: Request, form: Sending) -> Response:
     return remembers(to("/model", job=job.id), form)
 
 
+@router.post("/model/decline")
+def decline(request: Request, form: Sending) -> Response:
+    """Keep the model in use although another is offered."""
+    try:
+        number, who = number_of(form, "refit"), writer_of(request, form)
+        done = programme_of(request).decline(number, form.text("why"), who=who, key=form.text("key") or None)
+    except EvenhandError as error:
+        return remembers(_model(request, None, refusal_of(error, "Nothing was declined"), status_of(error)), form)
+    return remembers(to("/model", event=done.declined_event), form)
+
+
 @router.post("/model/adopt")
 def adopt(request: Request, form: Sending) -> Response:
     """Run the programme by a model that was fitted, or go back to one that was in use."""

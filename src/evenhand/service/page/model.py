@@ -78,7 +78,7 @@ class ModelView:
     kinds: tuple[Kind, ...]
     fits: tuple[Refitted, ...]
     fit: Fit | None
-    """The newest."""
+    """The one that is offered, else the newest."""
     in_use: str
     """Where the model in use is from."""
     earlier: tuple[tuple[int, str], ...]
@@ -104,10 +104,15 @@ def show_model(programme: Programme) -> ModelView:
         notes=tuple(str(note) for note in told.notes),
         kinds=_kinds(Words(programme.model())),
         fits=tuple(fits),
-        fit=_fit(fits[0], status.model, programme.current_plan()) if fits else None,
+        fit=_fit(_shown(fits, programme), status.model, programme.current_plan()) if fits else None,
         in_use=f"It was fitted to this programme's own records (fit {used.id})." if used else _AS_GIVEN,
         earlier=_earlier(fits, used, status.model),
     )
+
+
+def _shown(fits: Sequence[Refitted], programme: Programme) -> Refitted:
+    offer = programme.offered()
+    return next((one for one in fits if offer is not None and one.id == offer.refit), fits[0])
 
 
 def _earlier(fits: Sequence[Refitted], used: Refitted | None, model: str) -> tuple[tuple[int, str], ...]:

@@ -144,6 +144,8 @@ class Today:
     table: Listing[Line] | None
     served: Mapping[str, str]
     """When the arms that are shown were last served before this step, in words."""
+    needs: Mapping[str, str]
+    """For how long those that are shown have been in need, in words."""
     groups: tuple[str, ...]
     kinds: tuple[str, ...]
     worth: str
@@ -198,6 +200,7 @@ def show_today(programme: Programme, asked: Asked, typed: Typed | None = None) -
         bars=() if plan is None else bars_of(plan, status.budget, used),
         table=table,
         served={} if plan is None or table is None else _served(programme, plan, table),
+        needs={} if plan is None or table is None else _needs(programme, plan, table),
         groups=tuple(status.groups),
         kinds=tuple(status.arms),
         worth="" if plan is None else _worth(plan),
@@ -212,6 +215,20 @@ def _served(programme: Programme, plan: KeptPlan, table: Listing[Line]) -> dict[
     found = programme.last_served(rows, plan.step, LOOKED)
     never = "not so far" if plan.step <= LOOKED else f"not in the last {LOOKED} steps"
     return {row.arm: _steps_ago(plan.step - found[row.arm_id]) if row.arm_id in found else never for row in rows}
+
+
+def _needs(programme: Programme, plan: KeptPlan, table: Listing[Line]) -> dict[str, str]:
+    """For how long the arms of one page of the table have been in need."""
+    shown = {line.arm for line in table.rows}
+    rows = [row for row in plan.rows if row.arm in shown]
+    found = programme.in_need(rows, plan.step, LOOKED)
+    return {row.arm: _in_need(found.get(row.arm_id, 0)) for row in rows}
+
+
+def _in_need(steps: int) -> str:
+    if steps > LOOKED:
+        return f"more than {LOOKED} steps"
+    return ("–", "new")[steps] if steps < 2 else f"{steps} steps"
 
 
 def _steps_ago(steps: int) -> str:

@@ -71,3 +71,15 @@ def adopt(
     found = service.programme.adopt(refit, who=who_of(request, asked.who if asked else None), key=key)
     service.look()
     return JSONResponse(found.as_dict())
+
+
+@router.post("/refits/{refit}/decline", response_model=shapes.Refitted, responses=shapes.refusals(404, 409))
+def decline(
+    refit: Annotated[shapes.Step, Path(description="Its number.")],
+    asked: shapes.DeclineRequest,
+    request: Request,
+    key: Key = None,
+) -> JSONResponse:
+    """Say that a fit that is offered is not to be adopted; only what is seen later is held against the model then."""
+    found = service_of(request).programme.decline(refit, asked.why, who=who_of(request, asked.who), key=key)
+    return JSONResponse(found.as_dict())

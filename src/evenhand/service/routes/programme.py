@@ -18,7 +18,9 @@ def show_programme(request: Request) -> Response:
     """What the programme is, and where it stands."""
     programme = service_of(request).programme
     status, plan, drift = programme.status(), programme.current_plan_number(), programme.needs_solving()
+    offer = programme.offered()
     told = status.as_dict() | {"plan": plan, "drift": drift.as_dict()}
+    told |= {"bounds": programme.bounds().as_dict(), "offered": None if offer is None else offer.as_dict()}
     return tagged(request, told, f"{status.events}-{drift.policy or ''}-{len(drift.why)}")
 
 
@@ -27,6 +29,15 @@ def show_certificate(request: Request) -> JSONResponse:
     """What the present policy is worth for those who take part; null where none was found yet."""
     found = service_of(request).programme.certificate()
     return JSONResponse(None if found is None else found.as_dict())
+
+
+@router.post("/bounds", response_model=shapes.Bounds, responses=shapes.refusals(409))
+def set_bounds(asked: shapes.BoundsRequest, request: Request, key: Key = None) -> JSONResponse:
+    """Say by how much the roster and the model may drift before something is done about it."""
+    service = service_of(request)
+    found = service.programme.set_bounds(asked.model_dump(exclude={"who"}), who=who_of(request, asked.who), key=key)
+    service.look()
+    return JSONResponse(found.as_dict())
 
 
 @router.get("/events", response_model=shapes.EventList, responses=shapes.refusals())

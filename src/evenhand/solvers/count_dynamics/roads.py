@@ -133,11 +133,11 @@ def _serving_order(slots: Slots) -> Ints | None:
     sources, left, order = slots.cells[:, 0], list(range(len(slots.cells))), list[int]()
     while left:
         # The next cell may land nowhere that is still to be served, itself included.
-        last = next((k for k in left if slots.landings[k] not in sources[left]), None)
-        if last is None:
+        following = next((k for k in left if slots.landings[k] not in sources[left]), None)
+        if following is None:
             return None
-        order.append(last)
-        left.remove(last)
+        order.append(following)
+        left.remove(following)
     return np.array(order, dtype=np.int64)
 
 

@@ -104,9 +104,12 @@ def improve(
             return Mixture(shares, values, value, upper_bound, number)
         # Half old, half new; each stage of leximin by itself, as their supports have nothing to do with each other.
         asked = smoothed[turn.stage] = support.towards(smoothed.get(turn.stage, support), 0.5)
-        priced = oracle(_settled(asked.weights), tolerance)
+        settled = _settled(asked.weights)
+        priced = oracle(settled, tolerance)
+        # What no policy has more of at the weights themselves: the digits that were cut off may be worth so much.
+        most = priced.bound + float(np.abs(asked.weights - settled) @ oracle.units)
         # W(v) <= g.v + c, and the floors are worth what their prices say.
-        bound = priced.bound - float(asked.weights[len(counts) :] @ least) + asked.constant
+        bound = most - float(asked.weights[len(counts) :] @ least) + asked.constant
         upper_bound = min(upper_bound, bound) if not is_lexicographic(welfare) else upper_bound
         matrix = np.hstack([matrix, priced.vectors])
         number += 1

@@ -42,7 +42,7 @@ class SmoothMaster:
         """The best shares, the gradient there, and the prices of the floors."""
         M, num_vectors = len(self.counts), matrix.shape[1]
         start = np.pad(self.interior, (0, num_vectors - len(self.interior)))
-        program = _Program(self.welfare, self.counts, matrix[:M], matrix[M:], self.floors - FLOOR_SLACK)
+        program = _Program(self.welfare, self.counts, matrix[:M], matrix[M:] - (self.floors - FLOOR_SLACK)[:, None])
         # k mu W is what the last barrier leaves open: a tenth of the precision, unless rounding comes first.
         last = max(0.1 * self.precision / (num_vectors + len(self.floors)), LAST_BARRIER)
         theta = program.solve(program.blend(start), last)
@@ -82,12 +82,13 @@ class _Program:
     welfare: PowerMean
     counts: Ints
     members: Floats
-    served: Floats
-    floors: Floats
+    over: Floats
+    """(floor, policy) how far each policy is above the floors. Not what it has of them: where a floor asks for nearly
+    all that there is, their difference is all that counts, and would be lost in sums of what is larger."""
 
     def slack(self, theta: Floats) -> Floats:
         """(floor,) how far above its floor each is."""
-        return np.asarray(self.served @ theta - self.floors)
+        return np.asarray(self.over @ theta)
 
     def positive(self, theta: Floats) -> Floats:
         """(member or floor,) what must stay positive."""
@@ -122,7 +123,7 @@ class _Program:
         scale = float(self.welfare(values, self.counts))
         slope = self.counts / self.counts.sum() * (values / scale) ** -alpha / scale
         shared = self.members * theta  # in units of the shares: no share is too small to be told
-        charged = self.served * theta
+        charged = self.over * theta  # steps keep the sum of shares, so what all have alike counts for nothing
         gradient = slope @ shared + barrier / slack @ charged + barrier
         bent = np.sqrt(alpha * slope / values)[:, None] * shared
         steep = np.sqrt(barrier) / slack[:, None] * charged
