@@ -37,7 +37,7 @@ MESSAGE = 2e-3
 CORES = 16
 """Cores of a machine."""
 
-COUNTS, BINS = 8.0 * grid.NUM_LEVELS**2, 32.0 * ranks.NUM_BINS
+COUNTS, BINS = 8.0 * grid.NUM_LEVELS * grid.NUM_BINS, 32.0 * ranks.NUM_BINS
 """Bytes that a shard tells: counts by level and cost, once; counts by bins of value, whenever it is asked."""
 
 AT_THE_END = 40.0
