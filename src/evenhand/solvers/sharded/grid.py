@@ -24,7 +24,7 @@ from evenhand.solvers.sharded.stops import Limits
 from evenhand.typing import Floats, Ints
 
 NUM_LEVELS, NUM_BINS = 2048, 1024
-"""Levels, and bins of costs, at the most. At 10^7 arms twice the levels halve what the proof loses; bins matter less."""
+"""Levels, and bins of costs, at the most. Twice the levels halve what the proof loses at 10^7; bins matter less."""
 
 
 @dataclass(frozen=True, eq=False)
