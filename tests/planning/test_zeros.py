@@ -244,6 +244,58 @@ def test_under_the_average_what_is_lost_on_the_way_counts_for_nothing():
         assert found.welfare == pytest.approx(alone / 4, rel=1e-6)
 
 
+def chain(moves, rewards, first=0):
+    """An arm of certain moves: (state, action) where they lead."""
+    return eh.Arm(
+        np.eye(len(moves))[np.array(moves)], np.array(rewards, dtype=float), [[0], [1]], np.eye(len(moves))[first]
+    )
+
+
+GIVES = chain([[0, 0]], [[0.1, 1]])
+TWO_PLACES = chain([[1, 2], [1, 1], [2, 2]], [[0, 0], [-1, 0], [0, -1]])
+ALWAYS_SERVED, SAVED_AT_ONCE = chain([[0, 0]], [[-1, 0]]), chain([[1, 2], [1, 1], [2, 2]], [[0, 0], [0.1, 0.1], [1, 1]])
+REPAIRED_ONCE = chain([[0, 1], [1, 1]], [[-1, -1], [0, -1]])
+
+
+@pytest.mark.parametrize("method", ["joint", "counts", "auto"])
+@pytest.mark.parametrize(
+    ("arms", "counts", "plan"),
+    [
+        # Served at first it needs nothing later; else it needs service for ever.
+        ([TWO_PLACES, GIVES], (1, 1), lambda step, x: [step == 0, step > 0]),
+        # Left alone at first it loses something once, and saves the other for good.
+        ([ALWAYS_SERVED, SAVED_AT_ONCE], (1, 1), lambda step, x: [step > 0, step == 0]),
+        # One after the other is brought to rest, and then all is there for the third.
+        ([REPAIRED_ONCE, GIVES], (2, 1), lambda step, x: [step == 0, step == 1, step > 1]),
+    ],
+)
+def test_under_the_average_no_bound_is_below_what_some_way_to_rest_leads_to(arms, counts, plan, method):
+    """What is lost on the way counts for nothing and may decide all: bounds were told that were a tenth of the best."""
+    problem = eh.CoupledMDP(arms, [1], 0.9, counts).under("average")
+    tables, kinds = problem.types, problem.type_of_arm
+    states, means = np.array([int(first.argmax()) for first in tables.initial[kinds]]), np.zeros(len(kinds))
+    for step in range(1000):
+        actions = np.array(plan(step, states), dtype=int)
+        means += tables.rewards[kinds, states, actions] / 1000
+        states = tables.transitions[kinds, states, actions].argmax(axis=1)
+    reached = eh.AlphaFair(0.5)(np.where(means < 0.01, 0.0, means))
+    try:
+        found = eh.solve(problem, "alpha:0.5", method)
+    except NotApplicable as refusal:
+        assert "On average what they lose at first counts for nothing" in str(refusal)
+    else:
+        assert found.upper_bound >= 0.99 * reached
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e9])
+def test_under_the_average_what_keeps_arms_does_not_hang_on_the_unit_of_rewards(scale):
+    """A loss of 1e-12 was taken for rounding, whatever the rewards were, and the arm was not served."""
+    arms = [eh.Arm(one.transitions, scale * one.rewards, one.usage, one.initial) for one in (ONE, SERVED)]
+    found = eh.solve(eh.CoupledMDP(arms, [1], 0.9), "alpha:0.5", criterion="average")
+    alone = eh.solve(eh.CoupledMDP([ONE], [0], 0.9), "utilitarian", criterion="average").welfare
+    assert found.welfare == pytest.approx(scale * alone / 4, rel=1e-6)
+
+
 @pytest.mark.slow
 def test_candidates_compete_there_too():
     """Played on the same states and actions, they are worth what they are worth, and the plan is one of the problem."""

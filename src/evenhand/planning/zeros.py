@@ -31,7 +31,8 @@ it, for all others can idle.
 
 What is refused, in words: an arm or group whose best value is below 0; arms that cannot all be kept at 0 at once; and
 plans by which nobody has less than 0 only if gains and losses are balanced to the last digit, as for two arms each of
-which has 1 if it is served and -1 if not, and a budget for one of them: next to such a plan none has a welfare.
+which has 1 if it is served and -1 if not, and a budget for one of them: next to such a plan none has a welfare. Under
+the average, too, what needs service while losses at first may decide where somebody ends (`solvers.narrowed`).
 """
 
 import contextlib
