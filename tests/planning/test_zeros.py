@@ -296,6 +296,22 @@ def test_under_the_average_what_keeps_arms_does_not_hang_on_the_unit_of_rewards(
     assert found.welfare == pytest.approx(scale * alone / 4, rel=1e-6)
 
 
+@pytest.mark.parametrize("method", ["joint", "counts"])
+@pytest.mark.parametrize(
+    "still",
+    [
+        eh.Arm(ONE.transitions, [[0, 1e12], [0, 1e12]], [[0], [2]], [0.5, 0.5]),  # no budget allows it
+        arm([[0, -1e12], [0, -1e12]], 1),
+    ],
+)
+def test_rewards_that_nobody_has_take_no_digits_from_the_bound(still, method):
+    """They were what those at 0 were paid by: the bound was 15 % too high, or the pay beyond what a model may have."""
+    found = eh.solve(eh.CoupledMDP([ONE, OTHER, still], [1], 0.9), "alpha:0.1", method)
+    known = eh.solve(eh.CoupledMDP([ONE, OTHER], [1], 0.9), "alpha:0.1", method).welfare * (2 / 3) ** (1 / 0.9)
+    assert found.welfare == pytest.approx(known, rel=1e-6)
+    assert known * (1 - 1e-9) <= found.upper_bound <= known * (1 + 1e-5)
+
+
 @pytest.mark.slow
 def test_candidates_compete_there_too():
     """Played on the same states and actions, they are worth what they are worth, and the plan is one of the problem."""

@@ -58,11 +58,12 @@ from evenhand.reductions.counts import CountChoices, Counts, CountTable, TypedCh
 from evenhand.reductions.joint import Joint, JointTable
 from evenhand.solvers.narrowed import NothingKept
 from evenhand.solvers.resting import DUST, at_rest, keeping
-from evenhand.solvers.service import best_values, empty_blocks
+from evenhand.solvers.service import best_values, counting, empty_blocks
 from evenhand.typing import Bools, Floats, Indices
 
 PAID = 0.731
-"""Of the largest reward: as large as what others get, and unlike what anybody gets."""
+"""Of the largest reward that others can have: about what they get, and unlike what anybody gets. Were it much more,
+little would be left of their digits in the welfare of all."""
 
 _ROUNDING = 1e-15
 
@@ -96,7 +97,7 @@ def solve_with_zeros(task: Task, solve: Callable[[Task], Solution]) -> Solution:
 def _solve_others(task: Task, solve: Callable[[Task], Solution], zeros: "_Zeros", way: "_Way") -> Solution:
     """The best for those who can have more than 0."""
     problem, candidates, kept = task.problem, task.candidates, None if way.by_price else way.cells
-    paid = PAID * (float(np.abs(problem.tables.rewards).max()) or 1.0)
+    paid = PAID * _most_of_others(problem, zeros)
     lifted = _paid_for(problem, zeros, paid, way.cells if way.by_price else None)
     if zeros.resting.any():
         candidates = {name: _Watched(name, policy, problem, way) for name, policy in candidates.items()}
@@ -104,6 +105,13 @@ def _solve_others(task: Task, solve: Callable[[Task], Solution], zeros: "_Zeros"
     assert isinstance(task.welfare, AlphaFair)
     scale = _Scale(1 - task.welfare.alpha, _share(problem, zeros), paid * problem.criterion.total)
     return _brought_back(found, task, scale, zeros, way)
+
+
+def _most_of_others(problem: CoupledMDP, zeros: "_Zeros") -> float:
+    """The largest reward that counts for those who can have more than 0; 1 if there is none."""
+    types = problem.types
+    counts = counting(types, problem.affordable, problem.criterion) & ~zeros.still[:, None, None]
+    return float(types.rewards.max(where=counts, initial=0.0)) or 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,9 +176,7 @@ def _way_to_rest(problem: CoupledMDP, zeros: _Zeros, welfare: str) -> _Way:
 def _paid_for(problem: CoupledMDP, zeros: _Zeros, paid: float, cells: Bools | None) -> CoupledMDP:
     """The problem in which those who have 0 at best are paid, and do only what is in the cells."""
     tables, kind = problem.tables, problem.type_of_block
-    # What never counts is left as it is: without it, types that differ in nothing else would become one.
-    rewards = tables.rewards + paid * (zeros.empty[kind, None, None] & tables.valid)
-    rewards = np.where((zeros.resting | zeros.left)[kind, None, None] & tables.valid, paid, rewards)
+    rewards = np.where(zeros.still[kind, None, None] & tables.valid, paid, tables.rewards)
     usage = tables.usage.copy()
     if cells is not None and zeros.resting.any():
         lost = zeros.resting[kind, None, None] & tables.valid & ~cells[0][kind]
