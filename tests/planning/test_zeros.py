@@ -16,6 +16,13 @@ def arm(rewards, seed=0):
     return eh.Arm(rows, np.array(rewards, dtype=float), [[0], [1]], [0.5, 0.5])
 
 
+def chain(moves, rewards, first=0):
+    """An arm of certain moves: (state, action) where they lead."""
+    return eh.Arm(
+        np.eye(len(moves))[np.array(moves)], np.array(rewards, dtype=float), [[0], [1]], np.eye(len(moves))[first]
+    )
+
+
 ONE, OTHER, NOTHING = arm([[1, 2], [0.3, 1.5]]), arm([[2, 1], [0.3, 2.5]], 3), arm(np.zeros((2, 2)), 1)
 
 
@@ -144,6 +151,16 @@ def test_who_is_left_with_nothing_by_that_counts_as_0():
     assert "1 of the arms are left with nothing by that" in found.reason
 
 
+@pytest.mark.parametrize("steps", [1, 2])
+def test_so_does_who_would_have_something_only_after_the_last_step(steps):
+    """Served at once it has something at the second step, and else at the third: it was refused."""
+    late = chain([[1, 2], [2, 2], [2, 2]], [[0, 0], [0, 0], [1, 1]], first=0 if steps == 2 else 1)
+    found = eh.solve(eh.CoupledMDP([ONE, SERVED, late], [1], 0.9), "alpha:0.5", criterion=f"finite:{steps}")
+    alone = eh.solve(eh.CoupledMDP([ONE], [0], 0.9), "utilitarian", criterion=f"finite:{steps}").welfare
+    assert found.welfare == pytest.approx(alone / 9, rel=1e-6)
+    assert found.values[2] == 0
+
+
 def test_arms_that_cannot_all_be_kept_at_0_are_told():
     with pytest.raises(OutOfDomain, match="no plan keeps all who have 0 at best there: what they need for it is more"):
         eh.solve(eh.CoupledMDP([SERVED, SERVED, ONE], [1], 0.9), "alpha:0.5")
@@ -242,13 +259,6 @@ def test_under_the_average_what_is_lost_on_the_way_counts_for_nothing():
         found = eh.solve(eh.CoupledMDP([ONE, goes], [1], 0.9), "alpha:0.5", method, criterion="average")
         alone = eh.solve(eh.CoupledMDP([ONE], [1], 0.9), "utilitarian", criterion="average").welfare
         assert found.welfare == pytest.approx(alone / 4, rel=1e-6)
-
-
-def chain(moves, rewards, first=0):
-    """An arm of certain moves: (state, action) where they lead."""
-    return eh.Arm(
-        np.eye(len(moves))[np.array(moves)], np.array(rewards, dtype=float), [[0], [1]], np.eye(len(moves))[first]
-    )
 
 
 GIVES = chain([[0, 0]], [[0.1, 1]])
