@@ -26,8 +26,9 @@ that have a welfare. There are two ways to leave it out:
                       methods joint and counts (`solvers.narrowed`)
 
 Where those who are kept leave nothing for others, in anything that can still be met, these have 0 too, and are paid in
-the same way. By itself the budget keeps nobody from more: an arm that could have more had it all of the budget can have
-it, for all others can idle.
+the same way. By itself the budget keeps no arm from more: one that could have more had it all of the budget can have
+it, for all others can idle. Arms of one group may keep each other from it, and a group that has 0 for that is not found
+here: it is refused as one that cannot have more.
 
 What is refused, in words: an arm or group whose best value is below 0; arms that cannot all be kept at 0 at once; and
 plans by which nobody has less than 0 only if gains and losses are balanced to the last digit, as for two arms each of
