@@ -200,8 +200,8 @@ def at_rest(problem: CoupledMDP) -> tuple[Bools, Floats]:
     """Types whose members of welfare have 0 at best, and less by some of what may be done.
 
     What is at its best whatever is done is not among them (`service.empty_blocks`). Nor is what the budget alone keeps
-    from more: an arm that could have more had it all of the budget can have it, for all others can idle. A group whose arms keep
-    each other from it is not among them, though it has 0 at best.
+    from more: an arm that could have more had it all of the budget can have it, for all others can idle. A group whose
+    arms keep each other from it is not among them, though it has 0 at best.
 
     Args:
         problem: the problem.
