@@ -175,6 +175,41 @@ def attack(seed, kinds=EMPTY):
             assert low >= best * (1 - 1e-5) - 1e-12, (method, low, best)
 
 
+def sparse_arm(rng, sign):
+    """An arm most of whose moves are certain, so that it may be lost, or rest, in many places."""
+    states = int(rng.integers(1, 4))
+    moves = rng.dirichlet(np.ones(states), (states, 2))
+    certain = rng.random((states, 2)) < 0.7
+    moves[certain] = np.eye(states)[rng.integers(0, states, certain.sum())]
+    rewards = sign * rng.choice([0.0, 0.0, 0.5, 1.0], (states, 2))
+    return eh.Arm(moves, rewards, [[0], [1]], np.eye(states)[0] if rng.random() < 0.7 else None)
+
+
+def attack_sparse(seed):
+    """Under the average it may be open what is best, and nothing else may be told then; never too low a bound."""
+    rng = np.random.default_rng([seed, 175])
+    arms = [sparse_arm(rng, sign) for sign in (-1, 1) for _ in range(int(rng.integers(1, 3)))]
+    criterion = str(rng.choice(["average", "average", "discounted", "finite:2", "finite:3"]))
+    problem = eh.CoupledMDP(arms, [1], 0.9).under(criterion)
+    best = optimum(problem, criterion, "arms", 0.5)
+    for method in ("joint", "counts"):
+        if best is None:
+            if criterion != "average":
+                refuse(problem, "alpha:0.5", method)
+        elif (answer := answer_of(problem, "alpha:0.5", method)) is not None:
+            assert answer[0] == pytest.approx(best, rel=1e-5, abs=1e-9), (method, answer, best)
+            assert answer[1] >= best * (1 - 1e-6) - 1e-12, (method, answer, best)
+
+
+def test_arms_that_can_be_lost_or_rest_in_many_places():
+    try_each(attack_sparse, (*range(6), 22, 55, 101, 103))  # the last ones were refused, and wrongly
+
+
+@pytest.mark.slow
+def test_arms_that_can_be_lost_or_rest_in_many_places_on_many_problems():
+    try_each(attack_sparse, range(6, 300))
+
+
 @pytest.mark.parametrize("kinds", [EMPTY, AT_REST], ids=["empty", "at rest"])
 def test_arms_without_value_are_no_hindrance(kinds):
     try_each(partial(attack, kinds=kinds), SEEDS)

@@ -244,6 +244,18 @@ def test_rows_that_are_told_are_certain_and_copies_are_copies():
     assert (told.mean[0] == posterior.mean[0]).all()
 
 
+def test_where_nothing_is_uncertain_intervals_are_points():
+    """All rows told, or with one possible next state each: there was an error, for nothing leaned."""
+    counts = some_counts(3, 3)
+    told = learned(counts).given(counts).settled(np.full(counts.shape, 0.25), np.ones((3, 2, 2), dtype=bool))
+    stays = np.zeros(counts.shape)
+    stays[..., 0] = 5
+    certain = learned(stays, stays[0] > 0).given(stays)
+    for posterior in (told, certain):
+        for ends in posterior.interval():
+            np.testing.assert_array_equal(ends, posterior.mean)
+
+
 def test_more_moves_count_as_if_they_had_been_seen_but_for_what_is_leaned_on():
     counts, more = some_counts(6, 3), some_counts(7, 3)
     leaning = learned(counts)

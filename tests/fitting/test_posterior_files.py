@@ -171,6 +171,22 @@ ODD_LEANING = {
 }
 
 
+@pytest.mark.parametrize(
+    ("key", "change"),
+    [("counts", lambda array: 7 * array), ("counts", lambda array: 1e300 * array), ("common", lambda array: 3 * array)]
+    + [(key, lambda array: 0 * array) for key in ("strength", "common")],
+)
+def test_what_is_leaned_on_must_make_the_means_that_are_told(tmp_path, key, change):
+    """Else draws would be around another model than that of the file, which is all that a model is held against."""
+    path = tmp_path / "m.posterior.npz"
+    save_posterior(a_pooled(), path)
+    with np.load(path, allow_pickle=False) as archive:
+        arrays = dict(archive)
+    np.savez(path, **arrays | {key: change(arrays[key])})
+    with pytest.raises(ModelError, match="they do not make the means of concentration"):
+        load_posterior(path)
+
+
 @pytest.mark.parametrize("key", ODD_LEANING)
 def test_odd_numbers_of_what_is_leaned_on_are_refused_in_words(tmp_path, key):
     change, message = ODD_LEANING[key]

@@ -264,6 +264,8 @@ class Attainable:
             method="highs",
             options=TIGHT,
         )
+        if found.status == 2:
+            raise Infeasible("with any floors: some members cannot be held together")
         assert found.status == 0, found.message
         return max(0.0, -found.fun)
 

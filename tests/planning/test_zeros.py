@@ -16,6 +16,13 @@ def arm(rewards, seed=0):
     return eh.Arm(rows, np.array(rewards, dtype=float), [[0], [1]], [0.5, 0.5])
 
 
+def chain(moves, rewards, first=0):
+    """An arm of certain moves: (state, action) where they lead."""
+    return eh.Arm(
+        np.eye(len(moves))[np.array(moves)], np.array(rewards, dtype=float), [[0], [1]], np.eye(len(moves))[first]
+    )
+
+
 ONE, OTHER, NOTHING = arm([[1, 2], [0.3, 1.5]]), arm([[2, 1], [0.3, 2.5]], 3), arm(np.zeros((2, 2)), 1)
 
 
@@ -144,6 +151,16 @@ def test_who_is_left_with_nothing_by_that_counts_as_0():
     assert "1 of the arms are left with nothing by that" in found.reason
 
 
+@pytest.mark.parametrize("steps", [1, 2])
+def test_so_does_who_would_have_something_only_after_the_last_step(steps):
+    """Served at once it has something at the second step, and else at the third: it was refused."""
+    late = chain([[1, 2], [2, 2], [2, 2]], [[0, 0], [0, 0], [1, 1]], first=0 if steps == 2 else 1)
+    found = eh.solve(eh.CoupledMDP([ONE, SERVED, late], [1], 0.9), "alpha:0.5", criterion=f"finite:{steps}")
+    alone = eh.solve(eh.CoupledMDP([ONE], [0], 0.9), "utilitarian", criterion=f"finite:{steps}").welfare
+    assert found.welfare == pytest.approx(alone / 9, rel=1e-6)
+    assert found.values[2] == 0
+
+
 def test_arms_that_cannot_all_be_kept_at_0_are_told():
     with pytest.raises(OutOfDomain, match="no plan keeps all who have 0 at best there: what they need for it is more"):
         eh.solve(eh.CoupledMDP([SERVED, SERVED, ONE], [1], 0.9), "alpha:0.5")
@@ -242,6 +259,67 @@ def test_under_the_average_what_is_lost_on_the_way_counts_for_nothing():
         found = eh.solve(eh.CoupledMDP([ONE, goes], [1], 0.9), "alpha:0.5", method, criterion="average")
         alone = eh.solve(eh.CoupledMDP([ONE], [1], 0.9), "utilitarian", criterion="average").welfare
         assert found.welfare == pytest.approx(alone / 4, rel=1e-6)
+
+
+GIVES = chain([[0, 0]], [[0.1, 1]])
+TWO_PLACES = chain([[1, 2], [1, 1], [2, 2]], [[0, 0], [-1, 0], [0, -1]])
+ALWAYS_SERVED, SAVED_AT_ONCE = chain([[0, 0]], [[-1, 0]]), chain([[1, 2], [1, 1], [2, 2]], [[0, 0], [0.1, 0.1], [1, 1]])
+REPAIRED_ONCE = chain([[0, 1], [1, 1]], [[-1, -1], [0, -1]])
+
+
+@pytest.mark.parametrize("method", ["joint", "counts", "auto"])
+@pytest.mark.parametrize(
+    ("arms", "counts", "plan"),
+    [
+        # Served at first it needs nothing later; else it needs service for ever.
+        ([TWO_PLACES, GIVES], (1, 1), lambda step, x: [step == 0, step > 0]),
+        # Left alone at first it loses something once, and saves the other for good.
+        ([ALWAYS_SERVED, SAVED_AT_ONCE], (1, 1), lambda step, x: [step > 0, step == 0]),
+        # One after the other is brought to rest, and then all is there for the third.
+        ([REPAIRED_ONCE, GIVES], (2, 1), lambda step, x: [step == 0, step == 1, step > 1]),
+    ],
+)
+def test_under_the_average_no_bound_is_below_what_some_way_to_rest_leads_to(arms, counts, plan, method):
+    """What is lost on the way counts for nothing and may decide all: bounds were told that were a tenth of the best."""
+    problem = eh.CoupledMDP(arms, [1], 0.9, counts).under("average")
+    tables, kinds = problem.types, problem.type_of_arm
+    states, means = np.array([int(first.argmax()) for first in tables.initial[kinds]]), np.zeros(len(kinds))
+    for step in range(1000):
+        actions = np.array(plan(step, states), dtype=int)
+        means += tables.rewards[kinds, states, actions] / 1000
+        states = tables.transitions[kinds, states, actions].argmax(axis=1)
+    reached = eh.AlphaFair(0.5)(np.where(means < 0.01, 0.0, means))
+    try:
+        found = eh.solve(problem, "alpha:0.5", method)
+    except NotApplicable as refusal:
+        assert "On average what they lose at first counts for nothing" in str(refusal)
+    else:
+        assert found.upper_bound >= 0.99 * reached
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e9])
+def test_under_the_average_what_keeps_arms_does_not_hang_on_the_unit_of_rewards(scale):
+    """A loss of 1e-12 was taken for rounding, whatever the rewards were, and the arm was not served."""
+    arms = [eh.Arm(one.transitions, scale * one.rewards, one.usage, one.initial) for one in (ONE, SERVED)]
+    found = eh.solve(eh.CoupledMDP(arms, [1], 0.9), "alpha:0.5", criterion="average")
+    alone = eh.solve(eh.CoupledMDP([ONE], [0], 0.9), "utilitarian", criterion="average").welfare
+    assert found.welfare == pytest.approx(scale * alone / 4, rel=1e-6)
+
+
+@pytest.mark.parametrize("method", ["joint", "counts"])
+@pytest.mark.parametrize(
+    "still",
+    [
+        eh.Arm(ONE.transitions, [[0, 1e12], [0, 1e12]], [[0], [2]], [0.5, 0.5]),  # no budget allows it
+        arm([[0, -1e12], [0, -1e12]], 1),
+    ],
+)
+def test_rewards_that_nobody_has_take_no_digits_from_the_bound(still, method):
+    """They were what those at 0 were paid by: the bound was 15 % too high, or the pay beyond what a model may have."""
+    found = eh.solve(eh.CoupledMDP([ONE, OTHER, still], [1], 0.9), "alpha:0.1", method)
+    known = eh.solve(eh.CoupledMDP([ONE, OTHER], [1], 0.9), "alpha:0.1", method).welfare * (2 / 3) ** (1 / 0.9)
+    assert found.welfare == pytest.approx(known, rel=1e-6)
+    assert known * (1 - 1e-9) <= found.upper_bound <= known * (1 + 1e-5)
 
 
 @pytest.mark.slow

@@ -170,7 +170,7 @@ def _part(pooled: Pooled, entries: Ints, across: int) -> _Part:
     c, certainty = (array[:, s, a].T[entry, points] for array in (leaning.strength, leaning.certainty))
     first = leaning.common[:, s, a, j].T[entry, points] * certainty
     m = betaincinv(first[..., None], np.maximum(certainty - first, 1e-300)[..., None], share)
-    pull, rest = (np.reshape(c[..., None] * part, (len(s), -1)) for part in (m, 1 - m))
+    pull, rest = (np.reshape(c[..., None] * part, (len(s), across**2)) for part in (m, 1 - m))
     own, total = pooled.counts[t, s, a, j][:, None], pooled.counts[t, s, a].sum(axis=-1)[:, None]
     return _Part(entries, own + pull, total - own + rest, np.outer(weights, weights).ravel())
 

@@ -346,6 +346,11 @@ def _check_leaning(posterior: Pooled, faults: Faults) -> None:
         faults.add("weight", "has sums over its points that are not 1")
     if ((posterior.counts.sum(axis=-1) == 0) & posterior.leans).any():
         faults.add("leans", "has rows without counts of their own")
+    # Draws and intervals are made of counts and what is leaned on: their mean must be the one that is told.
+    with np.errstate(all="ignore"):
+        off = np.abs(leaning.matched(posterior.counts).mean - replace(posterior.rows, like=None).mean)
+    if not (off[posterior.leans] <= SAME).all():
+        faults.add("counts", "with what rows lean on, they do not make the means of concentration")
 
 
 def _check_rows(key: str, rows: Floats, faults: Faults) -> None:

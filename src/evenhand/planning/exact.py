@@ -188,7 +188,7 @@ class NothingLeft(OutOfDomain):
 
 def _check_left(task: Task, mdp: TabularMDP, objective: Objective) -> None:
     """Raise NothingLeft where members have no rewards in anything that can still be met."""
-    met = mdp.rewards[mdp.reachable[mdp.state_of_pair], : len(objective.sizes)]
+    met = mdp.rewards[_reached_in_time(mdp)[mdp.state_of_pair], : len(objective.sizes)]
     none = np.asarray(~met.any(axis=0))
     if none.any() and task.problem.over == "groups":
         raise NothingLeft(none[task.problem.group_of_type])
@@ -196,6 +196,19 @@ def _check_left(task: Task, mdp: TabularMDP, objective: Objective) -> None:
         of_type = np.zeros(task.problem.num_types, dtype=np.bool_)
         of_type[np.arange(len(none)) if len(none) == len(of_type) else task.problem.type_of_arm] = none
         raise NothingLeft(of_type)
+
+
+def _reached_in_time(mdp: TabularMDP) -> Bools:
+    """(state,) where one can be while rewards count: the reward of the last of T steps is earned after T - 1 moves."""
+    seen, forth, criterion = mdp.initial > 0, mdp.kernel.T, mdp.criterion
+    moves = mdp.num_states if criterion.num_steps is None else criterion.num_steps - 1
+    for _ in range(moves if criterion.factor else 0):
+        outcomes = np.bincount(mdp.outcomes, weights=seen[mdp.state_of_pair], minlength=mdp.kernel.shape[0])
+        following = seen | ((forth @ (outcomes > 0).astype(np.float64)) > 0)
+        if (following == seen).all():
+            break
+        seen = following
+    return np.asarray(seen)
 
 
 def _of_parts(

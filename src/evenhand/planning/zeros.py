@@ -26,12 +26,14 @@ that have a welfare. There are two ways to leave it out:
                       methods joint and counts (`solvers.narrowed`)
 
 Where those who are kept leave nothing for others, in anything that can still be met, these have 0 too, and are paid in
-the same way. By itself the budget keeps nobody from more: an arm that could have more had it all of the budget can have
-it, for all others can idle.
+the same way. By itself the budget keeps no arm from more: one that could have more had it all of the budget can have
+it, for all others can idle. Arms of one group may keep each other from it, and a group that has 0 for that is not found
+here: it is refused as one that cannot have more.
 
 What is refused, in words: an arm or group whose best value is below 0; arms that cannot all be kept at 0 at once; and
 plans by which nobody has less than 0 only if gains and losses are balanced to the last digit, as for two arms each of
-which has 1 if it is served and -1 if not, and a budget for one of them: next to such a plan none has a welfare.
+which has 1 if it is served and -1 if not, and a budget for one of them: next to such a plan none has a welfare. Under
+the average, too, what needs service while losses at first may decide where somebody ends (`solvers.narrowed`).
 """
 
 import contextlib
@@ -57,11 +59,12 @@ from evenhand.reductions.counts import CountChoices, Counts, CountTable, TypedCh
 from evenhand.reductions.joint import Joint, JointTable
 from evenhand.solvers.narrowed import NothingKept
 from evenhand.solvers.resting import DUST, at_rest, keeping
-from evenhand.solvers.service import best_values, empty_blocks
+from evenhand.solvers.service import best_values, counting, empty_blocks
 from evenhand.typing import Bools, Floats, Indices
 
 PAID = 0.731
-"""Of the largest reward: as large as what others get, and unlike what anybody gets."""
+"""Of the largest reward that others can have: about what they get, and unlike what anybody gets. Were it much more,
+little would be left of their digits in the welfare of all."""
 
 _ROUNDING = 1e-15
 
@@ -95,7 +98,7 @@ def solve_with_zeros(task: Task, solve: Callable[[Task], Solution]) -> Solution:
 def _solve_others(task: Task, solve: Callable[[Task], Solution], zeros: "_Zeros", way: "_Way") -> Solution:
     """The best for those who can have more than 0."""
     problem, candidates, kept = task.problem, task.candidates, None if way.by_price else way.cells
-    paid = PAID * (float(np.abs(problem.tables.rewards).max()) or 1.0)
+    paid = PAID * _most_of_others(problem, zeros)
     lifted = _paid_for(problem, zeros, paid, way.cells if way.by_price else None)
     if zeros.resting.any():
         candidates = {name: _Watched(name, policy, problem, way) for name, policy in candidates.items()}
@@ -103,6 +106,13 @@ def _solve_others(task: Task, solve: Callable[[Task], Solution], zeros: "_Zeros"
     assert isinstance(task.welfare, AlphaFair)
     scale = _Scale(1 - task.welfare.alpha, _share(problem, zeros), paid * problem.criterion.total)
     return _brought_back(found, task, scale, zeros, way)
+
+
+def _most_of_others(problem: CoupledMDP, zeros: "_Zeros") -> float:
+    """The largest reward that counts for those who can have more than 0; 1 if there is none."""
+    types = problem.types
+    counts = counting(types, problem.affordable, problem.criterion) & ~zeros.still[:, None, None]
+    return float(types.rewards.max(where=counts, initial=0.0)) or 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,9 +177,7 @@ def _way_to_rest(problem: CoupledMDP, zeros: _Zeros, welfare: str) -> _Way:
 def _paid_for(problem: CoupledMDP, zeros: _Zeros, paid: float, cells: Bools | None) -> CoupledMDP:
     """The problem in which those who have 0 at best are paid, and do only what is in the cells."""
     tables, kind = problem.tables, problem.type_of_block
-    # What never counts is left as it is: without it, types that differ in nothing else would become one.
-    rewards = tables.rewards + paid * (zeros.empty[kind, None, None] & tables.valid)
-    rewards = np.where((zeros.resting | zeros.left)[kind, None, None] & tables.valid, paid, rewards)
+    rewards = np.where(zeros.still[kind, None, None] & tables.valid, paid, tables.rewards)
     usage = tables.usage.copy()
     if cells is not None and zeros.resting.any():
         lost = zeros.resting[kind, None, None] & tables.valid & ~cells[0][kind]

@@ -276,9 +276,9 @@ def _best_average(moves: Floats, allowed: Bools, gains: Floats, policy: Ints) ->
         advantages = gains + np.einsum("tsaj,tj->tsa", moves, ahead) - ahead[..., None] - mean[:, None, None]
         advantages = np.where(allowed, advantages, -np.inf)
         best = advantages.max(axis=-1)
-        scale = np.abs(np.where(real[..., None], totals, 0.0)).max(axis=(1, 2))
-        # R and tau may be large where the arm seldom returns to c, and their rounding with them.
-        better = best > ROUNDING * np.maximum(scale, np.abs(gains).max(axis=(1, 2)))[:, None]
+        # tau, and R with it, may be large where the arm seldom returns to c, and their rounding with them.
+        longest = np.where(real, totals[..., 1], 1.0).max(axis=1)
+        better = best > (ROUNDING * longest * np.abs(gains).max(axis=(1, 2)))[:, None]
         if not better.any():
             break
         policy = np.where(better, advantages.argmax(axis=-1), policy)

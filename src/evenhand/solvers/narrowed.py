@@ -4,6 +4,11 @@ Pairs that are not kept are absent, and so are those that may lead to a state wh
 until nothing changes. States that are never met then do not matter, and keep all of their pairs. What is kept may
 change from step to step: the states of each step are then states of their own, x at step t number t n + x, and a policy
 of the larger problem is read off layer by layer.
+
+Under the average only what is done in the long run must be kept, and what is done before may decide where that is. Let
+the places be the end components of what is kept. A plan ends in one of them whatever it does before, and has what the
+best plan in there has. So nothing is lost by keeping to it from the beginning if from each first state, by any pairs at
+all, one place only can be reached. Where there are more, which of them is the best is not told here.
 """
 
 from dataclasses import dataclass, replace
@@ -11,9 +16,10 @@ from typing import Protocol
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 
 from evenhand.checks import check_memory
-from evenhand.errors import OutOfDomain
+from evenhand.errors import NotApplicable, OutOfDomain
 from evenhand.model.tabular import TabularMDP
 from evenhand.typing import Bools, Floats, Ints
 
@@ -48,15 +54,25 @@ def narrowed(mdp: TabularMDP, kept: Bools) -> Narrowed:
 
     Raises:
         NothingKept: nothing can be chosen in the end, whatever is done before.
+        NotApplicable: under the average it may matter what is done before all is kept.
     """
-    pairs = _kept_for_good(mdp, kept)
+    good = _kept_for_good(mdp, kept)
+    dead = ~_some(mdp, good[0])
+    if mdp.criterion.is_average:
+        _check_places(mdp, good[0], dead)
+    if mdp.initial[dead].any():
+        raise NothingKept(
+            "the welfare is for values of at least 0, and no plan keeps all who have 0 at best there: what they need "
+            "for it is more than the budget allows. Use a Gini welfare, a larger budget, or shift the rewards."
+        )
+    pairs = np.asarray(good | ~_met(mdp, good)[:, mdp.state_of_pair])
     if len(pairs) == 1:
         return _Steady(_with_pairs(mdp, np.flatnonzero(pairs[0])), np.flatnonzero(pairs[0]), mdp.num_pairs)
     return _layered(mdp, pairs)
 
 
 def _kept_for_good(mdp: TabularMDP, kept: Bools) -> Bools:
-    """(step, pair) what may be chosen without ever being left with nothing, and all pairs of what is never met."""
+    """(step, pair) what may be chosen without ever being left with nothing."""
     kept = kept.copy()
     later = np.zeros(mdp.num_states, dtype=np.bool_)
     for step in reversed(range(len(kept))):
@@ -67,13 +83,54 @@ def _kept_for_good(mdp: TabularMDP, kept: Bools) -> Bools:
                 break
             later = dead
         later = dead
-    if mdp.initial[dead].any():
-        raise NothingKept(
-            "the welfare is for values of at least 0, and no plan keeps all who have 0 at best there: what they need "
-            "for it is more than the budget allows. Use a Gini welfare, a larger budget, or shift the rewards."
+    return kept
+
+
+# -- places where all is kept in the long run -------------------------------------------------------------------------
+
+
+def _check_places(mdp: TabularMDP, kept: Bools, dead: Bools) -> None:
+    """Refuse where several places can be reached from a first state, or one, but not while all is kept."""
+    places, first = _places(mdp, kept), mdp.initial > 0
+    none = places < 0
+    highest = _reached_most(mdp, places)
+    lowest = -_reached_most(mdp, np.where(none, -mdp.num_states, -places))
+    if (first & (highest > lowest)).any() or (first & dead & (highest >= 0)).any():
+        raise NotApplicable(
+            "some arms have 0 at best and need service for it. On average what they lose at first counts for nothing, "
+            "and it may decide where they or others come to rest: what is best is not known then. Use a Gini welfare, "
+            "another criterion, or first states from which all can be kept and nothing is decided for good."
         )
-    met = _met(mdp, kept)
-    return np.asarray(kept | ~met[:, mdp.state_of_pair])
+
+
+def _places(mdp: TabularMDP, kept: Bools) -> Ints:
+    """(state,) the number of its end component of kept pairs; -1 where it is in none."""
+    pair, after = mdp.transitions.nonzero()
+    before, kept = mdp.state_of_pair[pair], kept.copy()
+    while True:
+        some = kept[pair]
+        graph = sparse.csr_array((some[some], (before[some], after[some])), shape=(mdp.num_states,) * 2)
+        _, part = connected_components(graph, connection="strong")
+        # A pair that may leave its strong component cannot be taken for ever and still be met again.
+        leaves = np.bincount(pair, weights=part[before] != part[after], minlength=mdp.num_pairs) > 0
+        if not (kept & leaves).any():
+            return np.asarray(np.where(_some(mdp, kept), part, -1))
+        kept &= ~leaves
+
+
+def _reached_most(mdp: TabularMDP, numbers: Ints) -> Ints:
+    """(state,) the highest of the numbers of all states where it can lead, by any pairs."""
+    pair, after = mdp.transitions.nonzero()
+    before, most = mdp.state_of_pair[pair], numbers.copy()
+    while True:
+        more = most.copy()
+        np.maximum.at(more, before, most[after])
+        if (more == most).all():
+            return most
+        most = more
+
+
+# -- what can be met --------------------------------------------------------------------------------------------------
 
 
 def _may_lead(mdp: TabularMDP, states: Bools) -> Bools:

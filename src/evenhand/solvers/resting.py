@@ -10,8 +10,11 @@ meets *keeps* it:
                  way there is lost once, and counts for nothing; elsewhere one pair that leads there is kept
 
 States that are never met while all is kept do not matter, and all of their pairs are kept. An arm that can stay at its
-best by actions that use nothing takes nothing from the others (`Keeping.freely`): there its pairs are cut down to those
-after which that is still so. Losses of up to a share of 1e-11 of all that an arm could have are taken for rounding.
+best by actions that use nothing takes nothing from the others (`free`): there its pairs are cut down to those after
+which that is still so. Losses of up to a share of 1e-11 of all that an arm could have are taken for rounding.
+
+Under the average an arm that needs service may rest in several places, come to them in several ways, or leave one for a
+while and lose that once. Which of these suits the others, no arm can tell by itself: `narrowed` looks at all of them.
 """
 
 from dataclasses import dataclass
@@ -40,15 +43,11 @@ class Keeping:
     """What keeps some arms at their best."""
 
     pairs: Bools
-    """(step, type, state, action) pairs that keep them; one step where the criterion has no number of steps."""
+    """(step, type, state, action) pairs that keep them; one step where the criterion has no number of steps. Under the
+    average, unless they are kept freely, there are those of all places where they can rest, and none elsewhere."""
 
     met: Bools
     """(step, type, state) where they can be while all is kept."""
-
-    @property
-    def is_steady(self) -> bool:
-        """Whether it is the same at every step, but for what is never met."""
-        return bool((self.always == self.pairs)[self.met].all())
 
     @property
     def always(self) -> Bools:
@@ -139,13 +138,12 @@ def _in_the_long_run(types: ArmTables, allowed: Bools, rows: Ints, free: bool) -
         leads, first = types.transitions[row] > 0, types.initial[row] > 0
         tight, stays = _tight_chains(types, allowed, int(row))
         resting = recurring(leads, tight & usable[row])
-        if not free:
-            _check_one_place(leads, stays, resting)
         kept = _towards(leads, usable[row] & stays, resting)
         met[row] = _within(leads, kept, first)
         if not np.asarray(kept.any(axis=-1))[met[row]].all():
             raise NotApplicable("they cannot be kept at their best in this way")
-        pairs[row] = np.where(met[row][:, None], kept, allowed[row])
+        near = _within(leads, allowed[row] & stays, first)
+        pairs[row] = np.where(met[row][:, None], kept, allowed[row]) if free else kept & near[:, None]
     return Keeping(pairs[None], met[None])
 
 
@@ -159,7 +157,7 @@ def _tight_chains(types: ArmTables, allowed: Bools, row: int) -> tuple[Bools, Bo
         gains = gains_at(types, np.ones(len(types)), np.zeros(types.usage.shape[-1]), criterion)
         best = SingleArms(types, allowed, types.initial, criterion).best(one, gains[one])
         means[:], ahead = best.bound[0], best.ahead[0]
-        rounding = _ROUNDING * max(1.0, float(np.abs(ahead).max()))
+        rounding = _ROUNDING * max(float(np.abs(rewards).max()), float(np.abs(ahead).max()))
     else:
         means[:size], ahead[:size] = best_chains(types, allowed, row)
         rounding = 1e-7 * float(np.abs(rewards).max())  # as far as a linear program can tell
@@ -198,22 +196,12 @@ def _within(leads: Bools, kept: Bools, first: Bools) -> Bools:
     return np.asarray((first[:, None] & ways).any(axis=0))
 
 
-def _check_one_place(leads: Bools, stays: Bools, resting: Bools) -> None:
-    """Refuse an arm that can rest in several places and go from one to another, losing something on the way once."""
-    places = closure(np.asarray((leads & resting[..., None]).any(axis=1))[None])[0]
-    ways = closure(np.asarray((leads & stays[..., None]).any(axis=1))[None])[0]
-    at_rest = resting.any(axis=-1)
-    if (ways & ~places)[np.ix_(at_rest, at_rest)].any():
-        raise NotApplicable(
-            "they can rest at their best in several places, and which of these suits the others is open"
-        )
-
-
 def at_rest(problem: CoupledMDP) -> tuple[Bools, Floats]:
     """Types whose members of welfare have 0 at best, and less by some of what may be done.
 
     What is at its best whatever is done is not among them (`service.empty_blocks`). Nor is what the budget alone keeps
-    from more: an arm that could have more had it all of the budget can have it, for all others can idle.
+    from more: an arm that could have more had it all of the budget can have it, for all others can idle. A group whose
+    arms keep each other from it is not among them, though it has 0 at best.
 
     Args:
         problem: the problem.
