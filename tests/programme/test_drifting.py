@@ -211,6 +211,23 @@ def test_a_fit_is_offered_once_and_adopted_by_a_person(worn):
     assert worn.check() == worn.status().events
 
 
+def test_what_speaks_against_one_model_is_not_said_of_another(worn, monkeypatch):
+    """Somebody adopts another model while the one before is tested."""
+    other = worn.refit()
+    tested = Programme.model_drift
+
+    def slowly(programme, most=None):
+        found = tested(programme, most)
+        programme.adopt(other.id, who="ann")
+        return found
+
+    monkeypatch.setattr(Programme, "model_drift", slowly)
+    with pytest.raises(Conflict, match="no longer in use"):
+        worn.offer_refit(who="server")
+    assert worn.status().model == other.model
+    assert worn.offered() is None
+
+
 def test_a_fit_is_declined_with_a_reason_and_not_offered_again(worn, pumps):
     _, fit = worn.offer_refit()
     with pytest.raises(InvalidInput, match="why"):

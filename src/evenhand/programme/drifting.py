@@ -10,8 +10,8 @@ model is how much better others would have foretold the moves, weighed before th
     E      = sum over k of  w_k E(k) + the weights that are left,       w_k = 1 / ((k + 1)(k + 2))
 
 with the counts of moves that ended k steps after the model came into use or later: things may have changed at any step,
-in any of the rows. What ended before it came into use, and was told later, counts for k = 0. Moves that the model excludes are one more row, in which a share of `ERRORS` counts as errors of
-reporting:
+in any of the rows. What ended before, and was told after it came into use, counts for k = 0. Moves that the model
+excludes are one more row, in which a share of `ERRORS` counts as errors of reporting:
 
     E_0(k) = mean over θ in {2, 4, 8, ...} ERRORS of  Binomial(excluded; θ) / Binomial(excluded; ERRORS)
 
