@@ -296,6 +296,18 @@ def test_commands_tell_what_drifted_and_what_to_do(worn, address, monkeypatch):
     assert "evenhand programme solve" in run("plan", "--quiet")
 
 
+@pytest.mark.parametrize("address", ["sqlite"], indirect=True)
+def test_no_command_tells_the_password_of_the_database(worn, address):
+    """What is told goes into logs: the address is as the store tells it, not as it was typed."""
+    _, fit = worn.offer_refit()
+    for words in (["status"], ["plan", "--json"], ["plan", "--quiet"], ["refits"], ["events"], ["refit", "--quiet"]):
+        done = CliRunner().invoke(application, ["programme", words[0], f"sqlite:///{address}", *words[1:]])
+        assert done.exit_code == 0, done.output
+        assert "sqlite:" not in done.output
+    shown = CliRunner().invoke(application, ["programme", "refits", f"sqlite:///{address}", str(fit.id)]).output
+    assert f"evenhand programme adopt {address} {fit.id}" in shown.replace("\n", "")
+
+
 # How soon, and how often in error: the figures of docs/programmes.md
 
 
