@@ -103,7 +103,10 @@ def check_bounds(given: Mapping[str, Any]) -> Bounds:
 def bounds_of(tx: Connection) -> Bounds:
     """The bounds of a programme."""
     kept = tx.execute(select(schema.programme.c.bounds_json)).scalar_one()
-    return Bounds() if kept is None else Bounds(**json.loads(kept))
+    try:
+        return Bounds() if kept is None else check_bounds(json.loads(kept))
+    except InvalidInput as fault:  # of what is kept, and of nothing that was asked
+        raise ValueError(str(fault)) from None
 
 
 @dataclass(frozen=True)
