@@ -17,7 +17,9 @@ excludes are one more row, in which a share of `ERRORS` counts as errors of repo
 
 If the model is right each factor has mean 1 at most, given all before, whichever actions were chosen. So E is a
 nonnegative supermartingale that begins at 1, and exceeds 1/level *ever* with a chance of at most `level` (Ville, 1939):
-one may look as often as one likes. Late reports do no harm as long as they are not late because of what they say.
+one may look as often as one likes. Late reports do no harm as long as they are not late because of what they say. Those
+that change moves which were counted already, corrections and what was seen between two reports, begin another such E:
+each exceeds 1/level with a chance of at most `level`.
 
 Reference: Ramdas, Grünwald, Vovk, Shafer (2023), Game-theoretic statistics and safe anytime-valid inference.
 """
