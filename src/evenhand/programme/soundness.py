@@ -126,7 +126,7 @@ def _json_fault(table: str, column: str, value: object) -> str:
         return "it is not JSON"
     if not isinstance(found, list if column in _LISTS else dict):
         return "it holds something else than was written"
-    if column == "bounds_json":
+    if column == "bounds_json" and isinstance(found, dict):
         return _bounds_fault(found)
     missing = [name for name in _NEEDED.get((table, column), ()) if name not in found]
     return f"it has no {missing[0]}" if missing else ""

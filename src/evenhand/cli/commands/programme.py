@@ -225,7 +225,7 @@ def refit(
     """Fit the model anew."""
     with Programme.open(programme) as opened, progress(quiet) as tell:
         found = opened.refit(trust=trust, prior=prior, seconds=seconds, progress=tell, who=who, key=key)
-        name = _called(opened)
+        name = _address(opened)
     if as_json:
         print_json(found.as_dict())
         return
@@ -235,7 +235,7 @@ def refit(
 def refits(programme: str, refit: int | None, as_json: bool, quiet: bool) -> None:
     """What was fitted, or one of it."""
     with Programme.open(programme) as opened:
-        found, model, name = opened.refits(), opened.status().model, _called(opened)
+        found, model, name = opened.refits(), opened.status().model, _address(opened)
     if refit is not None:
         one = next((one for one in found if one.id == refit), None)
         if one is None:
@@ -318,7 +318,7 @@ def recompute(programme: str, plan: int | None, as_json: bool, quiet: bool) -> N
 def events(programme: str, after: int, most: int, as_json: bool, quiet: bool) -> None:
     """What happened."""
     with Programme.open(programme) as opened:
-        found, name = opened.events(after, most), _called(opened)
+        found, name = opened.events(after, most), _address(opened)
     if as_json:
         print_json({"events": [vars(event) for event in found]})
         return
@@ -359,19 +359,19 @@ MOST_TESTED = 50_000
 """Reports beyond which a plan does not wait for the test of its model."""
 
 
-def _called(opened: Programme) -> str:
+def _address(opened: Programme) -> str:
     """A programme as commands name it, without a password: what is told is kept in logs."""
     return _cell(opened.store.address)
 
 
 def _notices(opened: Programme) -> list[str]:
     """What has drifted beyond its bound, and which command does something about it."""
-    anew = f"`evenhand programme solve {_called(opened)}` finds a new policy"
+    anew = f"`evenhand programme solve {_address(opened)}` finds a new policy"
     return [f"{why}: {anew}" for why in opened.needs_solving().why] + _of_model(opened, MOST_TESTED)
 
 
 def _of_model(opened: Programme, most: int | None = None) -> list[str]:
-    offer, name = opened.offered(), _called(opened)
+    offer, name = opened.offered(), _address(opened)
     if offer is not None:
         ways = f"`evenhand programme refits {name} {offer.refit}` shows it, `adopt` or `decline` answers it"
         return [*offer.why, f"refit {offer.refit} is offered: {ways}"]
