@@ -11,12 +11,14 @@ of what several have (PSS), at its largest. Machines are shared: times are as me
 import argparse
 import json
 import os
+import resource
 import signal
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +59,7 @@ def watched() -> Iterator[dict[str, float]]:
 
     def look() -> None:
         me = psutil.Process()
-        while not done.wait(0.5):
+        while not done.wait(0.2):
             sizes = [_size(process) for process in (me, *me.children(recursive=True))]
             seen["all"] = max(seen["all"], sum(sizes))
             seen["driver"] = max(seen["driver"], sizes[0])
@@ -129,23 +131,45 @@ def local_and_ray(folder: Path, largest: int) -> dict[str, Any]:
 
 def growth(folder: Path, largest: int) -> list[dict[str, Any]]:
     """Seconds and memory against the number of arms, from Parquet on two processes."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for number in (number for number in (10**5, 10**6, 10**7) if number <= largest):
-        arms = table_of(folder, number)
-        with watched() as seen, processes(2) as executor:
-            warm(executor, folder)
-            found, seconds = timed(arms, executor)
-        rows.append({"arms": number, "seconds": seconds, "gap": found.gap, "rounds": found.rounds, **seen})
-        print(
-            f"{number:.0e} arms: {seconds:7.1f} s, gap {found.gap:.1e}, {found.rounds} rounds, "
-            f"{found.num_shards} shards, all processes {seen['all']:.2f} GB, driver {seen['driver']:.2f} GB",
-            flush=True,
-        )
-    if len(rows) > 1:
-        first, last = rows[0], rows[-1]
-        exponent = np.log(last["seconds"] / first["seconds"]) / np.log(last["arms"] / first["arms"])
-        print(f"growth {first['arms']:.0e} to {last['arms']:.0e}: exponent {exponent:.2f}")
+        rows.append(_grown(table_of(folder, number), folder))
+        print(_told(rows[-1]), flush=True)
+    pairs = [*pairwise(rows), *([(rows[0], rows[-1])] if len(rows) > 2 else [])]
+    for first, last in pairs:
+        print(f"from {first['arms']:.0e} to {last['arms']:.0e} arms: {_told_growth(first, last)}")
     return rows
+
+
+def _grown(arms: StoredArms, folder: Path) -> dict[str, Any]:
+    """One size; the driver's peak is also what the system says of it, which misses nothing between two looks."""
+    with processes(2) as executor:
+        warm(executor, folder)
+        with watched() as seen:
+            found, seconds = timed(arms, executor)
+    return {
+        "arms": arms.num_arms, "seconds": seconds, "gap": found.gap, "rounds": found.rounds,
+        "shards": found.num_shards, "welfare": found.welfare, "bound": found.upper_bound, **seen,
+        "driver_peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9,
+    }  # fmt: skip
+
+
+def _told(row: dict[str, Any]) -> str:
+    return (
+        f"{row['arms']:.0e} arms: {row['seconds']:7.1f} s, gap {row['gap']:.1e}, {row['rounds']} rounds, "
+        f"{row['shards']} shards, all processes {row['all']:.2f} GB, driver {row['driver']:.2f} GB "
+        f"(at its peak {row['driver_peak']:.3f} GB resident)"
+    )
+
+
+def _told_growth(first: dict[str, Any], last: dict[str, Any]) -> str:
+    more = last["arms"] - first["arms"]
+    exponent = np.log(last["seconds"] / first["seconds"]) / np.log(last["arms"] / first["arms"])
+    an_arm = {name: 1e9 * (last[name] - first[name]) / more for name in ("all", "driver", "driver_peak")}
+    return (
+        f"exponent {exponent:.2f}; for each arm more all processes {an_arm['all']:.0f} bytes, "
+        f"the driver {an_arm['driver']:.0f} (by its peak {an_arm['driver_peak']:.0f})"
+    )
 
 
 def kills(folder: Path, largest: int) -> dict[str, Any]:

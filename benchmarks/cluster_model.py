@@ -1,15 +1,16 @@
 """10^8 arms on paper: what a shard costs is measured, and shards that answer from a model of it are asked.
 
-A round of the search is: the driver computes limits and sends them to all shards; shards answer with values; the driver
-takes the answers in, one after the other through its network, adds, sorts and weighs. With N arms on M machines of C
-cores, and per arm and core
+A round of the search is: the driver computes limits and sends them to all shards; shards answer with counts by bins of
+value; the driver takes the answers in, one after the other through its network, and adds. Numbers of all rows come to
+it at the proof and at the end, where it sorts them. With N arms on M machines of C cores, and per arm and core
 
     build      read from Parquet and trace the frontier, once
-    round      follow a rule, locate on the frontier, add up
+    round      follow a rule, locate on the frontier, sort, count, add up
     proof      marginal costs, Bellman's inequality, occupancy measures, once
+    driver     values, weights, projection, welfare: at the driver, once
 
-    time = (build + rounds x round + proof) N / (M C) + rounds x driver(N),
-    driver(N) = bytes(N) / network + fixed + sort(N) + M C x message
+    time = (build + rounds x round + proof) N / (M C) + rounds x (M C x (message + bins / network) + fixed)
+           + (bytes / network + driver) N
 
 The simulation plays a search with an executor whose shards sleep for nothing: a clock of its own adds what each would
 have taken, so that 64 machines cost seconds here. What it shows is from where on the driver is the limit.
@@ -23,6 +24,7 @@ import numpy as np
 
 from evenhand.execution.local import InProcess
 from evenhand.model.parquet.reading import StoredArms
+from evenhand.solvers.sharded import grid, ranks
 from evenhand.solvers.sharded.search import ShardSearch
 from evenhand.solvers.sharded.solve import _kind_of, place, source_of
 
@@ -34,6 +36,12 @@ MESSAGE = 2e-3
 
 CORES = 16
 """Cores of a machine."""
+
+COUNTS, BINS = 8.0 * grid.NUM_LEVELS * grid.NUM_BINS, 32.0 * ranks.NUM_BINS
+"""Bytes that a shard tells: counts by level and cost, once; counts by bins of value, whenever it is asked."""
+
+AT_THE_END = 40.0
+"""Bytes an arm that come and go at the end: values, marginal costs and weights of the proof, values of the solution."""
 
 
 class Clocked(InProcess):
@@ -49,9 +57,9 @@ class Clocked(InProcess):
         plain = shards.answers
 
         def answers(do: Any, *common: Any, each: Any = None) -> Any:
-            begin = time.perf_counter()
+            begin = time.process_time()
             found = list(plain(do, *common, each=each))
-            spent[do.__name__] = spent.get(do.__name__, 0.0) + time.perf_counter() - begin
+            spent[do.__name__] = spent.get(do.__name__, 0.0) + time.process_time() - begin
             asked[do.__name__] = asked.get(do.__name__, 0) + 1
             return iter(found)
 
@@ -60,11 +68,12 @@ class Clocked(InProcess):
 
 
 def measure(small: StoredArms, large: StoredArms, welfare: str, tolerance: float) -> dict[str, float]:
-    """Seconds an arm and core of each kind of work, and of the driver a round: fixed, and an arm; by one thread."""
+    """Seconds of one processor: an arm for each kind of work; of the driver, fixed a round, and once an arm."""
     _measure_one(small, welfare, tolerance)  # loads what is loaded once
     few, many = _measure_one(small, welfare, tolerance), _measure_one(large, welfare, tolerance)
     each = (many["driver"] - few["driver"]) / (large.num_arms - small.num_arms)
-    return many | {"driver": max(each, 0.0), "fixed": max(few["driver"] - each * small.num_arms, 0.0)}
+    fixed = max(few["driver"] - each * small.num_arms, 0.0) / few["rounds"]
+    return many | {"driver": max(each, 0.0), "fixed": fixed}
 
 
 def _measure_one(arms: StoredArms, welfare: str, tolerance: float) -> dict[str, float]:
@@ -75,25 +84,25 @@ def _measure_one(arms: StoredArms, welfare: str, tolerance: float) -> dict[str, 
     try:
         source, executor = source_of(arms), Clocked()
         kind, weighed_by = _kind_of(as_welfare(welfare, arms.num_arms), source)
-        begin = time.perf_counter()
+        begin = time.process_time()
         asked = place(source, executor, 1)
         search: ShardSearch = kind(asked, weighed_by, tolerance)
         solution = search.by_cuts()
-        whole = time.perf_counter() - begin
+        whole = time.process_time() - begin
     finally:
         threads.num_threads = usual
     number, spent = arms.num_arms, executor.spent
     once = spent["survey"] + spent.get("costs", 0.0)
-    proof = sum(spent.get(name, 0.0) for name in ("marginals", "bound", "settled", "free_use"))
-    rounds = spent.get("values", 0.0) + spent.get("totals", 0.0)
+    proof = sum(spent.get(name, 0.0) for name in ("values", "marginals", "bound", "settled", "free_use"))
+    rounds = sum(spent.get(name, 0.0) for name in ("binned", "picked", "totals"))
     memory = _bytes(asked.shards)
     return {
         "build": once / number,
         "round": rounds / number / solution.rounds,
         "proof": proof / number,
-        "driver": (whole - sum(spent.values())) / solution.rounds,
+        "driver": whole - sum(spent.values()),
         "rounds": float(solution.rounds),
-        "gathers": executor.asked["values"] / solution.rounds,
+        "gathers": executor.asked["binned"] / solution.rounds,
         "shard_bytes": memory / number,
     }
 
@@ -119,13 +128,13 @@ class ModelShards:
         self.costs, self.number, self.workers = costs, number, machines * cores
         self.clock = 0.0
 
-    def ask(self, work: str, down: float, driver: float) -> float:
+    def ask(self, work: str, down: float, alone: float) -> float:
         """One question: shards work side by side, their answers queue at the driver, which then works alone.
 
         Args:
             work: the kind of work.
-            down: bytes an arm that come back.
-            driver: how often the driver sorts and weighs, by rounds.
+            down: bytes that come back from each shard.
+            alone: seconds in which the driver works alone afterwards.
 
         Returns:
             How much of it the driver is the one at work, or its network is.
@@ -138,9 +147,8 @@ class ModelShards:
         free, busy = self.clock, 0.0
         while queue:
             arrived = heapq.heappop(queue)
-            takes = MESSAGE + down * each / NETWORK
+            takes = MESSAGE + down / NETWORK
             free, busy = max(free, arrived) + takes, busy + takes
-        alone = driver * (self.costs["fixed"] + self.costs["driver"] * self.number)
         self.clock = free + alone
         return busy + alone
 
@@ -148,10 +156,11 @@ class ModelShards:
 def simulate(costs: dict[str, float], number: float, machines: int) -> dict[str, float]:
     """A whole search by shards that answer from a model."""
     shards = ModelShards(costs, number, machines)
-    driver = shards.ask("build", 8.0e6 / (number / shards.workers) if number else 0.0, 0.0)
+    bins, each = costs["gathers"] * BINS, number / shards.workers
+    driver = shards.ask("build", COUNTS, 0.0)
     for _ in range(int(costs["rounds"])):
-        driver += shards.ask("round", 8.0 * costs["gathers"], 1.0)
-    driver += shards.ask("proof", 24.0, 3.0)
+        driver += shards.ask("round", bins, costs["fixed"])
+    driver += shards.ask("proof", AT_THE_END * each, costs["driver"] * number)
     return {
         "arms": number,
         "machines": machines,
@@ -159,8 +168,8 @@ def simulate(costs: dict[str, float], number: float, machines: int) -> dict[str,
         "seconds": shards.clock,
         "driver_share": driver / shards.clock,
         "gigabytes_a_machine": costs["shard_bytes"] * number / machines / 1e9,
-        "driver_gigabytes": 100 * number / 1e9,
-        "megabytes_a_round": 8 * costs["gathers"] * number / 1e6,
+        "driver_gigabytes": 32 * number / 1e9,
+        "megabytes_a_round": bins * shards.workers / 1e6,
     }
 
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import evenhand as eh
-from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain
+from evenhand.errors import InvalidInput, NotApplicable, NotConverged, OutOfDomain
 from evenhand.execution.local import InProcess, processes
 from evenhand.execution.on_ray import ray_cluster
 from evenhand.model.coupled import CoupledMDP
@@ -112,6 +112,15 @@ def test_a_coarse_grid_costs_accuracy_and_never_truth(num_arms, levels, seed):
     fine = solve_fluid(problem, "gini:half=0.75", 1e-6)
     assert coarse.welfare <= fine.upper_bound * (1 + 1e-12)
     assert coarse.upper_bound >= fine.welfare * (1 - 1e-12)
+
+
+def test_a_grid_too_coarse_for_the_tolerance_is_told_soon(monkeypatch):
+    monkeypatch.setattr(grid, "NUM_LEVELS", 8)
+    rounds = []
+    with pytest.raises(NotConverged, match="ask for a larger tolerance") as told:
+        solve_sharded(problem_of(80), "maximin:0.1", tolerance=1e-9, progress=lambda number, gap: rounds.append(number))
+    assert rounds[-1] < 60  # the same prices are not asked again and again
+    assert "relaxation is 0 " not in str(told.value)
 
 
 def test_rows_that_stand_for_several_arms():

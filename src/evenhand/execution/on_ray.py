@@ -20,6 +20,9 @@ from evenhand.execution.dispatch import Crew, Died, Dispatcher, Message
 from evenhand.execution.local import ONE_THREAD
 from evenhand.execution.resident import Request, Resident
 
+NEEDS_TOKEN = "If it asks for a token, as Ray does from 2.59 on, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
+"""What else may be the matter where Ray's client gets no answer."""
+
 
 @dataclass(eq=False)
 class _Actor:
@@ -116,6 +119,8 @@ def _join(address: str) -> bool:
 
 def _connect(ray: Any, address: str, quiet: dict[str, Any]) -> None:
     try:
-        ray.init(address=address, **({} if "://" in address else quiet))
+        ray.init(address=address, **quiet)
     except Exception as error:  # noqa: BLE001  # a cluster may be out of reach in many ways
-        raise ClusterError(f"the Ray cluster {address} cannot be reached: {_first_line(error)}") from None
+        # Ray's client tells a cluster that refuses it from one that is not there only in its log.
+        token = "" if "://" not in address or os.environ.get("RAY_AUTH_MODE") else f". {NEEDS_TOKEN}"
+        raise ClusterError(f"the Ray cluster {address} cannot be reached: {_first_line(error)}{token}") from None

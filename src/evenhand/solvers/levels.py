@@ -104,15 +104,13 @@ class RankAnswers:
         """(type,) weights in the permutahedron; see the head of this file."""
         return self.weights_between(*frontiers.marginal(values), values)
 
-    def weights_between(self, below: Floats, above: Floats, values: Floats, within: bool = False) -> Floats:
+    def weights_between(self, below: Floats, above: Floats, values: Floats) -> Floats:
         """(type,) weights in the permutahedron, each between two marginal costs as far as it can be.
 
         Args:
             below: (type,) the cost of the last unit of value.
             above: (type,) the cost of one more.
             values: (type,) values.
-            within: whether a type that is alone on its level is moved between its costs, too; an exact response needs
-                no such help.
         """
         # Exact equality is meant: arms of one level were given the very same number by `settle_levels`.
         _, level = np.unique(values, return_inverse=True)
@@ -121,8 +119,6 @@ class RankAnswers:
         last = np.cumsum(sizes)
         mass = self.welfare.rank_mass(last - sizes, last, self.num_arms)
         shared = share_evenly(below, above, self.counts, level, mass)
-        if within:
-            shared = np.minimum(np.maximum(shared, below), above)
         # The bisection leaves a rounding error; only an exact member of the permutahedron proves W(u) <= g.u.
         return project_types(shared, self.counts, self.welfare)
 
@@ -183,7 +179,7 @@ class AlphaAnswers:
 
     def inside(self, values: Floats) -> Bools:
         """(type,) whether a value is in the domain."""
-        return values > 0 if self.alpha >= 1 else values >= 0
+        return in_domain(values, self.alpha)
 
     def respond(self, frontiers: Frontiers) -> Floats:
         """(type,) the best of: the free value; on each edge, where the marginal utility meets its slope."""
@@ -197,11 +193,7 @@ class AlphaAnswers:
         """The mean utility."""
         if not self.inside(values).all():
             return -np.inf
-        alpha, relative = self.alpha, values / self.reference
-        with np.errstate(over="ignore", divide="ignore"):
-            # (x^b - 1) / b as expm1(b log x) / b, which keeps its digits next to alpha = 1.
-            utility = np.log(relative) if alpha == 1 else np.expm1((1 - alpha) * np.log(relative)) / (1 - alpha)
-        return float(utility @ self.counts / self.counts.sum())
+        return float(power_utility(values, self.alpha, self.reference) @ self.counts / self.counts.sum())
 
     def rate(self, values: Floats) -> float:
         """R (W / r)^alpha."""
@@ -218,9 +210,58 @@ class AlphaAnswers:
         Args:
             values: (type,) values.
         """
-        welfare, positive = float(self.welfare(values, self.counts)), values > 0
-        ratio = np.where(positive, welfare / np.where(positive, values, 1.0), 0.0)
-        return np.asarray(ratio**self.alpha / self.counts.sum())
+        return power_gradient(values, self.alpha, float(self.welfare(values, self.counts)), int(self.counts.sum()))
+
+
+def in_domain(values: Floats, alpha: float) -> Bools:
+    """(type,) whether a value is in the domain of a power mean.
+
+    Args:
+        values: (type,) values.
+        alpha: its aversion.
+    """
+    return values > 0 if alpha >= 1 else values >= 0
+
+
+def power_utility(values: Floats, alpha: float, reference: float) -> Floats:
+    """(type,) u(v / r).
+
+    Args:
+        values: (type,) values in the domain.
+        alpha: the aversion.
+        reference: r.
+    """
+    relative = values / reference
+    with np.errstate(over="ignore", divide="ignore"):
+        # (x^b - 1) / b as expm1(b log x) / b, which keeps its digits next to alpha = 1.
+        return np.log(relative) if alpha == 1 else np.expm1((1 - alpha) * np.log(relative)) / (1 - alpha)
+
+
+def power_value(utility: float, alpha: float, reference: float) -> float:
+    """The value whose utility is the mean one: the power mean.
+
+    Args:
+        utility: the mean of u(v / r).
+        alpha: the aversion.
+        reference: r.
+    """
+    with np.errstate(divide="ignore"):
+        log = utility if alpha == 1 else np.log1p(max((1 - alpha) * utility, -1.0)) / (1 - alpha)
+    return float(reference * np.exp(log))
+
+
+def power_gradient(values: Floats, alpha: float, welfare: float, num_arms: int) -> Floats:
+    """(type,) the gradient (W / v)^alpha / N; an arm that cannot have more than 0 has no weight.
+
+    Args:
+        values: (type,) values.
+        alpha: the aversion.
+        welfare: the power mean of all arms.
+        num_arms: how many there are.
+    """
+    positive = values > 0
+    ratio = np.where(positive, welfare / np.where(positive, values, 1.0), 0.0)
+    return np.asarray(ratio**alpha / num_arms)
 
 
 def follow(frontiers: Frontiers, stops: Floats) -> Floats:

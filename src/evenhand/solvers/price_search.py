@@ -177,15 +177,21 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
             lower = -np.inf if missing else self.lower(state.cuts.cuts, shares)
             gap = self.gap(lower, state.best_bound) if np.isfinite(lower) else np.inf
             self.tell(gap)
-            if gap <= state.target and (solution := self._finished(state, shares)) is not None:
-                return solution
+            if gap <= state.target:
+                if (solution := self._finished(state, shares)) is not None:
+                    return solution
+                if len(prices) == 1 and any(prices[0] == cut.prices[0] for cut in state.cuts.cuts):
+                    break  # the answer to these prices is known, and no other will be asked
             # With several resources the master's own prices swing from end to end.
             if not missing and len(prices) > 1:
                 prices = state.smoothing * state.best.prices + (1 - state.smoothing) * prices
             self._learn(state, self.answer(np.maximum(prices, self.least_prices(state.best))))
             self.keep(state)
-        reached = min(state.proven, gap)
-        raise NotConverged(f"the gap of the fluid relaxation is {reached:.2g} after {self.rounds} rounds")
+        reached = state.proven if np.isfinite(state.proven) else gap
+        raise NotConverged(
+            f"the gap of the fluid relaxation is {reached:.2g} after {self.rounds} rounds, not {self.tolerance:.2g}; "
+            "ask for a larger tolerance"
+        )
 
     def _finished(self, state: SoFar[AnyCut], shares: Floats) -> Found | None:
         """The solution, if its true gap is within the tolerance; else more is asked of the promised one."""
@@ -194,7 +200,7 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
         if self.gap_of(solution) <= self.tolerance:
             return solution
         # The proof lost more than half of the tolerance: the promise must be closer.
-        state.proven, state.target = self.gap_of(solution), state.target / 4
+        state.proven, state.target = min(state.proven, self.gap_of(solution)), state.target / 4
         return None
 
     def _learn(self, state: SoFar[AnyCut], found: AnyCut) -> None:

@@ -6,7 +6,6 @@
 16 bytes an arm beside the values: the order and the weights. Sums are exact, so that they do not depend on the runs.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -14,12 +13,10 @@ import numpy as np
 from evenhand.errors import OutOfDomain
 from evenhand.evaluation.fairness import gini_coefficient
 from evenhand.kernels.exact_sums import UNIT, exact_sum
+from evenhand.kernels.runs import pieces, tied_runs
 from evenhand.model.objective import Objective
 from evenhand.model.welfare import RankWeighted, is_lexicographic
-from evenhand.typing import Array, Floats, Ints
-
-RUN = 1 << 16
-"""Ranks that are looked at together, at least."""
+from evenhand.typing import Floats, Ints
 
 
 class Weighed(NamedTuple):
@@ -62,31 +59,29 @@ def _by_runs(welfare: RankWeighted, values: Floats) -> Weighed:
     number, order = len(values), np.argsort(values)
     worst, weights = float(values[order[0]]), np.empty(len(values))
     above_worst = spread = total = 0
-    for run in _runs(values, order):
-        above, first, last = _ties(values[order[run]], worst, run.start)
-        weights[order[run]] = welfare.rank_mass(first, last, number) / (last - first)
-        total += exact_sum(values[order[run]])
-        above_worst += exact_sum(above * weights[order[run]])
-        spread += exact_sum(above * ((first + last - number) / number))
+    for ranks, tied in tied_runs(values, order):
+        for piece in pieces(ranks):  # of a long tie; else the whole run
+            rows = order[piece]
+            ascending = values[rows]
+            first, last = _all_tied(ranks, len(rows)) if tied else _ties(ascending, ranks.start)
+            weights[rows] = welfare.rank_mass(first, last, number) / (last - first)
+            above = ascending - worst
+            total += exact_sum(ascending)
+            above_worst += exact_sum(above * weights[rows])
+            spread += exact_sum(above * ((first + last - number) / number))
     mean = abs(total / UNIT) / number
     half = spread / UNIT / number
     return Weighed(worst + above_worst / UNIT, weights, half / mean if mean > 0 else 0.0 if half == 0 else np.nan)
 
 
-def _runs(values: Floats, order: Array) -> Iterator[slice]:
-    """Runs of ranks that do not cut ties."""
-    start = 0
-    while start < len(order):
-        stop = min(start + RUN, len(order))
-        while stop < len(order) and values[order[stop]] == values[order[stop - 1]]:
-            stop += 1
-        yield slice(start, stop)
-        start = stop
+def _all_tied(ranks: slice, number: int) -> tuple[Ints, Ints]:
+    """(rank,) the ranks before and up to a tie, for some of it."""
+    return np.full(number, ranks.start), np.full(number, ranks.stop)
 
 
-def _ties(ascending: Floats, worst: float, start: int) -> tuple[Floats, Ints, Ints]:
-    """(rank,) how far values are above the worst, and the ranks before and up to those of their equals."""
+def _ties(ascending: Floats, start: int) -> tuple[Ints, Ints]:
+    """(rank,) the ranks before and up to those of the equals of each."""
     heads = np.flatnonzero(np.concatenate([[True], ascending[1:] != ascending[:-1]]))
     sizes = np.diff(np.concatenate([heads, [len(ascending)]]))
     first = np.repeat(heads, sizes) + start
-    return ascending - worst, first, first + np.repeat(sizes, sizes)
+    return first, first + np.repeat(sizes, sizes)

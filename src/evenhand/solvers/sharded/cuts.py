@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from evenhand.solvers.price_search import Cut
+from evenhand.solvers.sharded.shard import Weighing
 from evenhand.solvers.sharded.stops import Rule
 from evenhand.typing import Floats
 
@@ -19,8 +20,11 @@ class ShardCut(Cut):
 class ShardProof:
     """Weights and prices, and the bound that they prove."""
 
-    weights: Floats
-    """(row,) what a unit of value of one arm is worth."""
+    weights: Floats | Weighing
+    """(row,) what a unit of value of one arm is worth; or how shards find that."""
+
+    rule: Rule
+    """The answer that it is about."""
 
     prices: Floats
     """(resource,) what a unit of use is worth."""

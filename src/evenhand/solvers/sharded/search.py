@@ -1,13 +1,12 @@
 """The driver: the search for prices over shards.
 
-It keeps the values of the answer at hand (8 bytes a row), sorts them for the welfare, and has the master program. Arms
-answer by rules of a few numbers (`stops`), so that cuts need no memory an arm, and a mixture of cuts is a mixture of
-rules. Under the mean a round moves a few numbers a shard; under ranks the values; the proof moves marginal costs and
-weights.
+It has the master program, and what ranks take (`ranks`). Arms answer by rules of a few numbers (`stops`), so that cuts
+need no memory an arm, and a mixture of cuts is a mixture of rules. Under the mean and power means a round moves a few
+numbers a shard; under ranks counts by bins of value. Only the proof under ranks, and the end, move numbers of all rows.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,14 +14,17 @@ import numpy as np
 
 from evenhand.errors import InvalidInput, NotConverged, OutOfDomain
 from evenhand.execution import Shards
+from evenhand.kernels import runs
 from evenhand.kernels.exact_sums import Exact, added, rounded
 from evenhand.model.welfare import PowerMean, RankWeighted, Welfare
 from evenhand.solvers.fluid_programs import Rounds
-from evenhand.solvers.levels import AlphaAnswers, RankAnswers
+from evenhand.solvers.levels import RankAnswers, in_domain, power_value
 from evenhand.solvers.price_search import PriceSearch, SoFar, excess_of, highest_level
-from evenhand.solvers.sharded import kept, shard
+from evenhand.solvers.sharded import kept, ranks, shard
 from evenhand.solvers.sharded.cuts import ShardCut, ShardProof
 from evenhand.solvers.sharded.grid import LevelGrid, choose_cells, per_block
+from evenhand.solvers.sharded.rows import RowCounts
+from evenhand.solvers.sharded.shard import Alike, Binned, CostOfMore, Gradient, Weighing
 from evenhand.solvers.sharded.sources import Shared
 from evenhand.solvers.sharded.stops import MarginalUtility, Mixture, Rule, Stop, UpTo, WorthMore
 from evenhand.typing import Floats, Ints
@@ -74,8 +76,8 @@ class Asked:
     cuts: Ints
     """(shard + 1,) the row at which each begins."""
 
-    counts: Ints
-    """(row,) how many arms each row stands for."""
+    counts: RowCounts
+    """How many arms each row stands for."""
 
     shared: Shared
     """What all blocks have in common."""
@@ -83,7 +85,7 @@ class Asked:
     @property
     def num_arms(self) -> int:
         """How many arms there are."""
-        return int(self.counts.sum())
+        return self.counts.num_arms
 
     @property
     def num_blocks(self) -> int:
@@ -98,17 +100,50 @@ class Asked:
         """(resource + 1,) the use and the value of all arms."""
         return rounded(added(self.shards.ask(shard.totals, mixture)))
 
-    def values(self, mixture: Mixture) -> tuple[Floats, Floats]:
-        """(row,) values, and (resource + 1,) the use and the value of all arms."""
-        return self._gathered(self.shards.ask(shard.values, mixture))
+    def values(self, mixture: Mixture) -> Floats:
+        """(row,) values."""
+        return self._gathered(self.shards.answers(shard.values, mixture))[0]
 
     def settled(self, mixture: Mixture, excess: float) -> tuple[Floats, Floats]:
         """(row,) values computed anew, and (resource,) the use of all arms."""
-        return self._gathered(self.shards.ask(shard.settled, mixture, excess))
+        return self._gathered(self.shards.answers(shard.settled, mixture, excess))
 
-    def _gathered(self, answers: Sequence[tuple[Floats, Exact]]) -> tuple[Floats, Floats]:
-        values, sums = zip(*answers, strict=True)
-        return np.concatenate(values), rounded(added(sums))
+    def weights(self, rule: Rule, weighing: Weighing) -> Floats:
+        """(row,) weights that shards find by themselves."""
+        return self._gathered(self.shards.answers(shard.weights, rule, weighing))[0]
+
+    def marginals(self, rule: Rule) -> tuple[Floats, Floats]:
+        """(row,) the cost of the last unit of value and of one more."""
+        below, above = np.empty(self.shared.whole), np.empty(self.shared.whole)
+        for place, (own_below, own_above) in self.shards.answers(shard.marginals, rule):
+            rows = self._rows(place)
+            below[rows], above[rows] = own_below, own_above
+        return below, above
+
+    def binned(self, mixture: Mixture, edges: Floats, step: float) -> tuple[Binned, Floats]:
+        """How many arms have which values, and (resource + 1,) the use and the value of all arms."""
+        whole, sums = None, []
+        for _, (own, exact) in self.shards.answers(shard.binned, mixture, edges, step):
+            whole = own if whole is None else whole.plus(own)
+            sums.append(exact)
+        assert whole is not None
+        return whole, rounded(added(sums))
+
+    def extremes(self, mixture: Mixture) -> tuple[float, float]:
+        """The least and the largest value."""
+        least, most = zip(*self.shards.ask(shard.extremes, mixture), strict=True)
+        return min(least), max(most)
+
+    def _rows(self, place: int) -> slice:
+        return slice(int(self.cuts[place]), int(self.cuts[place + 1]))
+
+    def _gathered(self, answers: Iterable[tuple[int, tuple[Floats, Exact]]]) -> tuple[Floats, Floats]:
+        """Numbers of all rows, each shard's in its place as they come, and sums."""
+        whole, sums = np.empty(self.shared.whole), []
+        for place, (own, exact) in answers:
+            whole[self._rows(place)] = own
+            sums.append(exact)
+        return whole, rounded(added(sums))
 
 
 class ShardSearch(PriceSearch[ShardCut, ShardProof, ShardedSolution]):
@@ -138,7 +173,11 @@ class ShardSearch(PriceSearch[ShardCut, ShardProof, ShardedSolution]):
         self._most = per_block(asked.num_blocks)
         self._surveys = self._survey(self.unit)
         self.scale = max(survey.largest for survey in self._surveys)
+        self._step = ranks.step_for(max(survey.most for survey in self._surveys), asked.num_arms)
+        self._edges = ranks.choose_edges(self._surveys)
         self._grid: LevelGrid | None = None
+        if isinstance(welfare, RankWeighted):
+            welfare.check_num_arms(asked.num_arms)
 
     def _survey(self, prices: Floats) -> list[shard.Survey]:
         return [one for part in self.asked.shards.ask(shard.survey, prices, self._most) for one in part]
@@ -170,29 +209,42 @@ class ShardSearch(PriceSearch[ShardCut, ShardProof, ShardedSolution]):
             free += own
             table = counts if table is None else table + counts
         assert table is not None
-        return LevelGrid.of(cells, free, table, self.ranks.mass)
+        return LevelGrid.of(cells, free, table, RankAnswers(self.ranked, np.array([self.asked.num_arms])).mass)
 
     @property
-    def ranks(self) -> RankAnswers:
-        """How ranks are weighed."""
+    def ranked(self) -> RankWeighted:
+        """The welfare, by which ranks are weighed."""
         assert isinstance(self.welfare, RankWeighted)
-        return RankAnswers(self.welfare, self.asked.counts)
+        return self.welfare
 
     def measured(self, mixture: Mixture) -> tuple[Floats, float, float, float]:
-        """(resource,) the use of a mixture, its utility, its welfare and the rate dW/dF."""
-        values, sums = self.asked.values(mixture)
-        welfare = float(self.welfare(values, self.asked.counts))
+        """(resource,) the use of a mixture, its utility, its welfare and the rate dW/dF; to a part of the tolerance."""
+        bins, sums = self.asked.binned(mixture, self._edges, self._step)
+        sketch = ranks.Sketch.of(self.ranked, bins, self._step)
+        allowed = ranks.ALLOWED * self.tolerance * max(abs(sketch.welfare), 1e-6 * self.scale)
+        welfare, unsure = sketch.welfare, sketch.unsure(allowed)
+        if len(unsure):
+            chosen = np.zeros(len(self._edges) + 1, dtype=np.bool_)
+            chosen[sketch.filled[unsure]] = True
+            picked = ranks.joined(self.asked.shards.ask(shard.picked, mixture, self._edges, chosen))
+            welfare = sketch.settled(self.ranked, unsure, self._edges, *picked)
         return sums[:-1], welfare, welfare, 1.0
 
-    def weights(self, cut: ShardCut) -> Floats:
-        """(row,) weights g with W(u) <= g.u for all u, near the answer."""
-        pairs = self.asked.shards.ask(shard.marginals, cut.rule)
-        below, above = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
-        del pairs
+    def weights(self, cut: ShardCut) -> Floats | Weighing:
+        """(row,) weights g with W(u) <= g.u for all u, near the answer; or how shards find them."""
+        counts = self.asked.counts
+        levels = ranks.Levels.of(self.ranked, self.asked.values(((1.0, cut.rule),)), counts)
+        below, above = self.asked.marginals(cut.rule)
         if not cut.prices.any():
-            below, above = np.zeros_like(below), np.where(np.isinf(above), np.inf, 0.0)
-        values, _ = self.asked.values(((1.0, cut.rule),))
-        return self.ranks.weights_between(below, above, values, within=True)
+            below.fill(0.0)
+            above[np.isfinite(above)] = 0.0
+        weights = ranks.weights_of(self.ranked, levels, below, above, counts)
+        del below, above
+        return ranks.projected(self.ranked, weights, counts)
+
+    def welfare_of(self, values: Floats) -> float:
+        """The welfare of the values of all rows."""
+        return ranks.welfare_of(self.ranked, values, self.asked.counts)
 
     # The questions of a search
 
@@ -235,17 +287,20 @@ class ShardSearch(PriceSearch[ShardCut, ShardProof, ShardedSolution]):
     def lower(self, cuts: Sequence[ShardCut], shares: Floats) -> float:
         """The welfare of a mixture of cuts."""
         mixture = self.spend(cuts, shares) if self.single else _mixture(cuts, shares)
-        values, _ = self.asked.values(mixture)
-        return float(self.welfare(values, self.asked.counts))
+        return self.measured(mixture)[2]
 
     def prove(self, cut: ShardCut) -> ShardProof:
         """The certified bound of a cut."""
         return self.proof(self.weights(cut), cut.prices * cut.rate, cut.rule)
 
-    def proof(self, weights: Floats, prices: Floats, rule: Rule) -> ShardProof:
+    def proof(self, weights: Floats | Weighing, prices: Floats, rule: Rule) -> ShardProof:
         """The bound of weights and prices; policies of the rule are good ones to start from."""
-        answers = self.asked.shards.ask(shard.bound, rule, prices, each=self.asked.split(weights))
-        return ShardProof(weights, prices, float(rounded(added(answers))[0]) + float(prices @ self.allowance))
+        shards = self.asked.shards
+        if isinstance(weights, np.ndarray):
+            answers = shards.ask(shard.bound, rule, prices, each=self.asked.split(weights))
+        else:
+            answers = shards.ask(shard.bound, rule, prices, weights)
+        return ShardProof(weights, rule, prices, float(rounded(added(answers))[0]) + float(prices @ self.allowance))
 
     def mixed(self, active: Sequence[ShardCut], shares: Floats, proof: ShardProof) -> ShardedSolution:
         """The solution that mixes cuts."""
@@ -257,15 +312,19 @@ class ShardSearch(PriceSearch[ShardCut, ShardProof, ShardedSolution]):
         values, use = self.asked.settled(mixture, 0.0)
         if (use > self.allowance).any():  # rounding; what costs least takes its place
             free = rounded(added(self.asked.shards.ask(shard.free_use)))
+            del values  # before, so that two are never in memory
             values, use = self.asked.settled(mixture, excess_of(use, free, self.allowance))
-        welfare = float(self.welfare(values, self.asked.counts))
+        welfare = self.welfare_of(values)
         upper = max(proof.bound, welfare)
+        weights = proof.weights
+        if not isinstance(weights, np.ndarray):
+            weights = self.asked.weights(proof.rule, weights)
         return ShardedSolution(
             welfare=welfare,
             upper_bound=upper,
             gap=self.gap(welfare, upper),
             values=values,
-            weights=proof.weights,
+            weights=weights,
             prices=proof.prices,
             use=use,
             rounds=self.rounds,
@@ -345,9 +404,9 @@ class MeanSearch(ShardSearch):
             return float(sum(share * cut.welfare for cut, share in zip(cuts, shares, strict=True)))
         return self.measured(self.spend(cuts, shares))[2]
 
-    def weights(self, cut: ShardCut) -> Floats:
-        """(row,) 1/N."""
-        return np.full(self.asked.shared.whole, 1.0 / self.asked.num_arms)
+    def weights(self, cut: ShardCut) -> Floats | Weighing:
+        """1/N for all."""
+        return Alike(1.0 / self.asked.num_arms)
 
 
 class PowerSearch(ShardSearch):
@@ -372,35 +431,58 @@ class PowerSearch(ShardSearch):
         """
         super().__init__(asked, welfare, tolerance, progress, checkpoint)
         assert isinstance(welfare, PowerMean)
-        most, _ = asked.values(((1.0, Rule(self.unit, UpTo(np.inf))),))
-        if most.min() < 0 or (most.min() == 0 and welfare.aversion >= 1):
+        self.alpha, self.reference = welfare.aversion, self.scale or 1.0
+        most: Mixture = ((1.0, Rule(self.unit, UpTo(np.inf))),)
+        least, _ = asked.extremes(most)
+        if least < 0 or (least == 0 and self.alpha >= 1):
             raise OutOfDomain(
                 f"{welfare.name} needs positive values, but even without a budget "
-                f"the worst-off arm has at most {most.min():.6g}. Use a Gini welfare, or shift the rewards."
+                f"the worst-off arm has at most {least:.6g}. Use a Gini welfare, or shift the rewards."
             )
-        reference = float(welfare(most, asked.counts)) or 1.0
-        self.answers = AlphaAnswers(welfare, welfare.aversion, asked.counts, reference)
+        self.reference = self._told(self.utility(most)[0])[1] or 1.0
 
     def stop_at(self, prices: Floats) -> Stop:
         """Where the marginal utility meets the slope."""
-        return MarginalUtility(self.answers.alpha, self.answers.reference, self.asked.num_arms)
+        return MarginalUtility(self.alpha, self.reference, self.asked.num_arms)
+
+    def utility(self, mixture: Mixture) -> tuple[float, Floats]:
+        """The mean utility of a mixture, minus infinity outside of the domain, and its (resource + 1,) totals."""
+        found, sums = zip(*self.asked.shards.ask(shard.utilities, mixture, self.alpha, self.reference), strict=True)
+        return self._mean_of(found), rounded(added(sums))
+
+    def _mean_of(self, found: Sequence[Exact | None]) -> float:
+        inside = [part for part in found if part is not None]
+        return float(rounded(added(inside))[0]) / self.asked.num_arms if len(inside) == len(found) else -np.inf
+
+    def _told(self, utility: float) -> tuple[float, float, float]:
+        """A mean utility, the welfare, and the rate dW/dF = r (W / r)^alpha."""
+        if not np.isfinite(utility):
+            return -np.inf, -np.inf, 0.0
+        welfare = power_value(utility, self.alpha, self.reference)
+        return utility, welfare, self.reference * (welfare / self.reference) ** self.alpha
 
     def measured(self, mixture: Mixture) -> tuple[Floats, float, float, float]:
         """(resource,) the use of a mixture, its utility, its welfare and the rate dW/dF."""
-        values, sums = self.asked.values(mixture)
-        utility = self.answers.utility(values)
-        if not np.isfinite(utility):
-            return sums[:-1], -np.inf, -np.inf, 0.0
-        return sums[:-1], utility, float(self.welfare(values, self.asked.counts)), self.answers.rate(values)
+        utility, sums = self.utility(mixture)
+        return sums[:-1], *self._told(utility)
 
-    def weights(self, cut: ShardCut) -> Floats:
-        """(row,) the gradient."""
-        return self.answers.gradient(self.asked.values(((1.0, cut.rule),))[0])
+    def weights(self, cut: ShardCut) -> Floats | Weighing:
+        """The gradient, which shards find by themselves."""
+        return Gradient(self.alpha, cut.welfare, self.asked.num_arms)
+
+    def welfare_of(self, values: Floats) -> float:
+        """The welfare of the values of all rows."""
+        counts = self.asked.counts
+        parts = [
+            shard.utility_sum(values[part], counts[part], self.alpha, self.reference)
+            for part in runs.pieces(slice(0, len(values)))
+        ]
+        return self._told(self._mean_of(parts))[1]
 
     def check_domain(self) -> None:
         """Raise OutOfDomain where the budget cannot bring every arm to a positive value."""
-        free, _ = self.asked.values(((1.0, Rule(self.unit, UpTo(-np.inf))),))
-        if self.answers.inside(free).all():
+        least, _ = self.asked.extremes(((1.0, Rule(self.unit, UpTo(-np.inf))),))
+        if in_domain(np.array([least]), self.alpha).all():
             return
         needed = float(self.asked.total(((1.0, Rule(self.unit, UpTo(0.0))),))[0])
         if needed >= self.allowance[0]:
@@ -412,11 +494,9 @@ class LeximinSearch(ShardSearch):
 
     def fill_levels(self) -> ShardedSolution:
         """The level to which every arm is raised."""
-        free, full = (self.asked.values(((1.0, Rule(self.unit, UpTo(level))),)) for level in (-np.inf, np.inf))
-        low, high = float(free[0].min()), float(full[0].max())
-        del free
-        level = high if full[1][0] <= self.allowance[0] else highest_level(low, high, self._fits)
-        del full
+        free, full = (((1.0, Rule(self.unit, UpTo(level))),) for level in (-np.inf, np.inf))
+        low, high = self.asked.extremes(free)[0], self.asked.extremes(full)[1]
+        level = high if self._fits(high) else highest_level(low, high, self._fits)
         rule = Rule(self.unit, UpTo(level))
         return self.closed(self.finish(((1.0, rule),), self._prove_least(rule)))
 
@@ -426,14 +506,12 @@ class LeximinSearch(ShardSearch):
 
     def _prove_least(self, rule: Rule) -> ShardProof:
         """Nobody's least value can be more: the worst-off cannot have more, or what they use costs all there is."""
-        values, _ = self.asked.values(((1.0, rule),))
-        above = np.concatenate([pair[1] for pair in self.asked.shards.ask(shard.marginals, rule)])
-        worst = np.flatnonzero(values <= float(values.min()) + 1e-13 * self.scale)
-        weights, counts, prices = np.zeros(len(values)), self.asked.counts, np.zeros(1)
-        saturated = worst[np.isinf(above[worst])]
-        if len(saturated):
-            weights[saturated[0]] = 1.0 / counts[saturated[0]]
-        else:
-            prices = 1.0 / np.atleast_1d(counts[worst] @ above[worst])
-            weights[worst] = above[worst] * prices[0]
-        return self.proof(weights, prices, rule)
+        lowest = self.asked.extremes(((1.0, rule),))[0] + 1e-13 * self.scale
+        stuck, costs = zip(*self.asked.shards.ask(shard.worst, rule, lowest), strict=True)
+        rows = [int(self.asked.cuts[place]) + row for place, row in enumerate(stuck) if row >= 0]
+        if rows:
+            weights = np.zeros(self.asked.shared.whole)
+            weights[rows[0]] = 1.0 / self.asked.counts[rows[0] : rows[0] + 1][0]
+            return self.proof(weights, np.zeros(1), rule)
+        prices = 1.0 / rounded(added(costs))
+        return self.proof(CostOfMore(lowest, float(prices[0])), prices, rule)

@@ -3,26 +3,36 @@
 A shard has blocks of arms, their frontiers at the prices asked last (with one resource they are all alike, and traced
 once), and the values of a few answers. All of it is memory that can be lost: every question says all it takes.
 
-    question      up (numbers)          down (numbers)
-    survey        1                     a sample of values and slopes
-    costs         levels and bins       how many arms cost how much at each level
-    totals        a mixture of rules    its use and value, summed exactly: O(resources)
-    values        a mixture of rules    8 bytes an arm
-    marginals     a rule                16 bytes an arm
-    bound         weights, 8 an arm     the certificate's sum, exactly: O(1)
-    settled       a mixture of rules    8 bytes an arm, and the use, summed exactly
+    question      up (numbers)              down (numbers)
+    survey        1                         a sample of values and slopes
+    costs         levels and bins           how many arms cost how much at each level
+    totals        a mixture of rules        its use and value, summed exactly: O(resources)
+    binned        a mixture, edges of bins  the same, and how many arms have which values: O(bins)
+    picked        a mixture, some bins      the values in them
+    utilities     a mixture                 the use, and the sum of utilities, exactly: O(resources)
+    extremes      a mixture                 the least and the largest value
+    worst         a rule and a level        what it costs to raise those at the level: O(1)
+    values        a mixture of rules        8 bytes an arm
+    marginals     a rule                    16 bytes an arm
+    bound         weights, 8 bytes an arm   the certificate's sum, exactly: O(1)
+                  or how they are found
+    weights       how they are found        8 bytes an arm
+    settled       a mixture of rules        8 bytes an arm, and the use, summed exactly
 """
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from evenhand.kernels.exact_sums import Exact, added, exact_sum, exact_sums
 from evenhand.solvers.frontiers import FluidModel, Frontiers
-from evenhand.solvers.levels import follow
+from evenhand.solvers.levels import follow, in_domain, power_gradient, power_utility
 from evenhand.solvers.sharded.stops import Mixture, Rule
-from evenhand.typing import Floats, Ints
+from evenhand.typing import Bools, Floats, Ints
+
+ONE = np.ones(1, dtype=np.int64)
+"""How many arms each row stands for, where that is one."""
 
 REMEMBERED = 24
 """Answers whose values a shard keeps."""
@@ -43,6 +53,89 @@ class Survey(NamedTuple):
     largest: float
     """The largest absolute value."""
 
+    most: float
+    """What no policy's value is beyond, at any prices and with either sign."""
+
+
+class Binned(NamedTuple):
+    """How many arms have which values, by bins of value."""
+
+    arms: Ints
+    """(bin,) how many arms."""
+
+    sums: Ints
+    """(bin,) the sum of their values, each rounded to a whole number of steps."""
+
+    least: Floats
+    """(bin,) the least value; infinity where there is none."""
+
+    most: Floats
+    """(bin,) the largest value; minus infinity where there is none."""
+
+    def plus(self, other: "Binned") -> "Binned":
+        """Both together.
+
+        Args:
+            other: in the same bins.
+        """
+        arms, sums = self.arms + other.arms, self.sums + other.sums
+        return Binned(arms, sums, np.minimum(self.least, other.least), np.maximum(self.most, other.most))
+
+
+class Picked(NamedTuple):
+    """Some rows."""
+
+    values: Floats
+    """(row,) their values."""
+
+    arms: Ints | None
+    """(row,) how many arms each stands for; None where each stands for one."""
+
+
+class Weighing(Protocol):
+    """How shards find the weights of their arms by themselves."""
+
+    def __call__(self, shard: "Shard", rule: Rule) -> Floats:
+        """(arm,) the weights at an answer."""
+        ...
+
+
+@dataclass(frozen=True)
+class Alike:
+    """The mean: one weight for all."""
+
+    weight: float
+
+    def __call__(self, shard: "Shard", rule: Rule) -> Floats:
+        """(arm,) the weight."""
+        return np.full(len(shard), self.weight)
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """A power mean: its gradient."""
+
+    alpha: float
+    welfare: float
+    num_arms: int
+
+    def __call__(self, shard: "Shard", rule: Rule) -> Floats:
+        """(arm,) the gradient at the values of the rule."""
+        return power_gradient(shard.follow(rule), self.alpha, self.welfare, self.num_arms)
+
+
+@dataclass(frozen=True)
+class CostOfMore:
+    """Leximin: for those at the lowest level the cost of one more unit of value, for others nothing."""
+
+    level: float
+    price: float
+
+    def __call__(self, shard: "Shard", rule: Rule) -> Floats:
+        """(arm,) the costs."""
+        above = marginals(shard, rule)[1]
+        return np.where(shard.follow(rule) <= self.level, above * self.price, 0.0)
+
 
 @dataclass(eq=False)
 class Shard:
@@ -51,6 +144,15 @@ class Shard:
     blocks: list[FluidModel]
     traced: dict[bytes, list[Frontiers]] = field(default_factory=dict)
     remembered: dict[int, Floats] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """How many rows."""
+        return sum(map(len, self.blocks))
+
+    @property
+    def counts(self) -> Ints:
+        """(row,) how many arms each stands for."""
+        return np.concatenate([block.counts for block in self.blocks])
 
     def frontiers(self, prices: Floats) -> list[Frontiers]:
         """The frontiers of all blocks at some prices."""
@@ -107,11 +209,12 @@ def survey(shard: Shard, prices: Floats, most: int) -> list[Survey]:
         most: how many numbers of each kind.
     """
     found = []
-    for part in shard.frontiers(prices):
+    for block, part in zip(shard.blocks, shard.frontiers(prices), strict=True):
         slopes = part.slopes[np.isfinite(part.slopes)]
         values, steep = _spread(part.values, most), _spread(slopes, most)
         few = len(part.values) <= most
-        found.append(Survey(values, steep, few, float(np.abs(part.values).max())))
+        reward = float(np.abs(block.types.rewards).max())
+        found.append(Survey(values, steep, few, float(np.abs(part.values).max()), reward * block.criterion.total))
     return found
 
 
@@ -160,7 +263,132 @@ def values(shard: Shard, mixture: Mixture) -> tuple[Floats, Exact]:
         mixture: of rules; with several resources one rule, or the totals are none.
     """
     mixed = shard.mix(mixture)
-    return mixed, () if len(mixture) > 1 and len(mixture[0][1].prices) > 1 else _totals(shard, mixture, mixed)
+    return mixed, _totals_if_one(shard, mixture, mixed)
+
+
+def binned(shard: Shard, mixture: Mixture, edges: Floats, step: float) -> tuple[Binned, Exact]:
+    """The values of a mixture, counted in bins, and the totals of it.
+
+    Args:
+        shard: the shard.
+        mixture: of rules; with several resources one rule, or the totals are none.
+        edges: (edge,) values between bins, rising; a value that is an edge is in the bin above it.
+        step: the unit in which values are summed, a power of two.
+    """
+    mixed = shard.mix(mixture)
+    return bins_of(mixed, shard.counts, edges, step), _totals_if_one(shard, mixture, mixed)
+
+
+def bins_of(values: Floats, counts: Ints, edges: Floats, step: float) -> Binned:
+    """Values, counted in bins.
+
+    Args:
+        values: (row,) values.
+        counts: (row,) how many arms have each.
+        edges: (edge,) values between bins, rising; a value that is an edge is in the bin above it.
+        step: the unit in which values are summed, a power of two.
+    """
+    ascending, arms = _ascending(values, counts)
+    ends = np.concatenate([[0], np.searchsorted(ascending, edges, side="left"), [len(values)]])
+    steps = np.cumsum(np.rint(ascending / step).astype(np.int64) * arms)
+    sums = np.diff(np.concatenate([[0], steps])[ends])
+    number = np.diff(ends if arms is ONE else np.concatenate([[0], np.cumsum(arms)])[ends])
+    filled = np.diff(ends) > 0
+    least, most = np.full(len(filled), np.inf), np.full(len(filled), -np.inf)
+    least[filled], most[filled] = ascending[ends[:-1][filled]], ascending[ends[1:][filled] - 1]
+    return Binned(number, sums, least, most)
+
+
+def _ascending(values: Floats, counts: Ints) -> tuple[Floats, Ints]:
+    """Sorted values, and how many arms have each: ONE where all are one's."""
+    if (counts == 1).all():
+        return np.sort(values), ONE
+    order = np.argsort(values)
+    return values[order], counts[order]
+
+
+def picked(shard: Shard, mixture: Mixture, edges: Floats, chosen: Bools) -> Picked:
+    """The values of a mixture in some bins, in the order of the rows.
+
+    Args:
+        shard: the shard.
+        mixture: of rules.
+        edges: (edge,) values between bins, rising.
+        chosen: (bin,) which bins.
+    """
+    return pick(shard.mix(mixture), shard.counts, edges, chosen)
+
+
+def pick(values: Floats, counts: Ints, edges: Floats, chosen: Bools) -> Picked:
+    """The values in some bins, in the order of the rows.
+
+    Args:
+        values: (row,) values.
+        counts: (row,) how many arms have each.
+        edges: (edge,) values between bins, rising.
+        chosen: (bin,) which bins.
+    """
+    mine = chosen[np.searchsorted(edges, values, side="right")]
+    return Picked(values[mine], None if (counts == 1).all() else counts[mine])
+
+
+def utilities(shard: Shard, mixture: Mixture, alpha: float, reference: float) -> tuple[Exact | None, Exact]:
+    """(1,) the sum of the utilities of all arms under a power mean, None outside of its domain; and the totals.
+
+    Args:
+        shard: the shard.
+        mixture: of rules; with several resources one rule, or the totals are none.
+        alpha: the aversion.
+        reference: the value by which values are measured.
+    """
+    mixed = shard.mix(mixture)
+    return utility_sum(mixed, shard.counts, alpha, reference), _totals_if_one(shard, mixture, mixed)
+
+
+def utility_sum(values: Floats, counts: Ints, alpha: float, reference: float) -> Exact | None:
+    """(1,) the sum of utilities under a power mean, exactly; None where a value is outside of its domain.
+
+    Args:
+        values: (row,) values.
+        counts: (row,) how many arms have each.
+        alpha: the aversion.
+        reference: the value by which values are measured.
+    """
+    if not in_domain(values, alpha).all():
+        return None
+    each = counts * power_utility(values, alpha, reference)
+    return (exact_sum(each),) if np.isfinite(each).all() else None
+
+
+def extremes(shard: Shard, mixture: Mixture) -> tuple[float, float]:
+    """The least and the largest value of a mixture.
+
+    Args:
+        shard: the shard.
+        mixture: of rules.
+    """
+    mixed = shard.mix(mixture)
+    return float(mixed.min()), float(mixed.max())
+
+
+def worst(shard: Shard, rule: Rule, level: float) -> tuple[int, Exact]:
+    """The first row at a level, at the most, that cannot be raised, -1 if all can; and what a unit for all costs.
+
+    Args:
+        shard: the shard.
+        rule: an answer to prices.
+        level: rows with more are left out.
+    """
+    above, mine = marginals(shard, rule)[1], shard.follow(rule) <= level
+    stuck = np.flatnonzero(mine & np.isinf(above))
+    if len(stuck):
+        return int(stuck[0]), (0,)
+    return -1, (exact_sum(shard.counts[mine] * above[mine]) if mine.any() else 0,)
+
+
+def _totals_if_one(shard: Shard, mixture: Mixture, mixed: Floats) -> Exact:
+    """The totals, unless several rules use several resources."""
+    return () if len(mixture) > 1 and len(mixture[0][1].prices) > 1 else _totals(shard, mixture, mixed)
 
 
 def _totals(shard: Shard, mixture: Mixture, mixed: Floats) -> Exact:
@@ -185,16 +413,27 @@ def marginals(shard: Shard, rule: Rule) -> tuple[Floats, Floats]:
     return np.concatenate(below), np.concatenate(above)
 
 
-def bound(shard: Shard, rule: Rule, prices: Floats, weights: Floats | float) -> Exact:
+def weights(shard: Shard, rule: Rule, weighing: Weighing) -> tuple[Floats, Exact]:
+    """(arm,) the weights of an answer, and nothing to add up.
+
+    Args:
+        shard: the shard.
+        rule: the answer.
+        weighing: how they are found.
+    """
+    return weighing(shard, rule), ()
+
+
+def bound(shard: Shard, rule: Rule, prices: Floats, weighed: Floats | Weighing) -> Exact:
     """(1,) the sum of the bounds of all arms at prices and weights, exactly.
 
     Args:
         shard: the shard.
         rule: an answer near which the best policies are.
         prices: (resource,) prices of welfare.
-        weights: (arm,) what a unit of value of each arm is worth; or one number for all.
+        weighed: (arm,) what a unit of value of each arm is worth; or how that is found.
     """
-    heavy = np.full(sum(map(len, shard.blocks)), weights) if isinstance(weights, float) else weights
+    heavy = weighed if isinstance(weighed, np.ndarray) else weighed(shard, rule)
     at, sums = shard.by_block(shard.follow(rule)), 0
     parts = zip(shard.blocks, shard.frontiers(rule.prices), at, shard.by_block(heavy), strict=True)
     for block, part, own, of in parts:

@@ -24,8 +24,8 @@ from evenhand.solvers.sharded.search import (
 from evenhand.solvers.sharded.sources import InMemory, InTable, Source, check_driver
 from evenhand.typing import Ints
 
-SHARD_ROWS = 1 << 19
-"""Rows of a shard, at the most, unless a number of shards is asked for."""
+SHARD_ROWS = 1 << 18
+"""Rows of a shard, at the most, unless a number of shards is asked for: so much of an answer is on its way at once."""
 
 
 def solve_sharded(
@@ -59,7 +59,7 @@ def solve_sharded(
     if not 0 < tolerance < 1:
         raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
     check_driver(source.shared.whole)
-    weighed_by = as_welfare(welfare, int(source.counts.sum()))
+    weighed_by = as_welfare(welfare, source.counts.num_arms)
     kind, weighed_by = _kind_of(weighed_by, source)
     kept = None if checkpoint is None else (Path(checkpoint), _signature(source, weighed_by, tolerance))
     with opened(on) as executor:
@@ -87,7 +87,7 @@ def source_of(arms: CoupledMDP | StoredArms | Source) -> Source:
 
 
 def _kind_of(welfare: Welfare, source: Source) -> tuple[type[ShardSearch], Welfare]:
-    members = int(source.counts.sum())
+    members = source.counts.num_arms
     if is_mean(welfare, members):
         return MeanSearch, as_ranked(welfare, members)
     if is_lexicographic(welfare) and len(source.shared.budget) == 1:

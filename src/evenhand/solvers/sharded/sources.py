@@ -23,6 +23,7 @@ from evenhand.model.parquet.reading import Shard as RowsOfTable
 from evenhand.model.parquet.reading import StoredArms, read_shard
 from evenhand.solvers.arms import check_communicating
 from evenhand.solvers.frontiers import CHUNK, FluidModel
+from evenhand.solvers.sharded.rows import RowCounts
 from evenhand.solvers.sharded.shard import Shard
 from evenhand.typing import Floats, Ints
 
@@ -56,8 +57,8 @@ class Source(Protocol):
         ...
 
     @property
-    def counts(self) -> Ints:
-        """(row,) how many arms each row stands for."""
+    def counts(self) -> RowCounts:
+        """How many arms each row stands for."""
         ...
 
     @property
@@ -137,16 +138,16 @@ class InMemory:
         problem = self.problem
         return Shared(problem.budget, problem.criterion, problem.num_types, self.block)
 
-    @property
-    def counts(self) -> Ints:
-        """(row,) arms of each type."""
-        return self.problem.type_counts
+    @cached_property
+    def counts(self) -> RowCounts:
+        """Arms of each type."""
+        return RowCounts.of(self.problem.type_counts)
 
     @cached_property
     def signature(self) -> str:
         """A digest of the arrays."""
         types, digest = self.problem.types, hashlib.sha256(_header(self.shared))
-        for table in (types.transitions, types.rewards, types.usage, types.initial, self.counts):
+        for table in (types.transitions, types.rewards, types.usage, types.initial, self.problem.type_counts):
             digest.update(np.ascontiguousarray(table).data)
         return digest.hexdigest()
 
@@ -203,11 +204,10 @@ class InTable:
         """What all blocks have in common."""
         return Shared(self.stored.budget, self.stored.criterion, self.stored.num_rows, self.block)
 
-    @cached_property
-    def counts(self) -> Ints:
-        """(row,) how many arms each row stands for."""
-        ends = self.stored.ends
-        return np.ones(self.stored.num_rows, dtype=np.int64) if ends is None else np.diff(ends, prepend=0)
+    @property
+    def counts(self) -> RowCounts:
+        """How many arms each row stands for."""
+        return RowCounts(self.stored.num_rows, self.stored.ends)
 
     @cached_property
     def signature(self) -> str:
@@ -243,6 +243,4 @@ def check_driver(num_rows: int) -> None:
     Args:
         num_rows: how many rows there are.
     """
-    check_memory(
-        100.0 * num_rows, f"the values and weights of {num_rows} rows", "Use rows that stand for several arms."
-    )
+    check_memory(32.0 * num_rows, f"the values and weights of {num_rows} rows", "Use rows that stand for several arms.")
