@@ -46,12 +46,36 @@ def test_threads_of_linear_algebra_are_as_they_were_afterwards():
     libraries = alone._libraries()
     if not libraries:
         pytest.skip("the linear algebra of this NumPy is not one that is told")
-    before = [library.read() for library in libraries]
-    with alone.alone():
-        with alone.alone():
-            assert [library.read() for library in libraries] == [1] * len(libraries)
-        assert [library.read() for library in libraries] == [1] * len(libraries)
-    assert [library.read() for library in libraries] == before
+
+    def now():
+        return [library.read() for library in libraries]
+
+    def ends_later(cell, _):
+        inside.wait(10)
+        found.append(now())
+
+    def fails(cell, _):
+        assert now() == [1] * len(libraries)
+        raise ZeroDivisionError
+
+    before, inside, found = now(), threading.Event(), []
+    try:
+        for library in libraries:
+            library.write(2)  # whatever the environment says: of one thread nothing could be told
+        with alone.alone(), alone.alone():
+            assert now() == [1] * len(libraries)
+        assert now() == [2] * len(libraries)
+        other = threading.Thread(target=Sweep(), args=(ends_later, [0]))
+        other.start()
+        with pytest.raises(ZeroDivisionError):
+            Sweep()(fails, [0])
+        inside.set()
+        other.join()
+        assert found == [[1] * len(libraries)]  # who is still at it keeps to one
+        assert now() == [2] * len(libraries)
+    finally:
+        for library, number in zip(libraries, before, strict=True):
+            library.write(number)
 
 
 def test_nobody_is_started_before_there_is_something_to_do(monkeypatch):

@@ -17,8 +17,12 @@ def address(tmp_path):
 
 @pytest.fixture
 def planned(programme):
-    """A programme with a plan."""
+    """A programme with a plan, bounds of its own, and a fit that is offered."""
     programme.plan(who="ann")
+    programme.accept(1)
+    programme.observe([{"arm": "b1", "state": "worn"}], "rounds")
+    programme.set_bounds({"level": 0.5})
+    programme.refit(why=["it wears faster"])
     return programme
 
 
@@ -55,6 +59,9 @@ def test_a_sound_one_has_no_faults(planned, address):
         ("UPDATE decisions SET planned = 'oli' WHERE place = 0", "decisions, row 1: planned", "the model has no 'oli'"),
         ("DELETE FROM programme", "programme", "it has 0 rows where there is one"),
         ("DELETE FROM events WHERE id = 1", "events", "event 1 is missing or was changed"),
+        ("UPDATE programme SET bounds_json = '{\"speed\": 1}'", "programme, row 1: bounds_json", "no such bound"),
+        ('UPDATE programme SET bounds_json = \'{"gap": "a"}\'', "programme, row 1: bounds_json", "got 'a'"),
+        ("UPDATE refits SET why = 'worn'", "refits, row 1: why", "it is not JSON"),
         ("DROP TABLE records", "the table records is gone", ""),
     ],
 )
@@ -73,6 +80,16 @@ def test_whoever_meets_damage_is_told_all_of_it(planned, address):
     assert lines[0] == f"{address}: it is damaged, or was changed by something else than evenhand:"
     assert [line.strip().split(":")[0] for line in lines[1:3]] == ["arms, row 1", "arms, row 2"]
     assert lines[-1] == "Put a copy of it in its place. Nothing was changed"
+
+
+@pytest.mark.parametrize("kept", ['{"speed": 1}', '{"gap": "a"}', "[1]", "no"])
+def test_damaged_bounds_are_told_by_whoever_needs_them(planned, address, kept):
+    planned.close()
+    damage(address, f"UPDATE programme SET bounds_json = '{kept}'")
+    with Programme.open(address) as run:
+        for need in (run.bounds, run.needs_solving, run.question, run.model_drift):
+            with pytest.raises(InvalidInput, match="programme, row 1: bounds_json"):
+                need()
 
 
 def test_a_fault_of_ours_in_a_sound_one_is_passed_on(planned):

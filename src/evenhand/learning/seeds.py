@@ -167,14 +167,14 @@ def read_seeds(seeds: int | Sequence[int], settings: dict[str, Any]) -> list[int
         seeds: how many, or which.
         settings: of `train`; the first seed is among them, if only a number is given.
     """
-    first = settings.get("seed", 0)
     if isinstance(seeds, Sequence) and not isinstance(seeds, str):
         if "seed" in settings:
             raise InvalidInput("seed: the seeds are listed already; leave it out, or give how many there are")
         numbers = list(seeds)
-        if not numbers or len(set(numbers)) < len(numbers):
+        if not numbers or any(number in numbers[:place] for place, number in enumerate(numbers)):
             raise InvalidInput(f"seeds: expected different whole numbers, at least one, got {seeds!r}")
         return numbers
+    first = TrainingRun(**settings).seed  # checked: what is no number cannot be counted from
     return [first + number for number in range(check_positive_int(seeds, "seeds"))]
 
 

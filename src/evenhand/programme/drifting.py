@@ -9,15 +9,17 @@ model is how much better others would have foretold the moves, weighed before th
     E(k)   = product over r of  (1 - 1/R) + E_r(k) / R          R the pairs of state and action that the model has
     E      = sum over k of  w_k E(k) + the weights that are left,       w_k = 1 / ((k + 1)(k + 2))
 
-with the counts of moves that ended at the k-th step after the first or later: things may have changed at any step, in
-any of the rows. Moves that the model excludes are one more row, in which a share of `ERRORS` counts as errors of
-reporting:
+with the counts of moves that ended k steps after the model came into use or later: things may have changed at any step,
+in any of the rows. What ended before, and was told after it came into use, counts for k = 0. Moves that the model
+excludes are one more row, in which a share of `ERRORS` counts as errors of reporting:
 
     E_0(k) = mean over θ in {2, 4, 8, ...} ERRORS of  Binomial(excluded; θ) / Binomial(excluded; ERRORS)
 
 If the model is right each factor has mean 1 at most, given all before, whichever actions were chosen. So E is a
 nonnegative supermartingale that begins at 1, and exceeds 1/level *ever* with a chance of at most `level` (Ville, 1939):
-one may look as often as one likes. Late reports do no harm as long as they are not late because of what they say.
+one may look as often as one likes. Late reports do no harm as long as they are not late because of what they say. Those
+that change moves which were counted already, corrections and what was seen between two reports, begin another such E:
+each exceeds 1/level with a chance of at most `level`.
 
 Reference: Ramdas, Grünwald, Vovk, Shafer (2023), Game-theoretic statistics and safe anytime-valid inference.
 """
@@ -41,8 +43,8 @@ from evenhand.programme import schema
 from evenhand.programme.knowing import Beliefs, done_between
 from evenhand.programme.modelling import Words
 from evenhand.programme.refitting import fit_types
-from evenhand.programme.roster import Arm
-from evenhand.typing import Floats
+from evenhand.programme.roster import Arm, step_at
+from evenhand.typing import Floats, Ints
 
 SCALES = (2.0, 20.0, 200.0)
 """How many moves the model's row counts as, in those that might have foretold better: small ones are far from it."""
@@ -103,7 +105,10 @@ def check_bounds(given: Mapping[str, Any]) -> Bounds:
 def bounds_of(tx: Connection) -> Bounds:
     """The bounds of a programme."""
     kept = tx.execute(select(schema.programme.c.bounds_json)).scalar_one()
-    return Bounds() if kept is None else Bounds(**json.loads(kept))
+    try:
+        return Bounds() if kept is None else check_bounds(json.loads(kept))
+    except InvalidInput as fault:  # of what is kept, and of nothing that was asked
+        raise ValueError(str(fault)) from None
 
 
 @dataclass(frozen=True)
@@ -141,13 +146,13 @@ class Moves:
     """Where arms came, by what the laws hang on."""
 
     first: int
-    """The first step at which a move ended."""
+    """The step at which the model came into use: it hangs on no report, or late ones would change the weights."""
 
     num_steps: int
-    """Steps from the first to the last."""
+    """Steps from the first to the last at which a move ended."""
 
-    counts: dict[Row, Floats]
-    """(step, state) how many moves of each row ended there."""
+    ends: dict[Row, Ints]
+    """(move, 2) how many steps after the first each move of a row ended, and in which state."""
 
     laws: dict[Row, Floats]
     """(state,) what the model says of each row."""
@@ -161,7 +166,14 @@ class Moves:
     @property
     def number(self) -> int:
         """How many there are."""
-        return int(sum(counts.sum() for counts in self.counts.values()))
+        return sum(len(ends) for ends in self.ends.values())
+
+    def since(self, row: Row) -> tuple[Ints, Floats]:
+        """(place,) the steps after the first at which moves of a row ended; (place, state) how many then or later."""
+        at, place = np.unique(self.ends[row][:, 0], return_inverse=True)
+        counts = np.zeros((len(at), len(self.laws[row])))
+        np.add.at(counts, (place, self.ends[row][:, 1]), 1.0)
+        return at, counts[::-1].cumsum(axis=0)[::-1]
 
 
 def moves_since(tx: Connection, words: Words, arms: Sequence[Arm], step: int, event: int) -> Moves | None:
@@ -172,7 +184,7 @@ def moves_since(tx: Connection, words: Words, arms: Sequence[Arm], step: int, ev
         words: of the model.
         arms: every arm that ever joined.
         step: the present one.
-        event: of which on moves count.
+        event: by which the model came into use, after which moves count.
     """
     seen = _seen(tx, step)
     done = done_between(tx, [arm.id for arm in arms], 0, step)
@@ -191,23 +203,16 @@ def moves_since(tx: Connection, words: Words, arms: Sequence[Arm], step: int, ev
             ends[row].append((end, words.state_number(block, next_state)))
     if not ends:
         return None
-    return _as_moves(words, ends, block_of, beliefs)
-
-
-def _as_moves(
-    words: Words, ends: Mapping[Row, Sequence[tuple[int, int]]], block_of: Mapping[str, int], beliefs: Beliefs
-) -> Moves:
-    steps = [end for row in ends.values() for end, _ in row]
-    first, many = min(steps), max(steps) - min(steps) + 1
-    counts, laws = {}, {}
-    for row, found in ends.items():
-        block = block_of[row[0]]
-        laws[row] = beliefs.law(block, row[1], row[2])
-        counts[row] = np.zeros((many, len(laws[row])))
-        np.add.at(counts[row], tuple(np.array([(end - first, state) for end, state in found]).T), 1.0)
-    states = {label: words.states(block) for label, block in block_of.items()}
-    actions = {label: words.actions(block) for label, block in block_of.items()}
-    return Moves(first, many, counts, laws, states, actions)
+    first = step_at(tx, event)
+    after = {row: np.array([(max(end - first, 0), state) for end, state in found]) for row, found in ends.items()}
+    return Moves(
+        first=first,
+        num_steps=1 + max(int(found[:, 0].max()) for found in after.values()),
+        ends=after,
+        laws={row: beliefs.law(block_of[row[0]], row[1], row[2]) for row in after},
+        states={label: words.states(block) for label, block in block_of.items()},
+        actions={label: words.actions(block) for label, block in block_of.items()},
+    )
 
 
 def _seen(tx: Connection, step: int) -> dict[int, dict[int, tuple[str, int]]]:
@@ -253,16 +258,21 @@ def evidence(moves: Moves, num_pairs: int) -> Evidence:
     """
     share = np.log(1.0 / (num_pairs + 1))
     rest = np.log1p(-np.exp(share))
-    since = {row: counts[::-1].cumsum(axis=0)[::-1] for row, counts in moves.counts.items()}
-    of_rows = {row: _against(counts, moves.laws[row]) for row, counts in since.items()}
-    outside = np.sum([counts @ (moves.laws[row] <= 0) for row, counts in since.items()], axis=0)
-    of_errors = _against_errors(outside, np.sum([counts.sum(axis=1) for counts in since.values()], axis=0))
-    by_start = sum(np.logaddexp(rest, share + one) for one in [*of_rows.values(), of_errors])
+    by_start, number, outside = np.zeros((3, moves.num_steps))
+    of_rows: dict[Row, tuple[Ints, Floats]] = {}
+    for row, law in moves.laws.items():
+        at, counts = moves.since(row)
+        of_rows[row] = at, _against(counts, law)
+        _add(by_start, at, np.logaddexp(rest, share + of_rows[row][1]))
+        _add(number, at, counts.sum(axis=1))
+        _add(outside, at, counts @ (law <= 0))
+    of_errors = _against_errors(outside, number)
+    by_start += np.logaddexp(rest, share + of_errors)
     k = np.arange(moves.num_steps)
     weighed = by_start - np.log((k + 1.0) * (k + 2.0))
     best = int(np.argmax(weighed))
     left = -np.log(moves.num_steps + 1.0)
-    ordered = sorted(((float(one[best]), row) for row, one in of_rows.items()), key=lambda pair: -pair[0])
+    ordered = sorted(((_of_start(*found, best), row) for row, found in of_rows.items()), key=lambda pair: -pair[0])
     return Evidence(
         total=float(logsumexp([*weighed, left])),
         since=moves.first + best,
@@ -271,11 +281,22 @@ def evidence(moves: Moves, num_pairs: int) -> Evidence:
     )
 
 
+def _add(sums: Floats, at: Ints, values: Floats) -> None:
+    """Add to (start,) sums what a row has of each start on: the value of its next move, and 0 after its last."""
+    sums[: at[-1] + 1] += np.repeat(values, np.diff(at, prepend=-1))
+
+
+def _of_start(at: Ints, values: Floats, start: int) -> float:
+    """The same for one start."""
+    place = int(np.searchsorted(at, start))
+    return float(values[place]) if place < len(at) else 0.0
+
+
 def _against(counts: Floats, law: Floats) -> Floats:
-    """(start,) log E_r of one row; moves that the law excludes are left out.
+    """(place,) log E_r of one row; moves that the law excludes are left out.
 
     Args:
-        counts: (start, state) moves of each start on.
+        counts: (place, state) moves of some starts on.
         law: (state,) the model's.
     """
     possible = law > 0
@@ -336,7 +357,8 @@ def _reasons(moves: Moves, found: Evidence, chance: float, level: float) -> list
 
 def _tell_row(moves: Moves, row: Row, since: int) -> str:
     """What differs most in a row."""
-    counts, law = moves.counts[row][since - moves.first :].sum(axis=0), moves.laws[row]
+    ends, law = moves.ends[row], moves.laws[row]
+    counts = np.bincount(ends[ends[:, 0] >= since - moves.first, 1], minlength=len(law))
     number = counts.sum()
     off = np.abs(counts - number * law) / np.sqrt(np.maximum(number * law, 1e-12))
     state = int(np.argmax(np.where(law > 0, off, -1.0)))

@@ -54,6 +54,7 @@ class Learning(Running):
         who: str = "",
         key: str | None = None,
         why: Sequence[str] = (),
+        before: str | None = None,
     ) -> Refitted:
         """Fit the model anew to the programme's own log, and tell what would change; nothing is adopted yet.
 
@@ -67,15 +68,19 @@ class Learning(Running):
             who: does this.
             key: asked again under the same, it answers as before.
             why: what speaks against the present model, where this is offered by a server and nobody asked for it.
+            before: the digest of the model that is to be fitted anew; the one in use when absent.
 
         Raises:
             InvalidInput: no arm was seen at two steps, or nobody takes part.
+            Conflict: another model came into use than the one that is to be fitted anew.
         """
         asked = [check_trust(trust), prior, seconds]
         with self.store.reading() as tx:
             if (earlier := ledger.answered(tx, key, "refit", asked)) is not None:
                 return Refitted.of(earlier)
             row = tx.execute(select(schema.programme)).one()
+            if before not in (None, row.model):
+                raise Conflict("the model that was to be fitted anew is no longer in use")
             model, words = self._model(tx, row.model)
             arms, step = self._present(tx), present_step(tx)
             log = log_of(tx, words, roster.arms_as_of(tx), step)

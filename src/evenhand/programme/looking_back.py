@@ -1,11 +1,13 @@
 """Looking back on a programme: audits, as a part of `Programme`."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
 import numpy as np
 from sqlalchemy import Connection, select
 
+from evenhand.errors import NotConverged
 from evenhand.planning.what_if import Budget
 from evenhand.programme import roster, schema
 from evenhand.programme.auditing import LEVEL, Audit, Books, audit_of, check_level
@@ -75,11 +77,11 @@ class LookingBack(Running):
             _look_up(span, {digest: words for digest, (_, words) in models.items()})
         return Books(span, models.__getitem__, welfare, wanted)
 
-    def in_need(self, rows: Sequence[PlanRow], step: int, most: int = 100) -> dict[int, int]:
+    def in_need(self, rows: Sequence[PlanRow], step: int, most: int = 100) -> dict[int, int] | None:
         """For how many steps arms of a plan have been in need and not served, this one included, by their numbers.
 
         What need is, `programme.waiting` says; here the conditions are those that each plan knew. Who is in no need is
-        left out.
+        left out. None where nobody can tell: the roster has no fair relaxation, for its floors cannot be met.
 
         Args:
             rows: of the plan.
@@ -90,13 +92,15 @@ class LookingBack(Running):
             words = self._model(tx)[1]
             blocks = {row.arm_id: words.blocks[row.type, row.group] for row in rows}
             needs = self._needs_of(tx, words)
+            if needs is None:
+                return None
             past = decided_between(tx, words, blocks, max(step - most, 0), step)
         now = {row.arm_id: words.state(blocks[row.arm_id], row.state) for row in rows}
         found = {arm: _steps_in_need(needs[blocks[arm]], state, past[arm]) for arm, state in now.items()}
         return {arm: steps for arm, steps in found.items() if steps}
 
-    def _needs_of(self, tx: Connection, words: Words) -> Bools:
-        """(block, state) who is in need, by the fair relaxation of those who take part now; remembered."""
+    def _needs_of(self, tx: Connection, words: Words) -> Bools | None:
+        """(block, state) who is in need, by the fair relaxation of those who take part now, if any; remembered."""
         row = tx.execute(select(schema.programme.c.model, schema.programme.c.welfare)).one()
         arms = roster.taking_part(tx, present_step(tx))
         if not arms:
@@ -104,11 +108,14 @@ class LookingBack(Running):
         taken = [words.blocks[arm.type, arm.group] for arm in arms]
         counts = np.bincount(taken, minlength=len(words.model.tables))
         key = digest_of([row.model, counts.tolist()])
-        known = self._needs.get(key)
-        if known is None:
-            known = continue_by(words.model, counts, row.welfare).needs
-            remember(self._needs, key, known)
-        return known
+        with contextlib.suppress(KeyError):
+            return self._needs[key]
+        try:
+            found = continue_by(words.model, counts, row.welfare).needs
+        except NotConverged:
+            found = None
+        remember(self._needs, key, found)
+        return found
 
     def price_of_fairness(
         self, family: Sequence[str] = FAMILY, *, seconds: float | None = None, progress: Progress | bool | None = None

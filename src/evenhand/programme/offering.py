@@ -121,12 +121,17 @@ class Offering(Learning):
 
         Returns:
             What speaks against the model, and the fit; None where nothing is offered.
+
+        Raises:
+            Conflict: another model came into use meanwhile, of which nothing is known yet.
         """
         question = self.question()
         drift = self.model_drift()
         if question is None or not drift.needed:
             return drift, None
-        found = self.refit(seconds=seconds, progress=progress, who=who, key=question.key, why=drift.why)
+        found = self.refit(
+            seconds=seconds, progress=progress, who=who, key=question.key, why=drift.why, before=question.model
+        )
         return drift, found
 
     def offered(self) -> Offer | None:

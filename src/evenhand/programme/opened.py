@@ -29,7 +29,7 @@ class Opened:
         self._models: OrderedDict[str, tuple[CoupledMDP, Words]] = OrderedDict()
         self._policies: OrderedDict[str, Plan] = OrderedDict()
         self._certificates: OrderedDict[str, Certificate] = OrderedDict()
-        self._needs: OrderedDict[str, Bools] = OrderedDict()
+        self._needs: OrderedDict[str, Bools | None] = OrderedDict()
 
     def close(self) -> None:
         """Close the store."""

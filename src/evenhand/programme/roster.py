@@ -99,6 +99,13 @@ def present_step(tx: Connection) -> int:
     return 0 if found is None else int(found) + 1
 
 
+def step_at(tx: Connection, event: int) -> int:
+    """The step that was the present one right after an event."""
+    last = select(func.max(schema.plans.c.step)).where(schema.plans.c.accepted_event <= event)
+    found = tx.execute(last).scalar()
+    return 0 if found is None else int(found) + 1
+
+
 def check_step(step: object) -> int:
     """A step that a person gave."""
     if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= MOST_STEP:

@@ -20,8 +20,9 @@ from typing import Any
 from sqlalchemy import Column, Connection, Float, Integer, LargeBinary, Table, inspect, text
 
 from evenhand.checks import plain
-from evenhand.errors import EvenhandError
+from evenhand.errors import EvenhandError, InvalidInput
 from evenhand.programme import ledger, schema
+from evenhand.programme.drifting import check_bounds
 from evenhand.programme.modelling import Words, from_bytes
 
 MOST_FAULTS = 10
@@ -32,8 +33,11 @@ _KINDS: tuple[tuple[type, tuple[type, ...], str], ...] = (
     (Float, (int, float), "a number"),
     (LargeBinary, (bytes,), "bytes"),
 )
-_LISTS = ("numbers_json", "budget_json")
+_LISTS = ("numbers_json", "budget_json", "why")
 """JSON texts that hold lists; the others hold values under names."""
+
+_ALSO = {("refits", "why")}
+"""JSON texts whose columns are not called so."""
 
 _NEEDED = {("policies", "facts_json"): ("certificate",), ("plans", "told_json"): ("served", "used")}
 """Names without which such a text is not what was written."""
@@ -114,7 +118,7 @@ def _kind_fault(column: "Column[Any]", value: object) -> str:
 
 
 def _json_fault(table: str, column: str, value: object) -> str:
-    if not column.endswith("_json") or not isinstance(value, str):
+    if not (column.endswith("_json") or (table, column) in _ALSO) or not isinstance(value, str):
         return ""
     try:
         found = json.loads(value)
@@ -122,8 +126,18 @@ def _json_fault(table: str, column: str, value: object) -> str:
         return "it is not JSON"
     if not isinstance(found, list if column in _LISTS else dict):
         return "it holds something else than was written"
+    if column == "bounds_json" and isinstance(found, dict):
+        return _bounds_fault(found)
     missing = [name for name in _NEEDED.get((table, column), ()) if name not in found]
     return f"it has no {missing[0]}" if missing else ""
+
+
+def _bounds_fault(found: dict[str, Any]) -> str:
+    try:
+        check_bounds(found)
+    except InvalidInput as fault:
+        return str(fault)
+    return ""
 
 
 def _faults_of_names(rows: dict[str, list[Row]]) -> Iterator[str]:

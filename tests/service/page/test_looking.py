@@ -15,7 +15,7 @@ from evenhand.programme.refitting import Moved
 from evenhand.report.audit import _is_outside
 from evenhand.service.page.answering import plainly
 from evenhand.service.page.charts import Pair, Point, Series, over_time, side_by_side
-from evenhand.service.page.what_if import in_order
+from evenhand.service.page.what_if import _compared, in_order
 
 HTML = {"Accept": "text/html"}
 
@@ -171,9 +171,16 @@ def test_the_worst_off_was_there_for_long():
     assert _inequality(values, ["a", "b", "c"]).worst_off == "b"
 
 
+def test_a_difference_is_one_that_can_be_seen():
+    assert _compared("Mean", 9.33405, 9.33411).difference == "0.00"
+    assert _compared("Mean", 9.334, 9.339).difference == "+0.005"
+    assert _compared("Mean", 9.5, 8.0).difference == "−1.50"
+
+
 def test_a_pair_is_drawn_from_zero_with_its_number_beside_the_full_dot():
     svg = str(side_by_side([Pair("hill", 6.4, 6.2), Pair("dale", 6.2, 6.4)], "today", "supposed", "values"))
     assert ">0</text>" in svg
+    assert 'class="narrow"' in svg  # a phone shows it whole: all that is in it may stand at its end
     dots = [float(x) for x in re.findall(r'<circle cx="([\d.]+)"[^>]*class="dot f0"', svg)]
     told = [float(x) for x in re.findall(r'<text x="([\d.]+)"[^>]*class="strong[^"]*"', svg)]
     assert told[0] == pytest.approx(dots[0] - 10, abs=0.11)

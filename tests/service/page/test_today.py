@@ -1,12 +1,16 @@
 """The view of today by plain HTTP: what is recorded stays recorded, and what is typed is not lost without a word."""
 
 import re
+from dataclasses import replace
 from html import unescape
 
 import numpy as np
 import pytest
 
 from evenhand.programme.looking_back import _steps_in_need
+from evenhand.programme.programme import Programme
+from evenhand.service.page.listing import Asked
+from evenhand.service.page.today import show_today
 
 HTML = {"Accept": "text/html"}
 
@@ -270,3 +274,18 @@ def test_who_is_in_no_need_has_no_time_in_it():
     past = [(1, False), (2, False), (0, False), (1, False)]
     assert [_steps_in_need(needs, state, past) for state in (0, 1, "gone")] == [0, 3, 0]
     assert _steps_in_need(needs, 1, [(1, True), (1, False)]) == 1
+
+
+def test_it_is_shown_where_floors_can_no_longer_be_met(pumps, tmp_path):
+    """Then there is no fair relaxation to say who is in need; a plan is there all the same."""
+    few = [{"arm": "b1", "type": "big"}, {"arm": "h1", "type": "small", "group": "hill"}]
+    more = [{"arm": f"h{number}", "type": "small", "group": "hill"} for number in range(2, 30)]
+    with Programme.create(tmp_path / "floors.db", replace(pumps, floors=[0.2, 0.2, 0.2]), few) as programme:
+        programme.solve(seconds=0.1)
+        programme.plan()
+        assert set(show_today(programme, Asked("/", {})).needs.values()) <= {"–", "new"}
+        programme.join(more)
+        plan = programme.plan_of(programme.plan().plan)
+        assert len(plan.rows) == 30
+        assert programme.in_need(plan.rows, plan.step) is None
+        assert set(show_today(programme, Asked("/", {})).needs.values()) == {"not known"}

@@ -60,13 +60,13 @@ def create(
         "who": who,
     }
     with Programme.create(programme, problem, rows, **asked) as made:
-        _tell_status(made, programme, as_json)
+        _tell_status(made, as_json)
 
 
 def status(programme: str, as_json: bool, quiet: bool) -> None:
     """Where it stands."""
     with Programme.open(programme) as opened:
-        _tell_status(opened, programme, as_json)
+        _tell_status(opened, as_json)
 
 
 def join(
@@ -140,7 +140,7 @@ def plan(
     with Programme.open(programme) as opened:
         with progress(quiet) as tell:
             asked = opened.plan(step=step, budget=amounts, who=who, key=key, seconds=seconds, progress=tell)
-        found, notices = opened.plan_of(asked.plan), _notices(opened, programme)
+        found, notices = opened.plan_of(asked.plan), _notices(opened)
     if out:
         write_atomically(out, _as_file(found, out))
     if as_json:
@@ -225,16 +225,17 @@ def refit(
     """Fit the model anew."""
     with Programme.open(programme) as opened, progress(quiet) as tell:
         found = opened.refit(trust=trust, prior=prior, seconds=seconds, progress=tell, who=who, key=key)
+        name = _address(opened)
     if as_json:
         print_json(found.as_dict())
         return
-    _show_refit(found, programme)
+    _show_refit(found, name)
 
 
 def refits(programme: str, refit: int | None, as_json: bool, quiet: bool) -> None:
     """What was fitted, or one of it."""
     with Programme.open(programme) as opened:
-        found, model = opened.refits(), opened.status().model
+        found, model, name = opened.refits(), opened.status().model, _address(opened)
     if refit is not None:
         one = next((one for one in found if one.id == refit), None)
         if one is None:
@@ -242,7 +243,7 @@ def refits(programme: str, refit: int | None, as_json: bool, quiet: bool) -> Non
         if as_json:
             print_json(one.as_dict())
         else:
-            _show_refit(one, programme)
+            _show_refit(one, name)
         return
     if as_json:
         print_json({"refits": [one.as_dict() for one in found]})
@@ -250,7 +251,7 @@ def refits(programme: str, refit: int | None, as_json: bool, quiet: bool) -> Non
     rows = [[str(one.id), str(one.event), str(one.rows), _standing(one, model), "; ".join(one.why)] for one in found]
     heads = ("refit", "event", "rows", "stands", "why")
     shown = [[_cell(cell) for cell in row] for row in rows[:SHOWN]]
-    print_table(f"{programme}, {counted(len(found), 'refit')}", [(head, "left") for head in heads], shown)
+    print_table(f"{name}, {counted(len(found), 'refit')}", [(head, "left") for head in heads], shown)
 
 
 def _standing(found: "Refitted", model: str) -> str:
@@ -317,7 +318,7 @@ def recompute(programme: str, plan: int | None, as_json: bool, quiet: bool) -> N
 def events(programme: str, after: int, most: int, as_json: bool, quiet: bool) -> None:
     """What happened."""
     with Programme.open(programme) as opened:
-        found = opened.events(after, most)
+        found, name = opened.events(after, most), _address(opened)
     if as_json:
         print_json({"events": [vars(event) for event in found]})
         return
@@ -326,7 +327,7 @@ def events(programme: str, after: int, most: int, as_json: bool, quiet: bool) ->
         for event in found
     ]
     print_table(
-        f"{programme}, events after {after}", [(name, "left") for name in ("event", "at", "kind", "who", "what")], rows
+        f"{name}, events after {after}", [(head, "left") for head in ("event", "at", "kind", "who", "what")], rows
     )
 
 
@@ -358,15 +359,19 @@ MOST_TESTED = 50_000
 """Reports beyond which a plan does not wait for the test of its model."""
 
 
-def _notices(opened: Programme, programme: str) -> list[str]:
+def _address(opened: Programme) -> str:
+    """A programme as commands name it, without a password: what is told is kept in logs."""
+    return _cell(opened.store.address)
+
+
+def _notices(opened: Programme) -> list[str]:
     """What has drifted beyond its bound, and which command does something about it."""
-    name = _cell(programme)
-    told = [f"{why}: `evenhand programme solve {name}` finds a new policy" for why in opened.needs_solving().why]
-    return told + _of_model(opened, name, MOST_TESTED)
+    anew = f"`evenhand programme solve {_address(opened)}` finds a new policy"
+    return [f"{why}: {anew}" for why in opened.needs_solving().why] + _of_model(opened, MOST_TESTED)
 
 
-def _of_model(opened: Programme, name: str, most: int | None = None) -> list[str]:
-    offer = opened.offered()
+def _of_model(opened: Programme, most: int | None = None) -> list[str]:
+    offer, name = opened.offered(), _address(opened)
     if offer is not None:
         ways = f"`evenhand programme refits {name} {offer.refit}` shows it, `adopt` or `decline` answers it"
         return [*offer.why, f"refit {offer.refit} is offered: {ways}"]
@@ -378,7 +383,7 @@ def _of_model(opened: Programme, name: str, most: int | None = None) -> list[str
     return [*drift.why, f"`evenhand programme refit {name}` fits the model anew and shows what would change"]
 
 
-def _tell_status(opened: Programme, programme: str, as_json: bool) -> None:
+def _tell_status(opened: Programme, as_json: bool) -> None:
     found, drift = opened.status(), opened.needs_solving()
     certificate = opened.certificate() if drift.policy else None
     if as_json:
@@ -397,7 +402,7 @@ def _tell_status(opened: Programme, programme: str, as_json: bool) -> None:
         worth = f"{certificate.welfare:.6g}, at most {certificate.upper_bound:.6g}, gap {100 * certificate.gap:.3g} %"
         lines.append(f"  policy     {worth}, for the present roster")
     lines += [f"  solve      {why}" for why in drift.why]
-    lines += [f"  model      {why}" for why in _of_model(opened, programme)]
+    lines += [f"  model      {why}" for why in _of_model(opened)]
     click.echo("\n".join([*lines, f"  events     {found.events}"]))
 
 
@@ -441,7 +446,7 @@ def _interval(row: "Moved") -> str:
     return f"{row.lower:.3g} to {row.upper:.3g}"
 
 
-def _show_refit(found: "Refitted", programme: str) -> None:
+def _show_refit(found: "Refitted", name: str) -> None:
     outside = [row for row in found.moved if row.is_beyond_chance]
     rows = [
         [row.type, row.state, row.action, row.next_state, row.before, row.after, _interval(row), row.seen]
@@ -463,4 +468,4 @@ def _show_refit(found: "Refitted", programme: str) -> None:
     click.echo(f"in a plan now: {_cell(changes)}{more}" if found.plan else "a plan now would be the same")
     for why in found.why:
         click.echo(f"why: {_cell(why)}")
-    click.echo(f"to adopt it: evenhand programme adopt {_cell(programme)} {found.id}")
+    click.echo(f"to adopt it: evenhand programme adopt {name} {found.id}")

@@ -14,6 +14,9 @@ COLOURS = 6
 """Classes `s0`, `f0`, ... of the style sheet, for strokes and for areas."""
 
 WIDTH, HEIGHT = 740.0, 300.0
+NARROW = 460.0
+"""The width of a drawing that a phone shows whole; one that is wider is moved to and fro there."""
+
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 16.0, 14.0, 44.0
 LETTER, LINE = 7.2, 17.0
 """About how wide a letter is, and how high a line of them."""
@@ -107,7 +110,8 @@ def _short(value: object) -> str:
 
 def _drawing(parts: Iterable[Markup], label: str, width: float = WIDTH, height: float = HEIGHT) -> Markup:
     inside = Markup("\n").join(parts)
-    return tag("svg", inside, viewBox=f"0 0 {width:g} {height:g}", role="img", aria_label=label)
+    kind = "narrow" if width == NARROW else None
+    return tag("svg", inside, viewBox=f"0 0 {width:g} {height:g}", role="img", aria_label=label, class_=kind)
 
 
 def _words(x: float, y: float, text: str, kind: str = "") -> Markup:
@@ -324,7 +328,7 @@ def side_by_side(pairs: Sequence[Pair], before: str, after: str, label: str) -> 
     name_width = min(max((len(pair.name) for pair in pairs), default=4) * LETTER + 14, 230.0)
     # From 0 on, so that lengths are to each other as the values are.
     marks = ticks(*_span([0.0, *(value for pair in pairs for value in (pair.before, pair.after))]), 6)
-    across = _Scale(marks[0], marks[-1], name_width + 8, WIDTH - 70)
+    across = _Scale(marks[0], marks[-1], name_width + 8, NARROW - 70)
     bottom = 16 + 34.0 * len(pairs)
     parts = [_line(across(mark), 10, across(mark), bottom, "grid") for mark in marks]
     parts += [_words(across(mark), bottom + 18, figure_text(mark), "quiet middle") for mark in marks]
@@ -334,7 +338,7 @@ def side_by_side(pairs: Sequence[Pair], before: str, after: str, label: str) -> 
     parts += [tag("circle", cx=name_width + 12, cy=y - 4, r=5, class_="ring s5"), _words(name_width + 24, y, before)]
     x = name_width + 40 + LETTER * len(before)
     parts += [tag("circle", cx=x, cy=y - 4, r=5.5, class_="dot f0"), _words(x + 12, y, after)]
-    return _drawing(parts, label, height=bottom + 54)
+    return _drawing(parts, label, NARROW, bottom + 54)
 
 
 def _pair(pair: Pair, y: float, across: _Scale, name_width: float) -> list[Markup]:

@@ -222,6 +222,8 @@ def _needs(programme: Programme, plan: KeptPlan, table: Listing[Line]) -> dict[s
     shown = {line.arm for line in table.rows}
     rows = [row for row in plan.rows if row.arm in shown]
     found = programme.in_need(rows, plan.step, LOOKED)
+    if found is None:
+        return {row.arm: "not known" for row in rows}
     return {row.arm: _in_need(found.get(row.arm_id, 0)) for row in rows}
 
 

@@ -168,6 +168,7 @@ def _mean(one: Certificate) -> float:
 
 
 def _compared(name: str, before: float, after: float) -> Compared:
-    more = after - before
+    told = figure(before), figure(after)
+    more = after - before if told[0] != told[1] else 0.0  # what cannot be seen in them is no difference: it is chance
     sign = "+" if more > 0 else MINUS if more < 0 else ""
-    return Compared(name, figure(before), figure(after), f"{sign}{figure(abs(more), 3)}")
+    return Compared(name, *told, f"{sign}{figure(abs(more), 3)}")
