@@ -571,8 +571,7 @@ class _Search:
             ]
         )
         gains = np.concatenate([np.zeros(members), ranks, self.sizes]).astype(np.float64)
-        # lambda + c, nu - c is the same solution: the last nu is pinned to 0, which is to leave it out.
-        solved = self.program.solve(gains[:-1], sparse.csr_array(rows)[:, :-1], row_upper=0.0)
+        solved = self.program.solve(gains, sparse.csr_array(rows), row_upper=0.0)
         # (rank weight, member) how many ranks of each weight go to whom: the mean weight is a supergradient.
         mass = np.maximum(solved.duals, 0.0).reshape(number, members)
         # Rounding may leave the permutahedron, and only its points prove W(v) <= g.v.
