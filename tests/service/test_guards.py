@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -234,7 +235,7 @@ def test_a_body_whose_head_lies():
 
     scope = {"type": "http", "method": "POST", "headers": [(b"content-length", b"3")]}
     with pytest.raises(guards.Refused) as refused:
-        asyncio.run(bodies(scope, receive, sent.append))
+        run_alone(bodies(scope, receive, sent.append))
     assert refused.value.status == 413
 
 
@@ -248,7 +249,7 @@ def too_large(parts, heads, settings=None):
         return {"type": "http.request", "body": part, "more_body": bool(left)}
 
     with pytest.raises(guards.Refused) as refused:
-        asyncio.run(bodies({"type": "http", "method": "POST", "headers": heads}, receive, None))
+        run_alone(bodies({"type": "http", "method": "POST", "headers": heads}, receive, None))
     assert refused.value.status == 413
     return len(parts) - len(left)
 
@@ -270,8 +271,14 @@ def test_a_body_that_does_not_come():
         await asyncio.sleep(60)
 
     with pytest.raises(guards.Refused) as refused:
-        asyncio.run(bodies({"type": "http", "method": "POST", "headers": []}, receive, None))
+        run_alone(bodies({"type": "http", "method": "POST", "headers": []}, receive, None))
     assert refused.value.status == 408
+
+
+def run_alone(coroutine):
+    """Run it in a thread of its own: in this one a browser's event loop may run already."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
 
 
 async def _never(scope, receive, send):

@@ -1,4 +1,4 @@
-"""A browser for all tests of the page, and a server of this process for it."""
+"""A browser for the whole session, and a server of this process for it."""
 
 import asyncio
 import shutil
@@ -25,12 +25,9 @@ ARGUMENTS = [
 ]
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def browser():
-    """Chromium as the system has it; without it, what needs one is skipped.
-
-    It ends with the tests of the page: as long as it is open, an event loop runs in this thread.
-    """
+    """Chromium as the system has it; without it, what needs one is skipped."""
     playwright = pytest.importorskip("playwright.sync_api", reason="Playwright for Python is not installed")
     found = next(
         (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
