@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -117,13 +118,21 @@ def chessboard(names, *axes, ids=None, colours=2, also=()):
     for number, axis in enumerate(axes):
         assert len({place[number] for place in chosen}) == len(axis), f"fewer colours: axis {number} is not met whole"
     chosen += [place for place, values in fields if values in also]
-    cases = [pytest.param(*values, marks=() if place in chosen else pytest.mark.slow) for place, values in fields]
+    whole, slow = pytest.mark.whole, pytest.mark.slow
+    cases = [pytest.param(*values, marks=whole if place in chosen else slow) for place, values in fields]
     fixtures = [name for name in names if name == "small_problem"]
     return pytest.mark.parametrize(names, cases, ids=ids, indirect=fixtures)
 
 
 LONGEST = Path(__file__).with_name("longest.txt")
 """Names of tests that the default run leaves to the slow one."""
+
+
+MOST_CASES = 6
+"""Cases of one test that the default run tries; the slow one tries the others."""
+
+WHOLE = ("/contracts/", "/docs/", "/paper/", "/theorems/")
+"""Where the default run tries every case that is not slow by itself."""
 
 
 def longest_tests():
@@ -138,6 +147,7 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if item.nodeid in longest or item.nodeid.partition("[")[0] in longest:
             item.add_marker(pytest.mark.slow)
+    _leave_cases(items)
     for item in items:
         function = getattr(item, "function", None)
         if not is_hypothesis_test(function):
@@ -147,6 +157,21 @@ def pytest_collection_modifyitems(config, items):
         elif config.option.markexpr == "not slow":
             _try_fewer(function)
     _keep_files_together(items)
+
+
+def _leave_cases(items):
+    """Of tests with many cases the default run tries a few, spread over all of them; another few for every test."""
+    families = defaultdict(list)
+    for item in items:
+        asked_for = any(map(item.get_closest_marker, ("slow", "whole")))
+        if not asked_for and not any(folder in item.nodeid for folder in WHOLE):
+            families[item.nodeid.partition("[")[0]].append(item)
+    for name, cases in families.items():
+        number, first = len(cases), crc32(name.encode())
+        tried = {(first + k * number // MOST_CASES) % number for k in range(MOST_CASES)}
+        for place, case in enumerate(cases):
+            if place not in tried:
+                case.add_marker(pytest.mark.slow)
 
 
 def _keep_files_together(items):
