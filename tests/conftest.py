@@ -84,7 +84,7 @@ PROBLEMS = {
 }
 
 
-FEWER = 8
+FEWER = 12
 """Properties are tried on one in so many of their examples by default, and on all of them with `-m slow`."""
 
 
@@ -128,7 +128,7 @@ LONGEST = Path(__file__).with_name("longest.txt")
 """Names of tests that the default run leaves to the slow one."""
 
 
-MOST_CASES = 6
+MOST_CASES = 4
 """Cases of one test that the default run tries; the slow one tries the others."""
 
 WHOLE = ("/contracts/", "/docs/", "/paper/", "/theorems/")
@@ -194,7 +194,7 @@ def _try_fewer(function):
     whole = function._hypothesis_internal_use_settings
     if not hasattr(function, "whole_settings"):
         function.whole_settings = whole
-        fewer = max(5, whole.max_examples // FEWER)
+        fewer = max(4, whole.max_examples // FEWER)
         function._hypothesis_internal_use_settings = settings(whole, max_examples=min(whole.max_examples, fewer))
 
 
