@@ -44,7 +44,7 @@ demo: $(STAMP)  ## solve the paper's problem, compare every policy, leave demo/r
 	@echo "  $(BIN)/evenhand problems crew-maintenance --out model.toml   (edit it, then compare model.toml)"
 
 reproduce: $(STAMP)-rl  ## every table and figure of the paper beside our numbers, in reproduction/report.html
-	$(BIN)/evenhand reproduce all --out reproduction
+	$(BIN)/python -m paper all --out reproduction
 
 test: $(STAMP)-dev $(STAMP)-system  ## run the test suite
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup

@@ -37,7 +37,7 @@ def test_using_every_name_loads_nothing_heavy():
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["--version"], ["compare", "--help"], ["reproduce", "--help"], ["evaluate", "-h"], []],
+    [["--help"], ["--version"], ["compare", "--help"], ["train", "--help"], ["evaluate", "-h"], []],
     ids=str,
 )
 def test_help_loads_no_numerics(arguments):
@@ -58,7 +58,6 @@ def test_a_refusal_loads_nothing_heavy():
         ["evaluate", "machine-replacment", "random"],
         ["compare", "machine-replacement", "--policies", "oldst-first"],
         ["solve", "machine-replacement", "-p", "num_arm=3", "--json"],
-        ["reproduce", "nonsense"],
     ],
     ids=" ".join,
 )

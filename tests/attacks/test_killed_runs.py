@@ -1,18 +1,17 @@
-"""Training and reproduction are killed (SIGKILL) at random moments, again and again, and taken up: nothing is lost.
+"""Training is killed (SIGKILL) at random moments, again and again, and resumed: nothing is lost.
 
 A run is done once unbroken. Then the same command is started, killed and started again, until it ends; then again from
 the beginning, until it was killed as often as was asked for. Every second kill waits until something is written, which
 a watcher of the folder sees; the others come at a time drawn by seed over the whole course. After every kill
 
     no file that has a name of its own is half written
-    nothing is lost: a checkpoint is never older than the one before, a cell that was done stays as it is
+    nothing is lost: a checkpoint is never older than the one before
 
-and every end is the end of the unbroken run: the network to the last bit, the records value by value.
+and every end is the end of the unbroken run: the network to the last bit.
 """
 
 import hashlib
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -24,27 +23,7 @@ from itertools import count
 import numpy as np
 import pytest
 
-from evenhand.experiments.records import read_run
-from evenhand.experiments.run import Work, run_cell
-from evenhand.experiments.spec import read_targets
-
-from ..experiments.conftest import SMALL
-
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-
-TRAINED_TOO = """
-[[cells]]
-method = "CP-DRL"
-instance = "N=2"
-kind = "train"
-[cells.settings]
-problem = "machine-replacement"
-parameters = { num_arms = 2 }
-steps = 4000
-seed = 0
-num_episodes = 20
-evaluate = [{ num_arms = 2, budget = 1 }]
-"""
 
 
 class Training:
@@ -91,50 +70,6 @@ class Training:
         manifest = json.loads(found.pop("manifest.json"))
         manifest["about"].pop("command")
         return manifest, {name: hashlib.sha256(body).hexdigest() for name, body in found.items()}
-
-
-class Reproduction:
-    """`evenhand reproduce` of a small paper."""
-
-    def __init__(self, folder, trains=True, jobs=2):
-        self.folder, self.out = folder, folder / "out"
-        (folder / "paper").mkdir()
-        (folder / "paper" / "table-1.toml").write_text(SMALL + (TRAINED_TOO if trains else ""))
-        self.command = [
-            *("reproduce", "all", "--paper", str(folder / "paper"), "--out", str(self.out)),
-            *("--jobs", str(jobs), "--quiet"),
-        ]
-        self.done = {}
-
-    def begin(self):
-        """Forget what was done."""
-        for path in sorted(self.out.rglob("*"), reverse=True):
-            path.rmdir() if path.is_dir() else path.unlink()
-        self.done = {}
-
-    def stamps(self):
-        return {(path.name, path.stat().st_ino) for path in self.out.rglob("*") if path.exists()}
-
-    def look(self):
-        """After a kill: all is whole, and no cell that was done is done again."""
-        for path in self.out.rglob("*.json"):
-            json.loads(path.read_text())
-        if (self.out / "records.jsonl").exists():
-            for line in (self.out / "records.jsonl").read_text().splitlines():
-                json.loads(line)
-        for page in self.out.rglob("*.html"):
-            assert page.read_text().rstrip().endswith("</html>")
-        found = {path.name: (path.stat().st_ino, path.read_bytes()) for path in self.out.glob("cells/*.json")}
-        assert self.done.items() <= found.items()
-        self.done = found
-
-    def end(self):
-        found = {key: (record["status"], record["values"]) for key, record in read_run(self.out).records.items()}
-        cells = {json.loads(path.read_text())["id"] for path in self.out.glob("cells/*.json")}
-        assert cells == set(found)
-        assert {status for status, _ in found.values()} == {"done"}
-        assert read_run(self.out).manifest["finished"]
-        return found
 
 
 def by_command(run):
@@ -229,32 +164,12 @@ def trained_here(run):
     return lambda _: Forked(call)
 
 
-def reproduced_here(run, monkeypatch):
-    """Much the same as the command: forked workers need not load what is loaded here."""
-    context = multiprocessing.get_context("fork")
-    monkeypatch.setattr(multiprocessing, "get_context", lambda method: context)
-    targets = list(read_targets(run.folder / "paper").values())
-    for planned in targets[0].plan(quick=True):
-        run_cell(planned.cell)
-    return lambda _: Forked(lambda: Work(targets, run.out).run(2))
-
-
 def test_training_ends_as_if_it_had_not_been_killed(tmp_path):
     run = Training(tmp_path)
     attack(run, trained_here(run), 6, np.random.default_rng(3))
-
-
-def test_reproduction_ends_as_if_it_had_not_been_killed(tmp_path, monkeypatch):
-    run = Reproduction(tmp_path, trains=False)
-    attack(run, reproduced_here(run, monkeypatch), 6, np.random.default_rng(3))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "steps"), [("ppo", 12_000), ("sac", 1500), ("td3", 1500)])
 def test_many_kills_of_training(algorithm, steps, tmp_path):
     attack(Training(tmp_path, algorithm, steps), by_command, 12, np.random.default_rng(43))
-
-
-@pytest.mark.slow
-def test_many_kills_of_reproduction(tmp_path):
-    attack(Reproduction(tmp_path), by_command, 16, np.random.default_rng(15))

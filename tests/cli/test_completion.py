@@ -95,11 +95,8 @@ def test_parameters_of_the_problem_that_was_typed_are_offered(offered):
     assert offered("solve", "fleet.toml", "-p", "num_")[0] == []
 
 
-def test_targets_and_places_are_offered(offered):
-    assert offered("reproduce", "table-1", "figure-2")[0] == ["figure-2a", "figure-2b", "figure-2c"]
-    assert offered("reproduce", "al")[0] == ["all"]
+def test_files_of_reports_are_offered(offered):
     assert offered("compare", "fleet.toml", "--report", "")[0] == ["page.html"]
-    assert offered("reproduce", "--paper", "") == ([], {"dir"})
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs Bash")

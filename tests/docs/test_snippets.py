@@ -48,7 +48,6 @@ LONG = {
         "learning",
         "limits",
         "notebook",
-        "reproduction",
         "uncertainty",
         "welfare",
     )
@@ -99,7 +98,7 @@ def read_blocks(page: Path) -> list[Block]:
             blocks.append(block)
             markers, follows = {}, True
         elif re.fullmatch(r"<!-- (table|figures): .+ -->|<!-- end -->", line):
-            follows = False  # filled in by docs/make_results.py
+            follows = False  # filled in by `python -m paper --docs`
         elif marker := re.fullmatch(r"<!-- ([\w ]+): (.+) -->", line):
             assert marker[1] in MARKERS, f"{name_of(page)}:{number}: unknown marker {marker[1]!r}"
             markers[marker[1]] = marker[2]

@@ -1,4 +1,4 @@
-"""The settings of training: declared once, and the same to Python, the command line, cells, checkpoints, manifests."""
+"""The settings of training: declared once, and the same to Python, the command line, checkpoints, manifests."""
 
 import inspect
 import json
@@ -13,7 +13,6 @@ from evenhand.cli.application import application
 from evenhand.cli.commands.train import read_settings
 from evenhand.errors import InvalidInput, UnknownName
 from evenhand.evaluation.exact import exact_values
-from evenhand.experiments import cells
 from evenhand.learning.settings import ALGORITHMS, TrainingRun, TrainingSettings, settings
 from evenhand.planning.saved import load_policy
 from evenhand.planning.shipped import manifests
@@ -41,14 +40,6 @@ class TestTheSameEverywhere:
             assert tuple(getattr(option.type, "choices", ())) == setting.metadata["choices"]
         typed = {name: option.default for name, option in options.items() if name in NAMES} | {"budget": ()}
         assert TrainingSettings(**read_settings(typed)) == TrainingSettings()
-
-    def test_in_cells(self):
-        known = inspect.signature(cells.train).parameters
-        own = {"problem", "parameters", "evaluate", "welfare", "num_episodes", "evaluation_horizon"}
-        assert known.keys() - own == set(NAMES) - {"hidden"}
-        assert all(known[name].default == getattr(TrainingSettings(), name) for name in known.keys() - own)
-        choices = {each.name: each.metadata["choices"] for each in settings() if each.metadata["choices"]}
-        assert choices == {name: cells.CHOICES[name] for name in choices}
 
     def test_the_learners_are_those_that_are_named(self):
         pytest.importorskip("stable_baselines3")

@@ -390,5 +390,5 @@ def test_seed_and_command_are_told_only_if_given(machines: tuple[CoupledMDP, Com
 
 
 def test_importing_the_report_imports_neither_matplotlib_nor_jinja() -> None:
-    code = "import sys, evenhand.report.reproduction; sys.exit(bool({'matplotlib', 'jinja2'} & set(sys.modules)))"
+    code = "import sys, evenhand.report.page; sys.exit(bool({'matplotlib', 'jinja2'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -40,7 +40,6 @@ Try:
   evenhand compare my-model.toml --welfare maximin --report report.html
   evenhand fairness my-model.toml --report fairness.html
   evenhand train machine-replacement -p num_arms=10 --out policy.zip
-  evenhand reproduce table-1 --quick
 """
 
 
@@ -357,28 +356,6 @@ def show(**options: Any) -> None:
     train --out`.
     """
     from evenhand.cli.commands.show import run
-
-    run(**options)
-
-
-@application.command()
-@click.argument("targets", nargs=-1, metavar="[TARGET]...")
-@click.option("--quick", is_flag=True, help="Everything at reduced size: all targets in a few minutes.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Cells at a time; as many as there are cores when absent.")
-@place_option("cells run")
-@click.option(
-    "--out", default="reproduction", show_default=True, metavar="FOLDER", help="Where records and the report go."
-)
-@click.option("--paper", metavar="FOLDER", help="Read the targets from these files instead of the package's own.")
-@common(seeded=False)
-def reproduce(**options: Any) -> None:
-    """Reproduce the paper's tables and figures beside our numbers; no TARGET lists them.
-
-    TARGET is a name from that list, the beginning of several (figure-2), or all. What was finished before is not done
-    again, so an interrupted run goes on when it is started again. All of it is about discounted rewards, as the paper
-    is. Training needs the extra "rl".
-    """
-    from evenhand.cli.commands.reproduce import run
 
     run(**options)
 

@@ -44,13 +44,6 @@ def _parameters(context: click.Context) -> Found:
             yield from ((f"{parameter.name}={value}", parameter.help) for value in values)
 
 
-def _targets(context: click.Context) -> Found:
-    from evenhand.cli.targets import targets_folder
-
-    folder = targets_folder(context.params.get("paper"))
-    return [("all", "every target"), *((file.stem, "") for file in sorted(folder.glob("*.toml")))]
-
-
 def _words(**words: str) -> Callable[[click.Context], Found]:
     return lambda context: [(word.replace("_", "-"), about) for word, about in words.items()]
 
@@ -129,10 +122,8 @@ COMPLETED: "dict[str, click.ParamType[Any]]" = {
     "criterion": Completed(_CRITERIA),
     "over": Completed(_words(arms="", groups="")),
     "method": Completed(_METHODS),
-    "targets": Completed(_targets),
     "out": Completed(None, (*MODELS, *POLICIES)),
     "report": Completed(None, PAGES),
-    "paper": _Folder(),
     "tensorboard": _Folder(),
 }
 """What may stand for parameters of these names, where they are texts."""
