@@ -58,9 +58,9 @@ def test_what_is_no_form_is_refused(kind):
     many_heads = multipart((b'name="a"' + b"\r\nX: y" * 20, b"1"))
     too_much = [multipart(file, file), multipart(*[field] * (MOST_FIELDS + 1)), many_heads]
     too_much += [multipart((b'name="a"', b"x" * (MOST_FIELD + 1))), multipart((b'name="' + b"x" * 5000 + b'"', b"1"))]
-    fields = [b"&".join([b"a=1"] * (MOST_FIELDS + 1)), b"a=" + b"x" * (MOST_FIELD + 1)]
+    fields = [b"&" * (MOST_FIELDS + 1), b"&".join([b"a=1"] * (MOST_FIELDS + 1)), b"a=" + b"x" * (MOST_FIELD + 1)]
     for body in fields if "url" in kind else [b"no parts", *too_much]:
-        with pytest.raises(InvalidInput, match="load the page anew"):
+        with pytest.raises(InvalidInput):
             read_form(body, kind)
 
 

@@ -79,6 +79,9 @@ def read_form(body: bytes, content_type: str) -> Form:
     kind, options = parse_options_header(content_type)  # the boundary only: codecs named by a client may be slow
     head = kind + (b'; boundary="' + options[b"boundary"] + b'"' if b"boundary" in options else b"")
 
+    if b"boundary" not in options and body.count(b"&") >= MOST_FIELDS:  # empty fields are not counted by the parser
+        raise InvalidInput("the form has too many fields; send it in several parts")
+
     async def receive() -> Message:
         return {"type": "http.request", "body": body, "more_body": False}
 
