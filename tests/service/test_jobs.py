@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import resource
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -211,6 +214,22 @@ def test_a_job_has_so_much_time(programme, serving):
     client.app.state.service.settings.job_seconds["write"] = 600.0
     short = client.post(f"{P}/what-if", json={"budget": {"hours": 2}, "welfare": "maximin"}).json()["id"]
     assert ended(client, short)["status"] == "done"
+    (worker,) = client.app.state.service.jobs._workers.values()
+    if hasattr(resource, "prlimit"):
+        most = resource.prlimit(worker._process.pid, resource.RLIMIT_DATA)[0]
+        assert most == client.app.state.service.settings.job_memory
+
+
+def test_a_worker_has_so_much_memory():
+    """What does not fit raises an error that the job is answered with; the machine goes on."""
+    code = (
+        "from evenhand.service import worker; worker._limit_memory(2**29); bytearray(2**28); print('some', flush=True);"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code + "bytearray(2**30)"], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "some\n"
+    assert done.stderr.endswith("MemoryError\n")
 
 
 @pytest.mark.slow
