@@ -222,13 +222,10 @@ def test_a_job_has_so_much_time(programme, serving):
 
 def test_a_worker_has_so_much_memory():
     """What does not fit raises an error that the job is answered with; the machine goes on."""
-    code = (
-        "from evenhand.service import worker; worker._limit_memory(2**29); bytearray(2**28); print('some', flush=True);"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code + "bytearray(2**30)"], capture_output=True, text=True, check=False
-    )
-    assert done.stdout == "some\n"
+    steps = ["from evenhand.service import worker", "worker._limit_memory(2**29)", "bytearray(2**28)", "print('fits')"]
+    code = "\n".join([*steps, "bytearray(2**30)"])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "fits\n"
     assert done.stderr.endswith("MemoryError\n")
 
 

@@ -79,3 +79,8 @@ def test_the_codec_is_not_the_clients_to_choose():
     """Some codecs take a time that is quadratic in the size, Punycode among them."""
     body = multipart((b'name="a"', "Köln".encode()))
     assert read_form(body, MULTIPART + "; charset=punycode").text("a") == "Köln"
+    for kind in (r'multipart/form-data; boundary="----edge\"; charset=\"punycode"', "multipart/form-data"):
+        with pytest.raises(InvalidInput):
+            read_form(body, kind)
+    with pytest.raises(InvalidInput):
+        read_form(b"&" * (MOST_FIELDS + 1), "application/x-www-form-urlencoded; boundary=x")

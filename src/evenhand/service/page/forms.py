@@ -6,6 +6,7 @@ field are, and python-multipart bounds the headers of a part.
 """
 
 import asyncio
+import re
 from dataclasses import dataclass
 
 from python_multipart.exceptions import FormParserError
@@ -25,6 +26,10 @@ MOST_FIELD = 4 * 2**20
 
 MOST_FILES = 1
 """Files of a form: a table."""
+
+UNREADABLE = "the form cannot be read or is too long; load the page again, and send it again or in several parts"
+
+_BOUNDARY = re.compile(rb"[0-9A-Za-z'()+_,./:=?-]{1,70}")
 
 
 @dataclass(frozen=True)
@@ -76,11 +81,12 @@ def read_form(body: bytes, content_type: str) -> Form:
     Raises:
         InvalidInput: it is malformed or exceeds a limit.
     """
-    kind, options = parse_options_header(content_type)  # the boundary only: codecs named by a client may be slow
-    head = kind + (b'; boundary="' + options[b"boundary"] + b'"' if b"boundary" in options else b"")
-
-    if b"boundary" not in options and body.count(b"&") >= MOST_FIELDS:  # empty fields are not counted by the parser
-        raise InvalidInput("the form has too many fields; send it in several parts")
+    kind, options = parse_options_header(content_type)
+    is_multipart, boundary = kind == b"multipart/form-data", options.get(b"boundary", b"")
+    too_many = not is_multipart and body.count(b"&") >= MOST_FIELDS  # the parser does not count empty fields
+    if too_many or (is_multipart and not _BOUNDARY.fullmatch(boundary)):
+        raise InvalidInput(UNREADABLE)
+    head = kind + b'; boundary="' + boundary + b'"' if is_multipart else kind  # no charset: some codecs are slow
 
     async def receive() -> Message:
         return {"type": "http.request", "body": body, "more_body": False}
@@ -98,4 +104,4 @@ def read_form(body: bytes, content_type: str) -> Form:
     try:
         return asyncio.run(parse())
     except (MultiPartException, FormParserError):
-        raise InvalidInput("the form cannot be read or is too long; load the page anew, and send it again") from None
+        raise InvalidInput(UNREADABLE) from None
