@@ -8,6 +8,7 @@ import time
 from contextlib import ExitStack
 
 import httpx
+import psutil
 import pytest
 
 from evenhand.service.tokens import Tokens, make_token
@@ -164,6 +165,26 @@ def test_slow_heads_and_bodies_are_cut_off(served, programme, tokens):
             refused.sendall(head("evenhand_wrong", 10**6))
             assert b" 401 " in first_line(refused, WAIT)
             assert drip(refused, b" " * 600, 0.1) < 600
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no such timeout")
+def test_a_client_that_does_not_read_is_cut_off(served, programme, monkeypatch):
+    from evenhand.service import server
+
+    monkeypatch.setattr(server, "UNREAD", 1)
+    with served(programme, slowest_head=2 * WAIT) as address, socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.settimeout(1.0)
+        deaf.connect(where(address))
+        try:
+            while True:  # until the server is stuck with its answers, and takes no more
+                deaf.sendall(b"GET /static/page.css HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
+        except OSError:
+            pass
+        end, own = time.monotonic() + WAIT, where(address)
+        while [one for one in psutil.Process().net_connections() if one.laddr == own and one.raddr]:
+            assert time.monotonic() < end, "it is still there"
+            time.sleep(0.1)
 
 
 def test_a_connection_is_used_again(served, programme):
