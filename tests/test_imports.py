@@ -71,3 +71,24 @@ def test_a_refused_model_or_name_does_not_wait_for_what_solves(arguments):
 def test_wrong_usage_loads_no_numerics(arguments):
     packages, _ = loaded_by(f"from evenhand.cli.main import run\nassert run({arguments!r}) == 2")
     assert not packages & (HEAVY | NUMERIC | {"rich"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "absent"),
+    [
+        (["programme", "status", "x.db"], "sqlalchemy"),
+        (["programme", "plan", "x.db"], "alembic"),
+        (["serve", "x.db"], "sqlalchemy"),
+        (["serve", "demo"], "uvicorn"),
+        (["serve", "x.db"], "python_multipart"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else " ".join(given),
+)
+def test_without_its_extra_a_command_says_what_to_install(arguments, absent):
+    code = (
+        f"import sys\nsys.modules[{absent!r}] = None\nfrom evenhand.cli.main import run\nsys.exit(run({arguments!r}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1, "one line, and no traceback"
+    assert "pip install 'evenhand[service]'" in done.stderr

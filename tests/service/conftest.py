@@ -1,14 +1,20 @@
 """A small programme, and servers for it in this process."""
 
+import asyncio
 import importlib.util
+import threading
+import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import uvicorn
 from starlette.testclient import TestClient
 
 from evenhand.model.coupled import CoupledMDP
 from evenhand.programme.programme import Programme
 from evenhand.service.application import create_app
+from evenhand.service.server import configuration, listen
 from evenhand.service.settings import Settings
 
 _spec = importlib.util.spec_from_file_location("pumps", Path(__file__).parents[1] / "programme" / "conftest.py")
@@ -63,6 +69,32 @@ def serving():
     yield serve
     for client in clients:
         client.__exit__(None, None, None)
+
+
+@contextmanager
+def served_by_thread(programme, **settings):
+    """The address of a server in a thread of this process."""
+    listener = listen("127.0.0.1", 0)
+    chosen = Settings(**(QUIET | settings))
+    app = create_app(programme, chosen)
+    server = uvicorn.Server(configuration(app, chosen))
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), daemon=True)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        app.state.service.stop_soon()
+        server.should_exit = True
+        thread.join(20)
+
+
+@pytest.fixture(scope="session")
+def served():
+    """Servers with sockets, in threads of this process."""
+    return served_by_thread
 
 
 @pytest.fixture

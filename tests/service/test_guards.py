@@ -11,6 +11,7 @@ from evenhand.errors import InvalidInput
 from evenhand.service import guards
 from evenhand.service.limits import RateLimit
 from evenhand.service.logs import AsJson
+from evenhand.service.sessions import COOKIE, Sessions, cookie_name
 from evenhand.service.settings import Settings
 from evenhand.service.tokens import Tokens, make_token
 
@@ -28,6 +29,13 @@ def tokens(tmp_path):
 
 def bearer(token):
     return {"Authorization": f"Bearer {token}"}
+
+
+def sign_in(client, token):
+    """The cookie of a session, as the header Cookie has it."""
+    own = {"Origin": "http://localhost"}
+    answer = client.post("/login", data={"token": token}, headers=own, follow_redirects=False)
+    return answer.headers["set-cookie"].partition(";")[0]
 
 
 # Hosts and origins
@@ -125,7 +133,6 @@ def test_roles(programme, serving, tokens):
         assert client.get(address, headers=bearer(made["read"])).status_code == 200
     assert client.post(f"{P}/observations", json=SEEN).status_code == 401
     assert client.post(f"{P}/observations", json=SEEN, headers=bearer(made["read"])).status_code == 403
-    assert client.delete("/v1/jobs/x", headers=bearer(made["read"])).status_code == 403
     said = SEEN | {"who": "Ada", "source": "walk"}
     assert client.post(f"{P}/observations", json=said, headers=bearer(made["write"])).status_code == 200
     assert programme.events()[-1].who == "Ada (may-write)"
@@ -158,7 +165,7 @@ def test_cookies_that_came_by_tls_stay_there(programme, serving, tokens, scheme)
     own = {"Origin": f"{scheme}://localhost"}
     signed = client.post("/login", data={"token": tokens[1]["write"]}, headers=own, follow_redirects=False)
     assert signed.status_code == 303
-    own |= {"Cookie": f"{guards.COOKIE}={tokens[1]['write']}"}
+    own |= {"Cookie": signed.headers["set-cookie"].partition(";")[0]}
     typed = {"text": "arm,state\nb1,worn", "who": "Ada", "source": "walk"}
     sent = client.post("/today/conditions", data=typed, headers=own, follow_redirects=False)
     assert sent.status_code == 303
@@ -171,11 +178,92 @@ def test_cookies_that_came_by_tls_stay_there(programme, serving, tokens, scheme)
 def test_a_cookie_writes_only_from_the_own_page(programme, serving, tokens):
     file, made = tokens
     client = serving(programme, tokens=Tokens.read(file))
-    cookie = {"Cookie": f"{guards.COOKIE}={made['write']}"}
+    cookie = {"Cookie": sign_in(client, made["write"])}
+    client.cookies.clear()
     assert client.get(P, headers=cookie).status_code == 200
     assert client.post(f"{P}/observations", json=SEEN, headers=cookie).status_code == 403
     own = cookie | {"Origin": "http://localhost"}
     assert client.post(f"{P}/observations", json=SEEN, headers=own).status_code == 200
+
+
+def test_the_cookie_is_a_session(programme, serving, tokens):
+    """It is not the token, and ends at sign-out, whoever has a copy of it; readers sign out, too."""
+    file, made = tokens
+    client = serving(programme, tokens=Tokens.read(file))
+    for role in ("read", "write"):
+        cookie = {"Cookie": sign_in(client, made[role])}
+        client.cookies.clear()
+        assert made[role] not in cookie["Cookie"]
+        assert client.get(P, headers=cookie).status_code == 200
+        own = cookie | {"Origin": "http://localhost"}
+        answer = client.post("/logout", headers=own, follow_redirects=False)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+        assert "max-age=0" in answer.headers["set-cookie"].lower()
+        assert client.get(P, headers=cookie).status_code == 401
+        assert client.get(P, headers=bearer(made[role])).status_code == 200
+    stolen = {"Cookie": f"{COOKIE}={made['write']}"}
+    assert client.get(P, headers=stolen).status_code == 401
+
+
+def test_sessions_end(tokens):
+    now, held = [0.0], Tokens.read(tokens[0])
+    sessions = Sessions(seconds=10.0, most=2, clock=lambda: now[0])
+    first, second = (sessions.open(tokens[1][role]) for role in ("read", "write"))
+    assert [sessions.holder(name, held).role for name in (first, second)] == ["read", "write"]
+    assert sessions.holder("", held) is None
+    now[0] = 5.0
+    third = sessions.open(tokens[1]["read"])
+    assert sessions.holder(first, held) is None, "the oldest gives way"
+    now[0] = 10.0
+    assert sessions.holder(second, held) is None
+    assert sessions.holder(third, held).role == "read"
+    assert not any(name in str(sessions._open) for name in (second, third)), "names are stored by their digests"
+
+
+def test_a_removed_token_is_refused_at_once(programme, serving, tokens):
+    file, made = tokens
+    client = serving(programme, tokens=Tokens.read(file))
+    cookie = {"Cookie": sign_in(client, made["write"])}
+    client.cookies.clear()
+    before = file.read_text()
+    file.write_text(before.splitlines()[0] + "\n")
+    assert client.get(P, headers=bearer(made["write"])).status_code == 401
+    assert client.get(P, headers=cookie).status_code == 401
+    assert client.get(P, headers=bearer(made["read"])).status_code == 200
+    file.write_text("read a 12\n")
+    for asked in (bearer(made["read"]), cookie):
+        answer = client.get(P, headers=asked)
+        assert answer.status_code == 503, "a malformed file lets nobody in"
+        assert str(file) not in answer.text
+    own = {"Origin": "http://localhost"}
+    assert client.post("/login", data={"token": made["read"]}, headers=own).status_code == 503
+    file.unlink()
+    assert client.get(P, headers=bearer(made["read"])).status_code == 503
+    file.write_text(before)
+    file.chmod(0o600)
+    assert client.get(P, headers=bearer(made["write"])).status_code == 200
+    assert client.get(P, headers=cookie).status_code == 200
+    later = make_token(file, "write", "later")
+    assert client.get(P, headers=bearer(later)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "foreign", ["a{b}=1", 'x="{"y": [1; 2]}"', "no value", "evenhand_token=x", "evenhand_session=x"]
+)
+def test_cookies_of_other_applications_are_ignored(programme, serving, tokens, foreign):
+    """Cookies are of a host, whatever the port: those of all applications on it come along, however malformed."""
+    client = serving(programme, tokens=Tokens.read(tokens[0]))
+    cookie = sign_in(client, tokens[1]["read"])
+    client.cookies.clear()
+    for sent in (f"{foreign}; {cookie}", f"{cookie}; {foreign}"):
+        assert client.get(P, headers={"Cookie": sent}).status_code == 200
+    for _ in range(25):
+        assert client.get(P, headers={"Cookie": foreign}).status_code == 401, "and no guess of a token"
+
+
+def test_servers_on_one_host_have_cookies_of_their_own():
+    names = {cookie_name(host) for host in ("localhost", "localhost:8000", "localhost:8001", "[::1]:80", "[::1]")}
+    assert names == {COOKIE, f"{COOKIE}_8000", f"{COOKIE}_8001", f"{COOKIE}_80"}
 
 
 def test_token_files(tokens):
@@ -233,7 +321,7 @@ def test_a_body_whose_head_lies():
     async def receive():
         return {"type": "http.request", "body": b"x" * 8, "more_body": True}
 
-    scope = {"type": "http", "method": "POST", "headers": [(b"content-length", b"3")]}
+    scope = posting((b"content-length", b"3"))
     with pytest.raises(guards.Refused) as refused:
         run_alone(bodies(scope, receive, sent.append))
     assert refused.value.status == 413
@@ -249,7 +337,7 @@ def too_large(parts, heads, settings=None):
         return {"type": "http.request", "body": part, "more_body": bool(left)}
 
     with pytest.raises(guards.Refused) as refused:
-        run_alone(bodies({"type": "http", "method": "POST", "headers": heads}, receive, None))
+        run_alone(bodies(posting(*heads), receive, None))
     assert refused.value.status == 413
     return len(parts) - len(left)
 
@@ -271,8 +359,12 @@ def test_a_body_that_does_not_come():
         await asyncio.sleep(60)
 
     with pytest.raises(guards.Refused) as refused:
-        run_alone(bodies({"type": "http", "method": "POST", "headers": []}, receive, None))
+        run_alone(bodies(posting(), receive, None))
     assert refused.value.status == 408
+
+
+def posting(*heads):
+    return {"type": "http", "method": "POST", "path": "/v1/decide", "headers": heads, "state": {"asker": "Ada"}}
 
 
 def run_alone(coroutine):

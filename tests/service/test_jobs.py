@@ -1,7 +1,13 @@
 """Long computations: told, waited for, cancelled, refused, done once."""
 
+import asyncio
 import json
+import resource
+import subprocess
+import sys
+import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -13,6 +19,7 @@ from evenhand.problems import machine_replacement
 from evenhand.programme import schema
 from evenhand.programme.programme import Programme
 from evenhand.service import shapes
+from evenhand.service.tokens import Tokens, make_token
 
 P = "/v1/programme"
 
@@ -135,6 +142,91 @@ def test_progress_cancelling_and_a_full_queue(programme, serving):
     told = ended(client, wrong)
     assert told["status"] == "failed"
     assert told["problem"]["status"] == 422
+
+
+# Shares
+
+
+@pytest.fixture
+def holders(tmp_path):
+    """A file of tokens, and the headers of two readers and a writer."""
+    file = tmp_path / "tokens"
+    made = {name: make_token(file, name.split("-")[0], name) for name in ("read-1", "read-2", "write")}
+    return Tokens.read(file), {name: {"Authorization": f"Bearer {token}"} for name, token in made.items()}
+
+
+def test_readers_do_not_delay_writers(programme, serving, model, holders):
+    """Nine jobs of one reader: so many as its share are taken, another reader waits, and a writer does not."""
+    tokens, heads = holders
+    client = serving(programme, tokens=tokens, patience=0.0, share=2)
+
+    def decide(holder, seed):
+        return client.post("/v1/decide", json=asking(long, seed=seed), headers=heads[holder])
+
+    long = model | {"budget": [1.0]}
+    with stopped(client):
+        answers = [decide("read-1", seed) for seed in range(9)]
+        assert [answer.status_code for answer in answers] == [202] * 2 + [429] * 7
+        jobs = [answer.json()["id"] for answer in answers[:2]]
+        other = decide("read-2", 9).json()["id"]
+        assert client.post(f"{P}/what-if", json={"budget": [2]}, headers=heads["read-1"]).status_code == 403
+        own = client.post(f"{P}/what-if", json={"budget": [2], "welfare": "maximin"}, headers=heads["write"]).json()
+        statuses = {job: client.get(f"/v1/jobs/{job}", headers=heads["read-1"]).json()["status"] for job in jobs}
+        assert "waiting" in statuses.values()
+        assert client.delete(f"/v1/jobs/{other}", headers=heads["read-1"]).status_code == 403
+        assert client.delete(f"/v1/jobs/{own['id']}", headers=heads["read-1"]).status_code == 403
+        assert client.delete(f"/v1/jobs/{jobs[1]}", headers=heads["read-1"]).json()["status"] == "cancelled"
+        assert decide("read-1", 1).status_code == 202, "there is room again"
+        wait_for(lambda: client.get(f"/v1/jobs/{own['id']}", headers=heads["write"]).json()["status"] == "done")
+        shared = decide("write", 1).json()["id"]
+        assert shared == jobs[1]
+        wait_for(lambda: client.get(f"/v1/jobs/{shared}", headers=heads["write"]).json()["status"] == "done")
+        told = client.get(f"/v1/jobs/{jobs[0]}", headers=heads["read-1"]).json()
+        assert told["status"] == "running", "readers' jobs are held up, and not writers'"
+
+
+@contextmanager
+def stopped(client):
+    """Readers' jobs do not go on: each is held before its worker is asked."""
+    jobs, go_on = client.app.state.service.jobs, threading.Event()
+    do = jobs._do
+
+    async def held(job, role):
+        if role == "read":
+            job.change(status="running")
+            while not go_on.is_set():
+                await asyncio.sleep(0.02)
+        await do(job, role)
+
+    jobs._do = held
+    try:
+        yield
+    finally:
+        go_on.set()
+
+
+def test_a_job_has_so_much_time(programme, serving):
+    client = serving(programme, job_seconds={"read": 1.0, "write": 1.0})
+    long = client.post(f"{P}/what-if", json={"welfare": "gini:2", "seconds": 600.0, "budget": [2]}).json()["id"]
+    told = ended(client, long)
+    assert (told["status"], told["problem"]["status"]) == ("failed", 422)
+    assert told["problem"]["detail"].startswith("it took longer than 1 second")
+    client.app.state.service.settings.job_seconds["write"] = 600.0
+    short = client.post(f"{P}/what-if", json={"budget": {"hours": 2}, "welfare": "maximin"}).json()["id"]
+    assert ended(client, short)["status"] == "done"
+    (worker,) = client.app.state.service.jobs._workers.values()
+    if hasattr(resource, "prlimit"):
+        most = resource.prlimit(worker._process.pid, resource.RLIMIT_DATA)[0]
+        assert most == client.app.state.service.settings.job_memory
+
+
+def test_a_worker_has_so_much_memory():
+    """What does not fit raises an error that the job is answered with; the machine goes on."""
+    steps = ["from evenhand.service import worker", "worker._limit_memory(2**29)", "bytearray(2**28)", "print('fits')"]
+    code = "\n".join([*steps, "bytearray(2**30)"])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "fits\n"
+    assert done.stderr.endswith("MemoryError\n")
 
 
 @pytest.mark.slow

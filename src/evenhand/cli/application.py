@@ -373,6 +373,13 @@ def show(**options: Any) -> None:
     "--name", "names", multiple=True, metavar="HOST", help="A name by which browsers know the server; repeatable."
 )
 @click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Believe a reverse proxy's X-Forwarded-For; repeatable.",
+)
+@click.option(
     "--rate", default=200.0, show_default=True, type=click.FloatRange(min=0.1), help="Requests a second for a client."
 )
 @click.option("--keep", metavar="FILE", help="Keep the programme of `evenhand serve demo` in this file.")

@@ -3,5 +3,13 @@
     Programme    the steps observe → plan → accept → record, each of them one transaction
     Store        one SQLite file, or a PostgreSQL database by its address
 
-Needs the extra `service`. Nothing is imported here, so that who asks for help does not wait for a database.
+Needs the extra `service`; without it, every import from here raises `MissingExtra`. Nothing is imported here, so that
+`--help` does not wait for a database.
 """
+
+from importlib.util import find_spec
+
+from evenhand.errors import MissingExtra
+
+if find_spec("sqlalchemy") is None or find_spec("alembic") is None:
+    raise MissingExtra("a programme", "service")

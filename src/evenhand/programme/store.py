@@ -15,17 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as NoConnection
+
 from evenhand.checks import why_unreadable
 from evenhand.errors import Conflict, EvenhandError, InvalidInput, MissingExtra, Unavailable
-
-try:
-    from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
-    from sqlalchemy.exc import TimeoutError as NoConnection
-except ImportError:
-    raise MissingExtra("a programme", "service") from None
-
 from evenhand.programme import schema
 
 if TYPE_CHECKING:

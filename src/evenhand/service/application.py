@@ -53,7 +53,7 @@ def create_app(programme: Programme, settings: Settings | None = None) -> FastAP
     app.include_router(page)
     refusals.install(app)
     app.add_middleware(guards.Bodies, settings=settings)
-    app.add_middleware(guards.Doors, settings=settings, metrics=service.metrics)
+    app.add_middleware(guards.Doors, settings=settings, metrics=service.metrics, sessions=service.sessions)
     app.add_middleware(guards.Telling, metrics=service.metrics)
     app.add_middleware(AsPages)
     return app

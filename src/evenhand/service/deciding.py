@@ -17,6 +17,7 @@ from evenhand.planning.plans import Plan
 from evenhand.programme.solving import plan_from_bytes
 from evenhand.service.jobs import Job, Jobs
 from evenhand.service.metrics import Metrics
+from evenhand.service.tokens import Holder
 
 SOLVED_BY = ("welfare", "criterion", "over", "method", "seed")
 """What a solution depends on, beside the model."""
@@ -37,13 +38,14 @@ class Decider:
         self._plans: OrderedDict[str, Plan] = OrderedDict()
         self._coming: dict[str, _Coming] = {}
 
-    async def plan(self, model: dict[str, Any], how: dict[str, Any], patience: float) -> Plan | Job:
+    async def plan(self, model: dict[str, Any], how: dict[str, Any], patience: float, holder: Holder) -> Plan | Job:
         """The plan of a model; or the job that solves it, if that takes longer or failed.
 
         Args:
             model: as a model file has it.
             how: what it is solved for (`SOLVED_BY`).
             patience: seconds to wait.
+            holder: whose token it is asked for with.
 
         Raises:
             ModelError: with every fault of the model.
@@ -56,17 +58,18 @@ class Decider:
             self._plans.move_to_end(digest)
             return kept
         await asyncio.to_thread(load, io.BytesIO(body), "json", how["criterion"])  # faults are told before any waiting
-        coming = self._coming.get(digest) or self._begin(digest, how, body)
+        coming = self._coming.get(digest) or self._begin(digest, how, body, holder)
+        self._jobs.join(coming.job, holder.name, holder.role)
         await asyncio.wait({coming.task}, timeout=patience)
         return coming.task.result() if coming.task.done() else coming.job
 
-    def _begin(self, digest: str, how: dict[str, Any], body: bytes) -> "_Coming":
+    def _begin(self, digest: str, how: dict[str, Any], body: bytes, holder: Holder) -> "_Coming":
         """Let a model be solved; its plan is kept whether or not somebody still waits for it."""
         name = f"decide-{digest[:32]}"
         known = self._jobs.find(name)
         if known is not None and known.has_ended:  # its plan was kept, and let go of since
             self._jobs.forget(name)
-        job = self._jobs.submit(Job(name, "decide", how, body=body))
+        job = self._jobs.submit(Job(name, "decide", how, body=body, owner=holder.name, role=holder.role))
         self._coming[digest] = _Coming(job, asyncio.create_task(self._keep(digest, job)))
         return self._coming[digest]
 

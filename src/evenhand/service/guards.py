@@ -15,26 +15,27 @@ import ipaddress
 import logging
 import math
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from http.cookies import CookieError, SimpleCookie
 from time import perf_counter
-from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from evenhand.errors import Unavailable
 from evenhand.service.limits import RateLimit
 from evenhand.service.metrics import Metrics
 from evenhand.service.refusals import Refused, problem, unforeseen
+from evenhand.service.sessions import Sessions, session_names
 from evenhand.service.settings import Settings
-from evenhand.service.tokens import Holder
+from evenhand.service.tokens import Holder, Tokens
 
-COOKIE = "evenhand_token"
-"""The cookie in which a browser keeps its token; no script can read it, and no other page has it sent."""
+OPEN = ("/healthz", "/readyz", "/login", "/logout", "/static/")
+"""What needs no token: whether the server lives, signing in, and signing out. Bodies sent there are small."""
 
-OPEN = ("/healthz", "/readyz", "/login", "/static/")
-"""What needs no token: whether the server lives, and the page that asks for one."""
+READERS = ("/v1/decide", "/v1/jobs/")
+"""Where `read` suffices for every method: deciding, and jobs, of which the route lets holders cancel their own."""
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 JSON, FORMS = "application/json", ("application/x-www-form-urlencoded", "multipart/form-data")
@@ -165,8 +166,8 @@ class _Heads:
 class Doors:
     """Whether a client may ask this at all."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
-        self._app, self._settings, self._metrics = app, settings, metrics
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics, sessions: Sessions) -> None:
+        self._app, self._settings, self._metrics, self._sessions = app, settings, metrics, sessions
         self._limit = RateLimit(settings.rate, settings.burst)
         self._guesses = RateLimit(rate=0.2, burst=20)
 
@@ -190,8 +191,9 @@ class Doors:
             _check_type(heads, str(scope["path"]))
         client = str((scope.get("client") or ("",))[0])
         holder = self._holder(scope, heads, client)
-        scope.setdefault("state", {}).update(holder=holder, guess=partial(self._guess, client))
-        wait = self._limit.wait(holder.name or client)
+        asker = holder.name or client
+        scope.setdefault("state", {}).update(holder=holder, asker=asker, guess=partial(self._guess, client))
+        wait = self._limit.wait(asker)
         if wait:
             raise Refused(429, "this client asks more often than it may", headers=_again(wait))
 
@@ -204,20 +206,28 @@ class Doors:
         tokens = self._settings.tokens
         if tokens is None:
             return LOCAL
-        if _is_open(str(scope["path"])):
+        path = str(scope["path"])
+        if _is_among(path, OPEN):
             return Holder("", "read")
-        given = _bearer(heads["authorization"]) or _cookie(heads["cookie"])
-        holder = tokens.holder(given) if given else None
+        bearer = _bearer(heads["authorization"])
+        try:
+            holder = tokens.holder(bearer) if bearer else self._signed_in(heads, tokens)
+        except Unavailable as error:
+            raise Refused(503, str(error)) from None
         if holder is None:
-            if given:
+            if bearer:
                 self._guess(client)
             if _is_browsing(scope, heads):
                 raise Refused(303, "sign in with a token", headers={"Location": "/login"})
             raise Refused(401, "give a token: Authorization: Bearer ...", headers={"WWW-Authenticate": "Bearer"})
-        needed = "read" if scope["method"] in SAFE or scope["path"] == "/v1/decide" else "write"
-        if not holder.may("write" if needed == "write" else "read"):
+        if not (holder.may("write") or scope["method"] in SAFE or _is_among(path, READERS)):
             raise Refused(403, "this token may read, and not write")
         return holder
+
+    def _signed_in(self, heads: _Heads, tokens: Tokens) -> Holder | None:
+        """The holder of a session that the cookies name."""
+        found = (self._sessions.holder(name, tokens) for name in session_names(heads["host"], heads["cookie"]))
+        return next((holder for holder in found if holder is not None), None)
 
     def _guess(self, client: str) -> None:
         """Count a token that is nobody's. Who has a right one never waits: behind a proxy all have one address."""
@@ -231,8 +241,8 @@ def _is_browsing(scope: Scope, heads: _Heads) -> bool:
     return scope["method"] == "GET" and "text/html" in heads["accept"] and not str(scope["path"]).startswith("/v1/")
 
 
-def _is_open(path: str) -> bool:
-    return any(path == known or (known.endswith("/") and path.startswith(known)) for known in OPEN)
+def _is_among(path: str, places: tuple[str, ...]) -> bool:
+    return any(path == known or (known.endswith("/") and path.startswith(known)) for known in places)
 
 
 def _again(seconds: float) -> dict[str, str]:
@@ -278,64 +288,68 @@ def _bearer(value: str) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-def _cookie(value: str) -> str:
-    try:
-        found = SimpleCookie(value).get(COOKIE)
-    except CookieError:
-        return ""
-    return found.value if found else ""
-
-
-def cookie(token: str) -> dict[str, Any]:
-    """How the cookie of a token is set: for this server's own pages, and for no script.
-
-    Args:
-        token: the token; an empty one takes the cookie away.
-    """
-    age = {"max_age": 0} if not token else {"max_age": 30 * 86400}
-    return {"key": COOKIE, "value": token, "httponly": True, "samesite": "strict", **age}
-
-
 # How large, how slow
 
 
 class Bodies:
     """The size and the time of a body, counted as it comes: its head may say nothing, or something else.
 
+    A request that needs no token has a small body. The bodies that one client has under way at the same time share a
+    bound, from their first byte until they are answered.
+
     A body that is too large is read on for a while and thrown away. Who is still writing when a connection is closed
     may never see the answer: a proxy then says 502, and a browser that the connection was reset.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self._app, self._most, self._seconds = app, settings.largest_body, settings.slowest_body
+        self._app, self._settings = app, settings
+        self._held: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request whose body is read here, whole or not at all."""
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
             await self._app(scope, receive, send)
             return
-        reading = _Body(self._most)
-        if self._says_too_much(_Heads.of(scope)):
-            reading.give_up()
+        is_open = _is_among(str(scope["path"]), OPEN)
+        most = self._settings.largest_open_body if is_open else self._settings.largest_body
+        seconds = min(self._settings.slowest_body, self._settings.slowest_head if is_open else math.inf)
+        reading = _Body(most, partial(self._hold, str(scope["state"]["asker"])))
         try:
-            await asyncio.wait_for(reading.read(receive), self._seconds)
-        except TimeoutError:
-            if not reading.too_large:
-                raise Refused(408, "the body did not arrive", headers={"Connection": "close"}) from None
-        if reading.too_large:
-            raise self._too_large()
-        if not reading.left:
-            await self._app(scope, _replay(reading.whole, receive), send)
+            await _read(reading, _Heads.of(scope), receive, seconds)
+            if not reading.left:
+                await self._app(scope, _replay(reading.whole, receive), send)
+        finally:
+            reading.release()
 
-    def _says_too_much(self, heads: _Heads) -> bool:
-        said = heads["content-length"]
-        too_much = said.isdecimal() and (len(said) > 18 or int(said) > self._most)
-        if too_much and heads["expect"]:
-            raise self._too_large()  # it waits to be asked for the body, and need not send any of it
-        return too_much
+    def _hold(self, asker: str, size: int) -> None:
+        """Count bytes that are held for a client, or with a negative size no longer are."""
+        self._held[asker] += size
+        if not self._held[asker]:
+            del self._held[asker]
+        if size > 0 and self._held[asker] > self._settings.held_bodies:
+            said = f"the requests of one client have at most {self._settings.held_bodies} bytes at the same time"
+            raise Refused(429, said, headers={"Retry-After": "1", "Connection": "close"})
 
-    def _too_large(self) -> Refused:
-        return Refused(413, f"a body has at most {self._most} bytes", headers={"Connection": "close"})
+
+async def _read(reading: "_Body", heads: _Heads, receive: Receive, seconds: float) -> None:
+    """Read a body to its end.
+
+    Raises:
+        Refused: it is too large, or did not arrive in time.
+    """
+    said, most = heads["content-length"], reading.most
+    too_large = Refused(413, f"a body has at most {most} bytes", headers={"Connection": "close"})
+    if said.isdecimal() and (len(said) > 18 or int(said) > most):
+        reading.give_up()
+        if heads["expect"]:
+            raise too_large  # the client waits to be asked for the body, and need not send any of it
+    try:
+        await asyncio.wait_for(reading.read(receive), seconds)
+    except TimeoutError:
+        if not reading.too_large:
+            raise Refused(408, "the body did not arrive", headers={"Connection": "close"}) from None
+    if reading.too_large:
+        raise too_large
 
 
 READ_ON = 8
@@ -345,8 +359,8 @@ READ_ON = 8
 class _Body:
     """A body as it arrives."""
 
-    def __init__(self, most: int) -> None:
-        self._most, self._size = most, 0
+    def __init__(self, most: int, hold: Callable[[int], None]) -> None:
+        self.most, self._hold, self._size, self._held = most, hold, 0, 0
         self._parts: list[bytes] = []
         self.too_large, self.left = False, False
 
@@ -357,12 +371,18 @@ class _Body:
     def give_up(self) -> None:
         """Keep nothing of it."""
         self.too_large = True
+        self.release()
+
+    def release(self) -> None:
+        """Discard what has arrived."""
         self._parts.clear()
+        held, self._held = self._held, 0
+        self._hold(-held)
 
     async def read(self, receive: Receive) -> None:
         """To its end; until the client has left; or until far more came than may."""
         more = True
-        while more and self._size <= READ_ON * self._most:
+        while more and self._size <= READ_ON * self.most:
             message = await receive()
             self.left = message["type"] == "http.disconnect"
             self._take(message.get("body", b""))
@@ -370,10 +390,12 @@ class _Body:
 
     def _take(self, part: bytes) -> None:
         self._size += len(part)
-        if self._size > self._most:
+        if self._size > self.most:
             self.give_up()
         if not self.too_large:
             self._parts.append(part)
+            self._held += len(part)
+            self._hold(len(part))
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

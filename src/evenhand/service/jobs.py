@@ -2,6 +2,9 @@
 
 A job is named after what it computes. Who asks for the same while it waits or runs gets the same job; who asks when the
 queue is full is told when to ask again. Cancelling a job that runs ends its process; the next one starts another.
+
+Jobs of writers and of the server run in one process, those of readers in another, each with a queue of its own, so that
+no reader delays a writer. A token has a bounded share of its queue, and a job bounds of time and memory.
 """
 
 import asyncio
@@ -20,6 +23,8 @@ from typing import Any, Literal, TypeAlias
 from evenhand.service import frames
 from evenhand.service.metrics import Metrics
 from evenhand.service.refusals import Refused, details
+from evenhand.service.settings import Settings
+from evenhand.service.tokens import ROLES, Role
 
 Status: TypeAlias = Literal["waiting", "running", "done", "failed", "cancelled"]
 
@@ -71,6 +76,12 @@ class Job:
 
     begun: float = field(default_factory=monotonic)
     """When it was asked for, by a clock that never goes back."""
+
+    owner: str = ""
+    """Name of the token that it is computed for; nothing without tokens, and for the server's own."""
+
+    role: Role = "write"
+    """Role of that token: which process computes it."""
 
     def __post_init__(self) -> None:
         self._changed = asyncio.Event()
@@ -127,65 +138,77 @@ def name_of(kind: str, *asked: Any) -> str:
 
 
 class Jobs:
-    """The queue of a server, and its worker."""
+    """The queues of a server, and their workers."""
 
-    def __init__(self, queue: int, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
         """Nothing runs yet: `start` and `stop` frame the life of a server.
 
         Args:
-            queue: how many may wait.
+            settings: the bounds of queues and jobs.
             metrics: where they are counted.
         """
-        self._most, self._metrics = queue, metrics
+        self._settings, self._metrics = settings, metrics
         self._waiting: OrderedDict[str, Job] = OrderedDict()
-        self._running: Job | None = None
+        self._running: dict[Role, Job] = {}
         self._ended: OrderedDict[str, Job] = OrderedDict()
         self._wake = asyncio.Event()
-        self._worker: Worker | None = None
-        self._loop: asyncio.Task[None] | None = None
+        self._workers: dict[Role, Worker] = {}
+        self._loops: list[asyncio.Task[None]] = []
         self._last = 5.0
 
     def start(self) -> None:
-        """Take jobs from the queue from now on."""
-        self._loop = asyncio.create_task(self._run())
+        """Take jobs from the queues from now on."""
+        self._loops = [asyncio.create_task(self._run(role)) for role in ROLES]
 
     async def stop(self) -> None:
-        """End the worker; what waits or runs is cancelled."""
-        if self._loop is not None:
-            self._loop.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._loop
-        for job in [*self._waiting.values(), *([self._running] if self._running else [])]:
+        """End the workers; what waits or runs is cancelled."""
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        for job in self._open():
             job.change(status="cancelled", message="the server was stopped")
-        await self._end_worker()
+        await asyncio.gather(*(self._end_worker(role) for role in ROLES))
 
     def find(self, number: str) -> Job | None:
         """A job by its name."""
-        running = self._running if self._running and self._running.id == number else None
-        return running or self._waiting.get(number) or self._ended.get(number)
+        open_one = next((job for job in self._open() if job.id == number), None)
+        return open_one or self._ended.get(number)
 
     def all(self) -> list[Job]:
         """All that are known, what runs first, then what waits, then what ended, the last first."""
-        running = [self._running] if self._running else []
-        return [*running, *self._waiting.values(), *reversed(self._ended.values())]
+        return [*self._open(), *reversed(self._ended.values())]
+
+    def _open(self) -> list[Job]:
+        """What runs, then what waits."""
+        return [*self._running.values(), *self._waiting.values()]
 
     def submit(self, job: Job) -> Job:
         """Let a job wait for its turn; the one of the same name, if it is there already and did not fail.
 
         Raises:
-            Refused: the queue is full.
+            Refused: the queue is full, or the token has its share of it.
         """
         known = self.find(job.id)
         if known is not None and known.status in ("waiting", "running", "done"):
+            self.join(known, job.owner, job.role)
             return known
-        if len(self._waiting) >= self._most:
-            wait = max(1, round(self._last))
-            raise Refused(429, f"{len(self._waiting)} computations wait already", headers={"Retry-After": str(wait)})
+        waiting = sum(one.role == job.role for one in self._waiting.values())
+        own = sum(one.owner == job.owner for one in self._open()) if job.owner else 0
+        if waiting >= self._settings.queue or own >= self._settings.share:
+            reason = f"{own} of this token wait or run" if own >= self._settings.share else f"{waiting} wait"
+            again = {"Retry-After": str(max(1, round(self._last)))}
+            raise Refused(429, f"too many computations: {reason} already", headers=again)
         self._ended.pop(job.id, None)
         self._waiting[job.id] = job
         self._metrics.waiting.set(len(self._waiting))
         self._wake.set()
         return job
+
+    def join(self, job: Job, owner: str, role: Role) -> None:
+        """Hand what a reader began on to a writer who asks for the same: it waits in the writers' queue then."""
+        if role == "write" and job.role == "read":
+            job.owner, job.role = owner, role
+            self._wake.set()
 
     async def cancel(self, number: str) -> Job | None:
         """Cancel a job that waits or runs; one that ended stays as it is. None if there is none."""
@@ -197,35 +220,41 @@ class Jobs:
             self._end(job, status="cancelled", message="cancelled")
         else:
             job.change(status="cancelled", message="cancelled")
-            await self._end_worker()
+            await self._end_worker(next(role for role, running in self._running.items() if running is job))
         return job
 
     def forget(self, number: str) -> None:
         """Let go of a job that ended."""
         self._ended.pop(number, None)
 
-    async def _run(self) -> None:
+    async def _run(self, role: Role) -> None:
         while True:
-            while not self._waiting:
+            while (job := next((one for one in self._waiting.values() if one.role == role), None)) is None:
                 self._wake.clear()
                 await self._wake.wait()
-            _, job = self._waiting.popitem(last=False)
+            del self._waiting[job.id]
             self._metrics.waiting.set(len(self._waiting))
-            self._running = job
-            await self._do(job)
-            self._running = None
+            self._running[role] = job
+            await self._do(job, role)
+            del self._running[role]
             self._end(job)
 
-    async def _do(self, job: Job) -> None:
+    async def _do(self, job: Job, role: Role) -> None:
         job.change(status="running", message="starting")
-        begin = monotonic()
+        begin, seconds = monotonic(), self._settings.job_seconds[role]
         try:
-            if self._worker is None:
-                self._worker = await Worker.start()
-            await self._worker.do(job)
+            if role not in self._workers:
+                self._workers[role] = await Worker.start(self._settings.job_memory)
+            async with asyncio.timeout(seconds):
+                await self._workers[role].do(job)
+        except TimeoutError:
+            await self._end_worker(role)
+            if not job.has_ended:
+                said = f"it took longer than {seconds:g} seconds, the most that a computation may take here"
+                job.change(status="failed", message="failed", failed=details(422, said))
         except (OSError, EOFError, asyncio.IncompleteReadError):
-            await self._end_worker()
-            if job.status != "cancelled":
+            await self._end_worker(role)
+            if not job.has_ended:
                 told = details(500, "the process that computed it ended; it may not have fitted into memory")
                 job.change(status="failed", message="failed", failed=told)
         self._last = 0.5 * self._last + 0.5 * (monotonic() - begin)
@@ -238,8 +267,8 @@ class Jobs:
         while len(self._ended) > REMEMBERED:
             self._ended.popitem(last=False)
 
-    async def _end_worker(self) -> None:
-        worker, self._worker = self._worker, None
+    async def _end_worker(self, role: Role) -> None:
+        worker = self._workers.pop(role, None)
         if worker is not None:
             await worker.end()
 
@@ -252,10 +281,10 @@ class Worker:
         self._process = process
 
     @classmethod
-    async def start(cls) -> "Worker":
-        """A new process, which has nothing of this one but its folder and environment."""
+    async def start(cls, memory: int) -> "Worker":
+        """A new process, which has nothing of this one but its folder and environment, and so many bytes at most."""
         pipe = asyncio.subprocess.PIPE
-        command = (sys.executable, "-m", "evenhand.service.worker")
+        command = (sys.executable, "-m", "evenhand.service.worker", str(memory))
         process = await asyncio.create_subprocess_exec(
             *command, stdin=pipe, stdout=pipe, limit=frames.MOST_LINE, env=_environment()
         )

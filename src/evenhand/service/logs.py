@@ -28,6 +28,7 @@ def configure(quiet: bool) -> None:
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(AsJson())
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # a malformed form is the client's fault
     for name in ("evenhand.service", "uvicorn.error"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False

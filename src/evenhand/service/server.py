@@ -1,31 +1,34 @@
 """A server that runs until it is told to stop: SIGTERM and Ctrl-C let requests end, then the worker, then it."""
 
 import gc
+import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from evenhand.errors import EvenhandError, MissingExtra
+import uvicorn
+from fastapi import FastAPI
+
 from evenhand.programme.programme import Programme
+from evenhand.service.application import create_app
+from evenhand.service.connections import Connection
 from evenhand.service.settings import Settings
-
-try:
-    import uvicorn
-
-    from evenhand.service.application import create_app
-except ImportError as error:  # pragma: no cover
-    if isinstance(error, EvenhandError):
-        raise
-    raise MissingExtra("evenhand serve", "service") from None
 
 GRACE = 10
 """Seconds that requests have to end when the server is stopped."""
 
-MOST_CONNECTIONS = 1000
-"""Connections beyond which further ones are answered by 503."""
+BACKLOG = 256
+"""Connections that are accepted at once, before any of them is served."""
+
+OTHER_FILES = 256
+"""Open files beside connections: the database, the workers, uploads."""
+
+UNREAD = 60
+"""Seconds after which a client that does not read its answer is cut off."""
 
 
 class Server(uvicorn.Server):
@@ -60,16 +63,41 @@ def serve(programme: Programme, settings: Settings, listener: socket.socket) -> 
         settings: how the server behaves.
         listener: a socket that is bound, from `listen`.
     """
+    settings = replace(settings, connections=_open_files(settings.connections))
     app = create_app(programme, settings)
     gc.collect()
     gc.freeze()  # what was imported stays: looking through all of it for garbage would take 100 ms of some request
-    config = uvicorn.Config(
+    server = Server(configuration(app, settings), app.state.service.stop_soon)
+    server.run(sockets=[listener])
+    return server.interrupted
+
+
+def _open_files(connections: int) -> int:
+    """Let this process have the files that so many connections need; the number of connections for which it can."""
+    more = BACKLOG + OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < connections + more:
+        soft = connections + more if hard == resource.RLIM_INFINITY else min(connections + more, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return connections if soft == resource.RLIM_INFINITY else max(1, min(connections, soft - more))
+
+
+def configuration(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    """How Uvicorn serves an application.
+
+    Args:
+        app: from `create_app`.
+        settings: the same as the application's.
+    """
+    return uvicorn.Config(
         app,
+        http=type("Connection", (Connection,), {"settings": settings}),
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,
-        limit_concurrency=MOST_CONNECTIONS,
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=list(settings.proxies),
+        backlog=BACKLOG,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=GRACE,
         h11_max_incomplete_event_size=64 * 1024,
@@ -77,9 +105,6 @@ def serve(programme: Programme, settings: Settings, listener: socket.socket) -> 
         loop="asyncio",
         ws="none",
     )
-    server = Server(config, app.state.service.stop_soon)
-    server.run(sockets=[listener])
-    return server.interrupted
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -94,7 +119,9 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(2048)  # who is told the address finds somebody there, even before the server is ready
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; accepted connections inherit it
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * UNREAD)
+        listener.listen(BACKLOG)  # who is told the address finds somebody there, even before the server is ready
     except OSError:
         listener.close()
         raise

@@ -33,17 +33,19 @@ class Solver(Looker):
         self._given_up: set[str] = set()
 
     async def solve(
-        self, method: str = METHOD, seconds: float | None = None, who: str = "", key: str | None = None
+        self, method: str = METHOD, seconds: float | None = None, who: str = "", key: str | None = None, owner: str = ""
     ) -> Job:
         """Find a policy for those who take part now; the job that does, here or on another server."""
         asked: dict[str, Any] = {"method": method, "seconds": seconds}
         drift = await asyncio.to_thread(self._programme.needs_solving)
-        return await self._submit(asked, drift, who, key)
+        return await self._submit(asked, drift, who, key, owner)
 
-    async def _submit(self, asked: dict[str, Any], drift: Drift, who: str, key: str | None = None) -> Job:
+    async def _submit(
+        self, asked: dict[str, Any], drift: Drift, who: str, key: str | None = None, owner: str = ""
+    ) -> Job:
         name = await asyncio.to_thread(self._name, asked, drift)
         secret = {"address": self._programme.store.full_address, "who": who, "key": key}
-        return await self._board.submit(Job(name, "solve", asked, secret))
+        return await self._board.submit(Job(name, "solve", asked, secret, owner=owner))
 
     def _name(self, asked: dict[str, Any], drift: Drift) -> str:
         """With the policy that serves now: what was solved before is solved again when another has taken its place."""

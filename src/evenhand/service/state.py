@@ -13,6 +13,7 @@ from evenhand.service.deciding import Decider
 from evenhand.service.jobs import Jobs
 from evenhand.service.judging import Judge
 from evenhand.service.metrics import Metrics
+from evenhand.service.sessions import Sessions
 from evenhand.service.settings import Settings
 from evenhand.service.solving import Solver
 
@@ -32,9 +33,10 @@ class Service:
         """
         self.programme, self.settings = programme, settings
         self.metrics = Metrics()
+        self.sessions = Sessions(settings.session)
         self.stopping = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.jobs = Jobs(settings.queue, self.metrics)
+        self.jobs = Jobs(settings, self.metrics)
         self.decider = Decider(self.jobs, settings.kept_models, self.metrics)
         self.board = Board(programme.store, self.jobs)
         self.solver = Solver(programme, self.board, settings.look_every)

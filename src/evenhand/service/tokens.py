@@ -4,12 +4,14 @@ A token is 32 random bytes. Its file holds a line for each,
 
     role  name  SHA-256 of the token
 
-and never the token itself, which is shown once, when it is made. A slow hash would protect secrets that can be guessed;
+and never the token itself, which is shown once, when it is made. The file is read again whenever it changes, so that a
+token that is removed from it is refused from then on. A slow hash would protect secrets that can be guessed;
 256 random bits cannot, whatever the speed. All lines are compared, each in constant time, so that time tells nothing.
 """
 
 import hashlib
 import hmac
+import logging
 import os
 import re
 import secrets
@@ -18,7 +20,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from evenhand.checks import why_unreadable
-from evenhand.errors import Fault, InvalidInput, ModelError
+from evenhand.errors import Fault, InvalidInput, ModelError, Unavailable
 from evenhand.model.files import write_atomically
 
 Role: TypeAlias = Literal["read", "write"]
@@ -29,6 +31,8 @@ PREFIX = "evenhand_"
 
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+
+log = logging.getLogger("evenhand.service")
 
 
 @dataclass(frozen=True)
@@ -46,21 +50,49 @@ class Holder:
         return role == "read" or self.role == "write"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Tokens:
-    """The lines of a token file."""
+    """A token file, as it is now."""
+
+    file: Path
+    """The file."""
 
     lines: tuple[tuple[str, Holder], ...]
     """The digest of each token, and who holds it."""
 
+    version: tuple[int, ...]
+    """Inode, size and times of the file when it was read."""
+
     def holder(self, token: str) -> Holder | None:
-        """Who holds a token; None if it is nobody's."""
-        asked = _digest(token)
+        """The holder of a token; None if it is unknown.
+
+        Raises:
+            Unavailable: the file has changed and cannot be read.
+        """
+        return self.holder_by_digest(digest_of(token))
+
+    def holder_by_digest(self, asked: str) -> Holder | None:
+        """The holder of the token with this digest; None if it is unknown.
+
+        Raises:
+            Unavailable: the file has changed and cannot be read.
+        """
+        self._refresh()
         found = None
         for digest, holder in self.lines:  # all of them: leaving early would tell how far it came
             if hmac.compare_digest(digest, asked):
                 found = holder
         return found
+
+    def _refresh(self) -> None:
+        """Read the file again if it has changed; while it is missing or malformed, refuse every token."""
+        try:
+            if _version(self.file) != self.version:
+                new = Tokens.read(self.file)
+                self.lines, self.version = new.lines, new.version
+        except (OSError, InvalidInput) as error:
+            log.error("token file", extra={"told": {"error": type(error).__name__}})
+            raise Unavailable("the token file cannot be read at the moment") from None
 
     @classmethod
     def read(cls, path: str | Path) -> "Tokens":
@@ -71,14 +103,19 @@ class Tokens:
         """
         file = Path(path)
         try:
-            text = file.read_text(encoding="utf-8")
+            version, text = _version(file), file.read_text(encoding="utf-8")
         except UnicodeDecodeError:
             raise InvalidInput(f"--token-file {file}: it is not UTF-8 text") from None
         except OSError as error:
             raise InvalidInput(f"--token-file {file}: cannot be read: {why_unreadable(file, error)}") from None
         if os.name == "posix" and file.stat().st_mode & 0o022:
             raise InvalidInput(f"--token-file {file}: others may write it; `chmod 600 {file}` mends that")
-        return cls(tuple(_lines(text, str(file))))
+        return cls(file, tuple(_lines(text, str(file))), version)
+
+
+def _version(file: Path) -> tuple[int, ...]:
+    found = file.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _lines(text: str, source: str) -> list[tuple[str, Holder]]:
@@ -118,10 +155,11 @@ def make_token(path: str | Path, role: Role, name: str) -> str:
         Tokens.read(file)
         before = file.read_text(encoding="utf-8").rstrip("\n") + "\n"
     token = PREFIX + secrets.token_urlsafe(32)
-    write_atomically(file, f"{before}{role} {name} {_digest(token)}\n".encode())
+    write_atomically(file, f"{before}{role} {name} {digest_of(token)}\n".encode())
     file.chmod(0o600)
     return token
 
 
-def _digest(token: str) -> str:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+def digest_of(secret: str) -> str:
+    """The SHA-256 of a secret, by which it is stored and compared."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,4 +1,4 @@
-"""The process that computes: `python -m evenhand.service.worker`, started by a server and ended with it.
+"""The process that computes: `python -m evenhand.service.worker BYTES`, started by a server and ended with it.
 
 It reads requests from standard input and answers on standard output, one at a time (`frames`); a computation that is to
 be cancelled is ended with the process. When standard input ends, its server is gone, and so is it.
@@ -7,6 +7,7 @@ be cancelled is ended with the process. When standard input ends, its server is 
 import logging
 import os
 import queue
+import resource
 import signal
 import sys
 import threading
@@ -27,6 +28,7 @@ Work = Callable[[dict[str, Any], bytes, Tell], tuple[dict[str, Any], bytes]]
 
 def main() -> None:
     """Answer requests until there are no more."""
+    _limit_memory(int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes of a terminal; the server ends this one
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print is no message
@@ -38,6 +40,13 @@ def main() -> None:
         request, body = requests.get()
         answer, data = _answer(request, body, _Teller(out))
         _write(out, answer, data)
+
+
+def _limit_memory(size: int) -> None:
+    """Let allocations beyond a size fail, where the system can; the stacks of threads count, mapped files do not."""
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    size = size if hard == resource.RLIM_INFINITY else min(size, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (size, hard))
 
 
 def _listen(stream: BinaryIO, requests: "queue.Queue[tuple[dict[str, Any], bytes]]") -> None:

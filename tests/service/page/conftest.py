@@ -1,18 +1,10 @@
 """A browser for the whole session, and a server of this process for it."""
 
-import asyncio
 import shutil
-import threading
-import time
-from contextlib import contextmanager
 
 import pytest
-import uvicorn
 
 from evenhand.programme.programme import Programme
-from evenhand.service.application import create_app
-from evenhand.service.server import listen
-from evenhand.service.settings import Settings
 
 ARGUMENTS = [
     "--no-sandbox",
@@ -40,25 +32,6 @@ def browser():
         opened.close()
 
 
-@contextmanager
-def served(programme, **settings):
-    """The address of a server in a thread of this process."""
-    listener = listen("127.0.0.1", 0)
-    app = create_app(programme, Settings(**({"look_every": 3600.0, "judge_every": 3600.0} | settings)))
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on", timeout_graceful_shutdown=2))
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), daemon=True)
-    thread.start()
-    try:
-        while not server.started:
-            assert thread.is_alive()
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        app.state.service.stop_soon()
-        server.should_exit = True
-        thread.join(20)
-
-
 @pytest.fixture(scope="session")
 def lived(template, tmp_path_factory):
     """The file of a programme that has been running for some steps, with a plan that is open; nobody changes it."""
@@ -83,7 +56,7 @@ def lived(template, tmp_path_factory):
 
 
 @pytest.fixture
-def opened(browser, programme):
+def opened(browser, programme, served):
     """A page of a fresh programme, and what went wrong on it: nothing must."""
     with served(programme) as address:
         context = browser.new_context(base_url=address, viewport={"width": 1200, "height": 900})
@@ -111,6 +84,6 @@ def watched(context):
 
 
 @pytest.fixture(scope="session")
-def tools():
+def tools(served):
     """What tests of the browser use beside fixtures."""
     return type("Tools", (), {"served": staticmethod(served), "watched": staticmethod(watched)})

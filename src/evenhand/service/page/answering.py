@@ -10,6 +10,7 @@ from urllib.parse import unquote_plus, urlencode
 
 from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
 
 from evenhand.errors import InvalidInput
 from evenhand.model.whereabouts import Table, read_table
@@ -129,8 +130,8 @@ def to(path: str, **asked: object) -> RedirectResponse:
 
 
 async def form_of(request: Request) -> Form:
-    """The form that was sent."""
-    return read_form(await request.body(), request.headers.get("content-type", ""))
+    """The form that was sent, parsed in a thread: a large one takes a while."""
+    return await run_in_threadpool(read_form, await request.body(), request.headers.get("content-type", ""))
 
 
 Sending = Annotated[Form, Depends(form_of)]

@@ -3,11 +3,11 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from evenhand.service.guards import cookie
 from evenhand.service.page.answering import Frame, Sending, show, to
 from evenhand.service.page.refusing import Refusal
 from evenhand.service.page.rendering import MEDIA_TYPES, static_files
 from evenhand.service.refusals import Refused
+from evenhand.service.sessions import cookie, session_names
 from evenhand.service.state import service_of
 
 router = APIRouter(include_in_schema=False)
@@ -38,25 +38,36 @@ def _login(refusal: Refusal | None, status: int = 200) -> Response:
 
 @router.post("/login")
 def sign_in(request: Request, form: Sending) -> Response:
-    """Keep a token in a cookie, if it is somebody's."""
-    tokens = service_of(request).settings.tokens
+    """Open a session for the holder of a token."""
+    tokens, sessions = service_of(request).settings.tokens, service_of(request).sessions
     if tokens is None:
         return to("/")
     token = form.text("token")
     if tokens.holder(token) is None:
         request.state.guess()
         return _login(Refusal("This token is nobody's", (), "Copy the whole of it, or ask for a new one."), 401)
+    _end_sessions(request)
     answer = to("/")
-    answer.set_cookie(**cookie(token))
+    answer.set_cookie(**cookie(_host(request), sessions.open(token), sessions.seconds))
     return answer
 
 
 @router.post("/logout")
 def sign_out(request: Request) -> Response:
-    """Forget the token."""
+    """End the session."""
+    _end_sessions(request)
     answer = to("/login")
-    answer.set_cookie(**cookie(""))
+    answer.set_cookie(**cookie(_host(request), "", 0.0))
     return answer
+
+
+def _end_sessions(request: Request) -> None:
+    for name in session_names(_host(request), request.headers.get("cookie", "")):
+        service_of(request).sessions.close(name)
+
+
+def _host(request: Request) -> str:
+    return request.headers.get("host", "")
 
 
 # Files

@@ -1,21 +1,35 @@
 """What the page's forms send: fields, and files as their text.
 
-Plain forms send `application/x-www-form-urlencoded`, or `multipart/form-data` where they have a file. Both are read
-with what Python brings along. The size of a body has been bounded before (`guards`); here the number of fields is.
+Plain forms send `application/x-www-form-urlencoded`, or `multipart/form-data` where they have a file. Starlette parses
+both. The size of a body has been bounded before (`guards`); here the numbers of fields and files and the size of a
+field are, and python-multipart bounds the headers of a part.
 """
 
+import asyncio
 import re
 from dataclasses import dataclass
-from email.parser import BytesParser
-from email.policy import HTTP
-from urllib.parse import parse_qsl
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import parse_options_header
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException
+from starlette.requests import Request
+from starlette.types import Message
 
 from evenhand.errors import InvalidInput
 
 MOST_FIELDS = 20_000
 """Fields of the largest form: an arm of a long list of changes has three."""
 
-_NAME = re.compile(r'(?:^|;)\s*(name|filename)="((?:[^"\\]|\\.)*)"')
+MOST_FIELD = 4 * 2**20
+"""Bytes of the largest field: a table that is typed."""
+
+MOST_FILES = 1
+"""Files of a form: a table."""
+
+UNREADABLE = "the form cannot be read or is too long; load the page again, and send it again or in several parts"
+
+_BOUNDARY = re.compile(rb"[0-9A-Za-z'()+_,./:=?-]{1,70}")
 
 
 @dataclass(frozen=True)
@@ -58,38 +72,36 @@ class Form:
 
 
 def read_form(body: bytes, content_type: str) -> Form:
-    """The fields of a body.
+    """Parse a form with an event loop of its own, so that a thread can do it.
 
     Args:
-        body: what a form sent.
-        content_type: the header that says in which way.
+        body: content of the request, of bounded size.
+        content_type: header Content-Type of the request.
 
     Raises:
-        InvalidInput: it cannot be read.
+        InvalidInput: it is malformed or exceeds a limit.
     """
-    if content_type.partition(";")[0].strip().lower() == "multipart/form-data":
-        return _read_parts(body, content_type)
+    kind, options = parse_options_header(content_type)
+    is_multipart, boundary = kind == b"multipart/form-data", options.get(b"boundary", b"")
+    too_many = not is_multipart and body.count(b"&") >= MOST_FIELDS  # the parser does not count empty fields
+    if too_many or (is_multipart and not _BOUNDARY.fullmatch(boundary)):
+        raise InvalidInput(UNREADABLE)
+    head = kind + b'; boundary="' + boundary + b'"' if is_multipart else kind  # no charset: some codecs are slow
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def parse() -> Form:
+        request = Request({"type": "http", "headers": [(b"content-type", head)]}, receive)
+        async with request.form(max_files=MOST_FILES, max_fields=MOST_FIELDS, max_part_size=MOST_FIELD) as found:
+            items = found.multi_items()
+            fields = tuple((key, value) for key, value in items if isinstance(value, str))
+            files = [
+                (key, value.filename or "", await value.read()) for key, value in items if isinstance(value, UploadFile)
+            ]
+            return Form(fields, tuple(files))
+
     try:
-        found = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
-    except (UnicodeDecodeError, ValueError):
-        raise InvalidInput("the form cannot be read; load the page anew, and send it again") from None
-    return Form(tuple(found))
-
-
-def _read_parts(body: bytes, content_type: str) -> Form:
-    head = f"Content-Type: {content_type}\r\n\r\n".encode("latin-1", "replace")
-    message = BytesParser(policy=HTTP).parsebytes(head + body)
-    fields: list[tuple[str, str]] = []
-    files: list[tuple[str, str, bytes]] = []
-    parts = list(message.iter_parts()) if message.is_multipart() else []
-    if not parts or len(parts) > MOST_FIELDS:
-        raise InvalidInput("the form cannot be read; load the page anew, and send it again")
-    for part in parts:
-        named = dict(_NAME.findall(str(part.get("Content-Disposition", ""))))
-        inside = part.get_payload(decode=True)
-        data = inside if isinstance(inside, bytes) else b""
-        if "filename" in named:
-            files.append((named.get("name", ""), named["filename"], data))
-        else:
-            fields.append((named.get("name", ""), data.decode("utf-8", "replace")))
-    return Form(tuple(fields), tuple(files))
+        return asyncio.run(parse())
+    except (MultiPartException, FormParserError):
+        raise InvalidInput(UNREADABLE) from None

@@ -65,7 +65,7 @@ async def _begin(request: Request, kind: str, asked: dict[str, Any], secret: dic
     service = service_of(request)
     where = {"address": service.programme.store.full_address}
     name = await run_in_threadpool(_name, request, kind, asked)
-    return service.jobs.submit(Job(name, kind, asked, where | secret))
+    return service.jobs.submit(Job(name, kind, asked, where | secret, owner=request.state.holder.name))
 
 
 def _name(request: Request, kind: str, asked: dict[str, Any]) -> str:

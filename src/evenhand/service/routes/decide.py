@@ -29,7 +29,7 @@ async def decide(asked: shapes.DecideRequest, request: Request) -> JSONResponse:
     """
     service = service_of(request)
     how = {key: getattr(asked, key) for key in SOLVED_BY}
-    plan = await service.decider.plan(asked.model, how, service.settings.patience)
+    plan = await service.decider.plan(asked.model, how, service.settings.patience, request.state.holder)
     if isinstance(plan, Job):
         return accepted(plan) if not plan.has_ended else failed(plan)
     table = as_table(asked.states)

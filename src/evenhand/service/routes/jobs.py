@@ -40,8 +40,10 @@ async def show_job(job: str, request: Request) -> JSONResponse:
 
 @router.delete("/jobs/{job}", response_model=shapes.JobShape, responses=shapes.refusals(404))
 async def cancel_job(job: str, request: Request) -> JSONResponse:
-    """Cancel a computation; one that has ended stays as it is."""
-    found = await _find(request, job)
+    """Cancel a computation; one that has ended stays as it is. A token that may only read cancels its own."""
+    found, holder = await _find(request, job), request.state.holder
+    if not (holder.may("write") or found.owner == holder.name):
+        raise Refused(403, "this token may cancel only what was begun with it")
     await service_of(request).board.cancel(found)
     return JSONResponse(found.as_dict())
 

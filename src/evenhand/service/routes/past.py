@@ -56,7 +56,8 @@ async def refit(
     version = (await run_in_threadpool(service.programme.status)).events
     address = service.programme.store.full_address
     secret = {"address": address, "who": who_of(request, asked.who), "key": key}
-    return accepted(await service.board.submit(Job(name_of("refit", version, how), "refit", how, secret)))
+    job = Job(name_of("refit", version, how), "refit", how, secret, owner=request.state.holder.name)
+    return accepted(await service.board.submit(job))
 
 
 @router.post("/refits/{refit}/adopt", response_model=shapes.Refitted, responses=shapes.refusals(404, 409))

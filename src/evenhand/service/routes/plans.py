@@ -113,7 +113,8 @@ async def solve(
     """Find a policy for those who take part now, in the background; plans are made by it from then on."""
     asked = asked or shapes.SolveRequest()
     who = who_of(request, asked.who)
-    return accepted(await service_of(request).solver.solve(asked.method, asked.seconds, who, key))
+    owner = request.state.holder.name
+    return accepted(await service_of(request).solver.solve(asked.method, asked.seconds, who, key, owner))
 
 
 @router.post("/what-if", response_model=shapes.JobShape, status_code=202, responses=shapes.refusals())
@@ -122,5 +123,6 @@ async def what_if(asked: shapes.WhatIfRequest, request: Request) -> JSONResponse
     service = service_of(request)
     told = asked.model_dump()
     version = (await run_in_threadpool(service.programme.status)).events
-    job = Job(name_of("what-if", version, told), "what-if", told, {"address": service.programme.store.full_address})
+    secret, owner = {"address": service.programme.store.full_address}, request.state.holder.name
+    job = Job(name_of("what-if", version, told), "what-if", told, secret, owner=owner)
     return accepted(service.jobs.submit(job))
