@@ -234,7 +234,7 @@ def _on_counts(can: Capabilities, problem: CoupledMDP) -> Table:
 
 def _crowd(kind: int, allocations: Ints, problem: CoupledMDP) -> Component:
     """The law of the next counts of a type; allocations that are alike share it."""
-    states, actions = np.nonzero(problem.types.valid[kind])
+    states, actions = np.nonzero(problem.types.real[kind])
     # Allocations that are alike move alike: their law is computed once.
     used, number = np.unique(allocations[:, states, actions], axis=0, return_inverse=True)
     size = int(problem.types.num_states[kind])

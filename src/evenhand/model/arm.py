@@ -37,6 +37,10 @@ SHOWN_ARMS = 20
 """Faulty arms of a large table that are shown in full."""
 
 
+ROOM = 1 + 1e-9
+"""A budget times this has room for rounding: three uses of 0.1 fit a budget of 0.3."""
+
+
 def frozen(array: Array) -> Array:
     """The same array, read-only."""
     array.flags.writeable = False
@@ -248,7 +252,8 @@ def _read_labels(value: object, place: str, faults: Faults) -> tuple[str, ...]:
 class ArmTables(Sequence[Arm]):
     """Many arms as padded arrays; a sequence of Arm for those who want them one by one.
 
-    Arms with fewer states or actions than the largest are padded with zeros; `valid` tells what is real.
+    Arms with fewer states or actions than the largest are padded with zeros; `real` marks what is not padding, and
+    `valid` what may be chosen of it.
     """
 
     transitions: Floats
@@ -271,6 +276,9 @@ class ArmTables(Sequence[Arm]):
 
     labels: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = field(default=())
     """(name, states, actions) of each arm, or empty when no arm has any."""
+
+    usable: Bools | None = None
+    """(arm, state, action) what the budget that arms share allows (`within`); None for everything."""
 
     @classmethod
     def stack(cls, arms: Sequence[Arm]) -> "ArmTables":
@@ -341,10 +349,22 @@ class ArmTables(Sequence[Arm]):
             num_states=self.num_states[rows],
             num_actions=self.num_actions[rows],
             labels=tuple(self.labels[i] for i in rows) if self.labels else (),
+            usable=None if self.usable is None else self.usable[rows],
         )
 
+    def within(self, budget: Floats) -> "ArmTables":
+        """The same arms, of whose actions only those are valid that fit the budget if one arm has all of it.
+
+        No policy can choose the others, so they belong into no bound, index, price or policy.
+
+        Args:
+            budget: (resource,) what is available at every step.
+        """
+        usable = np.asarray((self.usage <= budget * ROOM).all(axis=-1))
+        return replace(self, usable=None if usable.all() else usable)
+
     def tidied(self) -> "ArmTables":
-        """The same arms without padding that none of them needs, and with distributions that sum to 1."""
+        """The same arms without padding that none of them needs, with distributions that sum to 1, under no budget."""
         s, a = int(self.num_states.max()), int(self.num_actions.max())
         return replace(
             self,
@@ -352,10 +372,11 @@ class ArmTables(Sequence[Arm]):
             rewards=self.rewards[:, :s, :a],
             usage=self.usage[:, :s, :a],
             initial=normalised(self.initial[:, :s]),
+            usable=None,
         )
 
     @cached_property
-    def valid(self) -> Bools:
+    def real(self) -> Bools:
         """(arm, state, action) whether the entry is real, not padding."""
         S, A = self.rewards.shape[1:]
         real_states = np.arange(S) < self.num_states[:, None]
@@ -363,16 +384,21 @@ class ArmTables(Sequence[Arm]):
         return np.asarray(frozen(real_states[:, :, None] & real_actions[:, None, :]))
 
     @cached_property
+    def valid(self) -> Bools:
+        """(arm, state, action) whether the action may be chosen: it is real, and usable."""
+        return self.real if self.usable is None else np.asarray(frozen(self.real & self.usable))
+
+    @cached_property
     def idle(self) -> Indices:
         """(arm, state) the first action that uses nothing."""
         # The first of several idle actions: any would do, and everybody must mean the same one.
-        free = (self.usage == 0).all(axis=-1) & self.valid
+        free = (self.usage == 0).all(axis=-1) & self.real
         return np.asarray(frozen(free.argmax(axis=-1).astype(np.int32)))
 
     @cached_property
     def served(self) -> Bools:
         """(arm, state, action) whether an action uses anything: whoever gets it is served."""
-        return np.asarray(frozen((self.usage > 0).any(axis=-1) & self.valid))
+        return np.asarray(frozen((self.usage > 0).any(axis=-1) & self.real))
 
     def unrolled(self, num_steps: int) -> "ArmTables":
         """The same arms in time: state s at step t is number t S + s, S the arm's own number of states.
@@ -445,7 +471,7 @@ class ArmTables(Sequence[Arm]):
 
     def nearly(self) -> list[Fault]:
         """The rows of sound arms whose sum is not 1 for more than rounding, in the words of a model file."""
-        off = np.abs(self.transitions.sum(axis=-1) - self.valid) > SUM_TOLERANCE
+        off = np.abs(self.transitions.sum(axis=-1) - self.real) > SUM_TOLERANCE
         bad = off.any(axis=(1, 2)) | (np.abs(self.initial.sum(axis=-1) - 1) > SUM_TOLERANCE)
         rows = []
         for index in np.flatnonzero(bad).tolist():
@@ -459,10 +485,10 @@ class ArmTables(Sequence[Arm]):
         real_states = np.arange(self.rewards.shape[1]) < self.num_states[:, None]
         # In `sound` not-a-number compares as false, and so makes an arm a suspect; overflow makes a sum that is off.
         with np.errstate(invalid="ignore", over="ignore"):
-            rows_off = np.abs(self.transitions.sum(axis=-1) - self.valid) > NEARLY_ONE
+            rows_off = np.abs(self.transitions.sum(axis=-1) - self.real) > NEARLY_ONE
             starts_off = np.abs(self.initial.sum(axis=-1) - 1) > NEARLY_ONE
             # States that are padding need no idle action.
-            idle = ((self.usage == 0).all(axis=-1) & self.valid).any(axis=-1) | ~real_states
+            idle = ((self.usage == 0).all(axis=-1) & self.real).any(axis=-1) | ~real_states
             sound = (
                 (np.isfinite(self.transitions) & (self.transitions >= 0)).all(axis=(1, 2, 3))
                 & (np.isfinite(self.initial) & (self.initial >= 0)).all(axis=1)

@@ -6,7 +6,9 @@ import reprlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
+from math import floor, gcd, lcm
 from typing import Any, Literal
 
 import numpy as np
@@ -26,7 +28,7 @@ from evenhand.checks import (
 )
 from evenhand.display import Shown, counted
 from evenhand.errors import InvalidInput, nearest
-from evenhand.model.arm import Arm, ArmTables, frozen
+from evenhand.model.arm import ROOM, Arm, ArmTables, frozen
 from evenhand.model.criterion import Criterion, as_criterion
 from evenhand.model.places import Names, called, with_words
 from evenhand.model.welfare import parse_welfare
@@ -34,6 +36,9 @@ from evenhand.typing import Bools, Floats, Indices, Ints
 
 MOST_ARMS = 10**9
 """The largest number of arms of a problem; simulation by counts is meant for up to this many."""
+
+MOST_USES, FINEST_STEP = 1000, 10**6
+"""Different uses of a resource, and parts of a unit, up to which a common step of the uses is looked for."""
 
 _AXES = ("block", "state", "action", "next_state")
 
@@ -181,7 +186,7 @@ class CoupledMDP(Shown):
             return self
         same = copy.copy(self)
         # What depends on the budget is forgotten; all else that is cached is shared.
-        for known in ("budget_limit", "signature"):
+        for known in ("budget_limit", "usable_budget", "types", "signature"):
             same.__dict__.pop(known, None)
         object.__setattr__(same, "budget", frozen(amounts))
         return same
@@ -267,8 +272,18 @@ class CoupledMDP(Shown):
 
     @cached_property
     def budget_limit(self) -> Floats:
-        """(resource,) the budget with room for rounding: three uses of 0.1 fit a budget of 0.3."""
-        return np.asarray(frozen(self.budget * (1 + 1e-9)))
+        """(resource,) the budget with room for rounding."""
+        return np.asarray(frozen(self.budget * ROOM))
+
+    @cached_property
+    def usable_budget(self) -> Floats:
+        """(resource,) the most of the budget that actions can use up: of 1.1 no more than 1 if each takes a whole unit.
+
+        Bounds and prices are those of this budget; shares of the budget are of `budget` itself.
+        """
+        use = self.types.usage[self.types.valid]
+        amounts = [usable_amount(b, np.unique(use[:, k])) for k, b in enumerate(self.budget.tolist())]
+        return np.asarray(frozen(np.array(amounts)))
 
     @cached_property
     def type_of_block(self) -> Indices:
@@ -344,9 +359,10 @@ class CoupledMDP(Shown):
 
     @cached_property
     def types(self) -> ArmTables:
-        """The distinct arms."""
+        """The distinct arms, of whose actions those are valid that the budget allows."""
         _, first = np.unique(self.type_of_block, return_index=True)
-        return self.tables if len(first) == len(self.tables) else self.tables.select(first)
+        types = self.tables if len(first) == len(self.tables) else self.tables.select(first)
+        return types.within(self.budget)
 
     @property
     def num_types(self) -> int:
@@ -369,7 +385,7 @@ class CoupledMDP(Shown):
     @property
     def affordable(self) -> Bools:
         """(type, state, action) whether what the action uses is within the budget, were all of it one arm's."""
-        return np.asarray(self.types.valid & (self.types.usage <= self.budget_limit).all(axis=-1))
+        return self.types.valid
 
     @property
     def is_symmetric(self) -> bool:
@@ -460,6 +476,29 @@ def read_budget(value: object, num_resources: int | None, faults: Faults, writte
         entries_told, resources_told = counted(len(budget), "entry", "entries"), counted(num_resources, "resource")
         faults.add("budget", f"has {entries_told} where the arms' usage has {resources_told}{hint}")
     return budget
+
+
+def usable_amount(budget: float, uses: Floats) -> float:
+    """The most of a resource that actions can use up: a multiple of the largest step of which all uses are multiples.
+
+    Args:
+        budget: what there is of the resource at a step.
+        uses: (use,) the different amounts that actions within the budget use.
+
+    Returns:
+        The budget itself if uses have no common step, or one so fine that it makes no difference.
+    """
+    if len(uses) > MOST_USES:
+        return budget
+    steps = [Fraction(use).limit_denominator(FINEST_STEP) for use in uses.tolist() if use > 0]
+    if not np.allclose([float(step) for step in steps], uses[uses > 0], rtol=1e-12, atol=0):
+        return budget
+    if not steps:
+        return 0.0
+    unit = lcm(*(step.denominator for step in steps))
+    step = gcd(*(int(step * unit) for step in steps)) / unit
+    # Twice the room of `budget_limit`: what fits there must fit here, whatever the division rounds.
+    return min(budget, floor(budget / step * ROOM**2) * step)
 
 
 def read_amounts(value: object, names: Sequence[str], unsaid: Floats, faults: Faults) -> Floats:

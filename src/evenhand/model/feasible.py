@@ -39,7 +39,7 @@ def check_actions(problem: Problem, states: Indices, actions: Indices, step: int
         step: when, to be told; None where that is not known.
     """
     kinds, types = problem.type_of_arm, problem.types
-    if actions.min() < 0 or actions.max() >= types.valid.shape[2] or not types.valid[kinds, states, actions].all():
+    if actions.min() < 0 or actions.max() >= types.real.shape[2] or not types.real[kinds, states, actions].all():
         raise PolicyError(missing_action(problem, states, actions, step))
     check_budget(problem, types.usage[kinds, states, actions].sum(axis=1), step)
 

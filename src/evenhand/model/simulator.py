@@ -17,7 +17,7 @@ import numpy as np
 from evenhand.checks import Faults, check_memory, check_over, check_positive_int
 from evenhand.display import Shown, counted
 from evenhand.errors import InvalidInput, NotApplicable
-from evenhand.model.arm import frozen
+from evenhand.model.arm import ROOM, frozen
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP, Over, read_budget, read_criterion
 from evenhand.model.criterion import Criterion, as_criterion
 from evenhand.typing import Array, ArrayLike, Bools, Floats, Indices, Ints
@@ -39,6 +39,9 @@ class SampledArm:
     usage: Floats
     """(1, state, action, resource) usage."""
 
+    valid: Bools
+    """(1, state, action) what the budget allows."""
+
     labels: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
     """Neither it nor its states and actions have names."""
 
@@ -46,7 +49,7 @@ class SampledArm:
         return 1
 
     @cached_property
-    def valid(self) -> Bools:
+    def real(self) -> Bools:
         """(1, state, action) all of them are."""
         return np.ones(self.usage.shape[:3], dtype=np.bool_)
 
@@ -153,7 +156,7 @@ class Simulator(Shown):
     def budget_limit(self) -> Floats:
         """(resource,) the budget with room for rounding."""
         # As in `CoupledMDP.budget_limit`: sums of usage are rounded.
-        return np.asarray(self.budget * (1 + 1e-9))
+        return np.asarray(self.budget * ROOM)
 
     @property
     def num_resources(self) -> int:
@@ -173,7 +176,8 @@ class Simulator(Shown):
     @cached_property
     def types(self) -> SampledArm:
         """What is known of the arms."""
-        return SampledArm(np.asarray(frozen(self.usage[None])))
+        usage = np.asarray(frozen(self.usage[None]))
+        return SampledArm(usage, np.asarray(frozen((usage <= self.budget_limit).all(axis=-1))))
 
     @property
     def tables(self) -> SampledArm:
@@ -188,7 +192,7 @@ class Simulator(Shown):
     @property
     def affordable(self) -> Bools:
         """(1, state, action) whether what the action uses is within the budget, were all of it one arm's."""
-        return np.asarray((self.types.usage <= self.budget_limit).all(axis=-1))
+        return self.types.valid
 
     @property
     def is_symmetric(self) -> bool:

@@ -266,7 +266,7 @@ def _over_budget(study: Study) -> Iterator[Note]:
     some = problem.budget > 0
     # Resources of which there is nothing have a note of their own.
     too_much = (types.usage > problem.budget_limit) & some  # (type, state, action, resource)
-    dear = np.asarray(too_much.any(axis=-1) & types.valid)
+    dear = np.asarray(too_much.any(axis=-1) & types.real)
     for t, a in np.argwhere(dear.any(axis=1)).tolist():
         states, block = np.flatnonzero(dear[t, :, a]), int(study.blocks[t])
         s = int(states[0])

@@ -559,8 +559,8 @@ def _build_typed(problem: CoupledMDP, arrays: dict[str, Array]) -> Policy:
     wide = allocations.astype(np.int64)
     for t, (arms, states) in enumerate(zip(problem.type_counts, problem.types.num_states, strict=True)):
         used, number = np.unique(picks[:, t], return_inverse=True)
-        # Arms in each state, and all arms within valid pairs: what stands in padding would be lost.
-        counts, whole = wide[used].sum(axis=2), wide[used][:, problem.types.valid[t]].sum(axis=1)
+        # Arms in each state, and all arms within real pairs: what stands in padding would be lost.
+        counts, whole = wide[used].sum(axis=2), wide[used][:, problem.types.real[t]].sum(axis=1)
         # The type's own part of the number of a count state.
         point = (np.arange(space.num_states) // space.strides[t]) % space.sizes[t]
         if (whole != arms).any() or (counts.sum(axis=1) != arms).any():
@@ -593,8 +593,8 @@ def _build_drawn(problem: CoupledMDP, arrays: dict[str, Array]) -> Policy:
     if laws.shape != problem.types.valid.shape or scores.shape != laws.shape:
         raise PolicyError("its tables do not fit the problem")
     # Padding may hold anything; real states have laws.
-    sums = np.where(problem.types.valid, laws, 0.0).sum(axis=2)
-    real = problem.types.valid.any(axis=2)
+    sums = np.where(problem.types.real, laws, 0.0).sum(axis=2)
+    real = problem.types.real.any(axis=2)
     if not (np.isfinite(scores).all() and (laws >= 0).all() and (np.abs(sums[real] - 1) <= 1e-8).all()):
         raise PolicyError("its laws are no probabilities, or its scores no numbers")
     return OccupancyPriority.of_tables(problem, laws, scores)

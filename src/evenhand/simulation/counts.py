@@ -161,6 +161,6 @@ def checked_allocation(problem: Problem, allocation: Ints, counts: Ints) -> Ints
     # Every arm exactly once: a state's numbers sum to its count.
     if (allocation < 0).any() or (allocation.sum(axis=-1) != counts).any():
         raise PolicyError("allocate: the numbers of arms must not be negative and must sum to the counts of each state")
-    if (allocation * ~problem.types.valid).any():
+    if (allocation * ~problem.types.real).any():
         raise PolicyError("allocate: arms are given an action that does not exist in their state")
     return allocation

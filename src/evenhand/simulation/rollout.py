@@ -271,7 +271,7 @@ def _play(problem: CoupledMDP, play: _Play, sums: _Sums, gains: Floats, fast: bo
     types = problem.types
     # The step itself sums the first table; others are summed beside it.
     returns, *others = sums.returns
-    world = World(problem.type_of_arm, types.cumulative, gains[0], types.usage, types.valid, types.served)
+    world = World(problem.type_of_arm, types.cumulative, gains[0], types.usage, types.real, types.served)
     step = step_arms_fast if fast else step_arms
     states = first_states(problem.type_of_arm, types.cumulative_initial, play.keys[0], play.first, len(returns))
     actor = begin(play.policy, len(returns), play.rng)

@@ -123,7 +123,7 @@ def _world(problem: CoupledMDP, transitions: Floats, rewards: Floats | None, eac
         cumulative=frozen(running_sums(transitions).reshape(-1, *transitions.shape[2:])),
         rewards=frozen(np.ascontiguousarray(paid).reshape(-1, *paid.shape[2:])),
         usage=tables.usage,
-        valid=tables.valid,
+        valid=tables.real,
         serves=tables.served,
         starts=np.repeat(np.arange(number, dtype=np.int32) * len(tables), each),
     )

@@ -259,7 +259,7 @@ def model_of(problem: CoupledMDP, initial: Floats | None = None) -> FluidModel:
     return read_model(
         problem.types,
         problem.type_counts,
-        problem.budget,
+        problem.usable_budget,
         problem.criterion,
         initial,
         problem.group_of_type if problem.over == "groups" else None,
@@ -419,7 +419,7 @@ def read_model(
         raise InvalidInput("initial: expected probabilities that sum to 1 for each type")
     if (start[np.arange(num_states) >= types.num_states[:, None]] > 0).any():
         raise InvalidInput("initial: a state that a type does not have has a positive probability")
-    model = FluidModel(types, sizes, amounts, criterion, start, groups, floors)
+    model = FluidModel(types.within(amounts), sizes, amounts, criterion, start, groups, floors)
     steps = criterion.num_steps or 1
     # As far as they matter, steps bend a frontier each at its own slope.
     vertices = 4.0 * num_states + (0.0 if steps == 1 else 4 * min(steps, 4 * criterion.total))
@@ -428,7 +428,7 @@ def read_model(
     size = num_types * (24.0 * num_states * num_actions + vertices * entry + 400)
     check_memory(size, f"the fluid relaxation of {num_types} types", "Group similar arms into types.")
     if criterion.is_average:
-        check_communicating(types, model.allowed)
+        check_communicating(model.types, model.allowed)
     return model
 
 

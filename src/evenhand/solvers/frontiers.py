@@ -251,7 +251,7 @@ class FluidModel:
     """(type,) how many arms of each type."""
 
     budget: Floats
-    """(resource,) what is available at every step."""
+    """(resource,) what is available, and can be used, at every step."""
 
     criterion: Criterion
     """What rewards over time are worth."""
@@ -275,9 +275,8 @@ class FluidModel:
 
     @cached_property
     def allowed(self) -> Bools:
-        """(type, state, action) actions that are real, and use nothing of what there is nothing of."""
-        banned = (self.types.usage[..., self.budget == 0] > 0).any(axis=-1)
-        return np.asarray(self.types.valid & ~banned)
+        """(type, state, action) actions that may be chosen."""
+        return self.types.valid
 
     @cached_property
     def sizes(self) -> Ints:

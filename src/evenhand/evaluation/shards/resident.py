@@ -227,7 +227,7 @@ class Playing:
         self.idle, self.num_actions = types.idle, types.rewards.shape[2]
         self.amounts = amounts_of(types.usage, header.budget_limit)
         self.starts = types.cumulative_initial
-        self.world = World(self.kinds, types.cumulative, types.rewards, types.usage, types.valid, types.served)
+        self.world = World(self.kinds, types.cumulative, types.rewards, types.usage, types.real, types.served)
         self.largest_reward = float(np.abs(types.rewards).max())
         self.row_starts = np.concatenate([[0], np.cumsum(arms.counts)[:-1]])
         self.position, self.batches = 0, [np.zeros((0, self.num_arms))]

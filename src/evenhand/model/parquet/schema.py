@@ -22,6 +22,7 @@ import numpy as np
 
 from evenhand.checks import Faults, plain
 from evenhand.errors import Fault, MissingExtra, ModelError
+from evenhand.model.arm import ROOM
 from evenhand.model.coupled import (
     Over,
     read_budget,
@@ -93,7 +94,7 @@ class Header:
     @property
     def budget_limit(self) -> Floats:
         """(resource,) the budget with room for rounding, as `CoupledMDP.budget_limit`."""
-        return np.asarray(self.budget * (1 + 1e-9))
+        return np.asarray(self.budget * ROOM)
 
     @property
     def resource_names(self) -> tuple[str, ...]:

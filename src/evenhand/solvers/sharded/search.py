@@ -16,6 +16,7 @@ from evenhand.errors import InvalidInput, NotConverged, OutOfDomain
 from evenhand.execution import Shards
 from evenhand.kernels import runs
 from evenhand.kernels.exact_sums import Exact, added, rounded
+from evenhand.model.coupled import usable_amount
 from evenhand.model.welfare import PowerMean, RankWeighted, Welfare
 from evenhand.solvers.fluid_programs import Rounds
 from evenhand.solvers.levels import RankAnswers, in_domain, power_value
@@ -92,6 +93,12 @@ class Asked:
         """How many blocks there are."""
         return -(-self.shared.whole // self.shared.block)
 
+    def usable_budget(self) -> Floats:
+        """(resource,) the most of the budget that actions can use up."""
+        parts = zip(*self.shards.ask(shard.uses), strict=True)
+        together = zip(self.shared.budget.tolist(), parts, strict=True)
+        return np.array([usable_amount(budget, np.unique(np.concatenate(uses))) for budget, uses in together])
+
     def split(self, rows: Floats) -> list[tuple[Floats]]:
         """Numbers of all rows, shard by shard."""
         return [(part,) for part in np.split(rows, self.cuts[1:-1])]
@@ -166,7 +173,7 @@ class ShardSearch(PriceSearch[ShardCut, ShardProof, ShardedSolution]):
             progress: called each round with its number and the gap.
             checkpoint: the file in which it is kept how far the search has come, and the signature of the problem.
         """
-        super().__init__(asked.shared.budget * asked.shared.criterion.total, tolerance, progress)
+        super().__init__(asked.usable_budget() * asked.shared.criterion.total, tolerance, progress)
         self.begin = time.perf_counter()
         self.asked, self.welfare, self._checkpoint = asked, welfare, checkpoint
         self._numbers = 0

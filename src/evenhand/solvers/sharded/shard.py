@@ -26,6 +26,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from evenhand.kernels.exact_sums import Exact, added, exact_sum, exact_sums
+from evenhand.model.coupled import MOST_USES
 from evenhand.solvers.frontiers import FluidModel, Frontiers
 from evenhand.solvers.levels import follow, in_domain, power_gradient, power_utility
 from evenhand.solvers.sharded.stops import Mixture, Rule
@@ -461,6 +462,17 @@ def settled(shard: Shard, mixture: Mixture, excess: float) -> tuple[Floats, Exac
         found.append(value)
         sums.append(exact_sums(block.counts[:, None] * use))
     return np.concatenate(found), added(sums)
+
+
+def uses(shard: Shard) -> list[Floats]:
+    """The different uses of each resource, of actions that may be chosen; not all if they are too many for a step.
+
+    Args:
+        shard: the shard.
+    """
+    chosen = [block.types.usage[block.allowed] for block in shard.blocks]
+    every = [np.unique(np.concatenate([use[:, k] for use in chosen])) for k in range(chosen[0].shape[1])]
+    return [own[: MOST_USES + 1] for own in every]
 
 
 def free_use(shard: Shard) -> Exact:

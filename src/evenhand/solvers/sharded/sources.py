@@ -87,7 +87,7 @@ def build(tables: ArmTables, counts: Ints, shared: Shared) -> Shard:
     blocks = []
     for start in range(0, len(tables), shared.block):
         part = slice(start, start + shared.block)
-        types = _trimmed(tables, part)
+        types = _trimmed(tables, part).within(shared.budget)
         block = FluidModel(types, counts[part], shared.budget, shared.criterion, types.initial, part_of=shared.whole)
         if shared.criterion.is_average:
             check_communicating(types, block.allowed)
@@ -169,6 +169,7 @@ class InMemory:
             num_states=types.num_states[part],
             num_actions=types.num_actions[part],
             labels=(),
+            usable=None,
         )
         return FromArrays(own, np.array(self.counts[part]), self.shared)
 
