@@ -451,7 +451,7 @@ def _price_tables(policy: Resolving) -> tuple[Floats, Floats]:
             worth = action_values(types, policy.weights, prices, criterion, pay)
             best = np.where(types.valid, worth, -np.inf).max(axis=2)
             values.append(np.where(types.valid.any(axis=2), best, 0.0)[None])
-            rents.append(np.atleast_1d(prices @ problem.budget * criterion.total))
+            rents.append(np.atleast_1d(prices @ problem.usable_budget * criterion.total))
             continue
         found = arms.best(np.arange(len(types)), gains_at(types, policy.weights, prices, criterion, pay))
         # Average: H rho + h. Biases are known up to a constant, which is fixed by giving them mean 0 under the best
@@ -459,11 +459,11 @@ def _price_tables(policy: Resolving) -> tuple[Floats, Floats]:
         if criterion.is_average:
             centre = (found.measure.sum(axis=-1) * found.ahead).sum(axis=-1)
             values.append((found.ahead - centre[:, None] + LOOK_AHEAD * found.bound[:, None])[None])
-            rents.append(np.atleast_1d(LOOK_AHEAD * (prices @ problem.budget)))
+            rents.append(np.atleast_1d(LOOK_AHEAD * (prices @ problem.usable_budget)))
             continue
         # Finite: values by step, and the cost of the budget that is still to come.
         values.append(np.moveaxis(found.ahead, 1, 0))
-        cost = np.broadcast_to(prices @ problem.budget, found.ahead.shape[1])
+        cost = np.broadcast_to(prices @ problem.usable_budget, found.ahead.shape[1])
         rents.append(_from_each_step_on(cost, criterion.factor))
     return np.stack(values), np.stack(rents)
 

@@ -10,7 +10,7 @@ good even if the resource is free.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +23,9 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.naming import told_names
 from evenhand.model.simulator import Problem, needs_tables
-from evenhand.policies.priority import ExchangeablePriority, settle
+from evenhand.policies.priority import ExchangeablePriority, serveable_cells, settle
 from evenhand.solvers.whittle import WhittleResult, whittle_indices
-from evenhand.typing import Bools, Floats, Indices
+from evenhand.typing import Bools, Floats, Indices, Ints
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,7 +42,7 @@ class TypeIndices(Shown):
     """Indices by (type, state), for a finite horizon by (type, step, state), and the verdicts."""
 
     active: Indices
-    """(type, state) the action that is not idle."""
+    """(type, state) the action that is not idle; the idle one if the budget allows no other."""
 
     problem: CoupledMDP
     """Whose types they are."""
@@ -54,7 +54,8 @@ class TypeIndices(Shown):
 
     @property
     def indices(self) -> Floats:
-        """(type, state) indices, for a finite horizon (type, step, state); nan where there is none."""
+        """(type, state) indices, for a finite horizon (type, step, state); nan if the type is not indexable, or the
+        budget allows nothing but idling in the state."""
         return self.result.indices
 
     @property
@@ -124,23 +125,32 @@ def indices_of(problem: CoupledMDP) -> TypeIndices:
     """The Whittle indices of every type of arm, under the problem's criterion.
 
     Raises:
-        NotApplicable: some arm has other than two actions, or an active action that uses nothing.
+        NotApplicable: some arm has other than two actions.
     """
-    types = problem.types
-    # The first few are enough: one is told.
-    if odd := [int(t) for t in np.flatnonzero(types.num_actions != 2)[:5]]:
+    types, choices = problem.types, num_choices(problem)
+    if len(odd := np.flatnonzero(choices != 2)):
         called = types.labels[odd[0]][0] if types.labels else ""
-        told = f"type {odd[0]} has {types.num_actions[odd[0]]}" + (
+        told = f"type {odd[0]} has {choices[odd[0]]}" + (
             f" ({called})" if called and not called.startswith("type ") else ""
         )
         raise NotApplicable(f"Whittle indices are for arms with two actions; {told}")
-    # Of two actions the other one.
-    active = 1 - types.idle
-    # The solver wants the idle action first, in every state.
+    others = serveable_cells(problem)
+    only_idle = ~others.any(axis=2)
+    active = np.where(only_idle, types.idle, others.argmax(axis=2)).astype(np.int32)
+    # The solver wants the idle action first, in every state. Where it is the only one it stands for both: nothing is
+    # gained by it at any charge from 0 on, and no index below 0 is used.
     order = np.stack([types.idle, active], axis=-1)
     transitions = np.take_along_axis(types.transitions, order[..., None], axis=2)
     rewards = np.take_along_axis(types.rewards, order, axis=2)
-    return TypeIndices(whittle_indices(transitions, rewards, problem.criterion, types.num_states), active, problem)
+    found = whittle_indices(transitions, rewards, problem.criterion, types.num_states)
+    by_state = only_idle if found.indices.ndim == 2 else only_idle[:, None]
+    return TypeIndices(replace(found, indices=np.where(by_state, np.nan, found.indices)), active, problem)
+
+
+def num_choices(problem: CoupledMDP) -> Ints:
+    """(type,) the most actions that a state offers, of those that the budget allows; an arm of two has two."""
+    types = problem.types
+    return np.asarray(np.where(types.num_actions == 2, 2, types.valid.sum(axis=2).max(axis=1)))
 
 
 def whittle(
@@ -203,9 +213,10 @@ def _active_use(problem: CoupledMDP, active: Indices) -> Floats:
     types = problem.types
     kinds, states = np.indices(active.shape)
     use = types.usage[kinds, states, active, 0]
-    real = np.arange(active.shape[1]) < types.num_states[:, None]
-    first = use[:, 0]
+    # Where only idling is possible, nothing is priced.
+    priced = types.real.any(axis=2) & (active != types.idle)
+    most = np.where(priced, use, 0.0).max(axis=1)
     # The price of a unit must be one number a type, or indices of its states would not compare.
-    if (real & (use != first[:, None])).any() or (first <= 0).any():
+    if (priced & ((use != most[:, None]) | (use <= 0))).any():
         raise NotApplicable("Whittle indices need an active action that uses the same positive amount in every state")
-    return np.asarray(first)
+    return np.where(most > 0, most, 1.0)

@@ -24,7 +24,7 @@ from evenhand.model.criterion import Criterion
 from evenhand.model.parquet.reading import Shard, StoredArms, open_arms, read_shard
 from evenhand.model.parquet.schema import Header
 from evenhand.model.parquet.writing import TableWriter, list_column
-from evenhand.policies.index import indices_of
+from evenhand.policies.index import indices_of, num_choices
 from evenhand.typing import Bools, Floats, Indices, Ints, Progress
 
 ROWS_AT_ONCE = 50_000
@@ -153,11 +153,12 @@ def _indices(header: Header, shard: Shard) -> Part:
     """The indices of the rows of a shard."""
     arms = read_shard(shard)
     tables = arms.tables
-    if (odd := np.flatnonzero(tables.num_actions[arms.kinds] != 2)).size:
+    problem = own_problem(CoupledMDP(tables, header.budget, header.discount, criterion=header.criterion))
+    choices = num_choices(problem)[arms.kinds]
+    if (odd := np.flatnonzero(choices != 2)).size:
         row = shard.first_row + int(odd[0])
-        told = f"row {row + 1} has {tables.num_actions[arms.kinds[odd[0]]]}"
-        raise NotApplicable(f"Whittle indices are for arms with two actions; {told}")
-    found = indices_of(own_problem(CoupledMDP(tables, header.budget, header.discount, criterion=header.criterion)))
+        raise NotApplicable(f"Whittle indices are for arms with two actions; row {row + 1} has {choices[odd[0]]}")
+    found = indices_of(problem)
     refused = np.zeros(len(tables), dtype=np.bool_)
     refused[list(found.result.refused)] = True
     kinds = arms.kinds
