@@ -62,6 +62,7 @@ def measures(problem):
         q = cp.Variable(arm.rewards.shape, nonneg=True)
         arrive = sum(arm.transitions[:, a].T @ q[:, a] for a in range(arm.num_actions))
         constraints.append(cp.sum(q, axis=1) == arm.initial + problem.discount * arrive)
+        constraints.append(cp.multiply(q, (arm.usage > problem.budget).any(axis=2)) == 0)  # no policy chooses these
         values.append(cp.sum(cp.multiply(arm.rewards, q)))
         used += int(count) * cp.hstack(
             [cp.sum(cp.multiply(arm.usage[:, :, k], q)) for k in range(problem.num_resources)]

@@ -10,7 +10,7 @@ import numpy as np
 from evenhand.kernels.compiled_fluid import in_parallel
 from evenhand.kernels.jit import njit
 from evenhand.kernels.threads import ALONE_BELOW
-from evenhand.kernels.whittle_pivots import CROWDED, DONE, FIRM, FLAT, SPLIT, STUCK, TIE, Sweeps, probe
+from evenhand.kernels.whittle_pivots import CROWDED, DONE, FIRM, FLAT, PASSIVE, SPLIT, STUCK, TIE, Sweeps, probe
 from evenhand.typing import Floats, Ints
 
 BLOCK = 32
@@ -91,6 +91,7 @@ def _sweep(transitions, rewards, initial, factor, total, allowed, z, charges, sw
     norm = _norm(x)
     # Relative to the largest numbers that rewards and slopes could make in this arm.
     tie, flat = TIE * spread * norm, min(FLAT * norm, 0.01 / total)
+    least = PASSIVE * spread * norm
     block = BLOCK if n >= LARGE else 1
     columns, rows = np.empty((block, n + 1)), np.empty((block, n))
     column, row = np.empty(n + 1), np.empty(n)
@@ -109,7 +110,7 @@ def _sweep(transitions, rewards, initial, factor, total, allowed, z, charges, sw
             held, fresh = 0, True
             continue
         charge = reached
-        lost, wrong = _look(active, a, b, charge, tie, seen, lost, witness)
+        lost, wrong = _look(active, a, b, charge, tie, least, seen, lost, witness)
         if spread > 0:
             error = max(error, wrong / (spread * norm))
         # Tied before and switching now, but for rounding: the pivot's charge is more exact.
@@ -282,16 +283,16 @@ def _first_firm(active, a, b, reached, charge, flat, tie, x, columns, rows, held
 
 
 @njit(cache=True)
-def _look(active, a, b, charge, tie, seen, lost, witness):
+def _look(active, a, b, charge, tie, least, seen, lost, witness):
     """Note where passive is optimal, and where it no longer is (whittle_pivots._look); the worst wrong sign."""
     worst = -np.inf
     for s in range(len(active)):
         advantage = a[s] - charge * b[s]
         worst = max(worst, -advantage if active[s] else advantage)
         if np.isnan(seen[s]):
-            if advantage <= tie:
+            if advantage <= least:
                 seen[s] = charge
-        elif lost < 0 and active[s] and advantage > 2 * tie:
+        elif lost < 0 and active[s] and advantage > tie:
             lost = s
             witness[0], witness[1] = seen[s], charge
     return lost, worst

@@ -53,6 +53,10 @@ from evenhand.typing import Bools, Floats, Indices, Ints
 TIE = 1e-12
 """Advantages below this, relative to the largest that rewards could make, count as 0."""
 
+PASSIVE = 1e-14
+"""Advantages up to this, on the same scale, are none: so far rounding may have moved an exact tie. It is far below TIE,
+for near a discount of 1 true advantages are as small as that, and who still has one is not passive."""
+
 FLAT = 1e-13
 """Slopes b below this, relative to the norm of the tableau, count as 0."""
 
@@ -230,6 +234,7 @@ def _sweep(arm: int, tableau: Tableau, met: Sweeps, allowed: float) -> None:
     spread, norm = float(np.ptp(tableau.rewards)), tableau.norm()
     # Relative to the largest numbers that rewards and slopes could make in this arm.
     tie, flat = TIE * spread * norm, min(FLAT * norm, 0.01 / tableau.total)
+    least = PASSIVE * spread * norm
     seen = met.indices[arm, :n]
     charge, pivots, error, fresh = -np.inf, 0, 0.0, True
     while tableau.active.any():
@@ -247,7 +252,7 @@ def _sweep(arm: int, tableau: Tableau, met: Sweeps, allowed: float) -> None:
         # How wrong a sign is at a charge where by theory none is.
         wrong = float(np.where(tableau.active, -advantage, advantage).max())
         error = max(error, wrong / (spread * norm)) if spread else error
-        _look(arm, met, seen, tableau.active, advantage, charge, tie)
+        _look(arm, met, seen, tableau.active, advantage, charge, tie, least)
         # Passive by a tie at an earlier charge, and but for rounding at this one, which is more exact.
         if tableau.active[s] and (charge - seen[s]) * tableau.b[s] <= tie:
             seen[s] = charge
@@ -279,14 +284,15 @@ def _next_switch(tableau: Tableau, charge: float, flat: float, tie: float) -> tu
     return s, float(reach[s])
 
 
-def _look(arm: int, met: Sweeps, seen: Floats, active: Bools, advantage: Floats, charge: float, tie: float) -> None:
+def _look(
+    arm: int, met: Sweeps, seen: Floats, active: Bools, advantage: Floats, charge: float, tie: float, least: float
+) -> None:
     """Note the states for which passive is optimal now, and whether one of them was so before and is no longer."""
-    # More than twice a tie: what became passive by a tie must not come back by the same one.
-    back = active & ~np.isnan(seen) & (advantage > 2 * tie)
+    back = active & ~np.isnan(seen) & (advantage > tie)
     if met.regained[arm] < 0 and back.any():
         s = int(np.argmax(back))
         met.regained[arm], met.witnesses[arm] = s, (seen[s], charge)
-    seen[np.isnan(seen) & (advantage <= tie)] = charge
+    seen[np.isnan(seen) & (advantage <= least)] = charge
 
 
 def sweep_arms_fast(

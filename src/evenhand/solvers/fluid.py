@@ -590,7 +590,12 @@ class _Search(PriceSearch[_Cut, _Proof, FluidSolution]):
     def out_of_reach(self) -> InvalidInput:
         """What to say when no point of the domain, or none within the floors, is within the budget."""
         if self.model.floors is not None:
-            return Infeasible(fluid_programs.out_of_floors(self.model))
+            # Only a power mean has a domain to miss. Whether floors fit was checked before for one resource; for
+            # several their program tells.
+            if not isinstance(self.welfare, PowerMean):
+                return Infeasible(fluid_programs.out_of_floors(self.model))
+            if len(self.unit) > 1:
+                fluid_programs.Program(self.model).check_floors()
         return OutOfDomain(
             f"{self.welfare.name} needs positive values, and the budget does not reach to give every arm one. "
             "Use a Gini welfare, or shift the rewards."

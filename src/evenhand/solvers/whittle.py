@@ -26,8 +26,9 @@ The optimal policy is followed through *all* charges (`kernels.whittle_pivots`):
 is optimal between two neighbouring charges, by the signs of all advantages at both, and advantages are linear between.
 Indexability is read off this complete list. So the verdict is proved for the numbers of the arm as doubles compute
 them: a state that returns to active with an advantage below TIE = 1e-12, relative to the largest that rewards could
-make, counts as tied (finite horizons: and below the bound on rounding, which grows with T). If the arm is not
-indexable, a state and two charges are the witnesses. O(S^3) an indexable arm.
+make, counts as tied (finite horizons: and below the bound on rounding, which grows with T). Passive is a state only
+with an advantage of 0 but for rounding. If the arm is not indexable, a state and two charges are the witnesses. O(S^3)
+an indexable arm.
 """
 
 from collections.abc import Callable, Iterator, Mapping
