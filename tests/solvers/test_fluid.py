@@ -250,15 +250,15 @@ def test_alpha_fairness_out_of_reach_is_an_error():
     with pytest.raises(OutOfDomain, match="even without a budget"):
         solve(hopeless, "alpha:1")
     with pytest.raises(OutOfDomain, match="does not reach"):
-        solve_types(short.types, None, [1e-3], 0.9, "alpha:2")
+        solve_types(short.tables, [2000] * 4, [5.0], 0.9, "alpha:2")
     several = random_problem(8, 4, 2, shift=-0.45)
     with pytest.raises(OutOfDomain, match="does not reach"):
-        solve_types(several.types, None, [1e-3, 1e-3], 0.9, "alpha:2")
+        solve_types(several.tables, [2000] * 4, [5.0, 5.0], 0.9, "alpha:2")
 
 
 def test_the_program_steps_in_where_cuts_do_not_end(monkeypatch):
     monkeypatch.setattr(price_search, "MOST_ROUNDS", 2)
-    problem = random_problem(2, 6, 3)
+    problem = random_problem(2, 12, 3)
     solution = solve(problem, "gini:2")
     check(problem, solution)
     monkeypatch.setattr(fluid, "FEW_TYPES", 0)
@@ -269,8 +269,8 @@ def test_the_program_steps_in_where_cuts_do_not_end(monkeypatch):
 def test_discount_zero_is_a_single_step():
     arm = Arm([[[1.0], [1.0]]], [[0.2, 1.0]], [[0], [1]])
     other = Arm([[[1.0], [1.0]]], [[0.4, 2.4]], [[0], [1]])
-    problem = CoupledMDP([arm, other], budget=[0.7], discount=0.0)
-    # Both are raised to t: (t - 0.2) / 0.8 + (t - 0.4) / 2 = 0.7.
+    problem = CoupledMDP([arm, other], budget=[7], discount=0.0, counts=[10, 10])
+    # Both are raised to t: (t - 0.2) / 0.8 + (t - 0.4) / 2 = 0.7, ten times.
     level = (0.7 + 0.25 + 0.2) / (1 / 0.8 + 1 / 2)
     assert solve(problem, "maximin", 1e-9).welfare == pytest.approx(level, rel=1e-9)
     assert solve(problem, "utilitarian", 1e-9).welfare == pytest.approx((0.2 + 0.4 + 0.7 * 2) / 2, rel=1e-9)
@@ -281,7 +281,7 @@ def test_an_arm_that_is_not_indexable():
     rng = np.random.default_rng(0)
     rows = rng.dirichlet(np.full(4, 0.3), size=(6, 4, 2))
     arms = [Arm(rows[i], rng.random((4, 2)) * [1, 3], [[0], [1]], rng.dirichlet(np.ones(4))) for i in range(6)]
-    problem = CoupledMDP(arms, budget=[1.5], discount=0.97)
+    problem = CoupledMDP(arms, budget=[2], discount=0.97)
     solution = solve(problem, "gini:1.5", 1e-8)
     check(problem, solution)
     assert solution.welfare == pytest.approx(rank_optimum(problem, Gini.geometric(6, 1.5).weights), rel=1e-6)
@@ -335,7 +335,7 @@ def test_bad_arguments():
 
 def test_rounds_are_told():
     told = []
-    solve(random_problem(2), "gini:2", progress=lambda rounds, gap: told.append((rounds, gap)))
+    solve(random_problem(2, 12), "gini:2", progress=lambda rounds, gap: told.append((rounds, gap)))
     assert [rounds for rounds, _ in told] == list(range(len(told)))
     assert told[-1][1] <= 1e-7
 
@@ -362,6 +362,8 @@ def test_frontiers_are_the_upper_hull_of_all_policies():
         points = []
         for policy in np.ndindex(*[arm.num_actions] * arm.num_states):
             rows = np.arange(arm.num_states), np.array(policy)
+            if (arm.usage[rows] > problem.budget).any():
+                continue
             visits = np.linalg.solve(np.eye(arm.num_states) - 0.9 * arm.transitions[rows].T, arm.initial)
             points.append((visits @ arm.rewards[rows], visits @ arm.usage[rows][:, 0]))
         found = slice(traced.starts[t], traced.starts[t + 1])

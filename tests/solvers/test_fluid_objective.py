@@ -93,6 +93,8 @@ def random_problem(seed, criterion="discounted", num_resources=1, over="arms", f
     groups = [["north", "south", ""][g] for g in rng.integers(3, size=number)] if over == "groups" else ()
     floors = floor * rng.integers(0, 2, number)
     budget = rng.uniform(0.1, 0.4, num_resources) * counts.sum()
+    if criterion == "average":  # where some action is beyond the budget, the average may depend on the start
+        budget = np.maximum(budget, np.max([arm.usage.max(axis=(0, 1)) for arm in arms], axis=0))
     return CoupledMDP(arms, budget, discount, counts, (), groups, floors, criterion, over)
 
 
@@ -121,6 +123,8 @@ def members(problem, criterion, by_step):
         q, own, weights = flow(arm, criterion, discount)
         total = weights.sum() if kind != "discounted" else 1 / (1 - discount)
         constraints += own
+        never = (arm.usage > problem.budget).any(axis=2)  # no policy chooses these
+        constraints += [cp.multiply(never, step) == 0 for step in q]
         values.append(sum(w * cp.sum(cp.multiply(arm.rewards, step)) for w, step in zip(weights, q, strict=True)))
         served = (arm.usage > 0).any(axis=2).astype(float)
         share = sum(w * cp.sum(cp.multiply(served, step)) for w, step in zip(weights, q, strict=True))
@@ -318,7 +322,7 @@ def test_arms_whose_average_depends_on_the_start_are_refused():
     # Leaving for good that cannot be put off is fine: in the long run only the end counts.
     ends = np.array([[[0.5, 0.5], [0.0, 1.0]], [[0.0, 1.0], [0.0, 1.0]]])
     arm = Arm(ends, [[5.0, 5.0], [1.0, 2.0]], [[0], [1]])
-    solution = solve_fluid(CoupledMDP([arm], [0.25], 0.9, criterion="average"), "gini:2")
+    solution = solve_fluid(CoupledMDP([arm], [1], 0.9, [4], criterion="average"), "gini:2")
     assert solution.welfare == pytest.approx(1.25)
 
 
@@ -340,9 +344,10 @@ def test_a_machine_with_several_classes_of_states():
 def test_floors_that_cannot_be_met_say_what_can(criterion, num_resources, welfare):
     arm = Arm(np.ones((1, 2, 1)), [[1.0, 2.0]], [[0] * num_resources, [1] * num_resources])
     other = Arm(np.ones((1, 2, 1)), [[1.0, 3.0]], [[0] * num_resources, [2] * num_resources])
-    problem = CoupledMDP([arm, other], [0.9] * num_resources, 0.9, floors=[0.4, 0.2], criterion=criterion)
+    ten, budget = [10, 10], [9] * num_resources
+    problem = CoupledMDP([arm, other], budget, 0.9, ten, floors=[0.4, 0.2], criterion=criterion)
     assert (solve_fluid(problem, welfare, 1e-6).served >= [0.4 - 1e-6, 0.2 - 1e-6]).all()
-    hopeless = CoupledMDP([arm, other], [0.9] * num_resources, 0.9, floors=[0.4, 0.35], criterion=criterion)
+    hopeless = CoupledMDP([arm, other], budget, 0.9, ten, floors=[0.4, 0.35], criterion=criterion)
     with pytest.raises(Infeasible, match=r"at most 0\.3 of the time"):
         solve_fluid(hopeless, welfare, 1e-6)
 
@@ -399,8 +404,8 @@ def test_programs_that_are_too_large_are_refused(monkeypatch):
 def test_a_welfare_that_is_not_defined_within_the_budget():
     arm = Arm(np.ones((1, 2, 1)), [[-1.0, 1.0]], [[0], [1]])
     with pytest.raises(OutOfDomain, match="mean-log needs positive"):
-        solve_fluid(CoupledMDP([arm], [0.2], 0.9), MeanLog())
-    assert solve_fluid(CoupledMDP([arm], [0.8], 0.9), MeanLog()).welfare == pytest.approx(np.log(0.6 / 0.1))
+        solve_fluid(CoupledMDP([arm], [2], 0.9, [10]), MeanLog())
+    assert solve_fluid(CoupledMDP([arm], [8], 0.9, [10]), MeanLog()).welfare == pytest.approx(np.log(0.6 / 0.1))
 
 
 class TestFloorsAtTheEdgeOfReach:
@@ -426,3 +431,15 @@ class TestFloorsAtTheEdgeOfReach:
     def test_what_is_further_beyond_is_refused(self, criterion):
         with pytest.raises(Infeasible, match=r"at most 0\.5 of the time"):
             solve_fluid(self.problem(criterion, 0.5 * (1 + 3e-7)), "gini:2")
+
+
+@pytest.mark.parametrize("num_resources", [1, 2])
+@pytest.mark.parametrize("criterion", ["discounted", "average", "finite:4"])
+def test_floors_that_are_easily_met_are_not_blamed_for_a_welfare_out_of_its_domain(criterion, num_resources):
+    """Every arm can be served a quarter of the time, and has a positive value from half of the time on."""
+    arm = Arm(np.ones((1, 2, 1)), [[-1.0, 1.0]], [[0] * num_resources, [1, 0.5][:num_resources]])
+    problem = CoupledMDP([arm], [1] * num_resources, 0.9, [4], floors=[0.1]).under(criterion)
+    for welfare in ("alpha:2", "alpha:0.5"):
+        with pytest.raises(OutOfDomain):
+            solve_fluid(problem, welfare)
+    assert solve_fluid(problem, "gini:2").served == pytest.approx([0.25], rel=1e-3)
