@@ -16,6 +16,7 @@ from evenhand.solvers.whittle import whittle_indices
 
 from ..conftest import chessboard
 from ..oracles.activity_frontiers import value_frontiers
+from ..oracles.exact_whittle import exact_indices
 
 
 def lines_of_all_policies(transitions, rewards, discount):
@@ -457,3 +458,39 @@ def test_arguments_are_checked():
         transitions[1, 0, 1] *= 2
         rewards[0, 2, 0] = np.inf
         whittle_indices(transitions, rewards, 0.9)
+
+
+def exact_arm(rng, certain):
+    """An arm whose numbers are sixteenths: as doubles they are what they say."""
+    n = int(rng.integers(2, 5))
+    moves = np.eye(n)[rng.integers(n, size=(n, 2))]
+    if not certain:
+        moves = (moves + np.eye(n)[rng.integers(n, size=(15, n, 2))].sum(axis=0)) / 16
+    return moves, rng.integers(0, 9, (n, 2)) / 8
+
+
+@pytest.mark.parametrize("kernel", ["numpy", "compiled"])
+def test_tiny_advantages_near_a_discount_of_one_are_not_passive(kernel, monkeypatch):
+    """Serving state 1 gains 6e-8 at a charge of -0.25, and much more at higher ones."""
+    monkeypatch.setattr(whittle, "COMPILE_FROM", np.inf if kernel == "numpy" else 0)
+    moves, rewards = np.eye(3)[[[1, 1], [2, 0], [1, 2]]], np.array([[0.25, 0.0], [0.625, 0.5], [0.25, 0.25]])
+    found = whittle_indices(moves[None], rewards[None], 1 - 2.0**-20)
+    indexable, indices = exact_indices(moves, rewards, 1 - 2.0**-20)
+    assert indexable and found.indexable.all()
+    assert found.indices[0] == pytest.approx(indices, rel=1e-9)
+
+
+@chessboard(("kernel", "certain", "power"), ["numpy", "compiled"], [True, False], [3, 10, 16, 20], colours=2)
+def test_verdicts_are_those_of_exact_arithmetic(kernel, certain, power, monkeypatch):
+    """Also next to a discount of 1; regaining by less than TIE counts as a tie, so one side only is certain there."""
+    monkeypatch.setattr(whittle, "COMPILE_FROM", np.inf if kernel == "numpy" else 0)
+    rng, discount = np.random.default_rng(power), 1 - 2.0**-power
+    for _ in range(40):
+        moves, rewards = exact_arm(rng, certain)
+        found = whittle_indices(moves[None], rewards[None], discount)
+        indexable, indices = exact_indices(moves, rewards, discount)
+        if indexable:
+            assert found.indexable.all()
+            assert found.indices[0] == pytest.approx(indices, rel=1e-5, abs=1e-5)
+        elif power <= 16:
+            assert not found.indexable.any()
