@@ -98,6 +98,14 @@ class TabularMDP:
                 return np.asarray(seen)
             seen = following
 
+    @property
+    def num_transitions(self) -> float:
+        """Transitions of all pairs together, at the most, without spelling them out."""
+        if isinstance(self.kernel, sparse.csr_array):
+            return float(np.diff(self.kernel.indptr)[self.outcomes].sum())
+        entries: int = getattr(self.kernel, "entries_per_row")  # noqa: B009  # what operators have and matrices lack
+        return float(self.num_pairs) * entries
+
     @cached_property
     def transitions(self) -> sparse.csr_array:
         """(pair, state) the law of the next state, spelt out for every pair."""

@@ -2,9 +2,7 @@
 
     (T v)(x) = max_u [ w.r(x, u) + factor sum_x' P(x' | x, u) v(x') ]
 
-discounted   Modified policy iteration: each round improves the policy once and then applies its operator a few times;
-             now and then, where states are few, it evaluates it exactly, for near discount 1 chains with periods
-             would take thousands of rounds.
+discounted   Modified policy iteration: each round improves the policy once and then applies its operator a few times.
 average      The same, with relative values and damped steps v + tau (T v - v): they are those of the chain that stays
              where it is with probability 1 - tau, which has the same gains and no periods (Puterman, 8.5.4).
 finite:T     Backward induction: v_t = T v_(t+1), v_T = 0, one sweep a step, exact but for rounding.
@@ -14,17 +12,27 @@ the smallest and largest d are taken over the states that can be reached from th
 There the bounds always hold, but they meet only if the best mean does not depend on where the arms start.
 
 The kernel is applied once a sweep, to outcomes, not to pairs. O(rounds * (kernel entries + pairs)).
+
+Slow chains, and discounts next to 1, leave values that are much larger than rewards: sweeps take for ever, and the
+digits of T v - v are lost. So where bounds do not close in a few rounds and states are few, policy iteration takes over
+(Howard; Puterman, 9.2, for several closed classes). Policies are evaluated by elimination without subtractions
+(`closed_classes`), T v - v is computed from differences along transitions,
+
+    (T v - v)(x) = max_u [ w.r(x, u) + factor sum_x' P(x' | x, u) (v(x') - v(x)) - (1 - factor) v(x) ],
+
+whose rounding is relative to P |v(x') - v(x)|, not to v, and v is a sum of vectors, each a correction of those before.
 Choices: of pairs that are equally good but for rounding the first is taken, so that they do not hang on a last bit.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.linalg import spsolve
 
 from evenhand.errors import NotApplicable, NotConverged
 from evenhand.model.tabular import TabularMDP
+from evenhand.solvers.closed_classes import Elimination, one_long_run
 from evenhand.typing import Floats, Ints
 
 SWEEPS = 20
@@ -44,11 +52,14 @@ CLOSEST = 2.5e-14
 TINY = float(np.finfo(float).tiny)
 """Below this numbers lose their digits: what is less apart is the same, whatever the tolerance."""
 
-EVALUATE_EVERY, EVALUATE_UP_TO = 12, 2000
-"""Rounds after which a policy is evaluated by a linear system once, and states up to which it is."""
+ROUNDS_BEFORE, STATES_UP_TO, ENTRIES_UP_TO = 12, 2000, 5e6
+"""Rounds of sweeps before policy iteration takes over, and states and transitions up to which it does."""
 
-EVALUATE_ENTRIES = 1_000_000
-"""Pairs times states up to which a kernel that is no matrix is written out as one for this."""
+MEANS = 1e-12
+"""Long-run means that differ by less, relative to the largest reward, are the same."""
+
+MOST_POLICIES, CORRECTIONS = 200, 3
+"""Policies that are improved at the most, and vectors that a value function is the sum of."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +112,8 @@ def _discounted(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Float
     total = mdp.criterion.total
     largest = float(np.abs(rewards).max(initial=0.0)) * total
     slack = 12 * EPSILON * largest * total  # what rounding of T v and of ties may do to the bounds
-    rounding = max(CLOSEST * largest, slack, TINY)
+    least = max(CLOSEST * largest, TINY)
+    rounding, small = max(least, slack), _is_small(mdp)
     value = np.clip(value, -largest, largest)  # a guess from larger weights would lose more digits than the slack has
     for number in range(most_rounds):
         # The bounds hold for any value function, and a constant in it does nothing to them but cost digits: rounding
@@ -113,25 +125,14 @@ def _discounted(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Float
         bounds = mdp.criterion.bracket(float(mdp.initial @ improved), float(change.min()), float(change.max()))
         low, high = bounds[0] - slack, bounds[1] + slack
         choices = _first_best(mdp, pair_values, improved, EPSILON * largest)
-        if high - low <= max(tolerance * abs(high), 4 * rounding):
+        if high - low <= max(tolerance * abs(high), 4 * (least if small else rounding)):
             # The middle of the bracket: where another solve had better start.
             centre = improved + mdp.criterion.factor * total * change.mean()
             return Optimum(choices, low, high, centre, rounding)
-        # Sweeps of a chain with periods do not settle near discount 1; an exact evaluation now and then does.
-        slow = number % EVALUATE_EVERY == EVALUATE_EVERY - 1 and mdp.num_states <= EVALUATE_UP_TO
-        value = _evaluate(mdp, rewards, choices, improved) if slow else _sweep(mdp, rewards, choices, improved)
+        if small and number >= ROUNDS_BEFORE:
+            return _policy_iteration(mdp, rewards, tolerance, choices)
+        value = _sweep(mdp, rewards, choices, improved)
     raise NotConverged(f"the bounds are still {high - low:.3g} apart after {most_rounds} rounds")
-
-
-def _evaluate(mdp: TabularMDP, rewards: Floats, choices: Ints, value: Floats) -> Floats:
-    """The value function of one policy, by one linear system; by sweeps where its matrix is not at hand."""
-    is_matrix = sparse.issparse(mdp.kernel)
-    if not is_matrix and mdp.num_pairs * mdp.num_states > EVALUATE_ENTRIES:
-        return _sweep(mdp, rewards, choices, value)
-    rows = mdp.kernel[mdp.outcomes[choices]] if is_matrix else mdp.transitions[choices]
-    system = sparse.eye_array(mdp.num_states, format="csc") - mdp.criterion.factor * rows
-    solved = spsolve(sparse.csc_array(system), rewards[choices])
-    return np.asarray(solved) if np.isfinite(solved).all() else _sweep(mdp, rewards, choices, value)
 
 
 # -- average ----------------------------------------------------------------------------------------------------------
@@ -140,6 +141,7 @@ def _evaluate(mdp: TabularMDP, rewards: Floats, choices: Ints, value: Floats) ->
 def _average(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Floats, most_rounds: int) -> Optimum:
     inside = mdp.reachable
     largest = float(np.abs(rewards).max(initial=0.0))
+    least, small = max(CLOSEST * largest, TINY), _is_small(mdp)
     before = np.inf
     for number in range(most_rounds):
         value = value - value[inside].mean()  # relative values: they would drift otherwise
@@ -152,17 +154,26 @@ def _average(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Floats, 
         bounds = mdp.criterion.bracket(0.0, float(change.min()), float(change.max()))
         low, high = bounds[0] - slack, bounds[1] + slack
         choices = _first_best(mdp, pair_values, improved, EPSILON * scale)
-        rounding = max(CLOSEST * largest, slack, TINY)
-        if high - low <= max(tolerance * abs(high), 4 * rounding):
+        rounding = max(least, slack)
+        if high - low <= max(tolerance * abs(high), 4 * (least if small else rounding)):
             return Optimum(choices, low, high, value, rounding)
+        if small and number >= ROUNDS_BEFORE:
+            return _policy_iteration(mdp, rewards, tolerance, choices)
         # Bounds that hardly come closer in so many rounds tend to different limits.
         if number % PATIENCE == PATIENCE - 1:
             if high - low > STALLED * before:
-                raise NotApplicable(start_matters(high - low))
+                _refuse(mdp, high - low)
             before = high - low
         # The damped chain has the same gains and no periods.
         value = _sweep(mdp, rewards, choices, value + DAMPING * (improved - value), DAMPING)
     raise NotConverged(f"the bounds are still {high - low:.3g} apart after {most_rounds} rounds")
+
+
+def _refuse(mdp: TabularMDP, gap: float) -> NoReturn:
+    """Raise what the bounds on an average that do not meet are a sign of."""
+    if one_long_run(mdp):
+        raise NotConverged(f"the bounds are still {gap:.3g} apart: the arms take very long to forget where they were")
+    raise NotApplicable(start_matters(gap))
 
 
 def start_matters(spread: float) -> str:
@@ -172,6 +183,129 @@ def start_matters(spread: float) -> str:
         "and the criterion average is for problems where it does not. Use finite:T, or discounted with a discount "
         "near 1."
     )
+
+
+# -- policy iteration, where values are much larger than rewards -------------------------------------------------------
+
+
+def _is_small(mdp: TabularMDP) -> bool:
+    """Whether policies can be evaluated by elimination, and the transitions of all pairs be written out."""
+    if mdp.num_states > STATES_UP_TO:
+        return False
+    return mdp.num_transitions <= ENTRIES_UP_TO
+
+
+class _Differences:
+    """T v - v by pairs, from the differences of v along transitions (see the file's head)."""
+
+    def __init__(self, mdp: TabularMDP) -> None:
+        self.mdp, self.rows = mdp, mdp.transitions
+        self.start = np.repeat(mdp.state_of_pair, np.diff(self.rows.indptr))
+        longest = int(np.diff(self.rows.indptr).max())
+        self.unit = (longest + 16) * EPSILON
+
+    def __call__(self, value: Floats) -> tuple[Floats, Floats]:
+        """(pair,) factor P v - v, and how far rounding may have put it off."""
+        factor = self.mdp.criterion.factor
+        moved = self.rows.data * (value[self.rows.indices] - value[self.start])
+        begins, here = self.rows.indptr[:-1], (1 - factor) * value[self.mdp.state_of_pair]
+        size = factor * np.add.reduceat(np.abs(moved), begins) + np.abs(here)
+        return factor * np.add.reduceat(moved, begins) - here, self.unit * size
+
+    def gained(self, means: Floats) -> Floats:
+        """(pair,) by how much the mean after a pair differs from that of its state, per move away from it."""
+        away = self.rows.data * (self.rows.indices != self.start)
+        begins = self.rows.indptr[:-1]
+        moved = np.add.reduceat(away * (means[self.rows.indices] - means[self.start]), begins)
+        leaving = np.add.reduceat(away, begins)
+        return np.asarray(moved / np.where(leaving > 0, leaving, 1.0))
+
+
+class _Evaluated(NamedTuple):
+    """One policy."""
+
+    means: Floats
+    """(state,) its long-run mean from each state; 0 where values are discounted."""
+
+    value: Floats
+    """(state,) its value, or its bias."""
+
+    change: Floats
+    """(pair,) w.r + factor P v - v."""
+
+    noise: Floats
+    """(pair,) how far rounding may have put the change off."""
+
+
+def _evaluate(mdp: TabularMDP, rewards: Floats, choices: Ints, differences: _Differences) -> _Evaluated:
+    """Evaluate a policy by elimination, and correct what rounding left."""
+    chain = Elimination(differences.rows[choices].toarray(), mdp.criterion.factor)
+    is_average = mdp.criterion.is_average
+    value, change, noise = np.zeros(mdp.num_states), rewards, EPSILON * np.abs(rewards)
+    means = np.zeros(mdp.num_states)
+    for _ in range(CORRECTIONS):
+        own = change[choices]
+        shift = chain.means(own) if is_average else means
+        means = means if value.any() else shift
+        part = chain.biases(own - shift)
+        moved, error = differences(part)
+        value, change, noise = value + part, change + moved, noise + error
+    return _Evaluated(means, value, change, noise)
+
+
+def _policy_iteration(mdp: TabularMDP, rewards: Floats, tolerance: float, choices: Ints) -> Optimum:
+    """Howard's policy iteration, with the mean before the bias where a policy has several closed classes."""
+    criterion, differences = mdp.criterion, _Differences(mdp)
+    largest = float(np.abs(rewards).max(initial=0.0))
+    inside = mdp.reachable if criterion.is_average else np.ones(mdp.num_states, dtype=np.bool_)
+    for _ in range(MOST_POLICIES):
+        found = _evaluate(mdp, rewards, choices, differences)
+        following = _improved(mdp, found, choices, differences, MEANS * largest)
+        if (following == choices).all():
+            break
+        choices = following
+    else:
+        raise NotConverged(f"the policy still changes after {MOST_POLICIES} improvements")
+    # No policy leaves the reachable states. The policy has at least what its own pairs say, and none has more than all.
+    own, pairs = choices[inside], inside[mdp.state_of_pair]
+    now = 0.0 if criterion.is_average else float(mdp.initial @ found.value)
+    least = min(float((found.change - found.noise)[own].min()), 0.0 if not criterion.is_average else np.inf)
+    most = float((found.change + found.noise)[pairs].max())
+    low, high = criterion.bracket(now + least, least, most)[0], criterion.bracket(now + most, least, most)[1]
+    slack = EPSILON * float(mdp.initial @ np.abs(found.value)) * 4 if not criterion.is_average else 0.0
+    low, high = low - slack, high + slack
+    rounding = max(CLOSEST * largest * criterion.total, TINY)
+    if high - low > max(tolerance * abs(high), 4 * rounding, 8 * float(found.noise[own].max()) * criterion.total):
+        if criterion.is_average:
+            _refuse_means(mdp, found.means[inside], high - low)
+        raise NotConverged(f"the bounds are still {high - low:.3g} apart, and rounding leaves no more digits")
+    return Optimum(choices, low, high, found.value, rounding)
+
+
+def _refuse_means(mdp: TabularMDP, means: Floats, gap: float) -> None:
+    """Raise NotApplicable if the best means differ by what keeps the bounds apart."""
+    if np.ptp(means) > 0.5 * gap and not one_long_run(mdp):
+        raise NotApplicable(start_matters(float(np.ptp(means))))
+
+
+def _improved(mdp: TabularMDP, found: _Evaluated, choices: Ints, differences: _Differences, tie: float) -> Ints:
+    """(state,) better pairs where there are any: by their means, and if there are none, by their biases."""
+    allowed = np.ones(mdp.num_pairs, dtype=np.bool_)
+    if np.ptp(found.means) > tie:
+        gained = differences.gained(found.means)
+        best = _best_of(mdp, gained)
+        better = gained[best] > gained[choices] + tie
+        if better.any():
+            return np.where(better, best, choices)
+        allowed = gained >= -tie
+    best = _best_of(mdp, np.where(allowed, found.change, -np.inf))
+    surely = found.change[best] - found.noise[best] > found.change[choices] + found.noise[choices]
+    return np.where(surely & allowed[best], best, choices)
+
+
+def _best_of(mdp: TabularMDP, worth: Floats) -> Ints:
+    """(state,) the first pair that is worth the most."""
+    return _first_best(mdp, worth, np.maximum.reduceat(worth, mdp.offsets[:-1]), 0.0)
 
 
 # -- a number of steps ------------------------------------------------------------------------------------------------

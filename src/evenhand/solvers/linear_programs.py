@@ -256,7 +256,7 @@ def _read_weights(mdp: TabularMDP, weights: ArrayLike, floors: ArrayLike) -> tup
 
 def _usual_algorithm(mdp: TabularMDP) -> Algorithm:
     """Primal simplex steps are policy improvements, and few; but each costs more the more states there are."""
-    few = mdp.num_states <= VERTEX_UP_TO and _num_transitions(mdp) <= VERTEX_ENTRIES
+    few = mdp.num_states <= VERTEX_UP_TO and mdp.num_transitions <= VERTEX_ENTRIES
     return "primal-simplex" if few else "interior-point"
 
 
@@ -268,7 +268,7 @@ def _largest(numbers: Floats) -> float:
 def _check_size(mdp: TabularMDP, num_rank_rows: int) -> None:
     """Refuse a program that would not fit, before any of it is built."""
     steps = mdp.criterion.num_steps or 1
-    entries = steps * (_num_transitions(mdp) + mdp.num_pairs * (1.0 + num_rank_rows))
+    entries = steps * (mdp.num_transitions + mdp.num_pairs * (1.0 + num_rank_rows))
     rows = steps * mdp.num_states + num_rank_rows
     size = f"{rows} rows, {steps * mdp.num_pairs} columns and {entries:.3g} non-zeros"
     check_memory(
@@ -276,14 +276,6 @@ def _check_size(mdp: TabularMDP, num_rank_rows: int) -> None:
         f"a linear program of {size}",
         "Use dynamic programming, or fewer arms.",
     )
-
-
-def _num_transitions(mdp: TabularMDP) -> float:
-    """How many transitions all pairs have together, without spelling them out where that can be avoided."""
-    if isinstance(mdp.kernel, sparse.csr_array):
-        return float(np.diff(mdp.kernel.indptr)[mdp.outcomes].sum())
-    entries: int = getattr(mdp.kernel, "entries_per_row")  # noqa: B009  # what operators have and matrices lack
-    return float(mdp.num_pairs) * entries
 
 
 # -- the rows ---------------------------------------------------------------------------------------------------------

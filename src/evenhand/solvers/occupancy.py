@@ -21,11 +21,12 @@ the parts need not have q together, and who needs to know must evaluate them.
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse import csgraph, linalg
+from scipy.sparse import linalg
 
 from evenhand.checks import check_memory, check_shape
 from evenhand.errors import InvalidInput, NotConverged
 from evenhand.model.tabular import TabularMDP
+from evenhand.solvers.closed_classes import Elimination, label_classes
 from evenhand.typing import Floats, Ints
 
 DENSE_UP_TO = 250
@@ -142,44 +143,13 @@ def _long_run(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
 
 
 def long_run_shares(matrix: Floats, initial: Floats) -> Floats:
-    """(state,) the Cesaro limit of the law of a chain, whatever its classes and periods.
+    """(state,) the Cesaro limit of the law of a chain, whatever its classes, periods and rates.
 
     Args:
         matrix: (state, next_state) probabilities.
         initial: (state,) the law of the first state.
     """
-    classes, closed = label_classes(sparse.csr_array(matrix))
-    settled = np.isin(classes, closed)
-    shares = np.zeros(len(initial))
-    # What begins in a closed class stays there; the rest arrives after its visits to transient states.
-    arriving = initial * settled
-    if not settled.all():
-        loose = np.flatnonzero(~settled)
-        # Visits to transient states, v = mu + P'^T v: the chain leaves them for good, so this is regular.
-        visits = np.linalg.solve(np.eye(len(loose)) - matrix[np.ix_(loose, loose)].T, initial[loose])
-        arriving = arriving + settled * (visits @ matrix[loose])
-    for number in closed:
-        inside = np.flatnonzero(classes == number)
-        shares[inside] = arriving[inside].sum() * _stationary(matrix[np.ix_(inside, inside)])
-    return shares
-
-
-def label_classes(chain: sparse.csr_array) -> tuple[Ints, Ints]:
-    """(state,) the communicating class of each state, and the classes that are never left."""
-    number, classes = csgraph.connected_components(chain, directed=True, connection="strong")
-    edges = chain.tocoo()
-    # A class with an edge to another is left for good at some time.
-    leaving = np.unique(classes[edges.row[classes[edges.row] != classes[edges.col]]])
-    return classes.astype(np.int64), np.setdiff1d(np.arange(number), leaving)
-
-
-def _stationary(matrix: Floats) -> Floats:
-    """(state,) the stationary law of an irreducible chain: one balance equation gives way to the sum of 1."""
-    system = np.eye(len(matrix)) - matrix.T
-    system[-1] = 1.0
-    law = np.linalg.solve(system, np.append(np.zeros(len(matrix) - 1), 1.0))
-    law = np.maximum(law, 0.0)
-    return np.asarray(law / law.sum())
+    return Elimination(matrix).shares(initial)
 
 
 # -- from visits to a policy ------------------------------------------------------------------------------------------
