@@ -230,27 +230,26 @@ class _Evaluated(NamedTuple):
     value: Floats
     """(state,) its value, or its bias."""
 
-    change: Floats
-    """(pair,) w.r + factor P v - v."""
+    excess: Floats
+    """(pair,) w.r + factor P v - v, less the mean of the state."""
 
     noise: Floats
-    """(pair,) how far rounding may have put the change off."""
+    """(pair,) how far rounding may have put the excess off."""
 
 
 def _evaluate(mdp: TabularMDP, rewards: Floats, choices: Ints, differences: _Differences) -> _Evaluated:
     """Evaluate a policy by elimination, and correct what rounding left."""
     chain = Elimination(differences.rows[choices].toarray(), mdp.criterion.factor)
-    is_average = mdp.criterion.is_average
-    value, change, noise = np.zeros(mdp.num_states), rewards, EPSILON * np.abs(rewards)
-    means = np.zeros(mdp.num_states)
+    means = chain.means(rewards[choices]) if mdp.criterion.is_average else np.zeros(mdp.num_states)
+    # Without the mean, which is much larger, corrections are not lost in sums with it.
+    excess = rewards - means[mdp.state_of_pair]
+    value, noise = np.zeros(mdp.num_states), 4 * EPSILON * (np.abs(rewards) + np.abs(means[mdp.state_of_pair]))
     for _ in range(CORRECTIONS):
-        own = change[choices]
-        shift = chain.means(own) if is_average else means
-        means = means if value.any() else shift
-        part = chain.biases(own - shift)
+        own = excess[choices]
+        part = chain.biases(own - chain.means(own) if mdp.criterion.is_average else own)
         moved, error = differences(part)
-        value, change, noise = value + part, change + moved, noise + error
-    return _Evaluated(means, value, change, noise)
+        value, excess, noise = value + part, excess + moved, noise + error
+    return _Evaluated(means, value, excess, noise)
 
 
 def _policy_iteration(mdp: TabularMDP, rewards: Floats, tolerance: float, choices: Ints) -> Optimum:
@@ -267,13 +266,15 @@ def _policy_iteration(mdp: TabularMDP, rewards: Floats, tolerance: float, choice
     else:
         raise NotConverged(f"the policy still changes after {MOST_POLICIES} improvements")
     # No policy leaves the reachable states. The policy has at least what its own pairs say, and none has more than all.
+    mean = float(found.means[inside].mean())
+    change = found.excess + (found.means - mean)[mdp.state_of_pair]
     own, pairs = choices[inside], inside[mdp.state_of_pair]
-    now = 0.0 if criterion.is_average else float(mdp.initial @ found.value)
-    least = min(float((found.change - found.noise)[own].min()), 0.0 if not criterion.is_average else np.inf)
-    most = float((found.change + found.noise)[pairs].max())
-    low, high = criterion.bracket(now + least, least, most)[0], criterion.bracket(now + most, least, most)[1]
-    slack = EPSILON * float(mdp.initial @ np.abs(found.value)) * 4 if not criterion.is_average else 0.0
-    low, high = low - slack, high + slack
+    least, most = float((change - found.noise)[own].min()), float((change + found.noise)[pairs].max())
+    # v is within a rounding of what the excess was computed from; T v is at least v + least, and at most v + most.
+    now, slack = float(mdp.initial @ found.value), 4 * EPSILON * float(mdp.initial @ np.abs(found.value))
+    if criterion.is_average:
+        now, slack = mean, EPSILON * abs(mean)
+    low, high = now + least * criterion.total - slack, now + most * criterion.total + slack
     rounding = max(CLOSEST * largest * criterion.total, TINY)
     if high - low > max(tolerance * abs(high), 4 * rounding, 8 * float(found.noise[own].max()) * criterion.total):
         if criterion.is_average:
@@ -298,8 +299,8 @@ def _improved(mdp: TabularMDP, found: _Evaluated, choices: Ints, differences: _D
         if better.any():
             return np.where(better, best, choices)
         allowed = gained >= -tie
-    best = _best_of(mdp, np.where(allowed, found.change, -np.inf))
-    surely = found.change[best] - found.noise[best] > found.change[choices] + found.noise[choices]
+    best = _best_of(mdp, np.where(allowed, found.excess, -np.inf))
+    surely = found.excess[best] - found.noise[best] > found.excess[choices] + found.noise[choices]
     return np.where(surely & allowed[best], best, choices)
 
 

@@ -42,7 +42,7 @@ MOST_PUSHES = 1_000_000
 """Steps after which a chain that does not come to rest is given up."""
 
 SELDOM = 1e-10
-"""A state with less than this share of all visits counts as never visited: that few are a solver's rounding."""
+"""A share of all visits that may be the rounding of a linear program, or of a chain pushed until it stands still."""
 
 
 # -- from a policy to its visits --------------------------------------------------------------------------------------
@@ -189,13 +189,15 @@ def total_visits(measure: Floats) -> Floats:
     return measure.sum(axis=0) if measure.ndim == 2 else measure
 
 
-def parts_of(mdp: TabularMDP, measure: Floats, fallback: Ints) -> list[tuple[float, Floats]]:
+def parts_of(mdp: TabularMDP, measure: Floats, fallback: Ints, seldom: float = SELDOM) -> list[tuple[float, Floats]]:
     """Policies and their shares, drawn at the start, that together have an occupancy measure.
 
     Args:
         mdp: the problem.
         measure: (pair,) or (step, pair) visits of some policy.
         fallback: (state,) or (step, state) the pair to take where a state is never visited and nothing better is known.
+        seldom: the share of visits up to which a state counts as never visited. Slow chains need it to be 0: what is
+            done in states that are next to never visited may decide for ages.
 
     Returns:
         One policy with share 1 but for `average`, where there is one for each closed class of the measure.
@@ -204,11 +206,11 @@ def parts_of(mdp: TabularMDP, measure: Floats, fallback: Ints) -> list[tuple[flo
         return [(1.0, policy_of(mdp, measure, fallback))]
     # Phase 1: strike out states and pairs that only rounding visits; they might join classes that are apart.
     visits = np.add.reduceat(np.maximum(measure, 0.0), mdp.offsets[:-1])
-    visited = np.flatnonzero(visits > SELDOM * visits.sum())
-    seldom = np.ones(mdp.num_states, dtype=np.bool_)
-    seldom[visited] = False
-    clean = np.where(seldom[mdp.state_of_pair], 0.0, np.maximum(measure, 0.0))
-    clean[clean < SELDOM * np.repeat(visits, np.diff(mdp.offsets))] = 0.0
+    visited = np.flatnonzero(visits > seldom * visits.sum())
+    never = np.ones(mdp.num_states, dtype=np.bool_)
+    never[visited] = False
+    clean = np.where(never[mdp.state_of_pair], 0.0, np.maximum(measure, 0.0))
+    clean[clean < seldom * np.repeat(visits, np.diff(mdp.offsets))] = 0.0
     policy = policy_of(mdp, clean)
     # Phase 2: the chain of the policy on the states that are visited, and its closed classes.
     pairs = np.flatnonzero(clean > 0)
