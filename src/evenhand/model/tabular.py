@@ -89,7 +89,10 @@ class TabularMDP:
     @cached_property
     def reachable(self) -> Bools:
         """(state,) whether the state can ever be reached from the initial law, under any policy."""
-        seen = self.initial > 0
+        return self.reached_from(self.initial > 0)
+
+    def reached_from(self, seen: Bools) -> Bools:
+        """(state,) whether the state can ever be reached from some of the states, under any policy."""
         forth = self.kernel.T
         while True:
             outcomes = np.bincount(self.outcomes, weights=seen[self.state_of_pair], minlength=self.kernel.shape[0])

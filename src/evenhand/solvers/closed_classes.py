@@ -118,21 +118,27 @@ def one_long_run(mdp: TabularMDP) -> bool:
     So it is if one class of states is closed under all actions together, every state of it can be reached from every
     other by some policy, and all other states lead to it whatever is done (weakly communicating; Puterman, 8.3).
     """
-    inside = np.flatnonzero(mdp.reachable)
-    union = sparse.csr_array(
-        (np.ones(mdp.num_pairs), (mdp.state_of_pair, np.arange(mdp.num_pairs))), (mdp.num_states, mdp.num_pairs)
-    )
-    classes, closed = label_classes(sparse.csr_array(union @ mdp.transitions)[inside][:, inside])
-    if len(closed) > 1:
-        return False
-    met = np.zeros(mdp.num_states)
-    met[inside[classes == closed[0]]] = 1.0
+    inside = mdp.reachable
+    home = inside & (np.arange(mdp.num_states) == np.argmax(inside))
     while True:
-        # Met for sure is who may get there next by every pair, so no policy can avoid it for ever.
-        following = np.minimum.reduceat((mdp.kernel @ met)[mdp.outcomes] > 0, mdp.offsets[:-1]) | (met > 0)
-        if (following == (met > 0)).all():
-            return bool(following[inside].all())
-        met = following.astype(np.float64)
+        ahead = mdp.reached_from(home)
+        lost = ahead & ~_leading_to(mdp, home, np.logical_or)
+        if not lost.any():
+            break
+        # From here there is no way back, so a closed class lies further ahead.
+        home = np.arange(mdp.num_states) == np.argmax(lost)
+    # What leads to the class by every pair meets it for sure, whatever is done.
+    return bool(_leading_to(mdp, ahead, np.logical_and)[inside].all())
+
+
+def _leading_to(mdp: TabularMDP, there: Bools, pairs: np.ufunc) -> Bools:
+    """(state,) from where states may be reached: by some of the pairs (logical_or), or by each (logical_and)."""
+    while True:
+        nearer = (mdp.kernel @ there.astype(np.float64))[mdp.outcomes] > 0
+        following = there | pairs.reduceat(nearer, mdp.offsets[:-1])
+        if (following == there).all():
+            return np.asarray(there)
+        there = following
 
 
 class Elimination:

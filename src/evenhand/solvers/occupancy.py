@@ -10,14 +10,17 @@ and q(x, u) = q(x) pi(u | x), V = sum_{x,u} q(x, u) r(x, u); q sums to the crite
 
 The discounted system is solved by LU when there are few states, else by BiCGSTAB, and the residual is checked either
 way: an error e in the equation moves no value by more than |e|_1 max|r| total. The average is found class by class when
-there are few states: the stationary law of each closed class, and the chance to end in it. Else the chain that stays
-with probability 1/2 is pushed on until it stands still: it has the same limit, and no periods.
+there are few states: the stationary law of each closed class, and the chance to end in it. Else q = mu + c with the
+c in the range of I - P^T that solves (I - P^T) c = P^T mu - mu, which is where GMRES looks for it. Corrections are
+added until one that was solved for is next to nothing: what a chain moves in a step says little if it moves slowly.
 
 The way back: the policy of a measure is pi(u | x) = q(x, u) / q(x). Under `average` it has this measure only if it has
 one closed class where q lives. With several, each is a policy of its own, drawn at the start by its share of q, and
 elsewhere the way to the class is taken (`parts_of`). From where there is no way to it, q is followed as it is: then
 the parts need not have q together, and who needs to know must evaluate them.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 from scipy import sparse
@@ -32,14 +35,14 @@ from evenhand.typing import Floats, Ints
 DENSE_UP_TO = 250
 """States up to which the system is solved directly."""
 
-CLASSES_UP_TO = 1000
+CLASSES_UP_TO = 2000
 """States up to which long-run shares are found class by class."""
 
 RESIDUAL = 1e-12
 """The largest residual left, as a share of all visits."""
 
-MOST_PUSHES = 1_000_000
-"""Steps after which a chain that does not come to rest is given up."""
+SETTLED, MOST_CORRECTIONS = 1e-11, 30
+"""A correction of long-run shares that is next to nothing, and corrections after which they are given up."""
 
 SELDOM = 1e-10
 """A share of all visits that may be the rounding of a linear program, or of a chain pushed until it stands still."""
@@ -129,17 +132,30 @@ def _long_run(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
     if mdp.num_states <= CLASSES_UP_TO:
         return long_run_shares(_chain(mdp, choose), mdp.initial)
     back, forth = sparse.csr_array(choose.T), mdp.kernel.T
-    law, before = mdp.initial, np.inf
-    for _ in range(MOST_PUSHES):
-        following = 0.5 * (law + forth @ (back @ law))
-        moved = float(np.abs(following - law).sum())
-        rate = min(moved / before, 1 - 1e-9) if before > 0 else 0.0
-        # What is still to come is a geometric series, if it goes on as it does.
-        # However slowly a chain forgets, three digits beyond the residual are all that rounding leaves to wait for.
-        if moved <= RESIDUAL * max(1 - rate, 1e-3):
-            return np.asarray(following / following.sum())
-        law, before = following, moved
-    raise NotConverged(f"the long-run shares still move by {moved:.2g} a step after {MOST_PUSHES} steps")
+    return settle(lambda law: np.asarray(forth @ (back @ law)), mdp.initial)
+
+
+def settle(push: Callable[[Floats], Floats], initial: Floats) -> Floats:
+    """(state,) the Cesaro limit of the law of a chain that is not written out.
+
+    Args:
+        push: from the (state,) law of a state to that of the next.
+        initial: (state,) the law of the first state.
+
+    Raises:
+        NotConverged: the chain moves too slowly; says how much of its time is still uncertain.
+    """
+    size = len(initial)
+    operator = linalg.LinearOperator((size, size), matvec=lambda law: law - push(law), dtype=np.float64)
+    law = initial
+    for _ in range(MOST_CORRECTIONS):
+        correction, unsolved = linalg.gmres(operator, push(law) - law, rtol=1e-3, atol=0.0, restart=40, maxiter=5)
+        law = law + correction
+        off = float(np.abs(correction).sum())
+        if not unsolved and off <= SETTLED:
+            law = np.maximum(law, 0.0)
+            return np.asarray(law / law.sum())
+    raise NotConverged(f"the long-run shares of states are uncertain by {off:.2g}, for the arms move very slowly")
 
 
 def long_run_shares(matrix: Floats, initial: Floats) -> Floats:
