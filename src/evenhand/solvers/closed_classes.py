@@ -191,12 +191,26 @@ class Elimination:
         visits[: self.remaining] = 1.0
         for k in range(self.remaining, len(visits)):
             visits[k] = visits[:k] @ work[:k, k]
-        weights, shares = np.zeros(len(initial)), np.zeros(len(initial))
-        weights[self.order], shares[self.order] = arriving, visits
+        back = np.argsort(self.order)
+        weights, shares = arriving[back], visits[back]
         for number in self.closed:
             inside = self.classes == number
             shares[inside] *= weights[inside].sum() / shares[inside].sum()
         return shares
+
+    def visits(self, initial: Floats) -> Floats:
+        """(state,) expected visits to each state, if there is a discount.
+
+        Args:
+            initial: (state,) the law of the first state.
+        """
+        begun, work = initial[self.order], self.work
+        for k in range(len(begun) - 1, -1, -1):
+            begun[k] /= self.exits[k]
+            begun[:k] += begun[k] * work[k, :k]
+        for k in range(len(begun)):
+            begun[k] += begun[:k] @ work[:k, k]
+        return begun[np.argsort(self.order)]
 
     def means(self, rewards: Floats) -> Floats:
         """(state,) the long-run mean from each state.
@@ -204,16 +218,14 @@ class Elimination:
         Args:
             rewards: (state,) rewards.
         """
-        begins = np.zeros(len(rewards))
         states = self.order[: self.remaining]
         # One state of each class, each with all of its class's shares.
+        begins = np.zeros(len(rewards))
         begins[states] = 1.0
-        shares = self.shares(begins)
-        means = np.zeros(len(rewards))
-        for number, state in zip(self.closed, states, strict=True):
-            inside = self.classes == number
-            means[state] = shares[inside] @ rewards[inside]
-        return self._forth(np.zeros(len(rewards)), means)
+        weighed, known = self.shares(begins) * rewards, np.zeros(len(rewards))
+        for place, number in enumerate(self.closed):
+            known[place] = weighed[self.classes == number].sum()
+        return self._forth(np.zeros(len(rewards)), known)
 
     def biases(self, surplus: Floats) -> Floats:
         """(state,) what is gained in all from each state, up to a constant in every closed class.
@@ -224,19 +236,13 @@ class Elimination:
         gained = surplus[self.order]
         for k in range(len(gained) - 1, self.remaining - 1, -1):
             gained[:k] += self.work[:k, k] * gained[k]
-        first = np.zeros(len(surplus))
-        unordered = np.zeros(len(surplus))
-        unordered[self.order] = gained
-        return self._forth(unordered, first)
+        return self._forth(gained, np.zeros(len(surplus)))
 
-    def _forth(self, gained: Floats, known: Floats) -> Floats:
+    def _forth(self, gained: Floats, values: Floats) -> Floats:
         """(state,) values from those of the states that remain, and what is gained before one of them is met."""
-        gained, values = gained[self.order], known[self.order]
         for k in range(self.remaining, len(values)):
             values[k] = (gained[k] + self.work[k, :k] @ values[:k]) / self.exits[k]
-        found = np.zeros(len(values))
-        found[self.order] = values
-        return found
+        return values[np.argsort(self.order)]
 
 
 def _uniform_on_classes(moves: Floats) -> Floats:

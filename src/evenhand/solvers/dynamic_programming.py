@@ -254,39 +254,37 @@ def _evaluate(mdp: TabularMDP, rewards: Floats, choices: Ints, differences: _Dif
 
 def _policy_iteration(mdp: TabularMDP, rewards: Floats, tolerance: float, choices: Ints) -> Optimum:
     """Howard's policy iteration, with the mean before the bias where a policy has several closed classes."""
-    criterion, differences = mdp.criterion, _Differences(mdp)
+    differences = _Differences(mdp)
     largest = float(np.abs(rewards).max(initial=0.0))
-    inside = mdp.reachable if criterion.is_average else np.ones(mdp.num_states, dtype=np.bool_)
+    rounding = max(CLOSEST * largest * mdp.criterion.total, TINY)
     for _ in range(MOST_POLICIES):
         found = _evaluate(mdp, rewards, choices, differences)
+        low, high = _bounds(mdp, found, choices)
+        if high - low <= max(tolerance * abs(high), 4 * rounding):
+            return Optimum(choices, low, high, found.value, rounding)
         following = _improved(mdp, found, choices, differences, MEANS * largest)
         if (following == choices).all():
             break
         choices = following
-    else:
-        raise NotConverged(f"the policy still changes after {MOST_POLICIES} improvements")
-    # No policy leaves the reachable states. The policy has at least what its own pairs say, and none has more than all.
-    mean = float(found.means[inside].mean())
+    if mdp.criterion.is_average and np.ptp(found.means[mdp.reachable]) > 0.5 * (high - low):
+        _refuse(mdp, float(np.ptp(found.means[mdp.reachable])))
+    raise NotConverged(f"the bounds are still {high - low:.3g} apart, and rounding leaves no more digits")
+
+
+def _bounds(mdp: TabularMDP, found: _Evaluated, choices: Ints) -> tuple[float, float]:
+    """What a policy has at least, by its own pairs, and what none exceeds, by all."""
+    # No policy leaves the reachable states, so of an average these alone count.
+    inside = mdp.reachable if mdp.criterion.is_average else np.ones(mdp.num_states, dtype=np.bool_)
+    mean, total = float(found.means[inside].mean()), mdp.criterion.total
     change = found.excess + (found.means - mean)[mdp.state_of_pair]
-    own, pairs = choices[inside], inside[mdp.state_of_pair]
-    least, most = float((change - found.noise)[own].min()), float((change + found.noise)[pairs].max())
-    # v is within a rounding of what the excess was computed from; T v is at least v + least, and at most v + most.
-    now, slack = float(mdp.initial @ found.value), 4 * EPSILON * float(mdp.initial @ np.abs(found.value))
-    if criterion.is_average:
-        now, slack = mean, EPSILON * abs(mean)
-    low, high = now + least * criterion.total - slack, now + most * criterion.total + slack
-    rounding = max(CLOSEST * largest * criterion.total, TINY)
-    if high - low > max(tolerance * abs(high), 4 * rounding, 8 * float(found.noise[own].max()) * criterion.total):
-        if criterion.is_average:
-            _refuse_means(mdp, found.means[inside], high - low)
-        raise NotConverged(f"the bounds are still {high - low:.3g} apart, and rounding leaves no more digits")
-    return Optimum(choices, low, high, found.value, rounding)
-
-
-def _refuse_means(mdp: TabularMDP, means: Floats, gap: float) -> None:
-    """Raise NotApplicable if the best means differ by what keeps the bounds apart."""
-    if np.ptp(means) > 0.5 * gap and not one_long_run(mdp):
-        raise NotApplicable(start_matters(float(np.ptp(means))))
+    least = float((change - found.noise)[choices[inside]].min())
+    most = float((change + found.noise)[inside[mdp.state_of_pair]].max())
+    # v is within a rounding of what the excess was computed from. T v is at least v + least, and at most v + most.
+    now, size = (mean, abs(mean)) if mdp.criterion.is_average else (
+        float(mdp.initial @ found.value), float(mdp.initial @ np.abs(found.value))
+    )
+    slack = 4 * EPSILON * size
+    return now + least * total - slack, now + most * total + slack
 
 
 def _improved(mdp: TabularMDP, found: _Evaluated, choices: Ints, differences: _Differences, tie: float) -> Ints:

@@ -8,8 +8,8 @@ For pair probabilities pi, visits to states are counted by the criterion's weigh
 
 and q(x, u) = q(x) pi(u | x), V = sum_{x,u} q(x, u) r(x, u); q sums to the criterion's total.
 
-The discounted system is solved by LU when there are few states, else by BiCGSTAB, and the residual is checked either
-way: an error e in the equation moves no value by more than |e|_1 max|r| total. The average is found class by class when
+The discounted system is solved by elimination without subtractions when there are few states, else by BiCGSTAB with a
+residual that is checked: an error e in the equation moves no value by more than |e|_1 max|r| total. The average is found class by class when
 there are few states: the stationary law of each closed class, and the chance to end in it. Else q = mu + c with the
 c in the range of I - P^T that solves (I - P^T) c = P^T mu - mu, which is where GMRES looks for it. Corrections are
 added until one that was solved for is next to nothing: what a chain moves in a step says little if it moves slowly.
@@ -34,6 +34,9 @@ from evenhand.typing import Floats, Ints
 
 DENSE_UP_TO = 250
 """States up to which the system is solved directly."""
+
+LARGE_TOTAL = 1e3
+"""Total weight of time beyond which more states than these are."""
 
 CLASSES_UP_TO = 2000
 """States up to which long-run shares are found class by class."""
@@ -72,7 +75,9 @@ def occupancy(mdp: TabularMDP, probabilities: Floats) -> Floats:
     if mdp.criterion.is_average:
         visits = _long_run(mdp, choose)
     else:
-        visits = _solve_dense(mdp, choose) if mdp.num_states <= DENSE_UP_TO else _solve_by_steps(mdp, choose)
+        # Where the total is large, so is what a residual does to values.
+        few = DENSE_UP_TO if mdp.criterion.total <= LARGE_TOTAL else CLASSES_UP_TO
+        visits = _solve_dense(mdp, choose) if mdp.num_states <= few else _solve_by_steps(mdp, choose)
     return np.asarray(np.repeat(visits, np.diff(mdp.offsets)) * probabilities)
 
 
@@ -105,8 +110,7 @@ def _chain(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
 
 
 def _solve_dense(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
-    matrix = _chain(mdp, choose)
-    return np.asarray(np.linalg.solve(np.eye(mdp.num_states) - mdp.criterion.factor * matrix.T, mdp.initial))
+    return Elimination(_chain(mdp, choose), mdp.criterion.factor).visits(mdp.initial)
 
 
 def _solve_by_steps(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
