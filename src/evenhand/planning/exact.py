@@ -40,6 +40,9 @@ MOST_TABULATED = 6000
 TABLES_UP_TO = 25_000
 """Pairs of count states and decisions of several types, at all steps, up to which the explicit table is quicker."""
 
+LOOSE = 1e-5
+"""A relative gap that linear programs, and the evaluation of a policy, may leave to rounding."""
+
 MOST_SECONDS = 3600.0
 """After which a linear program is given up."""
 
@@ -255,7 +258,7 @@ def _of_parts(
         seconds=watch.seconds,
     )
     if objective.criterion.is_average:
-        _check_start(solution, space.mdp, visits, max(1e-5, 10 * task.tolerance))
+        _check_start(solution, space.mdp, visits, max(LOOSE, 10 * task.tolerance))
     return solution
 
 
@@ -307,7 +310,8 @@ def by_count_lp(task: Task) -> Solution:
     )
     # All members equal, as they are for identical arms: the bound on the mean is one on every welfare.
     bound = float(task.welfare(np.full(len(objective.sizes), solved.upper_bound), objective.sizes))
-    return _of_parts(task, "count-lp", space, objective, solved.parts, bound, watch)
+    solution = _of_parts(task, "count-lp", space, objective, solved.parts, bound, watch)
+    return _reached(solution, max(LOOSE, 10 * task.tolerance))
 
 
 def _within_floors(
@@ -344,4 +348,5 @@ def by_joint_lp(task: Task) -> Solution:
     solved = _within_floors(
         lambda: gini_lp(mdp, ranks, floors, time_limit=MOST_SECONDS, waiting=waiting), mdp, objective, floors
     )
-    return _of_parts(task, "joint-lp", space, objective, solved.parts, solved.upper_bound, watch)
+    solution = _of_parts(task, "joint-lp", space, objective, solved.parts, solved.upper_bound, watch)
+    return _reached(solution, max(LOOSE, 10 * task.tolerance))

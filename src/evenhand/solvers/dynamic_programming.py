@@ -25,6 +25,7 @@ Choices: of pairs that are equally good but for rounding the first is taken, so 
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple, NoReturn
 
 import numpy as np
@@ -52,8 +53,11 @@ CLOSEST = 2.5e-14
 TINY = float(np.finfo(float).tiny)
 """Below this numbers lose their digits: what is less apart is the same, whatever the tolerance."""
 
-ROUNDS_BEFORE, STATES_UP_TO, ENTRIES_UP_TO = 12, 2000, 5e6
+ROUNDS_BEFORE, STATES_UP_TO, ENTRIES_UP_TO = 12, 2000, 5e7
 """Rounds of sweeps before policy iteration takes over, and states and transitions up to which it does."""
+
+AT_ONCE = 1_000_000
+"""Transitions whose differences are summed at once."""
 
 MEANS = 1e-12
 """Long-run means that differ by less, relative to the largest reward, are the same."""
@@ -94,7 +98,8 @@ def solve_weighted(
     Args:
         mdp: the problem.
         weights: (objective,) weights.
-        tolerance: how far apart the bounds may be at the end, relative to the upper one.
+        tolerance: how far apart the bounds may be at the end, relative to the upper one, unless rounding leaves them
+            further apart: who asks must look at them.
         start: (state,) a first guess of the value function; of no use where there is a number of steps.
         most_rounds: when to give up (NotConverged).
     """
@@ -189,36 +194,79 @@ def start_matters(spread: float) -> str:
 
 
 def _is_small(mdp: TabularMDP) -> bool:
-    """Whether policies can be evaluated by elimination, and the transitions of all pairs be written out."""
+    """Whether policies can be evaluated by elimination, and the transitions of all outcomes be written out."""
     if mdp.num_states > STATES_UP_TO:
         return False
-    return mdp.num_transitions <= ENTRIES_UP_TO
+    if isinstance(mdp.kernel, sparse.csr_array):
+        return mdp.kernel.nnz <= ENTRIES_UP_TO
+    return mdp.num_transitions <= 0.1 * ENTRIES_UP_TO  # what is not yet written out takes more memory on the way
 
 
 class _Differences:
-    """T v - v by pairs, from the differences of v along transitions (see the file's head)."""
+    """P v - v by pairs, from the differences of v along transitions (see the file's head).
+
+    With m the likeliest next state of an outcome, P v - v = sum P (v(x') - v(m)) + v(m) - v(x): the outcome is summed
+    once for all its pairs, and of slow chains m is x.
+    """
 
     def __init__(self, mdp: TabularMDP) -> None:
-        self.mdp, self.rows = mdp, mdp.transitions
-        self.start = np.repeat(mdp.state_of_pair, np.diff(self.rows.indptr))
-        longest = int(np.diff(self.rows.indptr).max())
-        self.unit = (longest + 16) * EPSILON
+        self.mdp = mdp
+        written = isinstance(mdp.kernel, sparse.csr_array)
+        self.rows = mdp.kernel if written else mdp.transitions
+        self.row_of_pair = mdp.outcomes if written else np.arange(mdp.num_pairs)
+        self.unit = (int(np.diff(self.rows.indptr).max()) + 16) * EPSILON
+        # Some rows at a time, for the sums of all would take several times their memory.
+        steps = np.arange(0, self.rows.indptr[-1], AT_ONCE)
+        self.cuts = np.unique(np.append(np.searchsorted(self.rows.indptr, steps), len(self.rows.indptr) - 1))
+        self.likeliest = np.concatenate([self._likeliest(*cut) for cut in pairwise(self.cuts)])
+
+    def _likeliest(self, first: int, last: int) -> Ints:
+        """(row,) the likeliest next state of some rows, the first of equals."""
+        begins, entries = self._some(first, last)
+        data = self.rows.data[entries]
+        best = np.repeat(np.maximum.reduceat(data, begins), np.diff(np.append(begins, len(data))))
+        places = np.where(data == best, np.arange(len(data)), len(data))
+        return np.asarray(self.rows.indices[entries][np.minimum.reduceat(places, begins)], dtype=np.int64)
+
+    def _some(self, first: int, last: int) -> tuple[Ints, slice]:
+        """Where some rows begin among their entries, and which entries these are."""
+        start = int(self.rows.indptr[first])
+        return self.rows.indptr[first:last] - start, slice(start, int(self.rows.indptr[last]))
+
+    def _sums(self, value: Floats, first: int, last: int) -> tuple[Floats, Floats, Floats]:
+        """Of some rows sum P (v(x') - v(m)), the same in magnitude, and the chance of other states than m."""
+        begins, entries = self._some(first, last)
+        data, states = self.rows.data[entries], self.rows.indices[entries]
+        middle = np.repeat(self.likeliest[first:last], np.diff(np.append(begins, len(data))))
+        moved = data * (value[states] - value[middle])
+        return (
+            np.add.reduceat(moved, begins),
+            np.add.reduceat(np.abs(moved), begins),
+            np.add.reduceat(np.where(states == middle, 0.0, data), begins),
+        )
+
+    def _by_pairs(self, value: Floats) -> tuple[Floats, Floats, Floats]:
+        """(pair,) P v - v in two summands, and the chance of other states than the likeliest."""
+        parts = zip(*(self._sums(value, *cut) for cut in pairwise(self.cuts)), strict=True)
+        moved, size, away = (np.concatenate(part)[self.row_of_pair] for part in parts)
+        led = value[self.likeliest[self.row_of_pair]] - value[self.mdp.state_of_pair]
+        return moved + led, size + np.abs(led), np.where(led == 0, away, 1.0)
 
     def __call__(self, value: Floats) -> tuple[Floats, Floats]:
         """(pair,) factor P v - v, and how far rounding may have put it off."""
         factor = self.mdp.criterion.factor
-        moved = self.rows.data * (value[self.rows.indices] - value[self.start])
-        begins, here = self.rows.indptr[:-1], (1 - factor) * value[self.mdp.state_of_pair]
-        size = factor * np.add.reduceat(np.abs(moved), begins) + np.abs(here)
-        return factor * np.add.reduceat(moved, begins) - here, self.unit * size
+        moved, size, _ = self._by_pairs(value)
+        here = (1 - factor) * value[self.mdp.state_of_pair]
+        return factor * moved - here, self.unit * (factor * size + np.abs(here))
 
     def gained(self, means: Floats) -> Floats:
         """(pair,) by how much the mean after a pair differs from that of its state, per move away from it."""
-        away = self.rows.data * (self.rows.indices != self.start)
-        begins = self.rows.indptr[:-1]
-        moved = np.add.reduceat(away * (means[self.rows.indices] - means[self.start]), begins)
-        leaving = np.add.reduceat(away, begins)
-        return np.asarray(moved / np.where(leaving > 0, leaving, 1.0))
+        moved, _, away = self._by_pairs(means)
+        return np.asarray(moved / np.where(away > 0, away, 1.0))
+
+    def chain(self, choices: Ints) -> Floats:
+        """(state, next_state) the transition matrix of a policy."""
+        return np.asarray(self.rows[self.row_of_pair[choices]].toarray())
 
 
 class _Evaluated(NamedTuple):
@@ -239,7 +287,7 @@ class _Evaluated(NamedTuple):
 
 def _evaluate(mdp: TabularMDP, rewards: Floats, choices: Ints, differences: _Differences) -> _Evaluated:
     """Evaluate a policy by elimination, and correct what rounding left."""
-    chain = Elimination(differences.rows[choices].toarray(), mdp.criterion.factor)
+    chain = Elimination(differences.chain(choices), mdp.criterion.factor)
     means = chain.means(rewards[choices]) if mdp.criterion.is_average else np.zeros(mdp.num_states)
     # Without the mean, which is much larger, corrections are not lost in sums with it.
     excess = rewards - means[mdp.state_of_pair]
@@ -260,15 +308,17 @@ def _policy_iteration(mdp: TabularMDP, rewards: Floats, tolerance: float, choice
     for _ in range(MOST_POLICIES):
         found = _evaluate(mdp, rewards, choices, differences)
         low, high = _bounds(mdp, found, choices)
-        if high - low <= max(tolerance * abs(high), 4 * rounding):
-            return Optimum(choices, low, high, found.value, rounding)
         following = _improved(mdp, found, choices, differences, MEANS * largest)
-        if (following == choices).all():
-            break
+        close, ended = high - low <= max(tolerance * abs(high), 4 * rounding), (following == choices).all()
+        if ended and not close and mdp.criterion.is_average:
+            spread = float(np.ptp(found.means[mdp.reachable]))
+            if spread > 0.5 * (high - low):
+                _refuse(mdp, spread)
+        # Policies that rounding cannot tell apart leave bounds as close as it allows.
+        if close or ended:
+            return Optimum(choices, low, high, found.value, rounding)
         choices = following
-    if mdp.criterion.is_average and np.ptp(found.means[mdp.reachable]) > 0.5 * (high - low):
-        _refuse(mdp, float(np.ptp(found.means[mdp.reachable])))
-    raise NotConverged(f"the bounds are still {high - low:.3g} apart, and rounding leaves no more digits")
+    raise NotConverged(f"the bounds are still {high - low:.3g} apart after {MOST_POLICIES} policies")
 
 
 def _bounds(mdp: TabularMDP, found: _Evaluated, choices: Ints) -> tuple[float, float]:

@@ -101,6 +101,8 @@ class Patience:
         self.waited += 1
         if width <= _HARDLY * self.narrowest:
             self.narrowest, self.waited = width, 0
+        if bounds.high - bounds.low <= 4 * bounds.slack:
+            raise NotConverged(f"the relative gap is still {bounds.gap:.3g}, and rounding leaves no more digits")
         if self.waited < self.rounds:
             return
         if self.is_one or not self.criterion.is_average:
