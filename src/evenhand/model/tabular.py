@@ -89,7 +89,10 @@ class TabularMDP:
     @cached_property
     def reachable(self) -> Bools:
         """(state,) whether the state can ever be reached from the initial law, under any policy."""
-        seen = self.initial > 0
+        return self.reached_from(self.initial > 0)
+
+    def reached_from(self, seen: Bools) -> Bools:
+        """(state,) whether the state can ever be reached from some of the states, under any policy."""
         forth = self.kernel.T
         while True:
             outcomes = np.bincount(self.outcomes, weights=seen[self.state_of_pair], minlength=self.kernel.shape[0])
@@ -97,6 +100,14 @@ class TabularMDP:
             if (following == seen).all():
                 return np.asarray(seen)
             seen = following
+
+    @property
+    def num_transitions(self) -> float:
+        """Transitions of all pairs together, at the most, without spelling them out."""
+        if isinstance(self.kernel, sparse.csr_array):
+            return float(np.diff(self.kernel.indptr)[self.outcomes].sum())
+        entries: int = getattr(self.kernel, "entries_per_row")  # noqa: B009  # what operators have and matrices lack
+        return float(self.num_pairs) * entries
 
     @cached_property
     def transitions(self) -> sparse.csr_array:

@@ -61,7 +61,9 @@ def certain_digits(rounding: float, bound: float) -> int:
     return int(np.clip(np.floor(-np.log10(rounding / abs(bound))), 0, MOST))
 
 
-def rounding_of(problem: CoupledMDP, objective: Objective, values: Floats, gap: float) -> float:
+def rounding_of(
+    problem: CoupledMDP, objective: Objective, values: Floats, gap: float, most_steps: float = np.inf
+) -> float:
     """What rounding may have added to a welfare or its bound, or taken.
 
     Args:
@@ -69,6 +71,7 @@ def rounding_of(problem: CoupledMDP, objective: Objective, values: Floats, gap: 
         objective: what was maximised, over types or arms.
         values: (unit,) of the types or arms.
         gap: between the welfare and its bound, not relative.
+        most_steps: steps over which errors add up at the most, if steps are without end.
     """
     types = problem.types
     meets = counting(types, problem.affordable, problem.criterion)
@@ -80,7 +83,10 @@ def rounding_of(problem: CoupledMDP, objective: Objective, values: Floats, gap: 
         share = float(counts[~still].sum() / counts.sum()) ** (1 / (1 - objective.welfare.aversion))
         members, counts, sizes = members[~still], counts[~still], sizes[~still]
     weighed = share * _weighed(objective.welfare, (members, counts), sizes, gap)
-    return _steps(problem.criterion) * OPERATIONS * float(np.finfo(float).eps) * weighed
+    steps = _steps(problem.criterion)
+    if problem.criterion.num_steps is None:
+        steps = min(steps, most_steps)
+    return steps * OPERATIONS * float(np.finfo(float).eps) * weighed
 
 
 def _still(problem: CoupledMDP, objective: Objective, members: Floats) -> Bools:

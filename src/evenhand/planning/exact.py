@@ -19,10 +19,12 @@ from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.tabular import TabularMDP
 from evenhand.model.welfare import RankWeighted, Utilitarian, is_lexicographic, is_mean
+from evenhand.planning.digits import LONG, rounding_of
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import Stopwatch, Task, gap_share
 from evenhand.reductions.counts import Counts, count_policy, num_count_states, typed_policy
 from evenhand.reductions.joint import Joint
+from evenhand.solvers.closed_classes import one_long_run
 from evenhand.solvers.count_dynamics import CountPlan, plan_counts, solve_counts
 from evenhand.solvers.dynamic_programming import start_matters
 from evenhand.solvers.linear_programs import LinearProgramSolution, count_lp, gini_lp
@@ -38,6 +40,9 @@ MOST_TABULATED = 6000
 TABLES_UP_TO = 25_000
 """Pairs of count states and decisions of several types, at all steps, up to which the explicit table is quicker."""
 
+LOOSE = 1e-5
+"""A relative gap that linear programs, and the evaluation of a policy, may leave to rounding."""
+
 MOST_SECONDS = 3600.0
 """After which a linear program is given up."""
 
@@ -52,7 +57,7 @@ def by_counts(task: Task) -> Solution:
     if task.problem.is_symmetric and not task.problem.has_floors:
         try:
             return _by_lattice(task)
-        except NotApplicable:  # the long run may depend on the start: tables can tell, if they are small
+        except (NotApplicable, NotConverged):  # the long run depends on the start, or comes slowly: tables can tell
             if num_count_states(task.problem) > MOST_TABULATED:
                 raise
     watch, told = Stopwatch(), _Told(task)
@@ -61,7 +66,7 @@ def by_counts(task: Task) -> Solution:
     if plan.num_pairs * (task.problem.criterion.num_steps or 1) > TABLES_UP_TO:
         try:
             return _by_types(task, plan, told, watch)
-        except NotApplicable:  # the same: an average whose bounds over all states do not meet
+        except (NotApplicable, NotConverged):  # the same
             if plan.num_states > MOST_TABULATED:
                 raise
     return _by_mixture(task, "counts", Counts(task.problem), task.by_types, watch)
@@ -97,7 +102,7 @@ def _by_lattice(task: Task) -> Solution:
     objective.check_domain(values)
     policy = count_policy(problem, best.cells, best.base, best.choices)
     watch.lap("solve")
-    return Solution(
+    solution = Solution(
         method="counts",
         reason=task.reason,
         objective=objective,
@@ -109,6 +114,19 @@ def _by_lattice(task: Task) -> Solution:
         problem=problem,
         seconds=watch.seconds,
     )
+    return _reached(solution, task.tolerance)
+
+
+def _reached(solution: Solution, tolerance: float) -> Solution:
+    """The solution, if its gap is within the tolerance but for rounding."""
+    apart = solution.upper_bound - solution.welfare
+    excused = rounding_of(solution.problem, solution.objective, solution.unit_values, max(apart, 0.0), most_steps=LONG)
+    if apart > max(tolerance * max(abs(solution.upper_bound), abs(solution.welfare)), 8 * excused):
+        raise NotConverged(
+            f"{solution.method} ended with a relative gap of {solution.gap:.2g}, and {tolerance:.2g} was requested. "
+            "The arms move very slowly or the rewards differ too much in size: use a larger tolerance."
+        )
+    return solution
 
 
 def _by_types(task: Task, plan: TypedPlan, told: "_Told", watch: Stopwatch) -> Solution:
@@ -125,7 +143,7 @@ def _by_types(task: Task, plan: TypedPlan, told: "_Told", watch: Stopwatch) -> S
     parts = [typed_policy(problem, allocations, pricing.picks[i]) for i in used]
     welfare = objective(values)
     watch.lap("solve")
-    return Solution(
+    solution = Solution(
         method="counts",
         reason=task.reason,
         objective=objective,
@@ -138,6 +156,7 @@ def _by_types(task: Task, plan: TypedPlan, told: "_Told", watch: Stopwatch) -> S
         problem=problem,
         seconds=watch.seconds,
     )
+    return _reached(solution, task.tolerance)
 
 
 class _Told:
@@ -170,7 +189,7 @@ def _by_mixture(task: Task, method: str, space: Joint | Counts, objective: Objec
     parts = pricing.mixed_parts(mixture.shares)
     if narrow is not None:
         parts = [(share, narrow.widen(table)) for share, table in parts]
-    return _of_parts(task, method, space, objective, parts, mixture.upper_bound, watch)
+    return _reached(_of_parts(task, method, space, objective, parts, mixture.upper_bound, watch), task.tolerance)
 
 
 class NothingLeft(OutOfDomain):
@@ -239,7 +258,7 @@ def _of_parts(
         seconds=watch.seconds,
     )
     if objective.criterion.is_average:
-        _check_start(solution, space.mdp, visits, max(1e-5, 10 * task.tolerance))
+        _check_start(solution, space.mdp, visits, max(LOOSE, 10 * task.tolerance))
     return solution
 
 
@@ -253,7 +272,7 @@ def _check_start(solution: Solution, mdp: TabularMDP, visits: Floats, most_gap: 
         most_gap: the largest gap that is left to rounding.
     """
     apart = solution.upper_bound - solution.welfare
-    if solution.gap > most_gap and apart > 1e-9 * np.abs(mdp.rewards).max():  # a best mean of 0 is met but for rounding
+    if solution.gap > most_gap and not one_long_run(mdp) and apart > 1e-9 * np.abs(mdp.rewards).max():  # a best mean of 0 is met but for rounding
         raise NotApplicable(start_matters(apart))
     if mdp.served is not None and (short := float((solution.objective.floors - visits @ mdp.served).max())) > most_gap:
         raise NotApplicable(
@@ -291,7 +310,8 @@ def by_count_lp(task: Task) -> Solution:
     )
     # All members equal, as they are for identical arms: the bound on the mean is one on every welfare.
     bound = float(task.welfare(np.full(len(objective.sizes), solved.upper_bound), objective.sizes))
-    return _of_parts(task, "count-lp", space, objective, solved.parts, bound, watch)
+    solution = _of_parts(task, "count-lp", space, objective, solved.parts, bound, watch)
+    return _reached(solution, max(LOOSE, 10 * task.tolerance))
 
 
 def _within_floors(
@@ -328,4 +348,5 @@ def by_joint_lp(task: Task) -> Solution:
     solved = _within_floors(
         lambda: gini_lp(mdp, ranks, floors, time_limit=MOST_SECONDS, waiting=waiting), mdp, objective, floors
     )
-    return _of_parts(task, "joint-lp", space, objective, solved.parts, solved.upper_bound, watch)
+    solution = _of_parts(task, "joint-lp", space, objective, solved.parts, solved.upper_bound, watch)
+    return _reached(solution, max(LOOSE, 10 * task.tolerance))

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from evenhand.checks import as_seed, check_positive_int, fits_in_memory, is_number
 from evenhand.display import heard, shows_bar
-from evenhand.errors import InvalidInput, NotApplicable, TooLarge, UnknownName
+from evenhand.errors import InvalidInput, NotApplicable, NotConverged, TooLarge, UnknownName
 from evenhand.execution import Executor, Sweep
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
@@ -165,9 +165,14 @@ def _solve(task: Task, method: str) -> Solution:
     if method == "auto":
         chosen = _choose(task.problem)
         _check_kept(task, chosen.method)
-        return METHODS[chosen.method](
-            replace(task, reason=chosen.reason, plan=chosen.plan, typed_plan=chosen.typed_plan)
-        )
+        ready = replace(task, reason=chosen.reason, plan=chosen.plan, typed_plan=chosen.typed_plan)
+        try:
+            return METHODS[chosen.method](ready)
+        except NotConverged as error:
+            if chosen.method == "fluid" or task.kept is not None:
+                raise
+            reason = f"{chosen.reason}, but {chosen.method} did not converge ({str(error).partition('.  ')[0]})"
+            return METHODS["fluid"](replace(task, reason=reason))
     if method not in METHODS:
         raise UnknownName("method", method, ["auto", *METHODS])
     _check_kept(task, method)

@@ -13,16 +13,25 @@ closed class C the uniform law w_C over C, in other rows 0. Then A = I - P + W i
 mean of C, since the stationary law of C annihilates I - P. So, by solves with A alone,
 
     g = A^-1 W A^-1 r,      z = A^-1 (r - g),      h = z - A^-1 W A^-1 z        O(S^3 log S) a chain with finding C.
+
+For chains with rates of very different size, A has no digits to spare. `Elimination` censors the chain on ever fewer
+states instead (Grassmann, Taksar and Heyman, 1985). The chance to leave a state is the sum of the chances to go
+elsewhere, so nothing is ever subtracted, and shares and means keep their relative accuracy whatever the rates
+(O'Cinneide, 1993). Classes are told by exact zeros: however small a probability is, it counts as a way.
 """
 
 import numpy as np
-from scipy.sparse import csr_matrix
+from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
+from evenhand.model.tabular import TabularMDP
 from evenhand.typing import Bools, Floats, Ints
 
 MOST_TRIED = 8
 """States of an arm that are tried as the one that is always met."""
+
+BLOCK = 64
+"""States that are eliminated before the others are brought up to date, by one product of matrices."""
 
 
 def closed_classes(moves: Floats) -> list[Ints]:
@@ -31,13 +40,8 @@ def closed_classes(moves: Floats) -> list[Ints]:
     Args:
         moves: (state, next_state) probabilities.
     """
-    graph = csr_matrix(moves > 0)
-    number, label = connected_components(graph, connection="strong")
-    # A class with an edge out of it is not closed.
-    rows, columns = graph.nonzero()
-    open_ones = np.unique(label[rows[label[rows] != label[columns]]])
-    closed = [np.flatnonzero(label == c) for c in range(number) if c not in set(open_ones.tolist())]
-    return sorted(closed, key=lambda states: int(states[0]))
+    classes, closed = label_classes(sparse.csr_array(moves))
+    return sorted((np.flatnonzero(classes == number) for number in closed), key=lambda states: int(states[0]))
 
 
 def never_splits(transitions: Floats, num_states: Ints) -> Bools:
@@ -97,6 +101,148 @@ def means_and_biases(moves: Floats, rewards: Floats) -> tuple[Floats, Floats]:
     means = limit(rewards)
     relative = solve(rewards - means)
     return means, relative - limit(relative)
+
+
+def label_classes(chain: sparse.csr_array) -> tuple[Ints, Ints]:
+    """(state,) the communicating class of each state, and the classes that are never left."""
+    number, classes = connected_components(chain, directed=True, connection="strong")
+    edges = chain.tocoo()
+    # A class with an edge to another is left for good at some time.
+    leaving = np.unique(classes[edges.row[classes[edges.row] != classes[edges.col]]])
+    return classes.astype(np.int64), np.setdiff1d(np.arange(number), leaving)
+
+
+def one_long_run(mdp: TabularMDP) -> bool:
+    """Whether the best long-run mean cannot depend on the start, whatever the rewards.
+
+    So it is if one class of states is closed under all actions together, every state of it can be reached from every
+    other by some policy, and all other states lead to it whatever is done (weakly communicating; Puterman, 8.3).
+    """
+    inside = mdp.reachable
+    home = inside & (np.arange(mdp.num_states) == np.argmax(inside))
+    while True:
+        ahead = mdp.reached_from(home)
+        lost = ahead & ~_leading_to(mdp, home, np.logical_or)
+        if not lost.any():
+            break
+        # From here there is no way back, so a closed class lies further ahead.
+        home = np.arange(mdp.num_states) == np.argmax(lost)
+    # What leads to the class by every pair meets it for sure, whatever is done.
+    return bool(_leading_to(mdp, ahead, np.logical_and)[inside].all())
+
+
+def _leading_to(mdp: TabularMDP, there: Bools, pairs: np.ufunc) -> Bools:
+    """(state,) from where states may be reached: by some of the pairs (logical_or), or by each (logical_and)."""
+    while True:
+        nearer = (mdp.kernel @ there.astype(np.float64))[mdp.outcomes] > 0
+        following = there | pairs.reduceat(nearer, mdp.offsets[:-1])
+        if (following == there).all():
+            return np.asarray(there)
+        there = following
+
+
+class Elimination:
+    """One chain, its states eliminated one by one without a subtraction; one state of each closed class remains."""
+
+    def __init__(self, chain: Floats, discount: float = 1.0) -> None:
+        """Eliminate.
+
+        Args:
+            chain: (state, next_state) probabilities.
+            discount: the chance that the chain goes on; below 1 it has no closed classes, and all states go.
+        """
+        n = len(chain)
+        self.classes, self.closed = label_classes(sparse.csr_array(chain)) if discount == 1 else (np.zeros(n), ())
+        # The states that remain first, then the rest of their classes, then transient states: these go first.
+        remain = np.array([np.flatnonzero(self.classes == number)[0] for number in self.closed], dtype=np.int64)
+        self.settled = np.isin(self.classes, self.closed)
+        last = np.where(self.settled, 1, 2)
+        last[remain] = 0
+        self.order = np.argsort(last, kind="stable")
+        self.remaining = len(remain)
+        self.work = discount * chain[np.ix_(self.order, self.order)]
+        self.exits = np.ones(n)
+        self._eliminate(np.full(n, 1 - discount))
+
+    def _eliminate(self, ends: Floats) -> None:
+        """Leave the ways into each state, per visit to it, above the diagonal, and its ways out below."""
+        work = self.work
+        for high in range(len(work), self.remaining, -BLOCK):
+            low = max(high - BLOCK, self.remaining)
+            for k in range(high - 1, low - 1, -1):
+                self.exits[k] = work[k, :k].sum() + ends[k]
+                work[:k, k] /= self.exits[k]
+                ends[:k] += work[:k, k] * ends[k]
+                work[low:k, :k] += np.outer(work[low:k, k], work[k, :k])
+                work[:low, low:k] += np.outer(work[:low, k], work[k, low:k])
+            work[:low, :low] += work[:low, low:high] @ work[low:high, :low]
+
+    def shares(self, initial: Floats) -> Floats:
+        """(state,) the Cesaro limit of the law of the chain, whatever its classes and periods.
+
+        Args:
+            initial: (state,) the law of the first state.
+        """
+        arriving, work, visits = initial[self.order], self.work, np.zeros(len(initial))
+        # What begins in a transient state arrives where its ways out lead.
+        for k in range(len(arriving) - 1, int(self.settled.sum()) - 1, -1):
+            arriving[:k] += arriving[k] / self.exits[k] * work[k, :k]
+            arriving[k] = 0.0
+        visits[: self.remaining] = 1.0
+        for k in range(self.remaining, len(visits)):
+            visits[k] = visits[:k] @ work[:k, k]
+        back = np.argsort(self.order)
+        weights, shares = arriving[back], visits[back]
+        for number in self.closed:
+            inside = self.classes == number
+            shares[inside] *= weights[inside].sum() / shares[inside].sum()
+        return shares
+
+    def visits(self, initial: Floats) -> Floats:
+        """(state,) expected visits to each state, if there is a discount.
+
+        Args:
+            initial: (state,) the law of the first state.
+        """
+        begun, work = initial[self.order], self.work
+        for k in range(len(begun) - 1, -1, -1):
+            begun[k] /= self.exits[k]
+            begun[:k] += begun[k] * work[k, :k]
+        for k in range(len(begun)):
+            begun[k] += begun[:k] @ work[:k, k]
+        return begun[np.argsort(self.order)]
+
+    def means(self, rewards: Floats) -> Floats:
+        """(state,) the long-run mean from each state.
+
+        Args:
+            rewards: (state,) rewards.
+        """
+        states = self.order[: self.remaining]
+        # One state of each class, each with all of its class's shares.
+        begins = np.zeros(len(rewards))
+        begins[states] = 1.0
+        weighed, known = self.shares(begins) * rewards, np.zeros(len(rewards))
+        for place, number in enumerate(self.closed):
+            known[place] = weighed[self.classes == number].sum()
+        return self._forth(np.zeros(len(rewards)), known)
+
+    def biases(self, surplus: Floats) -> Floats:
+        """(state,) what is gained in all from each state, up to a constant in every closed class.
+
+        Args:
+            surplus: (state,) rewards; without a discount, less the mean of the class.
+        """
+        gained = surplus[self.order]
+        for k in range(len(gained) - 1, self.remaining - 1, -1):
+            gained[:k] += self.work[:k, k] * gained[k]
+        return self._forth(gained, np.zeros(len(surplus)))
+
+    def _forth(self, gained: Floats, values: Floats) -> Floats:
+        """(state,) values from those of the states that remain, and what is gained before one of them is met."""
+        for k in range(self.remaining, len(values)):
+            values[k] = (gained[k] + self.work[k, :k] @ values[:k]) / self.exits[k]
+        return values[np.argsort(self.order)]
 
 
 def _uniform_on_classes(moves: Floats) -> Floats:

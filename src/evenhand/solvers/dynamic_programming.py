@@ -2,9 +2,7 @@
 
     (T v)(x) = max_u [ w.r(x, u) + factor sum_x' P(x' | x, u) v(x') ]
 
-discounted   Modified policy iteration: each round improves the policy once and then applies its operator a few times;
-             now and then, where states are few, it evaluates it exactly, for near discount 1 chains with periods
-             would take thousands of rounds.
+discounted   Modified policy iteration: each round improves the policy once and then applies its operator a few times.
 average      The same, with relative values and damped steps v + tau (T v - v): they are those of the chain that stays
              where it is with probability 1 - tau, which has the same gains and no periods (Puterman, 8.5.4).
 finite:T     Backward induction: v_t = T v_(t+1), v_T = 0, one sweep a step, exact but for rounding.
@@ -14,17 +12,28 @@ the smallest and largest d are taken over the states that can be reached from th
 There the bounds always hold, but they meet only if the best mean does not depend on where the arms start.
 
 The kernel is applied once a sweep, to outcomes, not to pairs. O(rounds * (kernel entries + pairs)).
+
+Slow chains, and discounts next to 1, leave values that are much larger than rewards: sweeps take for ever, and the
+digits of T v - v are lost. So where bounds do not close in a few rounds and states are few, policy iteration takes over
+(Howard; Puterman, 9.2, for several closed classes). Policies are evaluated by elimination without subtractions
+(`closed_classes`), T v - v is computed from differences along transitions,
+
+    (T v - v)(x) = max_u [ w.r(x, u) + factor sum_x' P(x' | x, u) (v(x') - v(x)) - (1 - factor) v(x) ],
+
+whose rounding is relative to P |v(x') - v(x)|, not to v, and v is a sum of vectors, each a correction of those before.
 Choices: of pairs that are equally good but for rounding the first is taken, so that they do not hang on a last bit.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.linalg import spsolve
 
 from evenhand.errors import NotApplicable, NotConverged
 from evenhand.model.tabular import TabularMDP
+from evenhand.solvers.closed_classes import Elimination, one_long_run
 from evenhand.typing import Floats, Ints
 
 SWEEPS = 20
@@ -44,11 +53,17 @@ CLOSEST = 2.5e-14
 TINY = float(np.finfo(float).tiny)
 """Below this numbers lose their digits: what is less apart is the same, whatever the tolerance."""
 
-EVALUATE_EVERY, EVALUATE_UP_TO = 12, 2000
-"""Rounds after which a policy is evaluated by a linear system once, and states up to which it is."""
+ROUNDS_BEFORE, STATES_UP_TO, ENTRIES_UP_TO = 12, 2000, 5e7
+"""Rounds of sweeps before policy iteration takes over, and states and transitions up to which it does."""
 
-EVALUATE_ENTRIES = 1_000_000
-"""Pairs times states up to which a kernel that is no matrix is written out as one for this."""
+AT_ONCE = 1_000_000
+"""Transitions whose differences are summed at once."""
+
+MEANS = 1e-12
+"""Long-run means that differ by less, relative to the largest reward, are the same."""
+
+MOST_POLICIES, CORRECTIONS = 200, 3
+"""Policies that are improved at the most, and vectors that a value function is the sum of."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +98,8 @@ def solve_weighted(
     Args:
         mdp: the problem.
         weights: (objective,) weights.
-        tolerance: how far apart the bounds may be at the end, relative to the upper one.
+        tolerance: how far apart the bounds may be at the end, relative to the upper one, unless rounding leaves them
+            further apart: who asks must look at them.
         start: (state,) a first guess of the value function; of no use where there is a number of steps.
         most_rounds: when to give up (NotConverged).
     """
@@ -101,7 +117,8 @@ def _discounted(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Float
     total = mdp.criterion.total
     largest = float(np.abs(rewards).max(initial=0.0)) * total
     slack = 12 * EPSILON * largest * total  # what rounding of T v and of ties may do to the bounds
-    rounding = max(CLOSEST * largest, slack, TINY)
+    least = max(CLOSEST * largest, TINY)
+    rounding, small = max(least, slack), _is_small(mdp)
     value = np.clip(value, -largest, largest)  # a guess from larger weights would lose more digits than the slack has
     for number in range(most_rounds):
         # The bounds hold for any value function, and a constant in it does nothing to them but cost digits: rounding
@@ -113,25 +130,14 @@ def _discounted(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Float
         bounds = mdp.criterion.bracket(float(mdp.initial @ improved), float(change.min()), float(change.max()))
         low, high = bounds[0] - slack, bounds[1] + slack
         choices = _first_best(mdp, pair_values, improved, EPSILON * largest)
-        if high - low <= max(tolerance * abs(high), 4 * rounding):
+        if high - low <= max(tolerance * abs(high), 4 * (least if small else rounding)):
             # The middle of the bracket: where another solve had better start.
             centre = improved + mdp.criterion.factor * total * change.mean()
             return Optimum(choices, low, high, centre, rounding)
-        # Sweeps of a chain with periods do not settle near discount 1; an exact evaluation now and then does.
-        slow = number % EVALUATE_EVERY == EVALUATE_EVERY - 1 and mdp.num_states <= EVALUATE_UP_TO
-        value = _evaluate(mdp, rewards, choices, improved) if slow else _sweep(mdp, rewards, choices, improved)
+        if small and number >= ROUNDS_BEFORE:
+            return _policy_iteration(mdp, rewards, tolerance, choices)
+        value = _sweep(mdp, rewards, choices, improved)
     raise NotConverged(f"the bounds are still {high - low:.3g} apart after {most_rounds} rounds")
-
-
-def _evaluate(mdp: TabularMDP, rewards: Floats, choices: Ints, value: Floats) -> Floats:
-    """The value function of one policy, by one linear system; by sweeps where its matrix is not at hand."""
-    is_matrix = sparse.issparse(mdp.kernel)
-    if not is_matrix and mdp.num_pairs * mdp.num_states > EVALUATE_ENTRIES:
-        return _sweep(mdp, rewards, choices, value)
-    rows = mdp.kernel[mdp.outcomes[choices]] if is_matrix else mdp.transitions[choices]
-    system = sparse.eye_array(mdp.num_states, format="csc") - mdp.criterion.factor * rows
-    solved = spsolve(sparse.csc_array(system), rewards[choices])
-    return np.asarray(solved) if np.isfinite(solved).all() else _sweep(mdp, rewards, choices, value)
 
 
 # -- average ----------------------------------------------------------------------------------------------------------
@@ -140,6 +146,7 @@ def _evaluate(mdp: TabularMDP, rewards: Floats, choices: Ints, value: Floats) ->
 def _average(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Floats, most_rounds: int) -> Optimum:
     inside = mdp.reachable
     largest = float(np.abs(rewards).max(initial=0.0))
+    least, small = max(CLOSEST * largest, TINY), _is_small(mdp)
     before = np.inf
     for number in range(most_rounds):
         value = value - value[inside].mean()  # relative values: they would drift otherwise
@@ -152,17 +159,26 @@ def _average(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Floats, 
         bounds = mdp.criterion.bracket(0.0, float(change.min()), float(change.max()))
         low, high = bounds[0] - slack, bounds[1] + slack
         choices = _first_best(mdp, pair_values, improved, EPSILON * scale)
-        rounding = max(CLOSEST * largest, slack, TINY)
-        if high - low <= max(tolerance * abs(high), 4 * rounding):
+        rounding = max(least, slack)
+        if high - low <= max(tolerance * abs(high), 4 * (least if small else rounding)):
             return Optimum(choices, low, high, value, rounding)
+        if small and number >= ROUNDS_BEFORE:
+            return _policy_iteration(mdp, rewards, tolerance, choices)
         # Bounds that hardly come closer in so many rounds tend to different limits.
         if number % PATIENCE == PATIENCE - 1:
             if high - low > STALLED * before:
-                raise NotApplicable(start_matters(high - low))
+                _refuse(mdp, high - low)
             before = high - low
         # The damped chain has the same gains and no periods.
         value = _sweep(mdp, rewards, choices, value + DAMPING * (improved - value), DAMPING)
     raise NotConverged(f"the bounds are still {high - low:.3g} apart after {most_rounds} rounds")
+
+
+def _refuse(mdp: TabularMDP, gap: float) -> NoReturn:
+    """Raise what the bounds on an average that do not meet are a sign of."""
+    if one_long_run(mdp):
+        raise NotConverged(f"the bounds are still {gap:.3g} apart: the arms take very long to forget where they were")
+    raise NotApplicable(start_matters(gap))
 
 
 def start_matters(spread: float) -> str:
@@ -172,6 +188,173 @@ def start_matters(spread: float) -> str:
         "and the criterion average is for problems where it does not. Use finite:T, or discounted with a discount "
         "near 1."
     )
+
+
+# -- policy iteration, where values are much larger than rewards -------------------------------------------------------
+
+
+def _is_small(mdp: TabularMDP) -> bool:
+    """Whether policies can be evaluated by elimination, and the transitions of all outcomes be written out."""
+    if mdp.num_states > STATES_UP_TO:
+        return False
+    if isinstance(mdp.kernel, sparse.csr_array):
+        return mdp.kernel.nnz <= ENTRIES_UP_TO
+    return mdp.num_transitions <= 0.1 * ENTRIES_UP_TO  # what is not yet written out takes more memory on the way
+
+
+class _Differences:
+    """P v - v by pairs, from the differences of v along transitions (see the file's head).
+
+    With m the likeliest next state of an outcome, P v - v = sum P (v(x') - v(m)) + v(m) - v(x): the outcome is summed
+    once for all its pairs, and of slow chains m is x.
+    """
+
+    def __init__(self, mdp: TabularMDP) -> None:
+        self.mdp = mdp
+        written = isinstance(mdp.kernel, sparse.csr_array)
+        self.rows = mdp.kernel if written else mdp.transitions
+        self.row_of_pair = mdp.outcomes if written else np.arange(mdp.num_pairs)
+        self.unit = (int(np.diff(self.rows.indptr).max()) + 16) * EPSILON
+        # Some rows at a time, for the sums of all would take several times their memory.
+        steps = np.arange(0, self.rows.indptr[-1], AT_ONCE)
+        self.cuts = np.unique(np.append(np.searchsorted(self.rows.indptr, steps), len(self.rows.indptr) - 1))
+        self.likeliest = np.concatenate([self._likeliest(*cut) for cut in pairwise(self.cuts)])
+
+    def _likeliest(self, first: int, last: int) -> Ints:
+        """(row,) the likeliest next state of some rows, the first of equals."""
+        begins, entries = self._some(first, last)
+        data = self.rows.data[entries]
+        best = np.repeat(np.maximum.reduceat(data, begins), np.diff(np.append(begins, len(data))))
+        places = np.where(data == best, np.arange(len(data)), len(data))
+        return np.asarray(self.rows.indices[entries][np.minimum.reduceat(places, begins)], dtype=np.int64)
+
+    def _some(self, first: int, last: int) -> tuple[Ints, slice]:
+        """Where some rows begin among their entries, and which entries these are."""
+        start = int(self.rows.indptr[first])
+        return self.rows.indptr[first:last] - start, slice(start, int(self.rows.indptr[last]))
+
+    def _sums(self, value: Floats, first: int, last: int) -> tuple[Floats, Floats, Floats]:
+        """Of some rows sum P (v(x') - v(m)), the same in magnitude, and the chance of other states than m."""
+        begins, entries = self._some(first, last)
+        data, states = self.rows.data[entries], self.rows.indices[entries]
+        middle = np.repeat(self.likeliest[first:last], np.diff(np.append(begins, len(data))))
+        moved = data * (value[states] - value[middle])
+        return (
+            np.add.reduceat(moved, begins),
+            np.add.reduceat(np.abs(moved), begins),
+            np.add.reduceat(np.where(states == middle, 0.0, data), begins),
+        )
+
+    def _by_pairs(self, value: Floats) -> tuple[Floats, Floats, Floats]:
+        """(pair,) P v - v in two summands, and the chance of other states than the likeliest."""
+        parts = zip(*(self._sums(value, *cut) for cut in pairwise(self.cuts)), strict=True)
+        moved, size, away = (np.concatenate(part)[self.row_of_pair] for part in parts)
+        led = value[self.likeliest[self.row_of_pair]] - value[self.mdp.state_of_pair]
+        return moved + led, size + np.abs(led), np.where(led == 0, away, 1.0)
+
+    def __call__(self, value: Floats) -> tuple[Floats, Floats]:
+        """(pair,) factor P v - v, and how far rounding may have put it off."""
+        factor = self.mdp.criterion.factor
+        moved, size, _ = self._by_pairs(value)
+        here = (1 - factor) * value[self.mdp.state_of_pair]
+        return factor * moved - here, self.unit * (factor * size + np.abs(here))
+
+    def gained(self, means: Floats) -> Floats:
+        """(pair,) by how much the mean after a pair differs from that of its state, per move away from it."""
+        moved, _, away = self._by_pairs(means)
+        return np.asarray(moved / np.where(away > 0, away, 1.0))
+
+    def chain(self, choices: Ints) -> Floats:
+        """(state, next_state) the transition matrix of a policy."""
+        return np.asarray(self.rows[self.row_of_pair[choices]].toarray())
+
+
+class _Evaluated(NamedTuple):
+    """One policy."""
+
+    means: Floats
+    """(state,) its long-run mean from each state; 0 where values are discounted."""
+
+    value: Floats
+    """(state,) its value, or its bias."""
+
+    excess: Floats
+    """(pair,) w.r + factor P v - v, less the mean of the state."""
+
+    noise: Floats
+    """(pair,) how far rounding may have put the excess off."""
+
+
+def _evaluate(mdp: TabularMDP, rewards: Floats, choices: Ints, differences: _Differences) -> _Evaluated:
+    """Evaluate a policy by elimination, and correct what rounding left."""
+    chain = Elimination(differences.chain(choices), mdp.criterion.factor)
+    means = chain.means(rewards[choices]) if mdp.criterion.is_average else np.zeros(mdp.num_states)
+    # Without the mean, which is much larger, corrections are not lost in sums with it.
+    excess = rewards - means[mdp.state_of_pair]
+    value, noise = np.zeros(mdp.num_states), 4 * EPSILON * (np.abs(rewards) + np.abs(means[mdp.state_of_pair]))
+    for _ in range(CORRECTIONS):
+        own = excess[choices]
+        part = chain.biases(own - chain.means(own) if mdp.criterion.is_average else own)
+        moved, error = differences(part)
+        value, excess, noise = value + part, excess + moved, noise + error
+    return _Evaluated(means, value, excess, noise)
+
+
+def _policy_iteration(mdp: TabularMDP, rewards: Floats, tolerance: float, choices: Ints) -> Optimum:
+    """Howard's policy iteration, with the mean before the bias where a policy has several closed classes."""
+    differences = _Differences(mdp)
+    largest = float(np.abs(rewards).max(initial=0.0))
+    rounding = max(CLOSEST * largest * mdp.criterion.total, TINY)
+    for _ in range(MOST_POLICIES):
+        found = _evaluate(mdp, rewards, choices, differences)
+        low, high = _bounds(mdp, found, choices)
+        following = _improved(mdp, found, choices, differences, MEANS * largest)
+        close, ended = high - low <= max(tolerance * abs(high), 4 * rounding), (following == choices).all()
+        if ended and not close and mdp.criterion.is_average:
+            spread = float(np.ptp(found.means[mdp.reachable]))
+            if spread > 0.5 * (high - low):
+                _refuse(mdp, spread)
+        # Policies that rounding cannot tell apart leave bounds as close as it allows.
+        if close or ended:
+            return Optimum(choices, low, high, found.value, rounding)
+        choices = following
+    raise NotConverged(f"the bounds are still {high - low:.3g} apart after {MOST_POLICIES} policies")
+
+
+def _bounds(mdp: TabularMDP, found: _Evaluated, choices: Ints) -> tuple[float, float]:
+    """What a policy has at least, by its own pairs, and what none exceeds, by all."""
+    # No policy leaves the reachable states, so of an average these alone count.
+    inside = mdp.reachable if mdp.criterion.is_average else np.ones(mdp.num_states, dtype=np.bool_)
+    mean, total = float(found.means[inside].mean()), mdp.criterion.total
+    change = found.excess + (found.means - mean)[mdp.state_of_pair]
+    least = float((change - found.noise)[choices[inside]].min())
+    most = float((change + found.noise)[inside[mdp.state_of_pair]].max())
+    # v is within a rounding of what the excess was computed from. T v is at least v + least, and at most v + most.
+    now, size = (mean, abs(mean)) if mdp.criterion.is_average else (
+        float(mdp.initial @ found.value), float(mdp.initial @ np.abs(found.value))
+    )
+    slack = 4 * EPSILON * size
+    return now + least * total - slack, now + most * total + slack
+
+
+def _improved(mdp: TabularMDP, found: _Evaluated, choices: Ints, differences: _Differences, tie: float) -> Ints:
+    """(state,) better pairs where there are any: by their means, and if there are none, by their biases."""
+    allowed = np.ones(mdp.num_pairs, dtype=np.bool_)
+    if np.ptp(found.means) > tie:
+        gained = differences.gained(found.means)
+        best = _best_of(mdp, gained)
+        better = gained[best] > gained[choices] + tie
+        if better.any():
+            return np.where(better, best, choices)
+        allowed = gained >= -tie
+    best = _best_of(mdp, np.where(allowed, found.excess, -np.inf))
+    surely = found.excess[best] - found.noise[best] > found.excess[choices] + found.noise[choices]
+    return np.where(surely & allowed[best], best, choices)
+
+
+def _best_of(mdp: TabularMDP, worth: Floats) -> Ints:
+    """(state,) the first pair that is worth the most."""
+    return _first_best(mdp, worth, np.maximum.reduceat(worth, mdp.offsets[:-1]), 0.0)
 
 
 # -- a number of steps ------------------------------------------------------------------------------------------------

@@ -256,7 +256,7 @@ def _read_weights(mdp: TabularMDP, weights: ArrayLike, floors: ArrayLike) -> tup
 
 def _usual_algorithm(mdp: TabularMDP) -> Algorithm:
     """Primal simplex steps are policy improvements, and few; but each costs more the more states there are."""
-    few = mdp.num_states <= VERTEX_UP_TO and _num_transitions(mdp) <= VERTEX_ENTRIES
+    few = mdp.num_states <= VERTEX_UP_TO and mdp.num_transitions <= VERTEX_ENTRIES
     return "primal-simplex" if few else "interior-point"
 
 
@@ -268,7 +268,7 @@ def _largest(numbers: Floats) -> float:
 def _check_size(mdp: TabularMDP, num_rank_rows: int) -> None:
     """Refuse a program that would not fit, before any of it is built."""
     steps = mdp.criterion.num_steps or 1
-    entries = steps * (_num_transitions(mdp) + mdp.num_pairs * (1.0 + num_rank_rows))
+    entries = steps * (mdp.num_transitions + mdp.num_pairs * (1.0 + num_rank_rows))
     rows = steps * mdp.num_states + num_rank_rows
     size = f"{rows} rows, {steps * mdp.num_pairs} columns and {entries:.3g} non-zeros"
     check_memory(
@@ -276,14 +276,6 @@ def _check_size(mdp: TabularMDP, num_rank_rows: int) -> None:
         f"a linear program of {size}",
         "Use dynamic programming, or fewer arms.",
     )
-
-
-def _num_transitions(mdp: TabularMDP) -> float:
-    """How many transitions all pairs have together, without spelling them out where that can be avoided."""
-    if isinstance(mdp.kernel, sparse.csr_array):
-        return float(np.diff(mdp.kernel.indptr)[mdp.outcomes].sum())
-    entries: int = getattr(mdp.kernel, "entries_per_row")  # noqa: B009  # what operators have and matrices lack
-    return float(mdp.num_pairs) * entries
 
 
 # -- the rows ---------------------------------------------------------------------------------------------------------
@@ -303,6 +295,9 @@ class _Flow(NamedTuple):
 
     steps: int
     """How many times the pairs are repeated."""
+
+    unit: float = 1.0
+    """What the coefficients of the states' rows were divided by, and their multipliers must be divided by."""
 
     @property
     def num_visits(self) -> int:
@@ -329,12 +324,15 @@ def _flow(mdp: TabularMDP) -> _Flow:
         right = np.concatenate([mdp.initial, np.zeros((steps - 1) * mdp.num_states)])
         return _Flow(matrix, right, np.full(steps * mdp.num_pairs, np.inf), steps)
     if criterion.is_average:
+        # Of slow chains all coefficients are small, and HiGHS takes those below 1e-9 for 0. A power of two rounds nothing.
+        balance = own - moved
+        unit = 2.0 ** np.floor(np.log2(np.abs(balance.data).max(initial=0.0) or 1.0))
         # The flow alone leaves the scale of q open: one more row says that q sums to 1.
         ones = sparse.csr_array(np.ones((mdp.num_pairs, 1)))
-        matrix = sparse.hstack([own - moved, ones], format="csr")
+        matrix = sparse.hstack([balance / unit, ones], format="csr")
         # Without this, mass might circle in states that the start never leads to.
         most = np.where(mdp.reachable[mdp.state_of_pair], np.inf, 0.0)
-        return _Flow(matrix, np.append(np.zeros(mdp.num_states), 1.0), most, 1)
+        return _Flow(matrix, np.append(np.zeros(mdp.num_states), 1.0), most, 1, unit)
     return _Flow(sparse.csr_array(own - moved), mdp.initial, np.full(mdp.num_pairs, np.inf), 1)
 
 
@@ -435,7 +433,7 @@ def _certify(
         multipliers: (row,) those of the flow equations: y, and under `average` the gain behind it.
     """
     rewards = mdp.rewards @ weights
-    guess = multipliers[: flow.steps * mdp.num_states].reshape(flow.steps, mdp.num_states)
+    guess = multipliers[: flow.steps * mdp.num_states].reshape(flow.steps, mdp.num_states) / flow.unit
     # What lies ahead of each step: the next step's y, and after the last one nothing.
     ahead = np.vstack([guess[1:], np.zeros(mdp.num_states)]) if flow.steps > 1 else guess
     # `steps` is 1 both for no steps and for one; with one, nothing lies ahead either.
@@ -449,13 +447,17 @@ def _certify(
     upper_bound = mdp.criterion.bracket(now, float(change.min()), float(change.max()))[1] - paid
     by_step = mdp.criterion.num_steps is not None
     visits = measure.reshape(flow.steps, -1) if by_step else measure
-    parts = _complete_policy(mdp, visits, weights, improved[0])
+    parts, bound = _complete_policy(mdp, visits, weights, improved[0])
+    upper_bound = min(upper_bound, bound - paid)
     found, occupancy = values_of_parts(mdp, parts)
     return _Certificate(parts, occupancy, found, upper_bound, weights, guess if by_step else guess[0])
 
 
-def _complete_policy(mdp: TabularMDP, measure: Floats, weights: Floats, guess: Floats) -> list[tuple[float, Floats]]:
-    """The policy of an occupancy measure, and where it never comes the best policy for the weights.
+def _complete_policy(
+    mdp: TabularMDP, measure: Floats, weights: Floats, guess: Floats
+) -> tuple[list[tuple[float, Floats]], float]:
+    """The policy of an occupancy measure, and where it never comes the best policy for the weights; with the bound on
+    the weighted sum that is found on the way, infinite if none is.
 
     In states that are never reached the multipliers are only bounds from above, so a policy that is greedy in them
     could chase values that do not exist; dynamic programming from there on settles them.
@@ -465,13 +467,13 @@ def _complete_policy(mdp: TabularMDP, measure: Floats, weights: Floats, guess: F
     # A share of the visits that is a solver's rounding is no sign of a policy.
     seldom = visits <= SELDOM * mdp.criterion.total
     if not seldom.any() and not mdp.criterion.is_average:
-        return [(1.0, policy_of(mdp, clean))]
+        return [(1.0, policy_of(mdp, clean))], np.inf
     clean[seldom[..., mdp.state_of_pair]] = 0.0
     unit = _largest(mdp.rewards @ weights)
     precision = min(1e-9 * mdp.criterion.total, 1e-6)
     start = None if mdp.criterion.num_steps is not None else guess / unit
     best = solve_weighted(mdp, weights / unit, tolerance=precision, start=start)
-    return parts_of(mdp, clean, fallback=best.choices)
+    return parts_of(mdp, clean, fallback=best.choices), unit * best.upper_bound
 
 
 def _solution(

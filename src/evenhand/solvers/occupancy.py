@@ -8,10 +8,11 @@ For pair probabilities pi, visits to states are counted by the criterion's weigh
 
 and q(x, u) = q(x) pi(u | x), V = sum_{x,u} q(x, u) r(x, u); q sums to the criterion's total.
 
-The discounted system is solved by LU when there are few states, else by BiCGSTAB, and the residual is checked either
-way: an error e in the equation moves no value by more than |e|_1 max|r| total. The average is found class by class when
-there are few states: the stationary law of each closed class, and the chance to end in it. Else the chain that stays
-with probability 1/2 is pushed on until it stands still: it has the same limit, and no periods.
+The discounted system is solved by elimination without subtractions when there are few states, else by BiCGSTAB with a
+residual that is checked: an error e in the equation moves no value by more than |e|_1 max|r| total. The average is found class by class when
+there are few states: the stationary law of each closed class, and the chance to end in it. Else q = mu + c with the
+c in the range of I - P^T that solves (I - P^T) c = P^T mu - mu, which is where GMRES looks for it. Corrections are
+added until one that was solved for is next to nothing: what a chain moves in a step says little if it moves slowly.
 
 The way back: the policy of a measure is pi(u | x) = q(x, u) / q(x). Under `average` it has this measure only if it has
 one closed class where q lives. With several, each is a policy of its own, drawn at the start by its share of q, and
@@ -19,29 +20,35 @@ elsewhere the way to the class is taken (`parts_of`). From where there is no way
 the parts need not have q together, and who needs to know must evaluate them.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy import sparse
-from scipy.sparse import csgraph, linalg
+from scipy.sparse import linalg
 
 from evenhand.checks import check_memory, check_shape
 from evenhand.errors import InvalidInput, NotConverged
 from evenhand.model.tabular import TabularMDP
+from evenhand.solvers.closed_classes import Elimination, label_classes
 from evenhand.typing import Floats, Ints
 
 DENSE_UP_TO = 250
 """States up to which the system is solved directly."""
 
-CLASSES_UP_TO = 1000
+LARGE_TOTAL = 1e3
+"""Total weight of time beyond which more states than these are."""
+
+CLASSES_UP_TO = 2000
 """States up to which long-run shares are found class by class."""
 
 RESIDUAL = 1e-12
 """The largest residual left, as a share of all visits."""
 
-MOST_PUSHES = 1_000_000
-"""Steps after which a chain that does not come to rest is given up."""
+SETTLED, MOST_CORRECTIONS = 1e-11, 30
+"""A correction of long-run shares that is next to nothing, and corrections after which they are given up."""
 
 SELDOM = 1e-10
-"""A state with less than this share of all visits counts as never visited: that few are a solver's rounding."""
+"""A share of all visits that may be the rounding of a linear program, or of a chain pushed until it stands still."""
 
 
 # -- from a policy to its visits --------------------------------------------------------------------------------------
@@ -68,7 +75,9 @@ def occupancy(mdp: TabularMDP, probabilities: Floats) -> Floats:
     if mdp.criterion.is_average:
         visits = _long_run(mdp, choose)
     else:
-        visits = _solve_dense(mdp, choose) if mdp.num_states <= DENSE_UP_TO else _solve_by_steps(mdp, choose)
+        # Where the total is large, so is what a residual does to values.
+        few = DENSE_UP_TO if mdp.criterion.total <= LARGE_TOTAL else CLASSES_UP_TO
+        visits = _solve_dense(mdp, choose) if mdp.num_states <= few else _solve_by_steps(mdp, choose)
     return np.asarray(np.repeat(visits, np.diff(mdp.offsets)) * probabilities)
 
 
@@ -101,8 +110,7 @@ def _chain(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
 
 
 def _solve_dense(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
-    matrix = _chain(mdp, choose)
-    return np.asarray(np.linalg.solve(np.eye(mdp.num_states) - mdp.criterion.factor * matrix.T, mdp.initial))
+    return Elimination(_chain(mdp, choose), mdp.criterion.factor).visits(mdp.initial)
 
 
 def _solve_by_steps(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
@@ -128,58 +136,40 @@ def _long_run(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
     if mdp.num_states <= CLASSES_UP_TO:
         return long_run_shares(_chain(mdp, choose), mdp.initial)
     back, forth = sparse.csr_array(choose.T), mdp.kernel.T
-    law, before = mdp.initial, np.inf
-    for _ in range(MOST_PUSHES):
-        following = 0.5 * (law + forth @ (back @ law))
-        moved = float(np.abs(following - law).sum())
-        rate = min(moved / before, 1 - 1e-9) if before > 0 else 0.0
-        # What is still to come is a geometric series, if it goes on as it does.
-        # However slowly a chain forgets, three digits beyond the residual are all that rounding leaves to wait for.
-        if moved <= RESIDUAL * max(1 - rate, 1e-3):
-            return np.asarray(following / following.sum())
-        law, before = following, moved
-    raise NotConverged(f"the long-run shares still move by {moved:.2g} a step after {MOST_PUSHES} steps")
+    return settle(lambda law: np.asarray(forth @ (back @ law)), mdp.initial)
+
+
+def settle(push: Callable[[Floats], Floats], initial: Floats) -> Floats:
+    """(state,) the Cesaro limit of the law of a chain that is not written out.
+
+    Args:
+        push: from the (state,) law of a state to that of the next.
+        initial: (state,) the law of the first state.
+
+    Raises:
+        NotConverged: the chain moves too slowly; says how much of its time is still uncertain.
+    """
+    size = len(initial)
+    operator = linalg.LinearOperator((size, size), matvec=lambda law: law - push(law), dtype=np.float64)
+    law = initial
+    for _ in range(MOST_CORRECTIONS):
+        correction, unsolved = linalg.gmres(operator, push(law) - law, rtol=1e-3, atol=0.0, restart=40, maxiter=5)
+        law = law + correction
+        off = float(np.abs(correction).sum())
+        if not unsolved and off <= SETTLED:
+            law = np.maximum(law, 0.0)
+            return np.asarray(law / law.sum())
+    raise NotConverged(f"the long-run shares of states are uncertain by {off:.2g}, for the arms move very slowly")
 
 
 def long_run_shares(matrix: Floats, initial: Floats) -> Floats:
-    """(state,) the Cesaro limit of the law of a chain, whatever its classes and periods.
+    """(state,) the Cesaro limit of the law of a chain, whatever its classes, periods and rates.
 
     Args:
         matrix: (state, next_state) probabilities.
         initial: (state,) the law of the first state.
     """
-    classes, closed = label_classes(sparse.csr_array(matrix))
-    settled = np.isin(classes, closed)
-    shares = np.zeros(len(initial))
-    # What begins in a closed class stays there; the rest arrives after its visits to transient states.
-    arriving = initial * settled
-    if not settled.all():
-        loose = np.flatnonzero(~settled)
-        # Visits to transient states, v = mu + P'^T v: the chain leaves them for good, so this is regular.
-        visits = np.linalg.solve(np.eye(len(loose)) - matrix[np.ix_(loose, loose)].T, initial[loose])
-        arriving = arriving + settled * (visits @ matrix[loose])
-    for number in closed:
-        inside = np.flatnonzero(classes == number)
-        shares[inside] = arriving[inside].sum() * _stationary(matrix[np.ix_(inside, inside)])
-    return shares
-
-
-def label_classes(chain: sparse.csr_array) -> tuple[Ints, Ints]:
-    """(state,) the communicating class of each state, and the classes that are never left."""
-    number, classes = csgraph.connected_components(chain, directed=True, connection="strong")
-    edges = chain.tocoo()
-    # A class with an edge to another is left for good at some time.
-    leaving = np.unique(classes[edges.row[classes[edges.row] != classes[edges.col]]])
-    return classes.astype(np.int64), np.setdiff1d(np.arange(number), leaving)
-
-
-def _stationary(matrix: Floats) -> Floats:
-    """(state,) the stationary law of an irreducible chain: one balance equation gives way to the sum of 1."""
-    system = np.eye(len(matrix)) - matrix.T
-    system[-1] = 1.0
-    law = np.linalg.solve(system, np.append(np.zeros(len(matrix) - 1), 1.0))
-    law = np.maximum(law, 0.0)
-    return np.asarray(law / law.sum())
+    return Elimination(matrix).shares(initial)
 
 
 # -- from visits to a policy ------------------------------------------------------------------------------------------
@@ -219,13 +209,15 @@ def total_visits(measure: Floats) -> Floats:
     return measure.sum(axis=0) if measure.ndim == 2 else measure
 
 
-def parts_of(mdp: TabularMDP, measure: Floats, fallback: Ints) -> list[tuple[float, Floats]]:
+def parts_of(mdp: TabularMDP, measure: Floats, fallback: Ints, seldom: float = SELDOM) -> list[tuple[float, Floats]]:
     """Policies and their shares, drawn at the start, that together have an occupancy measure.
 
     Args:
         mdp: the problem.
         measure: (pair,) or (step, pair) visits of some policy.
         fallback: (state,) or (step, state) the pair to take where a state is never visited and nothing better is known.
+        seldom: the share of visits up to which a state counts as never visited. Slow chains need it to be 0: what is
+            done in states that are next to never visited may decide for ages.
 
     Returns:
         One policy with share 1 but for `average`, where there is one for each closed class of the measure.
@@ -234,11 +226,11 @@ def parts_of(mdp: TabularMDP, measure: Floats, fallback: Ints) -> list[tuple[flo
         return [(1.0, policy_of(mdp, measure, fallback))]
     # Phase 1: strike out states and pairs that only rounding visits; they might join classes that are apart.
     visits = np.add.reduceat(np.maximum(measure, 0.0), mdp.offsets[:-1])
-    visited = np.flatnonzero(visits > SELDOM * visits.sum())
-    seldom = np.ones(mdp.num_states, dtype=np.bool_)
-    seldom[visited] = False
-    clean = np.where(seldom[mdp.state_of_pair], 0.0, np.maximum(measure, 0.0))
-    clean[clean < SELDOM * np.repeat(visits, np.diff(mdp.offsets))] = 0.0
+    visited = np.flatnonzero(visits > seldom * visits.sum())
+    never = np.ones(mdp.num_states, dtype=np.bool_)
+    never[visited] = False
+    clean = np.where(never[mdp.state_of_pair], 0.0, np.maximum(measure, 0.0))
+    clean[clean < seldom * np.repeat(visits, np.diff(mdp.offsets))] = 0.0
     policy = policy_of(mdp, clean)
     # Phase 2: the chain of the policy on the states that are visited, and its closed classes.
     pairs = np.flatnonzero(clean > 0)

@@ -16,7 +16,7 @@ from evenhand.model.objective import Objective
 from evenhand.model.tabular import TabularMDP
 from evenhand.solvers.dynamic_programming import solve_weighted
 from evenhand.solvers.mixtures.oracle import Priced
-from evenhand.solvers.occupancy import occupancy, parts_of, total_visits
+from evenhand.solvers.occupancy import CLASSES_UP_TO, SELDOM, occupancy, parts_of, total_visits
 from evenhand.typing import Floats, Ints
 
 
@@ -81,7 +81,9 @@ class TabularPricing:
                 # Several policies may take the same pair, where their visits add up.
                 mixed = np.take_along_axis(measure, choices, axis=-1) + share * visits
                 np.put_along_axis(measure, choices, mixed, axis=-1)
-        return parts_of(self.mdp, measure, self.choices[0])
+        # Shares found by elimination are right to the last digit, however small.
+        seldom = 0.0 if self.mdp.num_states <= CLASSES_UP_TO else SELDOM
+        return parts_of(self.mdp, measure, self.choices[0], seldom)
 
 
 def values_of_parts(mdp: TabularMDP, parts: list[tuple[float, Floats]]) -> tuple[Floats, Floats]:

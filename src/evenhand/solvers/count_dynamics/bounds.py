@@ -12,6 +12,9 @@ made (`Outcomes.error`), and the mean over the computed first law within e_0 = e
     finite       e_t = e(V_{t+1}) + gamma e_{t+1},  e_T = 0; the value of the first step is off by at most  e_0' + e_0,
                  e_0' what e_t has come to at step 0
 
+Bounds that rounding keeps apart by more than LONG times what it does to rewards are not close, whatever the values:
+arms that take very long to forget, or a discount next to 1, have values that large.
+
 In all of them e stands once for each step that counts: times `Criterion.total` where V is the same at every step. Under
 average V is centred, so that max|V| does not grow with the number of sweeps.
 """
@@ -29,6 +32,9 @@ from evenhand.typing import Floats
 
 _NEXT_TO_NOTHING = 1e-6
 
+LONG = 1000.0
+"""Steps whose rounding may add up before bounds that it keeps apart are not close any more."""
+
 
 class Bounds(NamedTuple):
     """What is known of a value from the initial law."""
@@ -41,6 +47,9 @@ class Bounds(NamedTuple):
     scale: float
     """What the gap is compared with: the value, unless it is next to nothing."""
 
+    excused: float
+    """What of the slack is no fault of large values."""
+
     @property
     def gap(self) -> float:
         """Relative."""
@@ -48,7 +57,7 @@ class Bounds(NamedTuple):
 
     def close(self, tolerance: float) -> bool:
         """Whether the relative gap is within a tolerance, or all there is to it is rounding."""
-        return self.high - self.low <= max(tolerance * self.scale, 4 * self.slack)
+        return self.high - self.low <= max(tolerance * self.scale, 4 * self.excused)
 
 
 class Certifier:
@@ -105,7 +114,10 @@ class Certifier:
     def _widened(self, low: float, high: float, slack: float) -> Bounds:
         low, high = low - slack, high + slack
         scale = max(abs(low), abs(high), _NEXT_TO_NOTHING * self.largest * self.criterion.total)
-        return Bounds(low, high, slack, scale)
+        excused = slack
+        if self.criterion.num_steps is None:
+            excused = min(slack, LONG * self.error * self.largest * self.criterion.total)
+        return Bounds(low, high, slack, scale, excused)
 
 
 def certify_counts(outcomes: Outcomes, criterion: Criterion, largest_reward: float, initial: Floats) -> Certifier:

@@ -20,7 +20,7 @@ from evenhand.solvers.count_dynamics.bounds import Bounds, Certifier, certify_co
 from evenhand.solvers.count_dynamics.optimum import CountOptimum
 from evenhand.solvers.count_dynamics.outcomes import Follow
 from evenhand.solvers.count_dynamics.plan import CountPlan
-from evenhand.solvers.count_dynamics.slots import Pay, read_pay
+from evenhand.solvers.count_dynamics.slots import Pay, read_pay, surely_one_long_run
 from evenhand.solvers.count_dynamics.sweeping import Patience, advance, apply_policy, extremes
 from evenhand.typing import Array, Floats
 
@@ -89,7 +89,7 @@ def _iterate(
     """Modified policy iteration from a first guess of the value function."""
     criterion, outcomes = plan.criterion, plan.outcomes
     base_rewards = outcomes.points @ plan.pay.base
-    patience = Patience(criterion)
+    patience = Patience(criterion, surely_one_long_run(plan.arm))
     for number in range(1, most_rounds + 1):
         # Improve: T V over all allocations, the policy that is greedy in V, and what T V - V proves.
         best, choice = plan.chooser.improve(criterion.factor * outcomes.expect(value))
@@ -192,7 +192,7 @@ def _operator(plan: CountPlan, amounts: Array, pay: Pay) -> tuple[Follow, Floats
 def _evaluate_endless(plan: CountPlan, certifier: Certifier, choices: Array, pay: Pay, tolerance: float) -> Bounds:
     criterion, value = plan.criterion, np.zeros(plan.num_points)
     follow, rewards = _operator(plan, choices, pay)
-    patience = Patience(criterion)
+    patience = Patience(criterion, surely_one_long_run(plan.arm))
     for _ in range(_MOST_ROUNDS):
         following = rewards + criterion.factor * follow(value)
         least, most = extremes(following - value)

@@ -17,6 +17,7 @@ from scipy.sparse.csgraph import connected_components
 
 from evenhand.checks import check_positive_int, check_shape
 from evenhand.errors import InvalidInput, NotApplicable
+from evenhand.solvers.closed_classes import never_splits
 from evenhand.typing import Bools, Floats, Ints
 
 SAME_ROW = 4e-16
@@ -138,6 +139,18 @@ def check_one_class(arm: Arm) -> None:
             f"action leaves (such as the states {closed[0][:5]} and {closed[1][:5]}): its mean reward depends on "
             f"where it starts. {INSTEAD_OF_AVERAGE}"
         )
+
+
+def surely_one_long_run(arm: Arm) -> bool:
+    """Whether any number of such arms meet in one joint state whatever is done, so that no start is remembered.
+
+    Sufficient: an arm has a state that it meets whatever is done, and may wait where it is at any time.
+    """
+    affordable = np.asarray((arm.usage <= arm.limit).all(axis=2))
+    first = arm.transitions[np.arange(len(affordable)), affordable.argmax(axis=1)]
+    rows = np.where(affordable[:, :, None], arm.transitions, first[:, None])
+    waits = (np.einsum("sas->sa", rows) > 0).all()
+    return bool(waits and never_splits(rows[None], np.array([len(rows)]))[0])
 
 
 def _check_tables(arm: Arm) -> None:

@@ -11,7 +11,8 @@ hold for any V, so nothing hangs on how V was found. A policy with several close
 corrections are huge and only rounding makes d look narrow, so what rounding may do counts against a leap.
 
 If the best mean depends on where the arms start, d tends to a function that is not constant, and the bounds do not
-meet. Then the width of d stops shrinking, and the criterion is refused, in words.
+meet. Then the width of d stops shrinking, and the criterion is refused, in words; unless the arms cannot but meet in
+one long run, where it is their slowness, and NotConverged.
 
 Nothing here knows whether the counts are of one type or of several: `typed_counts` sweeps in the same way.
 """
@@ -21,7 +22,7 @@ from typing import NoReturn
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, gmres
 
-from evenhand.errors import NotApplicable
+from evenhand.errors import NotApplicable, NotConverged
 from evenhand.model.criterion import Criterion
 from evenhand.solvers.count_dynamics.bounds import Bounds, Certifier
 from evenhand.solvers.count_dynamics.outcomes import Follow
@@ -84,14 +85,15 @@ def _leap(certifier: Certifier, follow: Follow, rewards: Floats, value: Floats) 
 class Patience:
     """Gives up on an average whose bounds do not close."""
 
-    def __init__(self, criterion: Criterion, rounds: int = _PATIENCE) -> None:
+    def __init__(self, criterion: Criterion, is_one: bool, rounds: int = _PATIENCE) -> None:
         """Begin to watch.
 
         Args:
             criterion: what rewards over time are worth.
+            is_one: whether the arms surely have one long run (`slots.surely_one_long_run`).
             rounds: after which a change that has hardly become narrower is given up.
         """
-        self.criterion, self.rounds = criterion, rounds
+        self.criterion, self.is_one, self.rounds = criterion, is_one, rounds
         self.narrowest, self.waited = np.inf, 0
 
     def note(self, width: float, bounds: Bounds) -> None:
@@ -99,8 +101,13 @@ class Patience:
         self.waited += 1
         if width <= _HARDLY * self.narrowest:
             self.narrowest, self.waited = width, 0
-        if self.criterion.is_average and self.waited >= self.rounds:
-            _refuse_average(bounds)
+        if bounds.high - bounds.low <= 4 * bounds.slack:
+            raise NotConverged(f"the relative gap is still {bounds.gap:.3g}, and rounding leaves no more digits")
+        if self.waited < self.rounds:
+            return
+        if self.is_one or not self.criterion.is_average:
+            raise NotConverged(f"the relative gap stopped closing at {bounds.gap:.3g}: the arms forget very slowly")
+        _refuse_average(bounds)
 
 
 def _refuse_average(bounds: Bounds) -> NoReturn:

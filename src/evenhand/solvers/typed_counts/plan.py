@@ -4,7 +4,7 @@ The operations of one improvement are a sum over the uses of the budget that typ
 It is linear in the number of outcomes of the types before, so beginnings that use equally much are counted together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -17,7 +17,7 @@ from evenhand.errors import TooLarge
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.solvers.count_dynamics.plan import LEAP, check_program
-from evenhand.solvers.count_dynamics.slots import Arm, check_one_class
+from evenhand.solvers.count_dynamics.slots import Arm, check_one_class, surely_one_long_run
 from evenhand.solvers.typed_counts.moves import INSTEAD, SAME_USE, Moves, TypeTables, read_moves
 from evenhand.typing import Floats, Ints
 
@@ -150,9 +150,19 @@ class TypedPlan:
     def check_long_run(self) -> None:
         """Refuse an average where the graph of an arm shows that the long run depends on its start."""
         if self.criterion.is_average:
-            for own in (moves.tables for moves in self.types):
-                limit = np.where(own.valid[:, :, None], self.limit, -1.0)  # nobody affords an action that is not there
-                check_one_class(Arm(own.transitions, own.rewards, own.usage, limit))
+            for arm in self._arms():
+                check_one_class(arm)
+
+    @property
+    def is_one_long_run(self) -> bool:
+        """Whether arms of all types surely meet in one long run."""
+        return all(surely_one_long_run(arm) for arm in self._arms())
+
+    def _arms(self) -> Iterator[Arm]:
+        """One arm of each type."""
+        for own in (moves.tables for moves in self.types):
+            limit = np.where(own.valid[:, :, None], self.limit, -1.0)  # nobody affords an action that is not there
+            yield Arm(own.transitions, own.rewards, own.usage, limit)
 
 
 # -- making a plan ----------------------------------------------------------------------------------------------------

@@ -10,8 +10,7 @@ How often a policy is in each state, from the law of the first counts mu and by 
 its values are sums over, all objectives at once (`solvers.occupancy` has the same for tables):
 
     discounted   q = mu + gamma P^T q, by BiCGSTAB, and from wherever it stops by the plain iteration, which contracts
-    average      the limit of q <- q + tau (P^T q - q) from mu: that of a chain with the same long run and no periods;
-                 class by class where there are few states
+    average      the Cesaro limit of (P^T)^t mu: by elimination if states are few, else by GMRES (`solvers.occupancy`)
     finite:T     q_0 = mu, q_t = gamma P_t^T q_(t-1)
 """
 
@@ -25,7 +24,7 @@ from evenhand.errors import NotConverged
 from evenhand.solvers.count_dynamics.bounds import Bounds, Certifier, law_error
 from evenhand.solvers.count_dynamics.moving import UNIT
 from evenhand.solvers.count_dynamics.sweeping import Patience, advance, apply_policy, extremes
-from evenhand.solvers.occupancy import CLASSES_UP_TO, long_run_shares
+from evenhand.solvers.occupancy import CLASSES_UP_TO, long_run_shares, settle
 from evenhand.solvers.typed_counts.operators import Fixed, Operators
 from evenhand.typing import Array, Floats
 
@@ -49,15 +48,6 @@ PATIENCE = 6
 
 RESIDUAL = 1e-12
 """The largest residual left in visits, as a share of all of them."""
-
-AT_REST = 3e-14
-"""A law that moves less than this in a step is moved by rounding."""
-
-MOST_PUSHES = 100_000
-"""Steps after which a chain that does not come to rest is given up."""
-
-DAMPING = 0.8
-"""tau: how far the law of an average goes in a step."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +110,7 @@ def _iterate(
     operators: Operators, certifier: Certifier, gains: list[Floats], value: Floats, tolerance: float, tell: Tell
 ) -> TypedOptimum:
     iteration = _Iteration(operators, certifier, gains, tell)
-    patience = Patience(certifier.criterion, PATIENCE)
+    patience = Patience(certifier.criterion, operators.plan.is_one_long_run, PATIENCE)
     # What was good by other weights is good by these, mostly: begin among the pairs that were seen.
     if operators.has_seen:
         value = iteration.settle(value, tolerance, 0.0)
@@ -271,14 +261,4 @@ def _long_run(operators: Operators, fixed: Fixed) -> Floats:
         # Pushing a unit from each state writes the chain out, a row each.
         matrix = np.stack([fixed.push(row) for row in np.eye(operators.plan.num_states)])
         return long_run_shares(matrix, operators.first_law)
-    law, before = operators.first_law, np.inf
-    for _ in range(MOST_PUSHES):
-        change = DAMPING * (fixed.push(law) - law)
-        law = law + change
-        moved = float(np.abs(change).sum())
-        rate = min(moved / before, 1 - 1e-9) if before > 0 else 0.0
-        # What is still to come is a geometric series, if it goes on so; below that all is rounding.
-        if moved <= max(RESIDUAL * max(1 - rate, 1e-3), AT_REST):
-            return np.asarray(law / law.sum())
-        before = moved
-    raise NotConverged(f"the long-run shares still move by {moved:.2g} a step after {MOST_PUSHES} steps")
+    return settle(fixed.push, operators.first_law)
