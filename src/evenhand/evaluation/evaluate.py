@@ -30,7 +30,7 @@ import numpy as np
 from evenhand.checks import as_generator, as_seed, check_positive_int
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar, told_by
 from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, PolicyError, TooLarge
-from evenhand.evaluation.exact import exact_values
+from evenhand.evaluation.exact import exact_values, is_quick
 from evenhand.evaluation.fairness import gini_coefficient, lorenz_curve, price_of_fairness
 from evenhand.evaluation.kinks import CONFIDENCE, welfare_error
 from evenhand.execution import Executor, Sweep
@@ -343,7 +343,8 @@ def evaluate(
         horizon: steps an episode; when absent, the criterion's own: 300 discounted, 1000 for an average, of which the
             first quarter does not count, and the horizon itself where it is finite.
         rng: seed or generator; 0 when absent, so that the same call gives the same numbers. None for others each time.
-        method: "exact" (by a linear solve), "monte-carlo", or "auto": exact where policy and problem allow it.
+        method: "exact" (by a linear solve), "monte-carlo", or "auto": exact where policy and problem allow it and it
+            takes seconds, or about as long as playing.
         progress: True shows a bar; a function is called now and then with what is being done and the share done.
         criterion: what rewards over time are worth, as text or object; the problem's own when absent.
         over: whose values are weighed, `arms` or `groups`; the problem's own when absent.
@@ -390,7 +391,9 @@ def _evaluate(
     method: Method,
     progress: Progress | None,
 ) -> Evaluation:
-    if method != "monte-carlo":
+    arm_steps = float(num_episodes) * steps * case.judged.num_arms
+    known = isinstance(case.played, CoupledMDP) and knows_types(policy, case.played)
+    if method == "exact" or (method == "auto" and (not known or is_quick(policy, case.played, arm_steps))):
         # Exact where that is possible; "auto" falls back on playing, "exact" says why not.
         try:
             return _exactly(policy, case)
