@@ -402,7 +402,7 @@ class TestFloors:
         """It tells arms of equal tables apart by their floors: arm by arm it can be played, not by types."""
         with_floors, without = self.problem(0.3), self.problem(0.0)
         policy = worst_first(with_floors)
-        with pytest.raises(NotApplicable, match=r"made for \(types, states, actions\) = \(2, 3, 2\), not \(1, 3, 2\)"):
+        with pytest.raises(NotApplicable):
             evaluate(policy, without, method="exact")
         found = evaluate(policy, without, num_episodes=20, horizon=20, rng=0)
         assert not found.exact and not found.by_type and found.budget_used == pytest.approx([1.0])

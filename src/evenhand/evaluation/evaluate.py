@@ -30,20 +30,21 @@ import numpy as np
 from evenhand.checks import as_generator, as_seed, check_positive_int
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar, told_by
 from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, PolicyError, TooLarge
-from evenhand.evaluation.exact import exact_values
+from evenhand.evaluation.exact import exact_values, is_quick
 from evenhand.evaluation.fairness import gini_coefficient, lorenz_curve, price_of_fairness
 from evenhand.evaluation.kinks import CONFIDENCE, welfare_error
 from evenhand.execution import Executor, Sweep
 from evenhand.kernels.compilation import work_clock
-from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP, Over
 from evenhand.model.criterion import Criterion
 from evenhand.model.naming import arm_names, told_names
 from evenhand.model.objective import Objective, read_welfare
-from evenhand.model.policy import Policy, Starting, Tabulated, is_exchangeable, plays_by_counts
+from evenhand.model.policy import Policy, Starting, is_exchangeable, plays_by_counts
+from evenhand.model.same_arms import all_made_for
 from evenhand.model.simulator import Problem, Simulator, check_problem, needs_tables
 from evenhand.model.welfare import Welfare
-from evenhand.policies.network import CountNetworkPolicy
+from evenhand.policies.other_numbers import fitted
 from evenhand.simulation.counts import simulate_counts
 from evenhand.simulation.rollout import Rollout, part_of, share_of_budget, simulate
 from evenhand.solvers.resting import members_at_rest
@@ -342,7 +343,8 @@ def evaluate(
         horizon: steps an episode; when absent, the criterion's own: 300 discounted, 1000 for an average, of which the
             first quarter does not count, and the horizon itself where it is finite.
         rng: seed or generator; 0 when absent, so that the same call gives the same numbers. None for others each time.
-        method: "exact" (by a linear solve), "monte-carlo", or "auto": exact where policy and problem allow it.
+        method: "exact" (by a linear solve), "monte-carlo", or "auto": exact where policy and problem allow it and it
+            takes seconds, or about as long as playing.
         progress: True shows a bar; a function is called now and then with what is being done and the share done.
         criterion: what rewards over time are worth, as text or object; the problem's own when absent.
         over: whose values are weighed, `arms` or `groups`; the problem's own when absent.
@@ -365,7 +367,9 @@ def evaluate(
         raise PolicyError(f"policy: {type(policy).__name__} has no method act(states, rng); see check_policy")
     check_problem(problem, "evaluate(policy, problem)")
     # The problem with the types that the policy knows, and the members that are asked for.
-    case = Case.of(policy, problem.under(criterion, over), problem.over, welfare)
+    judged = problem.under(criterion, over)
+    policy = fitted(policy, judged)
+    case = Case.of(policy, judged, problem.over, welfare)
     steps = case.judged.criterion.simulated_steps(horizon)
     if draws is None and on is not None:
         raise InvalidInput(
@@ -387,7 +391,9 @@ def _evaluate(
     method: Method,
     progress: Progress | None,
 ) -> Evaluation:
-    if method != "monte-carlo":
+    arm_steps = float(num_episodes) * steps * case.judged.num_arms
+    known = isinstance(case.played, CoupledMDP) and knows_types(policy, case.played)
+    if method == "exact" or (method == "auto" and (not known or is_quick(policy, case.played, arm_steps))):
         # Exact where that is possible; "auto" falls back on playing, "exact" says why not.
         try:
             return _exactly(policy, case)
@@ -435,9 +441,6 @@ class Case(NamedTuple):
     welfare: Welfare
     """How members' values are weighed."""
 
-    made_for: Problem | None
-    """The problem the policy was made for, if it knows: to play on another is allowed."""
-
     @classmethod
     def of(cls, policy: object, judged: Problem, usual: Over, welfare: str | Welfare | None) -> "Case":
         """What is judged where a policy is to be weighed.
@@ -448,28 +451,20 @@ class Case(NamedTuple):
             usual: whom welfare is over where the policy does not say what it was made for.
             welfare: how members' values are weighed.
         """
-        made_for = _made_for(policy)
-        # Networks on proportions play any number of arms.
-        if made_for is not None and made_for.num_arms != judged.num_arms and not isinstance(policy, CountNetworkPolicy):
-            raise PolicyError(f"the policy was made for {made_for.num_arms} arms, and here are {judged.num_arms}")
+        # Of a policy with parts the one with most types: the finest decides what can be pooled.
+        made_for = max(all_made_for(policy), key=lambda problem: problem.num_types, default=None)
         # Policies that know no problem are played with the types of the problem as it was given.
         played = judged.under(over=usual if made_for is None else made_for.over)
-        return cls(judged, played, read_welfare(judged, welfare), made_for)
+        return cls(judged, played, read_welfare(judged, welfare))
 
     def check_types(self, policy: object) -> None:
         """Raise NotApplicable if the law of the policy, or of a part of it, is over other types than are played."""
-        ours = self.played.types.valid.shape
-        for made_for in _all_made_for(policy):
-            if (theirs := made_for.types.valid.shape) != ours:
-                names = "(types, states, actions)"
-                told = f"the policy was made for {names} = {theirs}, not {ours}, so it can only be simulated"
-                raise NotApplicable(told)
+        if not knows_types(policy, self.played):
+            raise NotApplicable("the policy was made for other types of these arms, so it can only be simulated")
 
     def pools(self, policy: object) -> bool:
-        """Whether arms of one played type have one value; not if the policy was made to tell more types apart."""
-        # Arms that the policy tells apart may fare differently, though they are of one type here.
-        finer = self.made_for is not None and self.made_for.num_types > self.played.num_types
-        return is_exchangeable(policy) and not finer
+        """Whether arms of one played type have one value; not if the policy was made to tell some of them apart."""
+        return treats_alike(policy, self.played)
 
     def units(self, by_type: bool) -> tuple[Indices | slice, bool]:
         """Which column of what was played belongs to each unit that is judged; and whether these units are types."""
@@ -487,21 +482,7 @@ class Case(NamedTuple):
         return (Objective.of_types if by_type else Objective.of_arms)(self.judged, self.welfare)
 
 
-def _made_for(policy: object) -> Problem | None:
-    """The problem a policy was made for, if it knows; of a policy with parts, the one with most types."""
-    # The finest of the parts decides what can be pooled.
-    return max(_all_made_for(policy), key=lambda problem: problem.num_types, default=None)
-
-
-def _all_made_for(policy: object) -> list[Problem]:
-    """The problem a policy was made for, if it knows; of a policy with parts, those of them all."""
-    if isinstance(policy, (BySteps, Mixture)):
-        return [problem for part in policy.parts for problem in _all_made_for(part)]
-    found = policy.reduction.problem if isinstance(policy, Tabulated) else getattr(policy, "problem", None)
-    return [found] if isinstance(found, (CoupledMDP, Simulator)) else []
-
-
-def treats_alike(policy: object, problem: CoupledMDP) -> bool:
+def treats_alike(policy: object, problem: Problem) -> bool:
     """Whether arms of one type have equal values; not if the policy was made to tell some of them apart.
 
     Args:
@@ -509,11 +490,11 @@ def treats_alike(policy: object, problem: CoupledMDP) -> bool:
         problem: where it acts, whose types need not be those that the policy was made for.
     """
     return is_exchangeable(policy) and all(
-        _num_both(made_for, problem) == problem.num_types for made_for in _all_made_for(policy)
+        _num_both(made_for, problem) == problem.num_types for made_for in all_made_for(policy)
     )
 
 
-def knows_types(policy: object, problem: CoupledMDP) -> bool:
+def knows_types(policy: object, problem: Problem) -> bool:
     """Whether the types of the problem are those that the policy was made for, as far as it says.
 
     Args:
@@ -521,16 +502,21 @@ def knows_types(policy: object, problem: CoupledMDP) -> bool:
         problem: where it acts.
     """
     return all(
-        _num_both(made_for, problem) == made_for.num_types == problem.num_types for made_for in _all_made_for(policy)
+        _num_both(made_for, problem) == made_for.num_types == problem.num_types for made_for in all_made_for(policy)
     )
 
 
 def _num_both(one: Problem, other: Problem) -> int:
     """How many types there are if arms are told apart by both; by the second alone where arms are not the same."""
-    if one is other or one.num_arms != other.num_arms:
+    if one is other or one.num_arms != other.num_arms or one.num_types == 1:
         return other.num_types
-    # Both types in one number.
-    return len(np.unique(one.type_of_arm.astype(np.int64) * other.num_types + other.type_of_arm))
+    if other.num_types == 1:
+        return one.num_types
+    assert isinstance(one, CoupledMDP) and isinstance(other, CoupledMDP)  # the arms of a simulator are of one type
+    # By blocks if they are as long as each other: there may be a billion arms. Both types in one number.
+    by_blocks = np.array_equal(one.counts, other.counts)
+    ours, theirs = (p.type_of_block if by_blocks else p.type_of_arm for p in (one, other))
+    return len(np.unique(ours.astype(np.int64) * other.num_types + theirs))
 
 
 # -- exactly ---------------------------------------------------------------------------------------------------------

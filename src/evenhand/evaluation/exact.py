@@ -19,6 +19,8 @@ import numpy as np
 
 from evenhand.errors import NotApplicable
 from evenhand.evaluation.typed import typed_steps, typed_values
+from evenhand.kernels.lattice import lattice_size
+from evenhand.kernels.products import distinct_rows
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
@@ -32,6 +34,14 @@ from evenhand.typing import Floats, Ints
 
 MOST_STATES = 6000
 """Count states up to which a policy that is not a table is tabulated; over all its steps, if they differ."""
+
+
+ROW = 150.0
+"""Entries of a table of transitions that cost as much as one allocation of a policy's distribution."""
+
+QUICK, WORTH = 1e7, 2.0
+"""Operations that exact values may always take, some seconds; and as a multiple of the arm-steps that are simulated
+in their place, which cost about as much each."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +78,58 @@ def exact_values(policy: object, problem: CoupledMDP) -> ExactValues:
         values, used, served = typed_values(steps, problem)
         return ExactValues(values, True, used, served)
     return _of_tables(_tables(policy, problem), problem.criterion)
+
+
+# -- what they cost --------------------------------------------------------------------------------------------------
+
+
+def is_quick(policy: object, problem: CoupledMDP, arm_steps: float, quick: float = QUICK) -> bool:
+    """Whether exact values cost no more than simulation, roughly, or little.
+
+    Args:
+        policy: what acts.
+        problem: where it acts.
+        arm_steps: steps of arms that would be simulated.
+        quick: operations that are little.
+    """
+    return exact_work(policy, problem) <= max(quick, WORTH * arm_steps)
+
+
+def exact_work(policy: object, problem: CoupledMDP) -> float:
+    """The operations that exact values take, estimated by sizes alone: entries of tables that are still to be made.
+
+    A policy whose distribution on counts is written down has p pairs of a count state and an allocation. Their next
+    counts take min(p, L) rows of n entries, where L is the number of ways to spread arms over distinct rows of
+    transitions, and n that of the count states.
+    """
+    if isinstance(policy, (Mixture, BySteps)):
+        parts = {id(part): part for part in policy.parts}
+        return sum(exact_work(part, problem) for part in parts.values())
+    can, states = capabilities(policy), num_count_states(problem)
+    # A table has been made already; what has none is refused, or of few joint states.
+    if can.law is None or can.tabulates is not None or states > MOST_STATES:
+        return 0.0
+    if can.table is not None and can.table.reduction.problem.under(problem.criterion) == problem:
+        return 0.0
+    pairs = states * _choices(can, can.law, problem)
+    tables, rows = problem.types, 1.0
+    for kind, number in enumerate(problem.type_counts.tolist()):
+        _, distinct = distinct_rows(tables.transitions[kind][tables.valid[kind]])
+        rows *= float(lattice_size(number, len(distinct)))
+    return min(pairs, rows) * states + ROW * pairs
+
+
+def _choices(can: Capabilities, law: Lawful, problem: CoupledMDP) -> float:
+    """The allocations that a policy draws from at a count state: at most, or where arms are spread evenly."""
+    if can.deterministic:
+        return 1.0
+    most = getattr(law, "most_choices", None)
+    if isinstance(most, float):
+        return most
+    spread = np.zeros((problem.num_types, problem.types.valid.shape[1]), dtype=np.int64)
+    for kind, (number, size) in enumerate(zip(problem.type_counts, problem.types.num_states, strict=True)):
+        spread[kind, :size] = np.diff(np.linspace(0, number, size + 1).astype(np.int64))
+    return float(len(law.allocation_law(spread)[1]))
 
 
 # -- policies as tables ----------------------------------------------------------------------------------------------

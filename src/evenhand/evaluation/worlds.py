@@ -40,6 +40,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.simulator import needs_tables
 from evenhand.model.welfare import Welfare
+from evenhand.policies.other_numbers import fitted
 from evenhand.simulation.rollout import simulate, step_weights
 from evenhand.simulation.worlds import WHOLE, Part, simulate_worlds
 from evenhand.typing import Array, Bools, Floats, Indices, Ints, Progress
@@ -277,6 +278,7 @@ def _weigh(
     part: Part = WHOLE,
     progress: Progress | None = None,
 ) -> WorldValues:
+    policy = fitted(policy, worlds.problem)
     case = Case.of(policy, worlds.problem, worlds.problem.over, welfare)
     played = needs_tables(case.played, "draws")
     # Only then do equal arms stay equal in every draw, as a table by types needs it.

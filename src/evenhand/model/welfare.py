@@ -41,7 +41,7 @@ and sentences about an `arm` or a `group`, is told in the reports by them.
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
@@ -53,6 +53,7 @@ from evenhand.checks import (
     SUM_TOLERANCE,
     Describe,
     Faults,
+    as_generator,
     check_finite,
     check_fraction,
     check_memory,
@@ -60,9 +61,9 @@ from evenhand.checks import (
     plain,
     read_numbers,
 )
-from evenhand.errors import InvalidInput, OutOfDomain, UnknownName, nearest
+from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, UnknownName, nearest
 from evenhand.model.arm import frozen
-from evenhand.typing import ArrayLike, Bools, Floats, Ints
+from evenhand.typing import ArrayLike, Bools, Floats, Ints, Rng
 
 MOST_RANKS = 10**18
 """More arms than this are refused: their ranks would not fit in 64 bits. Problems have far fewer, `MOST_ARMS`."""
@@ -72,6 +73,12 @@ DEFAULT = "gini:half=0.75"
 
 FEW = 6
 """Members up to which the weight of every rank is told."""
+
+MOST_APART = 10_000
+"""Members up to which a welfare is checked at vectors of as many numbers."""
+
+EXCESS = 1e-8
+"""What rounding may make of a promise of a welfare, as a share of the numbers in it."""
 
 ROUNDING = 1e-12
 """Weights whose difference is no more than this share of them are taken for equal."""
@@ -1123,3 +1130,226 @@ def as_welfare(welfare: str | Welfare, num_arms: int) -> Welfare:
     if isinstance(welfare, RankWeighted):
         welfare.check_num_arms(num_arms)
     return welfare
+
+
+# -- is it one? ------------------------------------------------------------------------------------------------------
+
+
+_BOUNDED = "bounded by its supergradients"
+
+
+class Witness(NamedTuple):
+    """Two points at which a welfare breaks a promise."""
+
+    fact: str
+    """`concave`, `bounded by its supergradients`, `monotone` or `symmetric`."""
+
+    first: Floats
+    """(member,) values; with counts, (type,)."""
+
+    second: Floats
+    """(member,) other values."""
+
+    words: str
+    """The fault, with its numbers."""
+
+
+@dataclass(frozen=True)
+class WelfareCheck:
+    """Facts about a welfare, by sampling: a witness refutes one for certain, none makes it likely."""
+
+    name: str
+    """The welfare."""
+
+    witnesses: tuple[Witness, ...]
+    """At most one for each fact; first the most important."""
+
+    num_points: int
+    """Vectors of the domain that were tried."""
+
+    @property
+    def concave(self) -> bool:
+        """No two points have more on average than there is half way between them."""
+        return self._holds("concave")
+
+    @property
+    def bounded(self) -> bool:
+        """No two points contradict W(y) <= W(x) + g(x).(y - x), where g(x) is the supergradient."""
+        return self._holds(_BOUNDED)
+
+    @property
+    def monotone(self) -> bool:
+        """No two points contradict W(y) >= W(x) for y >= x."""
+        return self._holds("monotone")
+
+    @property
+    def symmetric(self) -> bool:
+        """No two points contradict W(y) = W(x) for x in another order."""
+        return self._holds("symmetric")
+
+    def _holds(self, fact: str) -> bool:
+        return all(witness.fact != fact for witness in self.witnesses)
+
+    def raise_if_any(self) -> None:
+        """Raise NotApplicable with the first witness, if there is one."""
+        if self.witnesses:
+            found = self.witnesses[0]
+            raise NotApplicable(
+                f"welfare {self.name} is not {found.fact}, and no bound holds without that: {found.words}. "
+                "See check_welfare, which returns the two points."
+            )
+
+
+def check_welfare(
+    welfare: Welfare,
+    num_members: int,
+    low: ArrayLike = 0.0,
+    high: ArrayLike = 1.0,
+    rng: Rng = 0,
+    counts: ArrayLike | None = None,
+) -> WelfareCheck:
+    """Check by sampling that a welfare is concave, with supergradients, monotone and symmetric.
+
+    `solve` and all that reports a bound do so with a welfare of one's own, over the values that the arms can have.
+
+    Args:
+        welfare: the welfare; its own class or one of the library.
+        num_members: how many arms, or groups, there are.
+        low: the least value, of all or (member,) of each; with counts (type,).
+        high: the largest value, likewise.
+        rng: seed or generator of the points.
+        counts: (type,) how many members share each value; they sum to `num_members`.
+
+    Example:
+        >>> import evenhand as eh
+        >>> class Squares:
+        ...     "Convex: it prefers one arm that has all."
+        ...     name = "squares"
+        ...     def __call__(self, values, counts=None):
+        ...         return float(np.average(np.square(values), weights=counts))
+        ...     def supergradient(self, values, counts=None):
+        ...         return 2 * np.asarray(values) / len(values)
+        ...     def check_domain(self, values):
+        ...         "Every vector has one."
+        >>> found = eh.check_welfare(Squares(), num_members=3)
+        >>> found.concave, found.monotone, found.symmetric
+        (False, True, True)
+    """
+    # Many members without counts are sampled as a hundred types: as many numbers as there are members tell no more.
+    if counts is None and num_members > MOST_APART and np.ndim(low) == np.ndim(high) == 0:
+        counts = np.diff(np.linspace(0, num_members, 101).astype(np.int64))
+    size = num_members if counts is None else len(np.asarray(counts))
+    ends = np.array([np.broadcast_to(np.asarray(end, dtype=np.float64), size) for end in (low, high)])
+    points = _Points(welfare, None if counts is None else np.asarray(counts), ends, as_generator(rng))
+    found = [points.not_concave(), points.not_bounded(), points.not_monotone(), points.not_symmetric()]
+    return WelfareCheck(welfare.name, tuple(witness for witness in found if witness), len(points.tried))
+
+
+class _Points:
+    """Vectors of the domain within a box, and the welfare at them."""
+
+    def __init__(self, welfare: Welfare, counts: Ints | None, ends: Floats, rng: np.random.Generator) -> None:
+        self.welfare, self.counts, self.ends, self.rng = welfare, counts, ends, rng
+        number = int(np.clip(1e6 / ends.shape[1], 4, 16))  # of each kind
+        tried = [(x, value) for x in self._some(number) if (value := self.at(x)) is not None]
+        self.tried, self.values = [x for x, _ in tried], [value for _, value in tried]
+
+    def _some(self, number: int) -> list[Floats]:
+        low, high = self.ends
+        size, wide = len(low), high - low
+        inside = low + wide * self.rng.random((number, size))
+        corners = np.where(self.rng.random((number, size)) < 0.5, low, high)
+        others = np.clip(self.rng.permuted(inside, axis=1), low, high)
+        # Ties, but for little: there supergradients jump.
+        level = low.min() + (high.max() - low.min()) * self.rng.random((number, 1))
+        ties = np.clip(level + 1e-3 * wide * self.rng.standard_normal((number, size)), low, high)
+        return [low, high, *inside, *corners, *others, *ties]
+
+    def at(self, point: Floats) -> float | None:
+        """The welfare at a point; None if it has none there."""
+        try:
+            self.welfare.check_domain(point)
+            value = float(np.asarray(self.welfare(point, self.counts)))
+        except OutOfDomain:
+            return None
+        if np.isnan(value):
+            raise InvalidInput(f"welfare {self.welfare.name}: expected a number at {_shown(point)}, got nan")
+        return value if np.isfinite(value) else None
+
+    def _pairs(self) -> Iterator[tuple[int, int]]:
+        number = len(self.tried)
+        pairs = self.rng.integers(0, number, (4 * number, 2)) if number else np.zeros((0, 2), dtype=np.int64)
+        return ((int(i), int(j)) for i, j in pairs if i != j)
+
+    def not_bounded(self) -> Witness | None:
+        """Two points x, y with W(y) > W(x) + g(x).(y - x)."""
+        tried = np.array(self.tried).reshape(len(self.tried), -1)
+        for x, value in zip(self.tried, self.values, strict=True):
+            slope = np.asarray(self.welfare.supergradient(x, self.counts), dtype=np.float64)
+            if slope.shape != x.shape or np.isnan(slope).any():
+                told = f"got {_shown(slope)}" if slope.shape == x.shape else f"got the shape {slope.shape}"
+                raise InvalidInput(
+                    f"welfare {self.welfare.name}: expected as a supergradient of {_shown(x)} {len(x)} numbers, {told}"
+                )
+            if np.isinf(slope).any():  # infinitely steep at the edge of its domain
+                continue
+            bounds = value + (tried - x) @ slope
+            room = EXCESS * (abs(value) + np.abs(self.values) + np.abs(tried - x) @ np.abs(slope))
+            if (above := np.flatnonzero(np.asarray(self.values) > bounds + room)).size:
+                y = int(above[0])
+                there, most = self.tried[y], f"at most {bounds[y]:.6g}"
+                words = f"by that at {_shown(x)} it is {most} at {_shown(there)}, where it is {self.values[y]:.6g}"
+                return Witness(_BOUNDED, x, there, words)
+        return None
+
+    def not_concave(self) -> Witness | None:
+        """Two points with less than their mean half way."""
+        for i, j in self._pairs():
+            half = self.at((self.tried[i] + self.tried[j]) / 2)
+            mean = (self.values[i] + self.values[j]) / 2
+            if half is not None and half < mean - self._room(i, j):
+                ends = f"{_shown(self.tried[i])} and {_shown(self.tried[j])}"
+                return Witness(
+                    "concave",
+                    self.tried[i],
+                    self.tried[j],
+                    f"half way between {ends} it is {half:.6g}, less than the mean {mean:.6g}",
+                )
+        return None
+
+    def not_monotone(self) -> Witness | None:
+        """Two points x <= y with W(y) < W(x)."""
+        for i, j in self._pairs():
+            more = np.maximum(self.tried[i], self.tried[j])
+            value = self.at(more)
+            if value is not None and value < self.values[i] - self._room(i, j):
+                words = f"it is {self.values[i]:.6g} at {_shown(self.tried[i])}, and {value:.6g} at {_shown(more)}"
+                return Witness("monotone", self.tried[i], more, words)
+        return None
+
+    def not_symmetric(self) -> Witness | None:
+        """A point that has another welfare in another order; of types, those of equally many members."""
+        sizes = np.ones(self.ends.shape[1]) if self.counts is None else self.counts
+        for i, x in enumerate(self.tried):
+            order = self.rng.permutation(len(x))
+            other = x.copy()
+            # Stable, so that the two lists of places agree size by size.
+            other[np.argsort(sizes, kind="stable")] = x[order[np.argsort(sizes[order], kind="stable")]]
+            value = self.at(other)
+            if value is not None and abs(value - self.values[i]) > self._room(i, i):
+                words = f"it is {self.values[i]:.6g} at {_shown(x)}, and {value:.6g} at {_shown(other)}"
+                return Witness("symmetric", x, other, words)
+        return None
+
+    def _room(self, i: int, j: int) -> float:
+        return EXCESS * (abs(self.values[i]) + abs(self.values[j]) + 1e-3 * float(np.ptp(self.values)))
+
+
+def _shown(values: Floats) -> str:
+    """A vector in a message; of a long one its beginning."""
+    return f"({', '.join(f'{value:.4g}' for value in values[:FEW])}{', ...' if len(values) > FEW else ''})"
+
+
+def is_named(welfare: Welfare) -> bool:
+    """Whether a welfare is of a class of the library, which needs no check."""
+    return type(welfare).__module__ == __name__

@@ -19,7 +19,7 @@ from evenhand.evaluation.shards.scoring import Rule
 from evenhand.execution import Executor, opened
 from evenhand.model.parquet.reading import BATCH_ROWS, StoredArms, open_arms
 from evenhand.model.parquet.writing import TableWriter
-from evenhand.model.welfare import DEFAULT, Welfare, as_welfare
+from evenhand.model.welfare import DEFAULT, Welfare, as_welfare, check_welfare, is_named
 from evenhand.solvers.fluid_programs import Rounds
 from evenhand.solvers.sharded import ShardedSolution, solve_sharded
 from evenhand.typing import Floats, Progress
@@ -120,6 +120,8 @@ def solve_arms(
     table = arms if isinstance(arms, StoredArms) else open_arms(arms)
     # Asked for, else the table's own, else the default.
     weighed_by = as_welfare(welfare if welfare is not None else table.welfare or DEFAULT, table.num_arms)
+    if not is_named(weighed_by):  # rank-weighted or a power mean: what holds for some values holds for all
+        check_welfare(weighed_by, table.num_arms).raise_if_any()
     told = heard(progress)
     with opened(on) as executor:
         kept = None if checkpoint is None else Path(checkpoint)

@@ -22,6 +22,7 @@ from evenhand.model.welfare import Welfare
 from evenhand.planning.names import is_file
 from evenhand.planning.roster import ROSTER, RosterEntry, find_policy
 from evenhand.planning.saved import load_policy
+from evenhand.policies.other_numbers import fitted
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
@@ -53,11 +54,11 @@ def read_policy(policy: Chosen, problem: Problem, welfare: str | Welfare | None)
 
     Raises:
         UnknownName: no policy has this name.
-        PolicyError: it is no policy, or its file is not sound.
+        PolicyError: it is not a policy, its file is not sound, or it was made for other arms.
         NotApplicable: the policy of this name cannot treat this problem.
     """
     found = _find(policy, problem)
-    return found.build(problem, welfare) if isinstance(found, RosterEntry) else found
+    return found.build(problem, welfare) if isinstance(found, RosterEntry) else fitted(found, problem)
 
 
 def read_policies(policies: "Several | None", problem: Problem) -> dict[str, RosterEntry | Policy | Starting]:
@@ -180,7 +181,7 @@ def make_policy(
 
     Args:
         policy: a name, such as `fair-index`, `occupancy-priority`, `re-solving` or `optimal`; or the file of a saved
-            policy. A policy, or what has one, is given back as it is.
+            policy. A policy, or what has one, is given back as it is if it was made for these arms, else for them.
         problem: what it is for.
         welfare: what policies that look at it are made for, as text or object; the problem's own when absent.
         criterion: what rewards over time are worth, as text or object; the problem's own when absent.

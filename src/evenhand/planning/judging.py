@@ -33,7 +33,7 @@ import numpy as np
 
 from evenhand.errors import NotApplicable, TooLarge
 from evenhand.evaluation.evaluate import knows_types, mean_by_type, standard_errors, treats_alike
-from evenhand.evaluation.exact import exact_values
+from evenhand.evaluation.exact import exact_values, is_quick
 from evenhand.execution import Sweep
 from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
@@ -45,6 +45,9 @@ from evenhand.typing import Floats, Progress, Rng
 
 MOST_EXACT = 500
 """Count states, over all steps, up to which policies are evaluated exactly rather than played."""
+
+QUICK = 1e6
+"""Operations that exact values may always take here: a fraction of a second, for there are many policies."""
 
 LEAST_LONG_RUN = 200
 """Steps of a long run at the least, where time is short: fewer would show the start."""
@@ -172,7 +175,8 @@ class Judge:
             rng: seed or generator; that of all policies when absent.
         """
         native, alike = knows_types(policy, self.problem), treats_alike(policy, self.problem)
-        if native and self._is_small and (found := self._exactly(name, policy, law)) is not None:
+        small = native and self._is_small and is_quick(policy, self.problem, self.arm_steps, QUICK)
+        if small and (found := self._exactly(name, policy, law)) is not None:
             return found
         many = self.problem.num_arms > self.problem.types.valid.size
         by_counts = native and self.by_type and many and plays_by_counts(policy)

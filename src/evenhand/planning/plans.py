@@ -23,13 +23,14 @@ from evenhand.errors import InvalidInput, NotApplicable
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, SavableKind, Starting, begin
+from evenhand.model.same_arms import match_types
 from evenhand.model.whereabouts import Whereabouts, find_arms, in_order
 from evenhand.planning.labels import Labels, amount_of, as_key, quantity
-from evenhand.planning.other_numbers import fit_policy, is_enough, other_numbers, same_moves, seat_policy
 from evenhand.planning.reasons import Moment, family_of, places_in_line, priorities_served, reasons
 from evenhand.planning.saved import facts_of, load_carried
 from evenhand.planning.showing import show_plan
 from evenhand.planning.solution import Solution
+from evenhand.policies.other_numbers import fit_policy, is_enough, other_numbers, seat_policy
 from evenhand.policies.round_robin import RoundRobin, RoundRobinActor
 from evenhand.typing import Floats, Indices, Ints, Rng
 
@@ -220,7 +221,7 @@ class Plan(Shown):
             NotApplicable: the policy is a table for other numbers or more budget, or does not know some of the arms.
         """
         # First as a rule that does not hang on numbers, then as a table with seats.
-        kinds = same_moves(self.problem, problem)
+        kinds = match_types(self.problem, problem)
         try:
             return fit_policy(self.policy, problem, kinds)
         except NotApplicable:

@@ -13,14 +13,14 @@ import numpy as np
 from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Opening
-from evenhand.model.objective import read_welfare
+from evenhand.model.objective import Objective, read_welfare
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.simulator import Problem, needs_tables
-from evenhand.model.welfare import PowerMean, RankWeighted, Welfare
+from evenhand.model.welfare import MOST_APART, PowerMean, RankWeighted, Welfare, check_welfare, is_named
 from evenhand.policies.fluid import Resolving, fair_index, occupancy_priority
 from evenhand.solvers.fluid import FluidSolution, solve_fluid, solve_opening
 from evenhand.solvers.resting import at_rest
-from evenhand.solvers.service import empty_blocks
+from evenhand.solvers.service import best_values, empty_blocks
 from evenhand.typing import Floats
 
 FLUID_TOLERANCE = 1e-5
@@ -49,9 +49,37 @@ def relax(problem: CoupledMDP, welfare: str | Welfare | None, tolerance: float =
     for known, kept, at, solution in tuple(_memory):
         if known is problem and at == tolerance and _is_same(kept, weighed_by):
             return solution
+    check_sound(problem, weighed_by)
     solution = solve_fluid(_without_vain_rewards(problem, weighed_by), weighed_by, tolerance)
     _memory.append((problem, weighed_by, tolerance, solution))
     return solution
+
+
+def check_sound(problem: CoupledMDP, welfare: Welfare) -> None:
+    """Refuse a welfare of one's own that is not what bounds rest on, at values that the arms can have.
+
+    Args:
+        problem: whose arms they are.
+        welfare: what is maximised.
+
+    Raises:
+        NotApplicable: it is not concave, monotone and symmetric; gives two points that show it.
+    """
+    if is_named(welfare):
+        return
+    types, allowed, total = problem.types, problem.affordable, problem.criterion.total
+    worse = replace(types, rewards=-types.rewards)
+    ends = [-best_values(worse, allowed, problem.criterion), best_values(types, allowed, problem.criterion)]
+    # A best value that is not known is within what rewards allow.
+    rewards = np.where(allowed, types.rewards, np.nan)
+    spans = [total * np.nanmin(rewards, axis=(1, 2)), total * np.nanmax(rewards, axis=(1, 2))]
+    objective = Objective.of_types(problem, welfare)
+    low, high = (objective.members(np.where(np.isnan(e), span, e)) for e, span in zip(ends, spans, strict=True))
+    sizes, number = objective.sizes, int(objective.sizes.sum())
+    # As solvers ask for it; and, if they are few, one by one: then arms of one type may differ, too.
+    check_welfare(welfare, number, low, high, 0, sizes).raise_if_any()
+    if len(sizes) < number <= MOST_APART:
+        check_welfare(welfare, number, np.repeat(low, sizes), np.repeat(high, sizes)).raise_if_any()
 
 
 def _without_vain_rewards(problem: CoupledMDP, welfare: Welfare) -> CoupledMDP:

@@ -25,9 +25,9 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Finite
 from evenhand.model.policy import Policy, Starting, plays_by_counts
 from evenhand.planning.labels import Labels, amount_of, listed, one_more, quantity
-from evenhand.planning.other_numbers import Seated
 from evenhand.policies.fluid import OccupancyPriority, Resolving
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
+from evenhand.policies.other_numbers import Seated
 from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
 from evenhand.policies.round_robin import RoundRobin
 from evenhand.reductions.counts import CountChoices, CountTable, TypedChoices

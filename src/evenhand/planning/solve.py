@@ -30,6 +30,7 @@ from evenhand.model.policy import Policy, Starting
 from evenhand.model.simulator import needs_tables
 from evenhand.model.welfare import Welfare
 from evenhand.planning import exact, played
+from evenhand.planning.relaxed import check_sound
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import Task
 from evenhand.planning.zeros import solve_with_zeros
@@ -114,7 +115,8 @@ def solve(
 
     Raises:
         TooLarge: it would not fit; says how large it would be and what to use instead.
-        NotApplicable: this method cannot treat this problem or welfare.
+        NotApplicable: this method cannot treat this problem or welfare, or a welfare of one's own is not concave,
+            monotone and symmetric (see `check_welfare`).
         Infeasible: the floors ask for more than the budget allows.
 
     Example:
@@ -144,6 +146,7 @@ def solve(
     )
     if candidates and method not in ("auto", "fluid"):
         raise InvalidInput(f"candidates compete with the policies of the method fluid, not with {method}")
+    check_sound(problem, task.welfare)
     with task.sweep:
         if draws is None and robust is None:
             return _told_of_place(task, _found(task, method))

@@ -12,6 +12,7 @@ The law of the allocation follows by unrolling these draws; allocations reached 
 """
 
 from functools import cached_property
+from math import comb
 
 import numpy as np
 
@@ -182,6 +183,17 @@ class ExchangeablePriority(PriorityPolicy):
             allocation[rows, kind, state, action] += 1
             left[rows, kind, state] -= 1
             budget[rows] -= usage[chosen]
+
+    @property
+    def most_choices(self) -> float:
+        """The allocations that may be drawn at one count state, at the most, roughly: those within one rank."""
+        most = 1.0
+        for group, usage, equal in self._groups_to_serve:
+            served = min(float(self.problem.num_arms), _most_served(usage, self.problem.budget_limit))
+            # Ways to spread so many units over the cells; over one cell more if not all need be spent.
+            cells = len(group) - (equal and not self.stop)
+            most = max(most, float(comb(int(served) + cells, cells)))
+        return most
 
     def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
         """The law of the allocation at (type, state) counts."""

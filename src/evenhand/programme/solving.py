@@ -27,11 +27,11 @@ from evenhand.evaluation.evaluate import evaluate
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.places import quoted
-from evenhand.planning.other_numbers import fit_policy, other_numbers
 from evenhand.planning.plans import Plan, load_plan
 from evenhand.planning.relaxed import relax, tightest
 from evenhand.planning.saved import save_solution
 from evenhand.planning.solution import Solution
+from evenhand.policies.other_numbers import fit_policy, other_numbers
 from evenhand.programme.ledger import digest_of
 from evenhand.programme.roster import Arm
 from evenhand.typing import Floats

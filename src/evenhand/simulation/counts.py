@@ -17,6 +17,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.feasible import check_budget
 from evenhand.model.policy import Exchangeable, Policy, Starting, capabilities, check_acts, plays_by_counts
+from evenhand.model.same_arms import check_places
 from evenhand.model.simulator import Problem, check_problem, needs_tables
 from evenhand.simulation.rollout import Rollout, as_asked, share_of_budget, step_weights, summed_rewards
 from evenhand.typing import Array, Floats, Ints, Progress, Rng
@@ -62,6 +63,7 @@ def simulate_counts(
     if not plays_by_counts(policy):
         check_acts(policy)
     problem = needs_tables(problem, "simulation by counts", "Use simulate, which follows every arm.")
+    check_places(policy, problem, by_counts=True)
     told = heard(progress)
     check_positive_int(num_episodes, "num_episodes")
     weights = step_weights(problem, horizon, criterion)

@@ -24,6 +24,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.feasible import check_budget, checked_shape, missing_action
 from evenhand.model.policy import Policy, Starting, begin, check_acts
+from evenhand.model.same_arms import check_places
 from evenhand.model.simulator import Problem, Simulator, check_problem
 from evenhand.typing import Array, Floats, Indices, Ints, Progress, Rng
 
@@ -109,6 +110,7 @@ def simulate(
     """
     check_problem(problem, "simulate(problem, policy)")
     check_acts(policy)
+    check_places(policy, problem)
     told = heard(progress)
     check_positive_int(num_episodes, "num_episodes")
     # Everything is read and checked, and room is made, before the first step.

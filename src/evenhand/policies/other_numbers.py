@@ -7,21 +7,23 @@ a table then plays the arms at their seats in its own problem (`seat_policy`).
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from evenhand.display import ShownPolicy
-from evenhand.errors import NotApplicable
+from evenhand.errors import NotApplicable, PolicyError
 from evenhand.model.acting import on_batches
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Policy, Starting, is_exchangeable
-from evenhand.planning.labels import Labels
+from evenhand.model.policy import Policy, Starting, capabilities, is_exchangeable
+from evenhand.model.same_arms import all_made_for, match_types, same_places
+from evenhand.model.simulator import Problem
 from evenhand.policies.fluid import OccupancyPriority, Resolving
 from evenhand.policies.network import CountNetworkPolicy
-from evenhand.policies.priority import ExchangeablePriority
+from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
 from evenhand.policies.round_robin import RoundRobin
-from evenhand.typing import Indices, Ints
+from evenhand.typing import Floats, Indices, Ints
 
 
 def other_numbers(problem: CoupledMDP, kinds: Sequence[int], counts: Ints, budget: Sequence[float]) -> CoupledMDP:
@@ -47,32 +49,6 @@ def other_numbers(problem: CoupledMDP, kinds: Sequence[int], counts: Ints, budge
     )
 
 
-def same_moves(made_for: CoupledMDP, problem: CoupledMDP) -> list[int]:
-    """(type,) the type that each of a problem's types is in another problem, wherever it starts.
-
-    Args:
-        made_for: the problem that a plan was made for.
-        problem: another, such as the same from where its arms are now.
-
-    Raises:
-        NotApplicable: some arm of the problem is not in the other.
-    """
-    # Reversed, so that of types which move alike the first is meant.
-    known = {_moves(made_for, kind): kind for kind in reversed(range(made_for.num_types))}
-    found = [known.get(_moves(problem, kind)) for kind in range(problem.num_types)]
-    if None in found:
-        missing = Labels(problem).type(found.index(None))
-        raise NotApplicable(f"the plan was made for other arms: it does not know {missing}")
-    return [kind for kind in found if kind is not None]
-
-
-def _moves(problem: CoupledMDP, kind: int) -> bytes:
-    """All numbers of an arm but where it starts."""
-    arm = problem.types[kind]
-    # By repr: floats are told apart to the last bit, and arrays of one shape only are equal.
-    return repr((arm.transitions.tolist(), arm.rewards.tolist(), arm.usage.tolist())).encode()
-
-
 def fit_policy(policy: Policy | Starting, problem: CoupledMDP, kinds: Sequence[int]) -> Policy | Starting:
     """The same policy for other numbers of arms.
 
@@ -95,6 +71,8 @@ def fit_policy(policy: Policy | Starting, problem: CoupledMDP, kinds: Sequence[i
         return BySteps([part for part in parts if isinstance(part, Policy)])
     if isinstance(policy, ExchangeablePriority):
         return ExchangeablePriority(problem, policy.scores[cells], policy.threshold, policy.stop)
+    if isinstance(policy, PriorityPolicy):
+        return PriorityPolicy(problem, policy.scores[cells], policy.threshold)
     if isinstance(policy, OccupancyPriority):
         return OccupancyPriority.of_tables(problem, policy.laws[cells], policy.scores[cells])
     if isinstance(policy, Resolving):
@@ -130,6 +108,69 @@ class Seated(ShownPolicy):
         return np.asarray(self.policy.act(seated, rng)[:, self.seats])
 
 
+class SeatedCounts(Seated):
+    """An exchangeable policy on the same types in another order."""
+
+    def __init__(self, policy: Any, seats: Ints, kinds: Ints) -> None:
+        """Keep who sits where, and which type is which.
+
+        Args:
+            policy: with `allocate` and `allocation_law`.
+            seats: (arm,) the place of each arm among those that the policy was made for.
+            kinds: (type,) the policy's type of each type, each of them once.
+        """
+        super().__init__(policy, seats)
+        self.kinds, self.order = kinds, np.argsort(kinds)
+        self.deterministic = capabilities(policy).deterministic
+        self._counts = policy
+
+    def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
+        """What the policy does with the counts of its types."""
+        return np.asarray(self._counts.allocate(counts[:, self.order], rng)[:, self.kinds])
+
+    def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
+        """The distribution of that."""
+        allocations, chances = self._counts.allocation_law(counts[self.order])
+        return allocations[:, self.kinds], chances
+
+
+def fitted(policy: Policy | Starting, problem: Problem) -> Policy | Starting:
+    """The same policy on the arms of a problem: as it is if each is at its place, else for their types and numbers.
+
+    Args:
+        policy: made for this problem or another; one that has no problem is left as it is.
+        problem: what it is to play.
+
+    Raises:
+        PolicyError: it was made for other arms, or is a table for other numbers of them; says which.
+    """
+    if isinstance(policy, (Mixture, BySteps)):
+        parts = [fitted(part, problem) for part in policy.parts]
+        if all(one is other for one, other in zip(parts, policy.parts, strict=True)):
+            return policy
+        if isinstance(policy, Mixture):
+            return Mixture(parts, policy.shares, policy.rotate)
+        return BySteps([part for part in parts if isinstance(part, Policy)])
+    for made_for in all_made_for(policy):
+        # Under its own criterion, as it was made; it is evaluated under any.
+        here = problem.under(made_for.criterion, made_for.over)
+        if getattr(policy, "any_number", False) is True or same_places(made_for, here):
+            continue
+        numbers = f"the policy was made for {made_for.num_arms} arms, and here are {problem.num_arms}"
+        numbers = numbers if made_for.num_arms != problem.num_arms else "the policy was made for other arms"
+        if not isinstance(made_for, CoupledMDP) or not isinstance(here, CoupledMDP):
+            raise PolicyError(numbers)
+        try:
+            kinds = match_types(made_for, here)
+            try:
+                return fit_policy(policy, here, kinds)
+            except NotApplicable:
+                return seat_policy(policy, made_for, here, kinds)
+        except NotApplicable as error:
+            raise PolicyError(f"{numbers}: {error}") from None
+    return policy
+
+
 def seat_policy(
     policy: Policy | Starting, made_for: CoupledMDP, problem: CoupledMDP, kinds: Sequence[int]
 ) -> Policy | Starting:
@@ -139,7 +180,7 @@ def seat_policy(
         policy: of a plan.
         made_for: the plan's problem.
         problem: the other one.
-        kinds: (type,) the plan's type of each of the problem's, from `same_moves`.
+        kinds: (type,) the plan's type of each of the problem's, from `match_types`.
 
     Raises:
         NotApplicable: there are other arms, a smaller budget, or the table tells apart who moves alike; says which.
@@ -153,13 +194,14 @@ def seat_policy(
         raise NotApplicable("the plan is a table for the budget that it was made for, and here is less")
     # The plan must have a seat of the right type for every arm.
     if not np.array_equal(np.bincount(own, minlength=made_for.num_types), made_for.type_counts):
-        alike = len({_moves(made_for, kind) for kind in range(made_for.num_types)}) < made_for.num_types
-        told = "that tells arms apart that move alike, by their groups or where they began, and here these differ"
-        raise NotApplicable(f"the plan is a table {told if alike else 'for other numbers of arms of each type'}")
+        raise NotApplicable(
+            "the plan is a table for other numbers of arms of each type, or tells arms apart that move alike, by their "
+            "groups or where they began, and here these differ"
+        )
     seats = np.empty(problem.num_arms, dtype=np.int64)
     # Of each type, the first arm here takes the first seat there, and so on.
     seats[np.argsort(own, kind="stable")] = np.argsort(made_for.type_of_arm, kind="stable")
-    return _seated(policy, seats)
+    return _seated(policy, seats, np.asarray(kinds))
 
 
 def is_enough(made_for: CoupledMDP, budget: Sequence[float]) -> bool:
@@ -167,11 +209,16 @@ def is_enough(made_for: CoupledMDP, budget: Sequence[float]) -> bool:
     return bool((np.asarray(budget) >= made_for.budget).all())
 
 
-def _seated(policy: Policy | Starting, seats: Ints) -> Policy | Starting:
+def _seated(policy: Policy | Starting, seats: Ints, kinds: Ints) -> Policy | Starting:
     if isinstance(policy, Mixture):
-        return Mixture([_seated(part, seats) for part in policy.parts], policy.shares, policy.rotate)
+        return Mixture([_seated(part, seats, kinds) for part in policy.parts], policy.shares, policy.rotate)
     if isinstance(policy, BySteps):
-        return BySteps([part for part in (_seated(part, seats) for part in policy.parts) if isinstance(part, Policy)])
-    if isinstance(policy, Policy):
+        parts = [_seated(part, seats, kinds) for part in policy.parts]
+        return BySteps([part for part in parts if isinstance(part, Policy)])
+    can = capabilities(policy)
+    # Types that were split here cannot be counted for it: then arms take their seats one by one.
+    if can.allocates is not None and can.law is not None and len(set(kinds.tolist())) == len(kinds):
+        return SeatedCounts(policy, seats, kinds)
+    if isinstance(policy, Policy) and not isinstance(policy, Starting):
         return Seated(policy, seats)
     raise NotApplicable(f"the plan is a policy with a memory of its own ({type(policy).__name__})")
