@@ -3,6 +3,7 @@
 import re
 import time
 from html import unescape
+from itertools import pairwise
 
 import pytest
 
@@ -44,7 +45,7 @@ def test_the_plan_in_use_and_smaller_budgets_compete(client):
         assert one["difference"]["welfare"] == one["welfare"] - today["welfare"]
         assert one["today"]["welfare"] == today["welfare"]
     in_order = [found[hours] for hours in sorted(found)]
-    for less, more in zip(in_order, in_order[1:], strict=False):
+    for less, more in pairwise(in_order):
         assert less["welfare"] <= more["welfare"]
     own = found[3.0]
     assert own["welfare"] == today["welfare"]
