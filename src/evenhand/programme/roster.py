@@ -262,8 +262,8 @@ def unknown_arm(name: str, known: Any, hint: bool) -> str:
     A hint compares the name with all that are known: it is for faults that are shown, `SHOWN_FAULTS` of them.
     """
     near = nearest(name, known) if hint else None
-    hint = f" Did you mean {quoted(near)}?" if near else ""
-    return f"there is no arm {quoted(name)}.{hint}" if name else "has no arm"
+    meant = f" Did you mean {quoted(near)}?" if near else ""
+    return f"there is no arm {quoted(name)}.{meant}" if name else "has no arm"
 
 
 def leave(tx: Connection, leaving: Sequence[Arm], step: int, event: int, why: str) -> None:
