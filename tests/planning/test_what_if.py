@@ -138,3 +138,91 @@ class TestAnotherBudget:
     def test_faults_speak_of_resources(self, budget, told):
         with pytest.raises(eh.errors.ModelError, match=told):
             eh.problems.crew_maintenance().with_budget(budget)
+
+
+def random_problem(rng):
+    """A few arms of two types with random tables, and one resource."""
+    arms = [
+        eh.Arm(rng.dirichlet(np.ones(3), size=(3, 2)), rng.random((3, 2)), usage=[[0], [1]], initial=[1, 0, 0])
+        for _ in range(2)
+    ]
+    return eh.CoupledMDP(arms, [2], 0.7, [3, 3])
+
+
+class TestKnownPlans:
+    """The plan in use competes: a hasty search for what-ifs must not contradict it."""
+
+    @pytest.mark.parametrize("welfare", ["gini:2", "utilitarian", "alpha:2"])
+    @pytest.mark.parametrize("seed", range(3))
+    def test_more_is_never_worse_than_the_plan_in_use(self, seed, welfare):
+        problem = random_problem(np.random.default_rng(seed))
+        today = eh.solve(problem, welfare, "counts")
+        rows = what_if(problem, [3, 2, 2.5, 1], welfare, "fluid", seconds=1e-3, plans=[today])
+        by_budget = {row.budget["resource 0"]: row for row in rows}
+        for smaller, larger in ((1, 2), (2, 2.5), (2.5, 3)):
+            assert by_budget[smaller].solution.welfare <= by_budget[larger].solution.welfare
+            assert by_budget[smaller].solution.upper_bound <= by_budget[larger].solution.upper_bound
+        for row in rows:
+            (beside,) = row.beside
+            assert beside.since == {"resource 0": 2.0}
+            assert beside.welfare == row.solution.welfare - today.welfare
+            # The optimum of today's budget is known: nothing exceeds it there, and nothing larger falls below it.
+            if row.budget["resource 0"] >= 2:
+                assert row.solution.welfare >= today.welfare
+        own = by_budget[2]
+        assert own.solution.welfare == pytest.approx(today.welfare, abs=4 * own.solution.welfare_stderr + 1e-9)
+        if own.kept_from:
+            assert own.solution.welfare == today.welfare
+            assert not own.beside[0].measurable
+
+    def test_a_plan_for_a_larger_budget_competes_resized(self, monkeypatch):
+        problem, tried = random_problem(np.random.default_rng(0)), {}
+        today = eh.solve(problem, "gini:2", "fluid", seconds=1e-3)
+        search = module.solve
+
+        def watched(problem, *arguments, **options):
+            tried.update(arguments[5])
+            return search(problem, *arguments, **options)
+
+        monkeypatch.setattr(module, "solve", watched)
+        (row,) = what_if(problem, [1], "gini:2", "fluid", seconds=1e-3, plans=[today])
+        (resized,) = tried.values()
+        played = eh.evaluate(resized, problem.with_budget(1), "gini:2")
+        assert played.budget_used[0] <= 1
+        assert row.solution.welfare >= played.welfare - 4 * np.hypot(row.solution.welfare_stderr, played.welfare_stderr)
+
+    def test_a_saved_plan_has_its_figures_with_it(self, tmp_path):
+        problem = random_problem(np.random.default_rng(1))
+        today = eh.solve(problem, "gini:2", "counts")
+        eh.save_solution(today, tmp_path / "today.zip")
+        plan = eh.load_plan(tmp_path / "today.zip")
+        (row,) = what_if(problem, [2], "gini:2", "fluid", seconds=1e-3, plans=[plan])
+        assert row.beside[0].welfare == row.solution.welfare - today.welfare >= 0
+
+    def test_a_plan_judged_by_another_welfare_is_evaluated(self):
+        problem = random_problem(np.random.default_rng(2))
+        today = eh.solve(problem, "maximin", "counts")
+        (row,) = what_if(problem, [2], "utilitarian", "counts", plans=[today])
+        own = eh.evaluate(today.policy, problem, "utilitarian")
+        assert row.beside[0].welfare == pytest.approx(row.solution.welfare - own.welfare)
+
+    def test_a_plan_that_misses_the_floors_is_refused(self):
+        problem = random_problem(np.random.default_rng(3))
+        idle = eh.solve(problem, "utilitarian", "counts")
+        floored = replace(idle, policy=eh.policies.never_act(problem))
+        strict = eh.CoupledMDP(problem.types, [2], 0.7, [3, 3], floors=[0.2, 0.2])
+        with pytest.raises(InvalidInput, match="floors"):
+            what_if(strict, [2], "utilitarian", plans=[floored])
+
+    def test_a_plan_for_other_arms_is_refused(self):
+        today = eh.solve(random_problem(np.random.default_rng(0)), "gini:2", "counts")
+        with pytest.raises(eh.errors.NotApplicable):
+            what_if(random_problem(np.random.default_rng(1)), [2], "gini:2", plans=[today])
+
+
+def test_a_difference_below_its_error_is_not_measurable():
+    found = eh.solve(outreach(), "maximin")
+    for more, error, measurable in ((0.5, 0.1, True), (0.05, 0.1, False), (1e-9, 0.0, False), (-0.5, 0.1, True)):
+        after = replace(found, welfare=found.welfare + more, welfare_stderr=error, unit_values=found.unit_values + 1)
+        step = module._step(found, after, found.problem)
+        assert (step.measurable, step.stderr) == (measurable, error)

@@ -319,6 +319,31 @@ def recompute(**options: Any) -> None:
 
 @programme.command()
 @place
+@click.argument("file")
+@common(seeded=False)
+def backup(**options: Any) -> None:
+    """Copy PROGRAMME, a file, into FILE while it runs, as of one moment, and check the copy."""
+    from evenhand.cli.commands import programme as commands
+
+    commands.backup(**options)
+
+
+@programme.command()
+@place
+@click.argument("file")
+@common(seeded=False)
+def restore(**options: Any) -> None:
+    """Put the copy FILE into the place of PROGRAMME, also while servers run; what was stored since is gone.
+
+    FILE is checked first, its tables and its chain of events; where something is wrong, nothing changes.
+    """
+    from evenhand.cli.commands import programme as commands
+
+    commands.restore(**options)
+
+
+@programme.command()
+@place
 @click.option(
     "--after", default=0, show_default=True, type=click.IntRange(min=0), help="Only events with a larger number."
 )

@@ -419,7 +419,7 @@ class _Reader:
         if not found:
             found = [block for block, number in enumerate(self._type_numbers) if number == _whole(kind)]
         if not found:
-            near = nearest(kind, [name for name in names if name])
+            near = self._nearest(kind, [name for name in names if name])
             hint = f" Did you mean {quoted(near)}?" if near else ""
             new = "" if near else ". Arms of a new type need a block in the model (or records to fit), and a new plan"
             return f"type {quoted(kind)} is not in the plan or model.{hint} Known are {self._known_types}{new}"
@@ -447,12 +447,16 @@ class _Reader:
         if not given:
             self.faults.append(Fault(row, "has no state"))
             return None
-        near = nearest(given, labels)
+        near = self._nearest(given, labels)
         hint = f" Did you mean {quoted(near)}?" if near else ""
         known = ", ".join(labels[:KNOWN_SHOWN]) if labels else f"0 to {size - 1}"
         whose = f" of type {quoted(self.block_names[block])}" if self.block_names[block] else ""
         self.faults.append(Fault(row, f"{quoted(given)} is no state{whose}.{hint} Known are {known}"))
         return None
+
+    def _nearest(self, name: str, known: Sequence[str]) -> str | None:
+        """The known name that was probably meant, for faults that are shown: a search for each of very many is long."""
+        return nearest(name, known) if len(self.faults) < SHOWN_FAULTS else None
 
     def _one_of(self, blocks: Sequence[int], state: int) -> int:
         """Of blocks that are alike, the one that starts there; else the first."""

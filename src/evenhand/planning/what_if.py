@@ -2,17 +2,21 @@
 
 A larger budget never gives a worse plan: whatever keeps the smaller budget keeps the larger one too, and is worth the
 same there. Exact methods find that by themselves. Plans that are found by playing are looked for anew under each
-budget, so the plans of all smaller ones
+budget, so the plans of all smaller ones, and those that are known beforehand, such as the plan in use,
 
-    compete       as candidates of `solve`
+    compete       as candidates of `solve`; a known plan of a larger budget is resized for that
     are kept      with the figures they have, where the new plan still comes out lower, if only by chance
 
-The budgets are solved from the smaller to the larger and told in the order in which they came. A step is the welfare
-less that of the largest budget in a row above that is nowhere larger (of several, neither of which holds the other,
-the nearest row); without such a row there is no step, for more of one thing and less of another is no step. Where the
-plans are estimated, their errors add up as if they were independent.
+What no plan exceeds under a budget, none exceeds under a smaller one: bounds never fall as budgets rise, either.
+
+The budgets are solved from the smaller to the larger, on the same random numbers, and told in the order in which they
+came. A step is the welfare less that of the largest budget in a row above that is nowhere larger (of several, neither
+of which holds the other, the nearest row); without such a row there is no step, for more of one thing and less of
+another is no step. Where the plans are estimated, their errors add up as if they were independent, which overstates
+the error of a step.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,14 +24,18 @@ import numpy as np
 
 from evenhand.checks import as_seed
 from evenhand.display import heard, in_turn, shows_bar
-from evenhand.errors import InvalidInput
-from evenhand.evaluation.evaluate import Evaluation, Method
+from evenhand.errors import InvalidInput, NotApplicable
+from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
+from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.simulator import needs_tables
 from evenhand.model.welfare import Welfare, is_lexicographic
 from evenhand.planning.compare import Comparison, compare
+from evenhand.planning.mixed import AS_GOOD
+from evenhand.planning.other_numbers import fit_policy
+from evenhand.planning.plans import Plan, plan_of
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import DEFAULT_TOLERANCE, choose_method, solve
 from evenhand.typing import Floats, Progress, Rng
@@ -42,7 +50,7 @@ within errors only, for the sake of those after them."""
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What the change from a smaller budget in a row above is worth."""
+    """What the change from a smaller budget in a row above, or from a known plan, is worth."""
 
     welfare: float
     """The difference in welfare."""
@@ -51,7 +59,10 @@ class Step:
     """Its standard error; 0 where both are exact, or the plan is the same."""
 
     since: dict[str, float]
-    """The smaller budget: the amount of each resource, under its name."""
+    """The budget that it is measured from: the amount of each resource, under its name."""
+
+    measurable: bool
+    """Whether the difference is larger than its standard error, and than rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +79,10 @@ class BudgetRow:
     """What the change from a smaller budget above is worth; None where no row above has one."""
 
     kept_from: dict[str, float] | None = None
-    """The smaller budget whose plan this is, where none better was found; else None."""
+    """The budget of the known plan, or of the row with a smaller budget, whose plan this is; None for a new plan."""
+
+    beside: tuple[Step, ...] = ()
+    """The change from each of the known plans, in their order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +118,7 @@ def what_if(
     over: str | None = None,
     seconds: float | None = None,
     rotate: int | None = None,
+    plans: Sequence[Solution | Plan] = (),
 ) -> tuple[BudgetRow, ...]:
     """Solve a problem under several budgets. A larger one never gives a worse plan.
 
@@ -119,9 +134,15 @@ def what_if(
         over: welfare over `arms` or `groups`; as the problem says when absent.
         seconds: how long the method fluid may take, for each budget.
         rotate: see `solve`.
+        plans: plans that are known already, such as the one in use, from `solve` or `load_plan`. Each competes under
+            every budget, and no budget that contains its own gets a worse one.
 
     Returns:
         One row a budget, in the order in which they came.
+
+    Raises:
+        NotApplicable: a known plan was made for other arms.
+        InvalidInput: a known plan misses the floors of the problem.
 
     Example:
         >>> import evenhand as eh
@@ -137,27 +158,29 @@ def what_if(
     # Every budget is read before any is solved, so that a fault in the last one costs nothing.
     problems = [judged.with_budget(budget) for budget in _several(budgets)]
     order = _smaller_first(problems)
+    known = [_figured(plan, judged, welfare, seed) for plan in plans]
     found: dict[int, Solution] = {}
-    kept_from: dict[int, int | None] = {}
+    made_for: dict[int, CoupledMDP | None] = {}
     # From the smaller to the larger: whatever is found for one may be played under all that contain it.
     for turn, number in enumerate(order):
-        tell = in_turn(heard(progress), f"budget {budget_in_words(problems[number])}", turn, len(order))
-        smaller = {i: found[i] for i in order[:turn] if _fits(problems[i], problems[number])}
-        names = {f"plan for {budget_in_words(problems[i])}": i for i in smaller}
-        # Exact methods find the best by themselves, and take no candidates.
-        by_playing = method == "fluid" or (method == "auto" and choose_method(problems[number])[0] == "fluid")
-        tried = {name: smaller[i].policy for name, i in names.items()} if by_playing else None
-        own = solve(problems[number], welfare, method, tolerance, tell, seed, tried, seconds=seconds, rotate=rotate)
-        found[number], at = _no_worse(own, smaller, names)
+        budgeted = problems[number]
+        tell = in_turn(heard(progress), f"budget {budget_in_words(budgeted)}", turn, len(order))
         # A plan that is handed on from row to row is told by the budget that it was first found for.
-        kept_from[number] = at if at is None or kept_from[at] is None else kept_from[at]
-    # Told in the order in which they came.
+        earlier = [(made_for[i] or problems[i], found[i]) for i in order[:turn]]
+        rivals = [(own, one) for own, one in [*((one.problem, one) for one in known), *earlier] if _fits(own, budgeted)]
+        # Exact methods find the best by themselves, and take no candidates.
+        by_playing = method == "fluid" or (method == "auto" and choose_method(budgeted)[0] == "fluid")
+        tried = _candidates(rivals, known, budgeted) if by_playing else None
+        own = solve(budgeted, welfare, method, tolerance, tell, seed, tried, seconds=seconds, rotate=rotate)
+        found[number], made_for[number] = _no_worse(own, rivals, _tightest_bound(budgeted, [own, *known]))
+    bounds = {i: _tightest_bound(problems[i], [*found.values(), *known]) for i in order}
     rows: list[BudgetRow] = []
     for number, budgeted in enumerate(problems):
-        step = _step_to(problems, number, found)
-        at = kept_from[number]
+        solution = replace(found[number], upper_bound=bounds[number])
+        smaller = made_for[number]
+        step, beside = _step_to(problems, number, found), tuple(_step(one, solution, one.problem) for one in known)
         rows.append(
-            BudgetRow(budgeted.named_budget, found[number], step, None if at is None else problems[at].named_budget)
+            BudgetRow(budgeted.named_budget, solution, step, None if smaller is None else smaller.named_budget, beside)
         )
     return tuple(rows)
 
@@ -257,21 +280,95 @@ def _within(smaller: CoupledMDP, larger: CoupledMDP) -> bool:
     return _fits(smaller, larger) and not _fits(larger, smaller)
 
 
-def _no_worse(own: Solution, smaller: Mapping[int, Solution], names: Mapping[str, int]) -> tuple[Solution, int | None]:
-    """The own plan, or that of a smaller budget if it is the same or came out better; and which budget that is."""
+def _figured(plan: Solution | Plan, problem: CoupledMDP, welfare: str | Welfare | None, seed: int) -> Solution:
+    """A known plan as a solution for its own budget, under the criterion and welfare in question.
+
+    Args:
+        plan: from `solve` or `load_plan`.
+        problem: the problem in question, under any budget.
+        welfare: the welfare in question.
+        seed: of the evaluation that is necessary if the plan was judged by something else.
+
+    Raises:
+        InvalidInput: the plan misses the floors of the problem.
+    """
+    made = plan_of(plan) if isinstance(plan, Solution) else plan
+    own = problem.with_budget(made.problem.budget)
+    policy = made.policy if made.problem.signature == own.signature else made.fitted(own)
+    objective, about = Objective.of_types(own, welfare), made.about
+    if policy is made.policy and about.get("values") is not None and _is_judged_by(made, objective, own):
+        by_type, values = about["by"] == "type", np.asarray(about["values"])
+        figures = about["value"], about["upper_bound"], about["stderr"]
+    else:
+        played = evaluate(policy, own, welfare, rng=seed)
+        if played.floors_missed:
+            raise InvalidInput(f"plans: the plan for {budget_in_words(own)} misses the floors of the problem")
+        by_type, values = played.by_type, played.unit_values
+        figures = played.welfare, np.inf, played.welfare_stderr
+    return Solution(
+        method=str(about.get("method", "")),
+        reason="known beforehand",
+        objective=objective if by_type else Objective.of_arms(own, welfare),
+        welfare=figures[0],
+        upper_bound=figures[1],
+        unit_values=values,
+        by_type=by_type,
+        policy=policy,
+        problem=own,
+        seconds={},
+        welfare_stderr=figures[2],
+    )
+
+
+def _is_judged_by(plan: Plan, objective: Objective, problem: CoupledMDP) -> bool:
+    """Whether the figures of a plan are those of an objective: criterion, welfare, members and floors."""
+    asked = {"welfare": objective.welfare.name, "criterion": problem.criterion.name, "over": problem.over}
+    return (
+        asked.items() <= plan.about.items()
+        and (problem.over != "groups" or np.array_equal(plan.problem.group_of_type, problem.group_of_type))
+        and np.array_equal(plan.problem.floors, problem.floors)
+    )
+
+
+Rival = tuple[CoupledMDP, Solution]
+"""A plan, and the problem with the budget that it was made for."""
+
+
+def _candidates(
+    rivals: Sequence[Rival], known: Sequence[Solution], problem: CoupledMDP
+) -> dict[str, Policy | Starting]:
+    """Policies that compete in the search under a budget; known plans of other budgets are resized if they can be."""
+    found = {f"plan for {budget_in_words(own)}": solution.policy for own, solution in rivals}
+    kinds = range(problem.num_types)
+    for plan in known:
+        if not _fits(plan.problem, problem):
+            with contextlib.suppress(NotApplicable):  # a table for its own budget alone
+                found[f"plan for {budget_in_words(plan.problem)}"] = fit_policy(plan.policy, problem, kinds)
+    return found
+
+
+def _no_worse(own: Solution, rivals: Sequence[Rival], bound: float) -> tuple[Solution, CoupledMDP | None]:
+    """The own plan, or a rival if it is the same or came out better; and the problem that the rival was made for."""
+    proved = bound - AS_GOOD * abs(bound)
     # A solution of one part may be a candidate under its name: then it is that plan, and keeps the figures that it has.
-    at = names.get(own.parts[0].name) if len(own.parts) == 1 else None
-    best = own if at is None else smaller[at]
-    for number, other in smaller.items():
+    names = {f"plan for {budget_in_words(made_for)}": (made_for, other) for made_for, other in rivals}
+    at, best = names.get(own.parts[0].name, (None, own)) if len(own.parts) == 1 else (None, own)
+    for made_for, other in rivals:
         doubt = DOUBT * float(np.hypot(best.welfare_stderr, other.welfare_stderr))
         # Leximin holds its worst level within errors only; every other welfare is compared as a number.
-        if other.welfare > best.welfare + (doubt if is_lexicographic(own.objective.welfare) else 0.0):
-            best, at = other, number
+        better = other.welfare > best.welfare + (doubt if is_lexicographic(own.objective.welfare) else 0.0)
+        # More than the bound is there only by chance: a plan that is proved to reach the bound is no worse.
+        if better or (best.welfare > bound and best.welfare_stderr > other.welfare_stderr and other.welfare >= proved):
+            at, best = made_for, other
     if at is None:
         return own, None
-    kept = f"{own.reason}; the plan of a smaller budget is kept, for no better one was found"
-    # The bound is the larger budget's own: that of the smaller one need not hold here.
+    kept = f"{own.reason}; the plan for {budget_in_words(at)} is kept, for no better one was found"
     return replace(best, problem=own.problem, upper_bound=own.upper_bound, seconds=own.seconds, reason=kept), at
+
+
+def _tightest_bound(problem: CoupledMDP, found: Sequence[Solution]) -> float:
+    """The least of the bounds under budgets that contain a problem's own."""
+    return min(one.upper_bound for one in found if _fits(problem, one.problem))
 
 
 def _step_to(
@@ -285,7 +382,13 @@ def _step_to(
             since = row
     if since is None:
         return None
-    before, after = found[since], found[number]
-    same = np.array_equal(before.unit_values, after.unit_values)  # one plan, or two that do the same in the same world
+    return _step(found[since], found[number], problems[since])
+
+
+def _step(before: Solution | Evaluation, after: Solution | Evaluation, since: CoupledMDP) -> Step:
+    """The change from one plan to another; of one plan, or two that do the same in the same world, exactly 0."""
+    same = np.array_equal(before.unit_values, after.unit_values)
     error = 0.0 if same else float(np.hypot(before.welfare_stderr, after.welfare_stderr))
-    return Step(after.welfare - before.welfare, error, problems[since].named_budget)
+    difference = after.welfare - before.welfare
+    measurable = abs(difference) > max(error, AS_GOOD * abs(after.welfare))
+    return Step(difference, error, since.named_budget, measurable)

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, update
 
 from evenhand.errors import Conflict, Fault
 from evenhand.model.places import quoted
-from evenhand.model.whereabouts import Table
+from evenhand.model.whereabouts import SHOWN_FAULTS, Table
 from evenhand.planning.labels import quantity
 from evenhand.programme import schema
 from evenhand.programme.deciding import PlanRow
@@ -71,10 +71,10 @@ class Cells:
         self.blocks = [words.blocks[row.type, row.group] for row in rows]
         self.states = [words.state_number(block, row.state) for block, row in zip(self.blocks, rows, strict=True)]
 
-    def action(self, place: int, text: str) -> int | str:
-        """The number of an action that an arm can get where it is; or what is wrong with it."""
+    def action(self, place: int, text: str, hint: bool = False) -> int | str:
+        """The number of an action that an arm can get where it is; or what is wrong, perhaps with the nearest name."""
         block, state = self.blocks[place], self.states[place]
-        found = self.words.action(block, text)
+        found = self.words.action(block, text, hint)
         if isinstance(found, str) or self.words.model.tables.valid[block, state, found]:
             return found
         return f"{quoted(text)} cannot be done in state {quoted(self.rows[place].state)}"
@@ -97,8 +97,9 @@ def read_overrides(table: Table, cells: Cells, budget: Sequence[float]) -> list[
     found: list[Override] = []
     for number, row in enumerate(table.rows):
         name, text, why = (table.columns[column][number] for column in ("arm", "action", "why"))
-        wrong = _fault_of_row(name, why, places, met)
-        action = cells.action(places[name], text) if name in places else ""
+        hint = len(faults) < SHOWN_FAULTS
+        wrong = _fault_of_row(name, why, places, met, hint)
+        action = cells.action(places[name], text, hint) if name in places else ""
         wrong += [action] if isinstance(action, str) and action else []
         faults += [Fault(row, told) for told in wrong]
         met.setdefault(name, row)
@@ -109,10 +110,10 @@ def read_overrides(table: Table, cells: Cells, budget: Sequence[float]) -> list[
     return found
 
 
-def _fault_of_row(name: str, why: str, places: dict[str, int], met: dict[str, str]) -> list[str]:
+def _fault_of_row(name: str, why: str, places: dict[str, int], met: dict[str, str], hint: bool) -> list[str]:
     wrong = []
     if name not in places:
-        wrong.append(unknown_arm(name, places) if name else "has no arm")
+        wrong.append(unknown_arm(name, places, hint) if name else "has no arm")
     elif name in met:
         wrong.append(f"arm {quoted(name)} is also in {met[name]}")
     if not why:

@@ -8,6 +8,7 @@ import numpy as np
 from sqlalchemy import Connection, select
 
 from evenhand.errors import NotConverged
+from evenhand.planning.plans import Plan
 from evenhand.planning.what_if import Budget
 from evenhand.programme import roster, schema
 from evenhand.programme.auditing import LEVEL, Audit, Books, audit_of, check_level
@@ -19,9 +20,9 @@ from evenhand.programme.opened import remember
 from evenhand.programme.promises import continue_by
 from evenhand.programme.roster import present_step
 from evenhand.programme.running import Running
-from evenhand.programme.solving import Certificate, numbers_of
+from evenhand.programme.solving import numbers_of, plan_in_use
 from evenhand.programme.spans import Span, read_span
-from evenhand.programme.views import FAMILY, Prices, price_of_fairness, suppose
+from evenhand.programme.views import FAMILY, Prices, Supposed, price_of_fairness, suppose
 from evenhand.typing import Bools, Progress
 
 
@@ -137,19 +138,26 @@ class LookingBack(Running):
         *,
         seconds: float | None = None,
         progress: Progress | bool | None = None,
-    ) -> tuple[Certificate, ...]:
+        earlier: Sequence[Plan] = (),
+    ) -> tuple[Supposed, ...]:
         """What the best plans of the present roster would be worth under other budgets, or for another welfare.
 
-        Nothing is kept of it.
+        The plan in use competes: no budget that contains today's gets a worse one. Nothing is stored.
 
         Args:
             budgets: as of `evenhand.what_if`; the present one alone where there are none.
             welfare: what would be fair; the programme's own when absent.
             seconds: how long each may take, about.
             progress: called now and then with what is being done and the share done.
+            earlier: plans of earlier suppositions, which compete, too.
         """
         problem, arms, seed = self.present_problem()
-        return suppose(problem, numbers_of(arms), budgets, welfare, progress, seconds, seed)
+        numbers, today, plans = numbers_of(arms), self.certificate(), list(earlier)
+        if today is not None:
+            with self.store.reading() as tx:
+                plan = self._policy(tx, today.policy)
+            plans.insert(0, plan_in_use(plan, today, problem))
+        return suppose(problem, numbers, budgets, welfare, progress, seconds, seed, plans, today)
 
 
 def _look_up(span: Span, models: Mapping[str, Words]) -> None:

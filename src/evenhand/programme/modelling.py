@@ -154,20 +154,20 @@ class Words:
         """The number of an action that is known to be one."""
         return self._actions[block].index(name)
 
-    def state(self, block: int, text: str) -> int | str:
-        """The number of a state by its name or number; or what is wrong with it."""
-        return _find(text, self._states[block], "state", self.model.tables.labels[block][0])
+    def state(self, block: int, text: str, hint: bool = False) -> int | str:
+        """The number of a state by its name or number; or what is wrong with it, perhaps with the nearest name."""
+        return _find(text, self._states[block], "state", self.model.tables.labels[block][0], hint)
 
-    def action(self, block: int, text: str) -> int | str:
-        """The number of an action by its name or number; or what is wrong with it."""
-        return _find(text, self._actions[block], "action", self.model.tables.labels[block][0])
+    def action(self, block: int, text: str, hint: bool = False) -> int | str:
+        """The number of an action by its name or number; or what is wrong with it, perhaps with the nearest name."""
+        return _find(text, self._actions[block], "action", self.model.tables.labels[block][0], hint)
 
 
 def _numbers(size: int) -> tuple[str, ...]:
     return tuple(str(number) for number in range(size))
 
 
-def _find(text: str, known: tuple[str, ...], what: str, kind: str) -> int | str:
+def _find(text: str, known: tuple[str, ...], what: str, kind: str, hint: bool) -> int | str:
     if text in known:
         return known.index(text)
     if text.isascii() and text.isdecimal() and len(text) < 10 and int(text) < len(known):
@@ -177,6 +177,6 @@ def _find(text: str, known: tuple[str, ...], what: str, kind: str) -> int | str:
     alike = [number for number, name in enumerate(known) if name.casefold() == text.casefold()]
     if len(alike) == 1:
         return alike[0]
-    near = nearest(text, known)
-    hint = f" Did you mean {quoted(near)}?" if near else ""
-    return f"{quoted(text)} is no {what} of type {quoted(kind)}.{hint} Known are {', '.join(known[:12])}"
+    near = nearest(text, known) if hint else None
+    meant = f" Did you mean {quoted(near)}?" if near else ""
+    return f"{quoted(text)} is no {what} of type {quoted(kind)}.{meant} Known are {', '.join(known[:12])}"

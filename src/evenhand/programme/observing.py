@@ -12,7 +12,7 @@ from sqlalchemy import Connection, insert, select
 
 from evenhand.errors import Fault
 from evenhand.model.places import quoted
-from evenhand.model.whereabouts import Table
+from evenhand.model.whereabouts import SHOWN_FAULTS, Table
 from evenhand.programme import schema
 from evenhand.programme.ledger import now
 from evenhand.programme.modelling import Words
@@ -74,7 +74,7 @@ def read_arms_and_steps(table: Table, arms: Sequence[Arm], usual: int) -> tuple[
         if step < 0:
             faults.append(Fault(place, f"step {quoted(text)} is no whole number from 0"))
         elif name not in named:
-            faults.append(Fault(place, unknown_arm(name, named)))
+            faults.append(Fault(place, unknown_arm(name, named, len(faults) < SHOWN_FAULTS)))
         elif found is None:
             faults.append(Fault(place, f"arm {quoted(name)} does not take part at step {step}"))
         elif (found.id, step) in met:
@@ -107,18 +107,19 @@ def read_observations(
     Raises:
         TableError: with every fault and its row.
     """
-    rows, faults = read_arms_and_steps(table, arms, usual)
+    rows, others = read_arms_and_steps(table, arms, usual)
     found: list[tuple[Row, str]] = []
+    faults: list[Fault] = []
     for row in rows:
         block = words.blocks[row.arm.type, row.arm.group]
-        state = words.state(block, table.columns["state"][row.number])
+        state = words.state(block, table.columns["state"][row.number], hint=len(faults) < SHOWN_FAULTS)
         if isinstance(state, str):
             faults.append(Fault(row.place, state))
         elif row.step > present:
             faults.append(Fault(row.place, f"step {row.step} is still to come; the present one is {present}"))
         else:
             found.append((row, words.states(block)[state]))
-    raise_faults(in_order([*faults, *table.faults]), table.source)
+    raise_faults(in_order([*others, *faults, *table.faults]), table.source)
     return found
 
 

@@ -1,7 +1,8 @@
 """A programme that is open: its store, and the models and policies that were read from it."""
 
 from collections import OrderedDict
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, select
 
@@ -9,6 +10,7 @@ from evenhand.errors import InvalidInput
 from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.plans import Plan
 from evenhand.programme import schema
+from evenhand.programme.ledger import answered
 from evenhand.programme.modelling import Words, from_bytes
 from evenhand.programme.solving import Certificate, plan_from_bytes
 from evenhand.programme.store import Store
@@ -45,6 +47,19 @@ class Opened:
             known = model, Words(model)
             remember(self._models, wanted, known)
         return known
+
+    def _check_first(self, key: str | None, kind: str, asked: Any, check: Callable[[Connection], object]) -> None:
+        """Check a change before its lock is taken, where a wrong one takes long; a right one is checked again there.
+
+        Args:
+            key: of the request; what was answered under it is answered again, and not checked.
+            kind: what is asked for.
+            asked: all that is asked for, as JSON can hold it.
+            check: raises what is wrong.
+        """
+        with self.store.reading() as tx:
+            if answered(tx, key, kind, asked) is None:
+                check(tx)
 
     def _policy(self, tx: Connection, digest: str) -> Plan:
         """A policy by its digest, with the problem it was made for."""

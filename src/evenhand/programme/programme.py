@@ -27,6 +27,7 @@ from evenhand.programme.looking_back import LookingBack
 from evenhand.programme.modelling import Words, of_roster, settle, to_bytes
 from evenhand.programme.observing import (
     Observed,
+    Row,
     count_corrections,
     keep_observations,
     observations_of,
@@ -279,6 +280,8 @@ class Programme(Offering, LookingBack):
             TableError: with every fault and its row.
         """
         table = read_rows(rows, "roster", ["arm"])
+        asked = [table.columns, step]
+        self._check_first(key, "join", asked, lambda tx: read_newcomers(self._model(tx)[0], table))
         with self.store.writing() as tx:
 
             def do() -> dict[str, Any]:
@@ -288,7 +291,7 @@ class Programme(Offering, LookingBack):
                 _join(tx, newcomers, first, event)
                 return Changed(event, tuple(new.name for new in newcomers), first).as_dict()
 
-            return Changed.of(once(tx, key, "join", [table.columns, step], do)[0])
+            return Changed.of(once(tx, key, "join", asked, do)[0])
 
     def leave(self, names: Sequence[str], why: str, *, who: str = "", key: str | None = None) -> Changed:
         """Let arms take part no longer, from the present step on.
@@ -303,16 +306,21 @@ class Programme(Offering, LookingBack):
             InvalidInput: some of them do not take part, or there is no reason.
         """
         reason = check_text(why, "why")
+        asked = [list(names), reason]
+
+        def find(tx: Connection) -> list[Arm]:
+            return find_names([arm for arm in roster.arms_as_of(tx) if arm.left_step is None], list(names))
+
+        self._check_first(key, "leave", asked, find)
         with self.store.writing() as tx:
 
             def do() -> dict[str, Any]:
-                there = [arm for arm in roster.arms_as_of(tx) if arm.left_step is None]
-                leaving, step = find_names(there, list(names)), present_step(tx)
+                leaving, step = find(tx), present_step(tx)
                 event = append(tx, "left", who, {"step": step, "arms": list(names), "why": reason})
                 roster.leave(tx, leaving, step, event, reason)
                 return Changed(event, tuple(names), step).as_dict()
 
-            return Changed.of(once(tx, key, "leave", [list(names), reason], do)[0])
+            return Changed.of(once(tx, key, "leave", asked, do)[0])
 
     def observe(
         self, rows: Any, source: str, *, step: int | None = None, who: str = "", key: str | None = None
@@ -330,12 +338,18 @@ class Programme(Offering, LookingBack):
             TableError: with every fault and its row; nothing is kept then.
         """
         table, said = read_rows(rows, "observations", ["arm", "state"], ragged=True), check_text(source, "source")
+        asked = [table.columns, said, step]
+
+        def read(tx: Connection) -> list[tuple[Row, str]]:
+            present = present_step(tx)
+            usual = present if step is None else check_step(step)
+            return read_observations(table, roster.arms_as_of(tx), self._model(tx)[1], usual, present)
+
+        self._check_first(key, "observe", asked, read)
         with self.store.writing() as tx:
 
             def do() -> dict[str, Any]:
-                present = present_step(tx)
-                usual = present if step is None else check_step(step)
-                found = read_observations(table, roster.arms_as_of(tx), self._model(tx)[1], usual, present)
+                found, present = read(tx), present_step(tx)
                 seen = [(row.arm.id, row.step, state) for row, state in found]
                 corrected, late = count_corrections(tx, seen), sum(number < present for _, number, _ in seen)
                 told = [[row.arm.name, row.step, state] for row, state in found]
@@ -343,7 +357,7 @@ class Programme(Offering, LookingBack):
                 keep_observations(tx, seen, said, event)
                 return Observed(event, len(seen), late, corrected).as_dict()
 
-            return Observed(**once(tx, key, "observe", [table.columns, said, step], do)[0])
+            return Observed(**once(tx, key, "observe", asked, do)[0])
 
 
 def _called(address: str | Path) -> str:

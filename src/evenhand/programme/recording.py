@@ -13,7 +13,7 @@ from sqlalchemy import Connection, exists, func, insert, select
 
 from evenhand.errors import Conflict, Fault, InvalidInput
 from evenhand.model.places import quoted
-from evenhand.model.whereabouts import Table
+from evenhand.model.whereabouts import SHOWN_FAULTS, Table
 from evenhand.programme import schema
 from evenhand.programme.deciding import PlanRow
 from evenhand.programme.ledger import now
@@ -86,26 +86,27 @@ def read_records(table: Table, arms: Sequence[Arm], words: Words, present: int) 
     Raises:
         TableError: with every fault and its row.
     """
-    rows, faults = read_arms_and_steps(table, arms, max(present - 1, 0))
-    found = []
+    rows, others = read_arms_and_steps(table, arms, max(present - 1, 0))
+    found: list[Record] = []
+    faults: list[Fault] = []
     for row in rows:
-        record = _read(table, row, words, present)
+        record = _read(table, row, words, present, hint=len(faults) < SHOWN_FAULTS)
         if isinstance(record, Record):
             found.append(record)
         else:
             faults += [Fault(row.place, told) for told in record]
-    raise_faults(in_order([*faults, *table.faults]), table.source)
+    raise_faults(in_order([*others, *faults, *table.faults]), table.source)
     return found
 
 
-def _read(table: Table, row: Row, words: Words, present: int) -> "Record | list[str]":
+def _read(table: Table, row: Row, words: Words, present: int, hint: bool) -> "Record | list[str]":
     """One record; or all that is wrong with it."""
     block = words.blocks[row.arm.type, row.arm.group]
     blank = [""] * len(table.rows)
     texts = (table.columns.get(name, blank)[row.number] for name in ("action", "reward", "next_state"))
     action_text, reward_text, state_text = texts
-    action = words.action(block, action_text)
-    state = words.state(block, state_text) if state_text else None
+    action = words.action(block, action_text, hint)
+    state = words.state(block, state_text, hint) if state_text else None
     reward = _reward(reward_text)
     faults = [told for told in (action, state) if isinstance(told, str)]
     if reward is not None and math.isnan(reward):

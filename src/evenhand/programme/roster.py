@@ -247,7 +247,8 @@ def find_names(arms: Sequence[Arm], names: Sequence[str]) -> list[Arm]:
         TableError: names that are unknown, or given twice.
     """
     known = {arm.name: arm for arm in arms}
-    faults = [Fault("", unknown_arm(name, known)) for name in names if name not in known]
+    unknown = [name for name in names if name not in known]
+    faults = [Fault("", unknown_arm(name, known, place < SHOWN_FAULTS)) for place, name in enumerate(unknown)]
     faults += [Fault("", f"arm {quoted(name)} is given twice") for name, times in Counter(names).items() if times > 1]
     if not names:
         faults.append(Fault("", "no arm is named"))
@@ -255,11 +256,14 @@ def find_names(arms: Sequence[Arm], names: Sequence[str]) -> list[Arm]:
     return [known[name] for name in names]
 
 
-def unknown_arm(name: str, known: Any) -> str:
-    """That an arm does not take part, and which was probably meant."""
-    near = nearest(name, known)
-    hint = f" Did you mean {quoted(near)}?" if near else ""
-    return f"there is no arm {quoted(name)}.{hint}" if name else "has no arm"
+def unknown_arm(name: str, known: Any, hint: bool) -> str:
+    """That an arm does not take part, and which was probably meant, if a hint is called for.
+
+    A hint compares the name with all that are known: it is for faults that are shown, `SHOWN_FAULTS` of them.
+    """
+    near = nearest(name, known) if hint else None
+    meant = f" Did you mean {quoted(near)}?" if near else ""
+    return f"there is no arm {quoted(name)}.{meant}" if name else "has no arm"
 
 
 def leave(tx: Connection, leaving: Sequence[Arm], step: int, event: int, why: str) -> None:

@@ -20,6 +20,7 @@ from evenhand.programme import ledger, roster, schema
 from evenhand.programme.accepting import (
     Accepted,
     Cells,
+    Override,
     changes,
     exceeded,
     read_overrides,
@@ -52,6 +53,7 @@ from evenhand.programme.modelling import of_roster
 from evenhand.programme.observing import keep_observations
 from evenhand.programme.opened import Opened, remember
 from evenhand.programme.recording import (
+    Record,
     Recorded,
     Unrecorded,
     keep_records,
@@ -410,27 +412,33 @@ class Running(Opened):
         """
         table = _read_overrides(overrides)
         asked = [plan, None if table is None else table.columns]
+        if table is not None:
+            self._check_first(key, "accept", asked, lambda tx: self._overrides(tx, plan, table))
         with self.store.writing() as tx:
             return Accepted(**once(tx, key, "accept", asked, lambda: self._accept(tx, plan, table, who))[0])
 
     def _accept(self, tx: Connection, plan: int, table: Table | None, who: str) -> dict[str, Any]:
-        row = plan_row(tx, plan)
-        refuse_closed(row)
-        rows = rows_of(tx, plan)
-        if ledger.last_event(tx) != row.event:
-            refuse_changed(row, self._changes(tx, row, rows))
-        words, budget = self._model(tx, row.model)[1], json.loads(row.budget_json)
-        cells = Cells(words, rows)
-        overrides = [] if table is None else read_overrides(table, cells, budget)
-        raise_faults(exceeded(cells, overrides, budget), "overrides")
+        row, cells, overrides = self._overrides(tx, plan, table)
+        rows = cells.rows
+        raise_faults(exceeded(cells, overrides, json.loads(row.budget_json)), "overrides")
         changed = [one for one in overrides if one.action != rows[one.place].action]
-        names = words.model.resource_names
+        names = cells.words.model.resource_names
         used = {name: round(use, ROUNDED) for name, use in zip(names, used_by(cells, overrides), strict=True)}
         told = [[rows[one.place].arm, rows[one.place].action, one.action, one.why] for one in overrides]
         body = {"plan": plan, "step": row.step, "overrides": told, "used": used, "outputs": row.outputs}
         event = append(tx, "accepted", who, body)
         write_accepted(tx, plan, rows, overrides, who, event)
         return Accepted(event, plan, row.step, len(changed), used).as_dict()
+
+    def _overrides(self, tx: Connection, plan: int, table: Table | None) -> tuple[Any, Cells, list[Override]]:
+        """A plan that may be accepted now, its arms, and the overrides of a table."""
+        row = plan_row(tx, plan)
+        refuse_closed(row)
+        rows = rows_of(tx, plan)
+        if ledger.last_event(tx) != row.event:
+            refuse_changed(row, self._changes(tx, row, rows))
+        cells = Cells(self._model(tx, row.model)[1], rows)
+        return row, cells, [] if table is None else read_overrides(table, cells, json.loads(row.budget_json))
 
     def _changes(self, tx: Connection, row: Any, rows: Sequence[PlanRow]) -> list[Fault]:
         """What is known now and was not when a plan was made."""
@@ -463,8 +471,9 @@ class Running(Opened):
             TableError: with every fault and its row; nothing is kept then.
         """
         table, said = read_rows(rows, "records", ["arm", "action"], ragged=True), check_text(source, "source")
+        asked = [table.columns, said]
+        self._check_first(key, "record", asked, lambda tx: self._read_records(tx, table))
         with self.store.writing() as tx:
-            asked = [table.columns, said]
             return Recorded(**once(tx, key, "record", asked, lambda: self._record(tx, table, said, who))[0])
 
     def record_rest(
@@ -530,9 +539,11 @@ class Running(Opened):
         with self.store.reading() as tx:
             return unrecorded_steps(tx, last - most + 1, last)
 
+    def _read_records(self, tx: Connection, table: Table) -> list[Record]:
+        return read_records(table, roster.arms_as_of(tx), self._model(tx)[1], present_step(tx))
+
     def _record(self, tx: Connection, table: Table, source: str, who: str) -> dict[str, Any]:
-        present = present_step(tx)
-        found = read_records(table, roster.arms_as_of(tx), self._model(tx)[1], present)
+        present, found = present_step(tx), self._read_records(tx, table)
         steps = [one.row.step for one in found]
         before = known_records(tx, steps)
         accepted = done_between(tx, [one.row.arm.id for one in found], min(steps), max(steps) + 1, recorded=False)

@@ -25,7 +25,7 @@ from evenhand.display import counted
 from evenhand.errors import NotApplicable
 from evenhand.evaluation.evaluate import evaluate
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.objective import Objective
+from evenhand.model.objective import Objective, read_welfare
 from evenhand.model.places import quoted
 from evenhand.planning.plans import Plan, load_plan
 from evenhand.planning.relaxed import relax, tightest
@@ -126,8 +126,13 @@ class Certificate:
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> "Certificate":
         """From the JSON form."""
-        rows = tuple((row["type"], row["group"], row["value"]) for row in told["values"])
-        return cls(**dict(told) | {"numbers": as_numbers(told["numbers"]), "values": rows})
+        return cls(**fields_of(told))
+
+
+def fields_of(told: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a certificate from its JSON form."""
+    rows = tuple((row["type"], row["group"], row["value"]) for row in told["values"])
+    return dict(told) | {"numbers": as_numbers(told["numbers"]), "values": rows}
 
 
 @dataclass(frozen=True)
@@ -287,6 +292,29 @@ def certificate_for(plan: Plan, digest: str, numbers: Numbers, problem: CoupledM
         "for_roster": False,
     }
     return Certificate.of(told)
+
+
+def plan_in_use(plan: Plan, found: Certificate, problem: CoupledMDP) -> Plan:
+    """A policy for a roster, with what it is worth there.
+
+    Args:
+        plan: the policy, and what it was made for.
+        found: its certificate for the roster, by the programme's own welfare.
+        problem: of the roster.
+    """
+    values = np.repeat([value for *_, value in found.values], problem.counts)
+    about = {
+        "welfare": read_welfare(problem, None).name,
+        "criterion": problem.criterion.name,
+        "over": problem.over,
+        "value": found.welfare,
+        "stderr": found.stderr,
+        "upper_bound": found.upper_bound,
+        "by": "arm",
+        "values": values.tolist(),
+    }
+    policy = plan.policy if plan.problem.signature == problem.signature else plan.fitted(problem)
+    return Plan(policy, problem, about)
 
 
 def can_serve(numbers: Numbers, facts: Mapping[str, Any], wanted: Numbers) -> bool:

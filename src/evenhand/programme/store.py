@@ -4,15 +4,21 @@ Every change is a transaction that first takes the one lock of its programme: `B
 the programme on PostgreSQL. So changes come one after the other, by however many servers, and each has a number
 (`ledger`). Reading takes no lock, and sees one moment.
 
-SQLite writes ahead (WAL) and waits for the disk at every commit: what was answered is there after a crash.
+SQLite writes ahead (WAL) and waits for the disk at every commit: what was answered is there after a crash. An open file
+that is replaced or removed goes on to exist for those who have it open, without a name: what is written to it is lost.
+So device and inode are compared before every transaction and before every commit, and what follows is refused.
+`restore` therefore writes into the file that is there, as one transaction, under whatever server runs.
 """
 
 import contextlib
 import errno
 import os
+import sqlite3
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
@@ -48,6 +54,11 @@ class Store:
             engine: its connections.
         """
         self.address, self.engine = address, engine
+        self._file: Path | None = None
+        self._opened: tuple[int, int] | None = None
+        if self.is_sqlite:
+            self._file = Path(str(engine.url.database)).absolute()  # the working directory may change
+            event.listen(engine, "connect", self._remember_file)
 
     @classmethod
     def create(cls, address: str | Path) -> "Store":
@@ -126,6 +137,7 @@ class Store:
         with self._told_in_words(), self.engine.connect() as connection:
             connection.execution_options(**level)
             with connection.begin():
+                self._check_same_file()
                 yield connection
 
     @contextlib.contextmanager
@@ -140,7 +152,9 @@ class Store:
             with connection.begin() as begun:
                 if not self.is_sqlite:
                     connection.execute(_lock(made))
+                self._check_same_file()
                 yield connection
+                self._check_same_file()
                 with self._in_doubt():
                     begun.commit()
 
@@ -153,6 +167,18 @@ class Store:
             self._check_empty(tx)
             upgrade(tx)
             yield tx
+
+    def _remember_file(self, *_: object) -> None:
+        if self._opened is None and self._file is not None:
+            self._opened = _identity(self._file)
+
+    def _check_same_file(self) -> None:
+        """Refuse to go on with a file that no longer has its name: whatever is written to it is lost."""
+        if self._file is not None and _identity(self._file) != self._opened:
+            raise Unavailable(
+                f"{self.address}: the file was replaced or removed after it was opened. Nothing was changed; open the "
+                "programme again, and use `evenhand programme restore` to put a copy into its place while it runs"
+            )
 
     def _bring_up_to_date(self) -> None:
         with self.reading() as tx:
@@ -236,6 +262,147 @@ class Store:
                 return find_damage(connection)
         except (SQLAlchemyError, ValueError):  # not even that can be read
             return ["its tables cannot be read"]
+
+
+# Copies
+
+
+def backup(address: str | Path, file: str | Path) -> int:
+    """Copy a programme into one file, as of one moment, while it runs; the number of its last event.
+
+    Args:
+        address: the file of a programme.
+        file: where to; a file that is there is replaced as a whole.
+
+    Raises:
+        InvalidInput: there is no programme, it is damaged, or it is on PostgreSQL.
+    """
+    source, target = _sqlite_file(address, "pg_dump --format custom --file FILE"), Path(file)
+    with _sound_copy(source, target) as (copy, last):
+        copy.replace(target)
+    return last
+
+
+def restore(address: str | Path, file: str | Path) -> int:
+    """Put a copy into the place of a programme, as one transaction, while servers run; the number of its last event.
+
+    A file that cannot be written to, such as a damaged one, is replaced; servers that have it open refuse all that
+    follows until they are started again.
+
+    Args:
+        address: the file of the programme; it need not exist.
+        file: from `backup`. It stays as it is.
+
+    Raises:
+        InvalidInput: the copy is not a programme, is damaged, or is one of another programme; nothing was changed.
+    """
+    target, source = _sqlite_file(address, "pg_restore --clean --if-exists --single-transaction FILE"), Path(file)
+    with _sound_copy(source, target) as (copy, last):
+        if not target.exists():
+            copy.replace(target)
+            return last
+        try:
+            _check_same_programme(copy, target)
+            _copy(copy, target)
+        except sqlite3.OperationalError as error:
+            raise Unavailable(f"{target}: {_why(str(error))}. Nothing was changed") from error
+        except sqlite3.DatabaseError:
+            # It is damaged. What was written ahead for it must not be read into the copy.
+            for beside in ("-wal", "-shm"):
+                Path(f"{target}{beside}").unlink(missing_ok=True)
+            copy.replace(target)
+    return last
+
+
+@contextlib.contextmanager
+def _sound_copy(source: Path, target: Path) -> Iterator[tuple[Path, int]]:
+    """A checked copy of a programme in one file, in the folder where it is to go; and the number of its last event."""
+    _check_there(source)
+    if target.exists() and target.samefile(source):
+        raise InvalidInput(f"{target}: a programme cannot be copied to itself; name another file")
+    try:
+        place = TemporaryDirectory(dir=target.absolute().parent)
+    except OSError as error:
+        raise InvalidInput(f"{target}: cannot be written: {error.strerror}") from None
+    with place as folder:
+        copy = Path(folder) / "copy.db"
+        try:
+            _copy(source, copy)
+        except sqlite3.DatabaseError as error:
+            raise InvalidInput(f"{source}: it is not a programme, or a damaged one ({error})") from None
+        yield copy, _check_copy(copy, str(source))
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a database by SQLite's own backup: one moment of the source, one transaction of the target."""
+    end = monotonic() + WAIT
+
+    def give_up(*_: object) -> None:
+        if monotonic() > end:
+            raise Unavailable(f"{target}: others have been changing it for more than {WAIT} seconds")
+
+    with contextlib.closing(_connect(source)) as here, contextlib.closing(_connect(target)) as there:
+        here.backup(there, progress=give_up, sleep=0.05)
+
+
+def _connect(file: Path) -> sqlite3.Connection:
+    return sqlite3.connect(file, timeout=WAIT)
+
+
+def _check_copy(copy: Path, of: str) -> int:
+    """The number of the last event of a copy, in the present schema and in one file.
+
+    Args:
+        copy: a copy of our own.
+        of: what it was made from.
+
+    Raises:
+        InvalidInput: it is not a programme, or a damaged one.
+    """
+    from evenhand.programme.ledger import check_events
+    from evenhand.programme.soundness import find_damage
+
+    try:
+        with Store.open(copy) as store, store.reading() as tx:
+            faults = find_damage(tx)
+            last = 0 if faults else check_events(tx)
+    except InvalidInput as error:
+        faults = [str(error).removeprefix(f"{copy}: ")]
+    if faults:
+        raise InvalidInput("\n".join([f"{of}: it is not a sound programme:", *(f"  {fault}" for fault in faults)]))
+    with contextlib.closing(_connect(copy)) as alone:
+        alone.execute("PRAGMA journal_mode = DELETE")
+    return last
+
+
+def _check_same_programme(copy: Path, target: Path) -> None:
+    first = "SELECT chain FROM events WHERE id = 1"
+    with contextlib.closing(_connect(copy)) as here, contextlib.closing(_connect(target)) as there:
+        try:
+            present = there.execute(first).fetchone()
+        except sqlite3.OperationalError as error:
+            if "no such" not in str(error):
+                raise
+            raise sqlite3.DatabaseError("there is no programme in it") from error
+        if present != here.execute(first).fetchone():
+            raise InvalidInput(f"{target}: the copy is one of another programme; to put it here, remove the file first")
+
+
+def _sqlite_file(address: str | Path, instead: str) -> Path:
+    """The file of a programme; refused with another way for a database on a server."""
+    url = _read_address(address)
+    if url.get_backend_name() != "sqlite":
+        raise InvalidInput(f"{_told(url)}: a database on a server is copied by its own tools; use `{instead}`")
+    return Path(str(url.database))
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    """Device and inode of a file; None without one."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 HOW_TO_CREATE = "`evenhand programme create PROGRAMME MODEL --roster ROSTER` makes one."

@@ -8,17 +8,18 @@
 The last two solve, which takes seconds to minutes: they are for the background, and tell how far they are.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from evenhand.checks import check_positive_int
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import DEFAULT
 from evenhand.planning.fairness import Fairness, fairness
-from evenhand.planning.what_if import Budget, what_if
+from evenhand.planning.plans import Plan
+from evenhand.planning.what_if import Budget, BudgetRow, what_if
 from evenhand.programme.auditing import Books, Earned
-from evenhand.programme.solving import METHOD, Certificate, Numbers, certificate_of
+from evenhand.programme.solving import METHOD, Certificate, Numbers, certificate_of, fields_of, to_bytes
 from evenhand.typing import Progress
 
 PARTS = 12
@@ -138,6 +139,38 @@ def _price(found: Fairness, number: int, own: str) -> Price:
     return Price(*told, values=dict(values), today=row.welfare == own)
 
 
+@dataclass(frozen=True)
+class Supposed(Certificate):
+    """What the best plan under another budget, or for another welfare, is worth for the present roster."""
+
+    budget: dict[str, float]
+    """The amount of each resource, under its name."""
+
+    kept_from: dict[str, float] | None
+    """The budget of the plan in use, or of an earlier supposition, whose plan this is; None for a new plan."""
+
+    difference: dict[str, Any] | None
+    """`welfare` beyond the plan in use, its `stderr`, and whether it is `measurable`; None without a plan in use."""
+
+    today: Certificate | None
+    """What the plan in use is worth by the programme's own welfare; None without one."""
+
+    body: bytes = field(default=b"", repr=False)
+    """The file of the plan."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form, without the file."""
+        told = super().as_dict()
+        del told["body"]
+        return told | {"today": None if self.today is None else self.today.as_dict()}
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> "Supposed":
+        """From the JSON form."""
+        today = told["today"]
+        return cls(**fields_of(told) | {"today": None if today is None else Certificate.of(today)})
+
+
 def suppose(
     problem: CoupledMDP,
     numbers: Numbers,
@@ -146,7 +179,9 @@ def suppose(
     progress: Progress | bool | None = None,
     seconds: float | None = None,
     seed: int = 0,
-) -> tuple[Certificate, ...]:
+    plans: Sequence[Plan] = (),
+    today: Certificate | None = None,
+) -> tuple[Supposed, ...]:
     """What the best plans of a roster under several budgets are worth. More is never worth less.
 
     Args:
@@ -157,7 +192,23 @@ def suppose(
         progress: called now and then with what is being done and the share done.
         seconds: how long each may take, about.
         seed: of what is played.
+        plans: plans that compete; the first is the one in use, if there is one.
+        today: what the plan in use is worth.
     """
     asked = list(budgets) or [problem.named_budget]
-    rows = what_if(problem, asked, welfare, METHOD, progress=progress, rng=seed, seconds=seconds)
-    return tuple(certificate_of(row.solution, "", numbers) for row in rows)
+    rows = what_if(problem, asked, welfare, METHOD, progress=progress, rng=seed, seconds=seconds, plans=plans)
+    return tuple(_supposed(row, problem, numbers, today) for row in rows)
+
+
+def _supposed(row: BudgetRow, problem: CoupledMDP, numbers: Numbers, today: Certificate | None) -> Supposed:
+    # Read again, a plan acts with the budget of its file: that must be the one that its figures are for.
+    made_for = problem.with_budget(row.kept_from or row.budget)
+    body = to_bytes(replace(row.solution, problem=made_for))[1]
+    beside = None if today is None else row.beside[0]
+    more = (
+        None
+        if beside is None
+        else {"welfare": beside.welfare, "stderr": beside.stderr, "measurable": beside.measurable}
+    )
+    found = certificate_of(row.solution, "", numbers)
+    return Supposed(**vars(found), budget=row.budget, kept_from=row.kept_from, difference=more, today=today, body=body)

@@ -13,7 +13,7 @@ import logging
 import os
 import sys
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -82,6 +82,9 @@ class Job:
 
     role: Role = "write"
     """Role of that token: which process computes it."""
+
+    prepare: Callable[[], bytes] | None = field(default=None, repr=False)
+    """Bytes for the worker that depend on what ended before the job begins."""
 
     def __post_init__(self) -> None:
         self._changed = asyncio.Event()
@@ -240,7 +243,7 @@ class Jobs:
             self._end(job)
 
     async def _do(self, job: Job, role: Role) -> None:
-        job.change(status="running", message="starting")
+        job.change(status="running", message="starting", body=job.body if job.prepare is None else job.prepare())
         begin, seconds = monotonic(), self._settings.job_seconds[role]
         try:
             if role not in self._workers:

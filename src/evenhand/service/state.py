@@ -3,14 +3,18 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio.to_thread
 from fastapi import Request
+from starlette.concurrency import run_in_threadpool
 
+from evenhand.errors import EvenhandError
 from evenhand.programme.programme import Programme
+from evenhand.programme.solving import numbers_of
 from evenhand.service.board import Board
 from evenhand.service.deciding import Decider
-from evenhand.service.jobs import Jobs
+from evenhand.service.jobs import Job, Jobs, name_of
 from evenhand.service.judging import Judge
 from evenhand.service.metrics import Metrics
 from evenhand.service.sessions import Sessions
@@ -42,6 +46,51 @@ class Service:
         self.solver = Solver(programme, self.board, settings.look_every)
         self.judge = Judge(programme, self.board, settings.judge_every)
 
+    async def suppose(self, asked: dict[str, Any], owner: str) -> Job:
+        """Begin to compute a what-if, or join the one that is under way or done already.
+
+        The best earlier answer under a smaller or the same budget competes, whoever asked, so that more is never worse
+        from one answer to the next.
+
+        Args:
+            asked: `budget`, `welfare` and `seconds`, as of `Programme.suppose`.
+            owner: the name of the token.
+        """
+        subject, policy, budget = await run_in_threadpool(self._subject, asked)
+        name = name_of("what-if", subject, policy, asked)
+
+        def best() -> Job | None:
+            return max(self._supposed(subject, budget), key=_welfare_of, default=None)
+
+        known, earlier = self.jobs.find(name), best()
+        if known is not None and known.status == "done" and earlier and _welfare_of(earlier) > _welfare_of(known):
+            self.jobs.forget(name)
+        secret = {"address": self.programme.store.full_address, "subject": subject}
+        body = lambda: b"" if (found := best()) is None else found.data  # noqa: E731  # as of when it begins
+        return self.jobs.submit(Job(name, "what-if", asked, secret, owner=owner, prepare=body))
+
+    def _subject(self, asked: dict[str, Any]) -> tuple[str, str | None, dict[str, float] | None]:
+        """What a what-if is about, the policy in use, and the whole budget; None for a budget that will be refused."""
+        programme = self.programme
+        status, policy = programme.status(), programme.needs_solving().policy
+        numbers = [list(row) for row in numbers_of(programme.arms())]
+        about = name_of("about", status.model, numbers, asked["welfare"] or status.welfare)
+        try:
+            problem = programme.present_problem()[0]
+            return about, policy, problem.with_budget(asked["budget"] or status.budget).named_budget
+        except EvenhandError:  # the job tells what is wrong
+            return about, policy, None
+
+    def _supposed(self, subject: str, budget: dict[str, float] | None) -> list[Job]:
+        """What-ifs about the same that are done, under budgets that another one contains."""
+
+        def competes(job: Job) -> bool:
+            if budget is None or job.answer is None or job.secret.get("subject") != subject:
+                return False
+            return all(amount <= budget[name] for name, amount in job.answer["budget"].items())
+
+        return [job for job in self.jobs.all() if competes(job)]
+
     def look(self) -> None:
         """Look soon whether to solve anew; called by any thread."""
         if self._loop is not None:
@@ -68,6 +117,11 @@ class Service:
             await self.judge.stop()
             await self.board.stop()
             await self.jobs.stop()
+
+
+def _welfare_of(job: Job) -> float:
+    assert job.answer is not None
+    return float(job.answer["welfare"])
 
 
 def service_of(request: Request) -> Service:

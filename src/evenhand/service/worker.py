@@ -134,14 +134,17 @@ def _certify(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, A
         return found.as_dict(), b""
 
 
-def _suppose(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
-    """What another budget or welfare would be worth."""
+def _suppose(request: dict[str, Any], body: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
+    """What another budget or welfare would be worth, and the file of the plan; from that of an earlier one, if any."""
     from evenhand.programme.programme import Programme
+    from evenhand.programme.solving import plan_from_bytes
 
     budgets = [] if request["budget"] is None else [request["budget"]]
+    earlier = [plan_from_bytes(body)] if body else []
+    asked = {"seconds": request["seconds"], "progress": tell, "earlier": earlier}
     with Programme.open(request["address"]) as programme:
-        found = programme.suppose(budgets, request["welfare"], seconds=request["seconds"], progress=tell)
-        return found[0].as_dict(), b""
+        (found,) = programme.suppose(budgets, request["welfare"], **asked)
+        return found.as_dict(), found.body
 
 
 def _price(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:

@@ -71,6 +71,7 @@ def _step_as_dict(step: "Step | None") -> dict[str, Any]:
         "step": None if step is None else step.welfare,
         "step_stderr": None if step is None else step.stderr,
         "step_from": None if step is None else step.since,
+        "step_measurable": None if step is None else step.measurable,
     }
 
 
@@ -191,6 +192,8 @@ def _steps(rows: "Sequence[BudgetRow | BudgetComparison]") -> tuple[list[str], l
         error = "" if step is None else number(step.stderr) if step.stderr else "exact"
         since = "" if step is None else ",".join(f"{amount:.10g}" for amount in step.since.values())
         worth = "" if step is None else f"{_shown(row) - shown[tuple(step.since.values())]:+.4f}"
+        if step is not None and not step.measurable:
+            worth = "no measurable difference"
         cells.append([worth, error, since])
     plain = all(row.step is not None and row.step.since == last.budget for last, row in pairwise(rows))
     heads = ["step", "± of step", "step from"]

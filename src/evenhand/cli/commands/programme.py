@@ -17,6 +17,7 @@ from evenhand.display import counted
 from evenhand.errors import InvalidInput, MissingExtra
 from evenhand.model.files import Format, write_atomically
 from evenhand.model.whereabouts import FORMATS, Table, TableFormat, read_table
+from evenhand.programme import store
 from evenhand.programme.deciding import KeptPlan
 from evenhand.programme.programme import Programme
 
@@ -313,6 +314,18 @@ def recompute(programme: str, plan: int | None, as_json: bool, quiet: bool) -> N
             opened.recompute(number)
     told = {"plans": sorted(numbers), "same": True, "events": events}
     _tell(told, f"{counted(len(numbers), 'plan')} computed again, all the same; {events} events, none missing", as_json)
+
+
+def backup(programme: str, file: str, as_json: bool, quiet: bool) -> None:
+    """A copy."""
+    last = store.backup(programme, file)
+    _tell({"file": file, "events": last}, f"{file}: a copy with {counted(last, 'event')}, checked", as_json)
+
+
+def restore(programme: str, file: str, as_json: bool, quiet: bool) -> None:
+    """A copy in the place of the programme."""
+    last = store.restore(programme, file)
+    _tell({"file": file, "events": last}, f"the programme is the copy {file}, with {counted(last, 'event')}", as_json)
 
 
 def events(programme: str, after: int, most: int, as_json: bool, quiet: bool) -> None:

@@ -177,7 +177,7 @@ async def suppose(request: Request, form: Sending) -> Response:
     except EvenhandError as error:
         refusal = refusal_of(error, "Nothing was computed")
         return await run_in_threadpool(_what_if, request, None, refusal, None, status_of(error))
-    job = await _begin(request, "what-if", asked, {})
+    job = await service_of(request).suppose(asked, request.state.holder.name)
     await job.ended(1.0)
     answer = to("/what-if", job=job.id)
     answer.set_cookie(LAST, job.id, httponly=True, samesite="strict")

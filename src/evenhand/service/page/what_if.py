@@ -13,6 +13,7 @@ from evenhand.model.objective import num_members, read_welfare
 from evenhand.model.welfare import RankWeighted, Welfare
 from evenhand.programme.programme import Programme, Status
 from evenhand.programme.solving import Certificate
+from evenhand.programme.views import Supposed
 from evenhand.service.page import charts
 from evenhand.service.page.fairness import NAMES, in_words
 from evenhand.service.page.telling import MINUS, amount, figure, share
@@ -76,11 +77,11 @@ def show_what_if(programme: Programme, asked: Mapping[str, Any] | None, found: M
     Args:
         programme: which.
         asked: what was supposed, `budget` and `welfare`; None where nothing was.
-        found: the certificate that came of it, as JSON has it.
+        found: what came of it, a `Supposed` as JSON has it.
     """
     status = programme.status()
-    # Where it is not known for those who take part now, it is played, which takes a while: only for a comparison.
-    today = programme.certificate() if found is not None else _known(programme)
+    supposed = None if found is None else Supposed.of(found)
+    today = _known(programme) if supposed is None else supposed.today
     budget = dict(status.budget) | dict((asked or {}).get("budget") or {})
     welfare = (asked or {}).get("welfare") or status.welfare
     ideas, is_scale = in_order(tuple(dict.fromkeys((*NAMES, status.welfare, welfare))), programme)
@@ -90,9 +91,7 @@ def show_what_if(programme: Programme, asked: Mapping[str, Any] | None, found: M
         ideas=tuple((name, in_words(name) + (" (today)" if name == status.welfare else "")) for name in ideas),
         is_scale=is_scale,
         chosen=welfare,
-        answer=None
-        if found is None or today is None
-        else _answer(status, budget, welfare, today, Certificate.of(found)),
+        answer=None if supposed is None or today is None else _answer(status, budget, welfare, today, supposed),
         prices=() if today is None or today.prices is None else _prices(today.prices),
     )
 
@@ -135,15 +134,16 @@ def _prices(prices: Mapping[str, float]) -> tuple[tuple[str, str], ...]:
     return tuple((name, figure(price, 3)) for name, price in prices.items())
 
 
-def _answer(status: Status, budget: Mapping[str, float], welfare: str, today: Certificate, then: Certificate) -> Answer:
-    same = welfare == status.welfare
+def _answer(status: Status, budget: Mapping[str, float], welfare: str, today: Certificate, then: Supposed) -> Answer:
+    same, more = welfare == status.welfare, then.difference
     pairs = [
         charts.Pair(name, today.groups[name], value) for name, value in then.groups.items() if name in today.groups
     ]
     label = "; ".join(f"{pair.name}: {figure(pair.after)}, today {figure(pair.before)}" for pair in pairs)
-    rows = [_compared("Welfare", today.welfare, then.welfare)] if same else []
+    measurable = more is None or bool(more["measurable"])
+    rows = [_compared("Welfare", today.welfare, then.welfare, measurable)] if same else []
     rows += [_compared("No plan could give more than", today.upper_bound, then.upper_bound)] if same else []
-    worst = [min(one.groups.values()) for one in (today, then)]
+    worst = min(today.groups.values()), min(then.groups.values())
     return Answer(
         words=_words(status, budget, welfare),
         rows=(*rows, _compared("Mean of all arms", _mean(today), _mean(then)), _compared("Worst-off group", *worst)),
@@ -167,8 +167,10 @@ def _mean(one: Certificate) -> float:
     return sum(many * values[kind, group] for kind, group, many in one.numbers) / total
 
 
-def _compared(name: str, before: float, after: float) -> Compared:
+def _compared(name: str, before: float, after: float, measurable: bool = True) -> Compared:
     told = figure(before), figure(after)
+    if not measurable:
+        return Compared(name, *told, "no measurable difference")
     more = after - before if told[0] != told[1] else 0.0  # what cannot be seen in them is no difference: it is chance
     sign = "+" if more > 0 else MINUS if more < 0 else ""
     return Compared(name, *told, f"{sign}{figure(abs(more), 3)}")

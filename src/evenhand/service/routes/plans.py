@@ -11,7 +11,7 @@ from evenhand.programme.deciding import KeptPlan
 from evenhand.service import shapes
 from evenhand.service.answers import accepted, failed, tagged
 from evenhand.service.asking import Key, as_table, who_of
-from evenhand.service.jobs import Job, name_of
+from evenhand.service.jobs import Job
 from evenhand.service.state import Service, service_of
 
 router = APIRouter(prefix="/v1/programme", tags=["plans"])
@@ -119,10 +119,9 @@ async def solve(
 
 @router.post("/what-if", response_model=shapes.JobShape, status_code=202, responses=shapes.refusals())
 async def what_if(asked: shapes.WhatIfRequest, request: Request) -> JSONResponse:
-    """What another budget or welfare would be worth, by type and group; the job's answer is a certificate."""
-    service = service_of(request)
-    told = asked.model_dump()
-    version = (await run_in_threadpool(service.programme.status)).events
-    secret, owner = {"address": service.programme.store.full_address}, request.state.holder.name
-    job = Job(name_of("what-if", version, told), "what-if", told, secret, owner=owner)
-    return accepted(service.jobs.submit(job))
+    """What another budget or welfare would be worth, by type and group; the job's answer is a certificate.
+
+    The plan in use and earlier answers for smaller budgets compete, so that more is never worse. The answer has
+    `difference`, the `welfare` beyond the plan in use with its `stderr`, and whether it is `measurable`.
+    """
+    return accepted(await service_of(request).suppose(asked.model_dump(), request.state.holder.name))

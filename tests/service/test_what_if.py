@@ -1,0 +1,90 @@
+"""More is never worse: what-ifs beside the plan in use and beside each other, by the API and on the page."""
+
+import re
+import time
+from html import unescape
+from itertools import pairwise
+
+import pytest
+
+from evenhand.service.page.what_if import _compared
+
+P = "/v1/programme"
+HASTE = 1e-3
+"""Seconds: a search that is over before it began, so that an answer is as bad as it gets."""
+
+
+@pytest.fixture
+def client(programme, serving):
+    """A programme whose plan in use is the optimum, which no hasty search finds again."""
+    programme.solve(method="joint")
+    return serving(programme)
+
+
+def answer(client, job):
+    for _ in range(1200):
+        told = client.get(f"/v1/jobs/{job}").json()
+        if told["status"] in ("done", "failed"):
+            assert told["status"] == "done", told
+            return told["answer"]
+        time.sleep(0.05)
+    raise AssertionError(told)
+
+
+def suppose(client, hours, **asked):
+    job = client.post(f"{P}/what-if", json={"budget": {"hours": hours}, "seconds": HASTE} | asked).json()["id"]
+    return answer(client, job)
+
+
+def test_the_plan_in_use_and_smaller_budgets_compete(client):
+    today = client.get(f"{P}/certificate").json()
+    found = {}
+    for hours in (3.0, 4.0, 2.0, 3.5, 3.0):
+        one = found[hours] = suppose(client, hours)
+        assert one["budget"] == {"hours": hours}
+        assert one["difference"]["welfare"] == one["welfare"] - today["welfare"]
+        assert one["today"]["welfare"] == today["welfare"]
+    in_order = [found[hours] for hours in sorted(found)]
+    for less, more in pairwise(in_order):
+        assert less["welfare"] <= more["welfare"]
+    own = found[3.0]
+    assert own["welfare"] == today["welfare"]
+    assert own["groups"] == pytest.approx(today["groups"])
+    assert own["kept_from"] == {"hours": 3.0}
+    assert not own["difference"]["measurable"]
+
+
+def test_an_earlier_answer_for_a_smaller_budget_competes_whatever_its_welfare(client, programme):
+    """Another idea of fairness has answers of its own; they compete among each other only."""
+    less = suppose(client, 3.0, welfare="maximin", seconds=2.0)
+    more = suppose(client, 4.0, welfare="maximin")
+    assert less["welfare"] <= more["welfare"]
+    again = suppose(client, 3.0, welfare="maximin")
+    assert again["welfare"] >= less["welfare"]
+    assert suppose(client, 3.0)["welfare"] == programme.certificate().welfare
+
+
+def test_an_answer_is_computed_anew_when_a_smaller_budget_has_a_better_plan(client):
+    jobs = client.app.state.service.jobs
+    more = client.post(f"{P}/what-if", json={"budget": [4], "seconds": HASTE}).json()["id"]
+    found = answer(client, more)
+    smaller = client.post(f"{P}/what-if", json={"budget": [3.5], "seconds": HASTE}).json()["id"]
+    answer(client, smaller)
+    jobs.find(more).answer["welfare"] = 0.0  # as if its search had been unlucky
+    again = suppose(client, 4.0)
+    assert again["welfare"] == found["welfare"]
+
+
+def test_the_page_says_when_nothing_can_be_measured(client):
+    heads = {"Accept": "text/html", "Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
+    form = {"resource": "hours", "budget": "3", "welfare": "utilitarian"}
+    where = client.post("/what-if", data=form, headers=heads, follow_redirects=False).headers["location"]
+    for _ in range(1200):
+        page = client.get(where, headers={"Accept": "text/html"}).text
+        if "Supposed" in page and "today 3)" in page:
+            break
+        time.sleep(0.05)
+    told = " ".join(unescape(re.sub(r"<[^>]*>", " ", page)).split())
+    before, after = re.search(r"Welfare ([\d.]+) ([\d.]+) no measurable difference", told).groups()
+    assert before == after
+    assert _compared("Welfare", 1.0, 1.2, measurable=True).difference == "+0.200"
