@@ -151,10 +151,13 @@ class Drawn:
             raise InvalidInput(f"draws: expected some of shape {self.mean.shape}, got shape {self.draws.shape}")
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Two arrays as `mean`: where each entry lies with this probability, by quantiles of the draws."""
+        """Two arrays as `mean`: where each entry lies with this probability, by quantiles of the draws.
+
+        A mode may lie outside of both quantiles, as a maximum likelihood of 0 does: an interval is extended to it.
+        """
         tail = (1 - check_fraction(level, "level")) / 2
         lower, upper = np.quantile(self.draws, [tail, 1 - tail], axis=0)
-        return lower, upper
+        return np.minimum(lower, self.mean), np.maximum(upper, self.mean)
 
     def one(self, seed: int, number: int) -> Floats:
         """(type, state, action, next_state) one draw: each of the sample once, in an order of chance, then again."""
