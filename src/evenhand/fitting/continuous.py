@@ -35,12 +35,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import chi2
 
-from evenhand.checks import as_generator, check_positive_int, is_number
+from evenhand.checks import as_generator, check_positive_int, is_number, plain
 from evenhand.display import heard, in_turn
 from evenhand.errors import InvalidInput, TooLarge
 from evenhand.fitting.log import Log
 from evenhand.fitting.moves import Moves
-from evenhand.fitting.panels import Panel, read_panel, with_diagonal
+from evenhand.fitting.panels import TINY, Panel, read_panel, with_diagonal
 from evenhand.fitting.posterior import Drawn
 from evenhand.fitting.rates import Prior, Problem, Scores, draw_rates, most_likely, spread_times
 from evenhand.fitting.rows import HALF_A_VISIT
@@ -155,7 +155,7 @@ def fit_generators(
         progress: True for a bar, or a function that is told what is being done and the share that is done.
 
     Raises:
-        InvalidInput: the step or the prior is no such number, or a state was recorded that no jump leads to.
+        InvalidInput: the step or the prior is no such number, or no path of jumps, or hardly any, makes a move.
         TooLarge: there are too many rates.
         NotConverged: the rates did not settle.
     """
@@ -325,6 +325,13 @@ def _place(log: Log, kind: int, state: int, action: int) -> str:
 
 def _told(problem: Problem, rates: Floats, strength: float, drawn: Floats, unseen: Bools) -> Generators:
     expected, step = problem.panel.expect(rates), problem.step
+    if expected.least_likely <= TINY:
+        # Its likelihood has underflowed, and the rates are those of the other moves alone.
+        longest = (problem.panel.times[problem.panel.first] + problem.panel.times[problem.panel.second]).max()
+        raise InvalidInput(
+            f"some move is less likely than {TINY:g} under rates that explain the others; check the longest times "
+            f"between two rows, up to {plain(longest)}"
+        )
     # The idle action has rates even if every row is a visit: arms idle between them.
     passed = unseen & (expected.times.swapaxes(1, 2) >= HALF_A_VISIT * step)
     unknown = unseen & ~passed

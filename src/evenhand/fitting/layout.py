@@ -48,7 +48,7 @@ def with_layout(log: Log, layout: Layout | None, carry_action: bool = False, exa
         InvalidInput: the layout must be given.
     """
     if layout not in (None, *get_args(Layout)):
-        raise UnknownName("layout", layout, get_args(Layout))
+        raise UnknownName("layout", str(layout), get_args(Layout))
     if layout is None:
         _refuse_changes(log, exact)
     if layout != "events":
