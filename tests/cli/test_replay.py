@@ -43,3 +43,19 @@ def test_what_is_refused(fitted):
     told = fitted("replay", "machine-replacement", "log.csv", *COLUMNS)
     assert told.code == 2 and "the model has no state" in told.err
     assert fitted("replay", "model.toml", "log.csv", *COLUMNS, "--level", "1.5").code == 2
+
+
+def test_a_log_of_changes_needs_its_layout(evenhand, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = ["bus,month,engine,action"]
+    for bus in range(8):
+        times = [0, 3 + bus % 3, 5 + bus, 9 + bus, 20, 24]
+        lines += [f"{bus},{month},{('new', 'worn')[k % 2]},keep" for k, month in enumerate(times)]
+        lines += [f"{bus},30,worn,replace"]
+    (tmp_path / "log.csv").write_text("\n".join(lines))
+    fit = ["fit", "log.csv", *COLUMNS, "--out", "model.toml", "--unseen", "idle", "--quiet"]
+    assert "layout" in evenhand(*fit).refusal
+    assert evenhand(*fit, "--layout", "events").code == 0
+    replay = ["replay", "model.toml", "log.csv", *COLUMNS, "--quiet"]
+    assert "layout" in evenhand(*replay).refusal
+    assert evenhand(*replay, "--layout", "events").code == 0

@@ -99,3 +99,51 @@ def test_what_cannot_be_is_a_rate_of_zero():
     assert fitted.posterior.mean[0, 1, 1, 0] > 0
     with pytest.raises(InvalidInput, match="no path of possible jumps"):
         eh.fit(rows, **COLUMNS, **told)
+
+
+def yearly(rng, num_arms=30, num_rows=6):
+    """Vans of three states that only get worse, at a rate of 1 in 800 days, visited about once a year."""
+    rows = []
+    for van in range(num_arms):
+        day, state = 0.0, 0
+        for _ in range(num_rows):
+            rows.append({"van": van, "day": day, "state": "abc"[state], "action": "visit"})
+            pause = rng.integers(40, 100) * 5.5
+            day, state = day + pause, min(state + int(rng.poisson(pause / 800)), 2)
+    return rows
+
+
+def test_times_in_days_are_no_reason_to_refuse():
+    """A stay of years, at a rate of 1 a day, would underflow: whether a path exists is asked of the jumps alone."""
+    rows = [row | {"action": "none"} for row in yearly(np.random.default_rng(4), 60)]
+    impossible = [{"state": one, "next_state": other} for one, other in ("ba", "ac")]
+    fitted = eh.fit(rows, **COLUMNS, step=30, states="a,b,c", absorbing="c", mask=impossible, prior=0)
+    truth = expm(30 / 800 * np.array([[-1, 1, 0], [0, -1, 1], [0, 0, 0]]))
+    lower, upper = fitted.posterior.interval(0.99)
+    assert (lower[0, :, 0] <= truth + 1e-12).all() and (truth - 1e-12 <= upper[0, :, 0]).all()
+
+
+def test_idle_time_between_visits_is_known():
+    """Every row is a visit, and arms idle between them: nothing of the idle action is left unknown."""
+    rows = yearly(np.random.default_rng(5))
+    fitted = eh.fit(rows, **COLUMNS, step=30, states="a,b,c", idle="none", actions="none,visit", only_worse=True)
+    assert not fitted.unseen.any() and not np.isnan(fitted.posterior.mean).any()
+    assert fitted.as_dict()["unseen"] == []
+    truth = np.exp(-30 / 800)
+    lower, upper = fitted.interval
+    assert lower[0, 0, 0, 0] < truth < upper[0, 0, 0, 0] and upper[0, 0, 0, 0] - lower[0, 0, 0, 0] < 0.1
+    assert fitted.problem.arms[0].num_actions == 2
+
+
+def test_a_time_that_no_rates_explain_is_refused():
+    """Its likelihood underflows, and the rates would be those of the other moves."""
+    rng, rows = np.random.default_rng(6), []
+    for van in range(2000):
+        pause = rng.integers(1, 4) / 2 + 0.25
+        after = "poor" if rng.random() < 1 - np.exp(-pause) else "good"
+        rows += [
+            {"van": van, "day": day, "state": state, "action": "none"} for day, state in ((0, "good"), (pause, after))
+        ]
+    rows += [{"van": "x", "day": day, "state": "good", "action": "none"} for day in (0, 10_000.25)]
+    with pytest.raises(InvalidInput, match=r"10000\.25"):
+        eh.fit(rows, **COLUMNS, step=1, absorbing="poor")

@@ -115,3 +115,13 @@ def test_what_is_asked_for_must_make_sense():
         posterior.draw(10**12)
     with pytest.raises(InvalidInput, match="draws"):
         Drawn(posterior.mean, np.zeros((0, *SPARSE.shape)))
+
+
+def test_an_estimate_lies_within_its_interval():
+    """Also a mode outside of the quantiles of the draws, and the mean of an unseen transition among hundreds."""
+    draws = np.random.default_rng(0).dirichlet([30, 5, 2], size=(200, 1, 1, 1))
+    concentration = np.full((1, 1, 1, 500), 1 / 500)
+    concentration[..., :3] += 20
+    for posterior in (Drawn(np.array([[[[1.0, 0.0, 0.0]]]]), draws), Dirichlet(concentration)):
+        lower, upper = posterior.interval()
+        assert (lower <= posterior.mean).all() and (posterior.mean <= upper).all()

@@ -161,3 +161,13 @@ def test_whether_the_day_or_the_month_comes_first_is_asked() -> None:
         read_csv(["03/11/2025", "10/11/2025", "11/11/2025"])
     far = [f"{1 + i % 12:02}/{1 + i // 12:02}/2025" for i in range(12)] + ["13/01/2025"]
     assert read_csv(far).unit == "day"
+
+
+@pytest.mark.parametrize("scale", [1e-5, 1.0, 1e3, 1e7])
+def test_the_step_that_is_proposed_is_accepted(scale: float) -> None:
+    times = [0.0, 2.13, 5.55, 9.117, 12.3458, 17.77]
+    with pytest.raises(InvalidInput) as asked:
+        read([scale * time for time in times])
+    proposed = str(asked.value).rpartition("--step ")[2]
+    assert read([scale * time for time in times], step=proposed).step == pytest.approx(3.4 * scale, rel=0.1)
+    assert read([scale * time for time in times], step=3.4 * scale).step == pytest.approx(3.4 * scale)

@@ -121,3 +121,61 @@ def test_irregular_times_with_exact_deaths():
     direct = np.stack([expm(q * STEP) for q in generators(np.exp(found.x).reshape(2, 4))], axis=1)
     np.testing.assert_allclose(fitted.posterior.mean[0], direct, atol=1e-4)
     assert fitted.log_likelihood == pytest.approx(-found.fun, abs=1e-4)
+
+
+# Exact states that can be left
+
+LEAVING = np.array([[[0, 0.15, 0.1], [0.2, 0, 0.1], [0.1, 0.3, 0]], [[0, 0.05, 0.2], [0.4, 0, 0.1], [0.5, 0.1, 0]]])
+"""(action, state, next_state) rates."""
+
+
+def entries_and_visits(rng, exact):
+    """Rows at irregular times and at every entry into an exact state, and moves (state, action, time, next state)."""
+    rows, moves = [], []
+    for arm in range(12):
+        time, state = 0.0, int(rng.integers(3))
+        while time < 40:
+            action, visit, now, after = int(rng.random() < 0.4), rng.uniform(1, 10), 0.0, state
+            rows.append({"arm": arm, "time": time, "state": "abc"[state], "action": ACTIONS[action]})
+            while now < visit:
+                rates, limit = (LEAVING[action], min(STEP, visit)) if now < STEP else (LEAVING[0], visit)
+                jump = now + rng.exponential(1 / rates[after].sum())
+                now = min(jump, limit)
+                if jump < limit:
+                    after = int(rng.choice(3, p=rates[after] / rates[after].sum()))
+                    if after in exact:
+                        break
+            moves.append((state, action, now, after))
+            time, state = time + now, after
+        rows.append({"arm": arm, "time": time, "state": "abc"[state], "action": "no"})
+    return rows, moves
+
+
+@pytest.mark.parametrize("exact", [(2,), (0, 2), (0, 1, 2)])
+def test_exact_states_that_can_be_left(exact):
+    """No path between two rows enters an exact state: its entries would be rows."""
+    rows, moves = entries_and_visits(np.random.default_rng(6), exact)
+    names = ["abc"[state] for state in exact]
+    fitted = eh.fit(rows, **COLUMNS, idle="no", prior=0, step=STEP, exact=names, states="a,b,c")
+    state, action, time, after = (np.array(column) for column in zip(*moves, strict=True))
+    entered = np.isin(after, exact) & (after != state)
+    jumps = ~np.eye(3, dtype=bool)
+    place = np.arange(len(time))
+
+    def loss(logs):
+        q = np.zeros((2, 3, 3))
+        q[:, jumps] = np.exp(logs).reshape(2, -1)
+        between = q - np.einsum("aij,ik->aik", q, np.eye(3))
+        for end in exact:
+            between[:, np.arange(3) != end, end] = 0.0
+        first = expm(between[action] * np.minimum(time, STEP)[:, None, None])
+        there = (first @ expm(between[0] * np.maximum(time - STEP, 0.0)[:, None, None]))[place, state]
+        into = q[np.where(time > STEP, 0, action), :, after]
+        return -np.log(np.where(entered, (there * into).sum(axis=1), there[place, after])).sum()
+
+    found = minimize(loss, np.log(LEAVING[:, jumps]).ravel(), method="L-BFGS-B", options={"ftol": 1e-13, "gtol": 1e-7})
+    q = np.zeros((2, 3, 3))
+    q[:, jumps] = np.exp(found.x).reshape(2, -1)
+    direct = np.stack([expm(STEP * (own - np.diag(own.sum(axis=1)))) for own in q], axis=1)
+    np.testing.assert_allclose(fitted.posterior.mean[0], direct, atol=2e-4)
+    assert fitted.log_likelihood == pytest.approx(-found.fun, abs=1e-4)

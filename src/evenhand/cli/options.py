@@ -179,6 +179,13 @@ FITTING: tuple[tuple[str, dict[str, Any]], ...] = (
         "--clusters",
         {"metavar": "auto|K", "help": "Or so many types of arms that move alike; who is of which is written, too."},
     ),
+    (
+        "--layout",
+        {
+            "type": click.Choice(["snapshots", "events"]),
+            "help": "What a row is: a state at a chosen time, or a change. Snapshots, unless rows look like changes.",
+        },
+    ),
     ("--reward", {"metavar": "COLUMN", "help": "The column of rewards; their means are taken."}),
     (
         "--rewards",
@@ -244,7 +251,10 @@ FITTING: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--absorbing", {"metavar": "STATE,...", "help": "States that nobody leaves."}),
     (
         "--exact",
-        {"metavar": "STATE,...", "help": "States entered at the very time of their row, as deaths; irregular times."},
+        {
+            "metavar": "STATE,...",
+            "help": "States of which every entry is a row, as a death is; irregular times.",
+        },
     ),
 )
 """The options of `fit`, which are arguments of the function of this name."""
@@ -259,7 +269,7 @@ def fitting(command: Command) -> Command:
 
 READING = (
     *("--arm", "--time", "--state", "--action", "--type", "--group", "--reward"),
-    *("--idle", "--step", "--bins", "--states", "--actions"),
+    *("--layout", "--idle", "--step", "--bins", "--states", "--actions"),
 )
 """Those of them that say how a log is read."""
 

@@ -35,14 +35,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import chi2
 
-from evenhand.checks import as_generator, check_positive_int, is_number
+from evenhand.checks import as_generator, check_positive_int, is_number, plain
 from evenhand.display import heard, in_turn
 from evenhand.errors import InvalidInput, TooLarge
 from evenhand.fitting.log import Log
 from evenhand.fitting.moves import Moves
-from evenhand.fitting.panels import Panel, read_panel, with_diagonal
+from evenhand.fitting.panels import TINY, Panel, read_panel, with_diagonal
 from evenhand.fitting.posterior import Drawn
 from evenhand.fitting.rates import Prior, Problem, Scores, draw_rates, most_likely, spread_times
+from evenhand.fitting.rows import HALF_A_VISIT
 from evenhand.kernels.exponentials import Exponentials
 from evenhand.model.places import quoted
 from evenhand.typing import Array, Bools, Floats, Progress, Rng
@@ -123,6 +124,9 @@ class Generators(Drawn):
     misfits: tuple[Misfit, ...]
     """What no rates explain, the clearest first."""
 
+    passed: Bools
+    """(type, state, action) pairs without a row that arms were in between rows for long enough to be known."""
+
 
 def fit_generators(
     moves: Moves,
@@ -143,7 +147,7 @@ def fit_generators(
         moves: counted; `gaps.time` in the same unit as `step`. Moves in `counts` took one step. Whether actions are
             carried on is theirs.
         step: how long a step of the model is.
-        exact: states that are entered at the very time of their row, as deaths are.
+        exact: states of which every entry is a row at its very time, as of a death; all of an event history.
         possible: (state, action, next_state) or (type, state, action, next_state) jumps that can be; all, when absent.
         prior: its strength, in steps of time; 0 for maximum likelihood, chosen by the records when absent.
         rng: a seed, or a generator.
@@ -151,7 +155,7 @@ def fit_generators(
         progress: True for a bar, or a function that is told what is being done and the share that is done.
 
     Raises:
-        InvalidInput: the step or the prior is no such number, or a state was recorded that no jump leads to.
+        InvalidInput: the step or the prior is no such number, or no path of jumps, or hardly any, makes a move.
         TooLarge: there are too many rates.
         NotConverged: the rates did not settle.
     """
@@ -170,9 +174,7 @@ def fit_generators(
     top = scores.top()
     curvature = scores.curvature(top, _silent)
     drawn = draw_rates(scores, top, curvature, num_draws, generator, _saying(told, "draws of rates", 1, 2))
-    # Under a prior a pair is known as soon as any type was seen there.
-    unknown = moves.unseen if strength == 0 else np.broadcast_to(moves.unseen.all(axis=0), moves.unseen.shape)
-    return _told(problem, problem.unpacked(rates), strength, drawn, unknown)
+    return _told(problem, problem.unpacked(rates), strength, drawn, moves.unseen)
 
 
 # What is believed beforehand
@@ -280,11 +282,12 @@ def _crude(problem: Problem) -> Floats:
     panel, shape = problem.panel, problem.free.shape
     # A tenth of a jump in a step of time, so that no rate begins at 0.
     jumps, times = np.full(shape, 0.1), np.full(shape[:-1], problem.step)
-    # By the action of the first stretch; what was idle after it is counted there as well, for a beginning.
-    action = panel.which[panel.first] % panel.num_actions
-    place = (panel.type, action, panel.state)
-    np.add.at(jumps, (*place, panel.next_state), panel.number)
-    np.add.at(times, place, panel.number * (panel.times[panel.first] + panel.times[panel.second]))
+    whole = panel.times[panel.first] + panel.times[panel.second]
+    # A move counts for the action and for the idle time after it by the time of each.
+    for stretch in (panel.first, panel.second):
+        place, time = (panel.type, panel.which[stretch] % panel.num_actions, panel.state), panel.times[stretch]
+        np.add.at(jumps, (*place, panel.next_state), panel.number * time / whole)
+        np.add.at(times, place, panel.number * time)
     return problem.packed(jumps / times[..., None])
 
 
@@ -320,8 +323,20 @@ def _place(log: Log, kind: int, state: int, action: int) -> str:
     return f"{own}state {quoted(log.states[state])}, action {quoted(log.actions[action])}"
 
 
-def _told(problem: Problem, rates: Floats, strength: float, drawn: Floats, unknown: Bools) -> Generators:
+def _told(problem: Problem, rates: Floats, strength: float, drawn: Floats, unseen: Bools) -> Generators:
     expected, step = problem.panel.expect(rates), problem.step
+    if expected.least_likely <= TINY:
+        # Its likelihood has underflowed, and the rates are those of the other moves alone.
+        longest = (problem.panel.times[problem.panel.first] + problem.panel.times[problem.panel.second]).max()
+        raise InvalidInput(
+            f"some move is less likely than {TINY:g} under rates that explain the others; check the longest times "
+            f"between two rows, up to {plain(longest)}"
+        )
+    # The idle action has rates even if every row is a visit: arms idle between them.
+    passed = unseen & (expected.times.swapaxes(1, 2) >= HALF_A_VISIT * step)
+    unknown = unseen & ~passed
+    # Under a prior a pair is known as soon as any type was seen there.
+    unknown = unknown if strength == 0 else np.broadcast_to(unknown.all(axis=0), unknown.shape)
     # (type, action, state) out of which the rate is too fast to be told.
     fast = np.argwhere(rates.sum(axis=-1) * step > AT_ONCE)
     visited = [(kind, action, state) for kind, action, state in fast.tolist() if expected.times[kind, action, state]]
@@ -336,6 +351,7 @@ def _told(problem: Problem, rates: Floats, strength: float, drawn: Floats, unkno
         expected_jumps=expected.jumps,
         at_once=tuple(visited),
         misfits=find_misfits(problem.panel, rates),
+        passed=passed,
     )
 
 
@@ -383,9 +399,10 @@ def find_misfits(panel: Panel, rates: Floats) -> tuple[Misfit, ...]:
     np.add.at(seen, (group.ravel(), panel.next_state[plain]), panel.number[plain])
     often = seen.sum(axis=1) >= OFTEN
     distinct, seen = distinct[:, often], seen[often]
-    laws = Exponentials(with_diagonal(rates.reshape(-1, *rates.shape[-2:])), panel.which, panel.times).values
-    # First the action's law, then the idle time's.
+    laws = panel.between(rates.reshape(-1, *rates.shape[-2:])).values
+    # First the action's law, then the idle time's; given that no exact state was entered, which is another move.
     law = np.einsum("gk,gkm->gm", laws[distinct[0], distinct[2]], laws[distinct[1]])
+    law /= law.sum(axis=1, keepdims=True)
     chances = _chances(seen, law * seen.sum(axis=1, keepdims=True))
     # By Bonferroni: many tables are looked at.
     order = [place for place in np.argsort(chances, kind="stable") if chances[place] < SURPRISE / max(len(chances), 1)]
@@ -436,9 +453,7 @@ def _free(moves: Moves, possible: Bools | None) -> Bools:
 
 def _check_reachable(panel: Panel, free: Bools) -> None:
     """Refuse records of moves that no path of possible jumps makes."""
-    # All possible rates at 1: every path that can be has a chance.
-    expected = panel.expect(free.astype(np.float64))
-    if expected.least_likely < 1e-200:
+    if not panel.has_path(free).all():
         raise InvalidInput(
             "some moves were recorded that no path of possible jumps makes: check the mask (--only-worse), and which "
             "states are entered at the time of their row (--exact)"

@@ -8,6 +8,7 @@ from evenhand.errors import InvalidInput, UnknownName
 from evenhand.fitting.bins import Bins
 from evenhand.fitting.counting import count_moves
 from evenhand.fitting.fitted import Fitted
+from evenhand.fitting.layout import Layout, with_layout
 from evenhand.fitting.leaving import notes_of_ends, without_gone
 from evenhand.fitting.likelihood import log_likelihood
 from evenhand.fitting.log import Log
@@ -36,6 +37,7 @@ def fit(
     type: str | None = None,
     group: str | None = None,
     clusters: int | str | None = None,
+    layout: Layout | None = None,
     reward: str | None = None,
     rewards: Any = None,
     reward_of: str | Mapping[str, float] | None = None,
@@ -81,6 +83,8 @@ def fit(
         group: the column of groups, such as wards or districts: arms of one type share their rows, whatever their
             group, and are a block of the model for each group. That of an arm's last row counts; every type is a group
             when absent.
+        layout: `snapshots` if rows are states at chosen times, `events` if they are changes and a state stays until the
+            next row. Snapshots by default; a log in which hardly any row repeats a state needs it.
         clusters: or how many types of arms that move alike are to be found, or `auto`.
         reward: the column of rewards; their means are taken.
         rewards: or a file or table with the columns state, action, type (any may be absent) and reward or cost.
@@ -106,7 +110,7 @@ def fit(
         only_worse: whether a state never improves under the idle action, in the order of the states.
         mask: a file or table of transitions that cannot be: state, next_state and perhaps action.
         absorbing: states that nobody leaves.
-        exact: states that are entered at the very time of their row, as a death is; where times are irregular.
+        exact: states of which every entry is a row at its very time, as of a death, if times are irregular.
         budget: what there is of each resource at every step; the most that was used in a step when absent.
         discount: what a reward one step later is worth; 0.95 when absent.
         criterion: what rewards over time are worth: `discounted`, `average` or `finite:T`.
@@ -148,9 +152,14 @@ def fit(
         format=format,
         progress=lambda doing, share: tell(doing, 0.7 * share),
     )
+    entered = _places(exact, records)
+    # Bins are of readings: a measurement that always changes is no sign of events.
+    records = with_layout(records, "snapshots" if layout is None and bins else layout, carry_action, entered)
+    if layout == "events" and not records.regular:
+        entered = tuple(range(len(records.states)))
     found = None if clusters is None else _clusters(records, clusters, rng, tell)
     records = without_gone(records if found is None else found.relabelled(records), gone_after)
-    kept, entered = _listed(absorbing), _places(exact, records)
+    kept = _listed(absorbing)
     possible = possible_transitions(records, only_worse, mask, kept)
     tell("counting moves", 0.7)
     moves = count_moves(records, carry_action)
@@ -180,7 +189,7 @@ def fit(
     if mask is None:
         told = (*told, *notes_of_recovery(records, moves, settled.posterior))
     final = forbid(terms, settled.forbidden)
-    return Fitted(records, moves, settled.posterior, final, estimated.log_likelihood, found, told)
+    return Fitted(records, moves, settled.posterior, final, estimated.log_likelihood, found, told, estimated.passed)
 
 
 class _Estimate(NamedTuple):
@@ -188,7 +197,8 @@ class _Estimate(NamedTuple):
 
     posterior: Posterior
     log_likelihood: float
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
+    passed: Bools
 
 
 def _estimate(
@@ -205,11 +215,12 @@ def _estimate(
         refuse_long_gaps(log)
         refuse_contradictions(log, possible, moves.carry_action)
         rows = estimate(moves, prior, possible, rng, tell)
-        return _Estimate(rows.posterior, log_likelihood(moves, rows.posterior.mean), tuple(lent_in_words(log, rows)))
+        fits = log_likelihood(moves, rows.posterior.mean)
+        return _Estimate(rows.posterior, fits, tuple(lent_in_words(log, rows)), moves.unseen & (rows.seen > 0))
     from evenhand.fitting.continuous import fit_generators, notes_of  # only irregular times need it
 
     found = fit_generators(moves, log.step, entered, possible, prior, rng, progress=tell)
-    return _Estimate(found, found.log_likelihood, notes_of(found, log))
+    return _Estimate(found, found.log_likelihood, notes_of(found, log), found.passed)
 
 
 def _refuse_both(type: str | None, clusters: int | str | None) -> None:

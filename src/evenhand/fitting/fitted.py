@@ -56,6 +56,9 @@ class Fitted(Shown):
     estimated: tuple[str, ...] = ()
     """What should be known of the estimates, in words."""
 
+    passed: Bools | None = None
+    """(type, state, action) pairs without a row that are known from the times between rows; None for none."""
+
     @cached_property
     def problem(self) -> CoupledMDP:
         """The problem that `save` writes.
@@ -67,8 +70,8 @@ class Fitted(Shown):
 
     @cached_property
     def unseen(self) -> Bools:
-        """(type, state, action) the pairs that no arm of the type was seen to leave."""
-        return self.moves.unseen
+        """(type, state, action) the pairs that no arm of the type was seen to leave, nor passed between two rows."""
+        return self.moves.unseen if self.passed is None else self.moves.unseen & ~self.passed
 
     @property
     def unseen_anywhere(self) -> Bools:

@@ -5,10 +5,17 @@ action a, then s' after a time t. The action acts for one step d, and the rest i
 
     P = exp(Q[τ, a] min(t, d)) exp(Q[τ, 0] (t - d)^+)        or        P = exp(Q[τ, a] t)
 
-and the likelihood of the move is P[s, s']. So whole steps mean what they mean in records of whole steps. A state
-that is entered at the very time of its row, as a death is, has the density of that
+and the likelihood of the move is P[s, s']. So whole steps mean what they mean in records of whole steps.
 
-    sum over k != s' of P[s, k] Q[τ, b][k, s']                b the action that acts at the end
+States may be exact (a set E): every entry into one is a row at its very time, as of a death. Then no path between two
+rows enters E, and P is made of generators without these jumps, which leave with all their rates all the same:
+
+    R[i, j] = Q[i, j] for i = j or j not in E, else 0        P = exp(R[τ, a] min(t, d)) exp(R[τ, 0] (t - d)^+)
+    density of entering s' in E from s != s':  sum over k of P[s, k] Q[τ, b][k, s']      b the action at the end
+
+If E is one absorbing state this is the likelihood of exact times of death in panel data (Jackson 2011, msm). If E is
+all states, it is that of an event history, exp(-q[s] t) q[s, s']: the time in s and the number of jumps are all that
+counts, and like moves become one of their mean time.
 
 By `kernels.exponentials` the derivative of the log-likelihood by the entries of Q, taken as free, gives the expected
 jumps and times of the unseen paths, which serve twice:
@@ -74,6 +81,9 @@ class Panel:
     entered: Bools
     """(kind,) whether its next state was entered at that very time."""
 
+    unrecorded: Bools
+    """(state, next_state) entries of a generator that act between two rows: all but entries into exact states."""
+
     which: Indices
     """(exponential,) its generator, type by type and action by action; never falls."""
 
@@ -99,6 +109,7 @@ class Panel:
             first=_stacked(self.first, shift * len(self.times)),
             second=_stacked(self.second, shift * len(self.times)),
             entered=np.tile(self.entered, copies),
+            unrecorded=self.unrecorded,
             which=_stacked(self.which, shift * (self.num_types * self.num_actions)).astype(np.int32),
             times=np.tile(self.times, copies),
         )
@@ -131,7 +142,7 @@ class Panel:
 
     def _expect(self, rates: Floats, *, positive: bool) -> "Expected":
         flat = rates.reshape(-1, self.num_states, self.num_states)
-        laws = Exponentials(with_diagonal(flat), self.which, self.times, positive=positive)
+        laws = self.between(flat, positive=positive)
         # (kind, state) where the action leads, and from where the idle time leads to the end.
         before = laws.values[self.first, self.state]
         after = laws.values[self.second, :, self.next_state]
@@ -148,6 +159,33 @@ class Panel:
         times = np.maximum(np.diagonal(slopes, axis1=1, axis2=2), 0.0)
         return Expected(values, jumps.reshape(shape), times.reshape(shape[:-1]), float(seen.min(initial=1.0)))
 
+    def between(self, rates: Floats, *, positive: bool = False) -> Exponentials:
+        """The distributions after each stretch of time, of paths that enter no exact state.
+
+        Args:
+            rates: (generator, state, next_state) of jumps; 0 on the diagonal.
+            positive: compute small probabilities to the last digit.
+        """
+        acting = np.where(self.unrecorded, with_diagonal(rates), 0.0)
+        return Exponentials(acting, self.which, self.times, positive=positive)
+
+    def has_path(self, free: Bools) -> Bools:
+        """(kind,) whether some path of jumps makes the move; of the jumps alone, so that no rate can underflow.
+
+        Args:
+            free: (type, action, state, next_state) jumps that can be.
+        """
+        jumps = free.reshape(-1, self.num_states, self.num_states).astype(np.float32)
+        reach = np.minimum(jumps * self.unrecorded + np.eye(self.num_states, dtype=np.float32), 1.0)
+        for _ in range(self.num_states.bit_length()):
+            reach = np.minimum(reach @ reach, 1.0)
+        before = reach[self.which[self.first], self.state]
+        # Where no idle time follows, the same action goes on: a closure changes nothing when it is applied twice.
+        after = reach[self._last, :, self.next_state]
+        entered = self._last[self.entered], slice(None), self.next_state[self.entered]
+        after[self.entered] = (reach @ jumps)[entered]
+        return np.asarray((before * after).any(axis=1))
+
     def _slopes(self, laws: Exponentials, rates: Floats, before: Floats, after: Floats) -> Floats:
         """The derivative by the entries of Q: through the exponentials, and through the rates of entering."""
         weights = np.zeros_like(laws.values)
@@ -155,12 +193,12 @@ class Panel:
         np.add.at(weights, (self.first, self.state), before)
         plain = ~self.entered
         np.add.at(weights.swapaxes(1, 2), (self.second[plain], self.next_state[plain]), after[plain])
-        into, last = self._into(rates), self._last
-        if not len(last):
-            return laws.adjoint(weights)
+        if not self.entered.any():
+            return laws.adjoint(weights) * self.unrecorded
+        into, last = self._into(rates), self._last[self.entered]
         # Entering depends on all of the second exponential, weighed by the rates into the state.
         np.add.at(weights, self.second[self.entered], after[self.entered][:, :, None] * into[:, None, :])
-        slopes = laws.adjoint(weights)
+        slopes = laws.adjoint(weights) * self.unrecorded
         # It depends on these rates themselves, too.
         by_rate = np.einsum("ekm,ek->em", laws.values[self.second[self.entered]], after[self.entered])
         np.add.at(slopes.swapaxes(1, 2), (last, self.next_state[self.entered]), by_rate * self._elsewhere)
@@ -173,15 +211,14 @@ class Panel:
 
     def _into(self, rates: Floats) -> Floats:
         """(entered kind, state) the rates into the state that is entered."""
-        into: Floats = rates[self._last, :, self.next_state[self.entered]] * self._elsewhere
+        into: Floats = rates[self._last[self.entered], :, self.next_state[self.entered]] * self._elsewhere
         return into
 
     @cached_property
     def _last(self) -> Array:
-        """(entered kind,) the generator that acts at the end."""
-        second = self.second[self.entered]
+        """(kind,) the generator that acts at the end."""
         # Where no idle time follows, the action itself acts at the end.
-        return np.where(self.times[second] > 0, self.which[second], self.which[self.first[self.entered]])
+        return np.where(self.times[self.second] > 0, self.which[self.second], self.which[self.first])
 
     @cached_property
     def _elsewhere(self) -> Floats:
@@ -212,10 +249,11 @@ def read_panel(moves: Moves, step: float, exact: tuple[int, ...] = ()) -> Panel:
     Args:
         moves: counted; those of one step, and those over other times.
         step: how long a step is, in the unit of the times.
-        exact: states that are entered at the very time of their row.
+        exact: states of which every entry is a row, at its very time.
     """
     num_types, num_states, num_actions, _ = moves.counts.shape
-    types, state, action, next_state, time, number = _kinds(moves, step)
+    is_exact = np.isin(np.arange(num_states), exact)
+    types, state, action, next_state, time, number = _kinds(moves, step, bool(is_exact.all()))
     # Carried on it acts all the time, else for a step at most.
     acting = time if moves.carry_action else np.minimum(time, step)
     idle = types * num_actions
@@ -225,7 +263,7 @@ def read_panel(moves: Moves, step: float, exact: tuple[int, ...] = ()) -> Panel:
     distinct, position = np.unique(keys, axis=1, return_inverse=True)
     position = position.reshape(2, -1)
     # Who is in the state already cannot enter it.
-    entered = np.isin(next_state, exact) & (state != next_state)
+    entered = is_exact[next_state] & (state != next_state)
     return Panel(
         num_types=num_types,
         num_actions=num_actions,
@@ -237,6 +275,7 @@ def read_panel(moves: Moves, step: float, exact: tuple[int, ...] = ()) -> Panel:
         first=position[0],
         second=position[1],
         entered=entered,
+        unrecorded=~is_exact | np.eye(num_states, dtype=bool),
         which=distinct[0].astype(np.int32),
         times=distinct[1],
     )
@@ -247,11 +286,11 @@ def with_diagonal(rates: Floats) -> Floats:
     return np.asarray(rates - rates.sum(axis=-1)[..., None] * np.eye(rates.shape[-1]))
 
 
-def _kinds(moves: Moves, step: float) -> tuple[Array, Array, Array, Array, Floats, Floats]:
-    """All moves as kinds: those of one step first."""
+def _kinds(moves: Moves, step: float, mean_times: bool) -> tuple[Array, Array, Array, Array, Floats, Floats]:
+    """All moves as kinds: those of one step first; if asked, those that differ in their times alone by mean times."""
     types, state, action, next_state = np.nonzero(moves.counts)
     gaps = moves.gaps
-    time = np.concatenate([np.full(len(types), step), _rounded(gaps.time)])
+    time = np.concatenate([np.full(len(types), step), gaps.time if mean_times else _rounded(gaps.time)])
     number = np.concatenate([moves.counts[types, state, action, next_state], gaps.number]).astype(np.float64)
     places = [
         np.concatenate([one, other.astype(np.int64)])
@@ -259,12 +298,16 @@ def _kinds(moves: Moves, step: float) -> tuple[Array, Array, Array, Array, Float
             (types, state, action, next_state), (gaps.type, gaps.state, gaps.action, gaps.next_state), strict=True
         )
     ]
-    # As floats, with the time: whole numbers of this size are exact.
-    keys = np.stack([*places, time]).astype(np.float64)
+    # As floats, with the time: whole numbers of this size are exact. Which action acts at the end is never averaged.
+    keys = np.stack([*places, time > step if mean_times else time]).astype(np.float64)
     distinct, position = np.unique(keys, axis=1, return_inverse=True)
     whole = distinct[:4].astype(np.int64)
     together = np.bincount(position.ravel(), number).astype(np.float64)
-    return whole[0], whole[1], whole[2], whole[3], distinct[4], together
+    if not mean_times:
+        return whole[0], whole[1], whole[2], whole[3], distinct[4], together
+    mean = np.bincount(position.ravel(), number * time) / together
+    # Rounding must not make times of one step a little longer than the step.
+    return whole[0], whole[1], whole[2], whole[3], np.where(distinct[4] > 0, mean, np.minimum(mean, step)), together
 
 
 def _rounded(times: Floats) -> Floats:

@@ -76,7 +76,7 @@ class Pooled:
         places = tuple(entries.T)
         lower[places] = begin
         upper[places] = np.where(self.counts[places] > 0, end, np.maximum(end, upper[places]))
-        return self.rows.copied(lower), self.rows.copied(upper)
+        return np.minimum(self.rows.copied(lower), self.mean), np.maximum(self.rows.copied(upper), self.mean)
 
     def one(self, seed: int, number: int) -> Floats:
         """(type, state, action, next_state) one draw: what is leaned on, then the rows."""

@@ -92,7 +92,10 @@ class Dirichlet:
         return self.copied(_shares(self.concentration))
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Two arrays as `mean`: where each entry lies with this probability, by its Beta distribution."""
+        """Two arrays as `mean`: where each entry lies with this probability, by its Beta distribution.
+
+        The mean of an unseen entry among hundreds lies beyond both quantiles: an interval is extended to it.
+        """
         from scipy.special import betaincinv  # only fitting needs it
 
         tail = (1 - check_fraction(level, "level")) / 2
@@ -104,7 +107,7 @@ class Dirichlet:
             alone = alone | self.known[..., None]
         safe_own, safe_rest = np.where(alone, 1.0, own), np.where(alone, 1.0, rest)
         lower, upper = (np.where(alone, mean, betaincinv(safe_own, safe_rest, share)) for share in (tail, 1 - tail))
-        return self.copied(lower), self.copied(upper)
+        return self.copied(np.minimum(lower, mean)), self.copied(np.maximum(upper, mean))
 
     def one(self, seed: int, number: int) -> Floats:
         """(type, state, action, next_state) one draw."""
@@ -151,10 +154,13 @@ class Drawn:
             raise InvalidInput(f"draws: expected some of shape {self.mean.shape}, got shape {self.draws.shape}")
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Two arrays as `mean`: where each entry lies with this probability, by quantiles of the draws."""
+        """Two arrays as `mean`: where each entry lies with this probability, by quantiles of the draws.
+
+        A mode may lie outside of both quantiles, as a maximum likelihood of 0 does: an interval is extended to it.
+        """
         tail = (1 - check_fraction(level, "level")) / 2
         lower, upper = np.quantile(self.draws, [tail, 1 - tail], axis=0)
-        return lower, upper
+        return np.minimum(lower, self.mean), np.maximum(upper, self.mean)
 
     def one(self, seed: int, number: int) -> Floats:
         """(type, state, action, next_state) one draw: each of the sample once, in an order of chance, then again."""

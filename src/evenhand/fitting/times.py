@@ -390,7 +390,7 @@ def _ask(kind: Kind, pauses: Array) -> None:
     unit, per_unit = _unit_of(kind, float(np.median(pauses)))
     low, mid, high = np.quantile(pauses, (0.05, 0.5, 0.95)) / per_unit
     told = f"9 of 10 pauses are of {low:.4g} to {high:.4g}, half of them of at most {mid:.4g}"
-    length = f"{mid:.2g}"
+    length = np.format_float_positional(float(f"{mid:.2g}"), trim="-")
     if kind != "number":
         told, length = f"{told} {unit}s", f"'{max(round(mid), 1)} {unit}s'"
     raise InvalidInput(
@@ -443,7 +443,7 @@ def _given_step(kind: Kind, pauses: Array, given: str | float) -> Step:
 
 
 def _read_step(given: str | float) -> tuple[float, str]:
-    found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)?\s*([A-Za-z]*)\s*", str(given))
+    found = re.fullmatch(r"\s*((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)?\s*([A-Za-z]*)\s*", str(given))
     number = float(found[1] or 1) if found else 0.0
     word = found[2].lower() if found else ""
     units = [unit for unit, words in _WORDS.items() if word in words or word.removesuffix("s") in words]

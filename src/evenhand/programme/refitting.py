@@ -255,7 +255,7 @@ def fit_families(words: Words, log: Sequence[Mapping[str, Any]], prior: float | 
         rows = [row for row in log if row["type"] in own]
         if not _moves_in(rows):
             continue
-        fitted = fit(rows, **HOW, states=list(states), idle=idle, step=1, prior=prior, rng=seed)
+        fitted = fit(rows, **HOW, states=list(states), idle=idle, step=1, layout="snapshots", prior=prior, rng=seed)
         found.append(Family(tuple(blocks), fitted))
     if not found:
         raise InvalidInput("there is nothing to learn from yet: no arm was seen at two steps")

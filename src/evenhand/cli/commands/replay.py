@@ -13,6 +13,7 @@ from evenhand.errors import InvalidInput
 from evenhand.model.files import Format
 
 if TYPE_CHECKING:
+    from evenhand.fitting.layout import Layout
     from evenhand.planning.courses import Forecast
     from evenhand.planning.replay import Replay
 
@@ -32,6 +33,7 @@ def run(
     seed: int,
     as_json: bool,
     quiet: bool,
+    layout: "Layout | None",
     **columns: Any,
 ) -> None:
     """Replay records in a model."""
@@ -39,11 +41,13 @@ def run(
         raise InvalidInput("LOG: expected a file; standard input is for MODEL here")
     names = None if policies is None else read_names(policies)
     problem = read_problem(model, parameters, format, budgets)
-    from evenhand.fitting.records import read_log  # after what may be refused at once
+    from evenhand.fitting.layout import with_layout  # after what may be refused at once
+    from evenhand.fitting.records import read_log
     from evenhand.planning.replay import replay
 
     with progress(quiet) as tell:
-        records = read_log(log, **columns, progress=tell)
+        reading = "snapshots" if layout is None and columns["bins"] else layout
+        records = with_layout(read_log(log, **columns, progress=tell), reading)
         if tell is not None:
             tell("following the arms", 1.0)
         found = replay(
