@@ -10,11 +10,10 @@ from evenhand.display import FrameLibrary, Shown, as_frame, told_by
 from evenhand.evaluation.draws import UnderDraws
 from evenhand.evaluation.evaluate import evaluate, standard_errors, unit_columns
 from evenhand.evaluation.fairness import gini_coefficient
-from evenhand.evaluation.kinks import CONFIDENCE, welfare_error
+from evenhand.evaluation.kinks import CONFIDENCE, bias_error, welfare_error
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
-from evenhand.model.welfare import PowerMean
 from evenhand.planning.digits import certain_digits, rounding_of
 from evenhand.planning.relaxed import resource_prices
 from evenhand.typing import Floats
@@ -61,10 +60,7 @@ class Samples:
         """
         # What was not played counts as one more error, beside chance.
         error = welfare_error(objective, values, self.shares, self.returns)
-        # Whoever looks worst may be another than who is: at a kink the largest counts for all.
-        weights, smooth = objective.supergradient(values), isinstance(objective.welfare, PowerMean)
-        unplayed = float(weights @ (self.beyond if smooth else np.full_like(self.beyond, self.beyond.max())))
-        return float(np.hypot(error, unplayed))
+        return float(np.hypot(error, bias_error(objective, values, self.beyond)))
 
     def unit_errors(self) -> Floats:
         """(unit,) standard errors of the values; 0 where they are exact."""

@@ -275,7 +275,8 @@ def certificate_for(plan: Plan, digest: str, numbers: Numbers, problem: CoupledM
     bound = tightest(problem, None, relax(problem, None))
     horizon = problem.criterion.judging_steps()
     episodes = int(np.clip(PLAYED / (problem.num_arms * horizon), 20, 2000))
-    found = evaluate(plan.fitted(problem), problem, None, episodes, horizon, 0)
+    steps = None if problem.criterion.is_average else horizon
+    found = evaluate(plan.fitted(problem), problem, None, episodes, steps, 0)
     gap = max(0.0, bound.upper_bound - found.welfare)
     told = certify(problem, digest, numbers, found.objective, found.unit_values, found.by_type)
     told |= {
