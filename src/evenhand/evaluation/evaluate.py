@@ -373,9 +373,9 @@ def evaluate(
     check_problem(problem, "evaluate(policy, problem)")
     # The problem with the types that the policy knows, and the members that are asked for.
     case = Case.of(policy, problem.under(criterion, over), problem.over, welfare)
-    steps = case.judged.criterion.simulated_steps(horizon)
-    if horizon is None and case.judged.criterion.is_average:
-        steps = None
+    own = horizon is None and case.judged.criterion.is_average
+    # An average takes as many as its long run does.
+    steps = None if own else case.judged.criterion.simulated_steps(horizon)
     if draws is None and on is not None:
         raise InvalidInput(
             "on: one policy is weighed in this process; its draws are what runs elsewhere (draws=), or several "
@@ -745,7 +745,10 @@ def _summary(
     members = objective.members(returns)
     # (episode,) the mean over members, each counted by its size.
     means = members @ objective.sizes / objective.sizes.sum()
-    chance, biases = welfare_error(objective, values, strata.shares, strata.split(returns)), objective.members(units.bias)
+    chance, biases = (
+        welfare_error(objective, values, strata.shares, strata.split(returns)),
+        objective.members(units.bias),
+    )
     return Evaluation(
         welfare=objective(values),
         welfare_stderr=math.hypot(chance, bias_error(objective, values, units.bias)),

@@ -1,10 +1,10 @@
 """Long runs: simulated averages that have forgotten their start.
 
-How long arms take to forget it is computed, not guessed. From the visits of a run, pi(a | s) is the share of action a in
-state s of a type (idling where no arm was), P its chain and r its rewards. Powers of the lazy chain L = (I + P) / 2,
+How long arms take to forget it is computed, not guessed. From the visits of a run, pi(a | s) is the share of action a
+in state s of a type (idling where no arm was), P its chain and r its rewards. Powers of the lazy chain L = (I + P) / 2,
 which has the closed classes and the long-run shares of P and no periods, are squared until they stand still,
 
-    L^2n = L^n  but for FORGOTTEN,     g = L^n r,     h = (sum_{t<n} L^t r - n g) / 2      so that  h = r - g + P h
+    L^2n = L^n  nearly,     g = L^n r,     h = (sum_{t<n} L^t r - n g) / 2      so that  h = r - g + P h
 
 with g the long-run mean from each state, whatever the classes, and h the relative values. An arm that follows pi has
 forgotten its start after n/2 steps: a run of 2 n steps, of which the first quarter does not count, has it behind it.
@@ -39,8 +39,9 @@ from evenhand.simulation.events import leaving, simulate_events
 from evenhand.simulation.rollout import Rollout, simulate
 from evenhand.typing import Floats, Progress, Rng
 
-FORGOTTEN = 1e-4
-"""What the start may still change of the probability of a state when an arm has forgotten it."""
+FORGOTTEN, NEARLY = 1e-4, 1e-2
+"""What the start may still change of the probability of a state in a run of plain rewards, and in one of A, from which
+nearly all of it is gone."""
 
 LONGEST = 1e6
 """Steps, or changes, of an episode at the most."""
@@ -55,8 +56,8 @@ there."""
 PERIOD = 10.0
 """Steps of rewards by which halves may differ without drift: neither need be a whole number of periods."""
 
-SETTLED = 512
-"""n of a usual run; it need not have 2 n steps to the last one."""
+RESIDUAL = 1e-10
+"""Change of a chain that stands still."""
 
 MOST_NUMBERS = 2e7
 """Numbers of all chains up to which it is computed how long arms remember; beyond, only halves are compared."""
@@ -107,10 +108,14 @@ def play_long_run(
         number = episodes(share * rate * steps)
         rollout = _play(problem, policy, number, steps, rng, by_counts, rate, known, progress)
         found = _settle(problem, rollout.visits)
-        needed = max(0.0 if found is None else found.steps, 2.0 * steps if _is_drifting(rollout) else 0.0)
+        plain = known is None
+        needed = 0.0 if found is None else found.plain_steps if plain else found.steps
+        needed = max(needed, 2.0 * steps if _is_drifting(rollout) else 0.0)
         given = horizon is not None and (known is not None or found is None)
         if needed <= steps or given:
             return _reported(problem, rollout, known, needed <= steps)
+        if plain and found is not None and needed <= found.plain_steps:
+            needed = max(found.steps, steps)
         known = None if found is None else found.gains
         if horizon is None:
             # A run that is not likely to be the last one is played on fewer episodes.
@@ -160,8 +165,11 @@ def _changes(problem: Problem, policy: Policy | Starting, rollout: Rollout) -> f
 
 
 class _Settled(NamedTuple):
+    plain_steps: float
+    """Of a run of rewards that is long enough; 0 for less than the usual."""
+
     steps: float
-    """Of a run that is long enough."""
+    """Of a run of A."""
 
     gains: Floats
     """(type, state, action) A."""
@@ -181,18 +189,23 @@ def _settle(problem: Problem, visits: Floats | None) -> _Settled | None:
     # States that a type does not have are never left, nor reached.
     chain += np.eye(num_states) * (1 - chain.sum(axis=2, keepdims=True))
     power, sums, number = (np.eye(num_states) + chain) / 2, rewards, 1.0
+    lengths = dict.fromkeys((FORGOTTEN, NEARLY), np.inf)
     while number < 2.0**60:
         doubled = power @ power
         doubled /= doubled.sum(axis=2, keepdims=True)
         reached = np.einsum("ts,tsj->tj", types.initial, power) > 0
-        still = np.abs(doubled - power).max(axis=2)[reached].max() <= FORGOTTEN
-        if still and number >= SETTLED:
+        change = float(np.abs(doubled - power).max(axis=2)[reached].max())
+        lengths = {share: min(length, number if change <= share else np.inf) for share, length in lengths.items()}
+        # Further than needed for the length of a run: h is a sum to the end.
+        if change <= RESIDUAL:
             break
         power, sums, number = doubled, sums + power @ sums, 2 * number
     ahead = (sums - number * (doubled @ rewards))[..., 0] / 2
     moved = np.einsum("tsaj,tj->tsa", types.transitions, ahead)
     gains = np.where(types.valid, types.rewards + moved - ahead[:, :, None], 0.0)
-    return _Settled(number / SETTLED * USUAL_AVERAGE_HORIZON if number > SETTLED else 0.0, gains)
+    # n of a usual run is 512; it need not have 2 n steps to the last one.
+    runs = [length / 512 * USUAL_AVERAGE_HORIZON for length in lengths.values()]
+    return _Settled(runs[0], runs[1], gains)
 
 
 def shares_of(problem: CoupledMDP, visits: Floats) -> Floats:

@@ -208,7 +208,8 @@ class Judge:
             seed,
             by_counts,
             usual=self.horizon,
-            longest=LONGEST,
+            # Those that remember must be played step by step.
+            longest=LONGEST / 10 if isinstance(asked.policy, Starting) else LONGEST,
         )
         returns, served = run.estimates, run.rollout.served
         if pools:

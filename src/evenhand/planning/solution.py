@@ -14,7 +14,7 @@ from evenhand.evaluation.kinks import CONFIDENCE, bias_error, welfare_error
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
-from evenhand.planning.digits import certain_digits, rounding_of
+from evenhand.planning.digits import certain_digits, check_bound, rounding_of
 from evenhand.planning.relaxed import resource_prices
 from evenhand.typing import Floats
 
@@ -161,6 +161,11 @@ class Solution(Shown):
 
     robust: "Robust | None" = field(default=None, repr=False)
     """What the plan gains in the worst draws, and what that costs, where it was made for them."""
+
+    def __post_init__(self) -> None:
+        episodes = min((len(part) for part in self.samples.returns), default=None) if self.samples else None
+        found = self.welfare, self.welfare_stderr, episodes
+        check_bound(self.problem, self.objective, self.unit_values, found, self.upper_bound)
 
     def __repr__(self) -> str:
         # Exact answers have no error to tell.

@@ -33,7 +33,7 @@ def leaving(problem: CoupledMDP) -> Floats:
     """(type, state) the largest probability of leaving each state, over the actions that exist."""
     types = problem.types
     # A sum of small numbers, not 1 less a number near 1: rates may be tiny.
-    return np.where(types.valid, _moves(types.transitions).sum(axis=3), 0.0).max(axis=2)
+    return np.asarray(np.where(types.valid, _moves(types.transitions).sum(axis=3), 0.0).max(axis=2))
 
 
 def _moves(transitions: Floats) -> Floats:

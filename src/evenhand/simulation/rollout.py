@@ -213,9 +213,16 @@ class _Sums:
 
     def of(self, rows: slice) -> "_Sums":
         """Those of some episodes; what is written there is written here."""
-        paths = (None if path is None else path[rows] for path in (self.states, self.actions, self.rewards))
-        sums = (self.returns[:, rows], self.served[rows], self.used[rows], *paths)
-        return _Sums(*sums, self.first_half[rows], self.visits)  # type: ignore[arg-type]
+        return _Sums(
+            self.returns[:, rows],
+            self.served[rows],
+            self.used[rows],
+            None if self.states is None else self.states[rows],
+            None if self.actions is None else self.actions[rows],
+            None if self.rewards is None else self.rewards[rows],
+            self.first_half[rows],
+            self.visits,
+        )
 
     def keep(self, step: int, states: Indices, actions: Indices, rewards: Floats) -> None:
         """Note a step, where paths are kept; all are (episode, arm)."""
@@ -299,7 +306,7 @@ def count_visits(problem: CoupledMDP, states: Indices, actions: Indices, weights
     shape = problem.types.valid.shape
     cells = (problem.type_of_arm * shape[1] + states.astype(np.int64)) * shape[2] + actions
     every = np.broadcast_to(weights, cells.shape).reshape(-1)
-    return np.bincount(cells.reshape(-1), every, problem.types.valid.size).reshape(shape)
+    return np.asarray(np.bincount(cells.reshape(-1), every, problem.types.valid.size).reshape(shape), dtype=np.float64)
 
 
 def part_of(progress: Progress, part: int, parts: int) -> Progress:
