@@ -56,8 +56,8 @@ there."""
 PERIOD = 10.0
 """Steps of rewards by which halves may differ without drift: neither need be a whole number of periods."""
 
-RESIDUAL = 1e-10
-"""Change of a chain that stands still."""
+RESIDUAL = 1e-13
+"""Change of a chain that stands still, but for rounding."""
 
 MOST_NUMBERS = 2e7
 """Numbers of all chains up to which it is computed how long arms remember; beyond, only halves are compared."""
@@ -189,14 +189,14 @@ def _settle(problem: Problem, visits: Floats | None) -> _Settled | None:
     # States that a type does not have are never left, nor reached.
     chain += np.eye(num_states) * (1 - chain.sum(axis=2, keepdims=True))
     power, sums, number = (np.eye(num_states) + chain) / 2, rewards, 1.0
-    lengths = dict.fromkeys((FORGOTTEN, NEARLY), np.inf)
+    lengths = dict.fromkeys((FORGOTTEN, NEARLY), 1.0)
     while number < 2.0**60:
         doubled = power @ power
         doubled /= doubled.sum(axis=2, keepdims=True)
         reached = np.einsum("ts,tsj->tj", types.initial, power) > 0
         change = float(np.abs(doubled - power).max(axis=2)[reached].max())
-        lengths = {share: min(length, number if change <= share else np.inf) for share, length in lengths.items()}
-        # Further than needed for the length of a run: h is a sum to the end.
+        # The last change counts, not the first: a slow chain hardly changes at its beginning either.
+        lengths = {share: 2 * number if change > share else length for share, length in lengths.items()}
         if change <= RESIDUAL:
             break
         power, sums, number = doubled, sums + power @ sums, 2 * number
