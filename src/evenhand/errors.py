@@ -14,6 +14,7 @@ EvenhandError
 ├── TooLarge                         it would not fit; says how large, and what to use instead
 ├── Unavailable                      a database cannot be reached, is busy, or has no room; nothing was changed
 ├── NotConverged                     an iteration ended without its certificate
+├── Contradiction                    a result lies beyond its own proof: an error of this library, to be reported
 ├── ClusterError                     workers cannot be reached, run another version, or die again and again
 ├── Cancelled                        the work was cancelled by who asked for it
 └── MissingExtra (also ImportError)  an optional package is absent; says how to install it
@@ -155,6 +156,10 @@ class TooLarge(EvenhandError):
 
 class NotConverged(EvenhandError):
     """No certificate within the limits; nothing half-done is returned."""
+
+
+class Contradiction(EvenhandError):
+    """A welfare lies above its proved bound by more than chance and rounding explain: one of the two is wrong."""
 
 
 class ClusterError(EvenhandError):

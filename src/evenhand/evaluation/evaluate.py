@@ -17,11 +17,13 @@ the means and errors of the parts are put together: which part was drawn by chan
 The standard error of the welfare is by the delta method: the spread over episodes of g . returns, where g are the
 weights (a supergradient) that the objective puts on the units at the estimate; near a kink it is larger (`kinks`).
 Episodes are cut off at the horizon T; no value changes by more than the weight of the time beyond it times max|r|, the
-truncation bound. An average has none: how far the arms still are from their long run cannot be told. Neither has a
-simulator, whose largest reward is not known. It is never evaluated exactly.
+truncation bound. A simulator has none, as its largest reward is not known; it is never evaluated exactly. Neither has
+an average: it is played until the arms have forgotten their start, and what a horizon that is given leaves of it is in
+the standard errors (`long_run`).
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -32,12 +34,13 @@ from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, show
 from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, PolicyError, TooLarge
 from evenhand.evaluation.exact import exact_values, is_quick
 from evenhand.evaluation.fairness import gini_coefficient, lorenz_curve, price_of_fairness
-from evenhand.evaluation.kinks import CONFIDENCE, welfare_error
+from evenhand.evaluation.kinks import CONFIDENCE, bias_error, welfare_error
+from evenhand.evaluation.long_run import LongRun, play_long_run
 from evenhand.execution import Executor, Sweep
 from evenhand.kernels.compilation import work_clock
 from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP, Over
-from evenhand.model.criterion import Criterion
+from evenhand.model.criterion import USUAL_AVERAGE_HORIZON, Criterion
 from evenhand.model.naming import arm_names, told_names
 from evenhand.model.objective import Objective, read_welfare
 from evenhand.model.policy import Policy, Starting, is_exchangeable, plays_by_counts
@@ -59,6 +62,9 @@ Method = Literal["auto", "exact", "monte-carlo"]
 
 FOLLOW_ARMS_UP_TO = 3e9
 """Arm-steps beyond which an exchangeable policy is simulated by counts instead of arm by arm."""
+
+FEWEST_EPISODES = 40
+"""Episodes that slow arms play of an average at the least, if as many are asked for."""
 
 MISSED_BY = 3.0
 """Standard errors by which a share of time must lie below its floor to be told."""
@@ -339,9 +345,10 @@ def evaluate(
         policy: what acts. `evenhand.evaluate` also takes the name of one, or the file of a saved one.
         problem: where it acts; a problem, or a simulator.
         welfare: how the members' values are weighed, as text or object; the problem's own when absent.
-        num_episodes: episodes to play, where it must be simulated.
-        horizon: steps an episode; when absent, the criterion's own: 300 discounted, 1000 for an average, of which the
-            first quarter does not count, and the horizon itself where it is finite.
+        num_episodes: episodes to play, where it must be simulated. Slow arms play fewer and longer ones of an average.
+        horizon: steps an episode; when absent, the criterion's own: 300 discounted, the horizon itself where it is
+            finite, and for an average 1000, or as many as the arms take to forget their start. The first quarter of
+            these does not count. What a shorter one leaves of the start is part of the standard errors.
         rng: seed or generator; 0 when absent, so that the same call gives the same numbers. None for others each time.
         method: "exact" (by a linear solve), "monte-carlo", or "auto": exact where policy and problem allow it and it
             takes seconds, or about as long as playing.
@@ -370,7 +377,9 @@ def evaluate(
     judged = problem.under(criterion, over)
     policy = fitted(policy, judged)
     case = Case.of(policy, judged, problem.over, welfare)
-    steps = case.judged.criterion.simulated_steps(horizon)
+    own = horizon is None and case.judged.criterion.is_average
+    # An average takes as many as its long run does.
+    steps = None if own else case.judged.criterion.simulated_steps(horizon)
     if draws is None and on is not None:
         raise InvalidInput(
             "on: one policy is weighed in this process; its draws are what runs elsewhere (draws=), or several "
@@ -386,12 +395,12 @@ def _evaluate(
     policy: Policy | Starting,
     case: "Case",
     num_episodes: int,
-    steps: int,
+    steps: int | None,
     rng: Rng,
     method: Method,
     progress: Progress | None,
 ) -> Evaluation:
-    arm_steps = float(num_episodes) * steps * case.judged.num_arms
+    arm_steps = float(num_episodes) * (steps or USUAL_AVERAGE_HORIZON) * case.judged.num_arms
     known = isinstance(case.played, CoupledMDP) and knows_types(policy, case.played)
     if method == "exact" or (method == "auto" and (not known or is_quick(policy, case.played, arm_steps))):
         # Exact where that is possible; "auto" falls back on playing, "exact" says why not.
@@ -406,7 +415,7 @@ def _evaluate(
 def _over_draws(
     policy: Policy | Starting,
     case: "Case",
-    asked: tuple[int, int, Rng, Method, Progress | None],
+    asked: tuple[int, int | None, Rng, Method, Progress | None],
     draws: int,
     posterior: Any,
     on: str | Executor | None,
@@ -564,25 +573,24 @@ def _mean_member(objective: Objective, values: Floats) -> float:
 
 
 def _by_simulation(
-    policy: Policy | Starting, case: Case, num_episodes: int, horizon: int, rng: Rng, progress: Progress | None
+    policy: Policy | Starting, case: Case, num_episodes: int, horizon: int | None, rng: Rng, progress: Progress | None
 ) -> Evaluation:
+    """Play; a horizon of None is as long as an average takes."""
     start = work_clock()
     played, pooled = case.played, case.pools(policy)
     # By counts a step costs the same for any number of arms, but arms are not followed.
-    many = num_episodes * horizon * played.num_arms > FOLLOW_ARMS_UP_TO
+    many = num_episodes * (horizon or USUAL_AVERAGE_HORIZON) * played.num_arms > FOLLOW_ARMS_UP_TO
     # Only crowds of equal arms are counts, and only where matrices are known.
     by_counts = many and pooled and plays_by_counts(policy) and isinstance(played, CoupledMDP)
-    play = simulate_counts if by_counts else simulate
-    strata = _Strata.of(policy, num_episodes)
-    rollout = _play_parts(play, played, strata, horizon, rng, progress)
+    strata, run = _play_parts(played, _Strata.of(policy, num_episodes), horizon, rng, by_counts, progress)
     # The paper's figure is of the arms, before anything is pooled.
-    plug_in = None if by_counts else _plug_in(case.objective(False), strata.mean(rollout.returns))
-    returns, served = rollout.returns, rollout.served
+    plug_in = None if by_counts else _plug_in(case.objective(False), strata.mean(run.estimates))
+    returns, served, bias = run.estimates, run.rollout.served, run.bias
     if pooled and not by_counts:
-        returns, served = mean_by_type(played, returns), mean_by_type(played, served)
+        returns, served, bias = (mean_by_type(played, figures) for figures in (returns, served, bias))
     columns, by_type = case.units(pooled)
-    units = _Played(case.objective(by_type), by_type, returns[:, columns], served[:, columns])
-    return _summary(case.judged, rollout, units, strata, plug_in, work_clock() - start)
+    units = _Played(case.objective(by_type), by_type, returns[:, columns], served[:, columns], bias[columns])
+    return _summary(case.judged, run.rollout, units, strata, plug_in, work_clock() - start)
 
 
 class _Strata(NamedTuple):
@@ -637,26 +645,45 @@ class _Strata(NamedTuple):
 
 
 def _play_parts(
-    play: Callable[..., Rollout],
-    problem: Problem,
-    strata: _Strata,
-    horizon: int,
-    rng: Rng,
-    progress: Progress | None,
-) -> Rollout:
-    """Play each part in a world of its own."""
-    if len(strata.parts) == 1:
-        # A single part plays with the stream that was given, as `simulate` would.
-        return play(problem, strata.parts[0], int(strata.sizes[0]), horizon, rng, progress)
-    # Streams of their own: parts are not compared here, and common numbers would correlate their errors.
-    streams, rollouts = as_generator(rng).spawn(len(strata.parts)), []
-    for number, (part, size, stream) in enumerate(zip(strata.parts, strata.sizes.tolist(), streams, strict=True)):
-        tell = None if progress is None else part_of(progress, number, len(strata.parts))
-        rollouts.append(play(problem, part, size, horizon, stream, tell))
+    problem: Problem, strata: _Strata, horizon: int | None, rng: Rng, by_counts: bool, progress: Progress | None
+) -> tuple[_Strata, LongRun]:
+    """Play each part in a world of its own; an average may take fewer episodes, which the strata then say."""
+    number = len(strata.parts)
+    # A single part plays with the stream that was given, as `simulate` would. Others have streams of their own: parts
+    # are not compared here, and common numbers would correlate their errors.
+    streams, runs = [rng] if number == 1 else as_generator(rng).spawn(number), list[LongRun]()
+    for part, size, stream in zip(strata.parts, strata.sizes.tolist(), streams, strict=True):
+        tell = None if progress is None else part_of(progress, len(runs), number)
+        runs.append(_play_part(problem, part, size, horizon, stream, by_counts, tell))
     returns, used, served = (
-        np.concatenate([getattr(rollout, name) for rollout in rollouts]) for name in ("returns", "used", "served")
+        np.concatenate([getattr(run.rollout, name) for run in runs]) for name in ("returns", "used", "served")
     )
-    return Rollout(returns, used, served, rollouts[0].horizon)
+    longest = max(run.rollout.horizon for run in runs)
+    bias = np.tensordot(strata.shares, [run.bias for run in runs], axes=1)
+    whole = LongRun(Rollout(returns, used, served, longest), np.concatenate([run.estimates for run in runs]), bias)
+    return strata._replace(sizes=np.array([len(run.estimates) for run in runs])), whole
+
+
+def _play_part(
+    problem: Problem,
+    policy: Policy | Starting,
+    number: int,
+    horizon: int | None,
+    rng: Rng,
+    by_counts: bool,
+    progress: Progress | None,
+) -> LongRun:
+    if not problem.criterion.is_average:
+        play = simulate_counts if by_counts else simulate
+        rollout = play(problem, policy, number, horizon, rng, progress)
+        return LongRun(rollout, rollout.returns, np.zeros(rollout.returns.shape[1]))
+
+    def episodes(steps: float) -> int:
+        # About as much work as asked for; enough of them to tell their spread.
+        few = min(number, FEWEST_EPISODES)
+        return number if horizon is not None else int(np.clip(number * USUAL_AVERAGE_HORIZON / steps, few, number))
+
+    return play_long_run(problem, policy, episodes, rng, by_counts, horizon, progress=progress)
 
 
 def _plug_in(objective: Objective, means: Floats) -> float | None:
@@ -691,6 +718,9 @@ class _Played(NamedTuple):
     served: Floats
     """(episode, unit)"""
 
+    bias: Floats
+    """(unit,) what a horizon that is too short may have left of the start, under `average`."""
+
 
 def _summary(
     problem: Problem, rollout: Rollout, units: _Played, strata: _Strata, plug_in: float | None, seconds: float
@@ -701,17 +731,21 @@ def _summary(
     members = objective.members(returns)
     # (episode,) the mean over members, each counted by its size.
     means = members @ objective.sizes / objective.sizes.sum()
+    chance, biases = (
+        welfare_error(objective, values, strata.shares, strata.split(returns)),
+        objective.members(units.bias),
+    )
     return Evaluation(
         welfare=objective(values),
-        welfare_stderr=welfare_error(objective, values, strata.shares, strata.split(returns)),
+        welfare_stderr=math.hypot(chance, bias_error(objective, values, units.bias)),
         plug_in_welfare=plug_in,
         mean=float(strata.mean(means)),
-        mean_stderr=float(strata.errors(means)),
+        mean_stderr=math.hypot(strata.errors(means), biases @ objective.sizes / objective.sizes.sum()),
         unit_values=values,
-        unit_stderr=strata.errors(returns),
+        unit_stderr=np.hypot(strata.errors(returns), units.bias),
         unit_served=strata.mean(units.served),
         unit_served_stderr=strata.errors(units.served),
-        member_stderr=strata.errors(members),
+        member_stderr=np.hypot(strata.errors(members), biases),
         by_type=units.by_type,
         budget_used=strata.mean(rollout.used),
         exact=False,

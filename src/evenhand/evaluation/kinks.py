@@ -82,6 +82,21 @@ def welfare_error(objective: Objective, values: Floats, shares: Floats, samples:
     return factor * (case.smooth_error if case.is_smooth else max(case.smooth_error, case.error_at_kinks()))
 
 
+def bias_error(objective: Objective, values: Floats, bias: Floats) -> float:
+    """The error of the welfare by what may be wrong with the values beside chance.
+
+    Args:
+        objective: the welfare, and whose values it weighs.
+        values: (unit,) the estimates.
+        bias: (unit,) how much each may be wrong by.
+    """
+    if not bias.any():
+        return 0.0
+    # Whoever looks worst may be another than who is: at a kink the largest counts for all.
+    smooth = isinstance(objective.welfare, PowerMean)
+    return float(objective.supergradient(values) @ (bias if smooth else np.full_like(bias, bias.max())))
+
+
 def _noise(part: Floats, share: float) -> Floats:
     """(episode, member) rows whose sum with independent normal factors is distributed like the error of the mean."""
     number = len(part)

@@ -1,5 +1,6 @@
 """Policies side by side, in the same world, under the best bound known."""
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from evenhand.evaluation.draws import PolicyDraws, UnderDraws, rows_over_draws
 from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
 from evenhand.evaluation.worlds import Worlds
 from evenhand.execution import Executor, Sweep
+from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.files import Location
 from evenhand.model.objective import read_welfare
@@ -28,6 +30,7 @@ from evenhand.model.policy import Policy, Starting
 from evenhand.model.simulator import Problem, check_problem, needs_tables
 from evenhand.model.welfare import Welfare
 from evenhand.planning.chosen import Several, read_policies
+from evenhand.planning.digits import check_bound
 from evenhand.planning.relaxed import tightest
 from evenhand.planning.roster import RosterEntry
 from evenhand.planning.solve import solve
@@ -243,6 +246,7 @@ def compare(
                 rows.append(Row(name, found))
         if not rows:
             raise _none_applies(refused)
+        _check_bound(rows, bound)
         ranked = _best_first(rows, bound)
         named = {row.policy: chosen[row.policy] for row in ranked}
         known = None if worlds is None else _over_draws(named, worlds, weighed_by, seed, left_out, told, sweep)
@@ -295,6 +299,18 @@ def _over_draws(
         else:
             raise found
     return UnderDraws(worlds.problem, welfare, tuple(rows)) if rows else None
+
+
+def _check_bound(rows: Sequence[Row], bound: float | None) -> None:
+    """Raise Contradiction if a policy has more than no policy has, by more than chance explains."""
+    for found in (row.evaluation for row in rows):
+        # What lies beyond the horizon may be lost.
+        least = found.unit_values - (found.truncation_bound or 0.0)
+        with contextlib.suppress(OutOfDomain):
+            if bound is not None and isinstance(found.problem, CoupledMDP):
+                welfare = found.welfare if found.truncation_bound in (None, 0.0) else found.objective(least)
+                given = welfare, found.welfare_stderr, found.num_episodes
+                check_bound(found.problem, found.objective, least, given, bound)
 
 
 def _best_first(rows: Sequence[Row], bound: float | None) -> tuple[Row, ...]:

@@ -23,8 +23,9 @@ No policy has more than upper bound + 10^-digits |upper bound|, and the policy h
 from contextlib import suppress
 
 import numpy as np
+from scipy import stats
 
-from evenhand.errors import OutOfDomain
+from evenhand.errors import Contradiction, OutOfDomain
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.objective import Objective
@@ -41,6 +42,10 @@ OPERATIONS = 16.0
 
 LONG = 1000.0
 """s where rewards count alike for ever: what an average is found by forgets errors more slowly than a discount does."""
+
+SIGNIFICANT, CLOSE = 4.0, 1e-6
+"""Standard errors, and the share of a bound to which linear programs are solved, beyond which a welfare above its bound
+contradicts it."""
 
 TIE = 1e-6
 MOST_MEMBERS = 300
@@ -87,6 +92,34 @@ def rounding_of(
     if problem.criterion.num_steps is None:
         steps = min(steps, most_steps)
     return steps * OPERATIONS * float(np.finfo(float).eps) * weighed
+
+
+def check_bound(
+    problem: CoupledMDP,
+    objective: Objective,
+    values: Floats,
+    found: tuple[float, float, int | None],
+    bound: float,
+) -> None:
+    """Raise Contradiction if a welfare lies above its bound by more than chance and rounding explain.
+
+    Args:
+        problem: the problem.
+        objective: what was maximised, over types or arms.
+        values: (unit,) of the types or arms.
+        found: their welfare, its standard error, and from how many episodes that is; None for exact values.
+        bound: what no policy exceeds.
+    """
+    welfare, error, episodes = found
+    # With few episodes their spread is uncertain itself: as rare as SIGNIFICANT errors are with many.
+    chance = error and error * float(stats.t.isf(stats.norm.sf(SIGNIFICANT), max((episodes or np.inf) - 1, 1)))
+    above = welfare - bound - chance - CLOSE * abs(bound)
+    if above > 0 and above > rounding_of(problem, objective, values, 0.0):
+        sure = f" ± {error:.2g}" if error else ""
+        raise Contradiction(
+            f"the welfare {welfare:.9g}{sure} lies above its proved bound {bound:.9g}, so one of them is wrong. This "
+            "is an error of the library: please report it with the model."
+        )
 
 
 def _still(problem: CoupledMDP, objective: Objective, members: Floats) -> Bools:

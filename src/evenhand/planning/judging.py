@@ -15,8 +15,8 @@ What a policy does to an arm lies between two laws: that of the relaxation, and 
 same moves, and for each type that h = (1 - b) h_relaxed + b h_free is taken which leaves the least noise; b is the
 slope of one return against their difference, in tenths, so that what it owes to chance is nothing beside the error.
 
-Under other criteria rewards are played as they are: with a finite horizon values differ from step to step, and under
-`average` relative values can be far larger than the rewards of the whole horizon, and so can their noise.
+With a finite horizon values differ from step to step, and rewards are played as they are. An average is played until
+arms have forgotten their start, and has control variates of its own (`evaluation.long_run`).
 
 Values are kept to DIGITS digits: what is behind them is rounding, on which no choice may hang.
 
@@ -31,9 +31,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.errors import NotApplicable, TooLarge
+from evenhand.errors import NotApplicable, NotConverged, TooLarge
 from evenhand.evaluation.evaluate import knows_types, mean_by_type, standard_errors, treats_alike
 from evenhand.evaluation.exact import exact_values, is_quick
+from evenhand.evaluation.long_run import play_long_run
 from evenhand.execution import Sweep
 from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
@@ -51,6 +52,9 @@ QUICK = 1e6
 
 LEAST_LONG_RUN = 200
 """Steps of a long run at the least, where time is short: fewer would show the start."""
+
+LONGEST = 2e5
+"""Steps, or changes, of a long run at the most: many policies are judged, and slow ones may be left out."""
 
 LEFT_OUT = 1e-3
 """The share of all time that need not be played, because the control variate knows it nearly."""
@@ -155,15 +159,15 @@ class Judge:
 
     @cached_property
     def horizon(self) -> int:
-        """Steps an episode."""
+        """Steps an episode; of an average, those with which to begin."""
         steps = self.problem.criterion.judging_steps(self.left_out)
         return min(steps, max(int(self.pace * steps), LEAST_LONG_RUN)) if self.problem.criterion.is_average else steps
 
-    def episodes(self, by_counts: bool) -> int:
-        """How many are played, of counts or arm by arm."""
+    def episodes(self, by_counts: bool, steps: float | None = None) -> int:
+        """How many are played, of counts or arm by arm; of so many steps, or of the horizon."""
         width = self.problem.types.valid.size if by_counts else self.problem.num_arms
         most = max(self.most_episodes, self.least_episodes)
-        return int(np.clip(self.arm_steps / (width * self.horizon), self.least_episodes, most))
+        return int(np.clip(self.arm_steps / (width * (steps or self.horizon)), self.least_episodes, most))
 
     def __call__(self, name: str, policy: Policy | Starting, law: Floats, rng: Rng = None) -> Column:
         """What a policy is worth.
@@ -180,6 +184,9 @@ class Judge:
             return found
         many = self.problem.num_arms > self.problem.types.valid.size
         by_counts = native and self.by_type and many and plays_by_counts(policy)
+        pools = (self.by_type or alike) and not by_counts  # equal arms have equal values: their mean is known better
+        if self.problem.criterion.is_average:
+            return self._in_the_long_run(Asked(name, policy, law, rng), by_counts, pools)
         play = simulate_counts if by_counts else simulate
         episodes = self.episodes(by_counts)
         rewards, start = self._controls(law, episodes)
@@ -187,13 +194,31 @@ class Judge:
         rollout = play(self.problem, policy, episodes, self.horizon, seed, rewards=rewards)
         more = self.problem.criterion.total / float(self.problem.criterion.time_weights(self.horizon).sum())
         played, served = more * rollout.returns, rollout.served
-        if (self.by_type or alike) and not by_counts:  # equal arms have equal values: their mean is known better
+        if pools:
             played, served = (self._of_units(mean_by_type(self.problem, figures)) for figures in (played, served))
         known = self._of_units(start)
         slopes = _slopes(played)
         played, known = _mixed(played, slopes), _mixed(known, slopes)
         beyond = (1 - 1 / more) * np.abs(played.mean(axis=0))
         return Column(name, policy, law, played + known, served, beyond=beyond)
+
+    def _in_the_long_run(self, asked: "Asked", by_counts: bool, pools: bool) -> Column:
+        """The same of an average."""
+        seed = self.seed if asked.rng is None else asked.rng
+        run = play_long_run(
+            self.problem,
+            asked.policy,
+            lambda steps: self.episodes(by_counts, steps),
+            seed,
+            by_counts,
+            usual=self.horizon,
+            # Those that remember must be played step by step.
+            longest=LONGEST / 10 if isinstance(asked.policy, Starting) else LONGEST,
+        )
+        returns, served = run.estimates, run.rollout.served
+        if pools:
+            returns, served = (self._of_units(mean_by_type(self.problem, figures)) for figures in (returns, served))
+        return Column(asked.name, asked.policy, asked.law, returns, served)
 
     @cached_property
     def _is_small(self) -> bool:
@@ -219,7 +244,7 @@ class Judge:
     def _controls(self, law: Floats, episodes: int) -> tuple[Floats, Floats]:
         """(table, type, state, action) what is played in place of rewards, and (table, type) what is known before."""
         problem, criterion = self.problem, self.problem.criterion
-        if criterion.num_steps is not None or criterion.is_average:
+        if criterion.num_steps is not None:
             return problem.types.rewards[None], np.zeros((1, problem.num_types))
         usual = _values_of(problem, law, criterion.factor)
         # Beyond a horizon that is cut short, arms that get all they want would be a claim, not an estimate.
@@ -268,16 +293,36 @@ def judge_all(
         judges: (policy,) by whom.
         asked: (policy,) the policies.
         progress: called now and then with what is being done and the share done.
+
+    Raises:
+        NotConverged: some policy takes too long to reach its long run.
     """
+    found = judge_those_that_settle(sweep, judges, asked, progress)
+    for column in found:
+        if isinstance(column, NotConverged):
+            raise column
+    return [column for column in found if isinstance(column, Column)]
+
+
+def judge_those_that_settle(
+    sweep: Sweep, judges: Sequence[Judge], asked: Sequence[Asked], progress: Progress | None = None
+) -> list[Column | NotConverged]:
+    """The same, with the error in place of the column of a policy that takes too long to reach its long run."""
     names = [one.name for one in asked]
     found = sweep(_judge, list(zip(judges, asked, strict=True)), names, progress)
-    return [Column(one.name, one.policy, one.law, *seen) for one, seen in zip(asked, found, strict=True)]
+    return [
+        seen if isinstance(seen, NotConverged) else Column(one.name, one.policy, one.law, *seen)
+        for one, seen in zip(asked, found, strict=True)
+    ]
 
 
-def _judge(cell: tuple[Judge, Asked], progress: Progress | None = None) -> _Seen:
+def _judge(cell: tuple[Judge, Asked], progress: Progress | None = None) -> _Seen | NotConverged:
     """One policy: a cell; what travels back is what was not known before."""
     judge, asked = cell
-    column = judge(*asked)
+    try:
+        column = judge(*asked)
+    except NotConverged as error:
+        return error
     return column.returns, column.served, column.exact, column.beyond
 
 

@@ -43,7 +43,7 @@ from evenhand.model.objective import Objective, num_members
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Gini, Welfare, as_welfare, is_lexicographic
 from evenhand.planning.floors import MARGIN, floor_columns
-from evenhand.planning.judging import Asked, Column, Judge, judge_all, law_of
+from evenhand.planning.judging import Asked, Column, Judge, judge_all, judge_those_that_settle, law_of
 from evenhand.planning.plain import PLAIN
 from evenhand.planning.relaxed import FLUID_TOLERANCE, MOST_FOLLOWED, build_policy, relax, tightest
 from evenhand.planning.solution import Samples
@@ -162,6 +162,7 @@ class WeightedIndices:
     sweep: Sweep = field(default_factory=Sweep)
     columns: list[Column] = field(default_factory=list)
     asked: int = 0
+    unsettled: NotConverged | None = None
 
     def __post_init__(self) -> None:
         self.model = model_of(self.problem)
@@ -225,7 +226,11 @@ class WeightedIndices:
             if not any(_same(one.policy, other) for other in known):
                 new.append(one)
                 known.append(one.policy)
-        self.columns += judge_all(self.sweep, [self.judge] * len(new), new, progress)
+        for found in judge_those_that_settle(self.sweep, [self.judge] * len(new), new, progress):
+            if isinstance(found, Column):
+                self.columns.append(found)
+            else:
+                self.unsettled = found
 
     def add_while(self, go_on: Callable[[], bool], asked: Iterable[Asked], at_once: int, progress: Progress) -> None:
         """The same as long as one may, as many at a time as there is room for."""
@@ -291,7 +296,7 @@ def find_mixture(task: Task, relaxed: FluidSolution) -> Blend:
         relaxed: its relaxation.
 
     Raises:
-        NotConverged: no mixture was found that keeps the floors.
+        NotConverged: no mixture was found that keeps the floors, or no policy reaches its long run in time.
     """
     choosing, polishing = np.random.default_rng(task.rng).spawn(3)[:2]
     by_type = all(treats_alike(policy, task.problem) for policy in task.candidates.values())
@@ -308,6 +313,8 @@ def find_mixture(task: Task, relaxed: FluidSolution) -> Blend:
     oracle.add_while(lambda: oracle.may_grow(until_defined=True), named, MOST_AT_ONCE, clock.trying)
     others = _policies_for_others(task)
     oracle.add_while(lambda: not clock.is_over and oracle.may_grow(), others, clock.at_once, clock.trying)
+    if not oracle.columns and oracle.unsettled is not None:
+        raise oracle.unsettled
     if task.problem.has_floors:
         task.tell("meeting the floors", 0.1)
         oracle.columns += floor_columns(task.problem, relaxed, task.welfare, oracle.judge, oracle.columns)

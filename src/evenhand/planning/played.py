@@ -117,4 +117,6 @@ def _watch_it(task: Task, policy: Policy | Starting, arm_steps: float) -> Evalua
     horizon = task.problem.criterion.judging_steps()
     episodes = int(np.clip(arm_steps / (task.problem.num_arms * horizon), 20, 2000))
     stream = np.random.default_rng(task.rng).spawn(4)[3]
-    return evaluate(policy, task.problem, task.welfare, episodes, horizon, stream, method="monte-carlo")
+    # An average is played until it has forgotten its start, however long that takes.
+    steps = None if task.problem.criterion.is_average else horizon
+    return evaluate(policy, task.problem, task.welfare, episodes, steps, stream, method="monte-carlo")

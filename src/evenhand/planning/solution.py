@@ -10,12 +10,11 @@ from evenhand.display import FrameLibrary, Shown, as_frame, told_by
 from evenhand.evaluation.draws import UnderDraws
 from evenhand.evaluation.evaluate import evaluate, standard_errors, unit_columns
 from evenhand.evaluation.fairness import gini_coefficient
-from evenhand.evaluation.kinks import CONFIDENCE, welfare_error
+from evenhand.evaluation.kinks import CONFIDENCE, bias_error, welfare_error
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
-from evenhand.model.welfare import PowerMean
-from evenhand.planning.digits import certain_digits, rounding_of
+from evenhand.planning.digits import certain_digits, check_bound, rounding_of
 from evenhand.planning.relaxed import resource_prices
 from evenhand.typing import Floats
 
@@ -61,10 +60,7 @@ class Samples:
         """
         # What was not played counts as one more error, beside chance.
         error = welfare_error(objective, values, self.shares, self.returns)
-        # Whoever looks worst may be another than who is: at a kink the largest counts for all.
-        weights, smooth = objective.supergradient(values), isinstance(objective.welfare, PowerMean)
-        unplayed = float(weights @ (self.beyond if smooth else np.full_like(self.beyond, self.beyond.max())))
-        return float(np.hypot(error, unplayed))
+        return float(np.hypot(error, bias_error(objective, values, self.beyond)))
 
     def unit_errors(self) -> Floats:
         """(unit,) standard errors of the values; 0 where they are exact."""
@@ -165,6 +161,11 @@ class Solution(Shown):
 
     robust: "Robust | None" = field(default=None, repr=False)
     """What the plan gains in the worst draws, and what that costs, where it was made for them."""
+
+    def __post_init__(self) -> None:
+        episodes = min((len(part) for part in self.samples.returns), default=None) if self.samples else None
+        found = self.welfare, self.welfare_stderr, episodes
+        check_bound(self.problem, self.objective, self.unit_values, found, self.upper_bound)
 
     def __repr__(self) -> str:
         # Exact answers have no error to tell.

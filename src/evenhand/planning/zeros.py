@@ -316,7 +316,8 @@ def _check_rest(policy: Policy | Starting, task: Task, zeros: _Zeros, way: _Way)
     marked.__dict__["type_of_block"] = problem.type_of_block
     steps = problem.criterion.judging_steps()
     seen = evaluate(policy, marked, "maximin", LOOKED_AT, steps, task.rng, method="monte-carlo")
-    if seen.unit_values.min() < 0:
+    assert seen.returns is not None
+    if seen.returns.min() < 0:
         raise NotApplicable(
             "the policy that was found lets arms that have 0 at best have less, for it idles by an action that costs "
             "them something. Use --method joint or counts, or write the idle action that costs nothing first."

@@ -19,7 +19,15 @@ from evenhand.model.feasible import check_budget
 from evenhand.model.policy import Exchangeable, Policy, Starting, capabilities, check_acts, plays_by_counts
 from evenhand.model.same_arms import check_places
 from evenhand.model.simulator import Problem, check_problem, needs_tables
-from evenhand.simulation.rollout import Rollout, as_asked, share_of_budget, step_weights, summed_rewards
+from evenhand.simulation.rollout import (
+    Rollout,
+    as_asked,
+    drift_of,
+    middle_step,
+    share_of_budget,
+    step_weights,
+    summed_rewards,
+)
 from evenhand.typing import Array, Floats, Ints, Progress, Rng
 
 
@@ -82,6 +90,8 @@ def simulate_counts(
     returns = np.zeros((len(gains), num_episodes, problem.num_types))
     served = np.zeros(returns.shape[1:])
     used = np.zeros((num_episodes, problem.num_resources))
+    middle = middle_step(problem, criterion, weights)
+    first_half, visits = np.zeros_like(served), np.zeros(types.valid.shape)
     for t, (key, weight) in enumerate(zip(keys[1:], weights.tolist(), strict=True)):
         # Checked before anything moves: a broken budget must not earn.
         allocation = checked_allocation(problem, actor.allocate(counts, policy_rng), counts)
@@ -90,6 +100,10 @@ def simulate_counts(
         check_budget(problem, spent, t)
         paths.keep(t, counts, allocation)
         used += weight * spent
+        if middle is not None and weight > 0:
+            visits += weight * allocation.sum(axis=0)
+        if t == middle:
+            first_half[:] = returns[0]
         # Means over arms: what is summed here are values of one arm of each type.
         for table, sums in zip(gains, returns, strict=True):
             sums += weight * _mean_over_arms(problem, allocation, table)
@@ -105,6 +119,8 @@ def simulate_counts(
         horizon=len(weights),
         counts=paths.counts,
         allocations=paths.allocations,
+        visits=None if middle is None else visits,
+        drift=None if middle is None else drift_of(returns[0], first_half, weights, middle),
     )
 
 

@@ -63,6 +63,13 @@ class Rollout:
     allocations: Ints | None = None
     """(episode, step, type, state, action) how many of them got each action."""
 
+    visits: Floats | None = None
+    """(type, state, action) weighted visits of all arms and episodes, under `average`; None for a simulator."""
+
+    drift: Floats | None = None
+    """(episode, arm) mean reward per step in the second half of the steps that count, less that in the first, under
+    `average`; (episode, type) means for counts. None if there are no two halves."""
+
     def __repr__(self) -> str:
         return f"Rollout({counted(len(self.used), 'episode')} of {counted(self.horizon, 'step')})"
 
@@ -125,13 +132,14 @@ def simulate(
     keys = draw_keys(world_rng, len(weights) + 1)
     # As many whole episodes as fit.
     size = max(1, min(num_episodes, BATCH // problem.num_arms))
+    middle = middle_step(problem, criterion, weights)
     starts = range(0, num_episodes, size)
     fast = num_episodes * problem.num_arms * len(weights) >= COMPILE_FROM
     # Each batch of episodes has a stream of the policy's own.
     for batch, (start, stream) in enumerate(zip(starts, policy_rng.spawn(len(starts)), strict=True)):
         own = sums.of(slice(start, min(start + size, num_episodes)))
         tell = None if told is None else part_of(told, batch, len(starts))
-        play = _Play(policy, weights, keys, start, stream, tell)
+        play = _Play(policy, weights, keys, start, stream, tell, middle)
         if isinstance(problem, Simulator):
             _play_sampled(problem, play, own)
         else:
@@ -146,6 +154,8 @@ def simulate(
         states=sums.states,
         actions=sums.actions,
         rewards=sums.rewards,
+        visits=None if middle is None or gains is None else sums.visits,
+        drift=None if middle is None else drift_of(sums.returns[0], sums.first_half, weights, middle),
     )
 
 
@@ -172,12 +182,18 @@ class _Sums:
 
     rewards: Floats | None
 
+    first_half: Floats
+    """(episode, arm) returns up to the middle of the steps that count; only of an average."""
+
+    visits: Floats
+    """(type, state, action) of all episodes; only of an average."""
+
     @classmethod
     def reserve(cls, problem: Problem, tables: int, num_episodes: int, steps: int, keep_paths: bool) -> "_Sums":
         """Room for all of it, if there is any."""
         arms = problem.num_arms
         # Returns and shares served of all episodes, and what is in flight for one batch.
-        size = 8.0 * (tables + 1) * num_episodes * arms + 40.0 * min(BATCH, num_episodes * arms)
+        size = 8.0 * (tables + 2) * num_episodes * arms + 40.0 * min(BATCH, num_episodes * arms)
         what, instead = f"the returns of {num_episodes} episodes of {arms} arms", "Use fewer episodes; "
         if keep_paths:
             # Two int32 and a double for each step of each arm.
@@ -193,12 +209,22 @@ class _Sums:
             np.zeros(path, dtype=np.int32) if keep_paths else None,
             np.zeros(path, dtype=np.int32) if keep_paths else None,
             np.zeros(path) if keep_paths else None,
+            np.zeros(path[::2]),
+            np.zeros(problem.types.valid.shape),
         )
 
     def of(self, rows: slice) -> "_Sums":
         """Those of some episodes; what is written there is written here."""
-        paths = (None if path is None else path[rows] for path in (self.states, self.actions, self.rewards))
-        return _Sums(self.returns[:, rows], self.served[rows], self.used[rows], *paths)  # type: ignore[arg-type]
+        return _Sums(
+            self.returns[:, rows],
+            self.served[rows],
+            self.used[rows],
+            None if self.states is None else self.states[rows],
+            None if self.actions is None else self.actions[rows],
+            None if self.rewards is None else self.rewards[rows],
+            self.first_half[rows],
+            self.visits,
+        )
 
     def keep(self, step: int, states: Indices, actions: Indices, rewards: Floats) -> None:
         """Note a step, where paths are kept; all are (episode, arm)."""
@@ -225,6 +251,9 @@ class _Play:
     """The policy's."""
 
     progress: Progress | None
+
+    middle: int | None
+    """The first step of the second half of those that count; None if that does not matter."""
 
     def tell(self, step: int) -> None:
         """Say how far it is, now and then."""
@@ -260,6 +289,28 @@ def as_asked(returns: Floats, rewards: Floats | None) -> Floats:
     return returns if rewards is not None and rewards.ndim == 4 else returns[0]
 
 
+def middle_step(problem: Problem, criterion: str | Criterion | None, weights: Floats) -> int | None:
+    """The first step of the second half of the (step,) weights of an average; None for others, or without halves."""
+    if not problem.under(criterion).criterion.is_average:
+        return None
+    number = int(np.count_nonzero(weights))
+    return len(weights) - number // 2 if number > 1 else None
+
+
+def drift_of(returns: Floats, first_half: Floats, weights: Floats, middle: int) -> Floats:
+    """(episode, unit) mean reward of the second half of the steps that count, less that of the first."""
+    first = float(weights[:middle].sum())
+    return np.asarray((returns - first_half) / (float(weights.sum()) - first) - first_half / first)
+
+
+def count_visits(problem: CoupledMDP, states: Indices, actions: Indices, weights: Floats | float) -> Floats:
+    """(type, state, action) weighted numbers of arms, by (episode, arm) states and actions."""
+    shape = problem.types.valid.shape
+    cells = (problem.type_of_arm * shape[1] + states.astype(np.int64)) * shape[2] + actions
+    every = np.broadcast_to(weights, cells.shape).reshape(-1)
+    return np.asarray(np.bincount(cells.reshape(-1), every, problem.types.valid.size).reshape(shape), dtype=np.float64)
+
+
 def part_of(progress: Progress, part: int, parts: int) -> Progress:
     """A callback that tells of one part of the work as of the whole."""
     return lambda what, share: progress(what, (part + share) / parts)
@@ -281,7 +332,9 @@ def _play(problem: CoupledMDP, play: _Play, sums: _Sums, gains: Floats, fast: bo
         # The policy sees a copy: what it does with it does not change the world.
         actions = checked_shape(actor.act(states.copy(), play.rng), states, t)
         # The step changes the states in place: who needs them later keeps a copy.
-        before = states.copy() if others or sums.states is not None else states
+        before = states.copy() if others or sums.states is not None or play.middle is not None else states
+        if t == play.middle:
+            sums.first_half[:] = returns
         spent, exist = step(world, states, actions, weight, returns, sums.served, key, play.first)
         # Before the budget: an action that does not exist has no usage.
         if not exist:
@@ -290,6 +343,8 @@ def _play(problem: CoupledMDP, play: _Play, sums: _Sums, gains: Floats, fast: bo
             sums_of_table += weight * table[problem.type_of_arm, before, actions]
         check_budget(problem, spent, t, play.first)
         sums.used[:] += weight * spent
+        if play.middle is not None and weight > 0:
+            sums.visits[:] += count_visits(problem, before, actions, weight)
         if sums.states is not None:
             sums.keep(t, before, actions, gains[0][problem.type_of_arm, before, actions])
         play.tell(t)
@@ -313,6 +368,8 @@ def _play_sampled(simulator: Simulator, play: _Play, sums: _Sums) -> None:
         # All arms of all episodes at once: arms are independent, and calls are dear.
         moved, got = simulator.step(states.reshape(-1).copy(), actions.reshape(-1), _stream(key, play.first))
         rewards = got.reshape(states.shape)
+        if t == play.middle:
+            sums.first_half[:] = returns
         returns += weight * rewards
         sums.served[:] += weight * simulator.types.served[0][states, actions]
         sums.used[:] += weight * spent

@@ -1,0 +1,247 @@
+"""Long runs: simulated averages that have forgotten their start.
+
+How long arms take to forget it is computed, not guessed. From the visits of a run, pi(a | s) is the share of action a
+in state s of a type (idling where no arm was), P its chain and r its rewards. Powers of the lazy chain L = (I + P) / 2,
+which has the closed classes and the long-run shares of P and no periods, are squared until they stand still,
+
+    L^2n = L^n  nearly,     g = L^n r,     h = (sum_{t<n} L^t r - n g) / 2      so that  h = r - g + P h
+
+with g the long-run mean from each state, whatever the classes, and h the relative values. An arm that follows pi has
+forgotten its start after n/2 steps: a run of 2 n steps, of which the first quarter does not count, has it behind it.
+
+A run that is too short is played again, longer, until the chain of its own visits says that it is long enough, and the
+two halves of what counts differ by no more than chance explains: arms compete for the budget, so that all of them
+together may be slower than each by itself. Arms that mostly stay where they are are played from change to change
+(`simulation.events`), whose cost does not grow with how slow they are. What would take more than LONGEST is refused.
+
+On a run that is played again, A(s, a) = r(s, a) + sum_j p(j | s, a) h(j) - h(s) is played beside r. Sums of A and r
+differ by h of the last and the first state, so their long-run means are equal; under pi the mean of A is g at every
+step, so that the chance and the bias of slow moves are gone from it but for what competition adds. For each type that
+of the two is reported which varies less over episodes.
+
+A horizon that the user gives is not changed. If it is too short, A is reported, and by how much A and r differ joins
+the standard error: the larger the correction, the less it can be trusted.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from evenhand.errors import NotConverged
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import USUAL_AVERAGE_HORIZON
+from evenhand.model.policy import Policy, Starting
+from evenhand.model.simulator import Problem
+from evenhand.simulation.counts import simulate_counts
+from evenhand.simulation.events import leaving, simulate_events
+from evenhand.simulation.rollout import Rollout, simulate
+from evenhand.typing import Floats, Progress, Rng
+
+FORGOTTEN, NEARLY = 1e-4, 1e-2
+"""What the start may still change of the probability of a state in a run of plain rewards, and in one of A, from which
+nearly all of it is gone."""
+
+LONGEST = 1e6
+"""Steps, or changes, of an episode at the most."""
+
+DRIFTS = 4.0
+"""Standard errors by which the halves of a run must differ to be more than chance."""
+
+GROWTH = 16
+"""How many times as long the next run is at the most: states that were not visited may tell of a slowness that is not
+there."""
+
+PERIOD = 10.0
+"""Steps of rewards by which halves may differ without drift: neither need be a whole number of periods."""
+
+RESIDUAL = 1e-13
+"""Change of a chain that stands still, but for rounding."""
+
+MOST_NUMBERS = 2e7
+"""Numbers of all chains up to which it is computed how long arms remember; beyond, only halves are compared."""
+
+
+class LongRun(NamedTuple):
+    """What came of a policy in the long run."""
+
+    rollout: Rollout
+    """The run that counts; its returns are those of rewards."""
+
+    estimates: Floats
+    """(episode, arm), or type for counts: what is reported."""
+
+    bias: Floats
+    """(arm,) or (type,): what a horizon that is too short may have left of the start; 0 if it is long enough."""
+
+
+def play_long_run(
+    problem: Problem,
+    policy: Policy | Starting,
+    episodes: Callable[[float], int],
+    rng: Rng,
+    by_counts: bool = False,
+    horizon: int | None = None,
+    usual: int = USUAL_AVERAGE_HORIZON,
+    longest: float = LONGEST,
+    progress: Progress | None = None,
+) -> LongRun:
+    """Play a policy for as long as its long run takes.
+
+    Args:
+        problem: the problem, under `average`.
+        policy: what acts.
+        episodes: how many are played, by the steps that have to be simulated of each.
+        rng: seed or generator.
+        by_counts: whether crowds are simulated, rather than arms.
+        horizon: steps per episode; as many as are needed by default.
+        usual: steps with which to begin.
+        longest: steps, or changes, of an episode at the most.
+        progress: called now and then with what is being done and the share done.
+
+    Raises:
+        NotConverged: more steps would be needed than can be played.
+    """
+    steps, rate, known, share = horizon or usual, 1.0, None, 1
+    while True:
+        number = episodes(share * rate * steps)
+        rollout = _play(problem, policy, number, steps, rng, by_counts, rate, known, progress)
+        found = _settle(problem, rollout.visits)
+        plain = known is None
+        needed = 0.0 if found is None else found.plain_steps if plain else found.steps
+        needed = max(needed, 2.0 * steps if _is_drifting(rollout) else 0.0)
+        given = horizon is not None and (known is not None or found is None)
+        if needed <= steps or given:
+            return _reported(problem, rollout, known, needed <= steps)
+        if plain and found is not None and needed <= found.plain_steps:
+            needed = max(found.steps, steps)
+        known = None if found is None else found.gains
+        if horizon is None:
+            # A run that is not likely to be the last one is played on fewer episodes.
+            share = GROWTH if needed > GROWTH * steps else 1
+            steps = int(min(needed, GROWTH * steps))
+            rate = 1.0 if by_counts else _changes(problem, policy, rollout)
+            if rate * steps > longest:
+                raise NotConverged(
+                    f"the long run of this policy takes {needed:.2g} steps per episode or more, which cannot be "
+                    "played. Use an exact method, or the criterion discounted or finite:T."
+                )
+
+
+def _play(
+    problem: Problem,
+    policy: Policy | Starting,
+    number: int,
+    steps: int,
+    rng: Rng,
+    by_counts: bool,
+    rate: float,
+    known: Floats | None,
+    progress: Progress | None,
+) -> Rollout:
+    """One run: by counts, from change to change, or step by step."""
+    rewards = None
+    if known is not None:
+        assert isinstance(problem, CoupledMDP)
+        rewards = np.stack([known, problem.types.rewards])
+    if by_counts:
+        return simulate_counts(problem, policy, number, steps, rng, progress, rewards=rewards)
+    if rate < 1:
+        assert isinstance(problem, CoupledMDP)
+        assert isinstance(policy, Policy)
+        return simulate_events(problem, policy, number, steps, rng, progress, rewards)
+    return simulate(problem, policy, number, steps, rng, progress, rewards=rewards)
+
+
+def _changes(problem: Problem, policy: Policy | Starting, rollout: Rollout) -> float:
+    """The work per step if changes are played one by one, as a share of that of a step; 1 if it does not pay."""
+    if rollout.visits is None or isinstance(policy, Starting):
+        return 1.0
+    assert isinstance(problem, CoupledMDP)
+    rate = float((rollout.visits.sum(axis=2) * leaving(problem)).sum()) / len(rollout.used)
+    # A change costs as much as about three steps.
+    return min(3 * rate, 1.0)
+
+
+class _Settled(NamedTuple):
+    plain_steps: float
+    """Of a run of rewards that is long enough; 0 for less than the usual."""
+
+    steps: float
+    """Of a run of A."""
+
+    gains: Floats
+    """(type, state, action) A."""
+
+
+def _settle(problem: Problem, visits: Floats | None) -> _Settled | None:
+    """How long arms of each type remember their start, and A; None if that is not known."""
+    if visits is None or not isinstance(problem, CoupledMDP):
+        return None
+    types = problem.types
+    num_types, num_states, _ = types.valid.shape
+    if num_types * float(num_states) ** 2 > MOST_NUMBERS or num_states**3 > MOST_NUMBERS:
+        return None
+    law = shares_of(problem, visits)
+    rewards = (law * np.where(types.valid, types.rewards, 0.0)).sum(axis=2)[..., None]
+    chain = np.einsum("tsa,tsaj->tsj", law, types.transitions)
+    # States that a type does not have are never left, nor reached.
+    chain += np.eye(num_states) * (1 - chain.sum(axis=2, keepdims=True))
+    power, sums, number = (np.eye(num_states) + chain) / 2, rewards, 1.0
+    lengths = dict.fromkeys((FORGOTTEN, NEARLY), 1.0)
+    while number < 2.0**60:
+        doubled = power @ power
+        doubled /= doubled.sum(axis=2, keepdims=True)
+        reached = np.einsum("ts,tsj->tj", types.initial, power) > 0
+        change = float(np.abs(doubled - power).max(axis=2)[reached].max())
+        # The last change counts, not the first: a slow chain hardly changes at its beginning either.
+        lengths = {share: 2 * number if change > share else length for share, length in lengths.items()}
+        if change <= RESIDUAL:
+            break
+        power, sums, number = doubled, sums + power @ sums, 2 * number
+    ahead = (sums - number * (doubled @ rewards))[..., 0] / 2
+    moved = np.einsum("tsaj,tj->tsa", types.transitions, ahead)
+    gains = np.where(types.valid, types.rewards + moved - ahead[:, :, None], 0.0)
+    # n of a usual run is 512; it need not have 2 n steps to the last one.
+    runs = [length / 512 * USUAL_AVERAGE_HORIZON for length in lengths.values()]
+    return _Settled(runs[0], runs[1], gains)
+
+
+def shares_of(problem: CoupledMDP, visits: Floats) -> Floats:
+    """(type, state, action) the share of each action among the visits of a state; idling where there was none.
+
+    Args:
+        problem: the problem.
+        visits: (type, state, action) visits.
+    """
+    sums = visits.sum(axis=2, keepdims=True)
+    idle = np.arange(visits.shape[2]) == problem.types.idle[:, :, None]
+    return np.where(sums > 0, visits / np.where(sums > 0, sums, 1.0), idle & problem.types.valid)
+
+
+def _is_drifting(rollout: Rollout) -> bool:
+    """Whether the halves of a run differ by more than chance, and than what a period leaves over, explains."""
+    if rollout.drift is None or len(rollout.drift) < 2:
+        return False
+    # (episode, unit) the units, and all of them together.
+    drift = np.column_stack([rollout.drift, rollout.drift.mean(axis=1)])
+    error = drift.std(axis=0, ddof=1) / np.sqrt(len(drift))
+    left_over = PERIOD / rollout.horizon * np.abs(rollout.returns).max()
+    return bool((np.abs(drift.mean(axis=0)) > DRIFTS * error + left_over).any())
+
+
+def _reported(problem: Problem, rollout: Rollout, known: Floats | None, enough: bool) -> LongRun:
+    """What is reported of a run, and what it may have left of the start."""
+    if known is None:
+        drift = 0.0 if enough or rollout.drift is None else np.abs(rollout.drift.mean(axis=0))
+        return LongRun(rollout, rollout.returns, np.broadcast_to(drift, rollout.returns.shape[1:]))
+    played, plain = rollout.returns
+    rollout = replace(rollout, returns=plain)
+    if not enough:
+        drift = 0.0 if rollout.drift is None else np.abs(rollout.drift.mean(axis=0))
+        return LongRun(rollout, played, np.maximum(np.abs((played - plain).mean(axis=0)), drift))
+    kinds = problem.type_of_arm if played.shape[1] == problem.num_arms else np.arange(problem.num_types)
+    # By types, as a whole: arms of one type are alike, and so is what is reported of them.
+    spreads = [np.bincount(kinds, each.var(axis=0)) for each in (played, plain)]
+    return LongRun(rollout, np.where((spreads[0] < spreads[1])[kinds], played, plain), np.zeros(played.shape[1]))

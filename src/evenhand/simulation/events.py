@@ -1,0 +1,157 @@
+"""Simulation of long runs from change to change, for arms that mostly stay where they are.
+
+Let delta_n(s) be the largest probability with which arm n leaves state s, over all its actions. At every step each arm
+*rings* with probability delta_n(s), independently of all actions; an arm that rings moves to j with probability
+p(j | s, a) / delta_n(s) and else stays, and an arm that does not ring stays. Arms so move as they do by p. As long as
+none rings the states do not change, whatever is done, so the steps until the first one does are drawn at once:
+
+    K_n ~ Geometric(delta_n(s_n)),   K = min_n K_n        steps in which nothing rings, before the one in which n does
+
+A policy without memory chooses actions at each of these K + 1 steps by the same distribution, which does not depend on
+K: one choice, weighted by K + 1, has the expectation of them all. States are distributed as in `simulate`, and means
+of rewards are the same; the cost is one choice per change instead of one per step.
+"""
+
+from copy import deepcopy
+from typing import NamedTuple
+
+import numpy as np
+
+from evenhand.checks import as_generator
+from evenhand.errors import PolicyError
+from evenhand.kernels.randomness import draw_keys, grid, uniforms_at
+from evenhand.kernels.stepping import first_states
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import WARM_UP
+from evenhand.model.feasible import check_budget, checked_shape, missing_action
+from evenhand.model.policy import Policy
+from evenhand.simulation.rollout import BATCH, Rollout, as_asked, count_visits, share_of_budget, summed_rewards
+from evenhand.typing import Floats, Indices, Progress, Rng
+
+
+def leaving(problem: CoupledMDP) -> Floats:
+    """(type, state) the largest probability of leaving each state, over the actions that exist."""
+    types = problem.types
+    # A sum of small numbers, not 1 less a number near 1: rates may be tiny.
+    return np.asarray(np.where(types.valid, _moves(types.transitions).sum(axis=3), 0.0).max(axis=2))
+
+
+def _moves(transitions: Floats) -> Floats:
+    """(type, state, action, next_state) the probabilities of other states than the present one."""
+    return np.asarray(np.where(np.eye(transitions.shape[1], dtype=np.bool_)[:, None, :], 0.0, transitions))
+
+
+class _Window(NamedTuple):
+    """The steps of a long run that count, in two halves."""
+
+    warm: float
+    middle: float
+    end: float
+
+    def shares(self, begin: Floats, end: Floats) -> tuple[Floats, Floats]:
+        """(episode,) the share of each half between two times, times the weight of that half in the whole."""
+        whole = self.end - self.warm
+        first = np.clip(end, self.warm, self.middle) - np.clip(begin, self.warm, self.middle)
+        second = np.clip(end, self.middle, self.end) - np.clip(begin, self.middle, self.end)
+        return first / whole, second / whole
+
+
+def simulate_events(
+    problem: CoupledMDP,
+    policy: Policy,
+    num_episodes: int,
+    horizon: int,
+    rng: Rng = 0,
+    progress: Progress | None = None,
+    rewards: Floats | None = None,
+) -> Rollout:
+    """Play a policy without memory under the criterion `average`, every arm on its own, from change to change.
+
+    Args:
+        problem: the problem.
+        policy: what acts; its actions are checked at every change.
+        num_episodes: how many independent episodes.
+        horizon: steps per episode.
+        rng: seed or generator.
+        progress: called now and then with what is being done and the share done.
+        rewards: what is summed in place of the arms' own rewards; see `simulate`.
+    """
+    gains, types = summed_rewards(problem, rewards), problem.types
+    warm = horizon // WARM_UP
+    window = _Window(warm, (warm + horizon) / 2, horizon)
+    world_rng, policy_rng = as_generator(rng).spawn(2)
+    shape = (num_episodes, problem.num_arms)
+    returns, served, drift = np.zeros((len(gains), *shape)), np.zeros(shape), np.zeros(shape)
+    used, visits = np.zeros((num_episodes, problem.num_resources)), np.zeros(types.valid.shape)
+    size = max(1, min(num_episodes, BATCH // problem.num_arms))
+    starts = range(0, num_episodes, size)
+    for start, stream in zip(starts, policy_rng.spawn(len(starts)), strict=True):
+        rows = slice(start, min(start + size, num_episodes))
+        # A copy: the numbers of an event do not depend on batches.
+        world = _Moving(problem, deepcopy(world_rng), start, rows.stop - start)
+        clocks = np.zeros(rows.stop - start)
+        while (clocks < horizon).any():
+            states = world.states
+            actions = checked_shape(policy.act(states.copy(), stream), states, int(clocks.min()))
+            spent = _spent(problem, states, actions, int(clocks.min()), start)
+            dwell = world.move(actions)
+            first, second = window.shares(clocks, clocks + dwell)
+            weights, cells = (first + second)[:, None], (problem.type_of_arm, states, actions)
+            for table, sums in zip(gains, returns[:, rows], strict=True):
+                sums += weights * table[cells]
+            drift[rows] += 2 * (second - first)[:, None] * gains[0][cells]
+            served[rows] += weights * types.served[cells]
+            used[rows] += weights * spent
+            visits += count_visits(problem, states, actions, weights)
+            clocks = np.minimum(clocks + dwell, horizon)
+            if progress is not None:
+                progress("playing", float(start + clocks.mean() / horizon * len(clocks)) / num_episodes)
+    return Rollout(
+        returns=as_asked(returns, rewards),
+        used=share_of_budget(problem, used, 1.0),
+        served=served,
+        horizon=horizon,
+        visits=visits,
+        drift=drift,
+    )
+
+
+def _spent(problem: CoupledMDP, states: Indices, actions: Indices, step: int, first: int) -> Floats:
+    """(episode, resource) what the actions use, if they exist and keep the budget."""
+    cells = (problem.type_of_arm, states, actions)
+    exist = actions.min() >= 0 and actions.max() < problem.types.valid.shape[2] and problem.types.valid[cells].all()
+    if not exist:
+        raise PolicyError(missing_action(problem, states, actions, step, first))
+    spent = np.asarray(problem.types.usage[cells].sum(axis=1))
+    check_budget(problem, spent, step, first)
+    return spent
+
+
+class _Moving:
+    """The states of a batch of episodes, each of which is at its own time."""
+
+    def __init__(self, problem: CoupledMDP, rng: np.random.Generator, first: int, number: int) -> None:
+        types, self.kinds, self.rng = problem.types, problem.type_of_arm, rng
+        self.places = grid(first, number, problem.num_arms)
+        rates = leaving(problem)
+        with np.errstate(divide="ignore"):
+            self.silent = np.log1p(-np.minimum(rates, 1.0))
+        known = np.where(rates > 0, rates, 1.0)[:, :, None, None]
+        self.cumulative = np.cumsum(_moves(types.transitions) / known, axis=3)
+        self.states = first_states(self.kinds, types.cumulative_initial, self._key(), first, number)
+
+    def _key(self) -> np.uint64:
+        return np.uint64(draw_keys(self.rng, 1)[0])
+
+    def move(self, actions: Indices) -> Floats:
+        """Move to the next change; returns the (episode,) steps until then, that of the change included."""
+        silent = self.silent[self.kinds, self.states]
+        drawn = np.log1p(-uniforms_at(self._key(), self.places))
+        # An arm that never leaves its state never rings.
+        waits = np.where(silent < 0, np.floor(drawn / np.where(silent < 0, silent, -1.0)), np.inf)
+        wait = waits.min(axis=1)
+        rows = self.cumulative[self.kinds, self.states, actions]
+        moved = (uniforms_at(self._key(), self.places)[..., None] >= rows).sum(axis=-1).astype(np.int32)
+        rings = (waits == wait[:, None]) & (moved < rows.shape[-1]) & np.isfinite(waits)
+        self.states = np.where(rings, moved, self.states)
+        return np.asarray(wait + 1)
