@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from evenhand.errors import InvalidInput, MissingExtra
 from evenhand.model.files import Format, write_atomically
 from evenhand.model.whereabouts import FORMATS, Table, TableFormat, read_table
 from evenhand.programme.deciding import KeptPlan
+from evenhand.programme.integrity import Head, read_key
 from evenhand.programme.programme import Programme
 
 if TYPE_CHECKING:
@@ -307,12 +309,25 @@ def bounds(
 def recompute(programme: str, plan: int | None, as_json: bool, quiet: bool) -> None:
     """Plans again, and compared."""
     with Programme.open(programme) as opened:
-        events = opened.check()
+        events = opened.verify().event
         numbers = [found.id for found in opened.plans()] if plan is None else [plan]
         for number in numbers:
             opened.recompute(number)
     told = {"plans": sorted(numbers), "same": True, "events": events}
     _tell(told, f"{counted(len(numbers), 'plan')} computed again, all the same; {events} events, none missing", as_json)
+
+
+def verify(programme: str, head: str | None, export: str | None, key: str | None, as_json: bool, quiet: bool) -> None:
+    """Compare every table with the chain of events."""
+    check_target(export, "--export")
+    secret = None if key is None else read_key(key)
+    before = None if head is None else Head.load(head)
+    with Programme.open(programme) as opened:
+        found = opened.verify(before, key=secret)
+    if export is not None:
+        found.save(export)
+    since = "" if before is None else f", and contain event {before.event} of {head}"
+    _tell(asdict(found), f"all tables follow from {counted(found.event, 'event')}{since}\nhead {found.chain}", as_json)
 
 
 def events(programme: str, after: int, most: int, as_json: bool, quiet: bool) -> None:
