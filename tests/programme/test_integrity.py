@@ -314,6 +314,14 @@ def test_damaged_bounds_are_refused_wherever_they_are_needed(damaged, stored):
             assert [fault.place for fault in refusal.value.faults] == ["programme, id 1, bounds_json"]
 
 
+def test_the_digest_of_bytes_does_not_stand_for_them(damaged):
+    with damaged() as run:
+        digest = run.status().model
+    for forged in (f"sha256 {digest}", json.dumps({"sha256": digest}), json.dumps({"sha256": digest}).replace(" ", "")):
+        with damaged(f"UPDATE models SET body = '{forged}'") as run:
+            assert places(run) == [f"models, digest {digest}, body"]
+
+
 def test_a_table_that_is_missing_is_named(damaged):
     with damaged("DROP TABLE records") as run:
         assert places(run) == ["records"]

@@ -182,7 +182,7 @@ def _apply(rebuilt: Rebuilt, number: int, changes: str) -> Iterator[Fault]:
                     there = "exists already" if verb == "added" else "does not exist"
                     yield Fault(_place(name, key), f"event {number} {verb} it, though by the events before it {there}")
                 table.setdefault(key, {}).update(row)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, RecursionError, TypeError, ValueError):
         yield Fault(f"events, id {number}", "its rows cannot be read")
 
 

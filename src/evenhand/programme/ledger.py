@@ -167,8 +167,8 @@ def _note(tx: Connection, verb: str, table: Table, rows: Sequence[Mapping[str, A
 
 
 def in_event(value: Any) -> Any:
-    """Return a value of a row as events store it: bytes by their digest."""
-    return "sha256 " + hashlib.sha256(value).hexdigest() if isinstance(value, bytes) else value
+    """Return a value of a row as events store it: bytes by their digest, in a form that no text has."""
+    return {"sha256": hashlib.sha256(value).hexdigest()} if isinstance(value, bytes) else value
 
 
 def last_event(tx: Connection) -> int:
