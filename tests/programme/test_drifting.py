@@ -208,7 +208,7 @@ def test_a_fit_is_offered_once_and_adopted_by_a_person(worn):
     assert worn.offered() is None
     now = worn.model_drift()
     assert (now.needed, now.reports) == (False, 0)
-    assert worn.check() == worn.status().events
+    assert worn.verify().event == worn.status().events
 
 
 def test_what_speaks_against_one_model_is_not_said_of_another(worn, monkeypatch):

@@ -16,15 +16,10 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
-from alembic import command
-from alembic.config import Config
-from sqlalchemy import insert, select
 
 from evenhand.errors import Conflict, Unavailable
-from evenhand.programme import ledger, schema
-from evenhand.programme.migrations import upgrading
+from evenhand.programme import ledger
 from evenhand.programme.programme import Programme
-from evenhand.programme.store import Store
 
 
 def in_child(work):
@@ -49,7 +44,7 @@ def ended(child):
 
 def check_all(programme, answered=()):
     """What must hold after anything; `answered` are accepted plans that somebody was told of."""
-    programme.check()
+    programme.verify()
     accepted = programme.plans("accepted")
     steps = [plan.step for plan in accepted]
     assert sorted(steps) == list(range(len(steps)))
@@ -167,7 +162,7 @@ def test_a_full_disk_changes_nothing(tmp_path, pumps, roster):
             with pytest.raises(Unavailable, match="Nothing was changed"):
                 for _ in range(2000):
                     own.observe([{"arm": name, "state": 1} for name in ("b1", "b2", "h1", "h2", "v1")], "x" * 1500)
-            assert own.check() == own.status().events
+            assert own.verify().event == own.status().events
 
     assert ended(in_child(fill)) == 0
     with Programme.open(file) as again:
@@ -207,54 +202,6 @@ def test_a_clock_that_is_set_back_changes_nothing(programme, monkeypatch):
     check_all(programme)
     times = [event.at for event in programme.events()[1:]]
     assert times == sorted(times, reverse=True)
-
-
-ADDED = {
-    "0002": {("refits", "posterior")},
-    "0003": {
-        ("programme", "bounds_json"),
-        ("programme", "model_event"),
-        ("refits", "replaces"),
-        ("refits", "why"),
-        ("refits", "declined_event"),
-    },
-}
-"""Columns that each released schema has and the ones before it have not."""
-
-
-@pytest.mark.parametrize("revision", schema.REVISIONS[:-1])
-def test_a_programme_of_an_older_schema_is_brought_up_to_date(programme, address, request, tmp_path, revision):
-    programme.accept(programme.plan().plan, [{"arm": "b1", "action": "run", "why": "x"}])
-    programme.record([{"arm": "b1", "action": "run", "reward": 1.5, "next_state": "worn"}], "crew", key="k")
-    programme.plan()
-    programme.adopt(programme.refit(seconds=0.3).id)
-    programme.plan()
-    later = set().union(*(columns for number, columns in ADDED.items() if number > revision))
-    assert {number for number in schema.REVISIONS if number not in ADDED} == {"0001"}
-    old = str(tmp_path / "old.db") if programme.store.is_sqlite else request.getfixturevalue("postgresql").database()
-    with Store.create(old) as store, store.writing(made=False) as to, programme.store.reading() as source:
-        config = Config()
-        config.set_main_option("script_location", str(upgrading.Path(upgrading.__file__).parent))
-        config.attributes["connection"] = to
-        command.upgrade(config, revision)
-        for table in schema.METADATA.sorted_tables:
-            columns = [column for column in table.columns if (table.name, column.name) not in later]
-            if rows := [dict(row) for row in source.execute(select(*columns)).mappings()]:
-                to.execute(insert(table), rows)
-    for _ in range(2):
-        with Programme.open(old) as again:
-            assert again.status() == programme.status()
-            assert again.events() == programme.events()
-            assert [again.plan_of(n) for n in (1, 2)] == [programme.plan_of(n) for n in (1, 2)]
-            assert again.history("b1") == programme.history("b1")
-            assert again.record([{"arm": "b1", "action": "run", "reward": 1.5, "next_state": "worn"}], "crew", key="k")
-            check_all(again)
-    with Programme.open(old) as again:
-        assert again.refits() == programme.refits()
-        assert again.bounds() == programme.bounds()
-        assert again.offered() is None
-        assert again.model_drift() == programme.model_drift()  # held against what came since it was adopted
-        assert len(again.posteriors(1)) == (revision > "0001")  # the first schema had no room for it
 
 
 def test_a_copy_is_the_same_programme(programme, address, request, tmp_path):

@@ -61,7 +61,7 @@ def test_all_faults_are_told_with_their_rows_and_nothing_is_kept(programme):
         programme.observe({"arm": [], "state": []}, "rounds")
     with pytest.raises(TableError, match="no text"):
         programme.observe([{"arm": "b1", "state": "wo\0rn"}], "rounds")
-    assert programme.check() == 2
+    assert programme.verify().event == 2
 
 
 class Moves(RuleBasedStateMachine):
@@ -136,7 +136,7 @@ class Moves(RuleBasedStateMachine):
         for name in self.present:
             rows = self.programme.observations(name)
             assert [(row["step"], row["state"]) for row in rows] == self.seen[name]
-        assert self.programme.check() == self.events == self.programme.status().events
+        assert self.programme.verify().event == self.events == self.programme.status().events
 
     def teardown(self):
         if hasattr(self, "programme"):

@@ -31,7 +31,7 @@ def test_a_step_goes_round(programme):
     assert (told.records, told.late, told.corrected, told.differing) == (5, 0, 0, 0)
     assert programme.recompute(plan.id) == kept
     assert [event.kind for event in programme.events()] == ["created", "solved", "planned", "accepted", "recorded"]
-    assert programme.check() == 5
+    assert programme.verify().event == 5
     assert programme.current_plan() is None
 
 

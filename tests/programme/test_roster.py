@@ -26,7 +26,7 @@ def test_arms_come_and_go(programme):
     back = [arm for arm in programme.arms(gone=True) if arm.name == "h1"]
     assert [(arm.type, arm.left_why) for arm in back] == [("small", "sold"), ("big", None)]
     assert programme.status().observed == 4
-    assert programme.check() == 5
+    assert programme.verify().event == 5
     for step in (0, 3, 4):
         with programme.store.reading() as tx:
             assert tuple(numbers_at(tx, step)) == numbers_of(programme.arms(step=step))
@@ -43,7 +43,7 @@ def test_all_faults_of_a_roster_are_told(programme):
         programme.join([{"arm": "b1", "type": "big"}])
     with pytest.raises(TableError, match="at most 200 characters"):
         programme.join([{"arm": "x" * 201, "type": "big"}])
-    assert programme.check() == 1
+    assert programme.verify().event == 1
 
 
 def test_who_does_not_take_part_cannot_leave(programme):

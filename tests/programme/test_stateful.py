@@ -155,7 +155,7 @@ class Steps(RuleBasedStateMachine):
         status = self.programme.status()
         assert status.step == self.step == len(self.accepted)
         assert {arm.name for arm in self.programme.arms()} == set(self.present)
-        assert self.programme.check() == status.events
+        assert self.programme.verify().event == status.events
         plans = self.programme.plans("accepted")
         assert {plan.id: plan.step for plan in plans} == {number: step for number, (step, _) in self.accepted.items()}
         assert len(self.programme.plans("proposed")) <= 1

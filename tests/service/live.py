@@ -152,7 +152,7 @@ def check_whole(programme, load):
     """No accepted decision lost, none doubled, budgets kept, the log whole, plans as they were computed."""
     print(f"\n{len(load.accepted)} steps accepted, answers by status: {dict(load.statuses)}")
     assert not load.odd, load.odd
-    assert programme.check() == programme.status().events
+    assert programme.verify().event == programme.status().events
     plans = {plan.id: plan for plan in programme.plans(status="accepted")}
     steps = sorted(plan.step for plan in plans.values())
     assert steps == list(range(len(steps)))

@@ -228,7 +228,7 @@ def test_backups_under_load(live, servers, where, tmp_path, request):
     finally:
         load.end()
     with Programme.open(where) as programme:
-        assert programme.check() == programme.status().events
+        assert programme.verify().event == programme.status().events
         programme.recompute(max(plan.id for plan in programme.plans("accepted")))
         steps = sorted(plan.step for plan in programme.plans("accepted"))
         assert steps == list(range(len(steps)))

@@ -217,6 +217,15 @@ def test_idle_connections_lock_nobody_out(live, programme_at):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def test_unfinished_bodies_lock_nobody_out(served, programme, tokens):
+    """Connections of the same address, each with a request whose body does not come."""
+    head = f"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Type: {FORM}\r\nContent-Length: 9\r\n\r\nx".encode()
+    with served(programme, tokens=tokens[0], connections_per_address=4) as address, ExitStack() as opened:
+        for _ in range(8):
+            opened.enter_context(connect(address)).sendall(head)
+        assert [httpx.get(f"{address}/healthz").status_code for _ in range(3)] == [200] * 3
+
+
 @pytest.mark.parametrize("proxies", [(), ("127.0.0.1",)])
 def test_an_address_displaces_its_own_idle_connections(served, programme, proxies):
     """The one that has been idle for the longest; a busy one stays, and a trusted proxy has no bound of its own."""

@@ -58,7 +58,7 @@ def test_a_whole_step(client, programme):
     assert [event["kind"] for event in events] == ["created", "solved", "observed", "planned", "accepted", "recorded"]
     assert events[4]["who"] == "Ada"
     assert told(shapes.EventList, client.get(f"{P}/events?after=3&most=2"))["events"] == events[3:5]
-    assert programme.check() == 6
+    assert programme.verify().event == 6
     assert told(shapes.Certificate, client.get(f"{P}/certificate"))["for_roster"]
 
 

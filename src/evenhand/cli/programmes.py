@@ -311,7 +311,7 @@ def bounds(**options: Any) -> None:
 @click.argument("plan", type=click.IntRange(min=1), required=False)
 @common(seeded=False)
 def recompute(**options: Any) -> None:
-    """Compute PLAN again from what is stored, or every plan, and compare; also whether the log of events is whole."""
+    """Compute PLAN again from what is stored, or every plan, and compare; first verifies the database."""
     from evenhand.cli.commands import programme as commands
 
     commands.recompute(**options)
@@ -340,6 +340,19 @@ def restore(**options: Any) -> None:
     from evenhand.cli.commands import programme as commands
 
     commands.restore(**options)
+
+
+@programme.command()
+@place
+@click.option("--head", metavar="FILE", help="Exported earlier; the chain of events must still contain it.")
+@click.option("--export", metavar="FILE", help="Write the head of the chain of events, to be stored elsewhere.")
+@click.option("--key", metavar="FILE", help="A secret that signs heads (HMAC-SHA256) and checks their signatures.")
+@common(seeded=False)
+def verify(**options: Any) -> None:
+    """Rebuild every table from the chain of events, compare, and report each difference."""
+    from evenhand.cli.commands import programme as commands
+
+    commands.verify(**options)
 
 
 @programme.command()

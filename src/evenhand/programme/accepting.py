@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, update
+from sqlalchemy import Connection
 
 from evenhand.errors import Conflict, Fault
 from evenhand.model.places import quoted
@@ -17,7 +17,7 @@ from evenhand.planning.labels import quantity
 from evenhand.programme import schema
 from evenhand.programme.deciding import PlanRow
 from evenhand.programme.knowing import SEEN, Known
-from evenhand.programme.ledger import MOST_TEXT, now
+from evenhand.programme.ledger import MOST_TEXT, change_rows, now
 from evenhand.programme.modelling import Words
 from evenhand.programme.roster import raise_faults, unknown_arm
 
@@ -219,12 +219,10 @@ def write_accepted(
         who: accepts it.
         event: the event that says so.
     """
-    table, plans = schema.decisions, schema.plans
-    tx.execute(update(table).where(table.c.plan == plan).values(accepted=table.c.planned))
-    if overrides:
-        told = [{"of": rows[one.place].arm_id, "now": one.action, "by": who, "since": one.why} for one in overrides]
-        place = (table.c.plan == plan) & (table.c.arm == bindparam("of"))
-        values: dict[str, Any] = {"accepted": bindparam("now"), "who": bindparam("by"), "why": bindparam("since")}
-        tx.execute(update(table).where(place).values(values), told)
+    same = {"plan": plan, "who": None, "why": None}
+    accepted = [same | {"arm": row.arm_id, "accepted": row.action} for row in rows]
+    for one in overrides:
+        accepted[one.place] |= {"accepted": one.action, "who": who, "why": one.why}
+    change_rows(tx, schema.decisions, accepted)
     closed = {"status": schema.ACCEPTED, "accepted_by": who, "accepted_at": now(), "accepted_event": event}
-    tx.execute(update(plans).where(plans.c.id == plan).values(**closed))
+    change_rows(tx, schema.plans, [{"id": plan} | closed])

@@ -12,14 +12,14 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, func, select
 
 from evenhand.errors import Missing
 from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.plans import Decisions, Plan
 from evenhand.programme import schema
 from evenhand.programme.knowing import BELIEVED, Known
-from evenhand.programme.ledger import append, as_text, digest_of, now
+from evenhand.programme.ledger import add_rows, append, as_text, change_rows, digest_of, now
 from evenhand.programme.modelling import Words
 from evenhand.programme.solving import Certificate
 
@@ -253,31 +253,30 @@ def keep_plan(tx: Connection, inputs: Inputs, decisions: Decisions, words: Words
     """
     table = schema.plans
     older = proposal(tx, inputs.step)
-    if older is not None:
-        tx.execute(update(table).where(table.c.id == older).values(status=schema.SUPERSEDED))
     number = int(tx.execute(select(func.max(table.c.id))).scalar() or 0) + 1
     outputs = outputs_of(inputs, decisions)
     body = {"plan": number, "step": inputs.step, "inputs": inputs.digest, "outputs": outputs, "replaced": older}
     event = append(tx, "planned", who, body)
     told = _told(inputs, decisions, late)
-    tx.execute(
-        insert(table).values(
-            id=number,
-            step=inputs.step,
-            status=schema.PROPOSED,
-            model=inputs.model,
-            policy=inputs.policy,
-            seed=inputs.seed,
-            budget_json=as_text(list(inputs.budget)),
-            inputs=inputs.digest,
-            outputs=outputs,
-            known_event=inputs.known_event,
-            told_json=as_text(told | {"replaced": older}),
-            at=now(),
-            event=event,
-        )
-    )
-    tx.execute(insert(schema.decisions), _decision_rows(number, inputs, decisions, words))
+    row = {
+        "id": number,
+        "step": inputs.step,
+        "status": schema.PROPOSED,
+        "model": inputs.model,
+        "policy": inputs.policy,
+        "seed": inputs.seed,
+        "budget_json": as_text(list(inputs.budget)),
+        "inputs": inputs.digest,
+        "outputs": outputs,
+        "known_event": inputs.known_event,
+        "told_json": as_text(told | {"replaced": older}),
+        "at": now(),
+        "event": event,
+    }
+    if older is not None:
+        change_rows(tx, table, [{"id": older, "status": schema.SUPERSEDED}])
+    add_rows(tx, table, [row])
+    add_rows(tx, schema.decisions, _decision_rows(number, inputs, decisions, words))
     return _planned(number, inputs.step, event, told | {"replaced": older})
 
 

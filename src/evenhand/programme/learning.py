@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, func, select
 
 from evenhand.errors import Conflict, Missing
 from evenhand.evaluation.evaluate import evaluate
@@ -18,7 +18,7 @@ from evenhand.planning.solve import solve
 from evenhand.programme import ledger, roster, schema
 from evenhand.programme.deciding import Inputs, decide
 from evenhand.programme.knowing import know
-from evenhand.programme.ledger import append, once
+from evenhand.programme.ledger import add_rows, append, change_rows, once
 from evenhand.programme.modelling import Words, of_roster
 from evenhand.programme.modelling import to_bytes as model_to_bytes
 from evenhand.programme.refitting import (
@@ -140,8 +140,9 @@ class Learning(Running):
                 if refit and last is None and present != facts["before"]:
                     raise Conflict(f"refit {refit} was compared with another model than the present one. Refit again")
                 event = append(tx, "adopted", who, {"refit": refit, "before": present, "model": facts["model"]})
-                tx.execute(update(schema.programme).values(model=facts["model"], model_event=event))
-                tx.execute(update(schema.refits).where(schema.refits.c.id == refit).values(adopted_event=event))
+                change_rows(tx, schema.programme, [{"id": 1, "model": facts["model"], "model_event": event}])
+                if refit:
+                    change_rows(tx, schema.refits, [{"id": refit, "adopted_event": event}])
                 return facts | {"adopted_event": event}
 
             return Refitted.of(once(tx, key, "adopt", [refit], do)[0])
@@ -184,7 +185,8 @@ def _keep(
     event = append(tx, "refitted", who, {"refit": number, **told})
     at = ledger.now()
     if tx.execute(select(models.c.digest).where(models.c.digest == digest)).first() is None:
-        tx.execute(insert(models).values(digest=digest, body=body, origin=f"refit {number}", at=at, event=event))
+        row = {"digest": digest, "body": body, "origin": f"refit {number}", "at": at, "event": event}
+        add_rows(tx, models, [row])
     policy, saved = to_bytes(solution)
     keep_policy(tx, policy, digest, saved, numbers_of(arms), facts_of(solution, policy, numbers_of(arms)), who)
     found = Refitted.of(
@@ -194,7 +196,7 @@ def _keep(
     ).as_dict()
     kept: dict[str, Any] = {"model": digest, "facts_json": ledger.as_text(found), "posterior": learned.posterior}
     kept |= {"replaces": told["before"], "why": ledger.as_text(told["why"]) if told["why"] else None}
-    tx.execute(insert(table).values(id=number, at=at, event=event, **kept))
+    add_rows(tx, table, [{"id": number, "at": at, "event": event} | kept])
     return found
 
 

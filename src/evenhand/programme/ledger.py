@@ -1,22 +1,24 @@
-"""All that happened, one after the other, and answers that are given once.
+"""The events of a programme, every row that they wrote, and idempotency keys.
 
 Events have the numbers 1, 2, 3, ... without a gap, and each carries a digest of itself and all before it:
 
-    chain[n] = SHA-256(chain[n - 1], n, kind, who, at, body)
+    chain[n] = SHA-256(chain[n - 1], n, kind, who, at, body, changes)
 
-so that an event that was changed, left out or put in shows (`check_events`). A write may come with a *key*. The first
-time, its answer is kept under the key; whoever asks the same again under it gets that answer, and nothing is done
-twice. Another request under the same key is refused.
+`changes` holds every row that the event added or changed, so that the tables can be rebuilt from the events alone
+(`integrity`). Rows are therefore written by `add_rows` and `change_rows`, never by a statement of their own.
+
+A write may come with an idempotency *key*: its first answer is stored under the key and returned for every repetition
+of the request. Another request under the same key is refused.
 """
 
 import hashlib
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, Table, and_, bindparam, func, insert, select, update
 
 from evenhand.errors import Conflict, InvalidInput
 from evenhand.programme import schema
@@ -36,7 +38,8 @@ class Event:
     """Its number; the first is 1."""
 
     kind: str
-    """created, joined, left, observed, solved, planned, accepted, recorded, refitted, adopted, declined or bounded."""
+    """created, joined, left, observed, solved, planned, accepted, recorded, refitted, adopted, declined, bounded, or
+    answered: a key was stored for an answer that changed nothing."""
 
     who: str
     """Who did it, in the words of whoever wrote it."""
@@ -66,30 +69,106 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
+@dataclass
+class Draft:
+    """The event that a transaction has not yet written, and the rows that belong to it."""
+
+    event: dict[str, Any] | None = None
+    changes: list[list[Any]] = field(default_factory=list)
+
+
 def append(tx: Connection, kind: str, who: str, body: dict[str, Any]) -> int:
-    """Add an event; its number.
+    """Begin an event and return its number; rows that are written from now on belong to it.
+
+    The event itself is written when the next one begins, or when the transaction ends (`write_event`), because its
+    digest covers its rows.
 
     Args:
         tx: a transaction from `Store.writing`, which holds the lock.
-        kind: what kind of thing happened.
-        who: who did it.
-        body: what.
+        kind: of the event.
+        who: the author.
+        body: the content that is shown.
 
     Raises:
-        InvalidInput: `who` is no text that a database can hold.
+        InvalidInput: `who` contains characters that a database cannot store.
     """
-    programme = schema.programme
+    write_event(tx)
     who = check_text(who, "who", empty=True)
-    number = int(tx.execute(select(programme.c.last_event)).scalar_one()) + 1
-    before = tx.execute(select(schema.events.c.chain).where(schema.events.c.id == number - 1)).scalar() or ""
-    row = {"id": number, "kind": kind, "who": who, "at": now(), "body_json": as_text(body)}
-    tx.execute(insert(schema.events).values(**row, chain=_link(before, row)))
-    tx.execute(update(programme).values(last_event=number))
+    number = last_event(tx) + 1
+    _draft(tx).event = {"id": number, "kind": kind, "who": who, "at": now(), "body_json": as_text(body)}
+    tx.execute(update(schema.programme).values(last_event=number))
     return number
 
 
-def _link(before: str, row: dict[str, Any]) -> str:
-    return digest_of([before, *(row[name] for name in ("id", "kind", "who", "at", "body_json"))])
+def write_event(tx: Connection) -> None:
+    """Write the event that was begun, with its rows, if there is one."""
+    draft = _draft(tx)
+    if draft.event is None:
+        return
+    row = draft.event | {"changes_json": as_text(draft.changes)}
+    before = tx.execute(select(schema.events.c.chain).where(schema.events.c.id == row["id"] - 1)).scalar() or ""
+    tx.execute(insert(schema.events).values(**row, chain=link(before, row)))
+    draft.event, draft.changes = None, []
+
+
+def _draft(tx: Connection) -> Draft:
+    found: Draft = tx.get_execution_options()["draft"]
+    return found
+
+
+def link(before: str, row: Mapping[str, Any]) -> str:
+    """Return the digest of an event and all before it.
+
+    Args:
+        before: the digest of the event before; empty for the first.
+        row: of the table of events.
+    """
+    return digest_of([before, *(row[name] for name in ("id", "kind", "who", "at", "body_json", "changes_json"))])
+
+
+def add_rows(tx: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows as part of the present event; a missing `id` is numbered on.
+
+    Args:
+        tx: a transaction from `Store.writing`.
+        table: of `schema`.
+        rows: all with the same columns.
+    """
+    if not rows:
+        return
+    if "id" in table.c and "id" not in rows[0]:
+        last = int(tx.execute(select(func.max(table.c.id))).scalar() or 0)
+        rows = [{"id": number, **row} for number, row in enumerate(rows, start=last + 1)]
+    tx.execute(insert(table), [dict(row) for row in rows])
+    _note(tx, "added", table, rows)
+
+
+def change_rows(tx: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Update rows, found by their primary keys, as part of the present event.
+
+    Args:
+        tx: a transaction from `Store.writing`.
+        table: of `schema`.
+        rows: all with the same columns, which include the primary key.
+    """
+    if not rows:
+        return
+    keys = [column.name for column in table.primary_key]
+    found = and_(*(table.c[name] == bindparam(f"its_{name}") for name in keys))
+    values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in rows[0] if name not in keys}
+    told = [{("its_" if name in keys else "new_") + name: row[name] for name in row} for row in rows]
+    tx.execute(update(table).where(found).values(values), told)
+    _note(tx, "changed", table, rows)
+
+
+def _note(tx: Connection, verb: str, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    names = list(rows[0])
+    _draft(tx).changes.append([verb, table.name, names, [[in_event(row[name]) for name in names] for row in rows]])
+
+
+def in_event(value: Any) -> Any:
+    """Return a value of a row as events store it: bytes by their digest, in a form that no text has."""
+    return {"sha256": hashlib.sha256(value).hexdigest()} if isinstance(value, bytes) else value
 
 
 def last_event(tx: Connection) -> int:
@@ -100,25 +179,9 @@ def last_event(tx: Connection) -> int:
 def events(tx: Connection, after: int = 0, most: int | None = None) -> list[Event]:
     """Events after one, in their order; at most so many."""
     table = schema.events
-    rows = tx.execute(select(table).where(table.c.id > after).order_by(table.c.id).limit(most))
+    columns = (table.c.id, table.c.kind, table.c.who, table.c.at, table.c.body_json, table.c.chain)
+    rows = tx.execute(select(*columns).where(table.c.id > after).order_by(table.c.id).limit(most))
     return [Event(row.id, row.kind, row.who, row.at, json.loads(row.body_json), row.chain) for row in rows]
-
-
-def check_events(tx: Connection) -> int:
-    """How many events there are, if the log is whole.
-
-    Raises:
-        InvalidInput: an event is missing or was changed; says which.
-    """
-    before, number = "", 0
-    for row in tx.execute(select(schema.events).order_by(schema.events.c.id)).mappings():
-        number += 1
-        if row["id"] != number or row["chain"] != _link(before, dict(row)):
-            raise InvalidInput(f"the log is not whole: event {number} is missing or was changed")
-        before = row["chain"]
-    if number != last_event(tx):
-        raise InvalidInput(f"the log is not whole: it ends with event {number} of {last_event(tx)}")
-    return number
 
 
 # Keys
@@ -144,8 +207,10 @@ def once(
         return earlier, True
     answer = do()
     if key is not None:
+        if _draft(tx).event is None:
+            append(tx, "answered", "", {"key": key, "kind": kind})
         row = {"key": key, "kind": kind, "request": digest_of([kind, request]), "answer_json": as_text(answer)}
-        tx.execute(insert(schema.keys).values(**row, at=now(), event=last_event(tx)))
+        add_rows(tx, schema.keys, [row | {"at": now(), "event": last_event(tx)}])
     return answer, False
 
 

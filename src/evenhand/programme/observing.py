@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, select
 
 from evenhand.errors import Fault
 from evenhand.model.places import quoted
 from evenhand.model.whereabouts import SHOWN_FAULTS, Table
 from evenhand.programme import schema
-from evenhand.programme.ledger import now
+from evenhand.programme.ledger import add_rows, now
 from evenhand.programme.modelling import Words
 from evenhand.programme.roster import MOST_STEP, Arm, in_order, raise_faults, unknown_arm
 
@@ -132,11 +132,8 @@ def keep_observations(tx: Connection, seen: Sequence[tuple[int, int, str]], sour
         source: who says so.
         event: the event that says so.
     """
-    if not seen:
-        return
-    at = now()
-    rows = [{"arm": arm, "step": step, "state": state} for arm, step, state in seen]
-    tx.execute(insert(schema.observations), [{**row, "source": source, "at": at, "event": event} for row in rows])
+    same = {"source": source, "at": now(), "event": event}
+    add_rows(tx, schema.observations, [{"arm": arm, "step": step, "state": state} | same for arm, step, state in seen])
 
 
 def count_corrections(tx: Connection, seen: Sequence[tuple[int, int, str]]) -> int:

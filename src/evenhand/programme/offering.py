@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, func, select
 
 from evenhand.errors import Conflict
 from evenhand.programme import ledger, roster, schema
 from evenhand.programme.drifting import Bounds, ModelDrift, bounds_of, check_bounds, judge, moves_since
 from evenhand.programme.learning import Learning, refit_row
-from evenhand.programme.ledger import append, check_text, once
+from evenhand.programme.ledger import append, change_rows, check_text, once
 from evenhand.programme.refitting import Refitted
 from evenhand.programme.roster import present_step
 from evenhand.typing import Progress
@@ -82,7 +82,7 @@ class Offering(Learning):
             def do() -> dict[str, Any]:
                 found = check_bounds(bounds_of(tx).as_dict() | {n: v for n, v in given.items() if v is not None})
                 append(tx, "bounded", who, found.as_dict())
-                tx.execute(update(schema.programme).values(bounds_json=ledger.as_text(found.as_dict())))
+                change_rows(tx, schema.programme, [{"id": 1, "bounds_json": ledger.as_text(found.as_dict())}])
                 return found.as_dict()
 
             return Bounds(**once(tx, key, "bounds", dict(given), do)[0])
@@ -160,8 +160,8 @@ class Offering(Learning):
                 if open_one is None or open_one.refit != refit:
                     raise Conflict(f"refit {refit} is not offered, or no longer: there is nothing to decline")
                 event = append(tx, "declined", who, {"refit": refit, "why": reason})
-                tx.execute(update(schema.programme).values(model_event=event))
-                tx.execute(update(schema.refits).where(schema.refits.c.id == refit).values(declined_event=event))
+                change_rows(tx, schema.programme, [{"id": 1, "model_event": event}])
+                change_rows(tx, schema.refits, [{"id": refit, "declined_event": event}])
                 facts: dict[str, Any] = json.loads(row.facts_json)
                 return facts | {"declined_event": event}
 

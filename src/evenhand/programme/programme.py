@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, select
 
 from evenhand.errors import InvalidInput
 from evenhand.model.coupled import CoupledMDP
@@ -22,7 +22,8 @@ from evenhand.model.objective import read_welfare
 from evenhand.model.welfare import DEFAULT
 from evenhand.programme import ledger, roster, schema
 from evenhand.programme.history import Entry, history_of
-from evenhand.programme.ledger import Event, append, check_text, once
+from evenhand.programme.integrity import Head, differences, head_of, raise_differences
+from evenhand.programme.ledger import Event, add_rows, append, check_text, once
 from evenhand.programme.looking_back import LookingBack
 from evenhand.programme.modelling import Words, of_roster, settle, to_bytes
 from evenhand.programme.observing import (
@@ -160,7 +161,7 @@ class Programme(Offering, LookingBack):
         with with_store.making() as tx:
             _write_first(tx, settled, called, chosen, seed)
             told = {"name": called, "welfare": chosen, "seed": seed, "arms": [asdict(new) for new in newcomers]}
-            event = append(tx, "created", who, told)
+            event = append(tx, "created", who, told)  # after the row that counts events; its rows belong to it, too
             _join(tx, newcomers, 0, event)
         return programme
 
@@ -256,14 +257,25 @@ class Programme(Offering, LookingBack):
         with self.store.reading() as tx:
             return ledger.events(tx, after, most)
 
-    def check(self) -> int:
-        """How many events there are, if the log is whole.
+    def verify(self, head: Head | None = None, *, key: bytes | None = None) -> Head:
+        """Rebuild every table from the chain of events and compare; return the head of the chain.
+
+        Cutting the last events, and rewriting events with all digests, leaves a programme that agrees with itself: only
+        a head that was stored elsewhere shows it.
+
+        Args:
+            head: exported earlier; the chain must still contain it.
+            key: a secret; `head` must be signed with it, and the head that is returned is.
 
         Raises:
-            InvalidInput: an event is missing or was changed.
+            InvalidInput: something differs; `faults` has each table, key and column.
         """
+        if head is not None and key is not None:
+            head.check_signature(key)
         with self.store.reading() as tx:
-            return ledger.check_events(tx)
+            raise_differences(self.store.address, differences(tx, head))
+            found = head_of(tx)
+        return found if key is None else found.signed(key)
 
     # Changing
 
@@ -377,9 +389,9 @@ def _check_welfare(model: CoupledMDP, newcomers: Sequence[Newcomer], welfare: st
 def _write_first(tx: Connection, model: CoupledMDP, name: str, welfare: str | None, seed: int) -> None:
     digest, body = to_bytes(model)
     at = ledger.now()
-    tx.execute(insert(schema.models).values(digest=digest, body=body, origin="created", at=at, event=1))
+    add_rows(tx, schema.models, [{"digest": digest, "body": body, "origin": "created", "at": at, "event": 1}])
     row = {"id": 1, "name": name, "model": digest, "welfare": welfare, "seed": seed, "created_at": at}
-    tx.execute(insert(schema.programme).values(**row, last_event=0))
+    add_rows(tx, schema.programme, [row | {"last_event": 0, "model_event": 1}])
 
 
 def _join(tx: Connection, newcomers: Sequence[Newcomer], step: int, event: int) -> None:

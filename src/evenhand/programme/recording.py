@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, exists, func, insert, select
+from sqlalchemy import Connection, exists, func, select
 
 from evenhand.errors import Conflict, Fault, InvalidInput
 from evenhand.model.places import quoted
 from evenhand.model.whereabouts import SHOWN_FAULTS, Table
 from evenhand.programme import schema
 from evenhand.programme.deciding import PlanRow
-from evenhand.programme.ledger import now
+from evenhand.programme.ledger import add_rows, now
 from evenhand.programme.modelling import Words
 from evenhand.programme.observing import Row, read_arms_and_steps
 from evenhand.programme.roster import Arm, in_order, raise_faults
@@ -144,7 +144,7 @@ def keep_records(tx: Connection, found: Sequence[Record], source: str, event: in
         {"arm": one.row.arm.id, "step": one.row.step, "action": one.action, "reward": one.reward} | same
         for one in found
     ]
-    tx.execute(insert(schema.records), rows)
+    add_rows(tx, schema.records, rows)
 
 
 def known_records(tx: Connection, steps: Sequence[int]) -> dict[tuple[int, int], tuple[str, float | None]]:

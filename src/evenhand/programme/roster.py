@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
 
 from evenhand.errors import Fault, InvalidInput, TableError, nearest, shortened
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.places import quoted
 from evenhand.model.whereabouts import SHOWN_FAULTS, Table, as_table, find_arms
 from evenhand.programme import schema
-from evenhand.programme.ledger import fault_of_text
+from evenhand.programme.ledger import add_rows, change_rows, fault_of_text
 from evenhand.programme.modelling import Words
 
 MOST_STEP = 10**9
@@ -236,7 +236,7 @@ def join(tx: Connection, newcomers: Sequence[Newcomer], step: int, event: int) -
         }
         for new in newcomers
     ]
-    tx.execute(insert(schema.arms), rows)
+    add_rows(tx, schema.arms, rows)
     return numbers
 
 
@@ -276,7 +276,5 @@ def leave(tx: Connection, leaving: Sequence[Arm], step: int, event: int, why: st
         event: the event that says so.
         why: a reason.
     """
-    table = schema.arms
-    for arm in leaving:
-        gone = {"left_step": max(step, arm.joined_step), "left_event": event, "left_why": why}
-        tx.execute(update(table).where(table.c.id == arm.id).values(**gone))
+    same = {"left_event": event, "left_why": why}
+    change_rows(tx, schema.arms, [{"id": arm.id, "left_step": max(step, arm.joined_step)} | same for arm in leaving])

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, func, select
 
 from evenhand.errors import Conflict, Fault, InvalidInput
 from evenhand.model.coupled import CoupledMDP
@@ -48,7 +48,7 @@ from evenhand.programme.deciding import (
 )
 from evenhand.programme.drifting import bounds_of
 from evenhand.programme.knowing import done_between, know, last_served
-from evenhand.programme.ledger import answered, append, check_text, once
+from evenhand.programme.ledger import add_rows, answered, append, change_rows, check_text, once
 from evenhand.programme.modelling import of_roster
 from evenhand.programme.observing import keep_observations
 from evenhand.programme.opened import Opened, remember
@@ -582,10 +582,12 @@ def keep_policy(
     table = schema.policies
     told = {"policy": digest, "method": facts["method"], "certificate": facts["certificate"]}
     event = append(tx, "solved", who, told)
-    again = update(table).where(table.c.digest == digest).values(event=event)
-    if tx.execute(again).rowcount == 0:
-        kept = {"numbers_json": ledger.as_text([list(row) for row in numbers]), "facts_json": ledger.as_text(facts)}
-        tx.execute(insert(table).values(digest=digest, model=model, body=body, at=ledger.now(), event=event, **kept))
+    if tx.execute(select(table.c.digest).where(table.c.digest == digest)).first() is not None:
+        change_rows(tx, table, [{"digest": digest, "event": event}])
+        return event
+    kept = {"numbers_json": ledger.as_text([list(row) for row in numbers]), "facts_json": ledger.as_text(facts)}
+    row = {"digest": digest, "model": model, "body": body, "at": ledger.now(), "event": event}
+    add_rows(tx, table, [row | kept])
     return event
 
 

@@ -10,7 +10,8 @@
     decisions      arm by arm: what the plan knew, what it gives, what was accepted and why
     records        what was really done, and what came of it; never changed, later ones count
     refits         models fitted to the programme's own records, adopted or not; with a why, a server offered it
-    events         all that ever happened, one after the other; the database itself refuses to change them
+    events         all that ever happened, one after the other, with every row of the tables above that it wrote; the
+                   database itself refuses to change them
     keys           answers given under a key: who asks again under the same gets the same
     jobs           long work that a server does in the background
 
@@ -37,7 +38,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISIONS = ("0001", "0002", "0003")
+REVISIONS = ("0001",)
 """The schemas that were ever released, the oldest first; the last is the present one."""
 
 METADATA = MetaData()
@@ -66,7 +67,7 @@ programme = Table(
     Column("created_at", String(32), nullable=False),
     Column("last_event", Integer, nullable=False),
     Column("bounds_json", Text),
-    Column("model_event", Integer, nullable=False, server_default="1"),
+    Column("model_event", Integer, nullable=False),
     CheckConstraint("id = 1", name="one_programme"),
 )
 
@@ -193,6 +194,7 @@ events = Table(
     Column("who", Text, nullable=False),
     Column("at", String(32), nullable=False),
     Column("body_json", Text, nullable=False),
+    Column("changes_json", Text, nullable=False),
     Column("chain", String(64), nullable=False),
 )
 

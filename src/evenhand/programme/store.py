@@ -27,8 +27,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemy
 from sqlalchemy.exc import TimeoutError as NoConnection
 
 from evenhand.checks import why_unreadable
-from evenhand.errors import Conflict, EvenhandError, InvalidInput, MissingExtra, Unavailable
-from evenhand.programme import schema
+from evenhand.errors import Conflict, EvenhandError, Fault, InvalidInput, MissingExtra, Unavailable
+from evenhand.programme import integrity, ledger, schema
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -148,12 +148,13 @@ class Store:
             made: whether the programme is there already; else its tables are about to be made.
         """
         with self._told_in_words(), self.engine.connect() as connection:
-            connection.execution_options(writing=True)
+            connection.execution_options(writing=True, draft=ledger.Draft())
             with connection.begin() as begun:
                 if not self.is_sqlite:
                     connection.execute(_lock(made))
                 self._check_same_file()
                 yield connection
+                ledger.write_event(connection)
                 self._check_same_file()
                 with self._in_doubt():
                     begun.commit()
@@ -244,24 +245,17 @@ class Store:
         except EvenhandError:
             raise
         except UNREADABLE as error:
-            # What stands in it is believed while it can be read. Where it cannot, either it was changed by others, who
-            # are told of it, or this is a fault of ours, which is passed on as it is.
-            if damage := self._damage():
-                told = "\n".join(f"  {fault}" for fault in damage)
-                raise InvalidInput(
-                    f"{self.address}: it is damaged, or was changed by something else than evenhand:\n{told}\n"
-                    "Put a copy of it in its place. Nothing was changed"
-                ) from error
+            # Rows are trusted while they can be read. If they cannot, either something else wrote into the database,
+            # which is reported, or the fault is in this library, and passes on as it is.
+            integrity.raise_differences(self.address, self._damage(), error)
             raise
 
-    def _damage(self) -> list[str]:
-        from evenhand.programme.soundness import find_damage  # it is hardly ever needed
-
+    def _damage(self) -> list[Fault]:
         try:
             with self.engine.connect() as connection, connection.begin():
-                return find_damage(connection)
-        except (SQLAlchemyError, ValueError):  # not even that can be read
-            return ["its tables cannot be read"]
+                return integrity.differences(connection)
+        except (SQLAlchemyError, ValueError):
+            return [Fault("", "its tables cannot be read")]
 
 
 # Copies
@@ -359,17 +353,12 @@ def _check_copy(copy: Path, of: str) -> int:
     Raises:
         InvalidInput: it is not a programme, or a damaged one.
     """
-    from evenhand.programme.ledger import check_events
-    from evenhand.programme.soundness import find_damage
-
     try:
         with Store.open(copy) as store, store.reading() as tx:
-            faults = find_damage(tx)
-            last = 0 if faults else check_events(tx)
+            integrity.raise_differences(of, integrity.differences(tx))
+            last = ledger.last_event(tx)
     except InvalidInput as error:
-        faults = [str(error).removeprefix(f"{copy}: ")]
-    if faults:
-        raise InvalidInput("\n".join([f"{of}: it is not a sound programme:", *(f"  {fault}" for fault in faults)]))
+        raise InvalidInput(str(error).replace(f"{copy}:", f"{of}:")) from None
     with contextlib.closing(_connect(copy)) as alone:
         alone.execute("PRAGMA journal_mode = DELETE")
     return last

@@ -1,7 +1,8 @@
 """Connections that cannot lock others out: bounded in number, in all and per address, and in the time of a head.
 
 Uvicorn waits for the head of a request as long as a client likes. Here a connection is closed if a head is late, and a
-connection beyond the bound displaces the one that has been idle, that is without a request under way, for the longest.
+connection beyond the bound displaces the one that has waited for its client for the longest: for the head of a request,
+or for the body of one that needs no token.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ from typing import ClassVar, cast
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from evenhand.service.guards import is_open
 from evenhand.service.settings import Settings
 
 
@@ -40,6 +42,11 @@ class Connection(H11Protocol):
         """Whether no request is under way."""
         return self.cycle is None or self.cycle.response_complete
 
+    @property
+    def awaits_client(self) -> bool:
+        """Whether it waits for a client of whom nothing is known; such a connection may be displaced."""
+        return self.is_idle or (self.cycle.more_body and is_open(self.cycle.scope["path"]))
+
     def data_received(self, data: bytes) -> None:
         """Take a part of a request."""
         super().data_received(data)
@@ -69,5 +76,5 @@ class Connection(H11Protocol):
 
 
 def _displace(connections: list[Connection]) -> None:
-    """Close the connection that has been idle for the longest: the newest, if all others are busy."""
-    min((one for one in connections if one.is_idle), key=lambda one: one._idle_since).transport.abort()
+    """Close the connection that has waited for its client for the longest: the newest, if all others are answered."""
+    min((one for one in connections if one.awaits_client), key=lambda one: one._idle_since).transport.abort()

@@ -207,7 +207,7 @@ class Doors:
         if tokens is None:
             return LOCAL
         path = str(scope["path"])
-        if _is_among(path, OPEN):
+        if is_open(path):
             return Holder("", "read")
         bearer = _bearer(heads["authorization"])
         try:
@@ -239,6 +239,11 @@ class Doors:
 def _is_browsing(scope: Scope, heads: _Heads) -> bool:
     """Whether a person looks at a page; programs are told by a status what they lack."""
     return scope["method"] == "GET" and "text/html" in heads["accept"] and not str(scope["path"]).startswith("/v1/")
+
+
+def is_open(path: str) -> bool:
+    """Whether a request needs no token."""
+    return _is_among(path, OPEN)
 
 
 def _is_among(path: str, places: tuple[str, ...]) -> bool:
@@ -310,9 +315,9 @@ class Bodies:
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
             await self._app(scope, receive, send)
             return
-        is_open = _is_among(str(scope["path"]), OPEN)
-        most = self._settings.largest_open_body if is_open else self._settings.largest_body
-        seconds = min(self._settings.slowest_body, self._settings.slowest_head if is_open else math.inf)
+        without_token = is_open(str(scope["path"]))
+        most = self._settings.largest_open_body if without_token else self._settings.largest_body
+        seconds = min(self._settings.slowest_body, self._settings.slowest_head if without_token else math.inf)
         reading = _Body(most, partial(self._hold, str(scope["state"]["asker"])))
         try:
             await _read(reading, _Heads.of(scope), receive, seconds)

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from evenhand.model.files import Format, write_atomically
 from evenhand.model.whereabouts import FORMATS, Table, TableFormat, read_table
 from evenhand.programme import store
 from evenhand.programme.deciding import KeptPlan
+from evenhand.programme.integrity import Head, read_key
 from evenhand.programme.programme import Programme
 
 if TYPE_CHECKING:
@@ -308,7 +310,7 @@ def bounds(
 def recompute(programme: str, plan: int | None, as_json: bool, quiet: bool) -> None:
     """Plans again, and compared."""
     with Programme.open(programme) as opened:
-        events = opened.check()
+        events = opened.verify().event
         numbers = [found.id for found in opened.plans()] if plan is None else [plan]
         for number in numbers:
             opened.recompute(number)
@@ -326,6 +328,19 @@ def restore(programme: str, file: str, as_json: bool, quiet: bool) -> None:
     """A copy in the place of the programme."""
     last = store.restore(programme, file)
     _tell({"file": file, "events": last}, f"the programme is the copy {file}, with {counted(last, 'event')}", as_json)
+
+
+def verify(programme: str, head: str | None, export: str | None, key: str | None, as_json: bool, quiet: bool) -> None:
+    """Compare every table with the chain of events."""
+    check_target(export, "--export")
+    secret = None if key is None else read_key(key)
+    before = None if head is None else Head.load(head)
+    with Programme.open(programme) as opened:
+        found = opened.verify(before, key=secret)
+    if export is not None:
+        found.save(export)
+    since = "" if before is None else f", and contain event {before.event} of {head}"
+    _tell(asdict(found), f"all tables follow from {counted(found.event, 'event')}{since}\nhead {found.chain}", as_json)
 
 
 def events(programme: str, after: int, most: int, as_json: bool, quiet: bool) -> None:

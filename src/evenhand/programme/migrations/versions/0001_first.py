@@ -39,6 +39,8 @@ def _make_what_is_run() -> None:
         sa.Column("seed", sa.BigInteger, nullable=False),
         sa.Column("created_at", sa.String(32), nullable=False),
         sa.Column("last_event", sa.Integer, nullable=False),
+        sa.Column("bounds_json", sa.Text),
+        sa.Column("model_event", sa.Integer, nullable=False),
         sa.CheckConstraint("id = 1", name="one_programme"),
     )
     op.create_table(
@@ -140,6 +142,10 @@ def _make_what_is_decided() -> None:
         sa.Column("at", sa.String(32), nullable=False),
         sa.Column("event", sa.Integer, nullable=False),
         sa.Column("adopted_event", sa.Integer),
+        sa.Column("posterior", sa.LargeBinary),
+        sa.Column("replaces", sa.String(64)),
+        sa.Column("why", sa.Text),
+        sa.Column("declined_event", sa.Integer),
     )
 
 
@@ -151,6 +157,7 @@ def _make_what_happened() -> None:
         sa.Column("who", sa.Text, nullable=False),
         sa.Column("at", sa.String(32), nullable=False),
         sa.Column("body_json", sa.Text, nullable=False),
+        sa.Column("changes_json", sa.Text, nullable=False),
         sa.Column("chain", sa.String(64), nullable=False),
     )
     op.create_table(

@@ -1,0 +1,332 @@
+"""Edits of a database by hand: each is found by rebuilding the tables from the chain of events."""
+
+import hashlib
+import json
+import sqlite3
+
+import pytest
+from sqlalchemy import text
+
+from evenhand.errors import InvalidInput
+from evenhand.programme.integrity import Head, differences
+from evenhand.programme.ledger import digest_of
+from evenhand.programme.programme import Programme
+
+from ..conftest import try_each
+
+SECRET = b"a secret of the auditor"
+
+
+def run_some_steps(programme):
+    """Overrides, arrivals, departures, late reports, corrections, keys, bounds, refits adopted and declined."""
+    programme.set_bounds({"level": 0.5}, who="ann")
+    plan = programme.plan_of(programme.plan(who="ann", key="plan").plan)
+    served = next(row.arm for row in plan.rows if row.served)
+    programme.accept(plan.id, [{"arm": served, "action": "run", "why": "no access"}], who="bob", key="accept")
+    programme.record(
+        [{"arm": "b2", "action": "repair", "reward": 0.1, "next_state": "fine"}, {"arm": "h1", "action": "run"}],
+        "crew",
+        key="record",
+    )
+    programme.join([{"arm": "b3", "type": "big", "state": "worn"}], who="ann")
+    programme.leave(["v1"], "sold", who="ann")
+    programme.observe([{"arm": "b1", "state": "worn"}, {"arm": "h2", "state": "fine"}], "rounds", key="rounds")
+    programme.plan(budget=[2.0])
+    programme.plan(key="again")  # supersedes the one before
+    programme.plan(key="nothing new")
+    programme.accept(programme.current_plan_number(), who="bob")
+    programme.record([{"arm": "b1", "action": "oil", "reward": 0.6, "next_state": "fine"}], "crew")
+    programme.record([{"arm": "b2", "step": 0, "action": "repair", "reward": 0.2}], "office")  # late, and corrected
+    programme.join([{"arm": "v1", "type": "small", "group": "valley"}])
+    programme.decline(programme.refit(why=["it wears faster"]).id, "a bad winter")
+    programme.adopt(programme.refit(trust=5.0).id, who="ann")
+    programme.accept(programme.plan().plan, who="bob")
+    programme.plan()
+
+
+@pytest.fixture
+def ran(programme):
+    run_some_steps(programme)
+    return programme
+
+
+def let_events_be_changed(programme):
+    """Statements by which the owner of a database can remove what protects events."""
+    if programme.store.is_sqlite:
+        return ["DROP TRIGGER events_no_update", "DROP TRIGGER events_no_delete"]
+    return ["DROP TRIGGER events_kept ON events"]
+
+
+def edit(programme, *statements):
+    with programme.store.writing() as tx:
+        for statement in [*let_events_be_changed(programme), *statements]:
+            tx.execute(text(statement))
+
+
+def places(programme, **given):
+    with pytest.raises(InvalidInput) as refusal:
+        programme.verify(**given)
+    return [fault.place for fault in refusal.value.faults]
+
+
+def test_an_untouched_programme_of_several_steps_agrees_with_its_events(ran, address):
+    head = ran.verify()
+    assert (head.event, head.chain) == (ran.status().events, ran.events()[-1].chain)
+    kinds = {event.kind for event in ran.events()}
+    assert kinds >= {"joined", "left", "observed", "accepted", "recorded", "refitted", "adopted", "declined"}
+    with Programme.open(address) as again:
+        assert again.verify(head) == head
+
+
+OVERRIDDEN = "why = 'no access'"
+
+EDITS = {
+    "an override is erased": (
+        f"UPDATE decisions SET accepted = planned, who = NULL, why = NULL WHERE {OVERRIDDEN}",
+        "decisions, plan 1, arm *, accepted",
+    ),
+    "the reason of an override": (
+        f"UPDATE decisions SET why = 'x' WHERE {OVERRIDDEN}",
+        "decisions, plan 1, arm *, why",
+    ),
+    "the author of an override": (
+        f"UPDATE decisions SET who = 'x' WHERE {OVERRIDDEN}",
+        "decisions, plan 1, arm *, who",
+    ),
+    "the reason of a plan": (
+        f"UPDATE decisions SET reason = 'x' WHERE {OVERRIDDEN}",
+        "decisions, plan 1, arm *, reason",
+    ),
+    "a planned action": (f"UPDATE decisions SET planned = 'x' WHERE {OVERRIDDEN}", "decisions, plan 1, arm *, planned"),
+    "a probability": (
+        "UPDATE decisions SET chance = 0.5 WHERE plan = 1 AND arm = 1",
+        "decisions, plan 1, arm 1, chance",
+    ),
+    "a decision is removed": ("DELETE FROM decisions WHERE plan = 1 AND arm = 5", "decisions, plan 1, arm 5"),
+    "a reward": ("UPDATE records SET reward = 0.9 WHERE id = 1", "records, id 1, reward"),
+    "a reward is erased": ("UPDATE records SET reward = NULL WHERE id = 1", "records, id 1, reward"),
+    "a recorded action": ("UPDATE records SET action = 'oil' WHERE id = 2", "records, id 2, action"),
+    "the source of a record": ("UPDATE records SET source = 'x' WHERE id = 2", "records, id 2, source"),
+    "a record is removed": ("DELETE FROM records WHERE id = 2", "records, id 2"),
+    "a record is put in": (
+        "INSERT INTO records VALUES (99, 1, 0, 'oil', 1.0, 'crew', '2026-01-01', 4)",
+        "records, id 99",
+    ),
+    "an observed state": ("UPDATE observations SET state = 'fine' WHERE id = 2", "observations, id 2, state"),
+    "the step of an observation": ("UPDATE observations SET step = 1 WHERE id = 2", "observations, id 2, step"),
+    "an observation is removed": ("DELETE FROM observations WHERE id = 6", "observations, id 6"),
+    "a budget": ("UPDATE plans SET budget_json = '[4.0]' WHERE id = 1", "plans, id 1, budget_json"),
+    "the summary of a plan": ("UPDATE plans SET told_json = '{}' WHERE id = 1", "plans, id 1, told_json"),
+    "the time of acceptance": ("UPDATE plans SET accepted_at = '2020' WHERE id = 1", "plans, id 1, accepted_at"),
+    "who accepted": ("UPDATE plans SET accepted_by = 'eve' WHERE id = 1", "plans, id 1, accepted_by"),
+    "the status of a plan": ("UPDATE plans SET status = 'superseded' WHERE id = 1", "plans, id 1, status"),
+    "the group of an arm": ("UPDATE arms SET group_name = 'valley' WHERE id = 4", "arms, id 4, group_name"),
+    "the name of an arm": ("UPDATE arms SET name = 'x' WHERE id = 4", "arms, id 4, name"),
+    "a departure is erased": (
+        "UPDATE arms SET left_step = NULL, left_event = NULL, left_why = NULL, name = 'v0' WHERE id = 5",
+        "arms, id 5, left_step",
+    ),
+    "an arm is put in": ("INSERT INTO arms VALUES (99, 'x', 'big', '0', 0, 1, NULL, NULL, NULL)", "arms, id 99"),
+    "the welfare": ("UPDATE programme SET welfare = 'utilitarian'", "programme, id 1, welfare"),
+    "the seed": ("UPDATE programme SET seed = 7", "programme, id 1, seed"),
+    "the bounds": ("UPDATE programme SET bounds_json = NULL", "programme, id 1, bounds_json"),
+    "the number of the last event": ("UPDATE programme SET last_event = 90", "programme, id 1, last_event"),
+    "facts of a policy": ("UPDATE policies SET facts_json = '{}' WHERE event = 3", "policies, digest *, facts_json"),
+    "the origin of a model": ("UPDATE models SET origin = 'x' WHERE event = 1", "models, digest *, origin"),
+    "a refit is not adopted": ("UPDATE refits SET adopted_event = NULL WHERE id = 2", "refits, id 2, adopted_event"),
+    "the reason of a refit": ("UPDATE refits SET why = NULL WHERE id = 1", "refits, id 1, why"),
+    "an answer under a key": ("UPDATE keys SET answer_json = '{}' WHERE key = 'plan'", "keys, key plan, answer_json"),
+    "a key is removed": ("DELETE FROM keys WHERE key = 'nothing new'", "keys, key nothing new"),
+    "the author of an event": ("UPDATE events SET who = 'eve' WHERE id = 2", "events, id 2"),
+    "the time of an event": ("UPDATE events SET at = '2020' WHERE id = 2", "events, id 2"),
+    "the body of an event": ("UPDATE events SET body_json = '{}' WHERE id = 5", "events, id 5"),
+    "the rows of an event": ("UPDATE events SET changes_json = '[]' WHERE id = 5", "events, id 5"),
+    "an event is removed": ("DELETE FROM events WHERE id = 5", "events, id 5"),
+    "the last events are cut": ("DELETE FROM events WHERE id > 6", "programme, id 1, last_event"),
+    "all events are cut": ("DELETE FROM events", "events"),
+    "two events change places": (
+        "UPDATE events SET id = CASE id WHEN 5 THEN -6 WHEN 6 THEN -5 END WHERE id IN (5, 6);"
+        "UPDATE events SET id = -id WHERE id < 0",
+        "events, id 5",
+    ),
+}
+
+
+def test_every_edit_by_hand_is_found_with_its_table_key_and_column(ran):
+    def check(what):
+        statements, place = EDITS[what]
+        with ran.store.engine.connect() as connection:  # what is not committed is rolled back
+            for statement in [*let_events_be_changed(ran), *statements.split(";")]:
+                connection.execute(text(statement))
+            found = [fault.place for fault in differences(connection)]
+        first, last = place.partition("*")[::2]
+        assert any(one.startswith(first) and one.endswith(last) for one in found), found
+
+    try_each(check, EDITS)
+    ran.verify()
+
+
+@pytest.mark.parametrize(("table", "column"), [("models", "body"), ("policies", "body"), ("refits", "posterior")])
+def test_bytes_are_compared_by_their_digests(ran, table, column):
+    with ran.store.writing() as tx:
+        body = tx.execute(text(f"SELECT {column} FROM {table} ORDER BY event")).scalars().first()
+        changed = text(f"UPDATE {table} SET {column} = :new WHERE {column} = :old")
+        tx.execute(changed, {"new": body[:-1] + b"?", "old": body})
+    (found,) = places(ran)
+    assert found.startswith(table)
+    assert found.endswith(column)
+
+
+def cut_after(programme, last):
+    """Undo the events after one, and all that they wrote: the programme agrees with itself again.
+
+    Observations alone were written after it.
+    """
+    edit(
+        programme,
+        f"DELETE FROM events WHERE id > {last}",
+        f"DELETE FROM observations WHERE event > {last}",
+        f"UPDATE programme SET last_event = {last}",
+    )
+
+
+def test_a_chain_that_was_cut_cleanly_is_found_by_a_head(ran):
+    before = ran.verify()
+    ran.observe([{"arm": "b1", "state": "broken"}], "rounds")
+    head = ran.verify()
+    cut_after(ran, before.event)
+    assert ran.verify() == before  # it agrees with itself
+    assert ran.verify(before) == before
+    assert places(ran, head=head) == [f"events, id {head.event}"]
+
+
+def rewrite(programme, event, old, new):
+    """Replace text in one event and compute all digests after it."""
+    edit(programme)
+    with programme.store.writing() as tx:
+        chain = ""
+        for row in tx.execute(text("SELECT * FROM events ORDER BY id")).mappings().all():
+            changed = dict(row)
+            if changed["id"] == event:
+                assert old in changed["changes_json"]
+                changed["changes_json"] = changed["changes_json"].replace(old, new)
+            names = ("id", "kind", "who", "at", "body_json", "changes_json")
+            chain = digest_of([chain, *(changed[name] for name in names)])
+            values = {"id": changed["id"], "changes": changed["changes_json"], "chain": chain}
+            tx.execute(text("UPDATE events SET changes_json = :changes, chain = :chain WHERE id = :id"), values)
+
+
+def test_a_rewritten_chain_is_found_by_a_head_alone(ran):
+    head = ran.verify()
+    event = next(event.id for event in ran.events() if event.kind == "recorded")
+    rewrite(ran, event, "0.1", "0.9")
+    assert places(ran) == ["records, id 1, reward"]
+    with ran.store.writing() as tx:
+        tx.execute(text("UPDATE records SET reward = 0.9 WHERE id = 1"))
+    ran.verify()  # it agrees with itself
+    assert f"events, id {head.event}" in places(ran, head=head)
+
+
+def test_a_row_that_was_removed_is_found_though_its_number_was_given_again(ran):
+    with ran.store.writing() as tx:
+        last = tx.execute(text("SELECT max(id) FROM observations")).scalar()
+        tx.execute(text(f"DELETE FROM observations WHERE id = {last}"))
+    ran.observe([{"arm": "b1", "state": "broken"}], "rounds")
+    assert f"observations, id {last}" in places(ran)
+
+
+# Heads
+
+
+def test_a_head_is_written_signed_and_read(ran, tmp_path):
+    file = tmp_path / "head.json"
+    signed = ran.verify(key=SECRET)
+    signed.save(file)
+    assert Head.load(file) == signed
+    ran.observe([{"arm": "b1", "state": "broken"}], "rounds")
+    assert ran.verify(Head.load(file), key=SECRET).event == signed.event + 1
+
+
+def test_a_head_that_was_replaced_is_refused(ran, tmp_path):
+    signed = ran.verify(key=SECRET)
+    told = json.dumps([signed.event, signed.chain], separators=(",", ":")).encode()
+    inner = hashlib.sha256(bytes(b ^ 0x36 for b in SECRET.ljust(64, b"\0")) + told).digest()
+    outer = hashlib.sha256(bytes(b ^ 0x5C for b in SECRET.ljust(64, b"\0")) + inner)  # RFC 2104
+    assert signed.signature == outer.hexdigest()
+    ran.observe([{"arm": "b1", "state": "broken"}], "rounds")
+    present = ran.verify()
+    for forged in (present, Head(present.event, present.chain, signed.signature), present.signed(b"another secret!!")):
+        with pytest.raises(InvalidInput, match="head: it is not signed"):
+            ran.verify(forged, key=SECRET)
+
+
+@pytest.mark.parametrize("told", ["", "[]", "{}", '{"event": "1", "chain": ""}', '{"event": 0, "chain": ""}', "{" * 9])
+def test_a_file_that_is_not_a_head_is_refused(tmp_path, told):
+    file = tmp_path / "head.json"
+    file.write_text(told)
+    with pytest.raises(InvalidInput, match=r"head\.json"):
+        Head.load(file)
+    with pytest.raises(InvalidInput, match=r"none\.json"):
+        Head.load(tmp_path / "none.json")
+
+
+# Databases that cannot be read
+
+
+@pytest.fixture
+def damaged(tmp_path, pumps, roster):
+    """Edits a programme in a file, where SQLite stores values of any type in any column, and opens it again."""
+    address = str(tmp_path / "damaged.db")
+    with Programme.create(address, pumps, roster) as made:
+        made.accept(made.plan().plan)
+
+    def damage(*statements):
+        database = sqlite3.connect(address, isolation_level=None)
+        database.execute("PRAGMA foreign_keys = OFF")
+        for statement in statements:
+            database.execute(statement)
+        database.close()
+        return Programme.open(address)
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("statement", "place"),
+    [
+        ("UPDATE arms SET type = 'bgi' WHERE id = 1", "arms, id 1, type"),
+        ("UPDATE observations SET state = 'fin' WHERE id = 1", "observations, id 1, state"),
+        ("DELETE FROM programme", "programme, id 1"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_the_differences(damaged, statement, place):
+    with damaged(statement) as run, pytest.raises(InvalidInput) as refusal:
+        run.plan()
+    assert refusal.value.faults[0].place.startswith(place)
+
+
+@pytest.mark.parametrize("stored", ['{"speed": 1}', '{"gap": "a"}', "[1]", "no"])
+def test_damaged_bounds_are_refused_wherever_they_are_needed(damaged, stored):
+    with damaged(f"UPDATE programme SET bounds_json = '{stored}'") as run:
+        for need in (run.bounds, run.needs_solving, run.question, run.model_drift):
+            with pytest.raises(InvalidInput) as refusal:
+                need()
+            assert [fault.place for fault in refusal.value.faults] == ["programme, id 1, bounds_json"]
+
+
+def test_the_digest_of_bytes_does_not_stand_for_them(damaged):
+    with damaged() as run:
+        digest = run.status().model
+    for forged in (f"sha256 {digest}", json.dumps({"sha256": digest}), json.dumps({"sha256": digest}).replace(" ", "")):
+        with damaged(f"UPDATE models SET body = '{forged}'") as run:
+            assert places(run) == [f"models, digest {digest}, body"]
+
+
+def test_a_table_that_is_missing_is_named(damaged):
+    with damaged("DROP TABLE records") as run:
+        assert places(run) == ["records"]
+
+
+def test_a_fault_of_ours_in_a_sound_database_is_passed_on(programme):
+    with pytest.raises(KeyError, match="ours"), programme.store.reading():
+        raise KeyError("ours")
