@@ -14,6 +14,7 @@ nothing but pictures and words.
 
 import ast
 import inspect
+import math
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -118,6 +119,13 @@ def told_by(room: str, name: str) -> Callable[..., Any]:
 def counted(count: int, singular: str, plural: str = "") -> str:
     """`1 arm`, `5 arms`; thousands are set apart."""
     return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
+
+
+def size_in_words(number: float) -> str:
+    """A number of states: `27`, or its order of magnitude, `about 10^19`, if nobody would read its digits."""
+    if number < 1e6:
+        return f"{number:.0f}"
+    return f"about 10^{math.log10(number):.0f}" if math.isfinite(number) else "over 10^300"
 
 
 # Frames

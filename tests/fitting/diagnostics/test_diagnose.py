@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from evenhand.fitting.diagnostics import diagnose
-from evenhand.fitting.diagnostics.diagnose import visits_of
 from evenhand.fitting.log import Log
 
 from .simulated import WEAR, Rows, by_chance, by_state, counted_moves, simulated
@@ -76,7 +75,7 @@ def test_gaps_count_as_visits_and_thin_rows_are_listed() -> None:
     log.time[log.time >= 3] += 2
     moves = counted_moves(log)
     assert len(moves.gaps.number) == 6
-    visits = visits_of(moves)
+    visits = moves.departures
     assert visits.sum() == 24
     found = diagnose(log, moves, Rows(moves.counts + 0.3))
     few = {(row.state, row.action): row.visits for row in found.thin_rows.rows}
