@@ -8,6 +8,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.cli.application import application
+from evenhand.cli.commands.fit import _estimate
 
 LOG = """van,week,condition,action,make,worth
 v1,1,good,none,Ford,1
@@ -132,3 +133,11 @@ def test_probabilities_near_0_and_1_have_more_digits(value, told):
     from evenhand.cli.commands.fit import probability
 
     assert probability(value) == told
+
+
+def test_printed_intervals_hold_their_estimates():
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        lower, mean, upper = np.sort(rng.beta(0.5, 0.5) + rng.uniform(-1, 1, 3) * 10.0 ** -rng.uniform(1, 5)).clip(0, 1)
+        printed = [float(text) for text in _estimate(mean, lower, upper).replace("(", "–").rstrip(")").split("–")]
+        assert printed[1] <= printed[0] <= printed[2], (mean, lower, upper)
