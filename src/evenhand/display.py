@@ -122,10 +122,11 @@ def counted(count: int, singular: str, plural: str = "") -> str:
 
 
 def size_in_words(number: float) -> str:
-    """A number of states: `27`, or its order of magnitude, `about 10^19`, if nobody would read its digits."""
+    """A number of states: `27`, or from a million on its order of magnitude, `about 10^19`."""
     if number < 1e6:
         return f"{number:.0f}"
-    return f"about 10^{math.log10(number):.0f}" if math.isfinite(number) else "over 10^300"
+    # Sizes are cut near the end of the doubles.
+    return f"about 10^{math.log10(number):.0f}" if number < 1e300 else "over 10^300"
 
 
 # Frames
