@@ -122,8 +122,9 @@ class Course:
     def _stops(self, log: Log) -> Bools:
         """(type, state) whether a record ends because the arm enters the state, which no action leaves."""
         stops = np.zeros((len(log.types), len(log.states)), dtype=np.bool_)
-        for kind, (block, states, actions) in enumerate(self.blocks):
-            moves = self.problem.tables.transitions[block][np.ix_(states, actions)]
+        tables = self.problem.tables
+        for kind, (block, states, _) in enumerate(self.blocks):
+            moves = tables.transitions[block][states, : tables.num_actions[block]]
             stays = moves[np.arange(len(states)), :, states]
             stops[kind] = moves.sum(axis=(1, 2)) <= stays.sum(axis=1)
         last = log.is_last
