@@ -14,6 +14,7 @@ nothing but pictures and words.
 
 import ast
 import inspect
+import math
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -118,6 +119,14 @@ def told_by(room: str, name: str) -> Callable[..., Any]:
 def counted(count: int, singular: str, plural: str = "") -> str:
     """`1 arm`, `5 arms`; thousands are set apart."""
     return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
+
+
+def size_in_words(number: float) -> str:
+    """A number of states: `27`, or from a million on its order of magnitude, `about 10^19`."""
+    if number < 1e6:
+        return f"{number:.0f}"
+    # Sizes are cut near the end of the doubles.
+    return f"about 10^{math.log10(number):.0f}" if number < 1e300 else "over 10^300"
 
 
 # Frames

@@ -8,6 +8,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.cli.application import application
+from evenhand.cli.commands.fit import _estimate
 
 LOG = """van,week,condition,action,make,worth
 v1,1,good,none,Ford,1
@@ -132,3 +133,34 @@ def test_probabilities_near_0_and_1_have_more_digits(value, told):
     from evenhand.cli.commands.fit import probability
 
     assert probability(value) == told
+
+
+def test_printed_intervals_hold_their_estimates():
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        lower, mean, upper = np.sort(rng.beta(0.5, 0.5) + rng.uniform(-1, 1, 3) * 10.0 ** -rng.uniform(1, 5)).clip(0, 1)
+        printed = [float(text) for text in _estimate(mean, lower, upper).replace("(", "–").rstrip(")").split("–")]
+        assert printed[1] <= printed[0] <= printed[2], (mean, lower, upper)
+
+
+def test_types_of_arms_with_one_action_each_have_no_effects(folder, evenhand):
+    """Treated and untreated arms, half of each wearing faster: no effect on a type is identified."""
+    rng, rows = np.random.default_rng(0), ["van,week,condition,action"]
+    for van in range(40):
+        action, stay = ("none", "overhaul")[van % 2], (0.9, 0.3)[van // 2 % 2]
+        poor = 0
+        for week in range(20):
+            rows.append(f"v{van},{week},{('good', 'poor')[poor]},{action}")
+            poor = poor if rng.random() < stay else 1 - poor
+    (folder / "trial.csv").write_text("\n".join(rows))
+    options = ("fit", "trial.csv", *COLUMNS, "--clusters", "2", "--quiet")
+    found = json.loads(evenhand(*options, "--json").out)
+    assert found["diagnostics"]["effects"] is None and "effects" in found["diagnostics"]["left_out"]
+    assert set(found["clusters"]) > {"log_likelihood", "bic", "weak"}
+    assert found["clusters"]["identifies_effects"] is False
+    told = evenhand(*options, "--report", "fit.html")
+    page = (folder / "fit.html").read_text()
+    for text in (told.out, page):
+        assert "beside the idle" not in text  # the table of effects
+        assert f"BIC {found['clusters']['bic']:.2f}" in text.replace("\xa0", " ")
+        assert "with a probability below 0.8" in text.replace("\xa0", " ")

@@ -36,7 +36,7 @@ def test_json_and_page(asked: list[str], tmp_path: Path) -> None:
     report = tmp_path / "fit.html"
     result = CliRunner().invoke(application, [*asked, "--json", "--report", str(report)])
     found = json.loads(result.stdout)["diagnostics"]
-    assert found["num_tests"] == 6
+    assert found["num_tests"] == 4
     assert found["choices"]["worth"][0] < found["choices"]["worth"][1]
     assert "What an action does" in report.read_text(encoding="utf-8")
 

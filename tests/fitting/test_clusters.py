@@ -1,6 +1,7 @@
 """Types from data: against EM written arm by arm, a direct optimiser, and known types."""
 
 import csv
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
 from evenhand.errors import InvalidInput, NotApplicable
-from evenhand.fitting.clusters import Tried, chosen, find_clusters
+from evenhand.fitting.clusters import UNIDENTIFIED, Tried, chosen, find_clusters
 from evenhand.fitting.log import Log
 from evenhand.fitting.mixtures import CLOSE, begin_apart, iterate, read_histories
 
@@ -192,6 +193,43 @@ def test_odd_logs_give_sound_types(data):
     np.testing.assert_allclose(found.probabilities.sum(axis=1), 1.0)
     sizes = np.bincount(found.type_of, minlength=found.number)
     assert (sizes > 0).all() and (np.diff(sizes) <= 0).all()
+
+
+def one_action_each(log):
+    """The same arms, each with the action of its first row throughout."""
+    first = np.append(True, log.arm[1:] != log.arm[:-1])
+    return replace(log, action=log.action[first][log.arm])
+
+
+def test_effects_on_types_are_identified_by_arms_with_several_actions():
+    log, _ = simulated(APART, [0.6, 0.4], 60, 20, np.random.default_rng(0))
+    assert find_clusters(log, 2).identifies_effects
+    apart = find_clusters(one_action_each(log), 2)
+    assert not apart.identifies_effects and apart.as_dict()["identifies_effects"] is False
+    assert apart.why_no_effects == UNIDENTIFIED and any(UNIDENTIFIED in note for note in apart.notes)
+    exceptional = replace(one_action_each(log), action=one_action_each(log).action.copy())
+    exceptional.action[:5] = 1 - exceptional.action[0]  # one arm of sixty changes
+    assert not find_clusters(exceptional, 2).identifies_effects
+    idle = replace(log, action=np.zeros_like(log.action))
+    assert find_clusters(idle, 2).identifies_effects
+    assert find_clusters(one_action_each(log), 1).identifies_effects
+
+
+def test_the_likelihood_of_the_mixture_and_weak_memberships_are_reported():
+    log, _ = simulated(APART, [0.6, 0.4], 40, 6, np.random.default_rng(0))
+    found, alone = find_clusters(log, 2), find_clusters(log, 1)
+    weak = np.mean([max(chances) < 0.8 for chances in found.probabilities])
+    assert found.weak == found.as_dict()["weak"] == weak and 0 < weak < 1
+    counts = np.zeros((3, 2, 3))
+    for i in range(len(log.arm) - 1):
+        if log.arm[i] == log.arm[i + 1]:
+            counts[log.state[i], log.action[i], log.state[i + 1]] += 1
+    best = float((counts * np.log(np.maximum(counts, 1) / counts.sum(axis=2, keepdims=True))).sum())
+    assert best - 1 < alone.log_likelihood <= best < found.log_likelihood  # one type: counts, but for a small prior
+    free = int((counts > 0).sum()) - 6
+    for one, number in ((alone, 1), (found, 2)):
+        parameters = number * free + number - 1
+        assert one.bic == pytest.approx(-2 * one.log_likelihood + parameters * np.log(40))
 
 
 def test_a_picture_of_the_numbers():

@@ -210,6 +210,15 @@ def test_arms_that_are_gone_are_told_and_left_out_if_somebody_says_so() -> None:
             fitted(frame, gone_after=wrong)
 
 
+def test_clocks_of_single_arms_tell_of_nobody_that_is_gone() -> None:
+    """Patients are recorded for different times since they came; on a calendar the same ends are told."""
+    last = {f"van{arm}": 20 + arm for arm in range(40)}
+    frame = simulated().filter(polars.col("week") <= polars.col("van").replace_strict(last))
+    assert not any("--gone-after" in note for note in fitted(frame).notes)
+    dated = frame.with_columns(week=pandas.Timestamp("2026-01-05") + polars.duration(weeks=polars.col("week")))
+    assert any("--gone-after" in note for note in fitted(dated).notes)
+
+
 def test_a_recovery_that_nobody_saw_is_asked_about() -> None:
     rows = [
         {"van": f"v{arm}", "week": week, "condition": state, "action": "none", "make": "Ford"}

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -52,6 +53,22 @@ def test_irregular_times_become_transitions_of_a_step(tmp_path):
     assert isinstance(loaded, Drawn)
     np.testing.assert_array_equal(loaded.draws, fitted.posterior.draws)
     np.testing.assert_allclose(eh.load(tmp_path / "vans.toml").arms[0].transitions, fitted.posterior.mean[0])
+
+
+def test_pairs_of_rows_are_counted_with_their_time():
+    rows = visits(np.random.default_rng(0), 10)
+    fitted = eh.fit(rows, **COLUMNS, step=7, reward_of="good=1,poor=0", unseen="idle")
+    states, actions = ("good", "poor"), ("none", "serve")
+    pairs, exposure = np.zeros((2, 2, 2), int), np.zeros((2, 2))
+    for row, after in pairwise(rows):
+        if row["van"] == after["van"]:
+            place = states.index(row["state"]), actions.index(row["action"])
+            pairs[(*place, states.index(after["state"]))] += 1
+            exposure[place] += after["day"] - row["day"]
+    told = fitted.as_dict()["types"][0]
+    np.testing.assert_array_equal(told["counts"], pairs)
+    np.testing.assert_allclose(told["exposure"], exposure)
+    assert sum(fitted.to_frame("polars")["count"]) == pairs.sum()
 
 
 def test_found_types_are_blocks_of_the_model_and_members_are_beside_it(tmp_path):

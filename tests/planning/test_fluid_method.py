@@ -175,9 +175,14 @@ class TestAuto:
         found = solve(problem)
         assert found.method == "fluid"
         assert found.reason.startswith(
-            "the arms are of 40 types, and the count space has 1.21577e+19 states; the product space has "
-            "1.21577e+19 states: too many for an exact method in reasonable time; of "
+            "the arms are of 40 types, and the count space has about 10^19 states; the product space has "
+            "about 10^19 states: too many for an exact method in reasonable time; of "
         )
+
+    def test_a_size_that_is_cut_is_not_reported_as_one(self):
+        """exp(700) = 1.01423e+304 stands for everything above it."""
+        reason = choose_method(brief(700))[1]
+        assert "the product space has over 10^300 states" in reason and "e+" not in reason
 
     def test_identical_arms_of_many_states(self):
         rng = np.random.default_rng(0)

@@ -197,6 +197,96 @@ def test_a_policy_that_changed_is_found_out() -> None:
     assert found.totals.inside.all()
 
 
+# Records that end by death
+
+DEADLY = np.array([[[0.85, 0.12, 0.03], [0.92, 0.06, 0.02]], [[0.1, 0.75, 0.15], [0.3, 0.62, 0.08]], [[0, 0, 1]] * 2])
+LIFE = np.array([[1.0, 0.9], [0.4, 0.3], [0.0, 0.0]])
+
+
+def mortal() -> eh.CoupledMDP:
+    deadly = eh.Arm(DEADLY, LIFE, [[0], [1]], name="make 0", states=STATES, actions=ACTIONS)
+    return eh.CoupledMDP([deadly], budget=[2], discount=0.95, counts=[4])
+
+
+def lives(rng: np.random.Generator, num_arms: int, length: int, way: str) -> Log:
+    """Records that end by death or at the end; some begin late, are censored, or miss steps."""
+    courses = []
+    for _ in range(num_arms):
+        begin = int(rng.integers(8)) if way == "late" else 0
+        end = min(length - begin, int(rng.geometric(0.08)) if way in ("censored", "missed") else length)
+        s, pairs = 0, []
+        for k in range(end + 1):
+            seen = way != "missed" or k in (0, end) or rng.random() < 0.8
+            a = int(seen and s < 2 and rng.random() < (0.2, 0.6)[s])
+            pairs.append((s if seen else -9, a))
+            if s == 2 and seen:
+                break
+            s = int(rng.choice(3, p=DEADLY[s, a]))
+        courses.append((0, begin, pairs))
+    return log_of(courses)
+
+
+def _lives(shares: np.ndarray, steps: int) -> list[tuple[float, list[int], list[float]]]:
+    """(chance, states, rewards) of every life from the first state, over so many decisions."""
+    found: list[tuple[float, list[int], list[float]]] = [(1.0, [0], [])]
+    for _ in range(steps):
+        over = [life for life in found if life[1][-1] == 2]
+        found = over + [
+            (p * q * DEADLY[states[-1], a, z], [*states, z], [*rewards, LIFE[states[-1], a]])
+            for p, states, rewards in found
+            if states[-1] < 2
+            for a, q in enumerate(shares[states[-1]])
+            for z in range(3)
+            if q * DEADLY[states[-1], a, z] > 0
+        ]
+    return found
+
+
+def test_every_life_written_out() -> None:
+    """The length of a record that death ends is an outcome: three arms, all lives of three decisions."""
+    log = log_of([(0, 0, [(0, 1), (1, 0), (2, 0)]), *[(0, 0, [(0, 0), (0, 1), (1, 1), (1, 0)])] * 2])
+    found, ways = replay(mortal(), log), _lives(recorded_shares(log).shares[0], 3)
+    number = sum(p * len(rewards) for p, _, rewards in ways)
+    reward = sum(p * sum(rewards) for p, _, rewards in ways)
+    rate = reward / number
+    beyond = sum(p * (sum(rewards) - rate * len(rewards)) ** 2 for p, _, rewards in ways)
+    assert np.isclose(found.total_rewards.mean[0], rate)
+    half = found.total_rewards.mean[0] - found.total_rewards.lower[0]
+    assert np.isclose(half, stats.norm.ppf(0.975) * np.sqrt(3 * beyond) / 8)
+    for k in range(3):
+        alive = [(p, rewards[k]) for p, _, rewards in ways if len(rewards) > k]
+        assert np.isclose(found.rewards.mean[k], sum(p * r for p, r in alive) / sum(p for p, _ in alive))
+    dead = [3 * sum(p for p, states, _ in ways if len(states) > k and states[k] == 2) for k in (1, 2)]
+    assert np.allclose(found.occupied.mean[1:, 2], dead)
+
+
+def test_rows_after_a_death_tell_nothing() -> None:
+    """One arm is written down as dead once more, where the others are not."""
+    courses = [(0, 0, [(0, 1), (2, 0)]), (0, 0, [(0, 0), (1, 1), (2, 0)]), (0, 0, [(0, 0), (0, 1), (1, 1), (1, 0)])]
+    more = [(0, 0, [(0, 1), (2, 0), (2, 0)]), *courses[1:]]
+    once, again = (replay(mortal(), log_of(some)) for some in (courses, more))
+    assert once.present.tolist() == again.present.tolist() == [3, 2, 1]
+    assert np.allclose(once.rewards.mean, again.rewards.mean)
+
+
+@pytest.mark.parametrize(
+    ("way", "number"),
+    [
+        ("plain", 12),
+        *(pytest.param(way, 200, marks=pytest.mark.slow) for way in ("plain", "late", "censored", "missed")),
+    ],
+)
+def test_a_true_model_with_death_is_not_refuted(way: str, number: int) -> None:
+    rng = np.random.default_rng(24)
+    found = [replay(mortal(), lives(rng, 200, 20, way)) for _ in range(number)]
+    least, most = (0.92, 0.98) if number == 200 else (0.88, 1.0)
+    for name in ("rewards", "occupied"):
+        assert least < np.mean([getattr(one, name).inside.mean() for one in found]) < most
+    # Shares of actions are fitted to the same records, so that their numbers come out nearer than by chance.
+    for name in ("served", "totals", "total_rewards"):
+        assert least < np.mean([getattr(one, name).inside.mean() for one in found])
+
+
 # What it is worth
 
 

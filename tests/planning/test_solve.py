@@ -66,12 +66,12 @@ class TestTooLarge:
     def test_forty_different_arms_on_the_product_space(self, method: str) -> None:
         with pytest.raises(TooLarge) as caught:
             solve(different(40, num_states=3), "gini:2", method)
-        assert "3^40 = 1.22e+19 states" in str(caught.value)
+        assert "3^40 (about 10^19) states" in str(caught.value)
         assert "Use fewer arms, or counts if many arms are identical" in str(caught.value)
 
     @pytest.mark.parametrize("method", ["counts", "count-lp"])
     def test_forty_different_arms_by_counts(self, method: str) -> None:
-        with pytest.raises(TooLarge, match=r"the count space has 1.22e\+19 states. Use"):
+        with pytest.raises(TooLarge, match=r"the count space has about 10\^19 states. Use"):
             solve(different(40, num_states=3), "utilitarian", method)
 
     def test_no_table_is_begun(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,7 +144,7 @@ def test_a_notebook_shows_the_sentences(vans: Fitted) -> None:
     reader = Reader(vans.diagnostics._repr_html_())
     assert not {"img", "script"} & reader.tags
     assert all(said in reader.text for _, said in vans.diagnostics.words)
-    assert repr(vans.diagnostics) == "Diagnostics(7 topics, 6 tests)"
+    assert repr(vans.diagnostics) == "Diagnostics(7 topics, 4 tests)"
 
 
 def test_a_replay_has_a_section_of_its_own(vans: Fitted) -> None:

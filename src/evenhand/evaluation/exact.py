@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evenhand.display import size_in_words
 from evenhand.errors import NotApplicable
 from evenhand.evaluation.typed import typed_steps, typed_values
 from evenhand.kernels.lattice import lattice_size
@@ -216,7 +217,9 @@ class _Tabulator:
     def _by_law(self, can: Capabilities, law: Lawful) -> _Table:
         if (number := self.number * num_count_states(self.problem)) > MOST_STATES:
             steps = "" if self.number == 1 else f" over {self.number} steps"
-            raise NotApplicable(f"the count space has {number:.6g} states{steps}; up to {MOST_STATES} are tabulated")
+            raise NotApplicable(
+                f"the count space has {size_in_words(number)} states{steps}; up to {MOST_STATES} are tabulated"
+            )
         state, allocations, probabilities = write_law(can, law, self.counts)
         usage = self.counts.usage_of(allocations)
         check_budget(self.problem, usage, 0)

@@ -9,6 +9,10 @@ by arm. Beside it stands Schwarz's criterion on all arms
     BIC = -2 log-likelihood + (parameters) log(arms)            smaller is better
 
 Types are named by their size, the largest first. An arm is of the type that is likeliest for it; how likely is kept.
+
+The rows of different actions are matched to one type by arms that had both. Where each arm had one action throughout,
+a mixture of the arms of each action says as much as the mixture of all: which type of one belongs to which type of
+another is arbitrary, and no effect of an action on a type is identified.
 """
 
 import csv
@@ -58,7 +62,16 @@ FEW_MOVES = 4
 """Moves below which an arm hardly tells its type."""
 
 UNSURE = 0.8
-"""The mean probability of the likeliest type below which types are told to be unsure."""
+"""The probability of the likeliest type of an arm below which its membership is weak."""
+
+LEAST_MIXED = 0.05
+"""The share of arms with two actions below which effects on types are not identified: protocols have exceptions."""
+
+UNIDENTIFIED = (
+    "arms had one action throughout, so that a type found under one action cannot be matched with one found under "
+    "another: effects on types are not identified"
+)
+"""Why no effects are reported."""
 
 TIE = 1e-9
 """Probabilities that differ by less are equal: the larger type is taken."""
@@ -106,6 +119,32 @@ class Clusters(Shown):
     notes: tuple[str, ...]
     """What should be known of them, in words."""
 
+    log_likelihood: float
+    """Of all arms under the mixture."""
+
+    bic: float
+    """Schwarz's criterion on all arms; smaller is better."""
+
+    identifies_effects: bool
+    """Whether enough arms had several actions for the rows of actions to be matched to one type."""
+
+    @property
+    def why_no_effects(self) -> str:
+        """The reason why effects of actions on these types are not identified; empty if they are."""
+        return "" if self.identifies_effects else UNIDENTIFIED
+
+    @property
+    def weak(self) -> float:
+        """The share of arms whose likeliest type has a probability below 0.8."""
+        return float((self.probabilities.max(axis=1) < UNSURE).mean())
+
+    @property
+    def words(self) -> str:
+        """How well the mixture explains the arms, and how surely they are of their types."""
+        likelihood = f"log-likelihood {self.log_likelihood:.2f}, BIC {self.bic:.2f}"
+        weak = f"{100 * self.weak:.1f} % of the arms are of their type with a probability below {UNSURE}"
+        return f"{counted(self.number, 'type')}: {likelihood}; {weak}"
+
     @property
     def number(self) -> int:
         """How many types there are."""
@@ -147,6 +186,10 @@ class Clusters(Shown):
         """The JSON form: the numbers that were tried, and who is of which type."""
         return {
             "number": self.number,
+            "log_likelihood": self.log_likelihood,
+            "bic": self.bic,
+            "weak": self.weak,
+            "identifies_effects": self.identifies_effects,
             "tried": [asdict(one) for one in self.tried],
             "members": [{"arm": arm, "type": kind, "probability": float(p)} for arm, kind, p in self._members()],
         }
@@ -306,8 +349,20 @@ def _clusters(log: Log, histories: Histories, found: Mixtures, tried: tuple[Trie
     chances = chances[:, order]
     chances = chances / chances.sum(axis=1, keepdims=True)
     names = ("all",) if len(order) == 1 else tuple(f"type {place + 1}" for place in range(len(order)))
-    notes = tuple(_notes(histories, chances, wanted))
-    return Clusters(names, log.arms, _likeliest(chances), chances, tried, notes)
+    identified = len(order) == 1 or _has_mixed_arms(log)
+    notes = tuple(_notes(histories, chances, wanted, identified))
+    value = float(found.log_likelihoods(histories)[histories.history_of, 0].sum())
+    bic = _bic(histories, found)
+    return Clusters(names, log.arms, _likeliest(chances), chances, tried, notes, value, bic, identified)
+
+
+def _has_mixed_arms(log: Log) -> bool:
+    """Whether actions are seen in the same arms: always if there is one action."""
+    moves = np.flatnonzero(log.arm[1:] == log.arm[:-1])
+    arm, action = log.arm[moves], log.action[moves]
+    actions = np.bincount(np.unique(arm.astype(np.int64) * len(log.actions) + action) // len(log.actions))
+    several = np.bincount(arm)[: len(actions)] > 1
+    return len(np.unique(action)) < 2 or bool((actions[several] > 1).mean() >= LEAST_MIXED if several.any() else False)
 
 
 def _likeliest(chances: Floats) -> Indices:
@@ -323,7 +378,7 @@ def _by_size(type_of: Indices, number: int) -> list[int]:
     return sorted(firsts, key=lambda kind: (-sizes[kind], firsts[kind]))
 
 
-def _notes(histories: Histories, chances: Floats, wanted: int) -> Iterable[str]:
+def _notes(histories: Histories, chances: Floats, wanted: int, identified: bool) -> Iterable[str]:
     moves = histories.num_moves[histories.history_of]
     number = chances.shape[1]
     if number < wanted:
@@ -332,5 +387,7 @@ def _notes(histories: Histories, chances: Floats, wanted: int) -> Iterable[str]:
         yield f"{counted(still, 'arm has', 'arms have')} no move, and counted as the commonest type"
     if (few := float(np.median(moves))) < FEW_MOVES:
         yield f"half of the arms have at most {counted(int(few), 'move')}: too few to tell types of arms apart well"
+    if not identified:
+        yield f"{UNIDENTIFIED}; the model's rows of different actions do not belong to the same arms"
     if number > 1 and (sure := float(chances.max(axis=1).mean())) < UNSURE:
         yield f"types are unsure: the likeliest type of an arm has a probability of {sure:.2f} on average"

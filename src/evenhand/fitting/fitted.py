@@ -19,7 +19,7 @@ from evenhand.fitting.posterior_files import Named, posterior_path, save_posteri
 from evenhand.fitting.terms import Terms
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import save, write_atomically
-from evenhand.typing import Bools, Floats
+from evenhand.typing import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from evenhand.fitting.clusters import Clusters
@@ -82,8 +82,15 @@ class Fitted(Shown):
     @cached_property
     def diagnostics(self) -> Diagnostics:
         """What the records say besides the model, and what they cannot say; asked when first read, always alike."""
-        found = self.clusters is not None
-        return diagnose(self.log, self.moves, self.posterior, worth=self._worth, types_found=found)
+        found = self.clusters
+        return diagnose(
+            self.log,
+            self.moves,
+            self.posterior,
+            worth=self._worth,
+            types_found=found is not None,
+            why_no_effects="" if found is None else found.why_no_effects,
+        )
 
     @property
     def _worth(self) -> Floats | None:
@@ -128,7 +135,7 @@ class Fitted(Shown):
             library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
         """
         mean, (lower, upper) = self.posterior.mean, self.interval
-        places = np.argwhere((self.moves.counts > 0) | (np.nan_to_num(mean) > 0))
+        places = np.argwhere((self._counts > 0) | (np.nan_to_num(mean) > 0))
         t, s, a, s2 = places.T
         log = self.log
         return as_frame(
@@ -137,13 +144,18 @@ class Fitted(Shown):
                 "state": [log.states[i] for i in s],
                 "action": [log.actions[i] for i in a],
                 "next_state": [log.states[i] for i in s2],
-                "count": self.moves.counts[t, s, a, s2].tolist(),
+                "count": self._counts[t, s, a, s2].tolist(),
                 "probability": mean[t, s, a, s2].tolist(),
                 "lower": lower[t, s, a, s2].tolist(),
                 "upper": upper[t, s, a, s2].tolist(),
             },
             library,
         )
+
+    @cached_property
+    def _counts(self) -> Ints:
+        """(type, state, action, next_state) moves of one step; all pairs of rows where times are irregular."""
+        return self.moves.counts if self.log.regular else self.moves.pairs
 
     @cached_property
     def interval(self) -> tuple[Floats, Floats]:
@@ -161,7 +173,8 @@ class Fitted(Shown):
                 {
                     "name": name,
                     "arms": int(arms[t]),
-                    "counts": self.moves.counts[t],
+                    "counts": self._counts[t],
+                    **({} if self.log.regular else {"exposure": self.moves.exposure[t]}),
                     **{key: array[t] for key, array in arrays.items()},
                 }
                 for t, name in enumerate(self.log.types)

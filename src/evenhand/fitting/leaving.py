@@ -54,14 +54,19 @@ def notes_of_ends(log: Log) -> list[str]:
     """
     ends = log.ends
     long = np.flatnonzero(ends > LONG)
-    if log.left is not None or not len(long):
+    # Numbers that begin alike for all arms may be counted from each arm's own start. If most arms end earlier than the
+    # last one they are: on a calendar most arms are recorded until the end.
+    begins = log.time[np.append(True, log.is_last[:-1])]
+    may_be_own = log.unit == "step" and np.ptp(begins) < 1e-6
+    if log.left is not None or not len(long) or (may_be_own and np.mean(ends < 1e-6) < 0.5):
         return []
     order = long[np.argsort(-ends[long], kind="stable")]
     named = ", ".join(f"{log.arms[arm]} ({ends[arm]:.4g} steps)" for arm in order[:SHOWN].tolist())
     more = f" and {len(order) - SHOWN} more" if len(order) > SHOWN else ""
     what = counted(len(order), "arm was", "arms were")
     they = "it is" if len(order) == 1 else "they are"
+    unless = ", unless times are counted from each arm's own start" if may_be_own else ""
     return [
         f"{what} last seen more than {LONG} steps before the end of the records, and {they} counted: {named}{more}. "
-        f"Leave out who is gone: --gone-after {LONG}"
+        f"Leave out who is gone{unless}: --gone-after {LONG}"
     ]

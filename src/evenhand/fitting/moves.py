@@ -21,18 +21,30 @@ class Moves:
     """Whether an action goes on through steps that were missed; they are idle when not."""
 
     @property
+    def pairs(self) -> Ints:
+        """(type, state, action, next_state) pairs of rows that follow each other, in one step or in another time."""
+        gaps, seen = self.gaps, self.counts.copy()
+        np.add.at(seen, (gaps.type, gaps.state, gaps.action, gaps.next_state), gaps.number)
+        return seen
+
+    @property
+    def exposure(self) -> Floats:
+        """(type, state, action) time between rows that follow each other, in the unit of the times."""
+        gaps = self.gaps
+        time: Floats = self.counts.sum(axis=-1).astype(np.float64)
+        np.add.at(time, (gaps.type, gaps.state, gaps.action), gaps.number * gaps.time)
+        return time
+
+    @property
     def departures(self) -> Ints:
         """(type, state, action) how often arms were seen to leave each pair, in one step or in another time."""
-        seen: Ints = self.counts.sum(axis=-1)
-        np.add.at(seen, (self.gaps.type, self.gaps.state, self.gaps.action), self.gaps.number)
-        return seen
+        departures: Ints = self.pairs.sum(axis=-1)
+        return departures
 
     @property
     def unseen(self) -> Bools:
         """(type, state, action) the pairs that no arm of the type was seen to leave."""
-        seen: Bools = self.counts.sum(axis=-1) > 0
-        seen[self.gaps.type, self.gaps.state, self.gaps.action] = True
-        return ~seen
+        return np.asarray(self.departures == 0)
 
 
 @dataclass(frozen=True, eq=False)

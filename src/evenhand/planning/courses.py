@@ -14,10 +14,20 @@ figure f(s, a) of a step (was it served; what was it worth) and G the sum of the
 Arms are independent, so means and variances add up, and the number of arms that are served at a step is a sum of
 unequal coins (Poisson binomial), whose quantiles are exact up to EXACT_UP_TO arms. Other intervals are normal ones.
 Steps that were not recorded are idle, as they are for the fit unless it carried actions on: a log does not say so.
+
+A record that ends in an absorbing state ("dead") has a random length, and to condition on it would be to condition on
+survival. Such an arm is followed beyond its end, dies with the probability of the model, and is recorded no more once
+it is seen dead. It might also have been censored later: after its last row its record ends at step t with probability
+
+    h(t) = (survivors whose record ends at t) / (arms under observation at t)
+
+by type, the hazard of the Kaplan-Meier estimator of the time of censoring (Kaplan and Meier, JASA 1958); and it is
+recorded at t, or gets a decision, as often as those under observation. The denominators of mean rewards are then
+random, too: the mean is the ratio R / N of expected sums, and its variance that of sum (f - R / N) (delta method).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -88,9 +98,11 @@ class Course:
             problem: the model.
             log: the records.
         """
-        self.problem, self.log = problem, log
-        self.shares = recorded_shares(log)
+        self.problem = problem
         self.blocks = _find_blocks(problem, log)
+        self.stops = self._stops(log)
+        self.log = log = _until_stop(log, self.stops)
+        self.shares = recorded_shares(log)
         self.models = [self._model(kind) for kind in range(len(log.types))]
         # Arms may begin between the steps of others: each is counted from the whole step of its first row.
         first = log.time[self.first][np.cumsum(self.begins) - 1]
@@ -106,6 +118,25 @@ class Course:
         pairs = np.ix_(states, actions)
         transitions = tables.transitions[block][np.ix_(states, actions, states)]
         return _Model(self.shares.shares[kind], transitions, tables.rewards[block][pairs], tables.usage[block][pairs])
+
+    def _stops(self, log: Log) -> Bools:
+        """(type, state) whether a record ends because the arm enters the state, which no action leaves."""
+        stops = np.zeros((len(log.types), len(log.states)), dtype=np.bool_)
+        tables = self.problem.tables
+        for kind, (block, states, _) in enumerate(self.blocks):
+            moves = tables.transitions[block][states, : tables.num_actions[block]]
+            stays = moves[np.arange(len(states)), :, states]
+            stops[kind] = moves.sum(axis=(1, 2)) <= stays.sum(axis=1)
+        last = log.is_last
+        # A state that arms are recorded in until the end, step by step, is an ordinary one.
+        early = np.bincount(log.state[last], log.ends > 0, len(log.states)) > 0
+        goes_on = np.bincount(log.state[~last], minlength=len(log.states)) > 0
+        return np.asarray(stops & (early | ~goes_on))
+
+    @cached_property
+    def is_stop(self) -> Bools:
+        """(row,) whether the record ends there because of the state."""
+        return np.asarray(self.stops[self.log.type_of[self.log.arm], self.log.state])
 
     @cached_property
     def begins(self) -> Bools:
@@ -141,9 +172,30 @@ class Course:
         # -1 for whole records, which may be alike; a number of its own for every other.
         own = np.where(whole, -1, np.arange(len(begin)))
         arm = self.log.arm[self.first]
-        keys = np.stack([self.log.type_of[arm], self.log.state[self.first], begin, end, own], axis=1)
+        stopped = self.is_stop[self.last]
+        keys = np.stack([self.log.type_of[arm], self.log.state[self.first], begin, end, own, stopped], axis=1)
         _, one, number = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         return number.reshape(-1), one
+
+
+def _until_stop(log: Log, stops: Bools) -> Log:
+    """The same records, each up to its first row in a state that ends it."""
+    stopped = stops[log.type_of[log.arm], log.state].astype(np.int64)
+    before = np.cumsum(stopped) - stopped
+    first = np.flatnonzero(np.append(True, log.arm[1:] != log.arm[:-1]))
+    seen = before == before[first][np.searchsorted(first, np.arange(len(before)), side="right") - 1]
+    if seen.all():
+        return log
+    return replace(
+        log,
+        arm=log.arm[seen],
+        time=log.time[seen],
+        state=log.state[seen],
+        action=log.action[seen],
+        row=log.row[seen],
+        reward=None if log.reward is None else log.reward[seen],
+        used=None if log.used is None else log.used[seen],
+    )
 
 
 def _find_blocks(problem: CoupledMDP, log: Log) -> list[tuple[int, Ints, Ints]]:
@@ -196,7 +248,7 @@ class _Chain(NamedTuple):
     """(state, next_state) a step that was not recorded: idle."""
 
     figures: tuple[_Figure, ...]
-    """One for each action but the idle one, then the reward."""
+    """One for each action but the idle one, then the reward, the number of decisions, and the sum of these two."""
 
     @classmethod
     def of(cls, model: _Model) -> "_Chain":
@@ -205,10 +257,14 @@ class _Chain(NamedTuple):
         # The idle action is the first of the records, and is not told.
         actions = [steps[:, a] for a in range(1, steps.shape[1])]
         # f and f^2 of the head, summed over actions.
-        worth = [np.einsum("sa,saz->sz", model.rewards**power, steps) for power in (1, 2)]
-        # An action is taken or not: f = f^2.
-        figures = (*(_Figure(one, one) for one in actions), _Figure(worth[0], worth[1]))
-        return cls(steps.sum(axis=1), model.transitions[:, 0], figures)
+        reward, both = (
+            _Figure(*(np.einsum("sa,saz->sz", figure**power, steps) for power in (1, 2)))
+            for figure in (model.rewards, model.rewards + 1)
+        )
+        on = steps.sum(axis=1)
+        # An action is taken or not, and so is a decision: f = f^2.
+        figures = (*(_Figure(one, one) for one in actions), reward, _Figure(on, on), both)
+        return cls(on, model.transitions[:, 0], figures)
 
 
 def follow(course: Course, level: float) -> dict[str, Any]:
@@ -221,116 +277,190 @@ def follow(course: Course, level: float) -> dict[str, Any]:
     log, (number_of, one) = course.log, course.kinds
     num_steps, A, S = int(course.time.max()) + 1, len(log.actions), len(log.states)
     sizes = np.bincount(number_of, minlength=len(one))
-    F = A  # a figure for each action but the idle one, and the reward
+    F = A + 2  # a figure for each action but the idle one, and three for the mean reward
     # The law, and for each figure m and q: (class, state) each.
     check_memory(8.0 * len(one) * S * (1 + 2 * F), f"the courses of {len(one)} kinds of arms", "Replay fewer arms.")
-    crowd = _Crowd(course, one, sizes, F)
-    recorded, decided = _by_step(course, number_of, one, num_steps)
-    walk = _Walk(num_steps, len(log.types), A, S)
-    # Enter, look, move, sum up: what is noted at a step is before its decision, sums are after it.
+    crowd = _Crowd(course, one, sizes, F, num_steps)
+    seen = _by_step(course, number_of, one, num_steps)
+    walk = _Walk(num_steps, len(log.types), F, S)
+    # Enter, look, end, decide, move, sum up: what is noted at a step is before its move, sums are after it.
     for step in range(num_steps):
         crowd.enter(step)
-        walk.note(step, crowd, recorded[step], decided[step])
-        crowd.move(step, decided[step])
+        walk.note_states(step, crowd, seen.recorded[step])
+        crowd.close(step, seen.recorded[step], seen.censored[step])
+        walk.note_decisions(step, crowd, seen.decided[step])
+        crowd.move(step, seen.decided[step])
         walk.sum_up(step, crowd)
     return _told(course, walk, level)
 
 
-def _by_step(course: Course, number_of: Ints, one: Ints, num_steps: int) -> tuple[Bools, Bools]:
-    """(step, class) whether arms of a class have a row at a step after their first, and whether a decision."""
+class _BySteps(NamedTuple):
+    """(step, class) probabilities of what the records have of arms of each class: 0 or 1 up to their last rows."""
+
+    recorded: Floats
+    """Of a row after the first."""
+
+    decided: Floats
+    """Of a decision."""
+
+    censored: Floats
+    """Of the end of a record, given that it reached the step."""
+
+
+def _by_step(course: Course, number_of: Ints, one: Ints, num_steps: int) -> _BySteps:
+    """Read what is known of each class, and estimate it beyond the end of records that a state ended."""
     # One arm of each class stands for it; only its rows are looked at.
     chosen = np.zeros(len(course.first), dtype=np.bool_)
     chosen[one] = True
     arm_of_row = np.cumsum(course.begins) - 1
     rows = np.flatnonzero(chosen[arm_of_row])
-    recorded, decided = np.zeros((2, num_steps, len(one)), dtype=np.bool_)
+    recorded, decided, censored = np.zeros((3, num_steps, len(one)))
     later = rows[~course.begins[rows]]
-    recorded[course.time[later], number_of[arm_of_row[later]]] = True
+    recorded[course.time[later], number_of[arm_of_row[later]]] = 1.0
     made = rows[course.is_decision[rows]]
-    decided[course.time[made], number_of[arm_of_row[made]]] = True
-    return recorded, decided
+    decided[course.time[made], number_of[arm_of_row[made]]] = 1.0
+    stopped = np.flatnonzero(course.is_stop[course.last[one]])
+    if len(stopped):
+        usual = _usual(course, num_steps)
+        kind = course.log.type_of[course.log.arm[course.first[one[stopped]]]]
+        end, step = course.time[course.last[one[stopped]]], np.arange(num_steps)[:, None]
+        for known, rates, beyond in zip(
+            (recorded, decided, censored), usual, (step > end, step >= end, step >= end), strict=True
+        ):
+            known[:, stopped] = np.where(beyond, rates[:, kind], known[:, stopped])
+    return _BySteps(recorded, decided, censored)
+
+
+def _usual(course: Course, num_steps: int) -> tuple[Floats, Floats, Floats]:
+    """(step, type) shares of rows, of decisions, and of ends among the arms under observation."""
+    kind = course.log.type_of[course.log.arm]
+    begin, end, survives = course.time[course.first], course.time[course.last], ~course.is_stop[course.last]
+    shape = (num_steps + 1, len(course.log.types))
+    rows, decisions, ends, under = np.zeros((4, *shape))
+    np.add.at(rows, (course.time[~course.is_stop], kind[~course.is_stop]), 1)
+    np.add.at(decisions, (course.time[course.is_decision], kind[course.is_decision]), 1)
+    np.add.at(ends, (end[survives], kind[course.last[survives]]), 1)
+    np.add.at(under, (begin, kind[course.first]), 1)
+    # Where a record ends by its state, the arm is not under observation in its last row.
+    np.add.at(under, (end + survives, kind[course.last]), -1)
+    under = under.cumsum(axis=0)
+    shares = (
+        np.divide(part, whole, out=np.full(shape, default), where=whole > 0)
+        # Where no arm is left to tell, records are taken to be whole.
+        for part, whole, default in ((rows, under, 1.0), (decisions, under - ends, 1.0), (ends, under, 0.0))
+    )
+    found, made, ended = (share[:-1] for share in shares)
+    return found, made, ended
 
 
 class _Crowd:
-    """The laws of all kinds of arms, and the moments of their figures so far."""
+    """The laws of all kinds of arms whose records go on, and the moments of their figures so far."""
 
-    def __init__(self, course: Course, one: Ints, sizes: Ints, num_figures: int) -> None:
+    def __init__(self, course: Course, one: Ints, sizes: Ints, num_figures: int, num_steps: int) -> None:
         first = course.first[one]
         self.sizes = sizes
         self.type: Ints = course.log.type_of[course.log.arm[first]].astype(np.int64)
-        self.begin, self.end = course.time[first], course.time[course.last[one]]
+        self.begin = course.time[first]
+        # A record that a state ended might have been longer.
+        self.end = np.where(course.is_stop[course.last[one]], num_steps, course.time[course.last[one]])
         self.start: Indices = course.log.state[first]
+        self.stops = course.stops[self.type]
         self.chains = [_Chain.of(model) for model in course.models]
         self.models = course.models
         shape = (len(one), len(course.log.states))
         self.law = np.zeros(shape)
-        self.once = np.zeros((num_figures, *shape))
-        self.twice = np.zeros((num_figures, *shape))
+        self.moments = np.zeros((2, num_figures, *shape))
+        """(power, figure, class, state) m and q of the head."""
+        self.closed = np.zeros((2, num_figures, len(one)))
+        """(power, figure, class) the same over records that have ended."""
 
     def enter(self, step: int) -> None:
         """Arms whose first row is at this step begin where they were."""
         new = np.flatnonzero(self.begin == step)
         self.law[new, self.start[new]] = 1.0
 
-    def move(self, step: int, decided: Bools) -> None:
+    def close(self, step: int, recorded: Floats, censored: Floats) -> None:
+        """Records end: all that are seen in a state that ends them, and others with the chance of censoring."""
+        # First rows are not among those recorded, and may end a record as any other.
+        seen = np.where(self.begin == step, 1.0, recorded)
+        share = np.where(self.stops, seen[:, None], censored[:, None])
+        self.closed += (self.moments * share).sum(axis=-1)
+        self.moments *= 1 - share
+        self.law *= 1 - share
+
+    def move(self, step: int, decided: Floats) -> None:
         """Every arm that is not at its end makes a step, and its figures add up."""
         going = (self.begin <= step) & (step < self.end)
         for kind, chain in enumerate(self.chains):
+            own = np.flatnonzero(going & (self.type == kind))
             # Arms with a decision at this step follow the shares, those without one idle. Figures stay as they are
             # then, but go along with the state.
-            acting = np.flatnonzero(going & decided & (self.type == kind))
-            if len(acting):
-                self._act(acting, chain)
-            missing = np.flatnonzero(going & ~decided & (self.type == kind))
-            if len(missing):
-                for moments in (self.law, *self.once, *self.twice):
-                    moments[missing] = moments[missing] @ chain.missed
+            share = decided[own, None]
+            law, moments = self._acted(self.law[own] * share, self.moments[:, :, own] * share, chain)
+            self.law[own] = law + (self.law[own] * (1 - share)) @ chain.missed
+            self.moments[:, :, own] = moments + (self.moments[:, :, own] * (1 - share)) @ chain.missed
 
-    def _act(self, arms: Ints, chain: _Chain) -> None:
-        law = self.law[arms]
+    @staticmethod
+    def _acted(law: Floats, moments: Floats, chain: _Chain) -> tuple[Floats, Floats]:
+        new = moments @ chain.on
         for number, figure in enumerate(chain.figures):
-            once, twice = self.once[number, arms], self.twice[number, arms]
-            # q before m, and both before the law: each needs the old values of the ones after it.
-            self.twice[number, arms] = twice @ chain.on + 2 * once @ figure.once + law @ figure.squared
-            self.once[number, arms] = once @ chain.on + law @ figure.once
-        self.law[arms] = law @ chain.on
+            new[0, number] += law @ figure.once
+            new[1, number] += 2 * moments[0, number] @ figure.once + law @ figure.squared
+        return law @ chain.on, new
 
 
 class _Walk:
     """What is expected at each step, with variances."""
 
-    def __init__(self, num_steps: int, num_types: int, num_actions: int, num_states: int) -> None:
+    def __init__(self, num_steps: int, num_types: int, num_figures: int, num_states: int) -> None:
         self.coins: list[tuple[Floats, Ints]] = []
         self.reward = np.zeros((num_steps, 2))
+        """(step,) the mean reward of a decision, and the variance of the sum of what is beyond it."""
         self.states = np.zeros((num_steps, num_states, 2))
-        self.so_far = np.zeros((num_steps, num_types, num_actions, 2))
+        self.so_far = np.zeros((num_steps, num_types, num_figures, 2))
 
-    def note(self, step: int, crowd: _Crowd, recorded: Bools, decided: Bools) -> None:
+    def note_states(self, step: int, crowd: _Crowd, recorded: Floats) -> None:
         """The chances of those who have a row at the step."""
-        chances, mean, second = [], np.zeros(len(crowd.law)), np.zeros(len(crowd.law))
+        law = crowd.law * recorded[:, None]
+        # A state is entered or not: the variance of a coin.
+        self.states[step, :, 0], self.states[step, :, 1] = crowd.sizes @ law, crowd.sizes @ (law * (1 - law))
+
+    def note_decisions(self, step: int, crowd: _Crowd, decided: Floats) -> None:
+        """The chances of those who get a decision at the step."""
+        law = crowd.law * decided[:, None]
+        chances, moments = [], np.zeros((3, len(law)))
         for kind, model in enumerate(crowd.models):
-            own = np.flatnonzero(decided & (crowd.type == kind))
+            own = np.flatnonzero((decided > 0) & (crowd.type == kind))
             # (class, action) chances of each action, and how many arms have them.
-            chances.append(np.column_stack([crowd.law[own] @ model.shares[:, 1:], crowd.sizes[own]]))
-            mean[own] = crowd.law[own] @ (model.shares * model.rewards).sum(axis=1)
-            second[own] = crowd.law[own] @ (model.shares * model.rewards**2).sum(axis=1)
+            chances.append(np.column_stack([law[own] @ model.shares[:, 1:], crowd.sizes[own]]))
+            # E f^0, which is the chance of a decision, E f and E f^2.
+            moments[:, own] = [law[own] @ (model.shares * model.rewards**power).sum(axis=1) for power in range(3)]
         together = np.concatenate(chances)
         self.coins.append((together[:, :-1], together[:, -1].astype(np.int64)))
-        # Var = E f^2 - (E f)^2, arm by arm; rounding may leave a little below 0.
-        self.reward[step] = crowd.sizes @ mean, crowd.sizes @ np.maximum(second - mean**2, 0.0)
-        law, sizes = crowd.law[recorded], crowd.sizes[recorded]
-        # A state is entered or not: the variance of a coin.
-        self.states[step, :, 0], self.states[step, :, 1] = sizes @ law, sizes @ (law * (1 - law))
+        there, mean, second = moments
+        number = crowd.sizes @ there
+        rate = crowd.sizes @ mean / number if number > 0 else 0.0
+        # Var (f - rate) = E (f - rate)^2 - (E (f - rate))^2, arm by arm; rounding may leave a little below 0.
+        beyond = second - 2 * rate * mean + rate**2 * there - (mean - rate * there) ** 2
+        self.reward[step] = rate, crowd.sizes @ np.maximum(beyond, 0.0)
 
     def sum_up(self, step: int, crowd: _Crowd) -> None:
         """The moments of all figures so far, by type."""
-        once, twice = crowd.once.sum(axis=2), crowd.twice.sum(axis=2)
+        once, twice = crowd.closed + crowd.moments.sum(axis=-1)
         # Over all states an arm may be in by now: E G^2 - (E G)^2.
         spread = np.maximum(twice - once**2, 0.0)
         for kind in range(self.so_far.shape[1]):
             own = crowd.type == kind
             self.so_far[step, kind, :, 0] = once[:, own] @ crowd.sizes[own]
             self.so_far[step, kind, :, 1] = spread[:, own] @ crowd.sizes[own]
+
+    def mean_rewards(self) -> Floats:
+        """(type, 2) the mean reward of a decision, and the variance of the sum of what is beyond it."""
+        reward, number, both = np.moveaxis(self.so_far[-1, :, -3:], 1, 0)
+        rate = np.divide(reward[:, 0], number[:, 0], out=np.zeros(len(number)), where=number[:, 0] > 0)
+        covariance = (both[:, 1] - reward[:, 1] - number[:, 1]) / 2
+        spread = reward[:, 1] - 2 * rate * covariance + rate**2 * number[:, 1]
+        return np.stack([rate, np.maximum(spread, 0.0)], axis=-1)
 
 
 # What is told
@@ -340,6 +470,7 @@ def _told(course: Course, walk: _Walk, level: float) -> dict[str, Any]:
     """The fields of a Replay that are about the records."""
     log, rows = course.log, course.is_decision
     num_steps, A, S, T = len(walk.coins), len(log.actions), len(log.states), len(log.types)
+    acting = slice(A - 1)  # the figures of actions
     kind, action, time = log.type_of[log.arm[rows]], log.action[rows], course.time[rows]
     served = np.zeros((num_steps, T, A))
     # What was seen: counted by step, type and action.
@@ -359,22 +490,22 @@ def _told(course: Course, walk: _Walk, level: float) -> dict[str, Any]:
     np.add.at(occupied, (course.time[later], log.state[later]), 1.0)
     total = walk.so_far[-1]
     by_type = np.bincount(kind, weights=worth, minlength=T) / numbers
-    # Means divide by the number, variances by its square.
-    scale = np.stack([numbers, numbers.astype(np.float64) ** 2], axis=-1)
-    whole = np.stack([present[kept], present[kept].astype(np.float64) ** 2], axis=-1)
+    # Variances of sums are divided by the square of the number, means are divided already.
+    scale = np.stack([np.ones(T), numbers.astype(np.float64) ** 2], axis=-1)
+    whole = np.stack([np.ones(len(kept)), present[kept].astype(np.float64) ** 2], axis=-1)
     return {
         "steps": kept,
         "present": present[kept],
         "served": _coins(served.sum(axis=1)[kept, 1:], [walk.coins[step] for step in kept], level),
         "so_far": _normal(
-            served.sum(axis=1)[:, 1:].cumsum(axis=0), walk.so_far.sum(axis=1)[:, :-1], level, kept, least=0.0
+            served.sum(axis=1)[:, 1:].cumsum(axis=0), walk.so_far.sum(axis=1)[:, acting], level, kept, least=0.0
         ),
         "rewards": _normal(
             earned[kept] / present[kept], walk.reward[kept] / whole, level, least=worst.min(), most=best.max()
         ),
         "occupied": _normal(occupied[kept], walk.states[kept], level, least=0.0),
-        "totals": _normal(served.sum(axis=0)[:, 1:], total[:, :-1], level, least=0.0),
-        "total_rewards": _normal(by_type, total[:, -1] / scale, level, least=worst, most=best),
+        "totals": _normal(served.sum(axis=0)[:, 1:], total[:, acting], level, least=0.0),
+        "total_rewards": _normal(by_type, walk.mean_rewards() / scale, level, least=worst, most=best),
         "used": _used(course, num_steps)[kept],
     }
 

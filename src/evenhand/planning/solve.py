@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from evenhand.checks import as_seed, check_positive_int, fits_in_memory, is_number
-from evenhand.display import heard, shows_bar
+from evenhand.display import heard, shows_bar, size_in_words
 from evenhand.errors import InvalidInput, NotApplicable, NotConverged, TooLarge, UnknownName
 from evenhand.execution import Executor, Sweep
 from evenhand.model.coupled import CoupledMDP
@@ -254,7 +254,7 @@ def _choose(problem: CoupledMDP) -> _Choice:
     # By sizes, and by plans that are not begun: nothing is built to choose.
     counts, joint = num_count_states(problem), num_joint_states(problem)
     steps = problem.criterion.num_steps or 1
-    sizes = f"the count space has {counts:.6g} states; the product space has {joint:.6g} states"
+    sizes = f"the count space has {size_in_words(counts)} states; the product space has {size_in_words(joint)} states"
     if steps > 1:
         sizes += f"; each for {steps} steps"
     # A finite horizon is one sweep a step, an endless one takes about SWEEPS of them.
@@ -264,7 +264,7 @@ def _choose(problem: CoupledMDP) -> _Choice:
         alike = f"all {problem.num_arms} arms are identical"
         try:
             if (plan := _fitting_plan(problem)) is not None:
-                return _Choice("counts", f"{alike}, and the count space has {counts:.6g} states", plan)
+                return _Choice("counts", f"{alike}, and the count space has {size_in_words(counts)} states", plan)
             return _Choice("fluid", f"{alike}, but {sizes}: too many for an exact method")
         except NotApplicable:  # the long run may depend on the start: tables can tell
             if work * counts > MOST_COUNT_STATES:
@@ -275,7 +275,7 @@ def _choose(problem: CoupledMDP) -> _Choice:
     if counts <= joint and (typed := _fitting_types(problem, counts)) is not None:
         return _Choice("counts", f"{kinds}, and {sizes}", typed_plan=typed)
     if work * joint <= MOST_JOINT_STATES and Joint.accepts(problem) is None:
-        return _Choice("joint", f"{kinds}, and the product space has {joint:.6g} states")
+        return _Choice("joint", f"{kinds}, and the product space has {size_in_words(joint)} states")
     return _Choice("fluid", f"{kinds}, and {sizes}: too many for an exact method in reasonable time")
 
 

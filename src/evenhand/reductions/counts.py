@@ -19,7 +19,7 @@ from scipy import sparse
 from scipy.special import gammaln
 
 from evenhand.checks import check_memory, fits_in_memory
-from evenhand.display import ShownPolicy
+from evenhand.display import ShownPolicy, size_in_words
 from evenhand.errors import NotApplicable, TooLarge
 from evenhand.kernels.choosing import assign_uniformly, assign_uniformly_fast
 from evenhand.kernels.lattice import (
@@ -62,8 +62,7 @@ class Counts:
         """None if the count space fits, else its size in words."""
         number = num_count_states(problem)
         if not fits_in_memory(number * 64.0, 1.0):
-            size = f"{number:.3g}" if np.isfinite(number) else "over 1e300"
-            return f"the count space has {size} states"
+            return f"the count space has {size_in_words(number)} states"
         return None
 
     @cached_property

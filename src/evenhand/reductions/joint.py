@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from evenhand.checks import check_memory, fits_in_memory, human_bytes
-from evenhand.display import ShownPolicy
+from evenhand.display import ShownPolicy, size_in_words
 from evenhand.errors import TooLarge
 from evenhand.kernels.products import ActionKernel, ProductKernel, distinct_rows
 from evenhand.model.acting import on_batches
@@ -231,4 +231,4 @@ def _sizes_in_words(problem: CoupledMDP) -> str:
     for size, count in zip(problem.types.num_states, problem.type_counts, strict=True):
         pieces[int(size)] = pieces.get(int(size), 0) + int(count)
     product = " x ".join(f"{size}^{count}" for size, count in sorted(pieces.items()))
-    return f"{product} = {num_joint_states(problem):.3g} states"
+    return f"{product} ({size_in_words(num_joint_states(problem))}) states"

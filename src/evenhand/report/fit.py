@@ -97,6 +97,7 @@ def fit_page(
         replay_facts=None if replay is None else told(replay).facts,
         clusters=None if clusters is None or not clusters.tried else _clusters_figure(clusters),
         members=None if clusters is None else _members_table(clusters),
+        members_words="" if clusters is None else _sentence(clusters.words),
         types=_types_table(found.between_types) if found.between_types and found.between_types.each else None,
         rows=rows,
         # Rows without a picture are counted.
@@ -203,12 +204,13 @@ def _reading(found: Diagnostics) -> list[tuple[str, str]]:
                 "came. Chains are scored on arms that they were not fitted to; ± is the standard error over arms.",
             )
         )
-    if found.num_tests:
+    if found.num_tests or found.in_time or found.between_types or found.before:
         entries.append(
             (
                 "p",
-                "How probable a difference as large would be by chance if there were none, allowing for the tests made "
-                "beside it (Holm). Small differences are found in many records, so nats a step say how large it is.",
+                "How probable a difference as large would be by chance if there were none; tests of one question allow "
+                "for each other (Holm). Small differences are found in many records, so nats a step say how large "
+                "they are.",
             )
         )
     if found.effects:

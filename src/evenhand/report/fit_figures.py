@@ -209,9 +209,7 @@ def small_rows(fitted: Fitted, few: int) -> list[SmallRow]:
         fitted: what was fitted.
         few: visits below which a row is thin.
     """
-    from evenhand.fitting.diagnostics.diagnose import visits_of
-
-    visits = visits_of(fitted.moves)
+    visits = fitted.moves.departures
     # Seen most often, then in the order of the model.
     often = np.argsort(-visits.ravel(), kind="stable")[:MOST_ROWS]
     places = [tuple(map(int, np.unravel_index(row, visits.shape))) for row in sorted(often.tolist())]

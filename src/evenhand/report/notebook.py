@@ -239,6 +239,7 @@ def _(fitted: Fitted) -> Told:
 def _(found: Clusters) -> Told:
     sizes = np.bincount(found.type_of, minlength=found.number)
     facts = [(name, counted(int(size), "arm")) for name, size in zip(found.names, sizes, strict=True)]
+    facts.append(("mixture", found.words))
     return Told("Types of arms that move alike", facts=facts, notes=list(found.notes))
 
 

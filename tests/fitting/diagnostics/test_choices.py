@@ -33,13 +33,30 @@ def test_the_test_is_that_of_scipy() -> None:
     log = simulated(WEAR, 150, 15, 2, by_state([0.3, 0.35, 0.4]))
     found = choices(log, WORTH, np.random.default_rng(0))
     assert isinstance(found, Choices)
-    table = [[np.sum((log.state == s) & (log.action == a)) for a in (0, 1)] for s in range(3)]
+    compared = np.array([i for i in range(len(log.arm)) if log.time[i] == 0 or log.action[i - 1] == 0])
+    state, action = log.state[compared], log.action[compared]  # not after a service
+    table = [[np.sum((state == s) & (action == a)) for a in (0, 1)] for s in range(3)]
     expected = stats.chi2_contingency(table, correction=False, lambda_="log-likelihood")
     assert found.by_state.statistic == pytest.approx(expected.statistic)
     assert found.by_state.p_value == pytest.approx(expected.pvalue)
-    assert found.served + found.idle == len(log.arm)
+    assert found.served + found.idle == len(compared)
     assert found.worth is not None
-    assert found.worth[0] == pytest.approx(WORTH[0][log.state[log.action == 1]].mean())
+    assert found.worth[0] == pytest.approx(WORTH[0][state[action == 1]].mean())
+
+
+@pytest.mark.parametrize("exceptions", [0, 3])
+def test_the_treated_of_a_trial_are_better_off_because_of_it(exceptions: int) -> None:
+    """Each arm has one action throughout, drawn at random; a few arms of the others stop halfway."""
+    treated = np.random.default_rng(1).random(200) < 0.5
+    stops = np.flatnonzero(treated)[:exceptions]
+
+    def throughout(time: int, before: np.ndarray, state: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return (treated & ~((time > 6) & np.isin(np.arange(200), stops))).astype(np.int32)
+
+    found = chosen(throughout, num_arms=200)
+    assert (found.served, found.idle) == (treated.sum(), 200 - treated.sum())
+    assert found.by_state.p_value > 0.05
+    assert found.by_before is None or found.by_before.p_value > 0.05
 
 
 def test_a_rule_that_looks_at_more_than_the_state_is_told_so() -> None:

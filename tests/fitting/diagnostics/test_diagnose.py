@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from evenhand.fitting.diagnostics import diagnose
-from evenhand.fitting.diagnostics.diagnose import visits_of
 from evenhand.fitting.log import Log
 
 from .simulated import WEAR, Rows, by_chance, by_state, counted_moves, simulated
@@ -32,18 +31,25 @@ def test_every_question_is_answered_or_left_out_with_a_reason(wear: Log) -> None
     topics = [topic for topic, _ in found.words]
     assert topics[:6] == ["memory", "memory", "time", "types", "shares", "sparse rows"]
     assert topics[6:] == ["effect", "effect", "choice", "choice", "tests"]
-    assert found.num_tests == 6
+    assert found.num_tests == 4
     assert diagnosed(wear).words == found.words
 
 
-def test_tests_are_adjusted_for_each_other(wear: Log) -> None:
+def test_tests_of_one_question_are_adjusted_for_each_other(wear: Log) -> None:
     found = diagnosed(wear)
-    assert found.in_time is not None
+    assert found.in_time is not None and found.between_types is not None
+    assert found.before is not None and found.before.test is not None
+    for test in (found.in_time.test, found.between_types.test, found.before.test):
+        assert 0 < test.adjusted == test.p_value
     assert found.choices is not None
-    assert found.choices.by_state.adjusted >= found.choices.by_state.p_value
-    assert found.in_time.test.adjusted >= found.in_time.test.p_value
-    smallest = min((found.choices.by_state, found.in_time.test), key=lambda test: test.p_value)
-    assert smallest.adjusted == pytest.approx(min(1.0, 6 * smallest.p_value))
+    tests = [getattr(found.choices, name) for name in ("by_state", "by_before", "by_time", "by_type")]
+    second = sorted(tests, key=lambda test: test.p_value)[1]
+    assert second.adjusted == pytest.approx(min(1.0, 3 * second.p_value)) != second.p_value
+
+
+def test_effects_that_are_not_identified_are_not_reported(wear: Log) -> None:
+    found = diagnosed(wear, why_no_effects="each arm had one action")
+    assert found.effects is None and found.left_out["effects"] == "each arm had one action"
 
 
 def test_types_that_were_found_in_the_records_are_not_tested_on_them(wear: Log) -> None:
@@ -76,7 +82,7 @@ def test_gaps_count_as_visits_and_thin_rows_are_listed() -> None:
     log.time[log.time >= 3] += 2
     moves = counted_moves(log)
     assert len(moves.gaps.number) == 6
-    visits = visits_of(moves)
+    visits = moves.departures
     assert visits.sum() == 24
     found = diagnose(log, moves, Rows(moves.counts + 0.3))
     few = {(row.state, row.action): row.visits for row in found.thin_rows.rows}

@@ -4,10 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from evenhand.fitting.diagnostics import orders
 from evenhand.fitting.diagnostics.orders import gains
 from evenhand.fitting.diagnostics.steps import Steps, late, one_steps
+from evenhand.fitting.log import Log
 
 from .simulated import WEAR, by_chance, simulated
 
@@ -73,6 +75,44 @@ def test_a_state_before_last_that_matters_is_found() -> None:
     assert found[2].is_sure
     assert found[2].words.startswith("the state before last still tells something: +0.0")
     assert " nats a step ± 0.0" in found[2].words
+
+
+def remembering(difference: float, num_arms: int, num_rows: int, seed: int) -> Log:
+    """Arms of two states that stay more often, by this much, after a step in the first."""
+    rows = np.array([[[p, 1 - p], [1 - p, p]] for p in (0.7 + difference / 2, 0.7 - difference / 2)])
+    by_before = np.repeat(rows[:, :, None], 2, axis=2)
+    return simulated(
+        by_before[:1], num_arms, num_rows, seed, states=("a", "b"), memory=lambda time, before: by_before[before]
+    )
+
+
+def test_the_order_is_tested_by_the_likelihood_ratio_of_scipy() -> None:
+    log = remembering(0.15, 60, 15, 0)
+    tables = np.zeros((2, 2, 2))  # state, state before, next state
+    for i in range(1, len(log.arm) - 1):
+        if log.arm[i - 1] == log.arm[i + 1]:
+            tables[log.state[i], log.state[i - 1], log.state[i + 1]] += 1
+    each = [stats.chi2_contingency(table, correction=False, lambda_="log-likelihood") for table in tables]
+    test = gains(one_steps(log), (1, 2, 2), np.random.default_rng(0))[0][2].test
+    assert test is not None
+    assert test.statistic == pytest.approx(sum(one.statistic for one in each))
+    assert test.degrees == 2 and test.p_value == pytest.approx(stats.chi2.sf(test.statistic, 2))
+
+
+@pytest.mark.parametrize("number", [25, pytest.param(400, marks=pytest.mark.slow)])
+def test_a_weak_memory_is_found_and_none_is_made_up(number: int) -> None:
+    """Held-out scores alone find it in half of the logs."""
+    room = 3 * np.sqrt(0.05 * 0.95 / number)  # three standard errors of a share
+    for difference, num_arms, num_rows, least, most in (
+        (0.15, 60, 15, 0.95 - room, 1.0),
+        (0.0, 60, 15, 0.0, 0.05 + room),
+        (0.0, 8, 6, 0.0, 0.05 + room),  # sparse tables
+    ):
+        found = [
+            gains(one_steps(remembering(difference, num_arms, num_rows, seed)), (1, 2, 2), np.random.default_rng(seed))
+            for seed in range(number)
+        ]
+        assert least <= np.mean([one[0][2].is_sure for one in found]) <= most
 
 
 def test_errors_are_right_and_no_memory_is_made_up() -> None:

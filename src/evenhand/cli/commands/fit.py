@@ -71,6 +71,8 @@ def _show(fitted: "Fitted", source: str) -> None:
         ("actions", ", ".join(log.actions)),
         ("log-likelihood", number(fitted.log_likelihood, 2)),
     ]
+    if fitted.clusters is not None:
+        facts.append(("types found", fitted.clusters.words))
     print_facts(f"{source}, fitted", facts)
     _show_rows(fitted)
     if fitted.unseen_anywhere.any():
@@ -103,12 +105,17 @@ def _leads_to(fitted: "Fitted", t: int, s: int, a: int) -> str:
     mean = fitted.posterior.mean[t, s, a]
     lower, upper = (bound[t, s, a] for bound in fitted.interval)
     order = np.argsort(-np.round(mean, 12), kind="stable")[:SHOWN_NEXT].tolist()
-    told = [
-        f"{fitted.log.states[k]} {probability(mean[k], 3)} ({probability(lower[k])}–{probability(upper[k])})"
-        for k in order
-        if mean[k] > 0
-    ]
-    return ", ".join(told)
+    return ", ".join(f"{fitted.log.states[k]} {_estimate(mean[k], lower[k], upper[k])}" for k in order if mean[k] > 0)
+
+
+def _estimate(mean: float, lower: float, upper: float) -> str:
+    """`0.900 (0.85–0.94)`; with as many more decimals as it takes for the interval to hold the estimate as printed."""
+    for decimals in range(2, 6):
+        middle = probability(mean, max(decimals, 3))
+        ends = [probability(end, decimals) for end in (lower, upper)]
+        if float(ends[0]) <= float(middle) <= float(ends[1]):
+            break
+    return f"{middle} ({ends[0]}–{ends[1]})"
 
 
 def probability(value: float, decimals: int = 2) -> str:

@@ -1,16 +1,16 @@
 """Who got what: whether those who were served were like those who were not.
 
 Actions in records are rarely random. Effects compare arms in the same state, so a choice that looks at the state alone
-does no harm; one that looks at more does, and may pass for an effect. Four tests (see `tables`) on the rows whose
-action is recorded, the outcome always the action:
+does no harm; one that looks at more does, and may pass for an effect. What counts is the condition before treatment: an
+arm that is served all the time is better off because of it. So rows that follow a service of the arm are left out, and
+of the others only those are compared that are as old, in rows of the arm, as some row in which a service begins: in a
+trial that gives each arm one action throughout these are the first rows. Four tests (see `tables`) on these rows, the
+outcome always the action:
 
     by_state   context the type,              groups the states: did the choice look at the state?
     by_before  context the type and state,    groups the states one step before: did it look at more?
     by_time    context the type and state,    groups early and late: did the rule change?
     by_type    context the state,             groups the types: had each type a rule of its own?
-
-All take choices as made anew at every row. A choice that was made once for an arm and kept counts as many: p-values
-are then too small.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from evenhand.fitting.diagnostics.phrases import chance, first_largest, percent
 from evenhand.fitting.diagnostics.steps import follows, late, tally
 from evenhand.fitting.diagnostics.tables import HomogeneityTest, homogeneity
 from evenhand.fitting.log import NOTHING, Log
-from evenhand.typing import Array, Floats, Ints
+from evenhand.typing import Array, Bools, Floats, Ints
 
 CANNOT = (
     "effects compare arms in the same recorded state; if whoever chose saw more than the state, part of an effect may "
@@ -36,10 +36,10 @@ class Choices:
     """How actions were given."""
 
     served: int
-    """Rows with another action than the idle one."""
+    """Rows in which a service begins: another action than the idle one, not after another service."""
 
     idle: int
-    """Rows with the idle action."""
+    """Rows with the idle action, not after a service."""
 
     states: tuple[str, ...]
     """(state,) their names."""
@@ -111,7 +111,10 @@ def choices(log: Log, worth: Floats | None, rng: np.random.Generator) -> Choices
     counts, halves = _counted(log)
     served, idle = counts[..., 1:].sum(axis=-1), counts[..., 0]
     if not served.any() or not idle.any():
-        return "no action but the idle one was recorded" if not served.any() else "every row was served"
+        given = log.action[log.action != NOTHING] > 0
+        if given.any() and not given.all():
+            return "no arm was idle where others began to be served"
+        return "every row was served" if given.any() else "no action but the idle one was recorded"
     types, states = counts.shape[1], counts.shape[3]
     owns = (types * states, counts.shape[4])
     # (half, type, before, state, action): what is not a group or part of the context is summed over.
@@ -132,20 +135,29 @@ def choices(log: Log, worth: Floats | None, rng: np.random.Generator) -> Choices
 
 
 def _counted(log: Log) -> tuple[Ints, bool]:
-    """(half, type, before, state, action) rows whose action is recorded; and whether there are two halves of time.
+    """(half, type, before, state, action) rows that are compared; and whether there are two halves of time.
 
     The state before is numbered from 1; 0 where it was not recorded.
     """
     followed = follows(log)
     before = np.zeros(len(log.arm), dtype=np.int32)
     before[1:] = np.where(followed[:-1], log.state[:-1] + 1, 0)
-    kept = log.action != NOTHING
+    kept = _untreated(log)
     columns: list[Array] = [log.time, log.type_of[log.arm], before, log.state, log.action]
     time, *others = columns if kept.all() else [column[kept] for column in columns]
     is_late = late(time)
     half = np.zeros(len(time), dtype=np.bool_) if is_late is None else is_late
     shape = (2, len(log.types), len(log.states) + 1, len(log.states), len(log.actions))
     return tally([half, *others], shape), is_late is not None
+
+
+def _untreated(log: Log) -> Bools:
+    """(row,) whether an action was chosen in a condition before treatment, at an age at which a service begins."""
+    first = np.append(True, log.arm[1:] != log.arm[:-1])
+    age = np.arange(len(log.arm)) - np.flatnonzero(first)[np.cumsum(first) - 1]
+    fresh = (log.action != NOTHING) & (first | (np.append(0, log.action[:-1]) <= 0))
+    begins = np.bincount(age, fresh & (log.action > 0)) > 0
+    return np.asarray(fresh & begins[age])
 
 
 def _mean(worth: Floats, rows: Ints) -> float:

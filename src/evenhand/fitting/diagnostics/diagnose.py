@@ -1,4 +1,4 @@
-"""Ask all questions of a fit, and adjust the tests for being asked together."""
+"""Ask all questions of a fit, and adjust the tests of one question for each other."""
 
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
@@ -13,12 +13,12 @@ from evenhand.fitting.diagnostics.effects import Effects, effects
 from evenhand.fitting.diagnostics.orders import Gain, gains
 from evenhand.fitting.diagnostics.shares import Shares, shares_over_time
 from evenhand.fitting.diagnostics.steps import one_steps
-from evenhand.fitting.diagnostics.tables import HomogeneityTest, holm
+from evenhand.fitting.diagnostics.tables import holm
 from evenhand.fitting.diagnostics.thin_rows import ThinRows, thin_rows
 from evenhand.fitting.log import Log
 from evenhand.fitting.moves import Moves
 from evenhand.fitting.posterior import Posterior
-from evenhand.typing import Floats, Ints, Rng
+from evenhand.typing import Floats, Rng
 
 BYTES_A_ROW = 250
 """That the questions take at most at one time, for each row of the log."""
@@ -61,7 +61,7 @@ class Diagnostics(Shown):
     """Who got what."""
 
     num_tests: int
-    """Tests whose p-values are adjusted together (Holm)."""
+    """Tests of choices, whose p-values are adjusted together (Holm); other questions have one test each."""
 
     left_out: dict[str, str]
     """Questions that could not be asked, each with the reason."""
@@ -86,7 +86,9 @@ class Diagnostics(Shown):
         if self.choices is not None:
             topics += [("choice", said) for said in self.choices.words]
         if self.num_tests > 1:
-            topics.append(("tests", f"the p-values of {self.num_tests} tests are adjusted for each other (Holm)"))
+            topics.append(
+                ("tests", f"the p-values of {self.num_tests} tests of choices are adjusted for each other (Holm)")
+            )
         return (*topics, *(("not asked", f"{topic}: {why}") for topic, why in self.left_out.items()))
 
     def __repr__(self) -> str:
@@ -107,6 +109,7 @@ def diagnose(
     *,
     worth: Floats | None = None,
     types_found: bool = False,
+    why_no_effects: str = "",
 ) -> Diagnostics:
     """Ask what records say besides the model, and what they cannot say.
 
@@ -118,12 +121,13 @@ def diagnose(
         worth: (type, state) what a step in each state brings under the idle action; when absent the means of the
             rewards in the log, and where it has none gains are counted in places, if the states are in order.
         types_found: whether the types were found in these very records, so that to test them would be to go in circles.
+        why_no_effects: the reason why effects of actions on these types are not identified, if they are not.
     """
     check_memory(BYTES_A_ROW * len(log.arm), f"The diagnosis of {counted(len(log.arm), 'row')}", "Leave it out.")
     streams = np.random.default_rng(rng).spawn(6)
     names = (log.types, log.states, log.actions)
     worth = _worth(log) if worth is None else worth
-    visits = visits_of(moves)
+    visits = moves.departures
     left_out: dict[str, str] = {}
     steps = one_steps(log)
     if log.regular:
@@ -146,10 +150,14 @@ def diagnose(
     changed = None
     if len(log.actions) == 1:
         left_out["effects"] = "no action but the idle one was recorded"
+    elif why_no_effects:
+        left_out["effects"] = why_no_effects
     else:
         changed = effects(visits, posterior, names, worth, log.is_ordered, streams[3])
-    chosen = _asked("choice", choices(log, worth, streams[4]), left_out)
-    found = Diagnostics(
+    chosen, num_tests = _asked("choice", choices(log, worth, streams[4]), left_out), 0
+    if chosen is not None:
+        chosen, num_tests = _adjusted(chosen)
+    return Diagnostics(
         compared.get(1),
         compared.get(2),
         time,
@@ -158,22 +166,9 @@ def diagnose(
         thin_rows(visits, posterior, names),
         changed,
         chosen,
-        0,
+        num_tests,
         left_out,
     )
-    return _adjusted(found)
-
-
-def visits_of(moves: Moves) -> Ints:
-    """(type, state, action) how often each pair was followed by a record, at once or after a gap.
-
-    Args:
-        moves: what was counted.
-    """
-    visits = moves.counts.sum(axis=3)
-    gaps = moves.gaps
-    np.add.at(visits, (gaps.type, gaps.state, gaps.action), gaps.number)
-    return np.asarray(visits)
 
 
 def _asked(topic: str, answer: Found | str, left_out: dict[str, str]) -> Found | None:
@@ -199,18 +194,12 @@ def _worth(log: Log) -> Floats | None:
     return np.where(counts > 0, sums / np.maximum(counts, 1), pooled)
 
 
-def _adjusted(found: Diagnostics) -> Diagnostics:
-    """With the p-values of all tests adjusted for each other."""
-    choice = found.choices
-    named = ["by_state", "by_before", "by_time", "by_type"] if choice else []
-    parts = [part for part in (found.in_time, found.between_types) if part is not None]
-    tests = [part.test for part in parts] + [test for name in named if (test := getattr(choice, name)) is not None]
-    adjusted = iter(holm(tests))
-    changes: dict[str, object] = {"num_tests": sum(test.degrees > 0 for test in tests)}
-    for name in ("in_time", "between_types"):
-        if (part := getattr(found, name)) is not None:
-            changes[name] = replace(part, test=next(adjusted))
-    if choice is not None:
-        new: dict[str, HomogeneityTest] = {n: next(adjusted) for n in named if getattr(choice, n) is not None}
-        changes["choices"] = replace(choice, **new)  # type: ignore[arg-type]
-    return replace(found, **changes)  # type: ignore[arg-type]
+def _adjusted(choice: Choices) -> tuple[Choices, int]:
+    """With the p-values of its tests adjusted for each other, and their number.
+
+    Questions are not adjusted for other questions: what one finds is no less true because others were asked.
+    """
+    tests = {name: getattr(choice, name) for name in ("by_state", "by_before", "by_time", "by_type")}
+    asked = {name: test for name, test in tests.items() if test is not None}
+    adjusted: dict[str, Any] = dict(zip(asked, holm(list(asked.values())), strict=True))
+    return replace(choice, **adjusted), sum(test.degrees > 0 for test in asked.values())

@@ -14,15 +14,18 @@ is the one of a grid under which the counts of the other folds are likeliest (Di
 last that tells nothing gets a large c, and costs next to nothing.
 
 The gain of one chain over another is a mean over steps; steps of an arm are not independent, so its error is that of
-a ratio of sums over arms.
+a ratio of sums over arms. It says how much is gained. Held-out scores are a weak test of order 1 against 2, so that is
+decided by the likelihood ratio (Anderson and Goodman, 1957; see `tables`): contexts (t, s, a), groups r, outcomes s'.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from evenhand.fitting.diagnostics.phrases import with_error
-from evenhand.fitting.diagnostics.steps import UNKNOWN, Steps, coded
+from evenhand.fitting.diagnostics.alike import LEVEL
+from evenhand.fitting.diagnostics.phrases import chance, with_error
+from evenhand.fitting.diagnostics.steps import UNKNOWN, Steps, coded, tally
+from evenhand.fitting.diagnostics.tables import HomogeneityTest, homogeneity
 from evenhand.typing import Array, Floats, Ints
 
 FOLDS = 5
@@ -36,6 +39,9 @@ SURE = 2.0
 
 DENSE = 2_000_000
 """Codes up to which a table of all of them is cheaper than to sort those that occur."""
+
+MOST_CELLS = 10_000_000
+"""Cells of a table of states before, contexts and next states, up to which order 2 is tested."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +72,15 @@ class Gain:
     folds: int
     """Into which the arms were dealt."""
 
+    test: HomogeneityTest | None = None
+    """Likelihood ratio of order 2 against 1; None for order 1, or if its table is too large."""
+
     @property
     def is_sure(self) -> bool:
-        """Whether the longer memory tells something, beyond two standard errors."""
-        return self.gain > SURE * self.stderr
+        """Whether the longer memory tells something: by the test, else by two standard errors of the gain."""
+        if self.test is None or self.test.is_rough:
+            return self.gain > SURE * self.stderr
+        return self.test.adjusted < LEVEL
 
     @property
     def words(self) -> str:
@@ -78,9 +89,10 @@ class Gain:
         if self.order == 1:
             said = "the state tells" if self.is_sure else "the state is not seen to tell"
             return f"{said} where an arm goes next: {figures}, on arms left out of the fit"
+        odds = "" if self.test is None or self.test.is_rough else f" ({chance(self.test.adjusted)})"
         if self.is_sure:
-            return f"the state before last still tells something: {figures}"
-        return f"the state before last is not seen to tell more: {figures}"
+            return f"the state before last still tells something: {figures}{odds}"
+        return f"the state before last is not seen to tell more: {figures}{odds}"
 
 
 def gains(
@@ -103,7 +115,19 @@ def gains(
             left_out[name] = f"{few} {rows} one step apart, and a held-out score needs two arms"
         else:
             found[order] = _gain(order, scored, sizes, min(FOLDS, arms), rng)
+    if 2 in found:
+        found[2] = replace(found[2], test=_order_test(known, sizes, rng))
     return found, left_out
+
+
+def _order_test(steps: Steps, sizes: tuple[int, int, int], rng: np.random.Generator) -> HomogeneityTest | None:
+    """Test whether the next state depends on the state before last."""
+    states = sizes[1]
+    contexts, context = np.unique(coded([steps.type, steps.state, steps.action], sizes), return_inverse=True)
+    shape = (states, len(contexts), states)
+    if np.prod(shape, dtype=np.float64) > MOST_CELLS:
+        return None
+    return homogeneity(tally([steps.before, context.reshape(-1), steps.next_state], shape), rng)
 
 
 def _gain(order: int, steps: Steps, sizes: tuple[int, int, int], folds: int, rng: np.random.Generator) -> Gain:

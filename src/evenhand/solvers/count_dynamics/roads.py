@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import nnls
 
+from evenhand.display import size_in_words
 from evenhand.errors import TooLarge
 from evenhand.kernels.lattice import lattice_size
 from evenhand.kernels.lattice_sweeps import Split, factorise
@@ -89,7 +90,7 @@ def find_roads(slots: Slots) -> Roads:
     num_points = lattice_size(slots.num_arms, slots.num_states)
     # Points are numbered in 32 bits.
     if num_points >= 2**31:
-        raise TooLarge(f"there are {float(num_points):.3g} count states. {INSTEAD}")
+        raise TooLarge(f"there are {size_in_words(num_points)} count states. {INSTEAD}")
     climb = _climbing(slots)
     allocations = np.zeros((0, len(slots.cells)), dtype=np.int64)
     if climb is None:

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from evenhand.checks import fits_in_memory
+from evenhand.display import size_in_words
 from evenhand.errors import TooLarge
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
@@ -188,8 +189,8 @@ def _check_states(problem: CoupledMDP) -> None:
     log = float((gammaln(arms + states) - gammaln(arms + 1.0) - gammaln(states)).sum())
     # By logarithms: the number itself may be beyond the doubles.
     if log > 690 or not fits_in_memory(8.0 * LEAP * np.exp(log)):
-        number = f"{np.exp(log):.3g}" if log <= 690 else "over 1e299"
-        raise TooLarge(f"the count space has {number} states. {INSTEAD}")
+        number = np.exp(log) if log <= 690 else np.inf
+        raise TooLarge(f"the count space has {size_in_words(number)} states. {INSTEAD}")
 
 
 def _tables_of(problem: CoupledMDP) -> list[TypeTables]:
