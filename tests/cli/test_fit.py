@@ -8,7 +8,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.cli.application import application
-from evenhand.cli.commands.fit import _estimate
+from evenhand.fitting.diagnostics.phrases import probability, probability_texts
 
 LOG = """van,week,condition,action,make,worth
 v1,1,good,none,Ford,1
@@ -130,8 +130,6 @@ def test_faults_of_numbers_are_told_without_a_file_to_write(log, evenhand, optio
     [(0.9, "0.90"), (0.0004, "0.0004"), (0.0032, "0.003"), (1e-6, "0"), (0.9991, "0.999"), (1.0, "1")],
 )
 def test_probabilities_near_0_and_1_have_more_digits(value, told):
-    from evenhand.cli.commands.fit import probability
-
     assert probability(value) == told
 
 
@@ -139,8 +137,8 @@ def test_printed_intervals_hold_their_estimates():
     rng = np.random.default_rng(0)
     for _ in range(2000):
         lower, mean, upper = np.sort(rng.beta(0.5, 0.5) + rng.uniform(-1, 1, 3) * 10.0 ** -rng.uniform(1, 5)).clip(0, 1)
-        printed = [float(text) for text in _estimate(mean, lower, upper).replace("(", "–").rstrip(")").split("–")]
-        assert printed[1] <= printed[0] <= printed[2], (mean, lower, upper)
+        middle, low, high = map(float, probability_texts(mean, lower, upper))
+        assert low <= middle <= high, (mean, lower, upper)
 
 
 def test_types_of_arms_with_one_action_each_have_no_effects(folder, evenhand):

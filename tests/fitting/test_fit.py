@@ -210,7 +210,7 @@ def test_arms_that_are_gone_are_told_and_left_out_if_somebody_says_so() -> None:
             fitted(frame, gone_after=wrong)
 
 
-def test_clocks_of_single_arms_tell_of_nobody_that_is_gone() -> None:
+def test_clocks_of_single_arms_suggest_leaving_no_arm_out() -> None:
     """Patients are recorded for different times since they came; on a calendar the same ends are told."""
     last = {f"van{arm}": 20 + arm for arm in range(40)}
     frame = simulated().filter(polars.col("week") <= polars.col("van").replace_strict(last))

@@ -354,7 +354,7 @@ def _usual(course: Course, num_steps: int) -> tuple[Floats, Floats, Floats]:
 
 
 class _Crowd:
-    """The laws of all kinds of arms whose records go on, and the moments of their figures so far."""
+    """Distributions of the states of all kinds of arms whose records go on, and moments of their figures so far."""
 
     def __init__(self, course: Course, one: Ints, sizes: Ints, num_figures: int, num_steps: int) -> None:
         first = course.first[one]
@@ -395,10 +395,11 @@ class _Crowd:
             own = np.flatnonzero(going & (self.type == kind))
             # Arms with a decision at this step follow the shares, those without one idle. Figures stay as they are
             # then, but go along with the state.
-            share = decided[own, None]
-            law, moments = self._acted(self.law[own] * share, self.moments[:, :, own] * share, chain)
-            self.law[own] = law + (self.law[own] * (1 - share)) @ chain.missed
-            self.moments[:, :, own] = moments + (self.moments[:, :, own] * (1 - share)) @ chain.missed
+            share, law, moments = decided[own, None], self.law[own], self.moments[:, :, own]
+            self.law[own], self.moments[:, :, own] = self._acted(law * share, moments * share, chain)
+            if (share < 1).any():
+                self.law[own] += (law * (1 - share)) @ chain.missed
+                self.moments[:, :, own] += (moments * (1 - share)) @ chain.missed
 
     @staticmethod
     def _acted(law: Floats, moments: Floats, chain: _Chain) -> tuple[Floats, Floats]:

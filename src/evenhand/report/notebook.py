@@ -15,6 +15,7 @@ from evenhand.evaluation.draws import UnderDraws, member_names, spread_of
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.fitting.clusters import Clusters
 from evenhand.fitting.diagnostics import Diagnostics
+from evenhand.fitting.diagnostics.phrases import probability_texts
 from evenhand.fitting.fitted import Fitted
 from evenhand.learning.seeds import Trainings
 from evenhand.learning.training import Training
@@ -219,9 +220,9 @@ def _(fitted: Fitted) -> Told:
     for t, s, a in seen[:MOST_ROWS]:
         # Rounded, so that of equal next states the first is told.
         most = int(np.argmax(np.round(mean[t, s, a], 12)))
-        span = f"{number(lower[t, s, a, most], 2)} to {number(upper[t, s, a, most], 2)}"
-        cells = log.states[s], log.actions[a], f"{counts[t, s, a]:,}", log.states[most], number(mean[t, s, a, most], 3)
-        rows.append((log.types[t], (*cells, span)))
+        middle, low, high = probability_texts(*(array[t, s, a, most] for array in (mean, lower, upper)))
+        cells = log.states[s], log.actions[a], f"{counts[t, s, a]:,}", log.states[most], middle
+        rows.append((log.types[t], (*cells, f"{low} to {high}")))
     heads = ("type", "state", "action", "moves", "most often to", "probability", "95 %")
     table = shortened_table("", heads, rows, len(seen) - len(rows), ("state", "action", "most often to", "95 %"))
     facts = [

@@ -102,26 +102,10 @@ def _show_rows(fitted: "Fitted") -> None:
 
 def _leads_to(fitted: "Fitted", t: int, s: int, a: int) -> str:
     """`good 0.900 (0.85–0.94), fair 0.100 (0.06–0.15)`: the most likely next states."""
+    from evenhand.fitting.diagnostics.phrases import probability_texts
+
     mean = fitted.posterior.mean[t, s, a]
     lower, upper = (bound[t, s, a] for bound in fitted.interval)
     order = np.argsort(-np.round(mean, 12), kind="stable")[:SHOWN_NEXT].tolist()
-    return ", ".join(f"{fitted.log.states[k]} {_estimate(mean[k], lower[k], upper[k])}" for k in order if mean[k] > 0)
-
-
-def _estimate(mean: float, lower: float, upper: float) -> str:
-    """`0.900 (0.85–0.94)`; with as many more decimals as it takes for the interval to hold the estimate as printed."""
-    for decimals in range(2, 6):
-        middle = probability(mean, max(decimals, 3))
-        ends = [probability(end, decimals) for end in (lower, upper)]
-        if float(ends[0]) <= float(middle) <= float(ends[1]):
-            break
-    return f"{middle} ({ends[0]}–{ends[1]})"
-
-
-def probability(value: float, decimals: int = 2) -> str:
-    """`0.94`; near 0 and near 1 with as many more decimals as it takes to see that it is neither, up to four."""
-    for more in range(decimals, 5):
-        text = f"{value:.{more}f}"
-        if 0 < float(text) < 1:
-            return text
-    return "0" if value < 0.5 else "1"
+    told = {fitted.log.states[k]: probability_texts(mean[k], lower[k], upper[k]) for k in order if mean[k] > 0}
+    return ", ".join(f"{state} {middle} ({low}–{high})" for state, (middle, low, high) in told.items())

@@ -123,11 +123,11 @@ def gains(
 def _order_test(steps: Steps, sizes: tuple[int, int, int], rng: np.random.Generator) -> HomogeneityTest | None:
     """Test whether the next state depends on the state before last."""
     states = sizes[1]
-    contexts, context = np.unique(coded([steps.type, steps.state, steps.action], sizes), return_inverse=True)
+    contexts, context, _ = numbered(coded([steps.type, steps.state, steps.action], sizes), int(np.prod(sizes)))
     shape = (states, len(contexts), states)
     if np.prod(shape, dtype=np.float64) > MOST_CELLS:
         return None
-    return homogeneity(tally([steps.before, context.reshape(-1), steps.next_state], shape), rng)
+    return homogeneity(tally([steps.before, context, steps.next_state], shape), rng)
 
 
 def _gain(order: int, steps: Steps, sizes: tuple[int, int, int], folds: int, rng: np.random.Generator) -> Gain:

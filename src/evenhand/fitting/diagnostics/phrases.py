@@ -27,6 +27,25 @@ def interval(mean: float, lower: float, upper: float) -> str:
     return f"{signed(mean, decimals)} [{low}, {high}]"
 
 
+def probability(value: float, decimals: int = 2) -> str:
+    """`0.94`; near 0 and near 1 with as many more decimals as it takes to see that it is neither, up to four."""
+    for more in range(decimals, 5):
+        text = f"{value:.{more}f}"
+        if 0 < float(text) < 1:
+            return text
+    return "0" if value < 0.5 else "1"
+
+
+def probability_texts(mean: float, lower: float, upper: float) -> tuple[str, str, str]:
+    """`0.900`, `0.85`, `0.94`; with as many more decimals as it takes for the interval to hold the estimate."""
+    for decimals in range(2, 6):
+        middle = probability(mean, max(decimals, 3))
+        low, high = (probability(end, decimals) for end in (lower, upper))
+        if float(low) <= float(middle) <= float(high):
+            break
+    return middle, low, high
+
+
 def with_error(mean: float, error: float) -> str:
     """`+0.030 nats a step ± 0.010`."""
     decimals = decimals_for(error) if error > 0 else 4
