@@ -83,9 +83,9 @@ def fit(
         group: the column of groups, such as wards or districts: arms of one type share their rows, whatever their
             group, and are a block of the model for each group. That of an arm's last row counts; every type is a group
             when absent.
+        clusters: or how many types of arms that move alike are to be found, or `auto`.
         layout: `snapshots` if rows are states at chosen times, `events` if they are changes and a state stays until the
             next row. Snapshots by default; a log in which hardly any row repeats a state needs it.
-        clusters: or how many types of arms that move alike are to be found, or `auto`.
         reward: the column of rewards; their means are taken.
         rewards: or a file or table with the columns state, action, type (any may be absent) and reward or cost.
         reward_of: or rewards of states, `good=1,poor=0.3`, or of states and actions, `poor/replace=-2`.

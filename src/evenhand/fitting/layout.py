@@ -61,10 +61,10 @@ def with_layout(log: Log, layout: Layout | None, carry_action: bool = False, exa
 
 
 def _refuse_changes(log: Log, exact: tuple[int, ...]) -> None:
-    asked = (log.arm[1:] == log.arm[:-1]) & ~np.isin(log.state[1:], exact)
+    ambiguous = (log.arm[1:] == log.arm[:-1]) & ~np.isin(log.state[1:], exact)
     if log.regular:
-        asked &= np.rint(np.diff(log.time)) > 1
-    for pairs in (asked, asked & ~log.is_last[1:]):
+        ambiguous &= np.rint(np.diff(log.time)) > 1
+    for pairs in (ambiguous, ambiguous & ~log.is_last[1:]):
         before, after = log.state[:-1][pairs], log.state[1:][pairs]
         number, repeated = len(before), int((before == after).sum())
         shares = np.bincount(np.concatenate([before, after])) / max(2 * number, 1)
