@@ -55,7 +55,8 @@ class TypeIndices(Shown):
     @property
     def indices(self) -> Floats:
         """(type, state) indices, for a finite horizon (type, step, state); nan if the type is not indexable, or the
-        budget allows nothing but idling in the state."""
+        budget allows nothing but idling in the state.
+        """
         return self.result.indices
 
     @property
