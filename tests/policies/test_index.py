@@ -175,7 +175,7 @@ class TestRefusals:
     def test_three_actions_of_one_type_among_others(self):
         many = Arm(np.ones((1, 3, 1)), [[0.0, 1.0, 2.0]], [[0.0], [1.0], [2.0]], name="lift")
         with pytest.raises(NotApplicable, match=r"type 1 has 3 \(lift\)"):
-            whittle(CoupledMDP([*gains(1.0), many], [1.0], 0.9))
+            whittle(CoupledMDP([*gains(1.0), many], [2.0], 0.9))
 
     def test_one_action(self):
         with pytest.raises(NotApplicable, match="type 0 has 1"):
