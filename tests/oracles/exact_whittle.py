@@ -1,8 +1,8 @@
 """Whittle indices of a tiny arm in exact arithmetic: all policies, each with the charges at which it is optimal.
 
-The advantage of acting in a state is a - c b under a policy, with a and b fractions. A policy is optimal on one interval
-of charges c, and passive is optimal in a state on the union of the intervals of the policies that are passive there. The
-arm is indexable if and only if each union is a half-line; the index is where it begins.
+The advantage of acting in a state is a - c b under a policy, with a and b fractions. A policy is optimal on one
+interval of charges c, and passive is optimal in a state on the union of the intervals of the policies that are passive
+there. The arm is indexable if and only if each union is a half-line; the index is where it begins.
 """
 
 from fractions import Fraction
@@ -25,7 +25,7 @@ def solved(matrix, right):
 
 
 def charges_of(moves, rewards, discount, active):
-    """The least and the largest charge at which a policy is optimal; the least is above the largest if there is none."""
+    """The least and the largest charge at which a policy is optimal; the first is above the second if there is none."""
     states = range(len(rewards))
     system = [[Fraction(i == j) - discount * moves[i][active[i]][j] for j in states] for i in states]
     values = solved(system, [[rewards[i][active[i]], Fraction(active[i])] for i in states])

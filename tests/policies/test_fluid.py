@@ -81,7 +81,7 @@ class TestServiceScores:
             still([0.0, 2.0], [0, 1]),
             still([1.0, 0.5], [0, 1]),  # loses
         ]
-        problem = CoupledMDP(arms, [1.0], 0.5)
+        problem = CoupledMDP(arms, [2.0], 0.5)
         scores = service_scores(problem, np.ones(4), np.ones(1))
         order = sorted(np.argwhere(scores > 0).tolist(), key=lambda cell: -scores[tuple(cell)])
         # First what is best at the prices, by worth per price: 3, 2; then the rest: 4, 1/2.

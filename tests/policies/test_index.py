@@ -175,7 +175,7 @@ class TestRefusals:
     def test_three_actions_of_one_type_among_others(self):
         many = Arm(np.ones((1, 3, 1)), [[0.0, 1.0, 2.0]], [[0.0], [1.0], [2.0]], name="lift")
         with pytest.raises(NotApplicable, match=r"type 1 has 3 \(lift\)"):
-            whittle(CoupledMDP([*gains(1.0), many], [1.0], 0.9))
+            whittle(CoupledMDP([*gains(1.0), many], [2.0], 0.9))
 
     def test_one_action(self):
         with pytest.raises(NotApplicable, match="type 0 has 1"):
@@ -192,7 +192,7 @@ class TestRefusals:
     def test_usage_that_depends_on_the_state_or_is_nothing(self, usage):
         arm = Arm(np.full((2, 2, 2), 0.5), [[0.0, 1.0], [0.0, 1.0]], usage)
         with pytest.raises(NotApplicable, match="same positive amount in every state"):
-            whittle(CoupledMDP([arm], [1.0], 0.9))
+            whittle(CoupledMDP([arm], [2.0], 0.9))
 
     def test_padded_states_do_not_count_as_other_usage(self):
         problem = CoupledMDP([*gains(1.0), machines(2).arms[0]], [1.0], 0.9)

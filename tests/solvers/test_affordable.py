@@ -1,4 +1,4 @@
-"""Actions that no budget allows, and budgets of which only a part can be used: they are in no bound, price or policy."""
+"""Actions that no budget allows, and budgets of which only a part can be used: in no bound, price or policy."""
 
 from dataclasses import replace
 

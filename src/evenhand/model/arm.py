@@ -304,7 +304,15 @@ class ArmTables(Sequence[Arm]):
             tables["initial"][i, :s] = arm.initial
         labels = tuple((arm.name, tuple(arm.states), tuple(arm.actions)) for arm in arms)
         named = labels if any(name or states or actions for name, states, actions in labels) else ()
-        return cls(**tables, num_states=sizes[:, 0].copy(), num_actions=sizes[:, 1].copy(), labels=named)
+        return cls(
+            transitions=tables["transitions"],
+            rewards=tables["rewards"],
+            usage=tables["usage"],
+            initial=tables["initial"],
+            num_states=sizes[:, 0].copy(),
+            num_actions=sizes[:, 1].copy(),
+            labels=named,
+        )
 
     def __post_init__(self) -> None:
         # Contiguous, as kernels and fingerprints read them; read-only, as problems share them.

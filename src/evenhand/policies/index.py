@@ -54,8 +54,7 @@ class TypeIndices(Shown):
 
     @property
     def indices(self) -> Floats:
-        """(type, state) indices, for a finite horizon (type, step, state); nan if the type is not indexable, or the
-        budget allows nothing but idling in the state."""
+        """(type, state) indices, or (type, step, state); nan if not indexable, or only idling is within the budget."""
         return self.result.indices
 
     @property
