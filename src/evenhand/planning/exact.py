@@ -272,7 +272,9 @@ def _check_start(solution: Solution, mdp: TabularMDP, visits: Floats, most_gap: 
         most_gap: the largest gap that is left to rounding.
     """
     apart = solution.upper_bound - solution.welfare
-    if solution.gap > most_gap and not one_long_run(mdp) and apart > 1e-9 * np.abs(mdp.rewards).max():  # a best mean of 0 is met but for rounding
+    if (
+        solution.gap > most_gap and not one_long_run(mdp) and apart > 1e-9 * np.abs(mdp.rewards).max()
+    ):  # a best mean of 0 is met but for rounding
         raise NotApplicable(start_matters(apart))
     if mdp.served is not None and (short := float((solution.objective.floors - visits @ mdp.served).max())) > most_gap:
         raise NotApplicable(

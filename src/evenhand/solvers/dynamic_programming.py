@@ -294,7 +294,10 @@ def _evaluate(mdp: TabularMDP, rewards: Floats, choices: Ints, differences: _Dif
     value, noise = np.zeros(mdp.num_states), 4 * EPSILON * (np.abs(rewards) + np.abs(means[mdp.state_of_pair]))
     for _ in range(CORRECTIONS):
         own = excess[choices]
-        part = chain.biases(own - chain.means(own) if mdp.criterion.is_average else own)
+        own = own - chain.means(own) if mdp.criterion.is_average else own
+        if value.any() and (np.abs(own) <= noise[choices]).all():
+            break
+        part = chain.biases(own)
         moved, error = differences(part)
         value, excess, noise = value + part, excess + moved, noise + error
     return _Evaluated(means, value, excess, noise)
@@ -330,8 +333,10 @@ def _bounds(mdp: TabularMDP, found: _Evaluated, choices: Ints) -> tuple[float, f
     least = float((change - found.noise)[choices[inside]].min())
     most = float((change + found.noise)[inside[mdp.state_of_pair]].max())
     # v is within a rounding of what the excess was computed from. T v is at least v + least, and at most v + most.
-    now, size = (mean, abs(mean)) if mdp.criterion.is_average else (
-        float(mdp.initial @ found.value), float(mdp.initial @ np.abs(found.value))
+    now, size = (
+        (mean, abs(mean))
+        if mdp.criterion.is_average
+        else (float(mdp.initial @ found.value), float(mdp.initial @ np.abs(found.value)))
     )
     slack = 4 * EPSILON * size
     return now + least * total - slack, now + most * total + slack
