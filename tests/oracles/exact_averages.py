@@ -1,8 +1,8 @@
 """The best weighted sum of a tiny problem in exact arithmetic, averages included: policy iteration on fractions.
 
-For a welfare a min_n v_n + b sum_n v_n of two arms the optimum is the least over l in [0, 1] of the best weighted sum by
-the weights b + a l and b + a (1 - l), convex and piecewise linear in l: lines are added where two of them meet until none
-is new. Every double is a fraction, rows are divided by their exact sums, and nothing is rounded anywhere.
+For a welfare a min_n v_n + b sum_n v_n of two arms the optimum is the least over l in [0, 1] of the best weighted sum
+by the weights b + a l and b + a (1 - l), convex and piecewise linear in l: lines are added where two of them meet until
+none is new. Every double is a fraction, rows are divided by their exact sums, and nothing is rounded anywhere.
 """
 
 from fractions import Fraction

@@ -456,8 +456,9 @@ def _certify(
 def _complete_policy(
     mdp: TabularMDP, measure: Floats, weights: Floats, guess: Floats
 ) -> tuple[list[tuple[float, Floats]], float]:
-    """The policy of an occupancy measure, and where it never comes the best policy for the weights; with the bound on
-    the weighted sum that is found on the way, infinite if none is.
+    """The policy of an occupancy measure, completed by the best policy for the weights, and the bound of that one.
+
+    Where the measure has visits everywhere nothing is to be completed, and the bound is infinite.
 
     In states that are never reached the multipliers are only bounds from above, so a policy that is greedy in them
     could chase values that do not exist; dynamic programming from there on settles them.

@@ -9,11 +9,11 @@ For pair probabilities pi, visits to states are counted by the criterion's weigh
 and q(x, u) = q(x) pi(u | x), V = sum_{x,u} q(x, u) r(x, u); q sums to the criterion's total.
 
 The discounted system is solved by elimination without subtractions when there are few states, else by BiCGSTAB with a
-residual that is checked: an error e in the equation moves no value by more than |e|_1 max|r| total. The average is found
-class by class when there are few states: the stationary law of each closed class, and the chance to end in it. Else
-q = mu + c with the
-c in the range of I - P^T that solves (I - P^T) c = P^T mu - mu, which is where GMRES looks for it. Corrections are
-added until one that was solved for is next to nothing: what a chain moves in a step says little if it moves slowly.
+residual that is checked: an error e in the equation moves no value by more than |e|_1 max|r| total. The average is
+found class by class when there are few states: the stationary law of each closed class, and the chance to end in it.
+Else q = mu + c, with the c in the range of I - P^T that solves (I - P^T) c = P^T mu - mu, which is where GMRES looks
+for it. Corrections are added until one that was solved for is next to nothing: what a chain moves in a step says
+little if it moves slowly.
 
 The way back: the policy of a measure is pi(u | x) = q(x, u) / q(x). Under `average` it has this measure only if it has
 one closed class where q lives. With several, each is a policy of its own, drawn at the start by its share of q, and
