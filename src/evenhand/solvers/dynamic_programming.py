@@ -198,7 +198,7 @@ def _is_small(mdp: TabularMDP) -> bool:
     if mdp.num_states > STATES_UP_TO:
         return False
     if isinstance(mdp.kernel, sparse.csr_array):
-        return mdp.kernel.nnz <= ENTRIES_UP_TO
+        return bool(mdp.kernel.nnz <= ENTRIES_UP_TO)
     return mdp.num_transitions <= 0.1 * ENTRIES_UP_TO  # what is not yet written out takes more memory on the way
 
 
@@ -212,7 +212,7 @@ class _Differences:
     def __init__(self, mdp: TabularMDP) -> None:
         self.mdp = mdp
         written = isinstance(mdp.kernel, sparse.csr_array)
-        self.rows = mdp.kernel if written else mdp.transitions
+        self.rows: sparse.csr_array = mdp.kernel if written else mdp.transitions
         self.row_of_pair = mdp.outcomes if written else np.arange(mdp.num_pairs)
         self.unit = (int(np.diff(self.rows.indptr).max()) + 16) * EPSILON
         # Some rows at a time, for the sums of all would take several times their memory.

@@ -324,7 +324,7 @@ def _flow(mdp: TabularMDP) -> _Flow:
         right = np.concatenate([mdp.initial, np.zeros((steps - 1) * mdp.num_states)])
         return _Flow(matrix, right, np.full(steps * mdp.num_pairs, np.inf), steps)
     if criterion.is_average:
-        # Of slow chains all coefficients are small, and HiGHS takes those below 1e-9 for 0. A power of two rounds nothing.
+        # Of slow chains all coefficients are small, and HiGHS takes those below 1e-9 for 0.
         balance = own - moved
         unit = 2.0 ** np.floor(np.log2(np.abs(balance.data).max(initial=0.0) or 1.0))
         # The flow alone leaves the scale of q open: one more row says that q sums to 1.
