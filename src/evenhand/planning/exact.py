@@ -40,6 +40,9 @@ MOST_TABULATED = 6000
 TABLES_UP_TO = 25_000
 """Pairs of count states and decisions of several types, at all steps, up to which the explicit table is quicker."""
 
+NOTHING = 1e-12
+"""A welfare below this share of the largest reward is 0 but for rounding."""
+
 LOOSE = 1e-5
 """A relative gap that linear programs, and the evaluation of a policy, may leave to rounding."""
 
@@ -119,9 +122,12 @@ def _by_lattice(task: Task) -> Solution:
 
 def _reached(solution: Solution, tolerance: float) -> Solution:
     """The solution, if its gap is within the tolerance but for rounding."""
-    apart = solution.upper_bound - solution.welfare
-    excused = rounding_of(solution.problem, solution.objective, solution.unit_values, max(apart, 0.0), most_steps=LONG)
-    if apart > max(tolerance * max(abs(solution.upper_bound), abs(solution.welfare)), 8 * excused):
+    problem, apart = solution.problem, solution.upper_bound - solution.welfare
+    size = max(abs(solution.upper_bound), abs(solution.welfare))
+    excused = rounding_of(problem, solution.objective, solution.unit_values, max(apart, 0.0), most_steps=LONG)
+    # No relative gap can be closed at an optimum of 0.
+    nothing = NOTHING * float(np.abs(problem.types.rewards).max()) * problem.criterion.total
+    if apart > max(tolerance * size, 8 * excused, nothing if size <= nothing else 0.0):
         raise NotConverged(
             f"{solution.method} ended with a relative gap of {solution.gap:.2g}, and {tolerance:.2g} was requested. "
             "The arms move very slowly or the rewards differ too much in size: use a larger tolerance."
@@ -272,7 +278,9 @@ def _check_start(solution: Solution, mdp: TabularMDP, visits: Floats, most_gap: 
         most_gap: the largest gap that is left to rounding.
     """
     apart = solution.upper_bound - solution.welfare
-    if solution.gap > most_gap and not one_long_run(mdp) and apart > 1e-9 * np.abs(mdp.rewards).max():  # a best mean of 0 is met but for rounding
+    if (
+        solution.gap > most_gap and not one_long_run(mdp) and apart > 1e-9 * np.abs(mdp.rewards).max()
+    ):  # a best mean of 0 is met but for rounding
         raise NotApplicable(start_matters(apart))
     if mdp.served is not None and (short := float((solution.objective.floors - visits @ mdp.served).max())) > most_gap:
         raise NotApplicable(

@@ -152,7 +152,10 @@ class Elimination:
             discount: the chance that the chain goes on; below 1 it has no closed classes, and all states go.
         """
         n = len(chain)
-        self.classes, self.closed = label_classes(sparse.csr_array(chain)) if discount == 1 else (np.zeros(n), ())
+        self.classes: Ints = np.zeros(n, dtype=np.int64)
+        self.closed: Ints = np.zeros(0, dtype=np.int64)
+        if discount == 1:
+            self.classes, self.closed = label_classes(sparse.csr_array(chain))
         # The states that remain first, then the rest of their classes, then transient states: these go first.
         remain = np.array([np.flatnonzero(self.classes == number)[0] for number in self.closed], dtype=np.int64)
         self.settled = np.isin(self.classes, self.closed)

@@ -198,7 +198,7 @@ def _is_small(mdp: TabularMDP) -> bool:
     if mdp.num_states > STATES_UP_TO:
         return False
     if isinstance(mdp.kernel, sparse.csr_array):
-        return mdp.kernel.nnz <= ENTRIES_UP_TO
+        return bool(mdp.kernel.nnz <= ENTRIES_UP_TO)
     return mdp.num_transitions <= 0.1 * ENTRIES_UP_TO  # what is not yet written out takes more memory on the way
 
 
@@ -212,7 +212,7 @@ class _Differences:
     def __init__(self, mdp: TabularMDP) -> None:
         self.mdp = mdp
         written = isinstance(mdp.kernel, sparse.csr_array)
-        self.rows = mdp.kernel if written else mdp.transitions
+        self.rows: sparse.csr_array = mdp.kernel if written else mdp.transitions
         self.row_of_pair = mdp.outcomes if written else np.arange(mdp.num_pairs)
         self.unit = (int(np.diff(self.rows.indptr).max()) + 16) * EPSILON
         # Some rows at a time, for the sums of all would take several times their memory.
@@ -294,7 +294,10 @@ def _evaluate(mdp: TabularMDP, rewards: Floats, choices: Ints, differences: _Dif
     value, noise = np.zeros(mdp.num_states), 4 * EPSILON * (np.abs(rewards) + np.abs(means[mdp.state_of_pair]))
     for _ in range(CORRECTIONS):
         own = excess[choices]
-        part = chain.biases(own - chain.means(own) if mdp.criterion.is_average else own)
+        own = own - chain.means(own) if mdp.criterion.is_average else own
+        if value.any() and (np.abs(own) <= noise[choices]).all():
+            break
+        part = chain.biases(own)
         moved, error = differences(part)
         value, excess, noise = value + part, excess + moved, noise + error
     return _Evaluated(means, value, excess, noise)
@@ -330,8 +333,10 @@ def _bounds(mdp: TabularMDP, found: _Evaluated, choices: Ints) -> tuple[float, f
     least = float((change - found.noise)[choices[inside]].min())
     most = float((change + found.noise)[inside[mdp.state_of_pair]].max())
     # v is within a rounding of what the excess was computed from. T v is at least v + least, and at most v + most.
-    now, size = (mean, abs(mean)) if mdp.criterion.is_average else (
-        float(mdp.initial @ found.value), float(mdp.initial @ np.abs(found.value))
+    now, size = (
+        (mean, abs(mean))
+        if mdp.criterion.is_average
+        else (float(mdp.initial @ found.value), float(mdp.initial @ np.abs(found.value)))
     )
     slack = 4 * EPSILON * size
     return now + least * total - slack, now + most * total + slack

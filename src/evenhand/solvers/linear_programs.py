@@ -324,7 +324,7 @@ def _flow(mdp: TabularMDP) -> _Flow:
         right = np.concatenate([mdp.initial, np.zeros((steps - 1) * mdp.num_states)])
         return _Flow(matrix, right, np.full(steps * mdp.num_pairs, np.inf), steps)
     if criterion.is_average:
-        # Of slow chains all coefficients are small, and HiGHS takes those below 1e-9 for 0. A power of two rounds nothing.
+        # Of slow chains all coefficients are small, and HiGHS takes those below 1e-9 for 0.
         balance = own - moved
         unit = 2.0 ** np.floor(np.log2(np.abs(balance.data).max(initial=0.0) or 1.0))
         # The flow alone leaves the scale of q open: one more row says that q sums to 1.
@@ -456,8 +456,9 @@ def _certify(
 def _complete_policy(
     mdp: TabularMDP, measure: Floats, weights: Floats, guess: Floats
 ) -> tuple[list[tuple[float, Floats]], float]:
-    """The policy of an occupancy measure, and where it never comes the best policy for the weights; with the bound on
-    the weighted sum that is found on the way, infinite if none is.
+    """The policy of an occupancy measure, completed by the best policy for the weights, and the bound of that one.
+
+    Where the measure has visits everywhere nothing is to be completed, and the bound is infinite.
 
     In states that are never reached the multipliers are only bounds from above, so a policy that is greedy in them
     could chase values that do not exist; dynamic programming from there on settles them.

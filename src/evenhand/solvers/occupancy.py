@@ -9,10 +9,11 @@ For pair probabilities pi, visits to states are counted by the criterion's weigh
 and q(x, u) = q(x) pi(u | x), V = sum_{x,u} q(x, u) r(x, u); q sums to the criterion's total.
 
 The discounted system is solved by elimination without subtractions when there are few states, else by BiCGSTAB with a
-residual that is checked: an error e in the equation moves no value by more than |e|_1 max|r| total. The average is found class by class when
-there are few states: the stationary law of each closed class, and the chance to end in it. Else q = mu + c with the
-c in the range of I - P^T that solves (I - P^T) c = P^T mu - mu, which is where GMRES looks for it. Corrections are
-added until one that was solved for is next to nothing: what a chain moves in a step says little if it moves slowly.
+residual that is checked: an error e in the equation moves no value by more than |e|_1 max|r| total. The average is
+found class by class when there are few states: the stationary law of each closed class, and the chance to end in it.
+Else q = mu + c, with the c in the range of I - P^T that solves (I - P^T) c = P^T mu - mu, which is where GMRES looks
+for it. Corrections are added until one that was solved for is next to nothing: what a chain moves in a step says
+little if it moves slowly.
 
 The way back: the policy of a measure is pi(u | x) = q(x, u) / q(x). Under `average` it has this measure only if it has
 one closed class where q lives. With several, each is a policy of its own, drawn at the start by its share of q, and
@@ -44,8 +45,11 @@ CLASSES_UP_TO = 2000
 RESIDUAL = 1e-12
 """The largest residual left, as a share of all visits."""
 
-SETTLED, MOST_CORRECTIONS = 1e-11, 30
+SETTLED, MOST_CORRECTIONS = 1e-9, 30
 """A correction of long-run shares that is next to nothing, and corrections after which they are given up."""
+
+ROUNDED = 2.0**-52
+"""What rounding may add to a step of the law of a chain."""
 
 SELDOM = 1e-10
 """A share of all visits that may be the rounding of a linear program, or of a chain pushed until it stands still."""
@@ -151,11 +155,15 @@ def settle(push: Callable[[Floats], Floats], initial: Floats) -> Floats:
     """
     size = len(initial)
     operator = linalg.LinearOperator((size, size), matvec=lambda law: law - push(law), dtype=np.float64)
-    law = initial
+    law, slowness = initial, 1.0
     for _ in range(MOST_CORRECTIONS):
-        correction, unsolved = linalg.gmres(operator, push(law) - law, rtol=1e-3, atol=0.0, restart=40, maxiter=5)
+        moved = push(law) - law
+        correction, unsolved = linalg.gmres(operator, moved, rtol=1e-3, atol=0.0, restart=40, maxiter=5)
         law = law + correction
-        off = float(np.abs(correction).sum())
+        off, step = float(np.abs(correction).sum()), float(np.abs(moved).sum())
+        # What a step moves says how far there is to go by the chain's slowness, and so does a rounding of it.
+        slowness = max(slowness, off / step if step > ROUNDED else 0.0)
+        off += slowness * ROUNDED
         if not unsolved and off <= SETTLED:
             law = np.maximum(law, 0.0)
             return np.asarray(law / law.sum())
