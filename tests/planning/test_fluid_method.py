@@ -176,7 +176,7 @@ class TestAuto:
         assert found.method == "fluid"
         assert found.reason.startswith(
             "the arms are of 40 types, and the count space has 1.21577e+19 states; the product space has "
-            "1.21577e+19 states: too many for an exact method in reasonable time; of "
+            "1.21577e+19 states: too many for an exact method in reasonable time ("
         )
 
     def test_identical_arms_of_many_states(self):
