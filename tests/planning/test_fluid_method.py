@@ -176,7 +176,7 @@ class TestAuto:
         assert found.method == "fluid"
         assert found.reason.startswith(
             "the arms are of 40 types, and the count space has about 10^19 states; the product space has "
-            "about 10^19 states: too many for an exact method in reasonable time; of "
+            "about 10^19 states: too many for an exact method in reasonable time ("
         )
 
     def test_a_size_that_is_cut_is_not_reported_as_one(self):

@@ -1,6 +1,7 @@
 """Mixtures of weighted index policies, against exact optima, and what is said of them."""
 
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.objective import Objective
 from evenhand.model.policy import is_exchangeable
 from evenhand.model.welfare import Utilitarian, as_welfare
-from evenhand.planning import floors, mixed
+from evenhand.planning import floors, judging, mixed
 from evenhand.planning import played as playing
 from evenhand.planning.reasons import family_of
 from evenhand.planning.relaxed import fluid_policy, relax
@@ -102,12 +103,42 @@ def test_the_same_generator_gives_the_same_plan(few_episodes, monkeypatch):
 
 def test_the_time_ends_the_search(few_episodes, monkeypatch):
     ticks = iter(range(10**6))
-    monkeypatch.setattr(mixed, "work_clock", lambda: float(next(ticks)))
+    for module in (mixed, playing):
+        monkeypatch.setattr(module, "work_clock", lambda: float(next(ticks)))
     hurried = eh.solve(brief(), "gini:2", "fluid", seconds=4.0)
     assert "of 8 policies, 0 rounds, stopped by the time given" in hurried.reason
     assert eh.solve(brief(), "gini:2", "fluid").history[-1][0] > 8
     with pytest.raises(InvalidInput, match="seconds: expected a positive number"):
         eh.solve(outreach(), seconds=0)
+
+
+@pytest.mark.parametrize("criterion", ["discounted", "average", "finite:300"])
+def test_all_stages_together_take_no_more_than_twice_the_time(criterion, few_episodes, monkeypatch):
+    """On a clock that goes by steps of arms: 1e5 are a second. It was twenty times as long as asked for."""
+    played = []
+
+    def count(play):
+        def counted(problem, policy, num_episodes, horizon, *more, **named):
+            played.append(num_episodes * horizon * problem.num_arms)
+            return play(problem, policy, num_episodes, horizon, *more, **named)
+
+        return counted
+
+    for module in (mixed, judging, import_module("evenhand.evaluation.evaluate")):
+        if hasattr(module, "simulate"):
+            monkeypatch.setattr(module, "simulate", count(module.simulate))
+    for module in (mixed, playing):
+        monkeypatch.setattr(module, "work_clock", lambda: sum(played) / 1e5, raising=False)
+    arms = [eh.Arm(*own) for own in _random_arms(50)]
+    problem = eh.CoupledMDP(arms, [10], 0.99, criterion=criterion)
+    found = eh.solve(problem, "gini:half=0.75", "fluid", seconds=3.0)
+    assert found.stopped
+    assert sum(played) / 1e5 <= 6.0
+
+
+def _random_arms(number):
+    rng = np.random.default_rng(0)
+    return [(rng.dirichlet(np.ones(3), (3, 2)), rng.random((3, 2)), [[0], [1]]) for _ in range(number)]
 
 
 def test_the_memory_ends_the_search(few_episodes, monkeypatch):
@@ -116,10 +147,11 @@ def test_the_memory_ends_the_search(few_episodes, monkeypatch):
     assert found.history[-1][0] == 1 and found.welfare > 0
 
 
-def test_short_episodes_are_many(few_episodes):
+def test_short_episodes_are_many(few_episodes, monkeypatch):
     """With a finite horizon nothing stands for chance but more episodes: all steps that there are for a policy."""
     problem = outreach(num_arms=9, num_states=3, budget=2).under("finite:5")
-    task = Task(problem, as_welfare("gini:2", 9), 1e-5, None, seconds=1e-9)
+    monkeypatch.setattr(mixed, "MOST_ROUNDS", 1)
+    task = Task(problem, as_welfare("gini:2", 9), 1e-5, None)
     plan = mixed.find_mixture(task, relax(problem, "gini:2"))
     assert len(plan.columns[0].returns) > 1e5 // (9 * 5) > mixed.MOST_EPISODES
 
@@ -369,7 +401,7 @@ class TestOracle:
         oracle = mixed.WeightedIndices(problem, task.by_types, judge)
         for _ in range(2):
             named = mixed._named_policies(task, relax(problem, "gini:2"))
-            asked = [*named, *mixed._policies_for_others(task)]
+            asked = [*named, *mixed._policies_for_others(task, mixed.Clock(task))]
             # Two are told apart by what they are.
             oracle.add([one for one in asked if one.name not in ("equal-resources", "re-solving")])
         assert len({column.name for column in oracle.columns}) == len(oracle.columns) > 5
@@ -412,7 +444,7 @@ class TestRealisedInequality:
         monkeypatch.setattr(playing, "SEEN", 1e5)
         task = Task(brief(), as_welfare("gini:2", 9), 1e-5, None, seconds=1.0)
         policy = eh.policies.worst_first(task.problem)
-        hasty, whole = (playing._seen(task, policy, haste) for haste in (1e-3, 1.0))
+        hasty, whole = (playing._seen(task, policy, most) for most in (1e2, np.inf))
         assert hasty.num_episodes == whole.num_episodes > 100
         assert hasty.realised_gini_stderr < 0.05 * hasty.realised_gini_coefficient
 

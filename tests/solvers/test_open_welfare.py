@@ -37,7 +37,7 @@ def test_a_sound_one_is_solved(method):
 @pytest.mark.parametrize(
     ("spoilt", "words"),
     [
-        (Own(lambda weights: -weights), "do not bound it"),
+        (Own(lambda weights: -weights), "not bounded"),
         (Own(lambda weights: weights[:-1]), "supergradient of"),
         (Own(lambda weights: weights * np.nan), "supergradient of"),
         (Own(value=np.nan), "expected a number"),

@@ -401,8 +401,7 @@ def _evaluate(
     progress: Progress | None,
 ) -> Evaluation:
     arm_steps = float(num_episodes) * (steps or USUAL_AVERAGE_HORIZON) * case.judged.num_arms
-    known = isinstance(case.played, CoupledMDP) and knows_types(policy, case.played)
-    if method == "exact" or (method == "auto" and (not known or is_quick(policy, case.played, arm_steps))):
+    if method == "exact" or (method == "auto" and case.is_quick(policy, arm_steps)):
         # Exact where that is possible; "auto" falls back on playing, "exact" says why not.
         try:
             return _exactly(policy, case)
@@ -470,6 +469,11 @@ class Case(NamedTuple):
         """Raise NotApplicable if the law of the policy, or of a part of it, is over other types than are played."""
         if not knows_types(policy, self.played):
             raise NotApplicable("the policy was made for other types of these arms, so it can only be simulated")
+
+    def is_quick(self, policy: object, arm_steps: float) -> bool:
+        """Whether exact values, if there are any, take little beside so many simulated steps of arms."""
+        played = self.played
+        return isinstance(played, CoupledMDP) and knows_types(policy, played) and is_quick(policy, played, arm_steps)
 
     def pools(self, policy: object) -> bool:
         """Whether arms of one played type have one value; not if the policy was made to tell some of them apart."""

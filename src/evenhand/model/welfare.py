@@ -1285,13 +1285,16 @@ class _Points:
         """Two points x, y with W(y) > W(x) + g(x).(y - x)."""
         tried = np.array(self.tried).reshape(len(self.tried), -1)
         for x, value in zip(self.tried, self.values, strict=True):
-            slope = np.asarray(self.welfare.supergradient(x, self.counts), dtype=np.float64)
+            try:
+                slope = np.asarray(self.welfare.supergradient(x, self.counts), dtype=np.float64)
+            except OutOfDomain:  # infinitely steep at the edge of its domain
+                continue
             if slope.shape != x.shape or np.isnan(slope).any():
                 told = f"got {_shown(slope)}" if slope.shape == x.shape else f"got the shape {slope.shape}"
                 raise InvalidInput(
                     f"welfare {self.welfare.name}: expected as a supergradient of {_shown(x)} {len(x)} numbers, {told}"
                 )
-            if np.isinf(slope).any():  # infinitely steep at the edge of its domain
+            if np.isinf(slope).any():
                 continue
             bounds = value + (tried - x) @ slope
             room = EXCESS * (abs(value) + np.abs(self.values) + np.abs(tried - x) @ np.abs(slope))

@@ -25,7 +25,7 @@ are processors (`judge_all`).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -58,6 +58,9 @@ LONGEST = 2e5
 
 LEFT_OUT = 1e-3
 """The share of all time that need not be played, because the control variate knows it nearly."""
+
+FEWEST_HURRIED = 2
+"""Episodes at the least where time is short."""
 
 FEWEST = 60
 """Episodes from which a slope can be told; with fewer it is 0."""
@@ -168,6 +171,19 @@ class Judge:
         width = self.problem.types.valid.size if by_counts else self.problem.num_arms
         most = max(self.most_episodes, self.least_episodes)
         return int(np.clip(self.arm_steps / (width * (steps or self.horizon)), self.least_episodes, most))
+
+    @property
+    def work(self) -> float:
+        """Simulated steps of arms that a policy takes arm by arm: more than `arm_steps` if arms are many."""
+        return float(self.episodes(by_counts=False)) * self.horizon * self.problem.num_arms
+
+    def limited(self, arm_steps: float) -> "Judge":
+        """The same with no more steps than these, but for two episodes: fewer have no known error."""
+        share = arm_steps / self.work
+        if share >= 1:
+            return self
+        # A step costs about as much with few episodes as with many, so that long runs must be shorter, too.
+        return replace(self, arm_steps=arm_steps, least_episodes=FEWEST_HURRIED, pace=self.pace * share)
 
     def __call__(self, name: str, policy: Policy | Starting, law: Floats, rng: Rng = None) -> Column:
         """What a policy is worth.

@@ -43,13 +43,22 @@ from evenhand.model.objective import Objective, num_members
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Gini, Welfare, as_welfare, is_lexicographic
 from evenhand.planning.floors import MARGIN, floor_columns
-from evenhand.planning.judging import Asked, Column, Judge, judge_all, judge_those_that_settle, law_of
+from evenhand.planning.judging import (
+    FEWEST_HURRIED,
+    Asked,
+    Column,
+    Judge,
+    judge_all,
+    judge_those_that_settle,
+    law_of,
+)
 from evenhand.planning.plain import PLAIN
 from evenhand.planning.relaxed import FLUID_TOLERANCE, MOST_FOLLOWED, build_policy, relax, tightest
 from evenhand.planning.solution import Samples
 from evenhand.planning.task import Task
 from evenhand.policies.fluid import LEAST_WEIGHT, OccupancyPriority, fair_index, occupancy_priority
 from evenhand.policies.priority import ExchangeablePriority
+from evenhand.simulation import simulate
 from evenhand.solvers.fluid import FluidSolution, model_of, solve_weighted
 from evenhand.solvers.mixtures import Mixture, Priced, Round, best_shares, improve
 from evenhand.typing import Floats, Indices, Ints, Progress, Rng
@@ -77,7 +86,13 @@ LEAST_GAIN = 2e-4
 """What a few rounds together must gain, as a share of the bound, for the search to go on."""
 
 LEAST_HASTE = 0.05
-"""The least share of its steps that a policy is judged by where time is short."""
+"""The least share of its steps that a policy is judged by where time is short, as far as there is time for it."""
+
+TRYING, SEARCHING, POLISHED, REPORTED, WATCHED = 0.25, 0.5, 0.15, 0.2, 0.1
+"""Shares of the time given: for the first policies, until the search ends, and for what comes after it, one by one."""
+
+PILOT = 50
+"""Steps of two episodes by which it is found how many steps a second has."""
 
 MOST_AT_ONCE = 100
 """Policies that are judged together at the most."""
@@ -131,8 +146,11 @@ class Blend:
     stopped: bool = False
     """Whether the time that was given ended the search."""
 
-    haste: float = 1.0
-    """The share of the usual steps by which it was judged, as time was short."""
+    pace: float = np.inf
+    """Steps of arms that were played in a second, where time is short."""
+
+    upper_bound: float | None = None
+    """What no policy exceeds, if there was time to find the least bound."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,12 +306,13 @@ def _same(one: object, other: object) -> bool:
     return False
 
 
-def find_mixture(task: Task, relaxed: FluidSolution) -> Blend:
+def find_mixture(task: Task, relaxed: FluidSolution, begin: float | None = None) -> Blend:
     """The best mixture of policies of single arms, chosen on episodes of its own.
 
     Args:
         task: what is to be solved.
         relaxed: its relaxation.
+        begin: when the time given began, by `work_clock`; now by default.
 
     Raises:
         NotConverged: no mixture was found that keeps the floors, or no policy reaches its long run in time.
@@ -303,25 +322,42 @@ def find_mixture(task: Task, relaxed: FluidSolution) -> Blend:
     objective = task.by_types if by_type else task.by_arms
     most = MOST_EPISODES if task.problem.criterion.num_steps is None else MOST_SHORT
     judge = Judge(task.problem, by_type, ARM_STEPS, int(choosing.integers(2**63)), most_episodes=most)
-    oracle, clock = WeightedIndices(task.problem, objective, judge, task.sweep), _Clock(task)
+    oracle, clock = WeightedIndices(task.problem, objective, judge, task.sweep), Clock(task, begin)
     own, named = law_of(task.problem, relaxed.occupancy), list(_named_policies(task, relaxed))
-    # Whatever the time: candidates were asked for, and none of the named ones may be better than the plan.
-    oracle.add([Asked(name, policy, own) for name, policy in task.candidates.items()], clock.trying)
-    if task.seconds is not None:  # the first of them tells how many steps there is time for
+    wanted = [Asked(name, policy, own) for name, policy in task.candidates.items()]
+    number = len(wanted) + len(named)
+    if task.seconds is not None:
+        clock.pace = _pace(task.problem, named[:3])
+        oracle.judge = clock.hurried(judge, number)
+    # Whatever the time: candidates were asked for, and the first of the named ones is a plan.
+    oracle.add(wanted, clock.trying)
+    if task.seconds is not None:
+        start = work_clock()
         oracle.add([named.pop(0)], clock.trying)
-        oracle.judge = clock.hurried(oracle.judge, 1 + len(named))
-    oracle.add_while(lambda: oracle.may_grow(until_defined=True), named, MOST_AT_ONCE, clock.trying)
-    others = _policies_for_others(task)
+        if not oracle.columns[-1].exact:  # on more episodes more steps are played in a second
+            clock.pace = max(clock.pace, oracle.judge.work / max(work_clock() - start, 1e-9))
+        oracle.judge = clock.hurried(judge, number)
+    # None of the named ones may be better than the plan, unless they are too large for the time.
+    hurried = oracle.judge.work > LEAST_HASTE * ARM_STEPS
+
+    def go_on() -> bool:
+        late = hurried and clock.is_over and _is_defined(objective, oracle.columns)
+        return oracle.may_grow(until_defined=True) and not late
+
+    oracle.add_while(go_on, named, MOST_AT_ONCE if not hurried else clock.at_once, clock.trying)
+    others = _policies_for_others(task, clock)
     oracle.add_while(lambda: not clock.is_over and oracle.may_grow(), others, clock.at_once, clock.trying)
     if not oracle.columns and oracle.unsettled is not None:
         raise oracle.unsettled
     if task.problem.has_floors:
         task.tell("meeting the floors", 0.1)
         oracle.columns += floor_columns(task.problem, relaxed, task.welfare, oracle.judge, oracle.columns)
-    mixture, history = _improve(oracle, objective, relaxed, clock)
+    # The least bound takes a program of its own: without time for it, that of the relaxation is one.
+    bound = relaxed.upper_bound if clock.is_over else tightest(task.problem, task.welfare, relaxed).upper_bound
+    mixture, history = _improve(oracle, objective, bound, clock)
     seed = int(polishing.integers(2**63))
-    plan = _polish(oracle, objective, mixture.shares, mixture.rounds, tuple(history), seed)
-    return replace(plan, stopped=clock.is_over, haste=oracle.judge.arm_steps / judge.arm_steps)
+    plan = _polish(oracle, objective, mixture.shares, mixture.rounds, tuple(history), seed, clock)
+    return replace(plan, stopped=clock.is_over, pace=clock.pace, upper_bound=bound)
 
 
 def _is_defined(objective: Objective, columns: Sequence[Column]) -> bool:
@@ -335,13 +371,15 @@ def _is_defined(objective: Objective, columns: Sequence[Column]) -> bool:
     return True
 
 
-class _Clock:
-    """Tells how it goes, and when the time is over."""
+class Clock:
+    """Tells how it goes, and how much there is time for."""
 
-    def __init__(self, task: Task) -> None:
-        self.task, self.begin = task, work_clock()
+    def __init__(self, task: Task, begin: float | None = None) -> None:
+        self.task, self.begin = task, work_clock() if begin is None else begin
+        self.pace = np.inf  # steps of arms in a second
 
     def tell(self, what: str, share: float) -> None:
+        """Pass on what is being done."""
         self.task.tell(what, share)
 
     def trying(self, what: str, share: float) -> None:
@@ -356,16 +394,26 @@ class _Clock:
     @property
     def is_over(self) -> bool:
         """Whether half of the time is over: the other half is for the end."""
-        return self.task.seconds is not None and work_clock() - self.begin > 0.5 * self.task.seconds
+        return self.task.seconds is not None and work_clock() - self.begin > SEARCHING * self.task.seconds
+
+    def steps(self, share: float) -> float:
+        """Steps of arms that a share of the time has; without end where nobody waits."""
+        return np.inf if self.task.seconds is None else share * self.task.seconds * self.pace
 
     def hurried(self, judge: Judge, number: int) -> Judge:
-        """A judge of so few steps that this many policies take a quarter of the time; asked after the first of them."""
-        if self.task.seconds is None:
-            return judge
-        share = 0.25 * self.task.seconds / max(number * (work_clock() - self.begin), 1e-9)
-        share = float(np.clip(share, LEAST_HASTE, 1.0))
-        # A step costs about as much with few episodes as with many, so that long runs must be shorter, too.
-        return replace(judge, arm_steps=judge.arm_steps * share, pace=share)
+        """A judge of so few steps that this many policies take a quarter of the time, or of the least that is shown."""
+        return judge.limited(max(self.steps(TRYING) / number, LEAST_HASTE * ARM_STEPS))
+
+
+def _pace(problem: CoupledMDP, asked: Sequence[Asked]) -> float:
+    """Steps of arms that are played in a second, by a few steps of some policies."""
+    horizon = problem.criterion.judging_steps()
+    horizon = min(horizon, PILOT) if problem.criterion.num_steps is None else horizon
+    start = work_clock()
+    for one in asked:
+        simulate(problem, one.policy, FEWEST_HURRIED, horizon, 0)
+    played = float(len(asked) * FEWEST_HURRIED * horizon * problem.num_arms)
+    return played / max(work_clock() - start, 1e-9)
 
 
 def _named_policies(task: Task, relaxed: FluidSolution) -> Iterator[Asked]:
@@ -380,10 +428,12 @@ def _named_policies(task: Task, relaxed: FluidSolution) -> Iterator[Asked]:
             yield Asked(name, make(problem), own)
 
 
-def _policies_for_others(task: Task) -> Iterator[Asked]:
+def _policies_for_others(task: Task, clock: Clock) -> Iterator[Asked]:
     """Policies of the relaxations of other welfares, and their laws."""
     problem = task.problem
     for welfare in other_welfares(problem):
+        if clock.is_over:
+            return
         with contextlib.suppress(NotApplicable, TooLarge, NotConverged, OutOfDomain, Infeasible):
             other = relax(problem, welfare)
             law = law_of(problem, other.occupancy)
@@ -405,11 +455,10 @@ def other_welfares(problem: CoupledMDP) -> list[Welfare]:
 
 
 def _improve(
-    oracle: WeightedIndices, objective: Objective, relaxed: FluidSolution, clock: _Clock
+    oracle: WeightedIndices, objective: Objective, upper: float, clock: Clock
 ) -> tuple[Mixture, list[tuple[int, float]]]:
     """Column generation from the columns so far."""
     history: list[tuple[int, float]] = []
-    upper = tightest(oracle.problem, objective.welfare, relaxed).upper_bound
 
     def go_on(now: Round) -> bool:
         history.append((len(oracle.columns), now.welfare))
@@ -441,13 +490,21 @@ def _polish(
     rounds: int,
     history: tuple[tuple[int, float], ...],
     seed: int,
+    clock: Clock,
 ) -> Blend:
     """Play the parts again on other episodes, and settle their shares on all of them."""
     kept = _worth_another_look(oracle, objective, shares)
     steps = [oracle.judge.arm_steps * max(POLISHING * float(shares[i]), 0.5) for i in kept]
-    judges = [replace(oracle.judge, seed=seed, arm_steps=number) for number in steps]
-    again = judge_all(oracle.sweep, judges, [_asked(oracle.columns[i]) for i in kept])
-    parts = [oracle.columns[i].pooled(column) for i, column in zip(kept, again, strict=True)]
+    # By the time that there is, if it is short, each its part of it.
+    given = [clock.steps(POLISHED) * number / sum(steps) for number in steps]
+    judges = [
+        replace(oracle.judge, seed=seed, arm_steps=number).limited(most)
+        for number, most in zip(steps, given, strict=True)
+    ]
+    parts = [oracle.columns[i] for i in kept]
+    if not (clock.is_over and len(kept) == 1):  # one part has no share to be settled
+        again = judge_all(oracle.sweep, judges, [_asked(part) for part in parts])
+        parts = [part.pooled(column) for part, column in zip(parts, again, strict=True)]
     settled = np.asarray(shares[kept] / shares[kept].sum())
     while True:
         settled = _settle(oracle, objective, parts, settled)
@@ -530,7 +587,7 @@ def _settle(oracle: WeightedIndices, objective: Objective, parts: Sequence[Colum
 
 
 def report_parts(
-    task: Task, columns: Sequence[Column], shares: Floats, objective: Objective, haste: float = 1.0
+    task: Task, columns: Sequence[Column], shares: Floats, objective: Objective, most: float = np.inf
 ) -> Reported:
     """What a mixture is worth, on episodes that no choice has seen.
 
@@ -541,12 +598,14 @@ def report_parts(
         columns: the parts.
         shares: (part,) their shares.
         objective: by types or by arms, as the columns are.
-        haste: the share of the usual steps that are played.
+        most: steps of arms that there is time for.
     """
     stream = np.random.default_rng(task.rng).spawn(3)[2]
     by_type = objective.num_values == task.problem.num_types
-    steps = [haste * REPORTING * share for share in shares.tolist()]
-    judges = [Judge(task.problem, by_type, number, 0, 6, 4000, left_out=JUDGED) for number in steps]
+    judges = [
+        Judge(task.problem, by_type, REPORTING * share, 0, 6, 4000, left_out=JUDGED).limited(most * share)
+        for share in shares.tolist()
+    ]
     asked = [_asked(column, own) for column, own in zip(columns, stream.spawn(len(columns)), strict=True)]
     found = judge_all(task.sweep, judges, asked, lambda what, done: task.tell(f"playing {what}", 0.8 + 0.2 * done))
     values = np.zeros(objective.num_values)

@@ -5,10 +5,11 @@ import numpy as np
 from evenhand.display import counted
 from evenhand.errors import NotApplicable
 from evenhand.evaluation.evaluate import Evaluation, evaluate
+from evenhand.kernels.compilation import work_clock
 from evenhand.model.composite import Mixture
 from evenhand.model.policy import Policy, Starting
-from evenhand.planning.judging import Column, law_of, mix
-from evenhand.planning.mixed import REPORTING, Blend, find_mixture, report_parts
+from evenhand.planning.judging import FEWEST_HURRIED, Column, law_of, mix
+from evenhand.planning.mixed import LEAST_HASTE, REPORTED, REPORTING, WATCHED, Blend, find_mixture, report_parts
 from evenhand.planning.relaxed import FLUID_TOLERANCE, relax, tightest
 from evenhand.planning.solution import Part, Solution
 from evenhand.planning.task import Stopwatch, Task
@@ -17,6 +18,12 @@ from evenhand.solvers.fluid import FluidSolution
 
 SEEN = 2e6
 """Simulated steps of arms on which realised values are looked at."""
+
+LEAST_SEEN = 1e5
+"""The same where time is short: a fraction of a second."""
+
+HURRIED = 0.25
+"""The share of the time for this in which they are looked at first."""
 
 KNOWN_TO = 0.05
 """Standard error of their inequality, as a share of it, from which time that is short no longer shortens the look."""
@@ -39,9 +46,9 @@ def by_whittle(task: Task) -> Solution:
 
 def by_fluid(task: Task) -> Solution:
     """The best mixture of policies of single arms, and candidates of the user's."""
-    watch = Stopwatch()
+    watch, begin = Stopwatch(), work_clock()
     relaxed = _relaxed(task, watch)
-    plan = find_mixture(task, relaxed)
+    plan = find_mixture(task, relaxed, begin)
     watch.lap("solve")
     made = f"a mixture of {len(plan.columns)}" if len(plan.columns) > 1 else plan.columns[0].name
     looked = f"of {counted(plan.tried, 'policy', 'policies')}, {counted(plan.rounds, 'round')}"
@@ -59,17 +66,20 @@ def _relaxed(task: Task, watch: Stopwatch) -> FluidSolution:
 
 def _solution(task: Task, method: str, reason: str, plan: Blend, relaxed: FluidSolution, watch: Stopwatch) -> Solution:
     """A plan as it is reported: on episodes that no choice has seen."""
-    upper_bound = tightest(task.problem, task.welfare, relaxed).upper_bound
+    upper_bound = plan.upper_bound
+    if upper_bound is None:
+        upper_bound = tightest(task.problem, task.welfare, relaxed).upper_bound
     watch.lap("solve")
+    given = np.inf if task.seconds is None else task.seconds * plan.pace  # steps of arms
     by_type = plan.columns[0].returns.shape[1] == task.problem.num_types
     objective = task.by_types if by_type else task.by_arms
-    found = report_parts(task, plan.columns, plan.shares, objective, plan.haste)
+    found = report_parts(task, plan.columns, plan.shares, objective, max(REPORTED * given, LEAST_HASTE * REPORTING))
     policy = mix(plan.columns, plan.shares)
     values, welfare, error, kept = found.values, found.welfare, found.stderr, None
     errors = found.samples.unit_errors()
     if rotates := task.rotate is not None and isinstance(policy, Mixture):
         policy = policy.rotating(task.rotate)
-    seen = _watch_it(task, policy, plan.haste * REPORTING) if rotates else _seen(task, policy, plan.haste)
+    seen = _watch_it(task, policy, REPORTING, REPORTED * given) if rotates else _seen(task, policy, WATCHED * given)
     if rotates:
         values, welfare, error, kept = seen.unit_values, seen.welfare, seen.welfare_stderr, found.welfare
         errors = seen.unit_stderr
@@ -100,22 +110,23 @@ def _solution(task: Task, method: str, reason: str, plan: Blend, relaxed: FluidS
     )
 
 
-def _seen(task: Task, policy: Policy | Starting, haste: float) -> Evaluation:
-    """What arms really get: in haste where that tells their inequality, else on all episodes.
+def _seen(task: Task, policy: Policy | Starting, most: float) -> Evaluation:
+    """What arms really get: on few episodes where these tell their inequality, else on as many as there is time for.
 
     A few episodes show an inequality now above that of the expected values and now below it, where it cannot be.
     """
-    found = _watch_it(task, policy, haste * SEEN)
+    found = _watch_it(task, policy, SEEN, HURRIED * most)
     level, error = found.realised_gini_coefficient, found.realised_gini_stderr
-    if haste < 1 and level is not None and error is not None and error > KNOWN_TO * abs(level):
-        return _watch_it(task, policy, SEEN)
+    if level is not None and error is not None and error > KNOWN_TO * abs(level) and np.isfinite(most):
+        return _watch_it(task, policy, SEEN, max(most, LEAST_SEEN))
     return found
 
 
-def _watch_it(task: Task, policy: Policy | Starting, arm_steps: float) -> Evaluation:
-    """Play a policy as it is, and see what arms really get."""
+def _watch_it(task: Task, policy: Policy | Starting, arm_steps: float, most: float) -> Evaluation:
+    """Play a policy as it is, and see what arms really get; on no more steps of arms than there is time for."""
     horizon = task.problem.criterion.judging_steps()
-    episodes = int(np.clip(arm_steps / (task.problem.num_arms * horizon), 20, 2000))
+    size = task.problem.num_arms * horizon
+    episodes = int(max(FEWEST_HURRIED, min(np.clip(arm_steps / size, 20, 2000), most / size)))
     stream = np.random.default_rng(task.rng).spawn(4)[3]
     # An average is played until it has forgotten its start, however long that takes.
     steps = None if task.problem.criterion.is_average else horizon

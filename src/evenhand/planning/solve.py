@@ -17,9 +17,9 @@ count space is small).
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from evenhand.checks import as_seed, check_positive_int, fits_in_memory, is_number
+from evenhand.checks import as_seed, available_memory, check_positive_int, fits_in_memory, human_bytes, is_number
 from evenhand.display import heard, shows_bar, size_in_words
 from evenhand.errors import InvalidInput, NotApplicable, NotConverged, TooLarge, UnknownName
 from evenhand.execution import Executor, Sweep
@@ -37,6 +37,7 @@ from evenhand.planning.zeros import solve_with_zeros
 from evenhand.reductions.counts import num_count_states
 from evenhand.reductions.joint import Joint, num_joint_states
 from evenhand.solvers.count_dynamics import CountPlan
+from evenhand.solvers.count_dynamics.plan import MOST_OPERATIONS as REFUSED
 from evenhand.solvers.typed_counts import TypedPlan, plan_types
 from evenhand.typing import Progress, Rng
 
@@ -263,40 +264,61 @@ def _choose(problem: CoupledMDP) -> _Choice:
     if problem.is_symmetric and not problem.has_floors:
         alike = f"all {problem.num_arms} arms are identical"
         try:
-            if (plan := _fitting_plan(problem)) is not None:
+            plan, limit = _fitting_plan(lambda: exact.plan_lattice(problem))
+            if plan is not None:
                 return _Choice("counts", f"{alike}, and the count space has {size_in_words(counts)} states", plan)
-            return _Choice("fluid", f"{alike}, but {sizes}: too many for an exact method")
+            return _Choice("fluid", f"{alike}, but {sizes}: too many for an exact method ({limit})")
         except NotApplicable:  # the long run may depend on the start: tables can tell
             if work * counts > MOST_COUNT_STATES:
                 raise
             return _Choice("counts", f"{alike}, and {sizes}")
     kinds = f"the arms are of {problem.num_types} types" if problem.num_types > 1 else "the arms have a floor"
     # Several types: by counts, unless the arms are so few that their product space is smaller still.
-    if counts <= joint and (typed := _fitting_types(problem, counts)) is not None:
-        return _Choice("counts", f"{kinds}, and {sizes}", typed_plan=typed)
-    if work * joint <= MOST_JOINT_STATES and Joint.accepts(problem) is None:
+    limit = "counts: no fewer states than joint"
+    if counts <= joint:
+        typed, limit = _fitting_types(problem, counts)
+        if typed is not None:
+            return _Choice("counts", f"{kinds}, and {sizes}", typed_plan=typed)
+    refused = Joint.accepts(problem)
+    if work * joint <= MOST_JOINT_STATES and refused is None:
         return _Choice("joint", f"{kinds}, and the product space has {size_in_words(joint)} states")
-    return _Choice("fluid", f"{kinds}, and {sizes}: too many for an exact method in reasonable time")
+    steps_told = "" if work == 1 else f", each counted {work:.3g} times for {steps} steps"
+    told = (
+        f"joint: {refused}"
+        if refused
+        else f"joint: {size_in_words(joint)} states{steps_told}, above {MOST_JOINT_STATES}{_lifted('joint')}"
+    )
+    return _Choice("fluid", f"{kinds}, and {sizes}: too many for an exact method in reasonable time ({limit}; {told})")
 
 
-def _fitting_plan(problem: CoupledMDP) -> CountPlan | None:
-    """The dynamic program of a symmetric problem, if it fits in memory and in reasonable time."""
+def _lifted(method: str) -> str:
+    """What to do about a limit that is of `auto` alone."""
+    return f", a limit that method '{method}' lifts"
+
+
+Plan = TypeVar("Plan", CountPlan, TypedPlan)
+
+
+def _fitting_plan(make: Callable[[], Plan]) -> tuple[Plan | None, str]:
+    """A dynamic program, if it fits in memory and in reasonable time; else the limit that it exceeds."""
     try:
-        plan = exact.plan_lattice(problem)
-    except TooLarge:
-        return None
+        plan = make()
+    except TooLarge as error:
+        return None, f"counts: {str(error).partition('. ')[0]}"
     # Half of the memory: the tables are not all that a run needs.
-    fits = fits_in_memory(plan.size_in_bytes, 0.5) and plan.operations < MOST_OPERATIONS
-    return plan if fits else None
+    if not fits_in_memory(plan.size_in_bytes, 0.5):
+        need, free = human_bytes(plan.size_in_bytes), human_bytes(available_memory())
+        lifted = _lifted("counts") if fits_in_memory(plan.size_in_bytes) else ""
+        return None, f"counts: {need} of memory, above half of the {free} that are free{lifted}"
+    if plan.operations >= MOST_OPERATIONS:
+        lifted = _lifted("counts") if plan.operations <= REFUSED else ""
+        return None, f"counts: {plan.operations:.1g} operations, above {MOST_OPERATIONS:.1g}{lifted}"
+    return plan, ""
 
 
-def _fitting_types(problem: CoupledMDP, states: float) -> TypedPlan | None:
-    """The dynamic program on the counts of several types, if it fits in memory and in reasonable time."""
+def _fitting_types(problem: CoupledMDP, states: float) -> tuple[TypedPlan | None, str]:
+    """The dynamic program on the counts of several types, likewise."""
     if not fits_in_memory(200.0 * states, 1.0):  # not even worth a plan
-        return None
-    try:
-        plan = plan_types(problem)
-    except TooLarge:
-        return None
-    fits = fits_in_memory(plan.size_in_bytes, 0.5) and plan.operations < MOST_OPERATIONS
-    return plan if fits else None
+        need, free = human_bytes(200.0 * states), human_bytes(available_memory())
+        return None, f"counts: {need} of memory at least, above the {free} that are free"
+    return _fitting_plan(lambda: plan_types(problem))
