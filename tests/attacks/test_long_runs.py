@@ -25,9 +25,7 @@ SPEEDS = (1.0, 0.3, 0.03, 0.003)
 def wearing(num_arms=50, budget=5, speed=1.0):
     """The arms of the report: a fault in 2000 steps, and little that helps; from all good to a quarter good."""
     good, bad = [[1 - 5e-4 * speed, 5e-4 * speed], [1, 0]], [[1e-4 * speed, 1 - 1e-4 * speed]]
-    arm = eh.Arm(
-        [good, [*bad, [5e-4 * speed, 1 - 5e-4 * speed]]], [[1, 1], [0, 0]], usage=[[0], [1]], initial=[1, 0]
-    )
+    arm = eh.Arm([good, [*bad, [5e-4 * speed, 1 - 5e-4 * speed]]], [[1, 1], [0, 0]], usage=[[0], [1]], initial=[1, 0])
     return eh.CoupledMDP([arm], [budget], 1.0, [num_arms], criterion="average")
 
 
@@ -106,9 +104,7 @@ def test_playing_from_change_to_change_has_the_means_of_playing_step_by_step():
 
 def test_arms_with_several_closed_classes_depend_on_their_start():
     """Half of the arms begin where they earn 1 for ever, slowly reached from a third state; nothing mixes these."""
-    arm = eh.Arm(
-        [[[1, 0, 0]], [[0, 1, 0]], [[0.01, 0.03, 0.96]]], [[1], [0], [0]], usage=[[0]], initial=[0.5, 0, 0.5]
-    )
+    arm = eh.Arm([[[1, 0, 0]], [[0, 1, 0]], [[0.01, 0.03, 0.96]]], [[1], [0], [0]], usage=[[0]], initial=[0.5, 0, 0.5])
     problem = eh.CoupledMDP([arm], [1], 1.0, [3], criterion="average")
     run = play_long_run(problem, eh.make_policy("never-act", problem), lambda steps: 2000, 0)
     means = run.estimates.mean(axis=1)

@@ -123,10 +123,33 @@ def play_long_run(
             steps = int(min(needed, GROWTH * steps))
             rate = 1.0 if by_counts else _changes(problem, policy, rollout)
             if rate * steps > longest:
-                raise NotConverged(
-                    f"the long run of this policy takes {needed:.2g} steps per episode or more, which cannot be "
-                    "played. Use an exact method, or the criterion discounted or finite:T."
-                )
+                raise _too_long(needed)
+
+
+def plain_steps(problem: CoupledMDP, policy: Policy | Starting, rng: Rng) -> int:
+    """Steps of a run of plain rewards that is long enough, by a few episodes.
+
+    Args:
+        problem: the problem, under `average`.
+        policy: what acts.
+        rng: seed or generator.
+
+    Raises:
+        NotConverged: more steps would be needed than can be played.
+    """
+    run = play_long_run(problem, policy, lambda _: 20, rng).rollout
+    found = _settle(problem, run.visits)
+    steps = max(run.horizon if found is None else found.plain_steps, USUAL_AVERAGE_HORIZON)
+    if steps > LONGEST:
+        raise _too_long(steps)
+    return int(steps)
+
+
+def _too_long(steps: float) -> NotConverged:
+    return NotConverged(
+        f"the long run of this policy takes {steps:.2g} steps per episode or more, which cannot be played. Use an "
+        "exact method, or the criterion discounted or finite:T."
+    )
 
 
 def _play(
