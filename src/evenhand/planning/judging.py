@@ -209,7 +209,7 @@ class Judge:
             by_counts,
             usual=self.horizon,
             # Those that remember must be played step by step.
-            longest=LONGEST / 10 if isinstance(asked.policy, Starting) else LONGEST,
+            longest=LONGEST / 20 if isinstance(asked.policy, Starting) else LONGEST,
         )
         returns, served = run.estimates, run.rollout.served
         if pools:
