@@ -4,6 +4,8 @@ Arms are slowed down, P -> I + share (P - I), which changes neither what an arm 
 bound of the relaxation, but how long it takes to forget its start: once, simulated averages showed the start instead.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -59,10 +61,10 @@ def test_a_horizon_that_is_too_short_is_part_of_the_error():
 def test_no_plan_of_slow_arms_is_above_its_bound(method, monkeypatch):
     monkeypatch.setattr(judging, "MOST_EXACT", 0)
     plan = eh.solve(wearing(5, 1), "utilitarian", method)
-    assert plan.upper_bound == pytest.approx(0.25 + 0.05 / 12, abs=0.03)
-    assert plan.welfare <= plan.upper_bound + 4 * plan.welfare_stderr
-    exact = eh.evaluate(plan.policy, wearing(5, 1), "utilitarian", method="exact").welfare
-    assert abs(plan.welfare - exact) <= 4 * plan.welfare_stderr + 1e-6
+    assert plan.upper_bound == pytest.approx(1 / 3, rel=1e-4)
+    # Both policies are optimal, or nearly so.
+    assert plan.welfare == pytest.approx(1 / 3, abs=4 * plan.welfare_stderr + 0.005)
+    assert 0 < plan.welfare_stderr < 0.02
 
 
 def test_one_fault_a_year():
@@ -150,11 +152,9 @@ def test_standard_errors_are_honest(mixing):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["whittle", "random", "occupancy-priority"])
+@pytest.mark.parametrize("policy", ["whittle", "random"])
 @pytest.mark.parametrize("mixing", [1, 1e2, 1e4, 1e5])
 def test_standard_errors_are_honest_over_many_seeds(mixing, policy):
-    if policy == "occupancy-priority":
-        pytest.skip("its exact value is not known")
     check_errors(mixing, policy, range(50))
 
 
@@ -198,10 +198,8 @@ def test_no_welfare_is_above_its_bound_on_many_problems(first, simulated):
 
 
 @pytest.mark.parametrize("method", ["counts", "fluid"])
-def test_a_welfare_above_its_bound_is_an_error(method, monkeypatch):
+def test_a_welfare_above_its_bound_is_an_error(method):
     """A wrong bound on purpose: no answer may come of it."""
-    from dataclasses import replace
-
     plan = eh.solve(eh.problems.machine_replacement(num_arms=3), "gini:2", method)
     lower = plan.welfare - 10 * plan.welfare_stderr - 1e-3 * abs(plan.welfare)
     with pytest.raises(Contradiction):
@@ -212,9 +210,7 @@ def test_a_welfare_above_its_bound_is_an_error(method, monkeypatch):
 
 @pytest.mark.parametrize("method", ["auto", "monte-carlo"])
 def test_a_policy_above_the_bound_of_a_comparison_is_an_error(method, monkeypatch):
-    from evenhand.planning import compare
-
     problem = eh.problems.machine_replacement(num_arms=3)
-    monkeypatch.setattr(compare, "_bound", lambda *_: (5.0, "optimum", None))
+    monkeypatch.setattr("evenhand.planning.compare._bound", lambda *_: (5.0, "optimum", None))
     with pytest.raises(Contradiction):
         eh.compare(problem, ["random"], "gini:2", num_episodes=50, method=method)

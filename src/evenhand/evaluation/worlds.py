@@ -31,8 +31,8 @@ import numpy as np
 
 from evenhand.checks import check_memory, check_shape, fits_in_memory
 from evenhand.errors import EvenhandError, InvalidInput, NotApplicable, TooLarge
-from evenhand.evaluation.evaluate import Case, mean_by_type
-from evenhand.evaluation.long_run import plain_steps
+from evenhand.evaluation.evaluate import Case
+from evenhand.evaluation.long_run import mean_by_type, plain_steps
 from evenhand.evaluation.tables import values_of_tables, write_tables
 from evenhand.execution import Sweep
 from evenhand.execution.sweeps import turns
