@@ -4,6 +4,8 @@ Arms are slowed down, P -> I + share (P - I), which changes neither what an arm 
 bound of the relaxation, but how long it takes to forget its start: once, simulated averages showed the start instead.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -25,9 +27,7 @@ SPEEDS = (1.0, 0.3, 0.03, 0.003)
 def wearing(num_arms=50, budget=5, speed=1.0):
     """The arms of the report: a fault in 2000 steps, and little that helps; from all good to a quarter good."""
     good, bad = [[1 - 5e-4 * speed, 5e-4 * speed], [1, 0]], [[1e-4 * speed, 1 - 1e-4 * speed]]
-    arm = eh.Arm(
-        [good, [*bad, [5e-4 * speed, 1 - 5e-4 * speed]]], [[1, 1], [0, 0]], usage=[[0], [1]], initial=[1, 0]
-    )
+    arm = eh.Arm([good, [*bad, [5e-4 * speed, 1 - 5e-4 * speed]]], [[1, 1], [0, 0]], usage=[[0], [1]], initial=[1, 0])
     return eh.CoupledMDP([arm], [budget], 1.0, [num_arms], criterion="average")
 
 
@@ -61,10 +61,10 @@ def test_a_horizon_that_is_too_short_is_part_of_the_error():
 def test_no_plan_of_slow_arms_is_above_its_bound(method, monkeypatch):
     monkeypatch.setattr(judging, "MOST_EXACT", 0)
     plan = eh.solve(wearing(5, 1), "utilitarian", method)
-    assert plan.upper_bound == pytest.approx(0.25 + 0.05 / 12, abs=0.03)
-    assert plan.welfare <= plan.upper_bound + 4 * plan.welfare_stderr
-    exact = eh.evaluate(plan.policy, wearing(5, 1), "utilitarian", method="exact").welfare
-    assert abs(plan.welfare - exact) <= 4 * plan.welfare_stderr + 1e-6
+    assert plan.upper_bound == pytest.approx(1 / 3, rel=1e-4)
+    # Both policies are optimal, or nearly so.
+    assert plan.welfare == pytest.approx(1 / 3, abs=4 * plan.welfare_stderr + 0.005)
+    assert 0 < plan.welfare_stderr < 0.02
 
 
 def test_one_fault_a_year():
@@ -106,9 +106,7 @@ def test_playing_from_change_to_change_has_the_means_of_playing_step_by_step():
 
 def test_arms_with_several_closed_classes_depend_on_their_start():
     """Half of the arms begin where they earn 1 for ever, slowly reached from a third state; nothing mixes these."""
-    arm = eh.Arm(
-        [[[1, 0, 0]], [[0, 1, 0]], [[0.01, 0.03, 0.96]]], [[1], [0], [0]], usage=[[0]], initial=[0.5, 0, 0.5]
-    )
+    arm = eh.Arm([[[1, 0, 0]], [[0, 1, 0]], [[0.01, 0.03, 0.96]]], [[1], [0], [0]], usage=[[0]], initial=[0.5, 0, 0.5])
     problem = eh.CoupledMDP([arm], [1], 1.0, [3], criterion="average")
     run = play_long_run(problem, eh.make_policy("never-act", problem), lambda steps: 2000, 0)
     means = run.estimates.mean(axis=1)
@@ -154,11 +152,9 @@ def test_standard_errors_are_honest(mixing):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["whittle", "random", "occupancy-priority"])
+@pytest.mark.parametrize("policy", ["whittle", "random"])
 @pytest.mark.parametrize("mixing", [1, 1e2, 1e4, 1e5])
 def test_standard_errors_are_honest_over_many_seeds(mixing, policy):
-    if policy == "occupancy-priority":
-        pytest.skip("its exact value is not known")
     check_errors(mixing, policy, range(50))
 
 
@@ -202,10 +198,8 @@ def test_no_welfare_is_above_its_bound_on_many_problems(first, simulated):
 
 
 @pytest.mark.parametrize("method", ["counts", "fluid"])
-def test_a_welfare_above_its_bound_is_an_error(method, monkeypatch):
+def test_a_welfare_above_its_bound_is_an_error(method):
     """A wrong bound on purpose: no answer may come of it."""
-    from dataclasses import replace
-
     plan = eh.solve(eh.problems.machine_replacement(num_arms=3), "gini:2", method)
     lower = plan.welfare - 10 * plan.welfare_stderr - 1e-3 * abs(plan.welfare)
     with pytest.raises(Contradiction):
@@ -216,9 +210,7 @@ def test_a_welfare_above_its_bound_is_an_error(method, monkeypatch):
 
 @pytest.mark.parametrize("method", ["auto", "monte-carlo"])
 def test_a_policy_above_the_bound_of_a_comparison_is_an_error(method, monkeypatch):
-    from evenhand.planning import compare
-
     problem = eh.problems.machine_replacement(num_arms=3)
-    monkeypatch.setattr(compare, "_bound", lambda *_: (5.0, "optimum", None))
+    monkeypatch.setattr("evenhand.planning.compare._bound", lambda *_: (5.0, "optimum", None))
     with pytest.raises(Contradiction):
         eh.compare(problem, ["random"], "gini:2", num_episodes=50, method=method)

@@ -35,7 +35,7 @@ from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, PolicyErro
 from evenhand.evaluation.exact import exact_values, is_quick
 from evenhand.evaluation.fairness import gini_coefficient, lorenz_curve, price_of_fairness
 from evenhand.evaluation.kinks import CONFIDENCE, bias_error, welfare_error
-from evenhand.evaluation.long_run import LongRun, play_long_run
+from evenhand.evaluation.long_run import LongRun, mean_by_type, play_long_run
 from evenhand.execution import Executor, Sweep
 from evenhand.kernels.compilation import work_clock
 from evenhand.model.composite import Mixture
@@ -695,19 +695,6 @@ def _plug_in(objective: Objective, means: Floats) -> float | None:
         return objective(means)
     except OutOfDomain:  # noise alone can push the mean of an arm out of the domain
         return None
-
-
-def mean_by_type(problem: Problem, figures: Floats) -> Floats:
-    """(..., type) means over the arms of each type.
-
-    Args:
-        problem: the problem.
-        figures: (..., arm) a figure of each arm.
-    """
-    # Arms sorted by type, so that each type is one stretch.
-    order = np.argsort(problem.type_of_arm, kind="stable")
-    starts = np.cumsum(problem.type_counts) - problem.type_counts
-    return np.asarray(np.add.reduceat(figures[..., order], starts, axis=-1) / problem.type_counts)
 
 
 class _Played(NamedTuple):

@@ -121,12 +121,35 @@ def play_long_run(
             # A run that is not likely to be the last one is played on fewer episodes.
             share = GROWTH if needed > GROWTH * steps else 1
             steps = int(min(needed, GROWTH * steps))
-            rate = 1.0 if by_counts else _changes(problem, policy, rollout)
+            rate = _changes(problem, policy, rollout, by_counts)
             if rate * steps > longest:
-                raise NotConverged(
-                    f"the long run of this policy takes {needed:.2g} steps per episode or more, which cannot be "
-                    "played. Use an exact method, or the criterion discounted or finite:T."
-                )
+                raise _too_long(needed)
+
+
+def plain_steps(problem: CoupledMDP, policy: Policy | Starting, rng: Rng) -> int:
+    """Steps of a run of plain rewards that is long enough, by a few episodes.
+
+    Args:
+        problem: the problem, under `average`.
+        policy: what acts.
+        rng: seed or generator.
+
+    Raises:
+        NotConverged: more steps would be needed than can be played.
+    """
+    run = play_long_run(problem, policy, lambda _: 20, rng).rollout
+    found = _settle(problem, run.visits)
+    steps = max(run.horizon if found is None else found.plain_steps, USUAL_AVERAGE_HORIZON)
+    if steps > LONGEST:
+        raise _too_long(steps)
+    return int(steps)
+
+
+def _too_long(steps: float) -> NotConverged:
+    return NotConverged(
+        f"the long run of this policy takes {steps:.2g} steps per episode or more, which cannot be played. Use an "
+        "exact method, or the criterion discounted or finite:T."
+    )
 
 
 def _play(
@@ -145,23 +168,29 @@ def _play(
     if known is not None:
         assert isinstance(problem, CoupledMDP)
         rewards = np.stack([known, problem.types.rewards])
-    if by_counts:
-        return simulate_counts(problem, policy, number, steps, rng, progress, rewards=rewards)
     if rate < 1:
         assert isinstance(problem, CoupledMDP)
         assert isinstance(policy, Policy)
-        return simulate_events(problem, policy, number, steps, rng, progress, rewards)
+        run = simulate_events(problem, policy, number, steps, rng, progress, rewards)
+        if not by_counts:
+            return run
+        assert run.drift is not None
+        returns, served, drift = (mean_by_type(problem, figures) for figures in (run.returns, run.served, run.drift))
+        return replace(run, returns=returns, served=served, drift=drift)
+    if by_counts:
+        return simulate_counts(problem, policy, number, steps, rng, progress, rewards=rewards)
     return simulate(problem, policy, number, steps, rng, progress, rewards=rewards)
 
 
-def _changes(problem: Problem, policy: Policy | Starting, rollout: Rollout) -> float:
+def _changes(problem: Problem, policy: Policy | Starting, rollout: Rollout, by_counts: bool) -> float:
     """The work per step if changes are played one by one, as a share of that of a step; 1 if it does not pay."""
-    if rollout.visits is None or isinstance(policy, Starting):
+    if rollout.visits is None or isinstance(policy, Starting) or not isinstance(policy, Policy):
         return 1.0
     assert isinstance(problem, CoupledMDP)
     rate = float((rollout.visits.sum(axis=2) * leaving(problem)).sum()) / len(rollout.used)
-    # A change costs as much as about three steps.
-    return min(3 * rate, 1.0)
+    # A change costs as much as about three steps; each arm is followed, where a step of counts costs its cells.
+    wider = max(problem.num_arms / problem.types.valid.size, 1.0) if by_counts else 1.0
+    return min(3 * rate * wider, 1.0)
 
 
 class _Settled(NamedTuple):
@@ -245,3 +274,16 @@ def _reported(problem: Problem, rollout: Rollout, known: Floats | None, enough: 
     # By types, as a whole: arms of one type are alike, and so is what is reported of them.
     spreads = [np.bincount(kinds, each.var(axis=0)) for each in (played, plain)]
     return LongRun(rollout, np.where((spreads[0] < spreads[1])[kinds], played, plain), np.zeros(played.shape[1]))
+
+
+def mean_by_type(problem: Problem, figures: Floats) -> Floats:
+    """(..., type) means over the arms of each type.
+
+    Args:
+        problem: the problem.
+        figures: (..., arm) a figure of each arm.
+    """
+    # Arms sorted by type, so that each type is one stretch.
+    order = np.argsort(problem.type_of_arm, kind="stable")
+    starts = np.cumsum(problem.type_counts) - problem.type_counts
+    return np.asarray(np.add.reduceat(figures[..., order], starts, axis=-1) / problem.type_counts)

@@ -31,7 +31,8 @@ import numpy as np
 
 from evenhand.checks import check_memory, check_shape, fits_in_memory
 from evenhand.errors import EvenhandError, InvalidInput, NotApplicable, TooLarge
-from evenhand.evaluation.evaluate import Case, mean_by_type
+from evenhand.evaluation.evaluate import Case
+from evenhand.evaluation.long_run import mean_by_type, plain_steps
 from evenhand.evaluation.tables import values_of_tables, write_tables
 from evenhand.execution import Sweep
 from evenhand.execution.sweeps import turns
@@ -317,7 +318,8 @@ def _by_playing(
     problem, transitions = worlds.problem, worlds.of_blocks()
     control = _control(policy, problem, transitions, seed)
     # Without control variates all of the horizon must be played; with them a small rest is known nearly.
-    horizon = problem.criterion.simulated_steps(None)
+    is_average = problem.criterion.is_average
+    horizon = plain_steps(problem, policy, seed) if is_average else problem.criterion.simulated_steps(None)
     if control is not None:
         horizon = problem.criterion.judging_steps(LEFT_OUT)
     # The work is spread over draws, episodes and arms.

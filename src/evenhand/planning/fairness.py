@@ -21,9 +21,10 @@ import numpy as np
 from evenhand.checks import as_seed
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, in_turn, shows_bar, told_by
 from evenhand.errors import Infeasible, InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge
-from evenhand.evaluation.evaluate import mean_by_type, standard_errors
+from evenhand.evaluation.evaluate import standard_errors
 from evenhand.evaluation.fairness import gini_coefficient, price_of_fairness
 from evenhand.evaluation.kinks import CONFIDENCE
+from evenhand.evaluation.long_run import mean_by_type
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.files import Location

@@ -23,7 +23,7 @@ import numpy as np
 from scipy import sparse
 
 from evenhand.errors import Infeasible, NotConverged
-from evenhand.evaluation.evaluate import mean_by_type
+from evenhand.evaluation.long_run import mean_by_type
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import Welfare
 from evenhand.planning.judging import Column, Judge, law_of

@@ -32,9 +32,9 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.errors import NotApplicable, NotConverged, TooLarge
-from evenhand.evaluation.evaluate import knows_types, mean_by_type, standard_errors, treats_alike
+from evenhand.evaluation.evaluate import knows_types, standard_errors, treats_alike
 from evenhand.evaluation.exact import exact_values, is_quick
-from evenhand.evaluation.long_run import play_long_run
+from evenhand.evaluation.long_run import mean_by_type, play_long_run
 from evenhand.execution import Sweep
 from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
@@ -50,8 +50,8 @@ MOST_EXACT = 500
 QUICK = 1e6
 """Operations that exact values may always take here: a fraction of a second, for there are many policies."""
 
-LEAST_LONG_RUN = 200
-"""Steps of a long run at the least, where time is short: fewer would show the start."""
+LEAST_LONG_RUNS, LEAST_LONG_RUN = 24, 200
+"""Episodes of a long run at the least, and its steps, where time is short: fewer would show the start."""
 
 LONGEST = 2e5
 """Steps, or changes, of a long run at the most: many policies are judged, and slow ones may be left out."""
@@ -169,8 +169,9 @@ class Judge:
     def episodes(self, by_counts: bool, steps: float | None = None) -> int:
         """How many are played, of counts or arm by arm; of so many steps, or of the horizon."""
         width = self.problem.types.valid.size if by_counts else self.problem.num_arms
-        most = max(self.most_episodes, self.least_episodes)
-        return int(np.clip(self.arm_steps / (width * (steps or self.horizon)), self.least_episodes, most))
+        # Long runs are few and dear, but their spread must be known.
+        least = max(self.least_episodes, LEAST_LONG_RUNS) if self.problem.criterion.is_average else self.least_episodes
+        return int(np.clip(self.arm_steps / (width * (steps or self.horizon)), least, max(self.most_episodes, least)))
 
     @property
     def work(self) -> float:
@@ -229,7 +230,7 @@ class Judge:
             by_counts,
             usual=self.horizon,
             # Those that remember must be played step by step.
-            longest=LONGEST / 10 if isinstance(asked.policy, Starting) else LONGEST,
+            longest=LONGEST / 20 if isinstance(asked.policy, Starting) else LONGEST,
         )
         returns, served = run.estimates, run.rollout.served
         if pools:

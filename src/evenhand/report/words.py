@@ -505,8 +505,8 @@ def truncation_words(found: Sequence[Evaluation]) -> tuple[str, str] | None:
     if None in bounds:
         return (
             "Long run",
-            "A simulated play ends after a fixed number of steps, of which the first do not count, because the arms "
-            "are still on their way to where they will be in the long run. How far they still are cannot be told.",
+            "A simulated play ends when the arms have forgotten their start, or after the steps that were given; the "
+            "first of these do not count. What a play that is too short shows of the start is part of the errors.",
         )
     most = max((bound for bound in bounds if bound), default=0.0)
     if most == 0:

@@ -155,7 +155,9 @@ def _cut_off(found: "Evaluation") -> list[tuple[str, str]]:
     if found.exact or found.truncation_bound == 0:
         return []
     if found.truncation_bound is None:
-        return [("long run", f"{found.horizon} steps, the first of which do not count; what is beyond cannot be told")]
+        return [
+            ("long run", f"{found.horizon} steps, the first of which do not count; what is left of the start is in ±")
+        ]
     facts = [("cut off at horizon", f"no value changes by more than {found.truncation_bound:.2g}")]
     if found.truncation_bound > found.welfare_stderr:
         facts.append(("warning", "the horizon is too short for these errors; use a longer --horizon"))
