@@ -118,6 +118,18 @@ def test_a_step_that_is_not_more_than_its_error_is_called_so(evenhand):
     assert found[1]["step_measurable"] is True
 
 
+def test_a_saved_plan_competes_under_every_budget(evenhand):
+    """Found in haste, a plan for its own budget or a larger one would be worse."""
+    today = evenhand("solve", *CREW, "--method", "joint", "--out", "today.zip", "--json").json
+    asked = ["--method", "fluid", "--seconds", "0.001", "--candidate", "today.zip", "--json"]
+    budgets = ["--budget", "parts=3", "--budget", "parts=5"]
+    own = today["budget"]["parts"]
+    found = evenhand("solve", *CREW, *budgets, "--budget", f"parts={own}", *asked).json["budgets"]
+    for row in found:
+        assert row["budget"]["parts"] < own or row["welfare"]["value"] >= today["welfare"]["value"]
+    assert found[-1]["welfare"]["value"] == today["welfare"]["value"]
+
+
 def test_an_estimate_above_the_bound_is_a_tie_with_it(capsys):
     """Shown at the bound, and so are the steps from and to it."""
     machines = machine_replacement(num_arms=2)
