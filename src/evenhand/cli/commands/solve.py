@@ -83,9 +83,9 @@ def run(
     refuse_without_shards(checkpoint=checkpoint)
     tolerance = DEFAULT_TOLERANCE if tolerance is None else tolerance
     check_target(out, "--out")
-    named = [name for name in candidates if not is_file(name)]  # those are made anew for each budget; plans compete
+    by_name = [name for name in candidates if not is_file(name)] or None  # with several budgets plans compete
     refuse_with_several(
-        budgets, {"--out": out, "--candidate": named or None, "--draws": draws, "--robust": robust, "--on": on}
+        budgets, {"--out": out, "--candidate": by_name, "--draws": draws, "--robust": robust, "--on": on}
     )
     posterior = posterior_of(model, draws is not None or robust is not None)
     first, *others = (
@@ -98,8 +98,8 @@ def run(
             from evenhand.planning.what_if import what_if  # after what may be refused at once
 
             plans = [load_plan(name) for name in candidates]
-            asked = (welfare, method, tolerance, tell, seed)
-            rows = what_if(first, every, *asked, seconds=seconds, rotate=rotate, plans=plans)
+            how = (welfare, method, tolerance, tell, seed)
+            rows = what_if(first, every, *how, seconds=seconds, rotate=rotate, plans=plans)
         print_json(solutions_as_dict(rows, as_dict)) if as_json else show_solutions(rows, called(model))
         return
     with progress(quiet) as tell:
