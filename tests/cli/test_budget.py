@@ -108,6 +108,28 @@ def test_compare_under_several_budgets(evenhand):
         assert piece in shown
 
 
+def test_a_step_that_is_not_more_than_its_error_is_called_so(evenhand):
+    """More calls than people are of no use."""
+    asked = ("solve", *MACHINES, "--budget", "5", "--budget", "6")
+    found = evenhand(*asked, "--json").json["budgets"]
+    assert [row["step_measurable"] for row in found] == [None, False]
+    assert "no measurable difference" in evenhand(*asked).out
+    found = evenhand("solve", *MACHINES, "--budget", "1", "--budget", "2", "--json").json["budgets"]
+    assert found[1]["step_measurable"] is True
+
+
+def test_a_saved_plan_competes_under_every_budget(evenhand):
+    """Found in haste, a plan for its own budget or a larger one would be worse."""
+    today = evenhand("solve", *CREW, "--method", "joint", "--out", "today.zip", "--json").json
+    asked = ["--method", "fluid", "--seconds", "0.001", "--candidate", "today.zip", "--json"]
+    budgets = ["--budget", "parts=3", "--budget", "parts=5"]
+    own = today["budget"]["parts"]
+    found = evenhand("solve", *CREW, *budgets, "--budget", f"parts={own}", *asked).json["budgets"]
+    for row in found:
+        assert row["budget"]["parts"] < own or row["welfare"]["value"] >= today["welfare"]["value"]
+    assert found[-1]["welfare"]["value"] == today["welfare"]["value"]
+
+
 def test_an_estimate_above_the_bound_is_a_tie_with_it(capsys):
     """Shown at the bound, and so are the steps from and to it."""
     machines = machine_replacement(num_arms=2)
@@ -115,7 +137,7 @@ def test_an_estimate_above_the_bound_is_a_tie_with_it(capsys):
     rows = []
     for budget, welfare, bound, step in (
         (1.0, 9.0, 10.0, None),
-        (2.0, 12.0, 11.0, Step(3.0, 0.2, {"resource 0": 1.0})),
+        (2.0, 12.0, 11.0, Step(3.0, 0.2, {"resource 0": 1.0}, True)),
     ):
         found = replace(played, welfare=welfare, welfare_stderr=0.1)
         table = Comparison(found.objective.welfare, (Row("whittle", found),), {}, bound, "fluid bound", machines)

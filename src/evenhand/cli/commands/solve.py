@@ -27,6 +27,7 @@ from evenhand.errors import InvalidInput
 from evenhand.model.files import Format
 from evenhand.model.objective import num_members
 from evenhand.model.welfare import is_lexicographic, is_mean, weight_of_worst
+from evenhand.planning.names import is_file
 
 if TYPE_CHECKING:
     from evenhand.planning.solution import Solution
@@ -82,8 +83,9 @@ def run(
     refuse_without_shards(checkpoint=checkpoint)
     tolerance = DEFAULT_TOLERANCE if tolerance is None else tolerance
     check_target(out, "--out")
+    by_name = [name for name in candidates if not is_file(name)] or None  # with several budgets plans compete
     refuse_with_several(
-        budgets, {"--out": out, "--candidate": candidates or None, "--draws": draws, "--robust": robust, "--on": on}
+        budgets, {"--out": out, "--candidate": by_name, "--draws": draws, "--robust": robust, "--on": on}
     )
     posterior = posterior_of(model, draws is not None or robust is not None)
     first, *others = (
@@ -92,9 +94,12 @@ def run(
     if others:
         every = [problem.budget for problem in (first, *others)]
         with progress(quiet) as tell:
+            from evenhand.planning.plans import load_plan
             from evenhand.planning.what_if import what_if  # after what may be refused at once
 
-            rows = what_if(first, every, welfare, method, tolerance, tell, seed, seconds=seconds, rotate=rotate)
+            plans = [load_plan(name) for name in candidates]
+            how = (welfare, method, tolerance, tell, seed)
+            rows = what_if(first, every, *how, seconds=seconds, rotate=rotate, plans=plans)
         print_json(solutions_as_dict(rows, as_dict)) if as_json else show_solutions(rows, called(model))
         return
     with progress(quiet) as tell:
