@@ -134,7 +134,7 @@ def indices_of(problem: CoupledMDP) -> TypeIndices:
         )
         raise NotApplicable(f"Whittle indices are for arms with two actions; {told}")
     others = serveable_cells(problem)
-    only_idle = ~others.any(axis=2)
+    only_idle = np.asarray(~others.any(axis=2))
     active = np.where(only_idle, types.idle, others.argmax(axis=2)).astype(np.int32)
     # The solver wants the idle action first, in every state. Where it is the only one it stands for both: nothing is
     # gained by it at any charge from 0 on, and no index below 0 is used.
