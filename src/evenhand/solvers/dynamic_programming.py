@@ -26,7 +26,7 @@ Choices: of pairs that are equally good but for rounding the first is taken, so 
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from scipy import sparse
@@ -212,7 +212,8 @@ class _Differences:
     def __init__(self, mdp: TabularMDP) -> None:
         self.mdp = mdp
         written = isinstance(mdp.kernel, sparse.csr_array)
-        self.rows: sparse.csr_array = mdp.kernel if written else mdp.transitions
+        kernel: Any = mdp.kernel
+        self.rows: sparse.csr_array = kernel if written else mdp.transitions
         self.row_of_pair = mdp.outcomes if written else np.arange(mdp.num_pairs)
         self.unit = (int(np.diff(self.rows.indptr).max()) + 16) * EPSILON
         # Some rows at a time, for the sums of all would take several times their memory.
