@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+import evenhand as eh
 from evenhand.errors import NotApplicable, PolicyError
 from evenhand.evaluation import exact
 from evenhand.evaluation.exact import exact_values
+from evenhand.model.policy import capabilities
 from evenhand.policies import PriorityPolicy, RoundRobin, random_feasible, worst_first
 from evenhand.problems import heterogeneous_machine_replacement, machine_replacement
 from evenhand.reductions import Counts, Joint
@@ -91,3 +93,33 @@ def test_a_policy_that_overspends_has_no_value():
     made_for, played_on = machine_replacement(num_arms=3, budget=2), machine_replacement(num_arms=3, budget=1)
     with pytest.raises(PolicyError):
         exact_values(worst_first(made_for), played_on)
+
+
+class TestCost:
+    """Exact values are taken where they cost about as much as play; by work estimates, which these tests count."""
+
+    @staticmethod
+    def dense(num_arms, budget):
+        rng = np.random.default_rng(0)
+        arm = eh.Arm(rng.dirichlet(np.ones(3), (3, 2)), rng.random((3, 2)), [[0], [1]])
+        return eh.CoupledMDP([arm], [budget], 0.9, [num_arms])
+
+    @pytest.mark.parametrize(("num_arms", "budget"), [(4, 1), (8, 3), (12, 4)])
+    def test_the_estimate_is_about_what_is_tabulated(self, num_arms, budget):
+        problem = self.dense(num_arms, budget)
+        for name in ("random", "whittle"):
+            can = capabilities(eh.make_policy(name, problem))
+            state, allocations, _ = exact.write_law(can, can.law, Counts(problem))
+            kernel = Counts(problem).tabulate(state, allocations).kernel
+            done = kernel.nnz + exact.ROW * len(state)
+            assert 0.9 * done <= exact.exact_work(can.law, problem) <= 3 * done
+
+    def test_a_hundred_dense_arms_are_played(self, monkeypatch):
+        """Tabulating the random policy took ten minutes: 1.5 million pairs of 5151 outcomes each."""
+        problem = self.dense(100, 10)
+        monkeypatch.setattr(exact, "write_law", lambda *_: pytest.fail("it was tabulated"))
+        assert not eh.evaluate("random", problem, num_episodes=2, horizon=3).exact
+
+    def test_what_is_quick_stays_exact(self):
+        problem = self.dense(10, 2)
+        assert eh.evaluate("random", problem, num_episodes=2, horizon=3).exact

@@ -114,7 +114,7 @@ def test_the_time_ends_the_search(few_episodes, monkeypatch):
 
 @pytest.mark.parametrize("criterion", ["discounted", "average", "finite:300"])
 def test_all_stages_together_take_no_more_than_twice_the_time(criterion, few_episodes, monkeypatch):
-    """On a clock that goes by steps of arms: 1e5 are a second. It was twenty times as long as asked for."""
+    """On a clock that goes by steps of arms: 1e5 are a second."""
     played = []
 
     def count(play):

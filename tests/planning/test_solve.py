@@ -111,6 +111,19 @@ class TestAuto:
     def test_asked_for(self) -> None:
         assert solve(different(2), method="joint").reason == "asked for"
 
+    def test_names_the_limit_and_what_lifts_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whichever limit is the reason, its size is in the words, and the method that does without it works."""
+        module = import_module("evenhand.planning.solve")
+        monkeypatch.setattr(module, "MOST_JOINT_STATES", 7)
+        monkeypatch.setattr(module, "MOST_OPERATIONS", 10.0)
+        method, reason = choose_method(different(3))
+        assert method == "fluid"
+        assert "8 states, above 7, a limit that method 'joint' lifts" in reason
+        assert solve(different(3), method="joint").method == "joint"
+        method, reason = choose_method(machine_replacement(num_arms=3))
+        assert method == "fluid"
+        assert "operations, above 1e+01, a limit that method 'counts' lifts" in reason
+
     @pytest.mark.parametrize("problem", [different(2), different(2, counts=[2, 1]), machine_replacement(num_arms=3)])
     def test_takes_what_it_says(self, problem: CoupledMDP) -> None:
         method, reason = choose_method(problem)

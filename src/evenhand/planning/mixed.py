@@ -602,6 +602,7 @@ def report_parts(
     """
     stream = np.random.default_rng(task.rng).spawn(3)[2]
     by_type = objective.num_values == task.problem.num_types
+    most = max(most, LEAST_HASTE * REPORTING)
     judges = [
         Judge(task.problem, by_type, REPORTING * share, 0, 6, 4000, left_out=JUDGED).limited(most * share)
         for share in shares.tolist()

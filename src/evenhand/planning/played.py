@@ -9,7 +9,7 @@ from evenhand.kernels.compilation import work_clock
 from evenhand.model.composite import Mixture
 from evenhand.model.policy import Policy, Starting
 from evenhand.planning.judging import FEWEST_HURRIED, Column, law_of, mix
-from evenhand.planning.mixed import LEAST_HASTE, REPORTED, REPORTING, WATCHED, Blend, find_mixture, report_parts
+from evenhand.planning.mixed import REPORTED, REPORTING, WATCHED, Blend, find_mixture, report_parts
 from evenhand.planning.relaxed import FLUID_TOLERANCE, relax, tightest
 from evenhand.planning.solution import Part, Solution
 from evenhand.planning.task import Stopwatch, Task
@@ -73,7 +73,7 @@ def _solution(task: Task, method: str, reason: str, plan: Blend, relaxed: FluidS
     given = np.inf if task.seconds is None else task.seconds * plan.pace  # steps of arms
     by_type = plan.columns[0].returns.shape[1] == task.problem.num_types
     objective = task.by_types if by_type else task.by_arms
-    found = report_parts(task, plan.columns, plan.shares, objective, max(REPORTED * given, LEAST_HASTE * REPORTING))
+    found = report_parts(task, plan.columns, plan.shares, objective, REPORTED * given)
     policy = mix(plan.columns, plan.shares)
     values, welfare, error, kept = found.values, found.welfare, found.stderr, None
     errors = found.samples.unit_errors()

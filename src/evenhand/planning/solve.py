@@ -100,9 +100,10 @@ def solve(
             fluid; auto then takes that method.
         criterion: `discounted`, `average` or `finite:T`; the problem's own when absent.
         over: welfare over `arms` or `groups`; as the problem says when absent.
-        seconds: how long the method fluid may take, more or less; until nothing is gained when absent. Half of it is
-            for the search, which ends with the policy just being tried; playing what was found again may take more or
-            less than the other half. Exact methods do not look at it.
+        seconds: how long the method fluid may take, at most about twice this; until nothing is gained by default. Half
+            of it is for the search, the rest for playing what was found again; where two episodes of a policy take
+            longer, no more are played. The time in which code is compiled does not count, and exact methods do not
+            look at it.
         rotate: steps after which a mixture is drawn anew; it is drawn once and kept when absent. What that is worth is
             told for both.
         draws: over how many draws of the posterior to weigh the plan, for a model that was fitted; see `posterior`.
