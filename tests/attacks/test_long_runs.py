@@ -75,7 +75,7 @@ def test_one_fault_a_year():
     for policy in ("never-act", "random", "whittle"):
         exact = eh.evaluate(policy, problem, "utilitarian", method="exact").welfare
         found = eh.evaluate(policy, problem, "utilitarian", num_episodes=60, method="monte-carlo")
-        assert abs(found.welfare - exact) <= 4 * found.welfare_stderr
+        assert abs(found.welfare - exact) <= 4 * found.welfare_stderr + 1e-9
 
 
 def test_what_would_take_too_long_is_refused():

@@ -49,7 +49,7 @@ LONGEST = 1e6
 DRIFTS = 4.0
 """Standard errors by which the halves of a run must differ to be more than chance."""
 
-GROWTH = 16
+GROWTH = 32
 """How many times as long the next run is at the most: states that were not visited may tell of a slowness that is not
 there."""
 
