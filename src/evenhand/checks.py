@@ -157,9 +157,9 @@ def _common_lengths(value: object, depth: int) -> list[int]:
 
 
 def _common_length(lists: Sequence[Sequence[object] | Array]) -> int:
-    """The most frequent length; of several the largest."""
+    """The most frequent length; of several the smallest, since a decimal comma makes rows longer."""
     times = Counter(map(len, lists))
-    return max(times, key=lambda size: (times[size], size), default=0)
+    return max(times, key=lambda size: (times[size], -size), default=0)
 
 
 def _check_nested(

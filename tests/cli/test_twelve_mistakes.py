@@ -57,8 +57,7 @@ MISTAKES = {
     ),
     "a key in the wrong place": (
         ("count = 3", "count = 3\ndiscount = 0.9"),
-        'arm "Ford", discount: unknown key here; it belongs to the whole problem, '
-        "above the first of the arms",
+        'arm "Ford", discount: unknown key here; it belongs to the whole problem, above the first of the arms',
     ),
     "a key that is missing": (
         ("rewards = [[1, 0.5], [0.2, 0]]\nusage = [[0, 0], [1, 2]]", "usage = [[0, 0], [1, 2]]"),
