@@ -6,7 +6,6 @@ problem and the welfare themselves: two objects of one name are two welfares.
 
 import contextlib
 from collections import deque
-from dataclasses import replace
 
 import numpy as np
 
@@ -19,8 +18,6 @@ from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.welfare import PowerMean, RankWeighted, Welfare
 from evenhand.policies.fluid import Resolving, fair_index, occupancy_priority
 from evenhand.solvers.fluid import FluidSolution, solve_fluid, solve_opening
-from evenhand.solvers.resting import at_rest
-from evenhand.solvers.service import empty_blocks
 from evenhand.typing import Floats
 
 FLUID_TOLERANCE = 1e-5
@@ -49,25 +46,9 @@ def relax(problem: CoupledMDP, welfare: str | Welfare | None, tolerance: float =
     for known, kept, at, solution in tuple(_memory):
         if known is problem and at == tolerance and _is_same(kept, weighed_by):
             return solution
-    solution = solve_fluid(_without_vain_rewards(problem, weighed_by), weighed_by, tolerance)
+    solution = solve_fluid(problem, weighed_by, tolerance)
     _memory.append((problem, weighed_by, tolerance, solution))
     return solution
-
-
-def _without_vain_rewards(problem: CoupledMDP, welfare: Welfare) -> CoupledMDP:
-    """The problem without rewards that never count, where a value of 0 must be 0 and not what rounding leaves of it.
-
-    Those who have 0 at best have it in every plan that has a welfare, so that what they could lose does not count, too.
-    """
-    if not isinstance(welfare, PowerMean) or not 0 < welfare.aversion < 1:
-        return problem
-    still = empty_blocks(problem) | at_rest(problem)[0][problem.type_of_block]
-    if not (still[:, None, None] & (problem.tables.rewards != 0)).any():
-        return problem
-    rewards = np.where(still[:, None, None], 0.0, problem.tables.rewards)
-    plain = replace(problem, arms=replace(problem.tables, rewards=rewards))
-    plain.__dict__["type_of_block"] = problem.type_of_block  # arms that differ in these alone are still told apart
-    return plain
 
 
 def _is_same(first: Welfare, second: Welfare) -> bool:
@@ -91,7 +72,7 @@ def tightest(problem: CoupledMDP, welfare: str | Welfare | None, relaxed: FluidS
     found = plain
     with contextlib.suppress(NotApplicable, NotConverged, OutOfDomain, TooLarge, Infeasible):
         weighed_by = read_welfare(problem, welfare)
-        opening = solve_opening(_without_vain_rewards(problem, weighed_by), weighed_by, plain, FLUID_TOLERANCE)
+        opening = solve_opening(problem, weighed_by, plain, FLUID_TOLERANCE)
         found = opening if opening is not None and opening.upper_bound < plain.upper_bound else plain
     _tightest.append((plain, found))
     return found

@@ -15,7 +15,6 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import PowerMean
-from evenhand.planning.digits import certain_digits, rounding_of
 from evenhand.planning.relaxed import resource_prices
 from evenhand.typing import Floats
 
@@ -37,6 +36,10 @@ class Part(NamedTuple):
 
     share: float
     """How often it is drawn."""
+
+
+ROUNDING = 1e-12
+"""Share of the largest attainable value up to which an optimum counts as 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,23 +205,10 @@ class Solution(Shown):
         """(upper bound - welfare) / |upper bound|; 0 when the policy is proved optimal."""
         # A bound may lie below the welfare by rounding, or by chance where the welfare is an estimate.
         difference = max(0.0, self.upper_bound - self.welfare)
-        if difference <= self._rounding < np.inf:  # an optimum of 0 is met but for rounding
+        size = float(np.abs(self.problem.types.rewards).max()) * self.problem.criterion.total
+        if abs(self.upper_bound) <= ROUNDING * size and difference <= ROUNDING * size:  # an optimum of 0
             return 0.0
         return difference / abs(self.upper_bound) if self.upper_bound else float("inf")
-
-    @cached_property
-    def digits(self) -> int:
-        """Significant digits of the welfare and the upper bound that rounding cannot have touched, at most 15.
-
-        About 13 as a rule; fewer where rewards are of very different sizes (`planning.digits`).
-        """
-        return certain_digits(self._rounding, self.upper_bound)
-
-    @cached_property
-    def _rounding(self) -> float:
-        """What rounding may have added to the welfare or the bound, or taken."""
-        gap = max(0.0, self.upper_bound - self.welfare)
-        return rounding_of(self.problem, self.objective, self.unit_values, gap)
 
     @property
     def welfare_interval(self) -> tuple[float, float]:
