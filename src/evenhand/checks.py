@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -158,15 +157,9 @@ def _common_lengths(value: object, depth: int) -> list[int]:
 
 
 def _common_length(lists: Sequence[Sequence[object] | Array]) -> int:
-    """The most frequent length; of several the largest that is not due to decimal commas."""
+    """The most frequent length; of several the smallest, since a decimal comma makes rows longer."""
     times = Counter(map(len, lists))
-    if len(times) == 1:
-        return len(lists[0])
-    most = max(times.values(), default=0)
-    usual = sorted(size for size, number in times.items() if number == most)
-    while len(usual) > 1 and any(comma_hint(item, usual[0]) for item in lists if len(item) == usual[-1]):
-        usual.pop()
-    return usual[-1] if usual else 0
+    return max(times, key=lambda size: (times[size], -size), default=0)
 
 
 def _check_nested(
@@ -189,7 +182,7 @@ def _check_nested(
         return
     before = len(faults.found)
     if not top and len(value) != lengths[0]:
-        hint = comma_hint(value, lengths[0]) if len(axes) == 1 else ""
+        hint = comma_hint(len(value), lengths[0]) if len(axes) == 1 else ""
         faults.add(place, f"has {len(value)} entries where the others have {lengths[0]} (one for each {axes[0]}){hint}")
     for index, entry in enumerate(value):
         _check_nested(entry, axes[1:], lengths[1:], f"{place}[{index}]", faults, rows)
@@ -199,54 +192,19 @@ def _check_nested(
 
 def _check_number(value: object, place: str, faults: Faults) -> None:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (Real, np.number)):
-        faults.add(place, f"expected a number, got {_kind(value)}{number_hint(value)}")
+        faults.add(place, f"expected a number, got {_kind(value)}")
     elif isinstance(value, int) and abs(value) > 2**63:
         faults.add(place, f"a number of about {round(value.bit_length() * 0.30103)} digits is too large")
 
 
-def number_hint(value: object) -> str:
-    """How a number is written, where what came seems to be meant as one: in quotes, or with a decimal comma."""
-    if isinstance(value, str) and (match := re.fullmatch(r"\s*([-+]?\d+)(?:([.,])(\d+))?\s*(%?)\s*", value)):
-        whole, point, digits, percent = match.groups()
-        shown = f"{whole}.{digits}" if point else whole
-        return "; write a share of 1, not per cent" if percent else f"; write it without quotes: {shown}"
-    if isinstance(value, (list, tuple)) and len(value) == 2 and all(type(part) is int for part in value):
-        return "; " + _COMMA.format(*value)
-    return ""
-
-
-def comma_hint(row: object, expected: int | None) -> str:
-    """What to say of a list with more entries than expected, if decimal commas may have cut its numbers in two.
+def comma_hint(got: int, expected: int) -> str:
+    """Hint at a decimal comma, the usual reason for more numbers than expected.
 
     Args:
-        row: the list; of lists within lists, the first row is looked at.
-        expected: how many entries there should be.
+        got: how many numbers there are.
+        expected: how many there should be.
     """
-    while isinstance(row, (list, tuple)) and row and isinstance(row[0], (list, tuple)):
-        row = row[0]
-    if expected is None or not isinstance(row, (list, tuple)) or not all(type(entry) in (int, float) for entry in row):
-        return ""
-    # A number with a point was not cut; two whole ones may be what a comma left of one.
-    pairs = [i for i in range(len(row) - 1) if type(row[i]) is type(row[i + 1]) is int]
-    cut = next((i for i in pairs if row[i] == 0 and row[i + 1] > 0), None)
-    every = 0 < len(row) == 2 * expected and all(type(entry) is int for entry in row)
-    if not (every or (cut is not None and expected < len(row) < 2 * expected)) or sum(row) == 1:
-        return ""
-    first = cut or 0
-    return "; " + _COMMA.format(*row[first : first + 2])
-
-
-def cut_by_comma(words: str) -> str:
-    """What to say of `NAME=0,6`, which is no list of NAME=NUMBER: a decimal comma is probably meant.
-
-    Args:
-        words: what was typed.
-    """
-    match = re.search(r"=\s*([-+]?\d+),(\d+)\s*(?:,|$)", words)
-    return "; " + _COMMA.format(*match.groups()) if match else ""
-
-
-_COMMA = "if {0},{1} is one number, write {0}.{1}: a comma parts two"
+    return "; use '.' as the decimal separator, since ',' separates numbers" if got > expected else ""
 
 
 def _kind(value: object) -> str:

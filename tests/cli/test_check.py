@@ -35,7 +35,7 @@ def test_it_tells_what_the_model_says(vans, evenhand):
     (row,) = [line for line in lines if line.startswith("0 Ford")]
     assert row.startswith("0 Ford 30 good, poor good drive, repair repair ")
     assert lines[-1].startswith('- arm "Ford", state "poor", action "repair": probabilities sum to 1.0000001')
-    assert lines[-1].endswith("and were divided by that (line 10)")
+    assert lines[-1].endswith("and were divided by that")
 
 
 def test_as_json(vans, evenhand):
@@ -46,7 +46,7 @@ def test_as_json(vans, evenhand):
     (facts,) = found["types"]
     assert (facts["name"], facts["count"], facts["served_by"]) == ("Ford", 30, ["repair"])
     (note,) = found["notes"]
-    assert (note["kind"], note["places"], note["lines"]) == ("normalised", ["arms[0].transitions[1][1]"], [10])
+    assert (note["kind"], note["places"]) == ("normalised", ["arms[0].transitions[1][1]"])
 
 
 def test_options_take_the_place_of_what_the_file_says(vans, evenhand):
@@ -62,13 +62,13 @@ def test_options_take_the_place_of_what_the_file_says(vans, evenhand):
 
 def test_faults_end_with_2(folder, evenhand):
     (folder / "vans.toml").write_text(VANS.replace("[1, 0]]", "[0.9, 0]]").replace("0.95", "0,95"))
-    assert "decimal comma? Write 0.95" in evenhand("check", "vans.toml").refusal
+    assert "invalid TOML" in evenhand("check", "vans.toml").refusal
     (folder / "vans.toml").write_text(VANS.replace("[1, 0]]", "[0.9, 0]]").replace("0.95", "1.95"))
     told = evenhand("check", "vans.toml").refusal
     assert told == (
         "error: vans.toml: 2 faults\n"
-        '  arm "Ford", state "good", action "repair" (line 10): probabilities sum to 0.9, not 1\n'
-        "  discount: expected a number from 0 to below 1, got 1.95 (line 2)\n"
+        '  arm "Ford", state "good", action "repair": probabilities sum to 0.9, not 1\n'
+        "  discount: expected a number from 0 to below 1, got 1.95\n"
     )
 
 

@@ -39,7 +39,7 @@ def test_json_is_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
     answer = json.loads(printed.out)
     assert len(printed.out.strip().splitlines()) == 1
     assert {"method", "welfare", "values", "seconds", "policy"} <= set(answer)
-    assert set(answer["welfare"]) == {"name", "value", "upper_bound", "gap", "digits", "stderr", "interval"}
+    assert set(answer["welfare"]) == {"name", "value", "upper_bound", "gap", "stderr", "interval"}
     assert answer["method"] == "counts"
     assert answer["welfare"]["name"] == "gini:2"
     assert answer["welfare"]["value"] == pytest.approx(14.0793, abs=1e-4)

@@ -99,7 +99,7 @@ def test_only_one_argument_can_be_standard_input(pipe):
 def test_a_file_may_have_any_name_with_its_format(small, folder, evenhand):
     small.rename(folder / "small.txt")
     assert evenhand("indices", "small.txt", "--format", "toml", "--json").json["arms"]
-    assert "not JSON" in evenhand("indices", "small.txt", "--format", "json").refusal
+    assert "invalid JSON" in evenhand("indices", "small.txt", "--format", "json").refusal
 
 
 def test_a_built_in_problem_has_no_format(evenhand):

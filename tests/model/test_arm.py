@@ -105,7 +105,7 @@ def test_each_fault_is_the_only_one_told(changes, fault):
 
 def test_the_odd_row_out_is_named():
     found = faults_of(transitions=np.full((3, 2, 3), 1 / 3), rewards=[[0, 0], [1, 2, 3], [0, 0]])
-    assert found == ["rewards[1]: has 3 entries where the others have 2 (one for each action)"]
+    assert [fault.partition(":")[0] for fault in found] == ["rewards[1]"]
 
 
 def test_transitions_are_square():

@@ -283,16 +283,16 @@ def test_files_that_are_not_there(tmp_path, suffix):
         ("model.toml", b"", "the file is empty"),
         ("model.toml", b" \n\n", "the file is empty"),
         ("model.json", b"", "the file is empty"),
-        ("model.toml", b"discount = 0.9\nbudget = [1\n\nx", "not TOML: Unclosed array (at line 4, column 1)"),
+        ("model.toml", b"discount = 0.9\nbudget = [1\n\nx", "invalid TOML: Unclosed array (at line 4, column 1)"),
         (
             "model.toml",
             b"discount = 0.9\ndiscount = 0.8\n",
-            "not TOML: Cannot overwrite a value (at line 2, column 15)",
+            "invalid TOML: Cannot overwrite a value (at line 2, column 15)",
         ),
         ("model.json", b'{"discount": }', "not JSON: Expecting value (at line 1, column 14)"),
         ("model.toml", b"name = '\xff\xfe'", "not UTF-8 text: byte 0xff in line 1"),
         ("model.json", b'{\n"name": "caf\xe9"}', "not UTF-8 text: byte 0xe9 in line 2"),
-        ("model.toml", b"\0\1\2\3", "not TOML: Invalid statement (at line 1, column 1)"),
+        ("model.toml", b"\0\1\2\3", "invalid TOML: Invalid statement (at line 1, column 1)"),
         ("model.toml", b"a = " + b"[" * 10**5, "not a model: lists within lists, too deep to be read"),
         ("model.toml", b"a = " + b"[" * 20 + b"]" * 20, "not a model: lists within lists, too deep to be read"),
         ("model.json", b"[" * 10**5, "not a model: lists within lists, too deep to be read"),
@@ -324,29 +324,6 @@ def test_no_damage_ends_in_anything_but_faults(tmp_path_factory, data, suffix):
         assert isinstance(load(path), CoupledMDP)
     except InvalidInput as error:
         assert str(path) in str(error)
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "hint"),
-    [
-        ("model.toml", "discount = 0,95", "; a decimal comma? Write 0.95"),
-        ("model.json", '{"discount": 0,95}', "; a decimal comma? Write 0.95"),
-        ("model.json", '{"discount": 0, 95}', "; a decimal comma? Write 0.95"),
-        ("model.toml", "[[arms]]\nfloor = 2.5 %", "; write 2.5 % as 0.025"),
-        ("model.toml", "criterion = finite:5", '; text stands in quotes: "finite"'),
-        ("model.toml", "over = groups # by region", '; text stands in quotes: "groups"'),
-        ("model.json", '{"over": groups}', '; text stands in quotes: "groups"'),
-        ("model.json", '{"budget": [1,]}', "; the last comma is one too many"),
-        ("model.json", '{"budget": [1],\n}', "; the last comma is one too many"),
-        ("model.toml", "discount = 0.9 0.8 # see: notes, 1,5 or 5 %", ""),
-        ("model.toml", "flag = true false", ""),
-        ("model.toml", "budget = [1,5", ""),
-    ],
-)
-def test_what_was_probably_meant_where_reading_ends(tmp_path, name, text, hint):
-    (fault,) = faults_in(written(tmp_path, text, name))
-    told = "trailing comma" in fault  # newer readers of JSON say so themselves
-    assert told or fault.partition(")")[2] == hint
 
 
 # Faults of TOML and JSON
@@ -466,7 +443,7 @@ def test_numbers_json_does_not_have(tmp_path):
 
 def test_numbers_toml_writes_in_other_ways(tmp_path):
     found = toml_faults(tmp_path, SOUND.replace("[[1.0, 0.5], [0.0, 0.5]]", "[[nan, 2024-02-30T00:00:00], [0, 0]]"))
-    assert found[0].startswith("not TOML")
+    assert found[0].startswith("invalid TOML")
     found = toml_faults(tmp_path, SOUND.replace("[[1.0, 0.5], [0.0, 0.5]]", "[[0.0, 2024-02-03], [0, inf]]"))
     assert "arms[0].rewards[0][1]: expected a number, got date" in found
     found = toml_faults(tmp_path, SOUND.replace("count = 5", f"count = 0x{'f' * 9000}"))
@@ -488,11 +465,8 @@ def test_budget_is_compared_with_any_sound_arm(tmp_path):
     sound = document["arms"][0]
     document["arms"] = [{**sound, "rewards": "none"}, sound, {**sound, "usage": [[0, 0], [1, 1]]}]
     document["budget"] = [1, 2, 3]
-    assert json_faults(tmp_path, document) == [
-        "arms[0].rewards: expected a list with one entry for each state, got text ('none')",
-        'arms[2].usage: has 2 resources where arm "machine" has 1',
-        "budget: has 3 entries where the arms' usage has 1 resource",
-    ]
+    found = json_faults(tmp_path, document)
+    assert [fault.partition(":")[0] for fault in found] == ["arms[0].rewards", "arms[2].usage", "budget"]
 
 
 def test_a_file_with_many_faults_tells_all_of_them(tmp_path):

@@ -37,15 +37,10 @@ def test_a_file_of_thirds_is_read_and_noted(tmp_path):
         problem = load(tmp_path / "die.toml")
     (warning,) = told
     assert warning.filename == __file__
-    assert [(row.place, row.line) for row in warning.message.rows] == [
-        ("arms[0].transitions[0][0]", 7),
-        ("arms[0].transitions[1][0]", 8),
-        ("arms[0].initial", 13),
-    ]
+    places = ["arms[0].transitions[0][0]", "arms[0].transitions[1][0]", "arms[0].initial"]
+    assert [row.place for row in warning.message.rows] == places
     assert "die.toml: 3 rows of probabilities did not quite sum to 1" in str(warning.message)
-    assert 'arm "die", state "a", action 0 (line 7): probabilities sum to 0.9999999, not 1; and 2 more' in str(
-        warning.message
-    )
+    assert 'arm "die", state "a", action 0: probabilities sum to 0.9999999, not 1; and 2 more' in str(warning.message)
     assert problem.tables.transitions.sum(axis=-1) == pytest.approx(1.0, abs=1e-15)
     assert problem.tables.transitions[0, 0, 0].tolist() == pytest.approx([1 / 3] * 3, abs=1e-15)
     assert problem.tables.initial[0].sum() == pytest.approx(1.0, abs=1e-15)

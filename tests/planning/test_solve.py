@@ -5,7 +5,8 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from evenhand.errors import InvalidInput, NotApplicable, TooLarge, UnknownName
+import evenhand as eh
+from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, TooLarge, UnknownName
 from evenhand.evaluation import evaluate
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
@@ -225,3 +226,13 @@ def test_a_best_mean_of_nothing_is_found(method):
     solution = solve(problem, "maximin", method)
     assert solution.welfare == pytest.approx(0.0, abs=1e-12)
     assert solution.upper_bound == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("criterion", ["discounted", "average", "finite:4"])
+def test_alpha_below_one_needs_arms_that_can_have_something(criterion):
+    rich = eh.Arm([[[1.0]] * 2], [[1, 2]], [[0], [1]], name="rich")
+    poor = eh.Arm([[[1.0]] * 2], [[0, -1]], [[0], [1]], name="poor")
+    problem = eh.CoupledMDP([rich, poor], [1], 0.9, criterion=criterion)
+    with pytest.raises(OutOfDomain, match="poor"):
+        eh.solve(problem, "alpha:0.5")
+    assert eh.solve(eh.CoupledMDP([rich, rich], [1], 0.9, criterion=criterion), "alpha:0.5").welfare > 0

@@ -76,7 +76,7 @@ def check(**options: Any) -> None:
     """Tell what MODEL says, and what looks odd about it.
 
     MODEL is a model file (.toml, .json, .npz, .parquet) or a built-in problem. Faults end with exit code 2, all of
-    them told with their lines. Oddities are notes: names that are there twice, actions that no budget allows, states
+    them with their place. Oddities are notes: names that are there twice, actions that no budget allows, states
     that are never reached, arms that gain nothing by being served, budgets that never bind, floors that cannot be met,
     ...
     """

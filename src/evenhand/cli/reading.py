@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand.checks import cut_by_comma
 from evenhand.cli.standard_input import DASH, standard_input
 from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, PolicyError, UnknownName
 from evenhand.model.coupled import CoupledMDP
@@ -98,7 +97,7 @@ def read_amounts(text: str) -> Any:
     keys = [key.strip() for key, _, _ in pairs]
     if not all(keys) or len(set(keys)) < len(keys):
         wanted = "expected NUMBER,NUMBER or NAME=NUMBER,NAME=NUMBER, each name once"
-        raise InvalidInput(f"--budget: {wanted}, got {text!r}{cut_by_comma(text)}")
+        raise InvalidInput(f"--budget: {wanted}, got {text!r}")
     return {key: _number(value.strip()) for key, (_, _, value) in zip(keys, pairs, strict=True)}
 
 

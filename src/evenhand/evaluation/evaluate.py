@@ -50,7 +50,6 @@ from evenhand.model.welfare import Welfare
 from evenhand.policies.other_numbers import fitted
 from evenhand.simulation.counts import simulate_counts
 from evenhand.simulation.rollout import Rollout, part_of, share_of_budget, simulate
-from evenhand.solvers.resting import members_at_rest
 from evenhand.typing import Floats, Indices, Ints, Progress, Rng
 
 if TYPE_CHECKING:
@@ -544,8 +543,7 @@ def _exactly(policy: object, case: Case) -> Evaluation:
     columns, by_type = case.units(found.by_type)
     # From the types that were played to the units that are judged.
     objective, values, served = case.objective(by_type), found.values[columns], found.served[columns]
-    members = members_at_rest(needs_tables(case.judged, "exact evaluation"), objective, values)
-    value = float(objective.welfare(members, objective.sizes))
+    value = objective(values)
     return Evaluation(
         welfare=value,
         welfare_stderr=0.0,

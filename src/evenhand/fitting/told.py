@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenhand.checks import LARGEST, Faults, cut_by_comma, plain, why_unreadable
+from evenhand.checks import LARGEST, Faults, plain, why_unreadable
 from evenhand.errors import Fault, InvalidInput, TableError, nearest, shortened
 from evenhand.fitting.columns import comma_in
 from evenhand.fitting.log import Log
@@ -205,8 +205,6 @@ def read_words(
             else:
                 free[-1] = part
         found.append(Statement(quoted(key), (cell["type"], cell["state"], cell["action"]), (figure,)))
-    if faults and isinstance(words, str) and (hint := cut_by_comma(words)):
-        faults.add("", hint.removeprefix("; "))
     raise_faults(faults, called)
     return found, free
 
@@ -223,7 +221,7 @@ def _pairs(words: str | Mapping[str, float], called: str) -> list[tuple[str, Any
         match = whole.match(words, place)
         if match is None:
             rest = words[place:].strip()
-            told = f"expected NAME=NUMBER,NAME=NUMBER, got {quoted(rest)}{cut_by_comma(words)}"
+            told = f"expected NAME=NUMBER,NAME=NUMBER, got {quoted(rest)}"
             raise TableError([Fault("", told)], called)
         pairs.append((match["key"], match["value"]))
         place = match.end()

@@ -23,7 +23,6 @@ from evenhand.checks import (
     check_finite,
     check_memory,
     check_nearly_distributions,
-    comma_hint,
     nearly,
     read_numbers,
     tell_normalised,
@@ -195,7 +194,7 @@ def _read_arrays(given: dict[str, object], faults: Faults) -> tuple[dict[str, Fl
         sizes = dict(zip(axes[source], arrays[source].shape, strict=True))
         sizes["next state"] = sizes["state"]
         for key, array in arrays.items():
-            _check_sizes(key, dict(zip(axes[key], array.shape, strict=True)), sizes, source, given[key], faults)
+            _check_sizes(key, dict(zip(axes[key], array.shape, strict=True)), sizes, source, faults)
     if "usage" in arrays:
         _check_idle(arrays["usage"], faults)
     # Sizes that only the rewards tell may be the mistake itself, and are no measure for labels.
@@ -214,15 +213,11 @@ def _depth(value: object) -> int:
     return depth
 
 
-def _check_sizes(
-    key: str, got: dict[str, int], want: dict[str, int], source: str, given: object, faults: Faults
-) -> None:
+def _check_sizes(key: str, got: dict[str, int], want: dict[str, int], source: str, faults: Faults) -> None:
     for axis, size in got.items():
         if axis in want and size != want[axis]:
             known = f"there are {want[axis]} states" if key == source else f"{source} has {want[axis]}"
-            # A decimal comma makes the last axis too long; only there is the hint worth giving.
-            hint = comma_hint(given, want[axis]) if axis == list(got)[-1] else ""
-            faults.add(key, f"has {size} {axis}s where {known}{hint}")
+            faults.add(key, f"has {size} {axis}s where {known}")
 
 
 def _check_idle(usage: Floats, faults: Faults) -> None:

@@ -21,7 +21,6 @@ from evenhand.checks import (
     check_over,
     check_shape,
     comma_hint,
-    number_hint,
     plain,
     read_numbers,
     tell_normalised,
@@ -106,7 +105,7 @@ class CoupledMDP(Shown):
         read = {
             "arms": tables,
             "counts": counts,
-            "budget": read_budget(self.budget, num_resources, faults, written=False),
+            "budget": read_budget(self.budget, num_resources, faults),
             "discount": discount,
             "criterion": criterion,
             "resources": read_names(self.resources, num_resources, "resources", faults),
@@ -451,20 +450,19 @@ def read_counts(value: object, num_blocks: int | None, faults: Faults) -> Ints:
 
 def _count_fault(entry: object) -> str:
     if isinstance(entry, (bool, np.bool_)) or not isinstance(entry, (int, np.integer)):
-        return f"expected a whole number, got {reprlib.repr(entry)}{number_hint(entry)}"
+        return f"expected a whole number, got {reprlib.repr(entry)}"
     if entry < 1:
         return f"expected at least 1, got {entry}"
     return f"{entry} arms are too many; at most {MOST_ARMS} are supported" if entry > MOST_ARMS else ""
 
 
-def read_budget(value: object, num_resources: int | None, faults: Faults, written: bool = True) -> Floats:
+def read_budget(value: object, num_resources: int | None, faults: Faults) -> Floats:
     """(resource,) amounts that are finite and not negative.
 
     Args:
         value: amounts, or one.
         num_resources: how many there should be, where that is known.
         faults: where faults are noted.
-        written: whether it was written by hand in a file, where a decimal comma makes two numbers of one.
     """
     single = not isinstance(value, (list, tuple, np.ndarray)) or (isinstance(value, np.ndarray) and value.ndim == 0)
     entries = [value] if single else value
@@ -472,7 +470,7 @@ def read_budget(value: object, num_resources: int | None, faults: Faults, writte
     if budget is None:
         return np.zeros(num_resources or 1)
     if num_resources is not None and len(budget) != num_resources:
-        hint = comma_hint(entries, num_resources) if written else ""
+        hint = comma_hint(len(budget), num_resources)
         entries_told, resources_told = counted(len(budget), "entry", "entries"), counted(num_resources, "resource")
         faults.add("budget", f"has {entries_told} where the arms' usage has {resources_told}{hint}")
     return budget
@@ -526,7 +524,7 @@ def read_amounts(value: object, names: Sequence[str], unsaid: Floats, faults: Fa
     entries: list[Any] = [value] if single else list(value)  # type: ignore[call-overload]
     if len(entries) != len(names):
         told = f"expected {counted(len(names), 'number')} ({', '.join(names)}), got {len(entries)}"
-        faults.add("", told + _halves_hint(entries, len(names)))
+        faults.add("", told + comma_hint(len(entries), len(names)))
     amounts_read = np.zeros(len(names))
     for index, (name, entry) in enumerate(zip(names, entries, strict=False)):
         if message := _amount_fault(entry):
@@ -534,16 +532,6 @@ def read_amounts(value: object, names: Sequence[str], unsaid: Floats, faults: Fa
         else:
             amounts_read[index] = float(entry)
     return amounts_read
-
-
-def _halves_hint(entries: Sequence[object], expected: int) -> str:
-    """What to say of twice as many whole numbers as expected: decimal commas may have cut them in two."""
-    # 5,5 is read as 5 and 5: only whole numbers come of a comma.
-    numbers = [entry for entry in entries if isinstance(entry, (int, float)) and float(entry).is_integer()]
-    if len(numbers) != len(entries) or len(entries) != 2 * expected:
-        return ""
-    whole, part = (int(number) for number in numbers[:2])
-    return f"; if {whole},{part} is one number, write {whole}.{part}: a comma parts two"
 
 
 def _amount_fault(entry: object) -> str:
@@ -563,7 +551,7 @@ def read_discount(value: object, faults: Faults, *, below_one: bool = True) -> f
     """A number in [0, 1), or in [0, 1]."""
     most = "below 1" if below_one else "1"
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
-        faults.add("discount", f"expected a number from 0 to {most}, got {reprlib.repr(value)}{number_hint(value)}")
+        faults.add("discount", f"expected a number from 0 to {most}, got {reprlib.repr(value)}")
         return 0.0
     if not 0 <= value <= 1 or (below_one and value == 1):
         hint = "; a discount of 1 goes with the criteria average and finite:T" if value == 1 else ""
@@ -670,5 +658,5 @@ def read_floors(value: object, num_blocks: int | None, faults: Faults) -> Floats
             floors[index] = float(entry)
         else:
             shown = plain(entry) if number else reprlib.repr(entry)
-            faults.add(f"arms[{index}].floor", f"expected a share of time from 0 to 1, got {shown}{number_hint(entry)}")
+            faults.add(f"arms[{index}].floor", f"expected a share of time from 0 to 1, got {shown}")
     return floors

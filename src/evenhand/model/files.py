@@ -39,13 +39,13 @@ import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Literal, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 
-from evenhand.checks import Describe, Faults, check_finite, check_memory, hearing, plain, why_unreadable
+from evenhand.checks import Describe, Faults, check_finite, check_memory, hearing, why_unreadable
 from evenhand.display import counted
 from evenhand.errors import EvenhandError, Fault, InvalidInput, ModelError, Normalised, TooLarge, nearest
 from evenhand.model.arm import Arm, ArmTables
@@ -62,7 +62,7 @@ from evenhand.model.coupled import (
     read_welfare_text,
 )
 from evenhand.model.criterion import parse_criterion
-from evenhand.model.places import Names, called, with_lines, with_words
+from evenhand.model.places import Names, called, with_words
 from evenhand.model.simulator import needs_tables
 from evenhand.typing import Array, Bools, Floats, Indices
 
@@ -138,24 +138,6 @@ class Loaded:
 
     name: str = ""
     """What people call the file."""
-
-    text: str = field(default="", repr=False)
-    """Of TOML and JSON; empty for arrays, and for what comes from no file."""
-
-    document: object = field(default=None, repr=False)
-    """What was read of the text."""
-
-    toml: bool = True
-    """Whether the text is TOML; else it is JSON."""
-
-    def lines(self, places: Iterable[str]) -> dict[str, int]:
-        """The line of each place, where that can be told.
-
-        Args:
-            places: as faults have them, `arms[2].name`.
-        """
-        faults = with_lines([Fault(place, "") for place in places], self.text, self.document, self.toml)
-        return {fault.place: fault.line for fault in faults if fault.line is not None}
 
 
 def load_noting(path: Location | BinaryIO, format: Format | None = None, criterion: str | None = None) -> Loaded:
@@ -387,12 +369,12 @@ def _load_toml(stream: BinaryIO, criterion: Asked) -> Loaded:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        _refuse(f"not TOML: {error}{_hint_on_syntax(text, str(error))}")
+        _refuse(f"invalid TOML: {error}")
     except RecursionError:
         _refuse("not a model: lists within lists, too deep to be read")
     except ValueError:  # Python's own limit on the digits of a whole number
         _refuse("not a model: it holds a whole number of thousands of digits")
-    return _read_with_lines(document, text, criterion, toml=True)
+    return _read_document(document, criterion)
 
 
 def _load_json(stream: BinaryIO, criterion: Asked) -> Loaded:
@@ -400,61 +382,10 @@ def _load_json(stream: BinaryIO, criterion: Asked) -> Loaded:
     try:
         document = json.loads(text, object_pairs_hook=_Table, parse_int=_whole_number)
     except json.JSONDecodeError as error:
-        place = f"(at line {error.lineno}, column {error.colno})"
-        # Python names the place where a value was expected; a comma before a closing bracket is why.
-        last = text[: error.pos].rstrip().endswith(",") and text[error.pos : error.pos + 1] in ("]", "}")
-        hint = "; the last comma is one too many" if last else _hint_on_syntax(text, place)
-        _refuse(f"not JSON: {error.msg} {place}{hint}")
+        _refuse(f"invalid JSON: {error}")
     except RecursionError:
         _refuse("not a model: lists within lists, too deep to be read")
-    return _read_with_lines(document, text, criterion, toml=False)
-
-
-def _hint_on_syntax(text: str, message: str) -> str:
-    """What was probably meant, by the line where reading a text came to an end; empty where nobody can tell.
-
-    Args:
-        text: the text of the file.
-        message: what its reader said, with the line.
-    """
-    # Both readers tell the line in these words.
-    place = re.search(r"at line (\d+)", message)
-    lines = text.splitlines()
-    line = lines[int(place[1]) - 1] if place and int(place[1]) <= len(lines) else ""
-    # From the most particular to the most general: a decimal comma, a percentage, text without quotes.
-    if match := re.search(_KEY + r"([-+]?\d+),\s*(\d+)", line):
-        return f"; a decimal comma? Write {match[1]}.{match[2]}"
-    if match := re.search(_KEY + r"([-+]?\d+(?:\.\d+)?)\s*%", line):
-        return f"; write {match[1]} % as {plain(float(match[1]) / 100)}"
-    if match := re.search(_KEY + r"(?!true\b|false\b|inf\b|nan\b|null\b)([A-Za-z_][\w-]*)", line):
-        return f'; text stands in quotes: "{match[1]}"'
-    return ""
-
-
-_KEY = r"""(?:^\s*[\w.'"-]+\s*=|"\s*:)\s*"""
-"""A key of TOML or JSON, up to its value."""
-
-
-def _with_comma_hint(fault: Fault, text: str) -> Fault:
-    """A budget with too many entries, as it is written: [5,5, 2] has a comma without a space where others have one."""
-    # Only where the general check could not tell: it gives the hint itself where the numbers fit.
-    if fault.place != "budget" or fault.line is None or "entries where" not in fault.message or "," in fault.message:
-        return fault
-    match = re.search(r"(?<![\d.])(\d+),(\d+)(?=\s*\]|,\s)", text.splitlines()[fault.line - 1].partition("#")[0])
-    if match is None or ", " not in match.string:
-        return fault
-    hint = f"; if {match[0]} is one number, write {match[1]}.{match[2]}: a comma parts two"
-    return replace(fault, message=fault.message + hint)
-
-
-def _read_with_lines(document: object, text: str, criterion: Asked, toml: bool) -> Loaded:
-    """The model of a document; what is told of it has the line of the text where it stands."""
-    try:
-        problem, rows = _read_document(document, criterion)
-    except ModelError as error:
-        told = with_lines(error.faults, text, document, toml)
-        raise ModelError([_with_comma_hint(fault, text) for fault in told]) from None
-    return Loaded(problem, tuple(with_lines(rows, text, document, toml)), text=text, document=document, toml=toml)
+    return _read_document(document, criterion)
 
 
 class _Table(dict[str, object]):
@@ -487,7 +418,7 @@ def _read_text(stream: BinaryIO) -> str:
         _refuse(f"not UTF-8 text: byte 0x{data[error.start]:02x} in line {line}")
 
 
-def _read_document(document: object, asked: Asked) -> tuple[CoupledMDP, list[Fault]]:
+def _read_document(document: object, asked: Asked) -> Loaded:
     faults, rows = Faults(), list[Fault]()
     document = _tidy(document, "", faults)
     if not isinstance(document, dict):
@@ -535,7 +466,7 @@ def _read_document(document: object, asked: Asked) -> tuple[CoupledMDP, list[Fau
         over=over,
         welfare=document.get("welfare"),
     )
-    return problem, with_words(rows, names)
+    return Loaded(problem, tuple(with_words(rows, names)))
 
 
 def _needed_at_top(criterion: object) -> tuple[str, ...]:

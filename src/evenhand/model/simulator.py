@@ -129,7 +129,7 @@ class Simulator(Shown):
         states = _read_number(self.num_states, "num_states", faults)
         usage = _read_usage(self.usage, states, faults)
         # Not written in a file, so a decimal comma cannot have cut a number in two.
-        budget = read_budget(self.budget, None if usage is None else usage.shape[2], faults, written=False)
+        budget = read_budget(self.budget, None if usage is None else usage.shape[2], faults)
         discount, criterion = read_criterion(self.discount, self.criterion, faults)
         # All faults first: what is read below stands in for what could not be read.
         faults.raise_if_any()
@@ -177,7 +177,7 @@ class Simulator(Shown):
     def types(self) -> SampledArm:
         """What is known of the arms."""
         usage = np.asarray(frozen(self.usage[None]))
-        return SampledArm(usage, np.asarray(frozen((usage <= self.budget_limit).all(axis=-1))))
+        return SampledArm(usage, np.asarray(frozen(np.asarray((usage <= self.budget_limit).all(axis=-1)))))
 
     @property
     def tables(self) -> SampledArm:

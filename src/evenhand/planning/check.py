@@ -198,7 +198,7 @@ def check_loaded(loaded: Loaded, welfare: str | Welfare | None = None) -> Check:
         groups=_groups(problem),
         welfare=weighed_by,
         weight_of_worst=weight_of_worst_tenth(weighed_by, num_members(problem)),
-        notes=tuple(_with_lines(notes, loaded)),
+        notes=tuple(notes),
     )
 
 
@@ -327,7 +327,7 @@ def _type_in_words(facts: TypeFacts) -> str:
 def _normalised(row: Fault) -> Note:
     where = row.words or row.place
     told = f"{where}: {row.message.removesuffix(', not 1')}, and were divided by that"
-    return Note("normalised", told, (row.place,), () if row.line is None else (row.line,))
+    return Note("normalised", told, (row.place,))
 
 
 def _by_kind(notes: Sequence[Note]) -> list[Note]:
@@ -344,16 +344,3 @@ def _shortened(notes: list[Note]) -> list[Note]:
         return notes
     places = tuple(place for note in more for place in note.places)
     return [*notes[:SHOWN_OF_A_KIND], Note(notes[0].kind, f"... and {len(more)} more such", places)]
-
-
-def _with_lines(notes: Sequence[Note], loaded: Loaded) -> list[Note]:
-    # A note for the rest of its kind has too many places for lines to help.
-    wanted = {place for note in notes if len(note.places) <= SHOWN_OF_A_KIND for place in note.places}
-    # Lines need the text of the file; arrays have none.
-    lines = loaded.lines(sorted(wanted)) if loaded.text else {}
-    return [
-        note
-        if note.lines
-        else replace(note, lines=tuple(sorted({lines[place] for place in note.places if place in lines})))
-        for note in notes
-    ]

@@ -29,8 +29,8 @@ from evenhand.model.objective import read_welfare
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.simulator import Problem, check_problem, needs_tables
 from evenhand.model.welfare import Welfare
+from evenhand.planning.certificate import check_bound
 from evenhand.planning.chosen import Several, read_policies
-from evenhand.planning.digits import check_bound
 from evenhand.planning.relaxed import tightest
 from evenhand.planning.roster import RosterEntry
 from evenhand.planning.solve import solve
@@ -309,8 +309,7 @@ def _check_bound(rows: Sequence[Row], bound: float | None) -> None:
         with contextlib.suppress(OutOfDomain):
             if bound is not None and isinstance(found.problem, CoupledMDP):
                 welfare = found.welfare if found.truncation_bound in (None, 0.0) else found.objective(least)
-                given = welfare, found.welfare_stderr, found.num_episodes
-                check_bound(found.problem, found.objective, least, given, bound)
+                check_bound(found.problem, welfare, found.welfare_stderr, found.num_episodes, bound)
 
 
 def _best_first(rows: Sequence[Row], bound: float | None) -> tuple[Row, ...]:

@@ -12,14 +12,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain
+from evenhand.errors import Infeasible, NotApplicable, NotConverged
 from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.tabular import TabularMDP
 from evenhand.model.welfare import RankWeighted, Utilitarian, is_lexicographic, is_mean
-from evenhand.planning.digits import LONG, rounding_of
+from evenhand.planning.certificate import rounding
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import Stopwatch, Task, gap_share
 from evenhand.reductions.counts import Counts, count_policy, num_count_states, typed_policy
@@ -29,10 +29,9 @@ from evenhand.solvers.count_dynamics import CountPlan, plan_counts, solve_counts
 from evenhand.solvers.dynamic_programming import start_matters
 from evenhand.solvers.linear_programs import LinearProgramSolution, count_lp, gini_lp
 from evenhand.solvers.mixtures import best_mixture
-from evenhand.solvers.narrowed import narrowed
 from evenhand.solvers.pricing import TabularPricing, values_of_parts, weighed
 from evenhand.solvers.typed_counts import TypedPlan, TypedPricing, plan_types
-from evenhand.typing import Bools, Floats
+from evenhand.typing import Floats
 
 MOST_TABULATED = 6000
 """Count states up to which an average that is refused without tables is tried by them."""
@@ -55,8 +54,6 @@ Parts = list[tuple[float, Floats]]
 
 def by_counts(task: Task) -> Solution:
     """Dynamic programming on counts: at once for identical arms, by column generation for several types."""
-    if task.kept is not None:  # what is left of the pairs is known where they are listed
-        return _by_mixture(task, "counts", Counts(task.problem), task.by_types, Stopwatch())
     if task.problem.is_symmetric and not task.problem.has_floors:
         try:
             return _by_lattice(task)
@@ -124,10 +121,9 @@ def _reached(solution: Solution, tolerance: float) -> Solution:
     """The solution, if its gap is within the tolerance but for rounding."""
     problem, apart = solution.problem, solution.upper_bound - solution.welfare
     size = max(abs(solution.upper_bound), abs(solution.welfare))
-    excused = rounding_of(problem, solution.objective, solution.unit_values, max(apart, 0.0), most_steps=LONG)
     # No relative gap can be closed at an optimum of 0.
     nothing = NOTHING * float(np.abs(problem.types.rewards).max()) * problem.criterion.total
-    if apart > max(tolerance * size, 8 * excused, nothing if size <= nothing else 0.0):
+    if apart > max(tolerance * size, 8 * rounding(problem), nothing if size <= nothing else 0.0):
         raise NotConverged(
             f"{solution.method} ended with a relative gap of {solution.gap:.2g}, and {tolerance:.2g} was requested. "
             "The arms move very slowly or the rewards differ too much in size: use a larger tolerance."
@@ -186,54 +182,11 @@ def _by_mixture(task: Task, method: str, space: Joint | Counts, objective: Objec
     """Column generation, and the policy of the best mixture, evaluated once more."""
     task.tell(f"{method}: listing the states", 0.0)
     mdp, floors = weighed(space.mdp, objective)
-    narrow = None if task.kept is None else narrowed(mdp, np.stack([space.stays_in(step) for step in task.kept]))
-    if narrow is not None:
-        _check_left(task, narrow.mdp, objective)
-    pricing = TabularPricing(mdp if narrow is None else narrow.mdp)
+    pricing = TabularPricing(mdp)
     watch.lap("build")
     mixture = best_mixture(pricing, objective.welfare, objective.sizes, task.tolerance, task.tell_gap(method), floors)
-    parts = pricing.mixed_parts(mixture.shares)
-    if narrow is not None:
-        parts = [(share, narrow.widen(table)) for share, table in parts]
-    return _reached(_of_parts(task, method, space, objective, parts, mixture.upper_bound, watch), task.tolerance)
-
-
-class NothingLeft(OutOfDomain):
-    """Members have 0 whatever is done, since those that are kept at their best leave nothing for them."""
-
-    def __init__(self, types: Bools) -> None:
-        """Keep who they are.
-
-        Args:
-            types: (type,) which arms.
-        """
-        super().__init__("some arms are left with nothing by those that are kept at 0, the most they can have")
-        self.types = types
-
-
-def _check_left(task: Task, mdp: TabularMDP, objective: Objective) -> None:
-    """Raise NothingLeft where members have no rewards in anything that can still be met."""
-    met = mdp.rewards[_reached_in_time(mdp)[mdp.state_of_pair], : len(objective.sizes)]
-    none = np.asarray(~met.any(axis=0))
-    if none.any() and task.problem.over == "groups":
-        raise NothingLeft(none[task.problem.group_of_type])
-    if none.any():
-        of_type = np.zeros(task.problem.num_types, dtype=np.bool_)
-        of_type[np.arange(len(none)) if len(none) == len(of_type) else task.problem.type_of_arm] = none
-        raise NothingLeft(of_type)
-
-
-def _reached_in_time(mdp: TabularMDP) -> Bools:
-    """(state,) where one can be while rewards count: the reward of the last of T steps is earned after T - 1 moves."""
-    seen, forth, criterion = mdp.initial > 0, mdp.kernel.T, mdp.criterion
-    moves = mdp.num_states if criterion.num_steps is None else criterion.num_steps - 1
-    for _ in range(moves if criterion.factor else 0):
-        outcomes = np.bincount(mdp.outcomes, weights=seen[mdp.state_of_pair], minlength=mdp.kernel.shape[0])
-        following = seen | ((forth @ (outcomes > 0).astype(np.float64)) > 0)
-        if (following == seen).all():
-            break
-        seen = following
-    return np.asarray(seen)
+    parts, bound = pricing.mixed_parts(mixture.shares), mixture.upper_bound
+    return _reached(_of_parts(task, method, space, objective, parts, bound, watch), task.tolerance)
 
 
 def _of_parts(

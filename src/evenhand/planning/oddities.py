@@ -55,15 +55,8 @@ class Note:
     places: tuple[str, ...] = ()
     """Where, as faults have it: `arms[2].usage[1]`."""
 
-    lines: tuple[int, ...] = ()
-    """The lines of these places in the file, where they are known."""
-
     def __str__(self) -> str:
-        if not self.lines:
-            return self.message
-        *first, last = map(str, self.lines)
-        told = f"line {last}" if not first else f"lines {', '.join(first)} and {last}"
-        return f"{self.message} ({told})"
+        return self.message
 
 
 # What is known of the problem, computed when first asked for

@@ -19,8 +19,7 @@ from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.welfare import MOST_APART, PowerMean, RankWeighted, Welfare, check_welfare, is_named
 from evenhand.policies.fluid import Resolving, fair_index, occupancy_priority
 from evenhand.solvers.fluid import FluidSolution, solve_fluid, solve_opening
-from evenhand.solvers.resting import at_rest
-from evenhand.solvers.service import best_values, empty_blocks
+from evenhand.solvers.service import best_values
 from evenhand.typing import Floats
 
 FLUID_TOLERANCE = 1e-5
@@ -50,7 +49,7 @@ def relax(problem: CoupledMDP, welfare: str | Welfare | None, tolerance: float =
         if known is problem and at == tolerance and _is_same(kept, weighed_by):
             return solution
     check_sound(problem, weighed_by)
-    solution = solve_fluid(_without_vain_rewards(problem, weighed_by), weighed_by, tolerance)
+    solution = solve_fluid(problem, weighed_by, tolerance)
     _memory.append((problem, weighed_by, tolerance, solution))
     return solution
 
@@ -82,22 +81,6 @@ def check_sound(problem: CoupledMDP, welfare: Welfare) -> None:
         check_welfare(welfare, number, np.repeat(low, sizes), np.repeat(high, sizes)).raise_if_any()
 
 
-def _without_vain_rewards(problem: CoupledMDP, welfare: Welfare) -> CoupledMDP:
-    """The problem without rewards that never count, where a value of 0 must be 0 and not what rounding leaves of it.
-
-    Those who have 0 at best have it in every plan that has a welfare, so that what they could lose does not count, too.
-    """
-    if not isinstance(welfare, PowerMean) or not 0 < welfare.aversion < 1:
-        return problem
-    still = empty_blocks(problem) | at_rest(problem)[0][problem.type_of_block]
-    if not (still[:, None, None] & (problem.tables.rewards != 0)).any():
-        return problem
-    rewards = np.where(still[:, None, None], 0.0, problem.tables.rewards)
-    plain = replace(problem, arms=replace(problem.tables, rewards=rewards))
-    plain.__dict__["type_of_block"] = problem.type_of_block  # arms that differ in these alone are still told apart
-    return plain
-
-
 def _is_same(first: Welfare, second: Welfare) -> bool:
     """Whether two welfares are one: the same object, or equal ones of a structure that knows equality."""
     known = isinstance(first, (RankWeighted, PowerMean)) and type(first) is type(second)
@@ -119,7 +102,7 @@ def tightest(problem: CoupledMDP, welfare: str | Welfare | None, relaxed: FluidS
     found = plain
     with contextlib.suppress(NotApplicable, NotConverged, OutOfDomain, TooLarge, Infeasible):
         weighed_by = read_welfare(problem, welfare)
-        opening = solve_opening(_without_vain_rewards(problem, weighed_by), weighed_by, plain, FLUID_TOLERANCE)
+        opening = solve_opening(problem, weighed_by, plain, FLUID_TOLERANCE)
         found = opening if opening is not None and opening.upper_bound < plain.upper_bound else plain
     _tightest.append((plain, found))
     return found

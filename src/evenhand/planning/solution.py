@@ -14,7 +14,7 @@ from evenhand.evaluation.kinks import CONFIDENCE, bias_error, welfare_error
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
-from evenhand.planning.digits import certain_digits, check_bound, rounding_of
+from evenhand.planning.certificate import check_bound, rounding
 from evenhand.planning.relaxed import resource_prices
 from evenhand.typing import Floats
 
@@ -164,8 +164,7 @@ class Solution(Shown):
 
     def __post_init__(self) -> None:
         episodes = min((len(part) for part in self.samples.returns), default=None) if self.samples else None
-        found = self.welfare, self.welfare_stderr, episodes
-        check_bound(self.problem, self.objective, self.unit_values, found, self.upper_bound)
+        check_bound(self.problem, self.welfare, self.welfare_stderr, episodes, self.upper_bound)
 
     def __repr__(self) -> str:
         # Exact answers have no error to tell.
@@ -203,23 +202,9 @@ class Solution(Shown):
         """(upper bound - welfare) / |upper bound|; 0 when the policy is proved optimal."""
         # A bound may lie below the welfare by rounding, or by chance where the welfare is an estimate.
         difference = max(0.0, self.upper_bound - self.welfare)
-        if difference <= self._rounding < np.inf:  # an optimum of 0 is met but for rounding
+        if max(abs(self.upper_bound), difference) <= rounding(self.problem):  # an optimum of 0
             return 0.0
         return difference / abs(self.upper_bound) if self.upper_bound else float("inf")
-
-    @cached_property
-    def digits(self) -> int:
-        """Significant digits of the welfare and the upper bound that rounding cannot have touched, at most 15.
-
-        About 13 as a rule; fewer where rewards are of very different sizes (`planning.digits`).
-        """
-        return certain_digits(self._rounding, self.upper_bound)
-
-    @cached_property
-    def _rounding(self) -> float:
-        """What rounding may have added to the welfare or the bound, or taken."""
-        gap = max(0.0, self.upper_bound - self.welfare)
-        return rounding_of(self.problem, self.objective, self.unit_values, gap)
 
     @property
     def welfare_interval(self) -> tuple[float, float]:

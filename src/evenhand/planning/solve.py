@@ -19,25 +19,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
 from evenhand.checks import as_seed, available_memory, check_positive_int, fits_in_memory, human_bytes, is_number
 from evenhand.display import heard, shows_bar, size_in_words
-from evenhand.errors import InvalidInput, NotApplicable, NotConverged, TooLarge, UnknownName
+from evenhand.errors import InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge, UnknownName
 from evenhand.execution import Executor, Sweep
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
+from evenhand.model.naming import type_names
 from evenhand.model.objective import read_welfare
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.simulator import needs_tables
-from evenhand.model.welfare import Welfare
+from evenhand.model.welfare import PowerMean, Welfare
 from evenhand.planning import exact, played
 from evenhand.planning.relaxed import check_sound
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import Task
-from evenhand.planning.zeros import solve_with_zeros
 from evenhand.reductions.counts import num_count_states
 from evenhand.reductions.joint import Joint, num_joint_states
 from evenhand.solvers.count_dynamics import CountPlan
 from evenhand.solvers.count_dynamics.plan import MOST_OPERATIONS as REFUSED
+from evenhand.solvers.service import best_values
 from evenhand.solvers.typed_counts import TypedPlan, plan_types
 from evenhand.typing import Progress, Rng
 
@@ -47,6 +50,9 @@ DEFAULT_TOLERANCE = 1e-8
 MOST_COUNT_STATES, MOST_JOINT_STATES, MOST_OPERATIONS = 20_000, 70_000, 1e12
 """Sizes up to which `auto` takes an exact method: minutes, not hours. The first two are for tables, the last is for
 what is computed without them: the counts of identical arms, or of several types."""
+
+ROUNDING = 1e-10
+"""Share of the largest attainable value up to which a best value counts as 0."""
 
 SWEEPS = 50
 """Steps of a finite horizon that cost as much as an endless one, which takes many sweeps to settle."""
@@ -160,37 +166,42 @@ def solve(
 
 def _found(task: Task, method: str) -> Solution:
     """The plan for the model itself."""
-    return _told_of_rotation(task, solve_with_zeros(task, lambda task: _solve(task, method)))
+    _check_positive(task)
+    return _told_of_rotation(task, _solve(task, method))
+
+
+def _check_positive(task: Task) -> None:
+    """Raise OutOfDomain if a member's best value is not positive, for alpha in (0, 1): the slope at 0 is infinite."""
+    problem, welfare = task.problem, task.welfare
+    if not isinstance(welfare, PowerMean) or not 0 < welfare.aversion < 1:
+        return
+    best = task.by_types.members(best_values(problem.types, problem.affordable, problem.criterion))
+    least = int(np.argmin(np.where(np.isnan(best), np.inf, best)))
+    size = float(np.abs(problem.types.rewards).max()) * problem.criterion.total
+    if best[least] <= ROUNDING * size:
+        names = list(problem.group_names) if problem.over == "groups" else type_names(problem)
+        raise OutOfDomain(
+            f"{welfare.name} needs positive values, and {names[least]} has at most {best[least] + 0.0:.6g}. "
+            "Leave it out of the model, shift the rewards, or use a Gini welfare."
+        )
 
 
 def _solve(task: Task, method: str) -> Solution:
     if task.candidates:
-        _check_kept(task, "fluid")
         return METHODS["fluid"](replace(task, reason="candidates compete"))
     if method == "auto":
         chosen = _choose(task.problem)
-        _check_kept(task, chosen.method)
         ready = replace(task, reason=chosen.reason, plan=chosen.plan, typed_plan=chosen.typed_plan)
         try:
             return METHODS[chosen.method](ready)
         except NotConverged as error:
-            if chosen.method == "fluid" or task.kept is not None:
+            if chosen.method == "fluid":
                 raise
             reason = f"{chosen.reason}, but {chosen.method} did not converge ({str(error).partition('.  ')[0]})"
             return METHODS["fluid"](replace(task, reason=reason))
     if method not in METHODS:
         raise UnknownName("method", method, ["auto", *METHODS])
-    _check_kept(task, method)
     return METHODS[method](task)
-
-
-def _check_kept(task: Task, method: str) -> None:
-    """Only where pairs are listed can some of them be struck out."""
-    if task.kept is not None and method not in ("joint", "counts"):
-        raise NotApplicable(
-            f"some arms have 0 at best, and {method} cannot keep them there: they need service for it, or something "
-            "else at every step. Use --method joint or counts, which list all that can be done, or a Gini welfare."
-        )
 
 
 def _told_of_rotation(task: Task, solution: Solution) -> Solution:

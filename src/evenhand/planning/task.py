@@ -13,7 +13,7 @@ from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare
 from evenhand.solvers.count_dynamics import CountPlan
 from evenhand.solvers.typed_counts import TypedPlan
-from evenhand.typing import Bools, Progress, Rng
+from evenhand.typing import Progress, Rng
 
 WORTH_TELLING = 0.01
 """Seconds of compiling, or of reading what was compiled, that are told as a stage of their own."""
@@ -49,10 +49,6 @@ class Task:
 
     candidates: dict[str, Policy | Starting] = field(default_factory=dict)
     """Policies that compete with those of the method fluid."""
-
-    kept: Bools | None = None
-    """(step, type, state, action) what alone may be chosen, where some arms are to be kept at their best; one step
-    where it is always the same, all that can be afforded when absent. Only tables can be narrowed so."""
 
     seconds: float | None = None
     """For how long to look for better plans, where a method could go on; no limit when absent."""

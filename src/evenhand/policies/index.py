@@ -142,7 +142,7 @@ def indices_of(problem: CoupledMDP) -> TypeIndices:
     transitions = np.take_along_axis(types.transitions, order[..., None], axis=2)
     rewards = np.take_along_axis(types.rewards, order, axis=2)
     found = whittle_indices(transitions, rewards, problem.criterion, types.num_states)
-    by_state = only_idle if found.indices.ndim == 2 else only_idle[:, None]
+    by_state: Bools = only_idle if found.indices.ndim == 2 else only_idle[:, None]
     return TypeIndices(replace(found, indices=np.where(by_state, np.nan, found.indices)), active, problem)
 
 

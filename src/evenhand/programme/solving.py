@@ -27,7 +27,7 @@ from evenhand.evaluation.evaluate import evaluate
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective, read_welfare
 from evenhand.model.places import quoted
-from evenhand.planning.digits import check_bound
+from evenhand.planning.certificate import check_bound
 from evenhand.planning.plans import Plan, load_plan
 from evenhand.planning.relaxed import relax, tightest
 from evenhand.planning.saved import save_solution
@@ -283,8 +283,7 @@ def certificate_for(plan: Plan, digest: str, numbers: Numbers, problem: CoupledM
     episodes = int(np.clip(PLAYED / (problem.num_arms * horizon), 20, 2000))
     steps = None if problem.criterion.is_average else horizon
     found = evaluate(plan.fitted(problem), problem, None, episodes, steps, 0)
-    sure = found.welfare, found.welfare_stderr, found.num_episodes
-    check_bound(problem, found.objective, found.unit_values, sure, bound.upper_bound)
+    check_bound(problem, found.welfare, found.welfare_stderr, found.num_episodes, bound.upper_bound)
     gap = max(0.0, bound.upper_bound - found.welfare)
     told = certify(problem, digest, numbers, found.objective, found.unit_values, found.by_type)
     told |= {

@@ -40,7 +40,7 @@ from evenhand.model.simulator import Problem
 from evenhand.model.tabular import TabularMDP
 from evenhand.reductions.reduction import MOST_PAIRS
 from evenhand.reductions.sampling import PairSampler
-from evenhand.typing import Array, Bools, Floats, Indices, Ints
+from evenhand.typing import Array, Floats, Indices, Ints
 
 COMPILE_FROM = 20_000
 """Arms in a batch from which the compiled assignment is used."""
@@ -148,10 +148,6 @@ class Counts:
     def allocations(self) -> Ints:
         """(pair, type, state, action) the allocation of each pair."""
         return self._pairs[1]
-
-    def stays_in(self, cells: Bools) -> Bools:
-        """(pair,) whether every arm is in one of the (type, state, action) cells."""
-        return np.asarray(~self.allocations[:, ~cells].any(axis=1))
 
     @cached_property
     def mdp(self) -> TabularMDP:

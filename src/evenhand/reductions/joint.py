@@ -23,7 +23,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.tabular import TabularMDP
 from evenhand.reductions.reduction import MOST_PAIRS
 from evenhand.reductions.sampling import PairSampler
-from evenhand.typing import Bools, Floats, Indices, Ints
+from evenhand.typing import Floats, Indices, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,11 +120,6 @@ class Joint:
         """(pair, resource) what each pair uses."""
         state, actions = self._pairs
         return np.asarray(self.problem.types.usage[self.problem.type_of_arm, self.states[state], actions].sum(axis=1))
-
-    def stays_in(self, cells: Bools) -> Bools:
-        """(pair,) whether every arm is in one of the (type, state, action) cells."""
-        state, actions = self._pairs
-        return np.asarray(cells[self.problem.type_of_arm, self.states[state], actions].all(axis=1))
 
     # -- the tabular problem ------------------------------------------------------------------------------------------
 

@@ -213,7 +213,7 @@ class _Differences:
         self.mdp = mdp
         written = isinstance(mdp.kernel, sparse.csr_array)
         kernel: Any = mdp.kernel
-        self.rows: sparse.csr_array = kernel if written else mdp.transitions
+        self.rows: Any = kernel if written else mdp.transitions
         self.row_of_pair = mdp.outcomes if written else np.arange(mdp.num_pairs)
         self.unit = (int(np.diff(self.rows.indptr).max()) + 16) * EPSILON
         # Some rows at a time, for the sums of all would take several times their memory.

@@ -8,11 +8,6 @@ uses there is within the budget. A state is *reached* if some afforded actions l
 
 the most that it can ever add to the arm's value. Where that is 0 no budget is well spent on the arm.
 
-A pair of state and action *counts* if some policy has its reward in the value: where the state is reached in time and,
-under `average`, the pair is of an end component, a set of pairs that a policy can stay in for ever and meet again and
-again. What leaves its strong component is struck out, until nothing does (de Alfaro, "Formal verification of
-probabilistic systems", 1997, 3.3).
-
 Values are exact but for rounding: policy iteration (`arms`) for discounted rewards, backward induction for a finite
 horizon, and for the average policy iteration where the mean does not depend on the start. Where it does, the linear
 program of Markov decision processes of several chains (Puterman, 9.3) has the best mean from the first states mu:
@@ -23,12 +18,11 @@ program of Markov decision processes of several chains (Puterman, 9.3) has the b
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from evenhand.model.arm import ArmTables
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.solvers.arms import SingleArms, are_communicating, closure, gains_at
+from evenhand.solvers.arms import SingleArms, are_communicating, gains_at
 from evenhand.typing import Bools, Floats, Ints
 
 MOST_STEPS = 20_000
@@ -57,62 +51,6 @@ def reached(types: ArmTables, allowed: Bools, criterion: Criterion) -> Bools:
     for _ in range(min(steps, types.rewards.shape[1])):
         now = now | (now[..., None] & edges).any(axis=1)
     return np.asarray(now)
-
-
-def counting(types: ArmTables, allowed: Bools, criterion: Criterion) -> Bools:
-    """(type, state, action) which pairs can add their reward to the value.
-
-    Args:
-        types: the arms.
-        allowed: (type, state, action) what may be chosen.
-        criterion: what rewards over time are worth.
-    """
-    first = types.initial > 0
-    if criterion.factor == 0:  # nothing after the first step counts
-        return np.asarray(allowed & first[..., None])
-    meets = allowed & reached(types, allowed, criterion)[..., None]
-    if not criterion.is_average:
-        return np.asarray(meets)
-    leads = types.transitions > 0
-    # Where every state leads to every other all pairs recur; only the other arms are looked at one by one.
-    for row in np.flatnonzero(~_go_everywhere(leads, allowed)):
-        meets[row] = recurring(leads[row], meets[row])
-    return np.asarray(meets)
-
-
-def empty_blocks(problem: CoupledMDP) -> Bools:
-    """(block,) whether its arms make a member of welfare that has the value 0 whatever is done."""
-    types = problem.types
-    meets = counting(types, problem.affordable, problem.criterion)
-    none = ~((types.rewards != 0) & meets).any(axis=(1, 2))[problem.type_of_block]
-    if problem.over != "groups":
-        return np.asarray(none)
-    groups = problem.group_of_type[problem.type_of_block]
-    return np.array([none[groups == group].all() for group in groups])
-
-
-def _go_everywhere(leads: Bools, allowed: Bools) -> Bools:
-    """(type,) whether every state leads to every other: then all that may be chosen can be met again and again."""
-    real = np.asarray(allowed.any(axis=-1))
-    ways = closure(np.asarray((leads & allowed[..., None]).any(axis=2)))
-    return np.asarray((ways | ~(real[:, :, None] & real[:, None, :])).all(axis=(1, 2)))
-
-
-def recurring(leads: Bools, kept: Bools) -> Bools:
-    """(state, action) the pairs of end components.
-
-    Args:
-        leads: (state, action, next_state) whether it is possible.
-        kept: (state, action) pairs that may be chosen.
-    """
-    while True:
-        graph = (leads & kept[..., None]).any(axis=1)
-        _, part = connected_components(sparse.csr_array(graph), connection="strong")
-        # A pair that may leave its strong component cannot be taken for ever and still be met again.
-        leaves = (leads & (part[:, None] != part)[:, None]).any(axis=2)
-        if not (kept & leaves).any():
-            return kept
-        kept = kept & ~leaves
 
 
 # -- what service is worth --------------------------------------------------------------------------------------------

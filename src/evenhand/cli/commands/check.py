@@ -39,10 +39,7 @@ def run(
     (problem,) = with_budgets(start_at(loaded.problem, initial), parameters, budgets)
     from evenhand.planning.check import check_loaded  # after what may be refused at once
 
-    loaded = replace(loaded, problem=problem.under(criterion, over))
-    if initial is not None:  # its blocks are no longer those of the file
-        loaded = replace(loaded, text="")
-    found = check_loaded(loaded, welfare)
+    found = check_loaded(replace(loaded, problem=problem.under(criterion, over)), welfare)
     if as_json:
         print_json(as_dict(found))
     else:

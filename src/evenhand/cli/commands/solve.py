@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 DEFAULT_TOLERANCE = 1e-8
 """Relative gap at which exact methods stop; by shards it is that of the relaxation, 1e-4."""
 
-FEW_DIGITS = 6
-"""Digits that rounding leaves below which it is told."""
-
 LARGE_GAP = 0.01
 """From which gap on a search that the time ended is warned of."""
 
@@ -191,7 +188,6 @@ def as_dict(solution: "Solution", out: str | None) -> dict[str, Any]:
             "value": solution.welfare,
             "upper_bound": solution.upper_bound,
             "gap": solution.gap,
-            "digits": solution.digits,
             "stderr": solution.welfare_stderr,
             "interval": list(solution.welfare_interval),
         },
@@ -316,15 +312,6 @@ def _weights_in_words(solution: "Solution") -> list[tuple[str, str]]:
     return [("weights", f"the worst-off {have} {percent(share)} of the weight")]
 
 
-def _digits_in_words(solution: "Solution") -> list[tuple[str, str]]:
-    """Where rounding may have touched what is shown, how many digits it left."""
-    few = solution.digits
-    if few >= FEW_DIGITS:
-        return []
-    left = "rounding may have touched every digit" if few == 0 else f"rounding leaves {few} of these"
-    return [("digits", f"{left}: rewards are of very different sizes")]
-
-
 def _show(solution: "Solution", model: str, budget: str) -> None:
     low, high = solution.welfare_interval
     error = f"  (simulated; 95 % interval {number(low)} to {number(high)})" if solution.welfare_stderr else ""
@@ -332,7 +319,6 @@ def _show(solution: "Solution", model: str, budget: str) -> None:
         ("welfare", number(solution.welfare, 6) + error),
         ("upper bound", number(solution.upper_bound, 6)),
         ("gap", f"{solution.gap:.2g}"),
-        *_digits_in_words(solution),
         *_weights_in_words(solution),
         *_plan_words(solution),
         *_mixture_words(solution),

@@ -135,7 +135,7 @@ def read_header(metadata: Mapping[bytes, bytes] | None, faults: Faults) -> Heade
     if "budget" not in said:
         faults.add("metadata.budget", "missing")
     own = Faults()
-    budget = read_budget(said.get("budget", [0.0]), None, own, written=False)
+    budget = read_budget(said.get("budget", [0.0]), None, own)
     asked = said.get("criterion", "discounted")
     if "discount" not in said and asked == "discounted":
         own.add("discount", "missing; give one below 1, or a criterion that needs none: average or finite:T")

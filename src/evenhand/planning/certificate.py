@@ -1,0 +1,43 @@
+"""Certificates: what rounding leaves uncertain in a value, and the check that no welfare exceeds its proved bound."""
+
+import numpy as np
+from scipy import stats
+
+from evenhand.errors import Contradiction
+from evenhand.model.coupled import CoupledMDP
+
+OPERATIONS, MEMORY = 16.0, 1000.0
+"""Operations per step in which a value is rounded, and the most steps over which such errors add up."""
+
+SIGNIFICANT, CLOSE = 4.0, 1e-6
+"""Standard errors, and the share of a bound to which linear programs are solved, beyond which a welfare above its bound
+contradicts it."""
+
+
+def rounding(problem: CoupledMDP) -> float:
+    """Largest error of a value by rounding: some units in the last place of the largest value, per step."""
+    criterion = problem.criterion
+    memory = 1 / (1 - criterion.factor) if criterion.factor < 1 else np.inf
+    steps = criterion.num_steps or min(memory, MEMORY)
+    largest = float(np.abs(problem.types.rewards).max()) * criterion.total
+    return OPERATIONS * steps * float(np.finfo(float).eps) * largest
+
+
+def check_bound(problem: CoupledMDP, welfare: float, stderr: float, num_episodes: int | None, bound: float) -> None:
+    """Raise Contradiction if a welfare lies above its bound by more than chance and rounding explain.
+
+    Args:
+        problem: the problem.
+        welfare: exact, or an estimate.
+        stderr: its standard error; 0 if it is exact.
+        num_episodes: episodes behind the standard error; None if it is exact.
+        bound: upper bound on the welfare of every policy.
+    """
+    # With few episodes their spread is uncertain itself: as rare as SIGNIFICANT errors are with many.
+    quantile = stats.t.isf(stats.norm.sf(SIGNIFICANT), max((num_episodes or np.inf) - 1, 1)) if stderr else 0.0
+    if welfare - bound > stderr * float(quantile) + CLOSE * abs(bound) + rounding(problem):
+        error = f" ± {stderr:.2g}" if stderr else ""
+        raise Contradiction(
+            f"the welfare {welfare:.9g}{error} lies above its proved bound {bound:.9g}, so one of them is wrong. This "
+            "is an error of the library: please report it with the model."
+        )
