@@ -105,7 +105,7 @@ def play_long_run(
     """
     steps, rate, known, share = horizon or usual, 1.0, None, 1
     while True:
-        number = episodes(share * rate * steps)
+        number = episodes(max(share * rate * steps, 1.0))
         rollout = _play(problem, policy, number, steps, rng, by_counts, rate, known, progress)
         found = _settle(problem, rollout.visits)
         plain = known is None
