@@ -117,7 +117,9 @@ def test_arms_that_never_move_are_played_once():
     """Two states that are never left, and one that leads to them and is left at once: nothing is left to wait for."""
     arm = eh.Arm([[[1, 0, 0]], [[0, 1, 0]], [[0.5, 0.5, 0]]], [[1], [0], [0]], usage=[[0]], initial=[0, 0, 1])
     problem = eh.CoupledMDP([arm], [1], 1.0, [3], criterion="average")
-    run = play_long_run(problem, eh.make_policy("never-act", problem), lambda steps: int(min(200, 1e6 / steps)), 0, usual=4)
+    run = play_long_run(
+        problem, eh.make_policy("never-act", problem), lambda steps: int(min(200, 1e6 / steps)), 0, usual=4
+    )
     assert set(np.unique(run.estimates)) <= {0.0, 1.0}
 
 
