@@ -23,6 +23,7 @@ A horizon that the user gives is not changed. If it is too short, A is reported,
 the standard error: the larger the correction, the less it can be trusted.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
@@ -105,7 +106,7 @@ def play_long_run(
     """
     steps, rate, known, share = horizon or usual, 1.0, None, 1
     while True:
-        number = episodes(share * rate * steps)
+        number = episodes(max(share * rate * steps, 1.0))
         rollout = _play(problem, policy, number, steps, rng, by_counts, rate, known, progress)
         found = _settle(problem, rollout.visits)
         plain = known is None
@@ -120,7 +121,7 @@ def play_long_run(
         if horizon is None:
             # A run that is not likely to be the last one is played on fewer episodes.
             share = GROWTH if needed > GROWTH * steps else 1
-            steps = int(min(needed, GROWTH * steps))
+            steps = math.ceil(min(needed, GROWTH * steps))
             rate = _changes(problem, policy, rollout, by_counts)
             if rate * steps > longest:
                 raise _too_long(needed)
@@ -190,7 +191,7 @@ def _changes(problem: Problem, policy: Policy | Starting, rollout: Rollout, by_c
     rate = float((rollout.visits.sum(axis=2) * leaving(problem)).sum()) / len(rollout.used)
     # A change costs as much as about three steps; each arm is followed, where a step of counts costs its cells.
     wider = max(problem.num_arms / problem.types.valid.size, 1.0) if by_counts else 1.0
-    return min(3 * rate * wider, 1.0)
+    return min(max(3 * rate * wider, 1e-9), 1.0)
 
 
 class _Settled(NamedTuple):

@@ -276,7 +276,7 @@ def _judge(cell: tuple[Policy | Starting, Asked], tell: Progress | None = None) 
     try:
         given = (*first, tell, *last)
         return evaluate(policy, *given)
-    except (NotApplicable, TooLarge, OutOfDomain) as error:
+    except (NotApplicable, TooLarge, OutOfDomain, NotConverged) as error:
         return error
 
 
