@@ -186,11 +186,12 @@ def check_policies(seed):
     except Contradiction:
         raise
     except EvenhandError:  # a refusal in words
-        pytest.skip("not for this problem")
+        return 0
     size = np.abs(problem.types.rewards).max() * problem.criterion.total
     for row in (row.evaluation for row in found.rows if found.upper_bound is not None):
         cut_off = row.truncation_bound or 0.0
         assert row.welfare <= found.upper_bound + 4 * row.welfare_stderr + 4 * cut_off + 1e-6 * size
+    return len(found.rows)
 
 
 def check_methods(seed):
@@ -215,13 +216,13 @@ def simulated(monkeypatch):
 
 @pytest.mark.parametrize("first", range(0, 40, 10))
 def test_no_policy_is_above_the_bound(first):
-    try_each(check_policies, range(first, first + 10))
+    assert sum(map(check_policies, range(first, first + 10))) >= 20  # most are not refused
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(40, 2000, 40))
 def test_no_policy_is_above_the_bound_of_many_problems(first):
-    try_each(check_policies, range(first, first + 40))
+    assert sum(map(check_policies, range(first, first + 40))) >= 80
 
 
 @pytest.mark.slow

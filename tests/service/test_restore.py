@@ -3,6 +3,7 @@
 import shutil
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -65,7 +66,7 @@ def test_a_server_goes_on_with_what_is_restored(server, where, tmp_path):
     server.stop()
     assert accepted_in(where) == {again.json()["plan"]}
     with Programme.open(where) as programme:
-        assert programme.check() == programme.status().events
+        assert programme.verify().event == programme.status().events
 
 
 def test_restoring_under_load_loses_nothing_that_was_answered_since(live, server, where, tmp_path):
@@ -80,7 +81,7 @@ def test_restoring_under_load_loses_nothing_that_was_answered_since(live, server
     finally:
         load.end()
     with Programme.open(where) as programme:
-        assert programme.check() == programme.status().events
+        assert programme.verify().event == programme.status().events
         steps = sorted(plan.step for plan in programme.plans("accepted"))
         assert steps == list(range(len(steps)))
     assert {answer["plan"] for answer in load.accepted[since:]} <= accepted_in(where)
@@ -138,13 +139,43 @@ class TestFromPython:
         with pytest.raises(InvalidInput, match="another programme"):
             store.restore(where, tmp_path / "other.db")
 
-    @pytest.mark.parametrize("damage", [b"", b"no database" * 1000, None])
+    @pytest.mark.parametrize("other", [b"A thesis.", None])
+    def test_other_files_are_not_replaced(self, where, tmp_path, other):
+        store.backup(where, tmp_path / "copy.db")
+        if other is None:
+            where.unlink()
+            with sqlite3.connect(where) as database:
+                database.execute("CREATE TABLE books (title TEXT)")
+            database.close()
+        else:
+            where.write_bytes(other)
+        before = where.read_bytes()
+        with pytest.raises(InvalidInput):
+            store.restore(where, tmp_path / "copy.db")
+        assert where.read_bytes() == before
+
+    def test_copies_are_no_more_readable_than_the_programme(self, where, tmp_path):
+        where.chmod(0o600)
+        store.backup(where, tmp_path / "copy.db")
+        assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o600
+
+    def test_a_copy_written_over_the_open_file_is_noticed(self, where, tmp_path):
+        store.backup(where, tmp_path / "copy.db")
+        with Programme.open(where) as programme:
+            programme.observe([{"arm": "b1", "state": "worn"}], "inspection")
+            shutil.copyfile(tmp_path / "copy.db", where)
+            for beside in ("-wal", "-shm"):
+                Path(f"{where}{beside}").unlink(missing_ok=True)
+            with pytest.raises(Unavailable, match="replaced"):
+                programme.observe([{"arm": "b1", "state": "good"}], "inspection")
+
+    @pytest.mark.parametrize("damage", [b"", b"SQLite format 3\0" + b"no database" * 1000, None])
     def test_a_damaged_or_missing_programme_is_restored(self, where, tmp_path, damage):
         last = store.backup(where, tmp_path / "copy.db")
         where.unlink() if damage is None else where.write_bytes(damage)
         assert store.restore(where, tmp_path / "copy.db") == last
         with Programme.open(where) as programme:
-            assert programme.check() == last
+            assert programme.verify().event == last
 
     def test_a_copy_is_one_file_elsewhere(self, where, tmp_path):
         (tmp_path / "copies").mkdir()

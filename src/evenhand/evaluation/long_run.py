@@ -29,6 +29,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 
 from evenhand.errors import NotConverged
 from evenhand.model.coupled import CoupledMDP
@@ -47,8 +48,8 @@ nearly all of it is gone."""
 LONGEST = 1e6
 """Steps, or changes, of an episode at the most."""
 
-DRIFTS = 4.0
-"""Standard errors by which the halves of a run must differ to be more than chance."""
+DRIFTS, FEWEST = 4.0, 8
+"""Standard errors by which the halves of a run must differ to be more than chance, and the episodes that it takes."""
 
 GROWTH = 32
 """How many times as long the next run is at the most: states that were not visited may tell of a slowness that is not
@@ -60,8 +61,9 @@ PERIOD = 10.0
 RESIDUAL = 1e-13
 """Change of a chain that stands still, but for rounding."""
 
-MOST_NUMBERS = 2e7
-"""Numbers of all chains up to which it is computed how long arms remember; beyond, only halves are compared."""
+MOST_NUMBERS, MOST_PRODUCTS = 2e7, 3e8
+"""Numbers of all chains, and products of a squaring, up to which it is computed how long arms remember; beyond, only
+halves are compared."""
 
 
 class LongRun(NamedTuple):
@@ -114,7 +116,8 @@ def play_long_run(
         needed = max(needed, 2.0 * steps if _is_drifting(rollout) else 0.0)
         given = horizon is not None and (known is not None or found is None)
         if needed <= steps or given:
-            return _reported(problem, rollout, known, needed <= steps)
+            forgotten = found is None or found.plain_steps <= steps
+            return _reported(problem, rollout, known, needed <= steps, forgotten)
         if plain and found is not None and needed <= found.plain_steps:
             needed = max(found.steps, steps)
         known = None if found is None else found.gains
@@ -211,7 +214,7 @@ def _settle(problem: Problem, visits: Floats | None) -> _Settled | None:
         return None
     types = problem.types
     num_types, num_states, _ = types.valid.shape
-    if num_types * float(num_states) ** 2 > MOST_NUMBERS or num_states**3 > MOST_NUMBERS:
+    if num_types * float(num_states) ** 2 > MOST_NUMBERS or float(num_states) ** 3 > MOST_PRODUCTS:
         return None
     law = shares_of(problem, visits)
     rewards = (law * np.where(types.valid, types.rewards, 0.0)).sum(axis=2)[..., None]
@@ -252,17 +255,28 @@ def shares_of(problem: CoupledMDP, visits: Floats) -> Floats:
 
 def _is_drifting(rollout: Rollout) -> bool:
     """Whether the halves of a run differ by more than chance, and than what a period leaves over, explains."""
-    if rollout.drift is None or len(rollout.drift) < 2:
+    if rollout.drift is None or len(rollout.drift) < FEWEST:
         return False
     # (episode, unit) the units, and all of them together.
     drift = np.column_stack([rollout.drift, rollout.drift.mean(axis=1)])
-    error = drift.std(axis=0, ddof=1) / np.sqrt(len(drift))
+    number, columns = drift.shape
+    error = drift.std(axis=0, ddof=1) / np.sqrt(number)
+    # As rare as DRIFTS errors of one normal figure are, whatever the number of episodes and of units.
+    limit = float(stats.t.isf(stats.norm.sf(DRIFTS) / columns, number - 1))
     left_over = PERIOD / rollout.horizon * np.abs(rollout.returns).max()
-    return bool((np.abs(drift.mean(axis=0)) > DRIFTS * error + left_over).any())
+    return bool((np.abs(drift.mean(axis=0)) > limit * error + left_over).any())
 
 
-def _reported(problem: Problem, rollout: Rollout, known: Floats | None, enough: bool) -> LongRun:
-    """What is reported of a run, and what it may have left of the start."""
+def _reported(problem: Problem, rollout: Rollout, known: Floats | None, enough: bool, forgotten: bool) -> LongRun:
+    """The estimates of a run, and the bias that its start may have left.
+
+    Args:
+        problem: the problem.
+        rollout: the run.
+        known: (type, state, action) A, if it was played beside the rewards.
+        enough: whether the run is long enough for A, or for rewards if there is no A.
+        forgotten: whether it is long enough for rewards.
+    """
     if known is None:
         drift = 0.0 if enough or rollout.drift is None else np.abs(rollout.drift.mean(axis=0))
         return LongRun(rollout, rollout.returns, np.broadcast_to(drift, rollout.returns.shape[1:]))
@@ -271,6 +285,8 @@ def _reported(problem: Problem, rollout: Rollout, known: Floats | None, enough: 
     if not enough:
         drift = 0.0 if rollout.drift is None else np.abs(rollout.drift.mean(axis=0))
         return LongRun(rollout, played, np.maximum(np.abs((played - plain).mean(axis=0)), drift))
+    if not forgotten:  # rewards would still show the start
+        return LongRun(rollout, played, np.zeros(played.shape[1]))
     kinds = problem.type_of_arm if played.shape[1] == problem.num_arms else np.arange(problem.num_types)
     # By types, as a whole: arms of one type are alike, and so is what is reported of them.
     spreads = [np.bincount(kinds, each.var(axis=0)) for each in (played, plain)]

@@ -319,7 +319,7 @@ def _by_playing(
     control = _control(policy, problem, transitions, seed)
     # Without control variates all of the horizon must be played; with them a small rest is known nearly.
     is_average = problem.criterion.is_average
-    horizon = plain_steps(problem, policy, seed) if is_average else problem.criterion.simulated_steps(None)
+    horizon = _long_run_steps(worlds, policy, seed) if is_average else problem.criterion.simulated_steps(None)
     if control is not None:
         horizon = problem.criterion.judging_steps(LEFT_OUT)
     # The work is spread over draws, episodes and arms.
@@ -338,6 +338,13 @@ def _by_playing(
     columns, by_type = case.units(pooled)
     units = returns[..., columns]
     return WorldValues(units.mean(axis=1), by_type, units)
+
+
+def _long_run_steps(worlds: Worlds, policy: Policy | Starting, seed: int) -> int:
+    """Steps of a long run in the model and in the draw whose arms stay where they are most."""
+    stays = np.einsum("dbsas->d", worlds.transitions)
+    slowest = worlds.world(int(stays.argmax()))
+    return max(plain_steps(problem, policy, seed) for problem in (worlds.problem, slowest))
 
 
 @dataclass(eq=False)

@@ -494,6 +494,8 @@ def usable_amount(budget: float, uses: Floats) -> float:
     if not steps:
         return 0.0
     unit = lcm(*(step.denominator for step in steps))
+    if unit > FINEST_STEP**2:  # a step this fine makes no difference
+        return budget
     step = gcd(*(int(step * unit) for step in steps)) / unit
     # Twice the room of `budget_limit`: what fits there must fit here, whatever the division rounds.
     return min(budget, floor(budget / step * ROOM**2) * step)

@@ -9,9 +9,9 @@ from evenhand.model.coupled import CoupledMDP
 OPERATIONS, MEMORY = 16.0, 1000.0
 """Operations per step in which a value is rounded, and the most steps over which such errors add up."""
 
-SIGNIFICANT, CLOSE = 4.0, 1e-6
-"""Standard errors, and the share of a bound to which linear programs are solved, beyond which a welfare above its bound
-contradicts it."""
+SIGNIFICANT, CLOSE, EXACTLY = 4.0, 1e-6, 1e-8
+"""Standard errors, and shares of the bound for estimates and for exact values (linear programs are solved to about as
+much), beyond which a welfare above its bound contradicts it."""
 
 
 def rounding(problem: CoupledMDP) -> float:
@@ -35,7 +35,8 @@ def check_bound(problem: CoupledMDP, welfare: float, stderr: float, num_episodes
     """
     # With few episodes their spread is uncertain itself: as rare as SIGNIFICANT errors are with many.
     quantile = stats.t.isf(stats.norm.sf(SIGNIFICANT), max((num_episodes or np.inf) - 1, 1)) if stderr else 0.0
-    if welfare - bound > stderr * float(quantile) + CLOSE * abs(bound) + rounding(problem):
+    close = CLOSE if stderr else EXACTLY
+    if welfare - bound > stderr * float(quantile) + close * abs(bound) + rounding(problem):
         error = f" ± {stderr:.2g}" if stderr else ""
         raise Contradiction(
             f"the welfare {welfare:.9g}{error} lies above its proved bound {bound:.9g}, so one of them is wrong. This "

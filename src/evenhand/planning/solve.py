@@ -197,7 +197,7 @@ def _solve(task: Task, method: str) -> Solution:
         except NotConverged as error:
             if chosen.method == "fluid":
                 raise
-            reason = f"{chosen.reason}, but {chosen.method} did not converge ({str(error).partition('.  ')[0]})"
+            reason = f"{chosen.reason}, but {chosen.method} did not converge ({str(error).partition('. ')[0]})"
             return METHODS["fluid"](replace(task, reason=reason))
     if method not in METHODS:
         raise UnknownName("method", method, ["auto", *METHODS])

@@ -13,6 +13,7 @@ So device and inode are compared before every transaction and before every commi
 import contextlib
 import errno
 import os
+import shutil
 import sqlite3
 import stat
 from collections.abc import Iterator
@@ -32,6 +33,9 @@ from evenhand.programme import integrity, ledger, schema
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
+
+SQLITE = b"SQLite format 3\0"
+"""First bytes of a database file."""
 
 WAIT = 30
 """Seconds that a change waits for others before it is given up."""
@@ -137,7 +141,7 @@ class Store:
         with self._told_in_words(), self.engine.connect() as connection:
             connection.execution_options(**level)
             with connection.begin():
-                self._check_same_file()
+                self._check_same_file(connection)
                 yield connection
 
     @contextlib.contextmanager
@@ -152,10 +156,10 @@ class Store:
             with connection.begin() as begun:
                 if not self.is_sqlite:
                     connection.execute(_lock(made))
-                self._check_same_file()
+                self._check_same_file(connection)
                 yield connection
                 ledger.write_event(connection)
-                self._check_same_file()
+                self._check_same_file(connection)
                 with self._in_doubt():
                     begun.commit()
 
@@ -173,9 +177,15 @@ class Store:
         if self._opened is None and self._file is not None:
             self._opened = _identity(self._file)
 
-    def _check_same_file(self) -> None:
-        """Refuse to go on with a file that no longer has its name: whatever is written to it is lost."""
-        if self._file is not None and _identity(self._file) != self._opened:
+    def _check_same_file(self, connection: Connection) -> None:
+        """Refuse to go on with files that no longer have their names: whatever is written to them is lost."""
+        if self._file is None:
+            return
+        # A connection keeps its write-ahead log open: one that was removed beside it takes writes that are lost.
+        log = _identity(Path(f"{self._file}-wal"))
+        known = connection.info.get("log") or log
+        connection.info["log"] = known
+        if _identity(self._file) != self._opened or log != known:
             raise Unavailable(
                 f"{self.address}: the file was replaced or removed after it was opened. Nothing was changed; open the "
                 "programme again, and use `evenhand programme restore` to put a copy into its place while it runs"
@@ -292,7 +302,7 @@ def restore(address: str | Path, file: str | Path) -> int:
     """
     target, source = _sqlite_file(address, "pg_restore --clean --if-exists --single-transaction FILE"), Path(file)
     with _sound_copy(source, target) as (copy, last):
-        if not target.exists():
+        if not target.exists() or target.stat().st_size == 0:
             copy.replace(target)
             return last
         try:
@@ -300,7 +310,12 @@ def restore(address: str | Path, file: str | Path) -> int:
             _copy(copy, target)
         except sqlite3.OperationalError as error:
             raise Unavailable(f"{target}: {_why(str(error))}. Nothing was changed") from error
-        except sqlite3.DatabaseError:
+        except sqlite3.DatabaseError as error:
+            with target.open("rb") as stream:
+                if stream.read(len(SQLITE)) != SQLITE:
+                    raise InvalidInput(
+                        f"{target}: it is not a programme. Remove the file, and restore again"
+                    ) from error
             # It is damaged. What was written ahead for it must not be read into the copy.
             for beside in ("-wal", "-shm"):
                 Path(f"{target}{beside}").unlink(missing_ok=True)
@@ -320,6 +335,9 @@ def _sound_copy(source: Path, target: Path) -> Iterator[tuple[Path, int]]:
         raise InvalidInput(f"{target}: cannot be written: {error.strerror}") from None
     with place as folder:
         copy = Path(folder) / "copy.db"
+        # Personal data: as readable as what it replaces, or as what it is copied from.
+        copy.touch()
+        shutil.copymode(target if target.exists() else source, copy)
         try:
             _copy(source, copy)
         except sqlite3.DatabaseError as error:
@@ -372,7 +390,7 @@ def _check_same_programme(copy: Path, target: Path) -> None:
         except sqlite3.OperationalError as error:
             if "no such" not in str(error):
                 raise
-            raise sqlite3.DatabaseError("there is no programme in it") from error
+            raise InvalidInput(f"{target}: it is not a programme. Remove the file, and restore again") from error
         if present != here.execute(first).fetchone():
             raise InvalidInput(f"{target}: the copy is one of another programme; to put it here, remove the file first")
 

@@ -65,6 +65,7 @@ class Service:
         known, earlier = self.jobs.find(name), best()
         if known is not None and known.status == "done" and earlier and _welfare_of(earlier) > _welfare_of(known):
             self.jobs.forget(name)
+            owner = known.owner
         secret = {"address": self.programme.store.full_address, "subject": subject}
         body = lambda: b"" if (found := best()) is None else found.data  # noqa: E731  # as of when it begins
         return self.jobs.submit(Job(name, "what-if", asked, secret, owner=owner, prepare=body))

@@ -119,7 +119,7 @@ def simulate_events(
 def _spent(problem: CoupledMDP, states: Indices, actions: Indices, step: int, first: int) -> Floats:
     """(episode, resource) what the actions use, if they exist and keep the budget."""
     cells = (problem.type_of_arm, states, actions)
-    exist = actions.min() >= 0 and actions.max() < problem.types.valid.shape[2] and problem.types.valid[cells].all()
+    exist = actions.min() >= 0 and actions.max() < problem.types.real.shape[2] and problem.types.real[cells].all()
     if not exist:
         raise PolicyError(missing_action(problem, states, actions, step, first))
     spent = np.asarray(problem.types.usage[cells].sum(axis=1))

@@ -226,8 +226,8 @@ class Elimination:
         begins = np.zeros(len(rewards))
         begins[states] = 1.0
         weighed, known = self.shares(begins) * rewards, np.zeros(len(rewards))
-        for place, number in enumerate(self.closed):
-            known[place] = weighed[self.classes == number].sum()
+        for place, state in enumerate(states):
+            known[place] = weighed[self.classes == self.classes[state]].sum()
         return self._forth(np.zeros(len(rewards)), known)
 
     def biases(self, surplus: Floats) -> Floats:

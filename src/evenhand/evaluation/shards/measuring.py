@@ -14,6 +14,7 @@ import numpy as np
 
 from evenhand.checks import check_memory
 from evenhand.display import Shown, counted, heard, shows_bar
+from evenhand.errors import InvalidInput
 from evenhand.evaluation.evaluate import standard_error
 from evenhand.evaluation.shards.driving import Play
 from evenhand.evaluation.shards.naming import named
@@ -152,6 +153,11 @@ def evaluate_arms(
     """
     start = work_clock()
     table = (arms if isinstance(arms, StoredArms) else open_arms(arms)).under(criterion, over)
+    if table.criterion.is_average and horizon is None:
+        raise InvalidInput(
+            "horizon: give the steps per episode, several times as many as the slowest arm takes to forget its start; "
+            "for tables of arms they are not found automatically under the criterion average"
+        )
     steps = table.criterion.simulated_steps(horizon)
     time_weights = table.criterion.time_weights(steps)
     rule = policy if isinstance(policy, Rule) else Rule(policy)

@@ -2,10 +2,10 @@
 
 Actions in records are rarely random. Effects compare arms in the same state, so a choice that looks at the state alone
 does no harm; one that looks at more does, and may pass for an effect. What counts is the condition before treatment: an
-arm that is served all the time is better off because of it. So rows that follow a service of the arm are left out, and
-of the others only those are compared that are as old, in rows of the arm, as some row in which a service begins: in a
-trial that gives each arm one action throughout these are the first rows. Four tests (see `tables`) on these rows, the
-outcome always the action:
+arm that is served all the time is better off because of it. So rows that directly follow a service of the arm are left
+out, and of the others only those are compared that are as old, in rows of the arm, as some row in which a service
+begins: in a trial that gives each arm one action throughout these are the first rows. Four tests (see `tables`) on
+these rows, the outcome always the action:
 
     by_state   context the type,              groups the states: did the choice look at the state?
     by_before  context the type and state,    groups the states one step before: did it look at more?
