@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.solvers.closed_classes import closed_classes, means_and_biases, never_splits
+from evenhand.solvers.closed_classes import Elimination, closed_classes, means_and_biases, never_splits
 
 
 def sparse_chain(seed, num_states, actions=()):
@@ -57,3 +57,11 @@ def test_who_never_splits():
     down = np.eye(5)[[[4, 0], [0, 0], [1, 0], [2, 1], [3, 2]]]
     stay = np.eye(5)[[[0, 1], [1, 2], [2, 3], [3, 4], [4, 0]]]
     np.testing.assert_array_equal(never_splits(np.stack([down, stay]), np.array([5, 5])), [True, False])
+
+
+def test_elimination_agrees_on_chains_of_several_classes():
+    for seed in range(400):
+        moves = sparse_chain(seed, 2 + seed % 8)
+        rewards = np.random.default_rng([seed, 1]).random(len(moves))
+        means, _ = means_and_biases(moves[None], rewards[None])
+        np.testing.assert_allclose(Elimination(moves).means(rewards), means[0], rtol=1e-9)
