@@ -178,7 +178,7 @@ ARM = eh.Arm([[[1.0], [1.0]]], rewards=[[0.0, 1.0]], usage=[[0], [1]])
         (lambda: eh.CoupledMDP(ARM, [1], 0.9), r"arms: expected a list of arms, got one; write \[arm\]"),
         (lambda: eh.CoupledMDP(3, [1], 0.9), "arms: expected a list of arms, got int"),
         (lambda: eh.CoupledMDP([ARM, "pump"], [1], 0.9), r"arms\[1\]: expected an Arm, got str"),
-        (lambda: eh.CoupledMDP([ARM], [1, 2], 0.9), "budget: has 2 entries where the arms' usage has 1 resource$"),
+        (lambda: eh.CoupledMDP([ARM], [1, 2], 0.9), "budget: has 2 entries where the arms' usage has 1 resource"),
         (
             lambda: eh.Arm([[[1.0], [1.0]]], [[0.0, 1.0]], [[0], [1]], actions=["wait"]),
             "actions: has 1 label for 2 actions",

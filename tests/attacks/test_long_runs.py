@@ -79,11 +79,16 @@ def test_one_fault_a_year():
 
 
 def test_what_would_take_too_long_is_refused():
-    """Rare faults beside quick repairs: steps cannot be skipped while an arm is out of order."""
-    arm = eh.Arm(
-        [[[1 - 1e-9, 1e-9], [1, 0]], [[1e-9, 1 - 1e-9], [0.5, 0.5]]], [[1, 1], [0, 0]], usage=[[0], [1]], initial=[0, 1]
-    )
-    problem = eh.CoupledMDP([arm], [0], 1.0, [2], criterion="average")
+    """Quick moves within two pairs of states, and hardly any between them: no step can be skipped."""
+    swap, rare = 0.5, 1e-9
+    moves = [
+        [1 - swap - rare, swap, rare, 0],
+        [swap, 1 - swap, 0, 0],
+        [rare, 0, 1 - swap - rare, swap],
+        [0, 0, swap, 1 - swap],
+    ]
+    arm = eh.Arm([[row] * 2 for row in moves], [[1, 1], [1, 1], [0, 0], [0, 0]], [[0], [1]], [1, 0, 0, 0])
+    problem = eh.CoupledMDP([arm], [1], 1.0, [2], criterion="average")
     with pytest.raises(NotConverged):
         eh.evaluate("random", problem, "utilitarian", num_episodes=10, method="monte-carlo")
 

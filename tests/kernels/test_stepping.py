@@ -21,7 +21,7 @@ def varied(*sizes, **options):
 
 def world_of(problem):
     types = problem.types
-    return World(problem.type_of_arm, types.cumulative, types.rewards, types.usage, types.valid, types.served)
+    return World(problem.type_of_arm, types.cumulative, types.rewards, types.usage, types.real, types.served)
 
 
 def random_situation(problem, num_episodes, seed):

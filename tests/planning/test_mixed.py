@@ -124,7 +124,7 @@ def test_all_stages_together_take_no_more_than_twice_the_time(criterion, few_epi
 
         return counted
 
-    for module in ("planning.judging", "evaluation.evaluate", "evaluation.long_run"):
+    for module in ("planning.mixed", "planning.judging", "evaluation.evaluate", "evaluation.long_run"):
         place = import_module(f"evenhand.{module}")
         monkeypatch.setattr(place, "simulate", count(place.simulate))
     for module in (mixed, playing):
@@ -291,7 +291,7 @@ def test_an_arm_that_the_budget_never_serves_has_no_floor(few_episodes):
     """In expectation half of a service fits that takes twice the budget; in no step does it."""
     arm = eh.Arm([[[0.5, 0.5], [1, 0]], [[0.2, 0.8], [1, 0]]], [[1, 0.9], [0, 0.2]], [[0], [2]])
     floored = eh.CoupledMDP([arm], [1.0], 0.9, floors=[0.2])
-    with pytest.raises(Infeasible, match="more than the whole budget of a step"):
+    with pytest.raises(Infeasible):
         eh.solve(floored, "gini:2", "fluid")
 
 

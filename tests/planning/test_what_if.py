@@ -221,7 +221,7 @@ class TestKnownPlans:
 
 
 def test_a_difference_below_its_error_is_not_measurable():
-    found = eh.solve(outreach(), "maximin")
+    found = replace(eh.solve(outreach(), "maximin"), upper_bound=100.0)
     for more, error, measurable in ((0.5, 0.1, True), (0.05, 0.1, False), (1e-9, 0.0, False), (-0.5, 0.1, True)):
         after = replace(found, welfare=found.welfare + more, welfare_stderr=error, unit_values=found.unit_values + 1)
         step = module._step(found, after, found.problem)

@@ -326,15 +326,13 @@ class TestAlphaFairDomain:
         assert solve(problem, "alpha:0", "joint").welfare == pytest.approx(best, abs=1e-6)
 
     @pytest.mark.parametrize("method", ["joint", "counts"])
-    def test_an_arm_that_can_have_nothing_counts_as_nothing(self, method: str) -> None:
-        """Below alpha = 1 the welfare is defined at 0, though its slope there is not: ((sqrt 0 + sqrt 4) / 2)^2."""
+    def test_an_arm_that_can_have_nothing_is_refused(self, method: str) -> None:
         nothing = Arm(np.ones((1, 2, 1)), [[0.0, 0.0]], [[0.0], [1.0]])
         something = Arm(np.ones((1, 2, 1)), [[1.0, 2.0]], [[0.0], [1.0]])
         problem = CoupledMDP([nothing, something], [1.0], 0.5)
-        found = solve(problem, "alpha:0.5", method)
-        assert found.welfare == pytest.approx(1.0, rel=1e-9) and found.gap < 1e-6
-        with pytest.raises(OutOfDomain, match="positive values"):
-            solve(problem, "nash", method)
+        for welfare in ("alpha:0.5", "nash"):
+            with pytest.raises(OutOfDomain):
+                solve(problem, welfare, method)
 
 
 def test_an_optimum_of_zero_is_proved_optimal() -> None:
@@ -419,7 +417,7 @@ class TestBestMixture:
     def test_too_many_rounds_leave_a_true_gap(self, welfare: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(search, "MOST_ROUNDS", 1)
         name = "three arms, many actions, two resources"
-        solution = solve(space_of(name).problem, welfare, "joint")
+        solution = solve(space_of(name).problem, welfare, "joint", tolerance=0.5)
         best = optimum(name, "maximin" if welfare == "leximin" else welfare)
         assert solution.welfare <= best + 1e-6
         assert solution.upper_bound >= best - 1e-6

@@ -9,9 +9,9 @@ from evenhand.model.coupled import CoupledMDP
 OPERATIONS, MEMORY = 16.0, 1000.0
 """Operations per step in which a value is rounded, and the most steps over which such errors add up."""
 
-SIGNIFICANT, CLOSE, EXACTLY = 4.0, 1e-6, 1e-8
-"""Standard errors, and shares of the bound for estimates and for exact values (linear programs are solved to about as
-much), beyond which a welfare above its bound contradicts it."""
+SIGNIFICANT, CLOSE, EXACTLY = 4.0, 1e-5, 1e-8
+"""Standard errors, and shares of the bound for estimates (what lies beyond their horizon is extrapolated) and for exact
+values (linear programs are solved to about as much), beyond which a welfare above its bound contradicts it."""
 
 
 def rounding(problem: CoupledMDP) -> float:
