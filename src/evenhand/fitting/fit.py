@@ -217,10 +217,10 @@ def _estimate(
         rows = estimate(moves, prior, possible, rng, tell)
         fits = log_likelihood(moves, rows.posterior.mean)
         return _Estimate(rows.posterior, fits, tuple(lent_in_words(log, rows)), moves.unseen & (rows.seen > 0))
-    from evenhand.fitting.continuous import fit_generators, notes_of  # only irregular times need it
+    from evenhand.fitting.ctmc import fit_generators, generator_notes  # only irregular times need it
 
     found = fit_generators(moves, log.step, entered, possible, prior, rng, progress=tell)
-    return _Estimate(found, found.log_likelihood, notes_of(found, log), found.passed)
+    return _Estimate(found, found.log_likelihood, generator_notes(found, log), found.passed)
 
 
 def _refuse_both(type: str | None, clusters: int | str | None) -> None:

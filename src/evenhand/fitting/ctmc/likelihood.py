@@ -90,30 +90,6 @@ class Panel:
     times: Floats
     """(exponential,) how long it acts."""
 
-    @property
-    def work(self) -> int:
-        """Numbers in one array of exponentials: what an evaluation costs, up to a factor."""
-        return (len(self.times) + len(self.number)) * self.num_states**2
-
-    def repeated(self, copies: int) -> "Panel":
-        """The same records several times, each with types of its own."""
-        shift = np.arange(copies)
-        return Panel(
-            num_types=self.num_types * copies,
-            num_actions=self.num_actions,
-            num_states=self.num_states,
-            type=_stacked(self.type, shift * self.num_types),
-            state=np.tile(self.state, copies),
-            next_state=np.tile(self.next_state, copies),
-            number=np.tile(self.number, copies),
-            first=_stacked(self.first, shift * len(self.times)),
-            second=_stacked(self.second, shift * len(self.times)),
-            entered=np.tile(self.entered, copies),
-            unrecorded=self.unrecorded,
-            which=_stacked(self.which, shift * (self.num_types * self.num_actions)).astype(np.int32),
-            times=np.tile(self.times, copies),
-        )
-
     def pooled(self) -> "Panel":
         """The same records, with all types taken for one."""
         # The same action and duration is one exponential, whatever the type.
@@ -316,7 +292,3 @@ def _rounded(times: Floats) -> Floats:
         return times
     scale = 10.0 ** (np.floor(np.log10(times)) - 2)
     return np.round(times / scale) * scale
-
-
-def _stacked(places: Array, shifts: Array) -> Array:
-    return (shifts[:, None] + places[None, :]).ravel()
