@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evenhand.fitting.counting import count_moves
-from evenhand.fitting.records import read_log
+from evenhand.fitting.log import read_log
 
 from ..oracles import zurcher
 

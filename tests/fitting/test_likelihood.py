@@ -7,7 +7,7 @@ import pytest
 
 from evenhand.fitting.counting import count_moves
 from evenhand.fitting.likelihood import log_likelihood
-from evenhand.fitting.records import read_log
+from evenhand.fitting.log import read_log
 
 
 @pytest.mark.parametrize("carry", [False, True])

@@ -161,9 +161,9 @@ def test_every_fault_of_a_file_is_told_at_once(tmp_path: Path) -> None:
     for part in (
         'line 2: the records have no state "god"; did you mean "good"?',
         'line 3: the records have no action "fixx"',
-        'line 3, reward: expected a number, got "x"',
+        "line 3, reward: 'x' is not a number",
         "line 4, reward: expected a finite number",
-        "line 5, reward: expected a number, got nothing",
+        "line 5, reward: has no number",
     ):
         assert part in text
     file.write_text("state,reward\ngood,1\npoor,2\ngood,3\n")

@@ -11,11 +11,10 @@ from evenhand.fitting.fitted import Fitted
 from evenhand.fitting.layout import Layout, with_layout
 from evenhand.fitting.leaving import notes_of_ends, without_gone
 from evenhand.fitting.likelihood import log_likelihood
-from evenhand.fitting.log import Log
+from evenhand.fitting.log import Log, read_log
 from evenhand.fitting.moves import Moves
 from evenhand.fitting.possible import possible_transitions, refuse_contradictions, refuse_long_gaps
 from evenhand.fitting.posterior import Posterior
-from evenhand.fitting.records import read_log
 from evenhand.fitting.rows import estimate
 from evenhand.fitting.terms import read_terms
 from evenhand.fitting.unseen import forbid, lent_in_words, notes_of_recovery, notes_of_states, settle

@@ -141,7 +141,7 @@ def refuse_long_gaps(log: Log) -> None:
 def _told(log: Log, moves: Ints, in_words: Callable[[Log, int], str]) -> list[Fault]:
     """A fault for each of the first moves, with the row it ends in, and how many more there are."""
     shown = moves[:SHOWN].tolist()
-    rows = log.called(log.row[moves[:SHOWN] + 1].tolist())
+    rows = log.row_names(log.row[moves[:SHOWN] + 1].tolist())
     faults = [Fault(row, in_words(log, i)) for row, i in zip(rows, shown, strict=True)]
     return faults + (
         [Fault("", f"... and {(more := len(moves) - SHOWN):,} more", stands_for=more)] if len(moves) > SHOWN else []

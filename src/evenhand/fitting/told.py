@@ -21,7 +21,7 @@ import numpy as np
 
 from evenhand.checks import LARGEST, Faults, plain, why_unreadable
 from evenhand.errors import Fault, InvalidInput, TableError, nearest, shortened
-from evenhand.fitting.columns import comma_in
+from evenhand.fitting.columns import not_a_number
 from evenhand.fitting.log import Log
 from evenhand.model.places import quoted
 from evenhand.model.whereabouts import Table, as_table, read_table
@@ -168,7 +168,7 @@ def _number(text: str, where: str, faults: Faults) -> float:
     try:
         value = float(text)
     except ValueError:
-        faults.add(where, f"expected a number, got {quoted(text) if text else 'nothing'}{comma_in(text)}")
+        faults.add(where, not_a_number(text) if text else "has no number")
         return math.nan
     if not math.isfinite(value) or abs(value) > LARGEST:
         faults.add(where, f"expected a finite number up to {LARGEST:g}, got {plain(value)}")

@@ -331,7 +331,7 @@ def _away(log: Log) -> list[str]:
     if not len(long):
         return []
     order = long[np.argsort(-steps[long], kind="stable")][:SHOWN]
-    back = log.called((log.row[order + 1]).tolist())
+    back = log.row_names((log.row[order + 1]).tolist())
     told = ", ".join(
         f"{log.arms[log.arm[i]]} after {int(steps[i])} steps ({row})" for i, row in zip(order, back, strict=True)
     )

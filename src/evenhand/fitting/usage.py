@@ -145,7 +145,7 @@ def _from_columns(log: Log) -> Usage:
         if action == 0:
             wrong = np.flatnonzero((log.action == 0) & (np.nan_to_num(log.used) != 0).any(axis=1))
             for place in wrong[:20].tolist():
-                faults.add(log.called([int(log.row[place])])[0], f"the idle action {quoted(name)} uses something")
+                faults.add(log.row_names([int(log.row[place])])[0], f"the idle action {quoted(name)} uses something")
             if len(wrong) > 20:
                 faults.found.append(
                     Fault("", f"... and {len(wrong) - 20:,} more such rows", stands_for=len(wrong) - 20)
