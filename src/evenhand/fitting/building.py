@@ -12,14 +12,11 @@ import numpy as np
 from evenhand.display import counted
 from evenhand.errors import Fault, ModelError
 from evenhand.fitting.log import Log
-from evenhand.fitting.terms import Terms
+from evenhand.fitting.model_terms import Terms
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.places import quoted
 from evenhand.typing import Bools, Floats, Ints
-
-SHOWN_PAIRS = 20
-"""Pairs that are named one by one."""
 
 
 def build_problem(log: Log, transitions: Floats, terms: Terms) -> CoupledMDP:
@@ -102,18 +99,6 @@ def num_arms(log: Log) -> Ints:
     return np.bincount(blocks.type, weights=blocks.counts, minlength=len(log.types)).astype(np.int64)
 
 
-def pairs_in_words(log: Log, pairs: Bools, named: int = SHOWN_PAIRS) -> list[str]:
-    """Pairs by their names, up to a limit: `type "Ford", state "poor", action "overhaul"`."""
-    found = np.argwhere(pairs)
-    single = len(log.types) == 1
-    told = [
-        f"{'' if single else f'type {quoted(log.types[t])}, '}state {quoted(log.states[s])}, action "
-        f"{quoted(log.actions[a])}"
-        for t, s, a in found[:named].tolist()
-    ]
-    return told + ([f"and {len(found) - named} more"] if len(found) > named else [])
-
-
 def refuse_unknown(log: Log, unknown: Bools) -> None:
     """Raise ModelError if there are rows of which nothing is known: they need the user's word.
 
@@ -124,13 +109,13 @@ def refuse_unknown(log: Log, unknown: Bools) -> None:
     if not unknown.any():
         return
     number = int(unknown.sum())
-    title = f"{counted(number, 'pair was', 'pairs were')} never seen, and nothing is made up for them"
-    how = "say what they do with --unseen idle (as the idle action does), --unseen forbid (never), or --unseen FILE"
-    idle = f"of the idle action, {quoted(log.actions[0])}, say it with --unseen FILE, or --absorbing STATE"
+    title = f"{counted(number, 'pair has', 'pairs have')} no records"
+    how = 'give `unseen`: "idle" (as the idle action), "forbid" (never chosen), or a table of rows'
+    idle = f"for the idle action, {quoted(log.actions[0])}, give `unseen` as a table, or the state as `absorbing`"
     said = [how] * bool(unknown[:, :, 1:].any()) + [idle] * bool(unknown[:, :, 0].any())
     faults = [
         Fault("", "; ".join([title, *said]), stands_for=0),
-        *(Fault("", told) for told in pairs_in_words(log, unknown)),
+        *(Fault("", told) for told in log.pair_names(unknown)),
     ]
     raise ModelError(faults, "the records")
 
@@ -143,4 +128,4 @@ def refuse_worthless(log: Log, unknown: Bools) -> None:
         unknown: (type, state, action) which.
     """
     if unknown.any():
-        raise ModelError([Fault("", f"{told}: has no reward") for told in pairs_in_words(log, unknown)], "rewards")
+        raise ModelError([Fault("", f"{told}: has no reward") for told in log.pair_names(unknown)], "rewards")

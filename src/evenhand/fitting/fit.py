@@ -7,17 +7,18 @@ from evenhand.display import heard, shows_bar
 from evenhand.errors import InvalidInput, UnknownName
 from evenhand.fitting.bins import Bins
 from evenhand.fitting.counting import count_moves
+from evenhand.fitting.dropout import dropout_notes, without_dropouts
 from evenhand.fitting.fitted import Fitted
 from evenhand.fitting.layout import Layout, with_layout
-from evenhand.fitting.leaving import notes_of_ends, without_gone
 from evenhand.fitting.likelihood import log_likelihood
 from evenhand.fitting.log import Log, read_log
+from evenhand.fitting.model_terms import read_terms
 from evenhand.fitting.moves import Moves
-from evenhand.fitting.possible import possible_transitions, refuse_contradictions, refuse_long_gaps
+from evenhand.fitting.notes import borrowed_row_notes, recovery_notes, state_notes
 from evenhand.fitting.posterior import Posterior
 from evenhand.fitting.rows import estimate
-from evenhand.fitting.terms import read_terms
-from evenhand.fitting.unseen import forbid, lent_in_words, notes_of_recovery, notes_of_states, settle
+from evenhand.fitting.structural_zeros import possible_transitions, refuse_contradictions, refuse_long_gaps
+from evenhand.fitting.unobserved_pairs import forbid, settle
 from evenhand.model.whereabouts import TableFormat
 from evenhand.typing import Bools, Floats, Progress, Rng
 
@@ -157,7 +158,7 @@ def fit(
     if layout == "events" and not records.regular:
         entered = tuple(range(len(records.states)))
     found = None if clusters is None else _clusters(records, clusters, rng, tell)
-    records = without_gone(records if found is None else found.relabelled(records), gone_after)
+    records = without_dropouts(records if found is None else found.relabelled(records), gone_after)
     kept = _listed(absorbing)
     possible = possible_transitions(records, only_worse, mask, kept)
     tell("counting moves", 0.7)
@@ -174,7 +175,7 @@ def fit(
         reward_of=reward_of,
         cost_of=cost_of,
         usage=usage,
-        usage_of_actions=usage_of,
+        usage_of=usage_of,
         resources=resources,
         budget=budget,
         pool=prior != 0,
@@ -184,9 +185,9 @@ def fit(
         over=over,
     )
     tell("weighing the records", 0.9)
-    told = (*estimated.notes, *notes_of_states(records, kept), *notes_of_ends(records), *settled.notes)
+    told = (*estimated.notes, *state_notes(records, kept), *dropout_notes(records), *settled.notes)
     if mask is None:
-        told = (*told, *notes_of_recovery(records, moves, settled.posterior))
+        told = (*told, *recovery_notes(records, moves, settled.posterior))
     final = forbid(terms, settled.forbidden)
     return Fitted(records, moves, settled.posterior, final, estimated.log_likelihood, found, told, estimated.passed)
 
@@ -215,7 +216,7 @@ def _estimate(
         refuse_contradictions(log, possible, moves.carry_action)
         rows = estimate(moves, prior, possible, rng, tell)
         fits = log_likelihood(moves, rows.posterior.mean)
-        return _Estimate(rows.posterior, fits, tuple(lent_in_words(log, rows)), moves.unseen & (rows.seen > 0))
+        return _Estimate(rows.posterior, fits, tuple(borrowed_row_notes(log, rows)), moves.unseen & (rows.seen > 0))
     from evenhand.fitting.ctmc import fit_generators, generator_notes  # only irregular times need it
 
     found = fit_generators(moves, log.step, entered, possible, prior, rng, progress=tell)

@@ -115,6 +115,28 @@ class Log:
         """
         return row_names(rows, self.by_line)
 
+    def pair_name(self, kind: int, state: int, action: int) -> str:
+        """`type "Ford", state "poor", action "overhaul"`, without the type if there is only one.
+
+        Args:
+            kind: the type.
+            state: the state.
+            action: the action.
+        """
+        own = f"type {quoted(self.types[kind])}, " if len(self.types) > 1 else ""
+        return f"{own}state {quoted(self.states[state])}, action {quoted(self.actions[action])}"
+
+    def pair_names(self, pairs: Bools, most: int = 20) -> list[str]:
+        """Names of pairs up to a limit, and the number of the others.
+
+        Args:
+            pairs: (type, state, action) mask.
+            most: the limit.
+        """
+        found = np.argwhere(pairs).tolist()
+        more = [f"and {len(found) - most} more"] if len(found) > most else []
+        return [self.pair_name(*pair) for pair in found[:most]] + more
+
     @property
     def num_arms(self) -> int:
         """Number of arms."""

@@ -76,10 +76,8 @@ def _show(fitted: "Fitted", source: str) -> None:
     print_facts(f"{source}, fitted", facts)
     _show_rows(fitted)
     if fitted.unseen_anywhere.any():
-        from evenhand.fitting.building import pairs_in_words
-
         whose = ", in any type" if len(log.types) > 1 else ""
-        click.echo(f"never seen{whose}: {'; '.join(pairs_in_words(log, fitted.unseen_anywhere))}\n")
+        click.echo(f"never seen{whose}: {'; '.join(log.pair_names(fitted.unseen_anywhere))}\n")
     show_diagnostics(fitted.diagnostics)
     for note in fitted.notes:
         click.echo(f"  - {note}")

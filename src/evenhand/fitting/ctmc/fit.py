@@ -244,22 +244,17 @@ def generator_notes(found: Generators, log: Log) -> tuple[str, ...]:
     if len(log.types) > 1:
         notes.append(f"rates of a type are shrunk towards the other types with the weight of {found.strength:g} steps")
     if found.at_once:
-        listed = "; ".join(_pair_name(log, kind, state, action) for kind, action, state in found.at_once[:FEW])
+        listed = "; ".join(log.pair_name(kind, state, action) for kind, action, state in found.at_once[:FEW])
         more = f"; and {len(found.at_once) - FEW} more" if len(found.at_once) > FEW else ""
         notes.append(f"left faster than the times between rows can resolve: {listed}{more}")
     for misfit in found.misfits[:FEW]:
         worst = int(np.argmax(np.abs(misfit.seen - misfit.expected)))
         notes.append(
-            f"no rates explain the moves from {_pair_name(log, misfit.type, misfit.state, misfit.action)} in a time of "
+            f"no rates explain the moves from {log.pair_name(misfit.type, misfit.state, misfit.action)} in a time of "
             f"{misfit.time:g}: {misfit.seen[worst]:,.0f} to {quoted(log.states[worst])}, and "
             f"{misfit.expected[worst]:,.1f} expected"
         )
     return tuple(notes)
-
-
-def _pair_name(log: Log, kind: int, state: int, action: int) -> str:
-    own = "" if len(log.types) == 1 else f"type {quoted(log.types[kind])}, "
-    return f"{own}state {quoted(log.states[state])}, action {quoted(log.actions[action])}"
 
 
 def _result(model: RateModel, rates: Floats, strength: float, drawn: Floats, unseen: Bools) -> Generators:

@@ -1,4 +1,4 @@
-"""What is said of pairs never seen, of what cannot be and of states nobody leaves, from records to a plan."""
+"""Unobserved pairs, structural zeros and absorbing states, from records to a plan."""
 
 import numpy as np
 import pytest
@@ -35,10 +35,10 @@ def fitted(rows=FORDS, **options):
     return eh.fit(rows, **COLUMNS, **options)
 
 
-def test_pairs_never_seen_are_refused_until_somebody_speaks(tmp_path):
-    with pytest.raises(ModelError, match="2 pairs were never seen") as caught:
+def test_unobserved_pairs_are_refused_without_a_statement(tmp_path):
+    with pytest.raises(ModelError, match="2 pairs") as caught:
         fitted().save(tmp_path / "model.toml")
-    assert 'state "good", action "mend"' in str(caught.value) and "--unseen forbid" in str(caught.value)
+    assert 'state "good", action "mend"' in str(caught.value)
     assert not list(tmp_path.iterdir())
 
 
@@ -49,7 +49,7 @@ def test_idle_pairs_move_as_the_idle_action_in_every_draw(tmp_path):
     for drawn in drawn_problems(problem, load_posterior(posterior_path(tmp_path / "model.toml")), 3):
         rows = drawn.tables.transitions[0]
         assert (rows[:2, 1] == rows[:2, 0]).all() and not np.allclose(rows[2, 1], rows[2, 0])
-    assert any("2 pairs never seen do as the idle action does" in note for note in found.notes)
+    assert any("2 unobserved pairs" in note for note in found.notes)
     assert (problem.tables.usage[0, :, 1, 0] == 1).all()
 
 
@@ -80,28 +80,27 @@ def test_a_table_says_what_they_do():
     np.testing.assert_array_equal(found.posterior.draw(5)[:, 0, 0, 1], [[0.75, 0.25, 0]] * 5)
 
 
-def test_a_table_with_faults_tells_all_of_them():
-    table = [
-        {"state": "good", "action": "mend", "next_state": "good", "probability": "0.7"},
-        {"state": "poor", "action": "mend", "next_state": "good", "probability": "1"},
-    ]
-    with pytest.raises(TableError, match="was seen") as caught:
-        fitted(unseen=table)
-    assert "probabilities sum to 0.7, not 1" in str(caught.value)
-    with pytest.raises(TableError, match="no column probability"):
+def test_every_fault_of_a_table_is_reported():
+    observed = [{"state": "poor", "action": "mend", "next_state": "good", "probability": "1"}]
+    with pytest.raises(TableError) as caught:
+        fitted(unseen=[*observed, *the_row("mend", good=2)])
+    assert [fault.place for fault in caught.value.faults] == ["row 1", "row 2"]
+    with pytest.raises(TableError, match=r"sum to 0\.7"):
+        fitted(unseen=the_row("mend", good=0.7))
+    with pytest.raises(TableError, match="probability"):
         fitted(unseen=[{"state": "good", "action": "mend", "next_state": "good"}])
-    with pytest.raises(InvalidInput, match="expected idle, forbid, or a file, got 'never'"):
+    with pytest.raises(InvalidInput, match="'never'"):
         fitted(unseen="never")
 
 
-def test_the_idle_action_itself_needs_a_file_or_an_absorbing_state():
+def test_the_idle_action_itself_needs_a_table_or_an_absorbing_state():
     rows = rows_of("good good.mend fair.none fair poor", "fair.mend good.none fair poor")
-    with pytest.raises(ModelError, match='idle action, "none", say it with --unseen FILE, or --absorbing') as caught:
-        fitted(rows, unseen="forbid").problem  # noqa: B018  # it is computed when asked for
+    with pytest.raises(ModelError, match="`absorbing`") as caught:
+        fitted(rows, unseen="forbid").problem  # noqa: B018  # computed on access
     assert "2 faults\n" in str(caught.value)
     notes = fitted(rows, unseen="forbid").notes
-    assert any('idle action itself was never seen here: state "poor"' in note for note in notes)
-    assert any('nobody was seen to leave "poor": if nobody can, say --absorbing poor' in note for note in notes)
+    assert any('state "poor", action "none"' in note for note in notes)
+    assert any('seen to leave "poor"' in note for note in notes)
     settled = fitted(rows, unseen="forbid", absorbing="poor")
     assert (settled.problem.arms[0].transitions[2] == [0, 0, 1]).all()
     assert not any("seen to leave" in note for note in settled.notes)
@@ -110,23 +109,23 @@ def test_the_idle_action_itself_needs_a_file_or_an_absorbing_state():
 def test_a_state_that_is_left_is_not_absorbing():
     with pytest.raises(TableError, match="contradict") as caught:
         fitted(absorbing=["poor"])
-    assert len(caught.value.faults) == 3 and 'row 5: arm "Ford0" came to "good" from "poor"' in str(caught.value)
-    with pytest.raises(TableError, match="no state"):
+    assert len(caught.value.faults) == 3 and caught.value.faults[0].place == "row 5"
+    with pytest.raises(TableError, match="unknown state"):
         fitted(absorbing="dead")
 
 
 def test_states_that_only_get_worse():
     with pytest.raises(TableError, match="contradict") as caught:  # fair to good, under none
         fitted(only_worse=True)
-    assert str(caught.value).count("row ") == 1 and "which cannot be" in str(caught.value)
+    assert len(caught.value.faults) == 1
     rows = rows_of("good good fair - poor.mend good - fair poor", "good fair.mend good.mend good fair fair poor poor")
     found = fitted(rows, only_worse=True, unseen="idle")
     below = np.tril(np.ones((3, 3), dtype=bool), -1)
     for told in (found.posterior.mean, *found.posterior.interval(), *found.posterior.draw(4)):
         assert (told[0, :, 0][below] == 0).all()
-    with pytest.raises(TableError, match="2 steps before"):  # no path of idle steps leads back
+    with pytest.raises(TableError, match="2 steps"):  # no path of idle steps leads back
         fitted(rows_of("poor - good good fair.mend good"), only_worse=True)
-    with pytest.raises(InvalidInput, match="order of the states"):
+    with pytest.raises(InvalidInput, match="in their order"):
         fitted(states=None, only_worse=True)
 
 
@@ -140,29 +139,26 @@ def test_a_mask_excludes_what_it_names(tmp_path):
     rows = rows_of("good good fair poor.mend good fair")
     assert (fitted(rows, mask=str(mask)).posterior.mean[0, 0, 0, 2] == 0).all()
     mask.write_text("state,next_state\ngod,poor\n")
-    with pytest.raises(TableError, match='no state "god"; did you mean "good"'):
+    with pytest.raises(TableError, match='unknown state "god"'):
         fitted(rows, mask=str(mask))
     mask.write_text("state,next_state\ngood,*\n")
-    with pytest.raises(InvalidInput, match="nothing can come after") as caught:
+    with pytest.raises(InvalidInput, match="no next state") as caught:
         fitted(rows, mask=str(mask))
-    assert [str(fault) for fault in caught.value.faults] == [
-        f'nothing can come after state "good", action "{action}": every next state is excluded'
-        for action in ("none", "mend")
-    ]
+    assert len(caught.value.faults) == 2
 
 
-def test_a_pair_unseen_in_one_type_leans_on_the_others_and_is_told():
+def test_a_pair_unobserved_in_one_type_is_estimated_from_the_others():
     others = rows_of("good fair fair.mend good good.mend good poor.mend fair", "poor poor fair.none poor", make="VW")
     found = fitted(FORDS + others, type="make")
     assert not np.isnan(found.posterior.mean).any() and found.unseen.sum() == 2
-    assert any("2 pairs were not seen in their type, and are what the other types do" in note for note in found.notes)
+    assert any("2 pairs without records of the type" in note for note in found.notes)
     apart = fitted(FORDS + others, type="make", prior=0)
     assert np.isnan(apart.posterior.mean).any(axis=-1).sum() == 2
     counts = apart.moves.counts
     np.testing.assert_allclose(np.nan_to_num(apart.posterior.mean * counts.sum(axis=-1, keepdims=True)), counts)
 
 
-def test_missed_steps_are_summed_out_and_long_absences_told():
+def test_missing_steps_are_summed_out_and_long_absences_reported():
     history = "good fair - poor.mend good - - fair poor.mend good " + "- " * 14 + "fair good"
     found = fitted(rows_of(history, "good good fair.none poor poor.mend fair fair"), unseen="forbid")
     assert any("1 time an arm reappears after more than 10 steps: Ford0 after 15 steps" in n for n in found.notes)
@@ -171,7 +167,7 @@ def test_missed_steps_are_summed_out_and_long_absences_told():
     assert np.isfinite(found.log_likelihood) and found.problem.num_arms == 2
 
 
-def test_what_contradicts_is_told_by_its_line_in_a_file(tmp_path):
+def test_contradictions_are_reported_by_line(tmp_path):
     log = tmp_path / "log.csv"
     log.write_text('van,week,condition,action,note\na,1,poor,none,"two"\na,2,good,mend,\na,3,good,none,\n')
     columns = {"arm": "van", "time": "week", "state": "condition", "action": "action", "states": "good,poor"}
@@ -182,16 +178,13 @@ def test_what_contradicts_is_told_by_its_line_in_a_file(tmp_path):
 def test_an_arm_that_was_away_for_too_long_is_refused_with_its_row():
     """A year that was mistyped makes a gap of thousands of steps, which would be summed out for hours."""
     rows = {"van": ["a"] * 4, "week": [1, 2, 3, 10**6], "state": ["x", "y", "x", "x"], "action": ["none"] * 4}
-    with pytest.raises(
-        TableError, match=r'row 4: arm "a" reappears after 999,997 steps of 1 step.*another name'
-    ) as told:
+    with pytest.raises(TableError, match=r"999,997 steps"):
         eh.fit(rows, arm="van", time="week", state="state", action="action")
-    assert "--longest-gap" not in str(told.value)
     rows["week"][3] = 20
     eh.fit(rows, arm="van", time="week", state="state", action="action")
 
 
-def test_every_row_of_a_table_that_names_too_little_is_told():
+def test_rows_that_name_too_little_are_reported():
     columns = {"state": ["good", "god", ""], "action": ["", "mend", "mend"], "next_state": ["good"] * 3}
     with pytest.raises(TableError) as caught:
         fitted(unseen={**columns, "probability": [1, 1, 1]})
@@ -216,20 +209,20 @@ def test_what_a_file_says_of_a_type_goes_before_what_it_says_of_all():
     np.testing.assert_allclose(found.posterior.mean[:, 0, 1], [[0.9, 0.1, 0], [0.5, 0, 0.5]])
 
 
-def test_a_transition_that_a_file_has_twice_is_told_with_both_rows():
-    twice = [*the_row("mend", good=0.5), *the_row("mend", good=0.5), *the_row("meend", good=2)]
-    with pytest.raises(TableError, match="row 2: the same transition is in row 1") as caught:
-        fitted(unseen=twice)
-    assert "meend" in str(caught.value) and "from 0 to 1" in str(caught.value)  # and all else that is wrong
-    assert "sum to" not in str(caught.value)
+def test_a_transition_stated_twice_is_reported_with_both_rows():
+    with pytest.raises(TableError, match="row 1") as caught:
+        fitted(unseen=[*the_row("mend", good=0.5), *the_row("mend", good=0.5)])
+    assert [fault.place for fault in caught.value.faults] == ["row 2"]
+    with pytest.raises(TableError, match="unknown action"):
+        fitted(unseen=the_row("meend", good=2))
 
 
 @pytest.mark.parametrize("unseen", ["idle", the_row("mend", fair=1.0), "forbid"])
-def test_what_is_said_of_pairs_never_seen_must_be_possible(unseen):
+def test_stated_rows_must_be_possible(unseen):
     """The idle action comes from good to fair, which mending cannot; what is forbidden is never met."""
     options = {"unseen": unseen, "mask": [{"state": "good", "action": "mend", "next_state": "fair"}]}
     if unseen == "forbid":
         fitted(**options)
         return
-    with pytest.raises(TableError, match='from "good" under "mend" to "fair": was said to be impossible'):
+    with pytest.raises(TableError, match="impossible"):
         fitted(**options)
