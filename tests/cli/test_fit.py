@@ -8,7 +8,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.cli.application import application
-from evenhand.fitting.diagnostics.phrases import probability, probability_texts
+from evenhand.fitting.diagnostics.format import probability, probability_texts
 
 LOG = """van,week,condition,action,make,worth
 v1,1,good,none,Ford,1

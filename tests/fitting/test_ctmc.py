@@ -12,7 +12,7 @@ from evenhand.errors import InvalidInput
 from evenhand.fitting.ctmc import fit as ctmc_fit
 from evenhand.fitting.ctmc import fit_generators, step_transitions
 from evenhand.fitting.ctmc.likelihood import MOST_DURATIONS, read_panel
-from evenhand.fitting.moves import Gaps, Moves
+from evenhand.fitting.transition_counts import Gaps, Moves
 
 
 def as_moves(rows, shape, carry_action=False):

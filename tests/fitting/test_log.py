@@ -23,8 +23,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import InvalidInput, MissingExtra, TableError
-from evenhand.fitting.counting import count_moves
 from evenhand.fitting.log import NOTHING, Log, read_log
+from evenhand.fitting.transition_counts import count_moves
 
 COLUMNS = {"arm": "van", "time": "week", "state": "condition", "action": "action"}
 HEAD = ("van", "week", "condition", "action", "make")

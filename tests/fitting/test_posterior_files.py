@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import evenhand as eh
 from evenhand.errors import EvenhandError, InvalidInput, ModelError
-from evenhand.fitting.pooling import learned
+from evenhand.fitting.hierarchical_dirichlet import learned
 from evenhand.fitting.posterior import Dirichlet, Drawn
 from evenhand.fitting.posterior_files import (
     Named,

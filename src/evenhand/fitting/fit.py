@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from evenhand.display import heard, shows_bar
 from evenhand.errors import InvalidInput, UnknownName
 from evenhand.fitting.bins import Bins
-from evenhand.fitting.counting import count_moves
 from evenhand.fitting.dropout import dropout_notes, without_dropouts
-from evenhand.fitting.fitted import Fitted
+from evenhand.fitting.estimate import estimate
 from evenhand.fitting.layout import Layout, with_layout
-from evenhand.fitting.likelihood import log_likelihood
 from evenhand.fitting.log import Log, read_log
 from evenhand.fitting.model_terms import read_terms
-from evenhand.fitting.moves import Moves
 from evenhand.fitting.notes import borrowed_row_notes, recovery_notes, state_notes
 from evenhand.fitting.posterior import Posterior
-from evenhand.fitting.rows import estimate
+from evenhand.fitting.result import Fitted
 from evenhand.fitting.structural_zeros import possible_transitions, refuse_contradictions, refuse_long_gaps
+from evenhand.fitting.transition_counts import Moves, count_moves, log_likelihood
 from evenhand.fitting.unobserved_pairs import forbid, settle
 from evenhand.model.whereabouts import TableFormat
 from evenhand.typing import Bools, Floats, Progress, Rng

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from evenhand.display import counted
+from evenhand.fitting.estimate import Estimated
 from evenhand.fitting.log import Log
-from evenhand.fitting.moves import Moves
 from evenhand.fitting.posterior import Posterior
-from evenhand.fitting.rows import Estimated
+from evenhand.fitting.transition_counts import Moves
 from evenhand.model.places import quoted
 
 LONG = 10

@@ -4,7 +4,7 @@
     names ()                   a JSON text: the names of its `types`, `states` and `actions`
     concentration              (type, state, action, next_state) of Dirichlet rows; with it perhaps
     known, like                (type, state, action) rows that are certain, and the action whose row it is
-    leans, counts, strength,   and, where rows lean on other types, what `Pooled` and `Leaning` call so
+    leans, counts, strength,   and, where rows lean on other types, what `Pooled` and `PooledPrior` call so
     weight, common, certainty,
     even
     mean, draws                or else: the estimate, and (draw, ...) a sample
@@ -28,8 +28,8 @@ import numpy as np
 
 from evenhand.checks import Faults, as_seed, check_memory, check_positive_int, plain, why_unreadable
 from evenhand.errors import EvenhandError, Fault, InvalidInput, ModelError, nearest
-from evenhand.fitting.pooled import Pooled
-from evenhand.fitting.pooling import Leaning
+from evenhand.fitting.hierarchical_dirichlet import PooledPrior
+from evenhand.fitting.pooled_posterior import Pooled
 from evenhand.fitting.posterior import Dirichlet, Drawn, Posterior
 from evenhand.model.arrays import ARRAY_OVERHEAD, DAMAGE, read_member
 from evenhand.model.coupled import CoupledMDP
@@ -265,7 +265,7 @@ def _built(arrays: dict[str, Array], faults: Faults) -> Named:
     if "concentration" in arrays:
         posterior = Dirichlet(_doubles(arrays["concentration"]), arrays.get("known"), _whole(arrays.get("like")))
         if "leans" in arrays:
-            leaning = Leaning(**{key: _doubles(arrays[key]) for key in LEANING})
+            leaning = PooledPrior(**{key: _doubles(arrays[key]) for key in LEANING})
             posterior = Pooled(posterior, arrays["leans"], _doubles(arrays["counts"]), leaning)
     else:
         posterior = Drawn(_doubles(arrays["mean"]), _doubles(arrays["draws"]))

@@ -13,10 +13,10 @@ import numpy as np
 
 from evenhand.checks import Faults
 from evenhand.errors import Fault, InvalidInput, TableError, shortened
-from evenhand.fitting.gaps import Missed, with_paths
 from evenhand.fitting.log import Log
-from evenhand.fitting.moves import Gaps
+from evenhand.fitting.missing_steps import Missed, with_paths
 from evenhand.fitting.stated_values import Names, raise_faults, read_statements, source_name
+from evenhand.fitting.transition_counts import Gaps
 from evenhand.model.places import quoted
 from evenhand.model.whereabouts import SHOWN_FAULTS
 from evenhand.typing import Bools, Ints

@@ -17,7 +17,7 @@ from evenhand.display import counted
 from evenhand.model.whereabouts import FORMATS
 
 if TYPE_CHECKING:
-    from evenhand.fitting.fitted import Fitted
+    from evenhand.fitting.result import Fitted
 
 SHOWN_ROWS = 60
 """Rows of transitions that are shown; --json has all of them."""
@@ -100,7 +100,7 @@ def _show_rows(fitted: "Fitted") -> None:
 
 def _leads_to(fitted: "Fitted", t: int, s: int, a: int) -> str:
     """`good 0.900 (0.85–0.94), fair 0.100 (0.06–0.15)`: the most likely next states."""
-    from evenhand.fitting.diagnostics.phrases import probability_texts
+    from evenhand.fitting.diagnostics.format import probability_texts
 
     mean = fitted.posterior.mean[t, s, a]
     lower, upper = (bound[t, s, a] for bound in fitted.interval)

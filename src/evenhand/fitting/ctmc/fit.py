@@ -36,10 +36,10 @@ from evenhand.display import heard
 from evenhand.errors import InvalidInput, TooLarge
 from evenhand.fitting.ctmc.inference import Laplace, Prior, RateModel, posterior_mode, times_per_jump
 from evenhand.fitting.ctmc.likelihood import TINY, Panel, read_panel, with_diagonal
+from evenhand.fitting.estimate import HALF_A_VISIT
 from evenhand.fitting.log import Log
-from evenhand.fitting.moves import Moves
 from evenhand.fitting.posterior import Drawn
-from evenhand.fitting.rows import HALF_A_VISIT
+from evenhand.fitting.transition_counts import Moves
 from evenhand.kernels.exponentials import Exponentials
 from evenhand.model.places import quoted
 from evenhand.typing import Array, Bools, Floats, Progress, Rng

@@ -33,7 +33,7 @@ from functools import cached_property
 import numpy as np
 
 from evenhand.checks import check_memory
-from evenhand.fitting.moves import Moves
+from evenhand.fitting.transition_counts import Moves
 from evenhand.kernels.exponentials import Exponentials
 from evenhand.typing import Array, Bools, Floats, Indices
 

@@ -8,8 +8,8 @@ from scipy.integrate import quad
 from scipy.special import betainc, betaln, gammaln
 
 from evenhand.errors import InvalidInput
-from evenhand.fitting import pooled
-from evenhand.fitting.pooling import ALIKE, learned
+from evenhand.fitting import pooled_posterior
+from evenhand.fitting.hierarchical_dirichlet import ALIKE, learned
 
 
 def some_counts(seed, num_types=3, num_next=4, rows=30):
@@ -54,7 +54,7 @@ def test_means_and_spreads_are_near_those_of_the_whole_hierarchy(rows):
 
 
 def test_the_bound_is_below_the_marginal_likelihood_and_near_it():
-    from evenhand.fitting.pooling import _Seen
+    from evenhand.fitting.hierarchical_dirichlet import _Seen
 
     counts = np.array([[8, 2], [3, 9], [20, 6]], dtype=float)[:, None, None]
     for c in (0.3, 3.0, 30.0, 3000.0):
@@ -272,8 +272,8 @@ def test_many_entries_are_told_at_fewer_nodes_and_nearly_alike(monkeypatch):
     counts = some_counts(5, 4, num_next=6)
     posterior = learned(counts).given(counts)
     whole = posterior.interval()
-    monkeypatch.setattr(pooled, "MOST_NODES", 1)
-    monkeypatch.setattr(pooled, "AT_ONCE", 7)
+    monkeypatch.setattr(pooled_posterior, "MOST_NODES", 1)
+    monkeypatch.setattr(pooled_posterior, "AT_ONCE", 7)
     for ends, fewer in zip(whole, posterior.interval(), strict=True):
         assert 0 < np.abs(ends - fewer).max() < 0.1
 

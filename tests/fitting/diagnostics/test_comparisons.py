@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenhand.fitting.diagnostics.alike import BetweenTypes, InTime, between_types, in_time
+from evenhand.fitting.diagnostics.homogeneity import BetweenTypes, InTime, between_types, in_time
 from evenhand.fitting.diagnostics.steps import one_steps
 
 from .simulated import WEAR, by_chance, counted_moves, simulated

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.fitting.diagnostics.alike import LEVEL
-from evenhand.fitting.diagnostics.phrases import chance, first_largest, percent
+from evenhand.fitting.diagnostics.format import chance, first_largest, percent
+from evenhand.fitting.diagnostics.homogeneity import LEVEL, HomogeneityTest, homogeneity
 from evenhand.fitting.diagnostics.steps import follows, late, tally
-from evenhand.fitting.diagnostics.tables import HomogeneityTest, homogeneity
 from evenhand.fitting.log import NOTHING, Log
 from evenhand.typing import Array, Bools, Floats, Ints
 

@@ -22,10 +22,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from evenhand.fitting.diagnostics.alike import LEVEL
-from evenhand.fitting.diagnostics.phrases import chance, with_error
+from evenhand.fitting.diagnostics.format import chance, with_error
+from evenhand.fitting.diagnostics.homogeneity import LEVEL, HomogeneityTest, homogeneity
 from evenhand.fitting.diagnostics.steps import UNKNOWN, Steps, coded, tally
-from evenhand.fitting.diagnostics.tables import HomogeneityTest, homogeneity
 from evenhand.typing import Array, Floats, Ints
 
 FOLDS = 5

@@ -50,7 +50,7 @@ import numpy as np
 
 from evenhand.checks import is_number, plain
 from evenhand.errors import InvalidInput
-from evenhand.fitting.pooled import Pooled
+from evenhand.fitting.pooled_posterior import Pooled
 from evenhand.fitting.posterior import Dirichlet
 from evenhand.typing import Bools, Floats
 
@@ -71,7 +71,7 @@ STRONGEST = 1e9
 
 
 @dataclass(frozen=True, eq=False)
-class Leaning:
+class PooledPrior:
     """What rows lean on: the distribution of (c, m) of each pair, on a grid of c."""
 
     strength: Floats
@@ -203,7 +203,7 @@ def _total(mean: Floats, square: Floats, own: Floats) -> Floats:
     return np.where(some, np.maximum(told, 1e-9), own + 1)
 
 
-def learned(counts: Floats, possible: Bools | None = None, prior: float | None = None) -> Leaning:
+def learned(counts: Floats, possible: Bools | None = None, prior: float | None = None) -> PooledPrior:
     """What rows lean on, from the counts of all types.
 
     Args:
@@ -229,14 +229,14 @@ def learned(counts: Floats, possible: Bools | None = None, prior: float | None =
     return _leaning(strengths, np.stack(points), np.stack(scores), even)
 
 
-def _leaning(strengths: Floats | list[float], pooled: Floats, scores: Floats, even: Floats) -> Leaning:
+def _leaning(strengths: Floats | list[float], pooled: Floats, scores: Floats, even: Floats) -> PooledPrior:
     """From b and the logarithm of the weight at each point of the grid."""
     certainty = pooled.sum(axis=-1)
     # Weights from logarithms, the largest as 1.
     weight = np.exp(scores - scores.max(axis=0))
     strength = np.broadcast_to(np.asarray(strengths, dtype=np.float64)[:, None, None], certainty.shape)
     common = pooled / np.where(certainty > 0, certainty, 1.0)[..., None]
-    return Leaning(strength, weight / weight.sum(axis=0), common, certainty, even)
+    return PooledPrior(strength, weight / weight.sum(axis=0), common, certainty, even)
 
 
 def checked_prior(prior: object) -> float | None:
@@ -253,10 +253,10 @@ def checked_prior(prior: object) -> float | None:
     return float(prior)  # type: ignore[arg-type]
 
 
-def _alone(even: Floats, strength: float) -> Leaning:
+def _alone(even: Floats, strength: float) -> PooledPrior:
     """One type: the others are an even row, which is given."""
     pairs = (1, *even.shape[:-1])
-    return Leaning(np.full(pairs, strength), np.ones(pairs), even[None], np.full(pairs, np.inf))
+    return PooledPrior(np.full(pairs, strength), np.ones(pairs), even[None], np.full(pairs, np.inf))
 
 
 class _Seen:

@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evenhand.checks import check_fraction
-from evenhand.fitting.blends import blend_quantile
+from evenhand.fitting.beta_mixture import blend_quantile
 from evenhand.fitting.posterior import Dirichlet, stacked
 from evenhand.typing import Bools, Floats, Indices, Ints, Rng
 
 if TYPE_CHECKING:
-    from evenhand.fitting.pooling import Leaning
+    from evenhand.fitting.hierarchical_dirichlet import PooledPrior
 
 NODES = 3, 6
 """The fewest and the most values of c, and of m_j for each, at which an entry's distribution is taken."""
@@ -56,7 +56,7 @@ class Pooled:
     counts: Floats
     """(type, state, action, next_state) moves of their own."""
 
-    leaning: "Leaning"
+    leaning: "PooledPrior"
     """What they lean on."""
 
     @property

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import betainc, betaincinv
 
-from evenhand.fitting.blends import blend_quantile
+from evenhand.fitting.beta_mixture import blend_quantile
 
 SHAPES = st.floats(1e-3, 1e4)
 

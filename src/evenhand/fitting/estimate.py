@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.checks import as_generator
-from evenhand.fitting.gaps import Missed, draw_rows, fill
-from evenhand.fitting.moves import Moves
-from evenhand.fitting.pooling import checked_prior, learned
+from evenhand.fitting.hierarchical_dirichlet import checked_prior, learned
+from evenhand.fitting.missing_steps import Missed, draw_rows, fill
 from evenhand.fitting.posterior import Drawn, Posterior
+from evenhand.fitting.transition_counts import Moves
 from evenhand.typing import Bools, Floats, Progress, Rng
 
 HALF_A_VISIT = 0.5

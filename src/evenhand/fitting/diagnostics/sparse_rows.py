@@ -13,7 +13,7 @@ FEW = 10
 
 
 @dataclass(frozen=True)
-class ThinRow:
+class SparseRow:
     """A row of which little is known."""
 
     type: str
@@ -36,10 +36,10 @@ class ThinRow:
 
 
 @dataclass(frozen=True)
-class ThinRows:
+class SparseRows:
     """Rows of which little is known, and how many there are in all."""
 
-    rows: tuple[ThinRow, ...]
+    rows: tuple[SparseRow, ...]
     """Those seen fewer than ten times, the least seen first."""
 
     total: int
@@ -58,7 +58,7 @@ class ThinRows:
         return f"{said}; their probabilities are wide guesses"
 
 
-def thin_rows(visits: Ints, posterior: Posterior, names: tuple[tuple[str, ...], ...]) -> ThinRows:
+def thin_rows(visits: Ints, posterior: Posterior, names: tuple[tuple[str, ...], ...]) -> SparseRows:
     """Find them.
 
     Args:
@@ -72,7 +72,7 @@ def thin_rows(visits: Ints, posterior: Posterior, names: tuple[tuple[str, ...], 
     places = np.argwhere(visits < FEW)
     places = places[np.argsort(visits[tuple(places.T)], kind="stable")]
     rows = [
-        ThinRow(
+        SparseRow(
             names[0][t],
             names[1][s],
             names[2][a],
@@ -82,4 +82,4 @@ def thin_rows(visits: Ints, posterior: Posterior, names: tuple[tuple[str, ...], 
         )
         for t, s, a in places.tolist()
     ]
-    return ThinRows(tuple(rows), int(visits.size))
+    return SparseRows(tuple(rows), int(visits.size))

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.fitting.diagnostics.phrases import percent
+from evenhand.fitting.diagnostics.format import percent
 from evenhand.fitting.diagnostics.steps import follows
 from evenhand.fitting.log import NOTHING, Log
 from evenhand.typing import Floats, Ints

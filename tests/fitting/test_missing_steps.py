@@ -8,9 +8,9 @@ import pytest
 from scipy.optimize import minimize
 
 import evenhand as eh
-from evenhand.fitting.gaps import Missed, draw_rows, fill, with_paths
-from evenhand.fitting.moves import Gaps
-from evenhand.fitting.pooling import learned
+from evenhand.fitting.hierarchical_dirichlet import learned
+from evenhand.fitting.missing_steps import Missed, draw_rows, fill, with_paths
+from evenhand.fitting.transition_counts import Gaps
 
 
 def simulated(rng, rows, num_arms, num_steps, kept):
@@ -256,4 +256,4 @@ def test_a_row_that_a_type_never_saw_is_the_other_types_also_where_steps_were_mi
     assert len(found.moves.gaps.number) and found.unseen[2, place, 0]
     stay = found.posterior.mean[:, place, 0, place]
     assert stay[2] > 0.98 and stay[:2].min() > 0.98
-    assert any(note.startswith("3 pairs were not seen in their type") for note in found.notes)
+    assert any(note.startswith("3 pairs without records") for note in found.notes)

@@ -43,9 +43,9 @@ import numpy as np
 
 from evenhand.checks import check_memory
 from evenhand.errors import NotConverged
-from evenhand.fitting.moves import Gaps
-from evenhand.fitting.pooling import Leaning, checked_prior, learned
+from evenhand.fitting.hierarchical_dirichlet import PooledPrior, checked_prior, learned
 from evenhand.fitting.posterior import Dirichlet, Drawn
+from evenhand.fitting.transition_counts import Gaps
 from evenhand.typing import Bools, Floats, Indices, Ints, Progress
 
 CLOSE = 1e-9
@@ -274,7 +274,7 @@ class Filled:
     moves: Floats
     """(type, state, action, next_state) counts, and expected moves on the missing paths."""
 
-    leaning: Leaning
+    leaning: PooledPrior
     """What rows lean on."""
 
     log_likelihoods: tuple[float, ...]
@@ -331,7 +331,7 @@ def _known(mean: Floats, even: Floats) -> Floats:
 
 
 def _arrive(
-    missed: Missed, counts: Floats, leaning: Leaning, moves: Floats, even: Floats
+    missed: Missed, counts: Floats, leaning: PooledPrior, moves: Floats, even: Floats
 ) -> tuple[Floats, Floats, list[float]]:
     """Rounds of EM in twos, each two followed by a leap that is taken back if it loses."""
     rounds = _Rounds(missed, counts, leaning, even)
@@ -385,7 +385,7 @@ class _Rounds:
 
     missed: Missed
     counts: Floats
-    leaning: Leaning
+    leaning: PooledPrior
     even: Floats
 
     def of(self, rows: Floats) -> _Round:

@@ -18,7 +18,7 @@ from evenhand.typing import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
-class Shares:
+class BehaviourPolicy:
     """How often each action was taken."""
 
     shares: Floats
@@ -46,7 +46,7 @@ def decisions_of(log: Log) -> Bools:
     return np.asarray(followed & (log.action != NOTHING))
 
 
-def recorded_shares(log: Log) -> Shares:
+def recorded_shares(log: Log) -> BehaviourPolicy:
     """The shares of actions in the records.
 
     Args:
@@ -64,4 +64,4 @@ def recorded_shares(log: Log) -> Shares:
     own = np.where(numbers[..., None] > 0, counts, common)
     shares = own / own.sum(axis=-1, keepdims=True)
     errors = np.sqrt(shares * (1 - shares) / np.maximum(numbers, 1)[..., None])
-    return Shares(shares, np.where(numbers[..., None] > 0, errors, np.nan), numbers)
+    return BehaviourPolicy(shares, np.where(numbers[..., None] > 0, errors, np.nan), numbers)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, counted
-from evenhand.fitting.building import blocks_of, build_problem, num_arms
 from evenhand.fitting.diagnostics import Diagnostics, diagnose
 from evenhand.fitting.log import Log
+from evenhand.fitting.model_builder import blocks_of, build_problem, num_arms
 from evenhand.fitting.model_terms import Terms
-from evenhand.fitting.moves import Moves
 from evenhand.fitting.posterior import Posterior
 from evenhand.fitting.posterior_files import Named, posterior_path, save_posterior
+from evenhand.fitting.transition_counts import Moves
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import save, write_atomically
 from evenhand.typing import Bools, Floats, Ints

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenhand.fitting.diagnostics import orders
-from evenhand.fitting.diagnostics.orders import gains
+from evenhand.fitting.diagnostics import markov_order
+from evenhand.fitting.diagnostics.markov_order import gains
 from evenhand.fitting.diagnostics.steps import Steps, late, one_steps
 from evenhand.fitting.log import Log
 
@@ -40,13 +40,13 @@ def test_predictions_are_those_of_plain_loops() -> None:
     steps = one_steps(log)
     steps = steps.where(steps.before >= 0)
     fold = (steps.arm % 2).astype(np.int64)
-    kept = orders.STRENGTHS
-    orders.STRENGTHS = np.array([1.0])  # type: ignore[misc]
+    kept = markov_order.STRENGTHS
+    markov_order.STRENGTHS = np.array([1.0])  # type: ignore[misc]
     try:
-        alike = orders._alike(2, steps, SIZES, fold, 2)
-        shorter, longer = (scores[alike.of_step] for scores in orders._scores(2, alike, SIZES, 2))
+        alike = markov_order._alike(2, steps, SIZES, fold, 2)
+        shorter, longer = (scores[alike.of_step] for scores in markov_order._scores(2, alike, SIZES, 2))
     finally:
-        orders.STRENGTHS = kept
+        markov_order.STRENGTHS = kept
     rows = [
         (int(fold[i]), int(steps.before[i]), int(steps.state[i]), int(steps.action[i]), int(steps.next_state[i]))
         for i in range(len(steps))
@@ -141,7 +141,7 @@ def test_what_is_too_little_is_said() -> None:
 def test_contexts_that_are_numbered_anew_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = one_steps(simulated(WEAR, 30, 8, 0, by_chance(0.3)))
     dense, _ = gains(steps, SIZES, np.random.default_rng(0))
-    monkeypatch.setattr(orders, "DENSE", 1)
+    monkeypatch.setattr(markov_order, "DENSE", 1)
     sparse, _ = gains(steps, SIZES, np.random.default_rng(0))
     for order in (1, 2):
         assert sparse[order].gain == pytest.approx(dense[order].gain, abs=1e-12)
