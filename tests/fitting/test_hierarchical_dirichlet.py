@@ -9,7 +9,7 @@ from scipy.special import betainc, betaln, gammaln
 
 from evenhand.errors import InvalidInput
 from evenhand.fitting import pooled_posterior
-from evenhand.fitting.hierarchical_dirichlet import ALIKE, learned
+from evenhand.fitting.hierarchical_dirichlet import ALIKE, estimate_prior
 
 
 def some_counts(seed, num_types=3, num_next=4, rows=30):
@@ -44,7 +44,7 @@ def by_quadrature(counts):
 )
 def test_means_and_spreads_are_near_those_of_the_whole_hierarchy(rows):
     counts = np.array(rows, dtype=float)
-    posterior = learned(counts[:, None, None]).matched(counts[:, None, None])
+    posterior = estimate_prior(counts[:, None, None]).matched(counts[:, None, None])
     mean, variance = by_quadrature(counts)
     found = posterior.concentration[:, 0, 0]
     total = found.sum(axis=-1)
@@ -73,23 +73,23 @@ def test_the_bound_is_below_the_marginal_likelihood_and_near_it():
 
 def test_a_fixed_strength_of_one_type_adds_evenly_spread_observations():
     counts = some_counts(1, num_types=1)
-    np.testing.assert_allclose(learned(counts, prior=6).matched(counts).concentration, counts + 1.5, rtol=1e-9)
-    np.testing.assert_allclose(learned(counts).matched(counts).concentration, counts + 0.25, rtol=1e-9)
+    np.testing.assert_allclose(estimate_prior(counts, prior=6).matched(counts).concentration, counts + 1.5, rtol=1e-9)
+    np.testing.assert_allclose(estimate_prior(counts).matched(counts).concentration, counts + 0.25, rtol=1e-9)
 
 
 @given(st.integers(0, 10**6), st.integers(1, 4))
 @settings(max_examples=25, deadline=None)
 def test_no_prior_is_the_counts(seed, num_types):
     counts = some_counts(seed, num_types)
-    np.testing.assert_array_equal(learned(counts, prior=0).matched(counts).concentration, counts)
+    np.testing.assert_array_equal(estimate_prior(counts, prior=0).matched(counts).concentration, counts)
 
 
 @given(st.integers(0, 10**6), st.permutations(range(4)))
 @settings(max_examples=15, deadline=None)
 def test_the_order_of_types_changes_nothing(seed, order):
     counts = some_counts(seed, 4)
-    there = learned(counts).matched(counts).concentration[order]
-    again = learned(counts[order]).matched(counts[order]).concentration
+    there = estimate_prior(counts).matched(counts).concentration[order]
+    again = estimate_prior(counts[order]).matched(counts[order]).concentration
     np.testing.assert_allclose(again, there, rtol=1e-9, atol=1e-12)
 
 
@@ -98,8 +98,8 @@ def test_the_order_of_types_changes_nothing(seed, order):
 def test_types_that_are_one_are_as_if_merged(seed):
     counts = some_counts(seed, 3)
     merged = counts.sum(axis=0, keepdims=True)
-    apart = learned(counts, prior=1e9).matched(counts).concentration
-    together = learned(merged).matched(merged).concentration
+    apart = estimate_prior(counts, prior=1e9).matched(counts).concentration
+    together = estimate_prior(merged).matched(merged).concentration
     np.testing.assert_allclose(apart, np.broadcast_to(together, apart.shape), rtol=1e-4, atol=1e-6)
 
 
@@ -108,7 +108,7 @@ def test_types_that_are_one_are_as_if_merged(seed):
 def test_what_cannot_be_stays_zero_and_the_rest_does_not(seed, prior):
     counts = some_counts(seed, 3)
     possible = (counts > 0).any(axis=0) | (np.random.default_rng(seed).random(counts.shape[1:]) < 0.3)
-    concentration = learned(counts, possible, prior).matched(counts).concentration
+    concentration = estimate_prior(counts, possible, prior).matched(counts).concentration
     seen = counts.sum(axis=(0, 3)) > 0
     assert (concentration[:, ~possible] == 0).all()
     if prior is None:
@@ -118,17 +118,17 @@ def test_what_cannot_be_stays_zero_and_the_rest_does_not(seed, prior):
 
 def test_an_unseen_row_is_the_others_and_no_surer_than_they_are():
     counts = np.array([[60, 20], [55, 25], [0, 0]], dtype=float)[:, None, None]
-    leaning = learned(counts)
+    leaning = estimate_prior(counts)
     row = leaning.matched(counts).concentration[2, 0, 0]
     assert abs(row[0] / row.sum() - 115 / 160) < 0.05 and 1 < row.sum() < 160
     assert leaning.shares(counts)[2, 0, 0] == pytest.approx(1) and leaning.shares(counts)[0, 0, 0] < 0.9
     apart = np.array([[60, 1], [2, 80], [0, 0]], dtype=float)[:, None, None]
-    assert learned(apart).matched(apart).concentration[2, 0, 0].sum() < row.sum() / 2
+    assert estimate_prior(apart).matched(apart).concentration[2, 0, 0].sum() < row.sum() / 2
 
 
 def test_rows_are_their_own_as_they_grow():
     truth = np.array([[0.9, 0.1], [0.3, 0.7]])[:, None, None]
-    errors = [np.abs(learned(n * truth).given(n * truth).mean - truth).max() for n in (10, 100, 1000, 10_000)]
+    errors = [np.abs(estimate_prior(n * truth).given(n * truth).mean - truth).max() for n in (10, 100, 1000, 10_000)]
     assert errors == sorted(errors, reverse=True) and errors[-1] < 1e-3
 
 
@@ -150,7 +150,7 @@ def replications(num_types, num_next, alike, even, number, seed=0):
 def shares_held(num_types, num_next, alike, even, number):
     """How often intervals of 95 % hold the truth: in all rows, and in those of fewer than ten moves."""
     rows, counts = replications(num_types, num_next, alike, even, number)
-    lower, upper = learned(counts).given(counts).interval(0.95)
+    lower, upper = estimate_prior(counts).given(counts).interval(0.95)
     inside = (lower <= rows) & (rows <= upper)
     return inside.mean(), inside[counts.sum(axis=-1) < 10].mean()
 
@@ -182,7 +182,9 @@ def test_intervals_cover_in_many_settings(num_types, num_next, even):
 def test_sparse_rows_are_nearer_to_the_truth_than_their_own_counts():
     rows, counts = replications(4, 4, 10.0, True, 200)
     sparse = counts.sum(axis=-1) < 10
-    error = [np.abs(learned(counts, prior=prior).given(counts).mean - rows)[sparse].mean() for prior in (None, 0)]
+    error = [
+        np.abs(estimate_prior(counts, prior=prior).given(counts).mean - rows)[sparse].mean() for prior in (None, 0)
+    ]
     assert error[0] < 0.7 * error[1]
 
 
@@ -191,7 +193,9 @@ def test_sparse_rows_are_nearer_to_the_truth_than_their_own_counts():
 )
 def test_intervals_leave_out_the_tails_of_the_whole_hierarchy(rows):
     counts = np.array(rows, dtype=float)
-    lower, upper = (ends[:, 0, 0, 0] for ends in learned(counts[:, None, None]).given(counts[:, None, None]).interval())
+    lower, upper = (
+        ends[:, 0, 0, 0] for ends in estimate_prior(counts[:, None, None]).given(counts[:, None, None]).interval()
+    )
     for x, share in ((lower, 0.025), (upper, 0.975)):  # m is by variational Bayes, hence the difference
         np.testing.assert_allclose(distribution(counts, x), share, atol=0.025)
 
@@ -214,7 +218,7 @@ def distribution(counts, x):
 def test_draws_of_rows_have_their_means_and_intervals():
     counts = some_counts(2, 3)
     counts[0, 0, 0] = 0  # lent
-    posterior = learned(counts).given(counts)
+    posterior = estimate_prior(counts).given(counts)
     draws, (lower, upper) = posterior.draw(1000, rng=1), posterior.interval(0.9)
     np.testing.assert_allclose(draws.sum(axis=-1), 1.0, atol=1e-12)
     np.testing.assert_allclose(draws.mean(axis=0), posterior.mean, atol=0.03)
@@ -225,15 +229,15 @@ def test_draws_of_rows_have_their_means_and_intervals():
 
 def test_rows_that_lean_on_the_same_are_drawn_together():
     counts = np.array([[1, 1]] * 4, dtype=float)[:, None, None]
-    drawn = learned(counts, prior=100).given(counts).draw(400)[:, :, 0, 0, 0]
+    drawn = estimate_prior(counts, prior=100).given(counts).draw(400)[:, :, 0, 0, 0]
     assert np.corrcoef(drawn[:, 0], drawn[:, 1])[0, 1] > 0.5
-    alone = learned(counts, prior=0.01).given(counts).draw(400)[:, :, 0, 0, 0]
+    alone = estimate_prior(counts, prior=0.01).given(counts).draw(400)[:, :, 0, 0, 0]
     assert abs(np.corrcoef(alone[:, 0], alone[:, 1])[0, 1]) < 0.2
 
 
 def test_rows_that_are_told_are_certain_and_copies_are_copies():
     counts = some_counts(3, 3)
-    posterior = learned(counts).given(counts)
+    posterior = estimate_prior(counts).given(counts)
     known, like = np.zeros((3, 2, 2), dtype=bool), np.broadcast_to([0, 1], (3, 2, 2)).astype(np.int32).copy()
     known[1, 0, 0], like[2, 1, 1] = True, 0
     told = posterior.settled(np.broadcast_to([0.1, 0.2, 0.3, 0.4], counts.shape), known, like)
@@ -247,10 +251,10 @@ def test_rows_that_are_told_are_certain_and_copies_are_copies():
 def test_where_nothing_is_uncertain_intervals_are_points():
     """All rows told, or with one possible next state each: there was an error, for nothing leaned."""
     counts = some_counts(3, 3)
-    told = learned(counts).given(counts).settled(np.full(counts.shape, 0.25), np.ones((3, 2, 2), dtype=bool))
+    told = estimate_prior(counts).given(counts).settled(np.full(counts.shape, 0.25), np.ones((3, 2, 2), dtype=bool))
     stays = np.zeros(counts.shape)
     stays[..., 0] = 5
-    certain = learned(stays, stays[0] > 0).given(stays)
+    certain = estimate_prior(stays, stays[0] > 0).given(stays)
     for posterior in (told, certain):
         for ends in posterior.interval():
             np.testing.assert_array_equal(ends, posterior.mean)
@@ -258,7 +262,7 @@ def test_where_nothing_is_uncertain_intervals_are_points():
 
 def test_more_moves_count_as_if_they_had_been_seen_but_for_what_is_leaned_on():
     counts, more = some_counts(6, 3), some_counts(7, 3)
-    leaning = learned(counts)
+    leaning = estimate_prior(counts)
     posterior = leaning.given(counts)
     np.testing.assert_array_equal(posterior.with_more(more).draw(2), leaning.given(counts + more).draw(2))
     known = np.zeros((3, 2, 2), dtype=bool)
@@ -270,7 +274,7 @@ def test_more_moves_count_as_if_they_had_been_seen_but_for_what_is_leaned_on():
 
 def test_many_entries_are_told_at_fewer_nodes_and_nearly_alike(monkeypatch):
     counts = some_counts(5, 4, num_next=6)
-    posterior = learned(counts).given(counts)
+    posterior = estimate_prior(counts).given(counts)
     whole = posterior.interval()
     monkeypatch.setattr(pooled_posterior, "MOST_NODES", 1)
     monkeypatch.setattr(pooled_posterior, "AT_ONCE", 7)
@@ -280,7 +284,7 @@ def test_many_entries_are_told_at_fewer_nodes_and_nearly_alike(monkeypatch):
 
 def test_draws_of_what_is_leaned_on_have_its_moments():
     counts = some_counts(4, 3)
-    leaning = learned(counts)
+    leaning = estimate_prior(counts)
     rng = np.random.default_rng(0)
     draws = np.array([leaning.draw(rng) for _ in range(1000)])
     strength = (leaning.weight * leaning.strength).sum(axis=0)
@@ -295,7 +299,7 @@ def _mean_log(leaning):
 @pytest.mark.parametrize("prior", [-1, "much", float("nan"), True, 1e12])
 def test_a_prior_is_a_number_of_observations(prior):
     with pytest.raises(InvalidInput, match="prior: expected a number of observations"):
-        learned(np.ones((2, 1, 1, 2)), prior=prior)
+        estimate_prior(np.ones((2, 1, 1, 2)), prior=prior)
 
 
 @pytest.mark.parametrize("rows", [[12, 37], [3, 3], [200, 1, 40]])
@@ -303,7 +307,7 @@ def test_an_unseen_row_is_not_pulled_to_what_nobody_ever_did(rows):
     """All moves of the others stayed; the row of a type that has none is theirs, and no surer than theirs."""
     counts = np.zeros((len(rows) + 1, 1, 1, 3))
     counts[:-1, 0, 0, 0] = rows
-    posterior = learned(counts).given(counts)
+    posterior = estimate_prior(counts).given(counts)
     stay = posterior.mean[:, 0, 0, 0]
     assert stay[-1] >= sum(rows) / (sum(rows) + 1)
     lower, upper = posterior.interval()

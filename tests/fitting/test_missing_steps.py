@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import minimize
 
 import evenhand as eh
-from evenhand.fitting.hierarchical_dirichlet import learned
+from evenhand.fitting.hierarchical_dirichlet import estimate_prior
 from evenhand.fitting.missing_steps import Missed, draw_rows, fill, with_paths
 from evenhand.fitting.transition_counts import Gaps
 
@@ -109,7 +109,7 @@ def test_leaps_lead_where_rounds_alone_lead(prior):
     rng = np.random.default_rng(5)
     counts, missed = records_of(rng, rng.dirichlet(np.ones(3), size=(3, 3, 2)), 20)
     filled = fill(missed, counts, EVERY, prior)
-    again = filled.leaning.given(counts + missed.expected(filled.rows)[0]).mean
+    again = filled.pooled_prior.given(counts + missed.expected(filled.rows)[0]).mean
     np.testing.assert_allclose(filled.rows, again, atol=2e-9)
 
 
@@ -193,7 +193,7 @@ def test_intervals_cover_as_they_say():
     rng = np.random.default_rng(8)
     truth = rng.dirichlet(np.full(3, 2.0), size=(200, 3, 2))
     counts, missed = records_of(rng, truth, 12)
-    alone = learned(counts[:1], EVERY, prior=6.0)  # of one type: even, and given
+    alone = estimate_prior(counts[:1], EVERY, prior=6.0)  # of one type: even, and given
     filled = replace(fill(missed, counts, EVERY, prior=6.0), leaning=alone)
     lower, upper = draw_rows(missed, counts, EVERY, filled, rng, prior=6.0, num_draws=300).interval(0.9)
     inside = ((lower <= truth) & (truth <= upper)).mean(axis=(1, 2, 3))

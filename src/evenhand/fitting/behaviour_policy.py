@@ -1,12 +1,11 @@
-"""The policy that is in the records: how often each action was taken, by type and state.
+"""Behaviour policy of the records: shares of actions per type and state.
 
     share[t, s, a] = n[t, s, a] / n[t, s],        error = sqrt(share (1 - share) / n[t, s])
 
-counted over the *decisions*: rows with an action that another row of the arm follows. What was done in a last row is
-left out, for nobody wrote down what came of it; often the action was not known yet.
+counted over the *decisions*: rows with an action that another row of the arm follows. Last rows are censored.
 
-The shares are constant in time and know nothing but the state, which is a simplification, and said. A type that was
-never seen in a state takes the shares of all types together; where no type was, it idles.
+The policy is stationary and depends on the state alone. A type without decisions in a state takes the shares of all
+types together; without any decisions in the state, it idles.
 """
 
 from dataclasses import dataclass
@@ -19,16 +18,16 @@ from evenhand.typing import Bools, Floats, Ints
 
 @dataclass(frozen=True, eq=False)
 class BehaviourPolicy:
-    """How often each action was taken."""
+    """Shares of actions per type and state."""
 
     shares: Floats
     """(type, state, action) shares that sum to 1."""
 
     errors: Floats
-    """(type, state, action) standard errors; NaN where a type was never seen in the state."""
+    """(type, state, action) standard errors; NaN if a type has no decisions in the state."""
 
     numbers: Ints
-    """(type, state) decisions."""
+    """(type, state) number of decisions."""
 
     @property
     def borrowed(self) -> Bools:
@@ -37,7 +36,7 @@ class BehaviourPolicy:
 
 
 def decisions_of(log: Log) -> Bools:
-    """(row,) whether it is a decision: it has an action, and another row of the arm follows.
+    """(row,) whether it has an action and another row of the arm follows.
 
     Args:
         log: the records.
@@ -47,7 +46,7 @@ def decisions_of(log: Log) -> Bools:
 
 
 def recorded_shares(log: Log) -> BehaviourPolicy:
-    """The shares of actions in the records.
+    """Estimate the behaviour policy.
 
     Args:
         log: the records.

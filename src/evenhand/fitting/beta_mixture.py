@@ -1,13 +1,12 @@
-"""Quantiles of blends of Beta distributions.
+"""Quantiles of mixtures of Beta distributions.
 
-What is known of one transition, where it is not known how much its row leans on others, is no Beta distribution but a
-blend of several, node by node of what may be the case, each with its weight:
+A transition of a pooled row has a mixture of Beta distributions, over the nodes of a quadrature of the strength of
+pooling and the common row:
 
     F(x) = sum_i w_i I_x(a_i, b_i),     I the distribution function of a Beta
 
-Where F is some share is found in y = log(x / (1 - x)), by Newton's steps of log F, which is nearly straight in the
-tail, and by halving wherever a step would leave the bracket. So an end of 1e-200 is found as well as one of 0.3: it
-matters for transitions that are all but impossible, of which there are many where types differ.
+The quantile is found in y = log(x / (1 - x)) by Newton steps of log F, which is nearly linear in the tail, and by
+bisection if a step would leave the bracket. So a bound of 1e-200 is as exact as one of 0.3.
 """
 
 import numpy as np
@@ -15,36 +14,36 @@ import numpy as np
 from evenhand.typing import Floats, Ints
 
 FARTHEST = 690.0
-"""|y| from which on a probability is told as 0 or 1."""
+"""|y| from which on a probability is 0 or 1."""
 
 STEPS = 200
-"""Steps after which what is found is taken; halving alone needs 60."""
+"""Most steps; bisection alone needs 60."""
 
 CLOSE = 1e-5
-"""A step of y after which it stands still, as a share of 1 + |y|: Newton's next would be of its square."""
+"""Tolerance of a step relative to 1 + |y|: Newton's next would be of its square."""
 
 SMALLEST = 1e-300
-"""Instead of an a or b of 0."""
+"""Least parameter of a Beta distribution."""
 
 
-def blend_quantile(a: Floats, b: Floats, weights: Floats, share: float, begin: Floats) -> Floats:
-    """(entry,) where each blend has this share below.
+def mixture_quantile(a: Floats, b: Floats, weights: Floats, share: float, begin: Floats) -> Floats:
+    """(entry,) quantile of each mixture.
 
     Args:
         a: (entry, node) first parameters.
         b: (entry, node) second parameters.
         weights: (node,) with a sum of 1.
-        share: between 0 and 1.
-        begin: (entry,) where to look first.
+        share: probability, between 0 and 1.
+        begin: (entry,) initial values.
     """
-    blend = _Blend(np.maximum(a, SMALLEST), np.maximum(b, SMALLEST), weights)
+    mixture = _Mixture(np.maximum(a, SMALLEST), np.maximum(b, SMALLEST), weights)
     low, high = np.full(len(a), -FARTHEST), np.full(len(a), FARTHEST)
     with np.errstate(divide="ignore"):
         y = np.clip(np.log(begin) - np.log1p(-begin), -FARTHEST / 2, FARTHEST / 2)
     left = np.arange(len(a))
     for _ in range(STEPS):
         now = y[left]
-        below, slope = blend.of(left, now)
+        below, slope = mixture.of(left, now)
         low[left] = np.where(below < share, now, low[left])
         high[left] = np.where(below < share, high[left], now)
         ahead = now + _newton(below, slope, share)
@@ -57,20 +56,20 @@ def blend_quantile(a: Floats, b: Floats, weights: Floats, share: float, begin: F
 
 
 def _newton(below: Floats, slope: Floats, share: float) -> Floats:
-    """Steps of the logarithm of the smaller of both sides."""
+    """Newton steps of the logarithm of the smaller tail."""
     side, target, sign = (below, share, 1.0) if share < 0.5 else (1 - below, 1 - share, -1.0)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.asarray(np.nan_to_num(sign * (np.log(target) - np.log(side)) * side / slope, nan=np.inf))
 
 
 def _small(y: Floats) -> Floats:
-    """The share that such a y stands for, where it is negative."""
+    """Probability x of a negative y."""
     power = np.exp(np.minimum(y, 0.0))
     return np.asarray(power / (1 + power))
 
 
-class _Blend:
-    """Distribution functions and their slopes by y."""
+class _Mixture:
+    """Distribution functions and their derivatives by y."""
 
     def __init__(self, a: Floats, b: Floats, weights: Floats) -> None:
         from scipy.special import betaln
@@ -79,7 +78,7 @@ class _Blend:
         self.scale: Floats = betaln(a, b)
 
     def of(self, entries: Ints, y: Floats) -> tuple[Floats, Floats]:
-        """F and its slope, of some entries at a point each."""
+        """F and its derivative, of some entries at a point each."""
         from scipy.special import betainc
 
         a, b, small = self.a[entries], self.b[entries], _small(-np.abs(y))[:, None]

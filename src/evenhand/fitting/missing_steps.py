@@ -43,7 +43,7 @@ import numpy as np
 
 from evenhand.checks import check_memory
 from evenhand.errors import NotConverged
-from evenhand.fitting.hierarchical_dirichlet import PooledPrior, checked_prior, learned
+from evenhand.fitting.hierarchical_dirichlet import PooledPrior, checked_prior, estimate_prior
 from evenhand.fitting.posterior import Dirichlet, Drawn
 from evenhand.fitting.transition_counts import Gaps
 from evenhand.typing import Bools, Floats, Indices, Ints, Progress
@@ -135,7 +135,7 @@ class Missed:
         """
         fill = self._fill(rows)
         size = 16.0 * len(self.lengths) * fill.size
-        check_memory(size, f"gaps of up to {self.lengths[-1] + 1} steps", "Use fewer states, or a longer --step.")
+        check_memory(size, f"gaps of up to {self.lengths[-1] + 1} steps", "Use fewer states, or a longer step.")
         found = np.empty((len(self.lengths), *fill.shape))
         found[0] = fill
         # Lengths rise: both halves are there before the whole.
@@ -274,8 +274,8 @@ class Filled:
     moves: Floats
     """(type, state, action, next_state) counts, and expected moves on the missing paths."""
 
-    leaning: PooledPrior
-    """What rows lean on."""
+    pooled_prior: PooledPrior
+    """Prior of the rows."""
 
     log_likelihoods: tuple[float, ...]
     """Before each round."""
@@ -294,10 +294,10 @@ def fill(missed: Missed, counts: Floats, possible: Bools, prior: float | None = 
         NotConverged: EM does not arrive, or cannot begin.
     """
     even = _even(possible)
-    begin = _within_reach(missed, _known(learned(counts, possible, 1.0).matched(counts).mean, even), possible)
-    leaning = learned(counts, possible, prior)
-    rows, moves, told = _arrive(missed, counts, leaning, counts + missed.expected(begin)[0], even)
-    return Filled(rows, moves, leaning, tuple(told))
+    begin = _within_reach(missed, _known(estimate_prior(counts, possible, 1.0).matched(counts).mean, even), possible)
+    pooled_prior = estimate_prior(counts, possible, prior)
+    rows, moves, told = _arrive(missed, counts, pooled_prior, counts + missed.expected(begin)[0], even)
+    return Filled(rows, moves, pooled_prior, tuple(told))
 
 
 def _within_reach(missed: Missed, rows: Floats, possible: Bools) -> Floats:
@@ -331,10 +331,10 @@ def _known(mean: Floats, even: Floats) -> Floats:
 
 
 def _arrive(
-    missed: Missed, counts: Floats, leaning: PooledPrior, moves: Floats, even: Floats
+    missed: Missed, counts: Floats, pooled_prior: PooledPrior, moves: Floats, even: Floats
 ) -> tuple[Floats, Floats, list[float]]:
     """Rounds of EM in twos, each two followed by a leap that is taken back if it loses."""
-    rounds = _Rounds(missed, counts, leaning, even)
+    rounds = _Rounds(missed, counts, pooled_prior, even)
     first = rounds.of(rounds.rows_of(moves))
     told, mark, still, reach = [], np.inf, 0, np.inf
     for _ in range(ROUNDS):
@@ -385,7 +385,7 @@ class _Rounds:
 
     missed: Missed
     counts: Floats
-    leaning: PooledPrior
+    prior: PooledPrior
     even: Floats
 
     def of(self, rows: Floats) -> _Round:
@@ -398,11 +398,11 @@ class _Rounds:
             expected, value = self.missed.expected(rows)
         value += _weighed_logs(self.counts, rows)
         moves = self.counts + expected
-        return _Round(rows, self.rows_of(moves), moves, value, value + _weighed_logs(self.leaning.pull, rows))
+        return _Round(rows, self.rows_of(moves), moves, value, value + _weighed_logs(self.prior.pull, rows))
 
     def rows_of(self, moves: Floats) -> Floats:
         """(type, state, action, next_state) estimated from moves; even ones where nothing is known."""
-        return _known(self.leaning.matched(moves).mean, self.even)
+        return _known(self.prior.matched(moves).mean, self.even)
 
 
 def _weighed_logs(weights: Floats, rows: Floats) -> float:
@@ -450,16 +450,16 @@ def draw_rows(
     room = int(MOST_BYTES / (8 * counts.size))
     number = max(FEWEST, min(KEPT, room)) if num_draws is None else num_draws
     check_memory(8.0 * number * counts.size, f"{number} draws", "Use fewer states.")
-    draws, mean, rows, leaning = np.empty((number, *counts.shape)), np.zeros_like(filled.rows), filled.rows, None
+    draws, mean, rows, pooled_prior = np.empty((number, *counts.shape)), np.zeros_like(filled.rows), filled.rows, None
     learns = checked_prior(prior) is None and len(counts) > 1
     # The weakest prior: one observation over the transitions that the maximum has.
     weakest = _even(filled.rows > SUPPORT)
     for sweep in range(FIRST + BETWEEN * number):
         moves = counts + missed.drawn(rows, rng)
-        # Where the strength is told, the leaning of EM is kept; else it is learned anew every few sweeps.
-        if leaning is None or (learns and sweep % LEARNED == 0):
-            leaning = learned(moves, possible) if learns else filled.leaning
-        total = moves + (leaning.draw(rng) if leaning.strength.any() else weakest)
+        # Where the strength is told, the pooled_prior of EM is kept; else it is learned anew every few sweeps.
+        if pooled_prior is None or (learns and sweep % LEARNED == 0):
+            pooled_prior = estimate_prior(moves, possible) if learns else filled.pooled_prior
+        total = moves + (pooled_prior.draw(rng) if pooled_prior.strength.any() else weakest)
         rows = Dirichlet(total).one(int(rng.integers(2**63)), 0)
         kept, odd = divmod(sweep - FIRST, BETWEEN)
         if kept >= 0:
@@ -470,5 +470,5 @@ def draw_rows(
             draws[kept] = rows
         if progress is not None and sweep % 50 == 0:
             progress("drawing paths through missed steps", sweep / (FIRST + BETWEEN * number))
-    estimate = mean / (BETWEEN * number) if filled.leaning.strength.any() else filled.rows
+    estimate = mean / (BETWEEN * number) if filled.pooled_prior.strength.any() else filled.rows
     return Drawn(estimate, draws)

@@ -1,8 +1,7 @@
-"""From what was estimated to a problem: a block for each type, or for each type and group, with the number of its arms.
+"""Problems from estimates: one block per type, or per type and group.
 
-Blocks of one type have its name and its rows, whatever their group. Where arms begin (`initial`) is where they were
-last seen: of each block, the share of its arms whose records end in each state. A plan made now begins there. A row of
-which nothing is known is refused: nothing is made up for it.
+Blocks of one type have its name and its rows, in any group. The initial distribution of a block is that of the last
+recorded states of its arms. Unknown rows are refused.
 """
 
 from dataclasses import dataclass
@@ -20,18 +19,18 @@ from evenhand.typing import Bools, Floats, Ints
 
 
 def build_problem(log: Log, transitions: Floats, terms: Terms) -> CoupledMDP:
-    """The problem that a model file describes.
+    """Build the problem.
 
     Args:
-        log: who the arms are, and where.
-        transitions: (type, state, action, next_state) probabilities, of which none may be unknown.
-        terms: everything else.
+        log: the records.
+        transitions: (type, state, action, next_state) probabilities; none may be NaN.
+        terms: rewards, usage, budget and objective.
 
     Raises:
-        ModelError: rows are not known, or something does not go together; with every fault.
+        ModelError: rows are unknown, or the parts are inconsistent; with every fault.
     """
     refuse_unknown(log, np.asarray(np.isnan(transitions).any(axis=-1)))
-    refuse_worthless(log, np.isnan(terms.rewards))
+    refuse_unrewarded(log, np.isnan(terms.rewards))
     blocks = blocks_of(log)
     arms = [
         Arm(
@@ -60,23 +59,23 @@ def build_problem(log: Log, transitions: Floats, terms: Terms) -> CoupledMDP:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """The arms that take part, as blocks: one for each type, or for each type and group."""
+    """Active arms: one block per type, or per type and group."""
 
     type: Ints
     """(block,) its type."""
 
     group: Ints
-    """(block,) its group; 0 where the records tell of none."""
+    """(block,) its group; 0 if the records have none."""
 
     counts: Ints
-    """(block,) how many arms there are."""
+    """(block,) number of arms."""
 
     initial: Floats
-    """(block, state) the share of them whose records end in each state."""
+    """(block, state) shares of last recorded states."""
 
 
 def blocks_of(log: Log) -> Blocks:
-    """The blocks, in the order of the types, and of the groups within a type; one without an arm is left out.
+    """Blocks by type, then by group; those without arms are left out.
 
     Args:
         log: the records.
@@ -94,17 +93,17 @@ def blocks_of(log: Log) -> Blocks:
 
 
 def num_arms(log: Log) -> Ints:
-    """(type,) how many arms take part of each."""
+    """(type,) number of active arms."""
     blocks = blocks_of(log)
     return np.bincount(blocks.type, weights=blocks.counts, minlength=len(log.types)).astype(np.int64)
 
 
 def refuse_unknown(log: Log, unknown: Bools) -> None:
-    """Raise ModelError if there are rows of which nothing is known: they need the user's word.
+    """Raise ModelError if there are unknown rows.
 
     Args:
-        log: names them.
-        unknown: (type, state, action) which.
+        log: the records, with the names.
+        unknown: (type, state, action) mask.
     """
     if not unknown.any():
         return
@@ -112,20 +111,20 @@ def refuse_unknown(log: Log, unknown: Bools) -> None:
     title = f"{counted(number, 'pair has', 'pairs have')} no records"
     how = 'give `unseen`: "idle" (as the idle action), "forbid" (never chosen), or a table of rows'
     idle = f"for the idle action, {quoted(log.actions[0])}, give `unseen` as a table, or the state as `absorbing`"
-    said = [how] * bool(unknown[:, :, 1:].any()) + [idle] * bool(unknown[:, :, 0].any())
+    ways = [how] * bool(unknown[:, :, 1:].any()) + [idle] * bool(unknown[:, :, 0].any())
     faults = [
-        Fault("", "; ".join([title, *said]), stands_for=0),
-        *(Fault("", told) for told in log.pair_names(unknown)),
+        Fault("", "; ".join([title, *ways]), stands_for=0),
+        *(Fault("", name) for name in log.pair_names(unknown)),
     ]
     raise ModelError(faults, "the records")
 
 
-def refuse_worthless(log: Log, unknown: Bools) -> None:
-    """Raise ModelError if there are pairs without a reward where others have one.
+def refuse_unrewarded(log: Log, unknown: Bools) -> None:
+    """Raise ModelError if there are pairs without a reward.
 
     Args:
-        log: names them.
-        unknown: (type, state, action) which.
+        log: the records, with the names.
+        unknown: (type, state, action) mask.
     """
     if unknown.any():
-        raise ModelError([Fault("", f"{told}: has no reward") for told in log.pair_names(unknown)], "rewards")
+        raise ModelError([Fault("", f"{name}: has no reward") for name in log.pair_names(unknown)], "rewards")

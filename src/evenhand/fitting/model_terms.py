@@ -185,7 +185,7 @@ def mean_per_pair(log: Log, figures: Floats, pool: bool) -> Floats:
     size = int(np.prod(shape))
     numbers = np.bincount(cells, minlength=size).reshape(shape)
     sums = np.bincount(cells, weights=figures[known], minlength=size).reshape(shape)
-    means = np.where(numbers > 0, sums / np.maximum(numbers, 1), np.nan)
+    means: Floats = np.where(numbers > 0, sums / np.maximum(numbers, 1), np.nan)
     if not pool or shape[0] == 1:
         return means
     residuals = figures[known] - means.reshape(-1)[cells]
@@ -301,7 +301,7 @@ def _mean_use(log: Log, notes: list[str]) -> Floats:
 
 def _check_usage(log: Log, amounts: Floats, resources: Sequence[str], source: str) -> None:
     faults = Faults()
-    for name in log.pair_names(np.isnan(amounts).any(axis=-1)):
+    for name in log.pair_names(np.asarray(np.isnan(amounts).any(axis=-1))):
         faults.add(name, "has no usage; state 0 if it uses nothing")
     for t, s, a, k in np.argwhere(amounts < 0).tolist():
         used = f"{plain(amounts[t, s, a, k])} of {resources[k]}"

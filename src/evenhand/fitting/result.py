@@ -1,4 +1,4 @@
-"""What came of a fit: the model, what is known of it, and what the records could not say."""
+"""Result of a fit: the model, its posterior and its diagnostics."""
 
 import os
 import tempfile
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from evenhand.fitting.clusters import Clusters
 
 SUFFIXES = (".toml", ".json", ".npz")
-"""Of model files."""
+"""Suffixes of model files."""
 
 LEVEL = 0.95
-"""Of the intervals that are told."""
+"""Level of the reported intervals."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,52 +36,52 @@ class Fitted(Shown):
     """A model fitted to records."""
 
     log: Log
-    """The records, in order."""
+    """The records."""
 
     moves: Moves
-    """How often each move was seen."""
+    """Transition counts."""
 
     posterior: Posterior
-    """What is known of the transitions; rows of which nothing is known are NaN in its mean."""
+    """Posterior of the transitions; unknown rows are NaN in its mean."""
 
     terms: Terms
     """Rewards, usage, budget and objective."""
 
     log_likelihood: float
-    """Of the records under the model's transitions."""
+    """Log-likelihood of the records under the model's transitions."""
 
     clusters: "Clusters | None" = None
-    """The types that were found, where they were asked for."""
+    """Types found by clustering; None without clustering."""
 
     estimated: tuple[str, ...] = ()
-    """What should be known of the estimates, in words."""
+    """Notes on the estimates."""
 
     passed: Bools | None = None
-    """(type, state, action) pairs without a row that are known from the times between rows; None for none."""
+    """(type, state, action) pairs without a row that are estimated from the times between rows; None for none."""
 
     @cached_property
     def problem(self) -> CoupledMDP:
-        """The problem that `save` writes.
+        """The fitted problem, as `save` writes it.
 
         Raises:
-            ModelError: pairs were never seen, and nobody says what they do.
+            ModelError: there are unobserved pairs without a statement.
         """
         return build_problem(self.log, self.posterior.mean, self.terms)
 
     @cached_property
     def unseen(self) -> Bools:
-        """(type, state, action) the pairs that no arm of the type was seen to leave, nor passed between two rows."""
+        """(type, state, action) unobserved pairs: without moves of the type, and not passed between two rows."""
         return self.moves.unseen if self.passed is None else self.moves.unseen & ~self.passed
 
     @property
     def unseen_anywhere(self) -> Bools:
-        """(type, state, action) the pairs that no arm was seen to leave, and no other type tells of."""
-        nobody = np.broadcast_to(self.unseen.all(axis=0), self.unseen.shape)
-        return np.asarray(nobody | (self.unseen & np.isnan(self.posterior.mean).any(axis=-1)))
+        """(type, state, action) pairs that are unobserved in every type, or unknown in this one."""
+        nowhere = np.broadcast_to(self.unseen.all(axis=0), self.unseen.shape)
+        return np.asarray(nowhere | (self.unseen & np.isnan(self.posterior.mean).any(axis=-1)))
 
     @cached_property
     def diagnostics(self) -> Diagnostics:
-        """What the records say besides the model, and what they cannot say; asked when first read, always alike."""
+        """Diagnostics of the records; computed on first access, always alike."""
         found = self.clusters
         return diagnose(
             self.log,
@@ -94,31 +94,31 @@ class Fitted(Shown):
 
     @property
     def _worth(self) -> Floats | None:
-        """(type, state) the reward of a step under the idle action; None where that is not known, or all alike."""
+        """(type, state) reward of a step under the idle action; None if unknown or constant."""
         worth = self.terms.rewards[:, :, 0]
         return worth if np.isfinite(worth).all() and np.ptp(worth, axis=1).any() else None
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was decided, and what should be known, in words."""
+        """Decisions and remarks of reading, estimation and defaults."""
         return self.log.notes + self.estimated + self.terms.notes
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model, and its posterior beside it (`model.posterior.npz`); both, or nothing.
 
-        Where types were found, who is of which is beside it, too (`model.members.csv`).
+        Types found by clustering are written beside it as well (`model.members.csv`).
 
         Args:
-            path: a `.toml`, `.json` or `.npz` file; one that is there already is replaced.
+            path: a `.toml`, `.json` or `.npz` file; an existing one is replaced.
 
         Raises:
-            ModelError: pairs were never seen, and nobody says what they do.
+            ModelError: there are unobserved pairs without a statement.
         """
         problem, file = self.problem, Path(path)
         named = Named(self.posterior, self.log.types, self.log.states, self.log.actions)
         if file.suffix.lower() not in SUFFIXES:
-            save(problem, file)  # it says what is wrong with the name
-        with tempfile.TemporaryDirectory() as folder:  # what cannot be written is found before anything is
+            save(problem, file)  # raises on an unknown suffix
+        with tempfile.TemporaryDirectory() as folder:  # errors are found before anything is written
             whole = Path(folder) / f"model{file.suffix}"
             save(problem, whole)
             save_posterior(named, posterior_path(whole))
@@ -129,10 +129,10 @@ class Fitted(Shown):
             write_atomically(file, whole.read_bytes())
 
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
-        """A row for each transition that was seen or may be: its number, its estimate and its interval.
+        """One row per possible transition: its count, estimate and interval.
 
         Args:
-            library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
+            library: `pandas` or `polars`; by default pandas if it is installed, else polars.
         """
         mean, (lower, upper) = self.posterior.mean, self.interval
         places = np.argwhere((self._counts > 0) | (np.nan_to_num(mean) > 0))
@@ -154,16 +154,16 @@ class Fitted(Shown):
 
     @cached_property
     def _counts(self) -> Ints:
-        """(type, state, action, next_state) moves of one step; all pairs of rows where times are irregular."""
+        """(type, state, action, next_state) moves of one step; all consecutive pairs of rows if times are irregular."""
         return self.moves.counts if self.log.regular else self.moves.pairs
 
     @cached_property
     def interval(self) -> tuple[Floats, Floats]:
-        """Two arrays as the transitions: where each lies with a probability of 95 %."""
+        """Credible intervals of 95 %: lower and upper ends, shaped as the transitions."""
         return self.posterior.interval(LEVEL)
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form; what is not known is null."""
+        """JSON form; unknown values are null."""
         lower, upper = self.interval
         arrays = {"transitions": self.posterior.mean, "lower": lower, "upper": upper}
         arms = num_arms(self.log)
@@ -195,7 +195,7 @@ class Fitted(Shown):
         }
 
     def _blocks(self) -> list[dict[str, Any]]:
-        """How many arms there are of each type and group."""
+        """Number of arms per type and group."""
         found = blocks_of(self.log)
         return [
             {"type": self.log.types[t], "group": self.log.groups[g], "arms": number}

@@ -27,27 +27,27 @@ IDLE = 0
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """Pairs of rows that follow each other, counted."""
+    """Counts of consecutive pairs of rows."""
 
     counts: Ints
     """(type, state, action, next_state) moves of one step."""
 
     gaps: "Gaps"
-    """Moves over more than one step, or over times that are no whole steps."""
+    """Moves over several steps, or over irregular times."""
 
     carry_action: bool = False
-    """Whether an action goes on through steps that were missed; they are idle when not."""
+    """Whether an action goes on through missing steps; else they are idle."""
 
     @property
     def pairs(self) -> Ints:
-        """(type, state, action, next_state) pairs of rows that follow each other, in one step or in another time."""
+        """(type, state, action, next_state) consecutive pairs of rows, in one step or another time."""
         gaps, seen = self.gaps, self.counts.copy()
         np.add.at(seen, (gaps.type, gaps.state, gaps.action, gaps.next_state), gaps.number)
         return seen
 
     @property
     def exposure(self) -> Floats:
-        """(type, state, action) time between rows that follow each other, in the unit of the times."""
+        """(type, state, action) time between consecutive rows, in the unit of the times."""
         gaps = self.gaps
         time: Floats = self.counts.sum(axis=-1).astype(np.float64)
         np.add.at(time, (gaps.type, gaps.state, gaps.action), gaps.number * gaps.time)
@@ -55,19 +55,19 @@ class Moves:
 
     @property
     def departures(self) -> Ints:
-        """(type, state, action) how often arms were seen to leave each pair, in one step or in another time."""
+        """(type, state, action) moves that begin in each pair, in one step or another time."""
         departures: Ints = self.pairs.sum(axis=-1)
         return departures
 
     @property
     def unseen(self) -> Bools:
-        """(type, state, action) the pairs that no arm of the type was seen to leave."""
+        """(type, state, action) pairs without moves of the type."""
         return np.asarray(self.departures == 0)
 
 
 @dataclass(frozen=True, eq=False)
 class Gaps:
-    """Moves whose states in between were not recorded, like ones together."""
+    """Moves with unrecorded states in between, equal ones together."""
 
     type: Indices
     """(kind,) of the arm."""
@@ -76,27 +76,27 @@ class Gaps:
     """(kind,) before."""
 
     action: Indices
-    """(kind,) taken at the first step; the steps that were missed are idle, or carry it on."""
+    """(kind,) taken at the first step; missing steps are idle, or carry it on."""
 
     next_state: Indices
     """(kind,) after."""
 
     time: Floats
-    """(kind,) steps, or the time in between."""
+    """(kind,) steps, or time."""
 
     number: Ints
-    """(kind,) how often it was seen."""
+    """(kind,) number of moves."""
 
 
 def count_moves(log: Log, carry_action: bool = False) -> Moves:
     """Count the moves of a log.
 
     Args:
-        log: sound records.
-        carry_action: whether an action goes on through steps that were missed; they are idle when not.
+        log: the records.
+        carry_action: whether an action goes on through missing steps; else they are idle.
     """
     shape = (len(log.types), len(log.states), len(log.actions), len(log.states))
-    check_memory(8.0 * np.prod(shape, dtype=np.float64), "the counts of moves", "Use fewer states (--bins).")
+    check_memory(8.0 * np.prod(shape, dtype=np.float64), "the counts of moves", "Use fewer states, by bins.")
     first = np.flatnonzero(log.arm[1:] == log.arm[:-1])
     places = log.type_of[log.arm[first]], log.state[first], log.action[first], log.state[first + 1]
     kind: Ints = np.ravel_multi_index(places, shape).astype(np.int64, copy=False)
@@ -110,7 +110,7 @@ def count_moves(log: Log, carry_action: bool = False) -> Moves:
 
 
 def _gaps(kind: Ints, pause: Floats, shape: tuple[int, ...]) -> Gaps:
-    """Moves of one kind and one pause together, in the order of kinds, then pauses."""
+    """Group moves of one kind and one pause, sorted by kind, then pause."""
     order = np.lexsort((pause, kind))
     kind, pause = kind[order], pause[order]
     new = np.ones(len(kind), dtype=np.bool_)
@@ -122,11 +122,11 @@ def _gaps(kind: Ints, pause: Floats, shape: tuple[int, ...]) -> Gaps:
 
 
 def log_likelihood(moves: Moves, transitions: Floats) -> float:
-    """Of moves whose times are whole steps apart.
+    """Log-likelihood of moves whose times are whole steps apart.
 
     Args:
-        moves: what was seen.
-        transitions: (type, state, action, next_state) probabilities; NaN in rows that are not known.
+        moves: transition counts.
+        transitions: (type, state, action, next_state) probabilities; NaN in unknown rows.
     """
     seen = moves.counts > 0
     with np.errstate(divide="ignore"):
@@ -136,7 +136,7 @@ def log_likelihood(moves: Moves, transitions: Floats) -> float:
 
 
 def _of_gaps(moves: Moves, transitions: Floats) -> Floats:
-    """(kind,) the probability of each gap."""
+    """(kind,) probability of each gap."""
     gaps, known = moves.gaps, np.nan_to_num(transitions)
     found = np.empty(len(gaps.number))
     keys = np.stack([gaps.type, gaps.action, gaps.time.astype(np.int64)], axis=1)
