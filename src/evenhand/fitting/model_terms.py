@@ -209,7 +209,7 @@ def _shrink(numbers: Floats, means: Floats, noise: Floats) -> Floats:
         weights = np.where(seen, np.where(shrinks, 1 / (tau + variance), numbers), 0.0)
         common = (weights * means).sum(axis=0) / weights.sum(axis=0)
         own = np.where(shrinks, tau / (tau + variance), 1.0)
-        return np.where(seen, own * means + (1 - own) * np.nan_to_num(common), common)
+        return np.asarray(np.where(seen, own * means + (1 - own) * np.nan_to_num(common), common))
 
 
 # Usage
