@@ -1,7 +1,7 @@
 """Verification of a programme's database: rebuild the tables from the chain of events, and compare.
 
-Each event carries the rows that it added or changed (`ledger`). Replaying them gives every table but `jobs`, whose rows
-are working notes of servers. Bytes (models, policies, posteriors) are compared by their digests.
+Each event carries the rows that it added or changed (`ledger`). Replaying them gives every table. Bytes (models,
+policies, posteriors) are compared by their digests.
 
 The chain shows every change of a single event. Two changes agree with themselves: the last events and all that they
 wrote are cut, or events are rewritten with all digests after them. A `Head`, the number and digest of the last event,
@@ -31,7 +31,7 @@ MOST_FAULTS = 20
 SHORTEST_KEY = 16
 """Bytes of the shortest key that signs."""
 
-TABLES = {name: table for name, table in schema.METADATA.tables.items() if name not in ("events", "jobs")}
+TABLES = {name: table for name, table in schema.METADATA.tables.items() if name != "events"}
 """Tables that follow from the events."""
 
 Rebuilt = dict[str, dict[tuple[Any, ...], dict[str, Any]]]

@@ -13,7 +13,6 @@
     events         all that ever happened, one after the other, with every row of the tables above that it wrote; the
                    database itself refuses to change them
     keys           answers given under a key: who asks again under the same gets the same
-    jobs           long work that a server does in the background
 
 Numbers of events order everything: of two rows the one with the later event is newer, whatever any clock says. Times
 are told, and never compared. A table may be read *as of* an event: rows with later ones are left out.
@@ -207,22 +206,4 @@ keys = Table(
     Column("answer_json", Text, nullable=False),
     Column("at", String(32), nullable=False),
     Column("event", Integer, nullable=False),
-)
-
-jobs = Table(
-    "jobs",
-    METADATA,
-    Column("id", String(64), primary_key=True),
-    Column("kind", String(32), nullable=False),
-    Column("status", String(16), nullable=False),
-    Column("request_json", Text, nullable=False),
-    Column("progress", Float, nullable=False),
-    Column("message", Text, nullable=False),
-    Column("answer_json", Text),
-    Column("worker", Text),
-    Column("asked_at", String(32), nullable=False),
-    Column("started_at", String(32)),
-    Column("seen_at", String(32)),
-    Column("ended_at", String(32)),
-    Index("jobs_by_status", "status", "asked_at"),
 )

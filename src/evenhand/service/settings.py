@@ -85,6 +85,9 @@ class Settings:
     judge_every: float = 60.0
     """Seconds between two looks whether the model still fits what is seen."""
 
+    refit_seconds: float = 45.0
+    """Approximate limit of solving for a proposed model."""
+
     labels: dict[str, str] = field(default_factory=dict)
     """Words for the page, such as that this is a demonstration."""
 

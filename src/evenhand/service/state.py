@@ -12,14 +12,12 @@ from starlette.concurrency import run_in_threadpool
 from evenhand.errors import EvenhandError
 from evenhand.programme.programme import Programme
 from evenhand.programme.solving import numbers_of
-from evenhand.service.board import Board
+from evenhand.service.background import DriftMonitor, Solver
 from evenhand.service.deciding import Decider
 from evenhand.service.jobs import Job, Jobs, name_of
-from evenhand.service.judging import Judge
 from evenhand.service.metrics import Metrics
 from evenhand.service.sessions import Sessions
 from evenhand.service.settings import Settings
-from evenhand.service.solving import Solver
 
 THREADS = 12
 """Requests that speak to the database at a time: there are 15 connections to it, and some are for work behind them."""
@@ -42,9 +40,8 @@ class Service:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.jobs = Jobs(settings, self.metrics)
         self.decider = Decider(self.jobs, settings.kept_models, self.metrics)
-        self.board = Board(programme.store, self.jobs)
-        self.solver = Solver(programme, self.board, settings.look_every)
-        self.judge = Judge(programme, self.board, settings.judge_every)
+        self.solver = Solver(programme, self.jobs, settings.look_every)
+        self.drift = DriftMonitor(programme, self.jobs, settings.judge_every, settings.refit_seconds)
 
     async def suppose(self, asked: dict[str, Any], owner: str) -> Job:
         """Begin to compute a what-if, or join the one that is under way or done already.
@@ -108,14 +105,13 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self.jobs.start()
         self.solver.start()
-        self.judge.start()
+        self.drift.start()
         try:
             yield
         finally:
             self.stopping.set()
             await self.solver.stop()
-            await self.judge.stop()
-            await self.board.stop()
+            await self.drift.stop()
             await self.jobs.stop()
 
 

@@ -16,9 +16,9 @@ router = APIRouter(include_in_schema=False)
 @router.post("/computing/{number}/stop")
 async def stop_work(number: str, request: Request, form: Sending) -> Response:
     """Stop long work."""
-    job = await service_of(request).board.find(number)
+    job = service_of(request).jobs.find(number)
     if job is not None:
-        await service_of(request).board.cancel(job)
+        await service_of(request).jobs.cancel(job)
     back = form.text("back")
     return to(back if back.startswith("/") and not back.startswith(("//", "/\\")) else "/")
 

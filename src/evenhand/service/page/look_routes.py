@@ -44,9 +44,8 @@ PRICED = {"seconds": SECONDS}
 """How the price of fairness is asked for."""
 
 
-async def _job(request: Request, number: str) -> Job | None:
-    """A job by its name in an address."""
-    return await service_of(request).board.find(number) if number else None
+def _job(request: Request, number: str) -> Job | None:
+    return service_of(request).jobs.find(number)
 
 
 def _failed(job: Job | None, what: str) -> Refusal | None:
@@ -87,7 +86,7 @@ def _frame(request: Request, view: str) -> Any:
 @router.get("/fairness")
 async def show_fairness(request: Request) -> Response:
     """What groups were promised and what they got, who waits longest, and what fairness costs."""
-    job = await _job(request, await run_in_threadpool(_name, request, "price", PRICED))
+    job = _job(request, await run_in_threadpool(_name, request, "price", PRICED))
     return await run_in_threadpool(_fairness, request, job)
 
 
@@ -145,7 +144,7 @@ async def price(request: Request, form: Sending) -> Response:
 async def show_what_if(request: Request) -> Response:
     """Other budgets, another idea of fairness."""
     asked = asked_of(request).text("job")
-    job = await _job(request, asked or request.cookies.get(LAST, ""))
+    job = _job(request, asked or request.cookies.get(LAST, ""))
     return await run_in_threadpool(_what_if, request, job if asked or (job is not None and job.answer) else None)
 
 
@@ -200,7 +199,7 @@ def _supposed(request: Request, form: Any) -> dict[str, Any]:
 @router.get("/model")
 async def show_model(request: Request) -> Response:
     """What plans are made by."""
-    job = await _job(request, asked_of(request).text("job"))
+    job = _job(request, asked_of(request).text("job"))
     return await run_in_threadpool(_model, request, job)
 
 

@@ -44,7 +44,7 @@ router = APIRouter(include_in_schema=False)
 @router.get("/")
 async def show_page(request: Request) -> Response:
     """What to do today."""
-    job = await service_of(request).board.find(asked_of(request).text("job")) if asked_of(request).text("job") else None
+    job = service_of(request).jobs.find(asked_of(request).text("job"))
     refusal = None
     if job is not None and job.has_ended and job.status != "done":
         said = "" if job.failed is None else str(job.failed["detail"])

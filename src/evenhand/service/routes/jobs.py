@@ -19,8 +19,8 @@ BEAT = 10.0
 router = APIRouter(prefix="/v1", tags=["jobs"])
 
 
-async def _find(request: Request, number: str) -> Job:
-    job = await service_of(request).board.find(number)
+def _find(request: Request, number: str) -> Job:
+    job = service_of(request).jobs.find(number)
     if job is None:
         raise Refused(404, "there is no such computation, or it was forgotten")
     return job
@@ -35,16 +35,16 @@ async def list_jobs(request: Request) -> JSONResponse:
 @router.get("/jobs/{job}", response_model=shapes.JobShape, responses=shapes.refusals(404))
 async def show_job(job: str, request: Request) -> JSONResponse:
     """How a computation stands, and what came of it."""
-    return JSONResponse((await _find(request, job)).as_dict())
+    return JSONResponse(_find(request, job).as_dict())
 
 
 @router.delete("/jobs/{job}", response_model=shapes.JobShape, responses=shapes.refusals(404))
 async def cancel_job(job: str, request: Request) -> JSONResponse:
     """Cancel a computation; one that has ended stays as it is. A token that may only read cancels its own."""
-    found, holder = await _find(request, job), request.state.holder
+    found, holder = _find(request, job), request.state.holder
     if not (holder.may("write") or found.owner == holder.name):
         raise Refused(403, "this token may cancel only what was begun with it")
-    await service_of(request).board.cancel(found)
+    await service_of(request).jobs.cancel(found)
     return JSONResponse(found.as_dict())
 
 
@@ -55,7 +55,7 @@ async def cancel_job(job: str, request: Request) -> JSONResponse:
 )
 async def job_events(job: str, request: Request) -> StreamingResponse:
     """How a computation goes on, as server-sent events: `progress`, and at last `done`, `failed` or `cancelled`."""
-    found, service = await _find(request, job), service_of(request)
+    found, service = _find(request, job), service_of(request)
     at_once = {"X-Accel-Buffering": "no"}  # proxies would otherwise wait for more
     return StreamingResponse(_events(found, service), media_type="text/event-stream", headers=at_once)
 

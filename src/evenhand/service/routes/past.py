@@ -57,7 +57,7 @@ async def refit(
     address = service.programme.store.full_address
     secret = {"address": address, "who": who_of(request, asked.who), "key": key}
     job = Job(name_of("refit", version, how), "refit", how, secret, owner=request.state.holder.name)
-    return accepted(await service.board.submit(job))
+    return accepted(service.jobs.submit(job))
 
 
 @router.post("/refits/{refit}/adopt", response_model=shapes.Refitted, responses=shapes.refusals(404, 409))
