@@ -1,6 +1,7 @@
 """Long computations: told, waited for, cancelled, refused, done once."""
 
 import asyncio
+import dataclasses
 import json
 import resource
 import subprocess
@@ -10,6 +11,7 @@ import time
 from contextlib import contextmanager
 
 import pytest
+from pydantic import TypeAdapter
 
 from evenhand.model.files import save
 from evenhand.planning.plans import load_plan
@@ -73,7 +75,7 @@ class TestDeciding:
             asked = asking(model, states, welfare="gini:2", seed=5)
             answer = client.post("/v1/decide", json=asked)
             assert answer.status_code == 200, answer.text
-            shapes.Decided.model_validate_json(answer.content)
+            TypeAdapter(shapes.Decided).validate_json(answer.content)
             assert answer.json() == plan.act(asked["states"], 5).as_dict()
         text = client.get("/metrics").text
         assert 'evenhand_decide_models_total{kept="no"} 1.0' in text
@@ -131,15 +133,14 @@ def test_progress_cancelling_and_a_full_queue(programme, serving):
     assert [kind for kind, _ in stream[:-1]] == ["progress"] * (len(stream) - 1)
     assert stream[-1][0] == "done"
     answer = stream[-1][1]["answer"]
-    shapes.Certificate.model_validate(
-        {name: answer[name] for name in shapes.Certificate.model_fields} | {"numbers": []}
-    )
+    fields = {field.name: answer[field.name] for field in dataclasses.fields(shapes.Certificate)}
+    TypeAdapter(shapes.Certificate).validate_json(json.dumps(fields | {"numbers": []}))
     assert set(answer["difference"]) == {"welfare", "stderr", "measurable"}
     shares = [told["progress"] for _, told in stream]
     assert shares[0] == 0.0
     assert shares[-1] == 1.0
     listed = client.get("/v1/jobs")
-    shapes.JobList.model_validate_json(listed.content)
+    TypeAdapter(shapes.JobList).validate_json(listed.content)
     assert {one["status"] for one in listed.json()["jobs"]} == {"done", "cancelled"}
     wrong = client.post(f"{P}/what-if", json={"welfare": "envy"}).json()["id"]
     told = ended(client, wrong)
@@ -238,7 +239,7 @@ def test_a_plan_waits_for_a_policy(tmp_path, pumps, serving):
         client = serving(programme, patience=0.0)
         first = client.post(f"{P}/plan", headers={"Idempotency-Key": "p"})
         assert first.status_code == 202
-        shapes.JobShape.model_validate_json(first.content)
+        TypeAdapter(shapes.JobShape).validate_json(first.content)
         assert ended(client, first.json()["id"])["status"] == "done"
         again = client.post(f"{P}/plan", headers={"Idempotency-Key": "p"})
         assert again.status_code == 200
@@ -268,7 +269,7 @@ def test_what_cannot_be_solved_is_told(tmp_path, pumps, serving):
         client = serving(programme)
         answer = client.post(f"{P}/plan")
         assert answer.status_code == 422, answer.text
-        shapes.Problem.model_validate_json(answer.content)
+        TypeAdapter(shapes.Problem).validate_json(answer.content)
 
 
 # Two servers

@@ -103,7 +103,7 @@ class PlanRow:
     why: str | None
     """Why they did."""
 
-    arm_id: int
+    arm_id: int = 0
     """The number of the arm in the store."""
 
     def as_dict(self) -> dict[str, Any]:

@@ -81,6 +81,15 @@ class Solved:
 
 
 @dataclass(frozen=True)
+class TypeValue:
+    """Value of an arm of a type and group."""
+
+    type: str
+    group: str
+    value: float
+
+
+@dataclass(frozen=True)
 class Certificate:
     """What a policy is worth for a roster, beside what any policy could be.
 
@@ -108,8 +117,8 @@ class Certificate:
     prices: dict[str, float] | None
     """What one unit more of each resource at every step is worth in welfare; None where that is not known."""
 
-    values: tuple[tuple[str, str, float], ...]
-    """(type, group, value of an arm of them)."""
+    values: tuple[TypeValue, ...]
+    """Value of an arm, by type and group."""
 
     groups: dict[str, float]
     """The mean value of the arms of each group."""
@@ -119,10 +128,10 @@ class Certificate:
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form."""
-        told = asdict(self)
-        told["numbers"] = [list(row) for row in self.numbers]
-        told["values"] = [{"type": kind, "group": group, "value": value} for kind, group, value in self.values]
-        return told
+        return asdict(self) | {
+            "numbers": [list(row) for row in self.numbers],
+            "values": [asdict(row) for row in self.values],
+        }
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> "Certificate":
@@ -132,7 +141,7 @@ class Certificate:
 
 def fields_of(told: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a certificate from its JSON form."""
-    rows = tuple((row["type"], row["group"], row["value"]) for row in told["values"])
+    rows = tuple(TypeValue(**row) for row in told["values"])
     return dict(told) | {"numbers": as_numbers(told["numbers"]), "values": rows}
 
 
@@ -305,7 +314,7 @@ def plan_in_use(plan: Plan, found: Certificate, problem: CoupledMDP) -> Plan:
         found: its certificate for the roster, by the programme's own welfare.
         problem: of the roster.
     """
-    values = np.repeat([value for *_, value in found.values], problem.counts)
+    values = np.repeat([row.value for row in found.values], problem.counts)
     about = {
         "welfare": read_welfare(problem, None).name,
         "criterion": problem.criterion.name,

@@ -162,7 +162,7 @@ def _words(status: Status, budget: Mapping[str, float], welfare: str) -> str:
 
 def _mean(one: Certificate) -> float:
     """Over all arms."""
-    values = {(kind, group): value for kind, group, value in one.values}
+    values = {(row.type, row.group): row.value for row in one.values}
     total = sum(many for _, _, many in one.numbers)
     return sum(many * values[kind, group] for kind, group, many in one.numbers) / total
 

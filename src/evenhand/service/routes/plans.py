@@ -23,7 +23,7 @@ SOLVING: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post("/plan", response_model=shapes.PlanHead, responses={**SOLVING, **shapes.refusals(409)})
+@router.post("/plan", response_model=shapes.KeptPlan, responses={**SOLVING, **shapes.refusals(409)})
 async def plan(
     request: Request, asked: Annotated[shapes.PlanRequest | None, Body()] = None, key: Key = None
 ) -> JSONResponse:
@@ -55,7 +55,7 @@ async def _policy(service: Service) -> Job | None:
     return None if job.status == "done" else job
 
 
-@router.get("/plan", response_model=shapes.PlanHead, responses=shapes.reading(404))
+@router.get("/plan", response_model=shapes.KeptPlan, responses=shapes.reading(404))
 def show_current_plan(request: Request) -> Response:
     """The plan that is proposed for the present step."""
     found = service_of(request).programme.current_plan()
@@ -64,7 +64,7 @@ def show_current_plan(request: Request) -> Response:
     return _told(request, found)
 
 
-@router.get("/plan/{plan}", response_model=shapes.PlanHead, responses=shapes.reading(404))
+@router.get("/plan/{plan}", response_model=shapes.KeptPlan, responses=shapes.reading(404))
 def show_plan(plan: PlanNumber, request: Request) -> Response:
     """A plan with all its arms."""
     return _told(request, service_of(request).programme.plan_of(plan))
