@@ -78,7 +78,7 @@ def test_arms_come_and_go(client):
 def test_a_plan_is_what_act_says(client, programme, tmp_path):
     plan = client.post(f"{P}/plan", json={"budget": {"hours": 2}}).json()
     with programme.store.reading() as tx:
-        policy = programme._policy(tx, plan["policy"])
+        policy = programme.library.policy(tx, plan["policy"])
     states = [{key: row[key] for key in ("arm", "type", "group", "state")} for row in plan["rows"]]
     acted = policy.act(states, plan["seed"], budget=[2.0], step=plan["step"])
     assert [row.action for row in acted.rows] == [row["action"] for row in plan["rows"]]

@@ -21,10 +21,12 @@ from evenhand.model.files import load
 from evenhand.model.objective import read_welfare
 from evenhand.model.welfare import DEFAULT
 from evenhand.programme import ledger, roster, schema
+from evenhand.programme.audits import Audits
+from evenhand.programme.cycle import Cycle
 from evenhand.programme.history import Entry, history_of
 from evenhand.programme.integrity import Head, differences, head_of, raise_differences
 from evenhand.programme.ledger import Event, add_rows, append, check_text, once
-from evenhand.programme.looking_back import LookingBack
+from evenhand.programme.library import Library
 from evenhand.programme.modelling import Words, of_roster, settle, to_bytes
 from evenhand.programme.observing import (
     Observed,
@@ -34,7 +36,7 @@ from evenhand.programme.observing import (
     observations_of,
     read_observations,
 )
-from evenhand.programme.offering import Offering
+from evenhand.programme.refits import Refits
 from evenhand.programme.roster import Arm, Newcomer, check_step, find_names, present_step, read_newcomers, read_rows
 from evenhand.programme.store import Store
 
@@ -106,8 +108,14 @@ class Status:
         return asdict(self)
 
 
-class Programme(Offering, LookingBack):
+class Programme:
     """A running programme in its store.
+
+    Its own methods are about the roster and observations; the others belong to three parts, under the same names:
+
+    `cycle`      solve, plan, accept, record (`Cycle`)
+    `audits`     audits, waiting times, the price of fairness and what-if plans (`Audits`)
+    `refitting`  refits of the model, drift, proposals (`Refits`)
 
     Example:
         >>> import evenhand as eh
@@ -118,6 +126,27 @@ class Programme(Offering, LookingBack):
         >>> programme.observe([{"arm": "north", "state": 1}], source="inspection")
         Observed(event=2, observations=1, late=0, corrected=1)
     """
+
+    def __init__(self, store: Store) -> None:
+        """Run the programme in an open store; `create` and `open` take an address."""
+        self.store, self.library = store, Library(store)
+        self.cycle = cycle = Cycle(self.library)
+        self.solve, self.certificate, self.needs_solving = cycle.solve, cycle.certificate, cycle.needs_solving
+        self.uncertified, self.learn_certificate = cycle.uncertified, cycle.learn_certificate
+        self.present_problem = cycle.present_problem
+        self.plan, self.plan_of, self.plans, self.recompute = cycle.plan, cycle.plan_of, cycle.plans, cycle.recompute
+        self.current_plan, self.current_plan_number = cycle.current_plan, cycle.current_plan_number
+        self.accept, self.changed_since = cycle.accept, cycle.changed_since
+        self.record, self.record_rest, self.recorded = cycle.record, cycle.record_rest, cycle.recorded
+        self.last_served, self.unrecorded = cycle.last_served, cycle.unrecorded
+        self.audits = audits = Audits(self.library, cycle)
+        self.audit, self.books, self.in_need = audits.audit, audits.books, audits.in_need
+        self.price_of_fairness, self.suppose = audits.price_of_fairness, audits.suppose
+        self.refitting = refits = Refits(self.library, cycle)
+        self.refit, self.adopt, self.decline, self.refits = refits.refit, refits.adopt, refits.decline, refits.refits
+        self.posteriors, self.offered, self.offer_refit = refits.posteriors, refits.offered, refits.offer_refit
+        self.bounds, self.set_bounds = refits.bounds, refits.set_bounds
+        self.question, self.model_drift = refits.question, refits.model_drift
 
     @classmethod
     def create(
@@ -178,6 +207,10 @@ class Programme(Offering, LookingBack):
         """
         return cls(Store.open(address))
 
+    def close(self) -> None:
+        """Close the store."""
+        self.store.close()
+
     def __enter__(self) -> "Programme":
         return self
 
@@ -192,7 +225,7 @@ class Programme(Offering, LookingBack):
             row = tx.execute(select(schema.programme)).one()
             step = present_step(tx)
             arms = roster.taking_part(tx, step)
-            model, _ = self._model(tx)
+            model, _ = self.library.model(tx)
             seen = select(schema.observations.c.arm).where(schema.observations.c.step == step).distinct()
             present = {arm.id for arm in arms}
             return Status(
@@ -240,12 +273,12 @@ class Programme(Offering, LookingBack):
         with self.store.reading() as tx:
             arms = roster.arms_as_of(tx)
             find_names(arms, [arm])
-            return history_of(tx, self._model(tx)[1], [one for one in arms if one.name == arm], present_step(tx))
+            return history_of(tx, self.library.model(tx)[1], [one for one in arms if one.name == arm], present_step(tx))
 
     def model(self) -> CoupledMDP:
         """The present model, with a name for every block; how many arms it has means nothing."""
         with self.store.reading() as tx:
-            return self._model(tx)[0]
+            return self.library.model(tx)[0]
 
     def events(self, after: int = 0, most: int | None = None) -> list[Event]:
         """What happened.
@@ -293,11 +326,11 @@ class Programme(Offering, LookingBack):
         """
         table = read_rows(rows, "roster", ["arm"])
         asked = [table.columns, step]
-        self._check_first(key, "join", asked, lambda tx: read_newcomers(self._model(tx)[0], table))
+        self.library.check_first(key, "join", asked, lambda tx: read_newcomers(self.library.model(tx)[0], table))
         with self.store.writing() as tx:
 
             def do() -> dict[str, Any]:
-                newcomers = read_newcomers(self._model(tx)[0], table)
+                newcomers = read_newcomers(self.library.model(tx)[0], table)
                 first = present_step(tx) if step is None else check_step(step)
                 event = append(tx, "joined", who, {"step": first, "arms": [asdict(new) for new in newcomers]})
                 _join(tx, newcomers, first, event)
@@ -323,7 +356,7 @@ class Programme(Offering, LookingBack):
         def find(tx: Connection) -> list[Arm]:
             return find_names([arm for arm in roster.arms_as_of(tx) if arm.left_step is None], list(names))
 
-        self._check_first(key, "leave", asked, find)
+        self.library.check_first(key, "leave", asked, find)
         with self.store.writing() as tx:
 
             def do() -> dict[str, Any]:
@@ -355,9 +388,9 @@ class Programme(Offering, LookingBack):
         def read(tx: Connection) -> list[tuple[Row, str]]:
             present = present_step(tx)
             usual = present if step is None else check_step(step)
-            return read_observations(table, roster.arms_as_of(tx), self._model(tx)[1], usual, present)
+            return read_observations(table, roster.arms_as_of(tx), self.library.model(tx)[1], usual, present)
 
-        self._check_first(key, "observe", asked, read)
+        self.library.check_first(key, "observe", asked, read)
         with self.store.writing() as tx:
 
             def do() -> dict[str, Any]:

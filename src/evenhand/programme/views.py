@@ -1,69 +1,25 @@
-"""What pictures of a programme are made from: values of groups over time, the price of fairness, other budgets.
+"""Counterfactual plans of the present roster: the price of fairness, and other budgets or welfares.
 
-    fairness_over_time   an audit of every part of a span: what groups were promised from where they stood when it
-                         began, and what they got in it
-    price_of_fairness    the best plan of the present roster for each idea of welfare, the programme's own marked
-    suppose              the best plans of the present roster under other budgets, or for another welfare
+    price_of_fairness    best plan per welfare, the programme's own marked
+    suppose              best plans under other budgets, or for another welfare
 
-The last two solve, which takes seconds to minutes: they are for the background, and tell how far they are.
+Both solve, which takes seconds to minutes, and report progress.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from evenhand.checks import check_positive_int
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import DEFAULT
 from evenhand.planning.fairness import Fairness, fairness
 from evenhand.planning.plans import Plan
 from evenhand.planning.what_if import Budget, BudgetRow, what_if
-from evenhand.programme.auditing import Books, Earned
 from evenhand.programme.solving import METHOD, Certificate, Numbers, certificate_of, fields_of, to_bytes
 from evenhand.typing import Progress
 
-PARTS = 12
-"""Parts of a span over time, where nobody says otherwise."""
-
 FAMILY = ("utilitarian", "gini:1.2", "gini:1.5", "gini:2", "gini:5", "maximin")
 """Ideas of welfare from the best mean to the worst-off alone: the curve of the price of fairness."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """A part of a span."""
-
-    first: int
-    """The first step."""
-
-    last: int
-    """The last one; it belongs to the part."""
-
-    groups: dict[str, Earned]
-    """What each group that took part was promised and got."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return asdict(self)
-
-
-def fairness_over_time(books: Books, parts: int = PARTS) -> tuple[Part, ...]:
-    """What groups were promised and got, part by part of a span.
-
-    Args:
-        books: of the span, from `Programme.books`.
-        parts: how many there are, at most; each has as many steps as the others, but for the last.
-    """
-    first, last = books.span.first, books.span.last
-    size = -(-(last - first + 1) // check_positive_int(parts, "parts"))
-    return tuple(_part(books, begin, min(begin + size - 1, last)) for begin in range(first, last + 1, size))
-
-
-def _part(books: Books, first: int, last: int) -> Part:
-    sums = books.between(first, last)
-    own = {name: books.group == number for number, name in enumerate(books.groups)}
-    there = {name: arms for name, arms in own.items() if sums.account["steps"][arms].any()}
-    return Part(first, last, {name: books.earned(sums, arms) for name, arms in there.items()})
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from fastapi import FastAPI
 from evenhand._version import __version__
 from evenhand.programme.programme import Programme
 from evenhand.service import guards, refusals
-from evenhand.service.page.as_pages import AsPages
 from evenhand.service.page.routes import router as page
 from evenhand.service.routes import decide, health, jobs, past, plans
 from evenhand.service.routes import programme as programme_routes
@@ -55,5 +54,4 @@ def create_app(programme: Programme, settings: Settings | None = None) -> FastAP
     app.add_middleware(guards.Bodies, settings=settings)
     app.add_middleware(guards.Doors, settings=settings, metrics=service.metrics, sessions=service.sessions)
     app.add_middleware(guards.Telling, metrics=service.metrics)
-    app.add_middleware(AsPages)
     return app

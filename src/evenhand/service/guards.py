@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from evenhand.errors import Unavailable
 from evenhand.service.limits import RateLimit
 from evenhand.service.metrics import Metrics
-from evenhand.service.refusals import Refused, problem, unforeseen
+from evenhand.service.refusals import Refused, response_to
 from evenhand.service.sessions import Sessions, session_names
 from evenhand.service.settings import Settings
 from evenhand.service.tokens import Holder, Tokens
@@ -86,12 +86,8 @@ class Telling:
     async def _serve(self, scope: Scope, receive: Receive, answer: "_Answer") -> None:
         try:
             await self._app(scope, receive, answer.send)
-        except Refused as error:
-            if answer.status:
-                raise
-            await problem(error.status, error.detail, error.faults, error.headers)(scope, receive, answer.send)
-        except Exception as error:  # noqa: BLE001  # whatever it is, the client gets an answer, and the log the place
-            response = unforeseen(error)
+        except Exception as error:  # noqa: BLE001  # any error is answered, an unexpected one logged
+            response = response_to(error, scope)
             if not answer.status:
                 await response(scope, receive, answer.send)
 

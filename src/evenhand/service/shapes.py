@@ -15,9 +15,9 @@ from evenhand.programme.drifting import Bounds
 from evenhand.programme.history import Entry
 from evenhand.programme.ledger import Event
 from evenhand.programme.observing import Observed
-from evenhand.programme.offering import Offer
 from evenhand.programme.programme import Changed, Status
 from evenhand.programme.recording import Recorded
+from evenhand.programme.refits import Offer
 from evenhand.programme.refitting import TRUST, Moved, Refitted
 from evenhand.programme.solving import Certificate, Drift, TypeValue
 

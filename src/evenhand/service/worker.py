@@ -77,12 +77,12 @@ def do(kind: str, request: dict[str, Any], body: bytes) -> tuple[Literal["done",
         request: arguments.
         body: binary argument.
     """
-    from evenhand.service.refusals import details, status_of, told, unforeseen_details
+    from evenhand.service.refusals import details, message_of, status_of, unforeseen_details
 
     try:
         return "done", *WORK[kind](request, body, _Reporter())
     except EvenhandError as error:
-        return "failed", details(status_of(error), *told(error)), b""
+        return "failed", details(status_of(error), *message_of(error)), b""
     except MemoryError:
         return "failed", details(422, "the computation does not fit into its memory limit"), b""
     except Exception as error:  # noqa: BLE001  # the worker continues, the client gets a problem

@@ -7,7 +7,7 @@ from html import unescape
 import numpy as np
 import pytest
 
-from evenhand.programme.looking_back import _steps_in_need
+from evenhand.programme.audits import _steps_in_need
 from evenhand.programme.programme import Programme
 from evenhand.service.page.listing import Asked
 from evenhand.service.page.today import show_today

@@ -19,11 +19,8 @@ from evenhand.service.asking import who_of
 from evenhand.service.jobs import Job
 from evenhand.service.page.forms import Form, read_form
 from evenhand.service.page.listing import Asked
-from evenhand.service.page.rendering import render
+from evenhand.service.page.rendering import Frame, render
 from evenhand.service.state import service_of
-
-VIEWS = (("/", "Today"), ("/fairness", "Fairness"), ("/what-if", "What if"), ("/arms", "Arms"), ("/model", "Model"))
-"""The views, in the order of their names in the head of the page."""
 
 WHO = "evenhand_who"
 """The cookie in which a browser keeps the name that was typed last."""
@@ -42,24 +39,6 @@ PHASES = {
     "weighing": "comparing plans",
 }
 """What solvers say they do, by a word of it, in a planner's words; what is not here is shown as it is."""
-
-
-@dataclass(frozen=True)
-class Frame:
-    """What stands around every view."""
-
-    name: str
-    """Of the programme."""
-    view: str
-    views: tuple[tuple[str, str], ...] = VIEWS
-    holder: str = ""
-    """Whose token it is; nothing where none is required."""
-    may_write: bool = True
-    events: int = 0
-    label: str = ""
-    """What is to be said of this server, such as that it is a demonstration."""
-    offered: int | None = None
-    """The number of a fit that is offered, since the model no longer fits what is seen."""
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,9 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from evenhand.service.page.answering import Frame, Sending, show, to
-from evenhand.service.page.refusing import Refusal
-from evenhand.service.page.rendering import MEDIA_TYPES, static_files
-from evenhand.service.refusals import Refused
+from evenhand.service.page.answering import Sending, show, to
+from evenhand.service.page.rendering import MEDIA_TYPES, Frame, static_files
+from evenhand.service.refusals import Refusal, Refused
 from evenhand.service.sessions import cookie, session_names
 from evenhand.service.state import service_of
 

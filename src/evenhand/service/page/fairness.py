@@ -7,9 +7,8 @@ from typing import Any
 from markupsafe import Markup
 
 from evenhand.display import counted
-from evenhand.programme.auditing import Audit, Books, Earned, MemberRow, audit_of
+from evenhand.programme.auditing import Audit, Books, Earned, MemberRow, Part, audit_of, fairness_over_time
 from evenhand.programme.programme import Programme
-from evenhand.programme.views import Part, fairness_over_time
 from evenhand.report.audit import audit_page, what_is_not_known
 from evenhand.service.page import charts
 from evenhand.service.page.telling import figure, share

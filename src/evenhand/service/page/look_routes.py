@@ -28,8 +28,8 @@ from evenhand.service.page.answering import (
     writer_of,
 )
 from evenhand.service.page.happening import told_event
-from evenhand.service.page.refusing import Refusal, refusal_of
-from evenhand.service.refusals import status_of
+from evenhand.service.page.refusing import refusal_of
+from evenhand.service.refusals import Refusal, status_of
 from evenhand.service.state import service_of
 
 router = APIRouter(include_in_schema=False)

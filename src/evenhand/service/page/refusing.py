@@ -6,21 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evenhand.errors import Conflict, EvenhandError, Fault, InvalidInput, TableError, Unavailable
+from evenhand.service.refusals import Refusal
 
 MOST_SENT = 500
 """Rows of a table that are shown again when it has faults; those with faults are always among them."""
 
 _SEEN_AGAIN = "Nothing was kept. Mend the rows below in your file and send it again."
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Something that was not done."""
-
-    title: str
-    faults: tuple[str, ...] = ()
-    next: str = ""
-    """What to do."""
 
 
 @dataclass(frozen=True)

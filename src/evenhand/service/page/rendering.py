@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,28 @@ if TYPE_CHECKING:
 
 MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 """What the files of `static` are."""
+
+
+VIEWS = (("/", "Today"), ("/fairness", "Fairness"), ("/what-if", "What if"), ("/arms", "Arms"), ("/model", "Model"))
+"""The views, in the order of their names in the head of the page."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What stands around every view."""
+
+    name: str
+    """Of the programme."""
+    view: str
+    views: tuple[tuple[str, str], ...] = VIEWS
+    holder: str = ""
+    """Whose token it is; nothing where none is required."""
+    may_write: bool = True
+    events: int = 0
+    label: str = ""
+    """What is to be said of this server, such as that it is a demonstration."""
+    offered: int | None = None
+    """The number of a fit that is offered, since the model no longer fits what is seen."""
 
 
 @lru_cache(maxsize=1)

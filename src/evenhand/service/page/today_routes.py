@@ -30,9 +30,9 @@ from evenhand.service.page.answering import (
 from evenhand.service.page.forms import Form
 from evenhand.service.page.happening import Happened, told_event
 from evenhand.service.page.listing import Asked
-from evenhand.service.page.refusing import Refusal, Sent, refusal_of, sent_rows
+from evenhand.service.page.refusing import Sent, refusal_of, sent_rows
 from evenhand.service.page.today import Change, Typed, show_today
-from evenhand.service.refusals import status_of
+from evenhand.service.refusals import Refusal, status_of
 from evenhand.service.state import service_of
 
 router = APIRouter(include_in_schema=False)

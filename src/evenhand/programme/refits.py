@@ -1,7 +1,12 @@
-"""Learning from a programme's own records: refit, look at what would change, adopt."""
+"""Refits of the model to the programme's own records: refit, compare, adopt or decline; proposals after drift.
+
+A server *proposes* a refit if the drift test rejects the model (`drifting`). Nothing is adopted by that: a planner
+adopts it, or declines it with a reason, after which the test uses only later observations.
+"""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,9 +21,12 @@ from evenhand.planning.saved import rebuilt
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import solve
 from evenhand.programme import ledger, roster, schema
+from evenhand.programme.cycle import Cycle, keep_policy
 from evenhand.programme.deciding import Inputs, decide
+from evenhand.programme.drifting import Bounds, ModelDrift, bounds_of, check_bounds, judge, moves_since
 from evenhand.programme.knowing import know
-from evenhand.programme.ledger import add_rows, append, change_rows, once
+from evenhand.programme.ledger import add_rows, append, change_rows, check_text, once
+from evenhand.programme.library import Library
 from evenhand.programme.modelling import Words, of_roster
 from evenhand.programme.modelling import to_bytes as model_to_bytes
 from evenhand.programme.refitting import (
@@ -33,7 +41,6 @@ from evenhand.programme.refitting import (
     unpack,
 )
 from evenhand.programme.roster import Arm, present_step
-from evenhand.programme.running import Running, keep_policy
 from evenhand.programme.solving import METHOD, facts_of, numbers_of, to_bytes
 from evenhand.typing import Progress
 
@@ -41,8 +48,49 @@ EPISODES = 200
 """Episodes in which the present policy is played in a new model."""
 
 
-class Learning(Running):
-    """Refitting the model."""
+@dataclass(frozen=True)
+class Offer:
+    """A fit that is offered, and neither adopted nor declined."""
+
+    refit: int
+    """Its number."""
+
+    why: tuple[str, ...]
+    """What spoke against the model in use."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {"refit": self.refit, "why": list(self.why)}
+
+
+@dataclass(frozen=True)
+class Question:
+    """That a model is to be held against what is seen: the same for all servers of a programme."""
+
+    model: str
+    """The digest of the model."""
+
+    since: int
+    """The event since which it is held against what is seen."""
+
+    number: int
+    """How often as many reports came as `Bounds.records` says."""
+
+    bounds: Bounds
+    """Of the programme."""
+
+    @property
+    def key(self) -> str:
+        """Under which a fit is offered: once, by however many servers, until it is adopted or declined."""
+        return f"evenhand offers {self.model[:32]} since {self.since}"
+
+
+class Refits:
+    """Refit, propose, adopt or decline a model; bounds of drift and the test of the model."""
+
+    def __init__(self, library: Library, cycle: Cycle) -> None:
+        """Use the store, models and policies of a programme, and its plans."""
+        self._library, self._store, self._cycle = library, library.store, cycle
 
     def refit(
         self,
@@ -75,18 +123,18 @@ class Learning(Running):
             Conflict: another model came into use than the one that is to be fitted anew.
         """
         asked = [check_trust(trust), prior, seconds]
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             if (earlier := ledger.answered(tx, key, "refit", asked)) is not None:
                 return Refitted.of(earlier)
             row = tx.execute(select(schema.programme)).one()
             if before not in (None, row.model):
                 raise Conflict("the model that was to be fitted anew is no longer in use")
-            model, words = self._model(tx, row.model)
-            arms, step = self._present(tx), present_step(tx)
+            model, words = self._library.model(tx, row.model)
+            arms, step = self._library.present(tx), present_step(tx)
             log = log_of(tx, words, roster.arms_as_of(tx), step)
             known = tuple(know(tx, words, arms, step))
-            inputs = self._inputs(tx, None, None)
-            now = None if inputs is None else self._decide(tx, inputs)
+            inputs = self._cycle.inputs(tx, None, None)
+            now = None if inputs is None else self._cycle.decide(tx, inputs)
         learned = learn(words, fit_families(words, log, prior, int(row.seed)), trust)
         problem = _of(learned.model, arms, row.welfare)
         solution = solve(problem, method=METHOD, seconds=seconds, progress=progress, rng=int(row.seed))
@@ -101,7 +149,7 @@ class Learning(Running):
         worth = [self._worth_in(inputs, arms, problem), solution.welfare]
         told = {"before": row.model, "model": digest, "rows": len(log), "plan": changed, "welfare": worth}
         told |= {"why": list(why)}
-        with self.store.writing() as tx:
+        with self._store.writing() as tx:
             answer = once(tx, key, "refit", asked, lambda: _keep(tx, learned, solution, arms, told, who))[0]
             return Refitted.of(answer)
 
@@ -109,8 +157,8 @@ class Learning(Running):
         """What the present policy is worth in another model; None where there is none, or types fell together."""
         if inputs is None:
             return None
-        with self.store.reading() as tx:
-            plan, present = self._policy(tx, inputs.policy), self._problem(tx, arms, inputs.model)
+        with self._store.reading() as tx:
+            plan, present = self._library.policy(tx, inputs.policy), self._library.problem(tx, arms, inputs.model)
         if not np.array_equal(present.type_of_block, problem.type_of_block):
             return None
         return evaluate(rebuilt(plan.fitted(present), problem), problem, None, EPISODES, None, 0).welfare
@@ -130,7 +178,7 @@ class Learning(Running):
             Missing: there is none of this number.
             Conflict: it is in use already, or was never in use and the model has changed since it was fitted.
         """
-        with self.store.writing() as tx:
+        with self._store.writing() as tx:
 
             def do() -> dict[str, Any]:
                 present = tx.execute(select(schema.programme.c.model)).scalar_one()
@@ -150,7 +198,7 @@ class Learning(Running):
     def refits(self) -> list[Refitted]:
         """Every refit, the newest first."""
         table = schema.refits
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             asked = select(table.c.facts_json, table.c.adopted_event, table.c.declined_event)
             return [_told(row) for row in tx.execute(asked.order_by(table.c.id.desc()))]
 
@@ -160,9 +208,117 @@ class Learning(Running):
         Args:
             refit: its number; nothing is known any more of those that the first version of the schema kept.
         """
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             kept = refit_row(tx, refit).posterior
             return [] if kept is None else unpack(kept)
+
+    # Drift
+
+    def bounds(self) -> Bounds:
+        """By how much things may drift."""
+        with self._store.reading() as tx:
+            return bounds_of(tx)
+
+    def set_bounds(self, given: Mapping[str, Any], *, who: str = "", key: str | None = None) -> Bounds:
+        """Say by how much things may drift; what is not named stays as it is.
+
+        Args:
+            given: any of `change`, `gap`, `level` and `records`, see `Bounds`.
+            who: does this.
+            key: asked again under the same, it answers as before.
+
+        Raises:
+            InvalidInput: with every fault.
+        """
+        with self._store.writing() as tx:
+
+            def do() -> dict[str, Any]:
+                found = check_bounds(bounds_of(tx).as_dict() | {n: v for n, v in given.items() if v is not None})
+                append(tx, "bounded", who, found.as_dict())
+                change_rows(tx, schema.programme, [{"id": 1, "bounds_json": ledger.as_text(found.as_dict())}])
+                return found.as_dict()
+
+            return Bounds(**once(tx, key, "bounds", dict(given), do)[0])
+
+    def question(self) -> Question | None:
+        """Whether the model is to be held against what is seen; None while reports are few, or a fit is offered."""
+        with self._store.reading() as tx:
+            bounds = bounds_of(tx)
+            model, since, reports = _since(tx)
+            if reports < bounds.records or _offer(tx) is not None:
+                return None
+            return Question(model, since, reports // bounds.records, bounds)
+
+    def model_drift(self, most: int | None = None) -> ModelDrift:
+        """Whether the model in use still fits what is seen since it came into use; see `programme.drifting`.
+
+        Args:
+            most: nothing is tested where there are more reports, for it takes a second for every 20 000 or so.
+        """
+        with self._store.reading() as tx:
+            bounds, words = bounds_of(tx), self._library.model(tx)[1]
+            _, since, reports = _since(tx)
+            enough = bounds.records <= reports and (most is None or reports <= most)
+            moves = moves_since(tx, words, roster.arms_as_of(tx), present_step(tx), since) if enough else None
+        return judge(moves, words, reports, bounds)
+
+    def offer_refit(
+        self, *, seconds: float | None = None, progress: Progress | bool | None = None, who: str = ""
+    ) -> tuple[ModelDrift, Refitted | None]:
+        """Fit the model anew where it no longer fits, and offer what came of it; nothing is adopted.
+
+        Args:
+            seconds: how long solving may take, about.
+            progress: of solving.
+            who: does this.
+
+        Returns:
+            What speaks against the model, and the fit; None where nothing is offered.
+
+        Raises:
+            Conflict: another model came into use meanwhile, of which nothing is known yet.
+        """
+        question = self.question()
+        drift = self.model_drift()
+        if question is None or not drift.needed:
+            return drift, None
+        found = self.refit(
+            seconds=seconds, progress=progress, who=who, key=question.key, why=drift.why, before=question.model
+        )
+        return drift, found
+
+    def offered(self) -> Offer | None:
+        """The fit that is offered; None where there is none, or it was adopted or declined."""
+        with self._store.reading() as tx:
+            return _offer(tx)
+
+    def decline(self, refit: int, why: str, *, who: str = "", key: str | None = None) -> Refitted:
+        """Say that a fit that is offered is not to be adopted; only what is seen later is held against the model then.
+
+        Args:
+            refit: its number.
+            why: a reason.
+            who: does this.
+            key: asked again under the same, it answers as before.
+
+        Raises:
+            Missing: there is none of this number.
+            Conflict: it is not offered, or no longer.
+        """
+        reason = check_text(why, "why")
+        with self._store.writing() as tx:
+
+            def do() -> dict[str, Any]:
+                row, open_one = refit_row(tx, refit), _offer(tx)
+                if open_one is None or open_one.refit != refit:
+                    raise Conflict(f"refit {refit} is not offered, or no longer: there is nothing to decline")
+                event = append(tx, "declined", who, {"refit": refit, "why": reason})
+                change_rows(tx, schema.programme, [{"id": 1, "model_event": event}])
+                change_rows(tx, schema.refits, [{"id": refit, "declined_event": event}])
+                facts: dict[str, Any] = json.loads(row.facts_json)
+                return facts | {"declined_event": event}
+
+            return Refitted.of(once(tx, key, "decline", [refit, reason], do)[0])
 
 
 def _told(row: Any) -> Refitted:
@@ -229,3 +385,24 @@ def refit_row(tx: Connection, refit: object) -> Any:
     if row is None:
         raise Missing(f"refit: there is no refit {refit!r}")
     return row
+
+
+def _since(tx: Connection) -> tuple[str, int, int]:
+    """The model, the event since which it is held against what is seen, and how many reports came since."""
+    table = schema.observations
+    row = tx.execute(select(schema.programme.c.model, schema.programme.c.model_event)).one()
+    late = select(func.count()).select_from(table).where(table.c.event > row.model_event)
+    return str(row.model), int(row.model_event), int(tx.execute(late).scalar_one())
+
+
+def _offer(tx: Connection) -> Offer | None:
+    table = schema.refits
+    model = select(schema.programme.c.model).scalar_subquery()
+    open_ones = (
+        table.c.why.is_not(None)
+        & table.c.adopted_event.is_(None)
+        & table.c.declined_event.is_(None)
+        & (table.c.replaces == model)
+    )
+    row = tx.execute(select(table.c.id, table.c.why).where(open_ones).order_by(table.c.id.desc()).limit(1)).first()
+    return None if row is None else Offer(int(row.id), tuple(json.loads(row.why)))

@@ -6,6 +6,7 @@ store did.
 """
 
 import json
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -49,9 +50,8 @@ from evenhand.programme.deciding import (
 from evenhand.programme.drifting import bounds_of
 from evenhand.programme.knowing import done_between, know, last_served
 from evenhand.programme.ledger import add_rows, answered, append, change_rows, check_text, once
-from evenhand.programme.modelling import of_roster
+from evenhand.programme.library import Library, remember
 from evenhand.programme.observing import keep_observations
-from evenhand.programme.opened import Opened, remember
 from evenhand.programme.recording import (
     Record,
     Recorded,
@@ -88,8 +88,13 @@ class _Moved(Exception):
     """The roster is no longer one that the policy can serve."""
 
 
-class Running(Opened):
-    """Solving, planning, accepting, recording."""
+class Cycle:
+    """Solve, plan, accept, record."""
+
+    def __init__(self, library: Library) -> None:
+        """Use the store, models and policies of a programme."""
+        self._library, self._store = library, library.store
+        self._certificates: OrderedDict[str, Certificate] = OrderedDict()
 
     # Policies
 
@@ -116,16 +121,16 @@ class Running(Opened):
             InvalidInput: nobody takes part, or there is no policy, such as where floors cannot be met.
         """
         asked = [method, seconds]
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             if (earlier := answered(tx, key, "solve", asked)) is not None:
                 return Solved(**earlier)
             row = tx.execute(select(schema.programme)).one()
-            arms = self._present(tx)
-            problem = self._problem(tx, arms)
+            arms = self._library.present(tx)
+            problem = self._library.problem(tx, arms)
         solution = solve(problem, method=method, seconds=seconds, progress=progress, rng=int(row.seed))
         digest, body = to_bytes(solution)
         facts = facts_of(solution, digest, numbers_of(arms))
-        with self.store.writing() as tx:
+        with self._store.writing() as tx:
 
             def do() -> dict[str, Any]:
                 event = keep_policy(tx, digest, row.model, body, numbers_of(arms), facts, who)
@@ -139,22 +144,22 @@ class Running(Opened):
         Where the policy was made for other numbers of arms it is played for these, which may take a few seconds; the
         last few answers are remembered.
         """
-        with self.store.reading() as tx:
-            arms = self._present(tx)
+        with self._store.reading() as tx:
+            arms = self._library.present(tx)
             numbers = numbers_of(arms)
             digest = self._serving(tx, numbers)
             if digest is None:
                 return None
             if (known := self._certified(tx, digest, numbers)) is not None:
                 return known
-            plan, problem = self._policy(tx, digest), self._problem(tx, arms)
+            plan, problem = self._library.policy(tx, digest), self._library.problem(tx, arms)
         found = certificate_for(plan, digest, numbers, problem)
         remember(self._certificates, roster_digest(digest, numbers), found)
         return found
 
     def uncertified(self) -> tuple[str, Numbers] | None:
         """The policy and the roster of now, where it is not known yet what one is worth for the other."""
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             wanted = numbers_of(roster.taking_part(tx, present_step(tx)))
             digest = self._serving(tx, wanted) if wanted else None
             if digest is None or self._certified(tx, digest, wanted) is not None:
@@ -171,10 +176,10 @@ class Running(Opened):
 
     def present_problem(self) -> tuple[CoupledMDP, list[Arm], int]:
         """The problem of those who take part at the present step, who they are, and the programme's seed."""
-        with self.store.reading() as tx:
-            arms = self._present(tx)
+        with self._store.reading() as tx:
+            arms = self._library.present(tx)
             seed = int(tx.execute(select(schema.programme.c.seed)).scalar_one())
-            return self._problem(tx, arms), arms, seed
+            return self._library.problem(tx, arms), arms, seed
 
     def needs_solving(self) -> Drift:
         """Whether numbers or model have drifted so far that a new policy should be solved; see `programme.solving`.
@@ -182,7 +187,7 @@ class Running(Opened):
         The gap for the present roster is looked at where `certificate` was asked for it before; nothing is computed
         here.
         """
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             wanted = as_numbers(roster.numbers_at(tx, present_step(tx)))
             if not wanted:
                 return Drift(False, (), None)
@@ -227,20 +232,6 @@ class Running(Opened):
                 fallback = str(digest)
         return fallback
 
-    def _present(self, tx: Connection) -> list[Arm]:
-        """Who takes part at the present step, if anybody does."""
-        step = present_step(tx)
-        arms = roster.taking_part(tx, step)
-        if not arms:
-            raise InvalidInput(f"nobody takes part at step {step}")
-        return arms
-
-    def _problem(self, tx: Connection, arms: Sequence[Arm], model: str | None = None) -> CoupledMDP:
-        """The problem of a roster."""
-        settled, words = self._model(tx, model)
-        welfare = tx.execute(select(schema.programme.c.welfare)).scalar()
-        return of_roster(settled, [words.blocks[arm.type, arm.group] for arm in arms], welfare)
-
     # Plans
 
     def plan(
@@ -272,20 +263,20 @@ class Running(Opened):
             NotApplicable: the policy is a table, and there is less budget than it was made for.
         """
         for _ in range(TRIES):
-            with self.store.reading() as tx:
-                asked = [step, None if budget is None else list(check_budget(self._model(tx)[0], budget))]
+            with self._store.reading() as tx:
+                asked = [step, None if budget is None else list(check_budget(self._library.model(tx)[0], budget))]
                 if (earlier := answered(tx, key, "plan", asked)) is not None:
                     return Planned(**earlier)
-                inputs = self._inputs(tx, step, budget)
+                inputs = self.inputs(tx, step, budget)
                 same = None if inputs is None else same_plan(tx, inputs)
                 if same is not None and key is None:
                     return same
-                decisions = None if inputs is None else self._decide(tx, inputs)
+                decisions = None if inputs is None else self.decide(tx, inputs)
             if inputs is None or decisions is None:
                 self.solve(seconds=seconds, progress=progress, who=who)
                 continue
             try:
-                with self.store.writing() as tx:
+                with self._store.writing() as tx:
                     answer = once(tx, key, "plan", asked, self._proposing(tx, inputs, decisions, step, budget, who))[0]
                     return Planned(**answer)
             except _Moved:
@@ -300,33 +291,34 @@ class Running(Opened):
         def do() -> dict[str, Any]:
             now, said = inputs, decisions
             if ledger.last_event(tx) != inputs.known_event:
-                fresh = self._inputs(tx, step, budget)
+                fresh = self.inputs(tx, step, budget)
                 if fresh is None:
                     raise _Moved
-                now, said = fresh, decisions if fresh.digest == inputs.digest else self._decide(tx, fresh)
+                now, said = fresh, decisions if fresh.digest == inputs.digest else self.decide(tx, fresh)
             same = same_plan(tx, now)
-            words = self._model(tx, now.model)[1]
+            words = self._library.model(tx, now.model)[1]
             return (same or keep_plan(tx, now, said, words, _late(tx, now.step), who)).as_dict()
 
         return do
 
-    def _inputs(self, tx: Connection, step: int | None, budget: Any) -> Inputs | None:
+    def inputs(self, tx: Connection, step: int | None, budget: Any) -> Inputs | None:
         """What a plan for the present step follows from; None where no policy can serve those who take part."""
         present = present_step(tx)
         if step is not None and roster.check_step(step) != present:
             raise Conflict(f"step {step} is not the present step, which is {present}")
-        arms = self._present(tx)
+        arms = self._library.present(tx)
         policy = self._serving(tx, numbers_of(arms))
         if policy is None:
             return None
         row = tx.execute(select(schema.programme)).one()
-        model, words = self._model(tx, row.model)
+        model, words = self._library.model(tx, row.model)
         known = tuple(know(tx, words, arms, present))
         amounts = check_budget(model, budget)
         return Inputs(present, row.model, policy, int(row.seed), amounts, known, int(row.last_event))
 
-    def _decide(self, tx: Connection, inputs: Inputs) -> Decisions:
-        return decide(self._policy(tx, inputs.policy), inputs, self._model(tx, inputs.model)[1])
+    def decide(self, tx: Connection, inputs: Inputs) -> Decisions:
+        """Compute the decisions that follow from some inputs."""
+        return decide(self._library.policy(tx, inputs.policy), inputs, self._library.model(tx, inputs.model)[1])
 
     def plan_of(self, plan: int) -> KeptPlan:
         """A plan with all its arms.
@@ -337,20 +329,20 @@ class Running(Opened):
         Raises:
             InvalidInput: there is none.
         """
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             return self._whole(tx, plan_row(tx, plan))
 
     def current_plan(self) -> KeptPlan | None:
         """The plan that is proposed for the present step; None where there is none yet."""
         table = schema.plans
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             asked = select(table).where(table.c.step == present_step(tx), table.c.status == schema.PROPOSED)
             row = tx.execute(asked).first()
             return None if row is None else self._whole(tx, row)
 
     def current_plan_number(self) -> int | None:
         """The number of the plan that is proposed for the present step."""
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             return proposal(tx, present_step(tx))
 
     def plans(self, status: str | None = None, most: int | None = None) -> list[KeptPlan]:
@@ -362,13 +354,13 @@ class Running(Opened):
         """
         table = schema.plans
         asked = select(table).order_by(table.c.id.desc()).limit(most)
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             rows = tx.execute(asked if status is None else asked.where(table.c.status == status))
             return [kept_plan(row, (), None, None) for row in rows]
 
     def _whole(self, tx: Connection, row: Any) -> KeptPlan:
         rows = rows_of(tx, row.id)
-        words = self._model(tx, row.model)[1]
+        words = self._library.model(tx, row.model)[1]
         used = accepted_usage(words, rows) if row.status == schema.ACCEPTED else None
         return kept_plan(row, rows, self._certified(tx, row.policy, _numbers_of_rows(rows)), used)
 
@@ -382,16 +374,16 @@ class Running(Opened):
             InvalidInput: it comes out differently: the store was changed from outside, or this version decides
                 differently.
         """
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             row = plan_row(tx, plan)
-            words = self._model(tx, row.model)[1]
+            words = self._library.model(tx, row.model)[1]
             arms = roster.taking_part(tx, row.step, row.known_event)
             known = tuple(know(tx, words, arms, row.step, row.known_event))
             budget = tuple(json.loads(row.budget_json))
             inputs = Inputs(row.step, row.model, row.policy, row.seed, budget, known, row.known_event)
             if inputs.digest != row.inputs:
                 raise InvalidInput(f"plan {plan}: what is stored is no longer what it was made from")
-            if outputs_of(inputs, self._decide(tx, inputs)) != row.outputs or not _as_kept(inputs, row, tx):
+            if outputs_of(inputs, self.decide(tx, inputs)) != row.outputs or not _as_kept(inputs, row, tx):
                 raise InvalidInput(f"plan {plan}: computed again it gives other decisions than were kept")
             return self._whole(tx, row)
 
@@ -413,8 +405,8 @@ class Running(Opened):
         table = _read_overrides(overrides)
         asked = [plan, None if table is None else table.columns]
         if table is not None:
-            self._check_first(key, "accept", asked, lambda tx: self._overrides(tx, plan, table))
-        with self.store.writing() as tx:
+            self._library.check_first(key, "accept", asked, lambda tx: self._overrides(tx, plan, table))
+        with self._store.writing() as tx:
             return Accepted(**once(tx, key, "accept", asked, lambda: self._accept(tx, plan, table, who))[0])
 
     def _accept(self, tx: Connection, plan: int, table: Table | None, who: str) -> dict[str, Any]:
@@ -437,13 +429,13 @@ class Running(Opened):
         rows = rows_of(tx, plan)
         if ledger.last_event(tx) != row.event:
             refuse_changed(row, self._changes(tx, row, rows))
-        cells = Cells(self._model(tx, row.model)[1], rows)
+        cells = Cells(self._library.model(tx, row.model)[1], rows)
         return row, cells, [] if table is None else read_overrides(table, cells, json.loads(row.budget_json))
 
     def _changes(self, tx: Connection, row: Any, rows: Sequence[PlanRow]) -> list[Fault]:
         """What is known now and was not when a plan was made."""
         model = tx.execute(select(schema.programme.c.model)).scalar_one()
-        words, same = self._model(tx, model)[1], model == row.model
+        words, same = self._library.model(tx, model)[1], model == row.model
         found = changes(rows, know(tx, words, roster.taking_part(tx, row.step), row.step), words, beliefs=same)
         return found if same else [Fault("", "another model was adopted"), *found]
 
@@ -453,7 +445,7 @@ class Running(Opened):
         Args:
             plan: its number.
         """
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             row = plan_row(tx, plan)
             return [] if ledger.last_event(tx) == row.event else self._changes(tx, row, rows_of(tx, plan))
 
@@ -472,8 +464,8 @@ class Running(Opened):
         """
         table, said = read_rows(rows, "records", ["arm", "action"], ragged=True), check_text(source, "source")
         asked = [table.columns, said]
-        self._check_first(key, "record", asked, lambda tx: self._read_records(tx, table))
-        with self.store.writing() as tx:
+        self._library.check_first(key, "record", asked, lambda tx: self._read_records(tx, table))
+        with self._store.writing() as tx:
             return Recorded(**once(tx, key, "record", asked, lambda: self._record(tx, table, said, who))[0])
 
     def record_rest(
@@ -495,7 +487,7 @@ class Running(Opened):
             TableError: with every fault and its row; nothing is kept then.
         """
         said = check_text(source, "source")
-        with self.store.writing() as tx:
+        with self._store.writing() as tx:
 
             def do() -> dict[str, Any]:
                 row = plan_row(tx, plan)
@@ -513,7 +505,7 @@ class Running(Opened):
         Args:
             step: which.
         """
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             return {arm: action for (arm, _), (action, _) in known_records(tx, [step]).items()}
 
     def last_served(self, rows: Sequence[PlanRow], step: int, most: int = 100) -> dict[int, int]:
@@ -524,8 +516,8 @@ class Running(Opened):
             step: the step after the last that is looked at.
             most: how many steps are looked at.
         """
-        with self.store.reading() as tx:
-            words = self._model(tx)[1]
+        with self._store.reading() as tx:
+            words = self._library.model(tx)[1]
             blocks = {row.arm_id: words.blocks[row.type, row.group] for row in rows}
             return last_served(tx, words, blocks, max(step - most, 0), step)
 
@@ -536,11 +528,11 @@ class Running(Opened):
             last: the last step that is looked at.
             most: how many steps are looked at.
         """
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             return unrecorded_steps(tx, last - most + 1, last)
 
     def _read_records(self, tx: Connection, table: Table) -> list[Record]:
-        return read_records(table, roster.arms_as_of(tx), self._model(tx)[1], present_step(tx))
+        return read_records(table, roster.arms_as_of(tx), self._library.model(tx)[1], present_step(tx))
 
     def _record(self, tx: Connection, table: Table, source: str, who: str) -> dict[str, Any]:
         present, found = present_step(tx), self._read_records(tx, table)

@@ -1,6 +1,7 @@
-"""Looking back on a programme: audits, as a part of `Programme`."""
+"""Audits of a programme, waiting times, the price of fairness and what-if plans of the present roster."""
 
 import contextlib
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
@@ -12,14 +13,14 @@ from evenhand.planning.plans import Plan
 from evenhand.planning.what_if import Budget
 from evenhand.programme import roster, schema
 from evenhand.programme.auditing import LEVEL, Audit, Books, audit_of, check_level
+from evenhand.programme.cycle import Cycle
 from evenhand.programme.deciding import PlanRow
 from evenhand.programme.knowing import decided_between
 from evenhand.programme.ledger import digest_of
+from evenhand.programme.library import Library, remember
 from evenhand.programme.modelling import Words
-from evenhand.programme.opened import remember
 from evenhand.programme.promises import continue_by
 from evenhand.programme.roster import present_step
-from evenhand.programme.running import Running
 from evenhand.programme.solving import numbers_of, plan_in_use
 from evenhand.programme.spans import Span, read_span
 from evenhand.programme.views import FAMILY, Prices, Supposed, price_of_fairness, suppose
@@ -40,8 +41,13 @@ def _steps_in_need(needs: Bools, state: int | str, past: Sequence[tuple[int, boo
     return 1 + sum(1 for _ in before)
 
 
-class LookingBack(Running):
-    """Over any span of steps: who was served, what was promised and what came of it."""
+class Audits:
+    """Audits of a span of steps, waiting times, and counterfactual plans of the present roster."""
+
+    def __init__(self, library: Library, cycle: Cycle) -> None:
+        """Use the store, models and policies of a programme, and its plans."""
+        self._library, self._store, self._cycle = library, library.store, cycle
+        self._needs: OrderedDict[str, Bools | None] = OrderedDict()
 
     def audit(
         self, first: int | None = None, last: int | None = None, *, event: int | None = None, level: float = LEVEL
@@ -71,10 +77,10 @@ class LookingBack(Running):
             level: the probability of intervals.
         """
         wanted = check_level(level)
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             span = read_span(tx, first, last, event)
             welfare = tx.execute(select(schema.programme.c.welfare)).scalar_one()
-            models = {digest: self._model(tx, digest) for digest in set(span.digests) if digest}
+            models = {digest: self._library.model(tx, digest) for digest in set(span.digests) if digest}
             _look_up(span, {digest: words for digest, (_, words) in models.items()})
         return Books(span, models.__getitem__, welfare, wanted)
 
@@ -89,8 +95,8 @@ class LookingBack(Running):
             step: of the plan.
             most: how many steps are looked at.
         """
-        with self.store.reading() as tx:
-            words = self._model(tx)[1]
+        with self._store.reading() as tx:
+            words = self._library.model(tx)[1]
             blocks = {row.arm_id: words.blocks[row.type, row.group] for row in rows}
             needs = self._needs_of(tx, words)
             if needs is None:
@@ -128,7 +134,7 @@ class LookingBack(Running):
             seconds: how long all of it may take, about.
             progress: called now and then with what is being done and the share done.
         """
-        problem, _, seed = self.present_problem()
+        problem, _, seed = self._cycle.present_problem()
         return price_of_fairness(problem, problem.welfare, family, progress, seconds, seed)
 
     def suppose(
@@ -151,11 +157,11 @@ class LookingBack(Running):
             progress: called now and then with what is being done and the share done.
             earlier: plans of earlier suppositions, which compete, too.
         """
-        problem, arms, seed = self.present_problem()
-        numbers, today, plans = numbers_of(arms), self.certificate(), list(earlier)
+        problem, arms, seed = self._cycle.present_problem()
+        numbers, today, plans = numbers_of(arms), self._cycle.certificate(), list(earlier)
         if today is not None:
-            with self.store.reading() as tx:
-                plan = self._policy(tx, today.policy)
+            with self._store.reading() as tx:
+                plan = self._library.policy(tx, today.policy)
             plans.insert(0, plan_in_use(plan, today, problem))
         return suppose(problem, numbers, budgets, welfare, progress, seconds, seed, plans, today)
 
@@ -172,4 +178,5 @@ def _look_up(span: Span, models: Mapping[str, Words]) -> None:
     for one in span.overrides:
         words = models[span.digests[one.step - span.since]]
         for action in (one.planned, one.accepted):
-            words.action_number(words.blocks[one.type, one.group], action)
+            arm = span.arms[one.place]
+            words.action_number(words.blocks[arm.type, arm.group], action)
