@@ -162,7 +162,7 @@ def test_moves_are_what_was_seen_and_done(programme, pumps):
         law = np.eye(3)[start]
         for action in actions:
             law = law @ pumps.tables.transitions[0 if kind == "big" else 1, :, action]
-        assert moves.laws[kind, start, actions] == pytest.approx(law)
+        assert moves.distributions[kind, start, actions] == pytest.approx(law)
         assert (law[ends[:, 1]] > 0).all()
 
 
@@ -341,7 +341,7 @@ def found_at(moves, level):
     """The first step at which the model is said not to fit, looked at after every step."""
     for step in range(1, moves.num_steps + 1):
         seen = {row: found for row, ends in moves.ends.items() if len(found := ends[ends[:, 0] < step])}
-        laws = {row: moves.laws[row] for row in seen}
+        laws = {row: moves.distributions[row] for row in seen}
         if evidence(Moves(0, step, seen, laws, {}, {}), 24).total >= -math.log(level):
             return step
     return None

@@ -65,7 +65,7 @@ def test_a_server_goes_on_with_what_is_restored(server, where, tmp_path):
     server.stop()
     assert accepted_in(where) == {again.json()["plan"]}
     with Programme.open(where) as programme:
-        assert programme.check() == programme.status().events
+        assert programme.verify().event == programme.status().events
 
 
 def test_restoring_under_load_loses_nothing_that_was_answered_since(live, server, where, tmp_path):
@@ -80,7 +80,7 @@ def test_restoring_under_load_loses_nothing_that_was_answered_since(live, server
     finally:
         load.end()
     with Programme.open(where) as programme:
-        assert programme.check() == programme.status().events
+        assert programme.verify().event == programme.status().events
         steps = sorted(plan.step for plan in programme.plans("accepted"))
         assert steps == list(range(len(steps)))
     assert {answer["plan"] for answer in load.accepted[since:]} <= accepted_in(where)
@@ -144,7 +144,7 @@ class TestFromPython:
         where.unlink() if damage is None else where.write_bytes(damage)
         assert store.restore(where, tmp_path / "copy.db") == last
         with Programme.open(where) as programme:
-            assert programme.check() == last
+            assert programme.verify().event == last
 
     def test_a_copy_is_one_file_elsewhere(self, where, tmp_path):
         (tmp_path / "copies").mkdir()

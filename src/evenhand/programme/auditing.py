@@ -114,7 +114,8 @@ class ArmRow:
     def as_row(self) -> dict[str, Any]:
         """Row of a table: all numbers side by side."""
         own = self.as_dict()
-        return own | own.pop("service") | own.pop("earned")
+        service, earned = own.pop("service"), own.pop("earned")
+        return {**own, **service, **earned}
 
 
 @dataclass(frozen=True)

@@ -52,12 +52,12 @@ class Audits:
     def audit(
         self, first: int | None = None, last: int | None = None, *, event: int | None = None, level: float = LEVEL
     ) -> Audit:
-        """Over a span of steps: who was served how often and how late, what was promised and what came of it.
+        """Audit a window of steps: service and waiting times, promised and realised rewards.
 
         Args:
-            first: the first step; the first that was accepted when absent.
-            last: the last step; the last that was accepted when absent.
-            event: as it was known at this event; now when absent.
+            first: the first step; by default the first that was accepted.
+            last: the last step; by default the last that was accepted.
+            event: as it was known at this event; by default now.
             level: the probability of intervals; warnings are wrong with at most the rest.
 
         Raises:
@@ -68,7 +68,7 @@ class Audits:
     def books(
         self, first: int | None = None, last: int | None = None, *, event: int | None = None, level: float = LEVEL
     ) -> Books:
-        """What audits and pictures of a span are made from; see `audit`.
+        """Return the accounts of a window; see `audit`.
 
         Args:
             first: the first step.
@@ -88,12 +88,12 @@ class Audits:
         """For how many steps arms of a plan have been in need and not served, this one included, by their numbers.
 
         What need is, `programme.waiting` says; here the conditions are those that each plan knew. Who is in no need is
-        left out. None where nobody can tell: the roster has no fair relaxation, for its floors cannot be met.
+        left out. None if the roster has no fair relaxation, since its floors are infeasible.
 
         Args:
             rows: of the plan.
             step: of the plan.
-            most: how many steps are looked at.
+            most: maximum number of steps.
         """
         with self._store.reading() as tx:
             words = self._library.model(tx)[1]
@@ -107,7 +107,7 @@ class Audits:
         return {arm: steps for arm, steps in found.items() if steps}
 
     def _needs_of(self, tx: Connection, words: Words) -> Bools | None:
-        """(block, state) who is in need, by the fair relaxation of those who take part now, if any; remembered."""
+        """(block, state) who is in need, by the fair relaxation of the arms that take part now, if any; remembered."""
         row = tx.execute(select(schema.programme.c.model, schema.programme.c.welfare)).one()
         arms = roster.taking_part(tx, present_step(tx))
         if not arms:
@@ -131,8 +131,8 @@ class Audits:
 
         Args:
             family: ideas of welfare, as text; the programme's own is among them in any case.
-            seconds: how long all of it may take, about.
-            progress: called now and then with what is being done and the share done.
+            seconds: approximate time limit.
+            progress: called with phase and share completed.
         """
         problem, _, seed = self._cycle.present_problem()
         return price_of_fairness(problem, problem.welfare, family, progress, seconds, seed)
@@ -146,15 +146,15 @@ class Audits:
         progress: Progress | bool | None = None,
         earlier: Sequence[Plan] = (),
     ) -> tuple[Supposed, ...]:
-        """What the best plans of the present roster would be worth under other budgets, or for another welfare.
+        """Evaluate the best plans of the present roster under other budgets, or for another welfare.
 
         The plan in use competes: no budget that contains today's gets a worse one. Nothing is stored.
 
         Args:
             budgets: as of `evenhand.what_if`; the present one alone where there are none.
-            welfare: what would be fair; the programme's own when absent.
-            seconds: how long each may take, about.
-            progress: called now and then with what is being done and the share done.
+            welfare: what would be fair; by default the programme's own.
+            seconds: approximate time limit of each.
+            progress: called with phase and share completed.
             earlier: plans of earlier suppositions, which compete, too.
         """
         problem, arms, seed = self._cycle.present_problem()
@@ -167,7 +167,7 @@ class Audits:
 
 
 def _look_up(span: Span, models: Mapping[str, Words]) -> None:
-    """Ask for all names of a span where it was read: those that no model has are told there, as damage.
+    """Look up all names of a window while it is read, so that unknown names are reported as damage.
 
     Args:
         span: what was read.

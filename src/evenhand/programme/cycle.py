@@ -1,8 +1,7 @@
-"""The steps of a programme that decide: solve, plan, accept, record. Each change is one transaction.
+"""The decision cycle: solve, plan, accept, record. Each change is one transaction.
 
-Long work is done outside of transactions: a policy is solved, and a plan computed, from one moment; when it is written
-the moment is looked at again. What changed in between is planned anew, so that no plan is kept that knew less than the
-store did.
+Solving and planning run outside of transactions, from a snapshot. When a plan is written, the store is compared with
+its snapshot; if something changed, the plan is computed again, so that no plan ignores stored information.
 """
 
 import json
@@ -81,7 +80,7 @@ from evenhand.programme.solving import (
 from evenhand.typing import Progress
 
 TRIES = 3
-"""How often a plan is begun anew because a roster changed to one that the policy cannot serve."""
+"""Attempts to plan while the roster changes to one that the policy cannot serve."""
 
 
 class _Moved(Exception):
@@ -107,22 +106,22 @@ class Cycle:
         who: str = "",
         key: str | None = None,
     ) -> Solved:
-        """Find a policy for those who take part at the present step, and keep it; plans are made by it from then on.
+        """Solve for the present roster and store the policy, which later plans use.
 
         Args:
             method: as of `evenhand.solve`. The usual one, `fluid`, gives a policy that serves any number of arms; exact
                 ones (`counts`, `joint`, or `auto` where it takes them) give tables for just the present numbers.
-            seconds: how long it may take, about; until nothing is gained when absent.
-            progress: called now and then with what is being done and the share done; True shows a bar.
-            who: does this.
-            key: asked again under the same, it answers as before.
+            seconds: approximate time limit; by default none.
+            progress: called with phase and share completed; True shows a bar.
+            who: author, written into the event.
+            key: idempotency key.
 
         Raises:
-            InvalidInput: nobody takes part, or there is no policy, such as where floors cannot be met.
+            InvalidInput: no arm takes part, or there is no policy, such as where floors cannot be met.
         """
-        asked = [method, seconds]
+        request = [method, seconds]
         with self._store.reading() as tx:
-            if (earlier := answered(tx, key, "solve", asked)) is not None:
+            if (earlier := answered(tx, key, "solve", request)) is not None:
                 return Solved(**earlier)
             row = tx.execute(select(schema.programme)).one()
             arms = self._library.present(tx)
@@ -136,10 +135,10 @@ class Cycle:
                 event = keep_policy(tx, digest, row.model, body, numbers_of(arms), facts, who)
                 return _solved(event, digest, facts).as_dict()
 
-            return Solved(**once(tx, key, "solve", asked, do)[0])
+            return Solved(**once(tx, key, "solve", request, do)[0])
 
     def certificate(self) -> Certificate | None:
-        """What the policy that is used now is worth for those who take part, and what any could be; None without one.
+        """Return value and bound of the policy in use for the present roster; None without a policy.
 
         Where the policy was made for other numbers of arms it is played for these, which may take a few seconds; the
         last few answers are remembered.
@@ -175,16 +174,16 @@ class Cycle:
         remember(self._certificates, roster_digest(found.policy, found.numbers), found)
 
     def present_problem(self) -> tuple[CoupledMDP, list[Arm], int]:
-        """The problem of those who take part at the present step, who they are, and the programme's seed."""
+        """The problem of the arms that take part at the present step, who they are, and the programme's seed."""
         with self._store.reading() as tx:
             arms = self._library.present(tx)
             seed = int(tx.execute(select(schema.programme.c.seed)).scalar_one())
             return self._library.problem(tx, arms), arms, seed
 
     def needs_solving(self) -> Drift:
-        """Whether numbers or model have drifted so far that a new policy should be solved; see `programme.solving`.
+        """Return whether roster or model have drifted beyond their bounds; see `programme.solving`.
 
-        The gap for the present roster is looked at where `certificate` was asked for it before; nothing is computed
+        The gap for the present roster is used if `certificate` computed it before; nothing is computed
         here.
         """
         with self._store.reading() as tx:
@@ -222,9 +221,9 @@ class Cycle:
         """The policy of the present model for a roster: the last one made for it, else the last that can serve it."""
         table = schema.policies
         model = select(schema.programme.c.model).scalar_subquery()
-        asked = select(table.c.digest, table.c.numbers_json, table.c.facts_json).where(table.c.model == model)
+        request = select(table.c.digest, table.c.numbers_json, table.c.facts_json).where(table.c.model == model)
         fallback = None
-        for digest, numbers_json, facts_json in tx.execute(asked.order_by(table.c.event.desc())):
+        for digest, numbers_json, facts_json in tx.execute(request.order_by(table.c.event.desc())):
             numbers = as_numbers(json.loads(numbers_json))
             if numbers == wanted:
                 return str(digest)
@@ -251,21 +250,21 @@ class Cycle:
 
         Args:
             step: the present step, to be sure that it is the one that is meant.
-            budget: what there is at this step, as `CoupledMDP.with_budget` takes it; as the model says when absent.
-            who: asks.
-            key: asked again under the same, it answers as before.
-            seconds: how long solving may take, about, if it is needed.
+            budget: what there is at this step, as `CoupledMDP.with_budget` takes it; by default as the model says.
+            who: author, written into the event.
+            key: idempotency key.
+            seconds: approximate time limit of solving, if it is needed.
             progress: of solving.
 
         Raises:
             Conflict: the present step is another.
-            InvalidInput: nobody takes part.
+            InvalidInput: no arm takes part.
             NotApplicable: the policy is a table, and there is less budget than it was made for.
         """
         for _ in range(TRIES):
             with self._store.reading() as tx:
-                asked = [step, None if budget is None else list(check_budget(self._library.model(tx)[0], budget))]
-                if (earlier := answered(tx, key, "plan", asked)) is not None:
+                request = [step, None if budget is None else list(check_budget(self._library.model(tx)[0], budget))]
+                if (earlier := answered(tx, key, "plan", request)) is not None:
                     return Planned(**earlier)
                 inputs = self.inputs(tx, step, budget)
                 same = None if inputs is None else same_plan(tx, inputs)
@@ -277,7 +276,9 @@ class Cycle:
                 continue
             try:
                 with self._store.writing() as tx:
-                    answer = once(tx, key, "plan", asked, self._proposing(tx, inputs, decisions, step, budget, who))[0]
+                    answer = once(tx, key, "plan", request, self._proposing(tx, inputs, decisions, step, budget, who))[
+                        0
+                    ]
                     return Planned(**answer)
             except _Moved:
                 continue
@@ -302,7 +303,7 @@ class Cycle:
         return do
 
     def inputs(self, tx: Connection, step: int | None, budget: Any) -> Inputs | None:
-        """What a plan for the present step follows from; None where no policy can serve those who take part."""
+        """Return all that a plan for the present step depends on; None if no policy can serve the roster."""
         present = present_step(tx)
         if step is not None and roster.check_step(step) != present:
             raise Conflict(f"step {step} is not the present step, which is {present}")
@@ -336,8 +337,8 @@ class Cycle:
         """The plan that is proposed for the present step; None where there is none yet."""
         table = schema.plans
         with self._store.reading() as tx:
-            asked = select(table).where(table.c.step == present_step(tx), table.c.status == schema.PROPOSED)
-            row = tx.execute(asked).first()
+            query = select(table).where(table.c.step == present_step(tx), table.c.status == schema.PROPOSED)
+            row = tx.execute(query).first()
             return None if row is None else self._whole(tx, row)
 
     def current_plan_number(self) -> int | None:
@@ -353,9 +354,9 @@ class Cycle:
             most: at most so many.
         """
         table = schema.plans
-        asked = select(table).order_by(table.c.id.desc()).limit(most)
+        query = select(table).order_by(table.c.id.desc()).limit(most)
         with self._store.reading() as tx:
-            rows = tx.execute(asked if status is None else asked.where(table.c.status == status))
+            rows = tx.execute(query if status is None else query.where(table.c.status == status))
             return [kept_plan(row, (), None, None) for row in rows]
 
     def _whole(self, tx: Connection, row: Any) -> KeptPlan:
@@ -395,19 +396,19 @@ class Cycle:
         Args:
             plan: its number.
             overrides: a table with the columns arm, action and why, for arms that get something else than planned.
-            who: accepts it.
-            key: asked again under the same, it answers as before.
+            who: author, written into the event.
+            key: idempotency key.
 
         Raises:
             TableError: overrides with faults, each with its row, or beyond the budget; nothing is accepted then.
             Conflict: the plan was accepted or superseded already, or something changed since it was made; says what.
         """
         table = _read_overrides(overrides)
-        asked = [plan, None if table is None else table.columns]
+        request = [plan, None if table is None else table.columns]
         if table is not None:
-            self._library.check_first(key, "accept", asked, lambda tx: self._overrides(tx, plan, table))
+            self._library.check_first(key, "accept", request, lambda tx: self._overrides(tx, plan, table))
         with self._store.writing() as tx:
-            return Accepted(**once(tx, key, "accept", asked, lambda: self._accept(tx, plan, table, who))[0])
+            return Accepted(**once(tx, key, "accept", request, lambda: self._accept(tx, plan, table, who))[0])
 
     def _accept(self, tx: Connection, plan: int, table: Table | None, who: str) -> dict[str, Any]:
         row, cells, overrides = self._overrides(tx, plan, table)
@@ -416,8 +417,8 @@ class Cycle:
         changed = [one for one in overrides if one.action != rows[one.place].action]
         names = cells.words.model.resource_names
         used = {name: round(use, ROUNDED) for name, use in zip(names, used_by(cells, overrides), strict=True)}
-        told = [[rows[one.place].arm, rows[one.place].action, one.action, one.why] for one in overrides]
-        body = {"plan": plan, "step": row.step, "overrides": told, "used": used, "outputs": row.outputs}
+        content = [[rows[one.place].arm, rows[one.place].action, one.action, one.why] for one in overrides]
+        body = {"plan": plan, "step": row.step, "overrides": content, "used": used, "outputs": row.outputs}
         event = append(tx, "accepted", who, body)
         write_accepted(tx, plan, rows, overrides, who, event)
         return Accepted(event, plan, row.step, len(changed), used).as_dict()
@@ -433,7 +434,7 @@ class Cycle:
         return row, cells, [] if table is None else read_overrides(table, cells, json.loads(row.budget_json))
 
     def _changes(self, tx: Connection, row: Any, rows: Sequence[PlanRow]) -> list[Fault]:
-        """What is known now and was not when a plan was made."""
+        """Return all information that arrived after a plan was made."""
         model = tx.execute(select(schema.programme.c.model)).scalar_one()
         words, same = self._library.model(tx, model)[1], model == row.model
         found = changes(rows, know(tx, words, roster.taking_part(tx, row.step), row.step), words, beliefs=same)
@@ -455,18 +456,18 @@ class Cycle:
         Args:
             rows: a table with the columns arm and action, and perhaps step (the last accepted one when absent), reward,
                 and next_state, which is kept as an observation of the step after.
-            source: who says so.
-            who: does this.
-            key: asked again under the same, it answers as before.
+            source: source of the report.
+            who: author, written into the event.
+            key: idempotency key.
 
         Raises:
-            TableError: with every fault and its row; nothing is kept then.
+            TableError: with every fault and its row; nothing is stored then.
         """
         table, said = read_rows(rows, "records", ["arm", "action"], ragged=True), check_text(source, "source")
-        asked = [table.columns, said]
-        self._library.check_first(key, "record", asked, lambda tx: self._read_records(tx, table))
+        request = [table.columns, said]
+        self._library.check_first(key, "record", request, lambda tx: self._read_records(tx, table))
         with self._store.writing() as tx:
-            return Recorded(**once(tx, key, "record", asked, lambda: self._record(tx, table, said, who))[0])
+            return Recorded(**once(tx, key, "record", request, lambda: self._record(tx, table, said, who))[0])
 
     def record_rest(
         self, plan: int, others: Mapping[str, str], source: str, *, who: str = "", key: str | None = None
@@ -478,13 +479,13 @@ class Cycle:
         Args:
             plan: the number of an accepted plan.
             others: what was done instead, by arm.
-            source: who says so.
-            who: does this.
-            key: asked again under the same, it answers as before.
+            source: source of the report.
+            who: author, written into the event.
+            key: idempotency key.
 
         Raises:
             Conflict: the plan is not accepted, or all of it is recorded and nothing else is said.
-            TableError: with every fault and its row; nothing is kept then.
+            TableError: with every fault and its row; nothing is stored then.
         """
         said = check_text(source, "source")
         with self._store.writing() as tx:
@@ -500,7 +501,7 @@ class Cycle:
             return Recorded(**once(tx, key, "record", [plan, sorted(others.items()), said], do)[0])
 
     def recorded(self, step: int) -> dict[int, str]:
-        """What was done at a step, by the numbers of the arms in the store; the last word counts.
+        """Return the actions done at a step, by arm number; the last record counts.
 
         Args:
             step: which.
@@ -513,8 +514,8 @@ class Cycle:
 
         Args:
             rows: of the plan.
-            step: the step after the last that is looked at.
-            most: how many steps are looked at.
+            step: the step after the last considered.
+            most: maximum number of steps.
         """
         with self._store.reading() as tx:
             words = self._library.model(tx)[1]
@@ -525,8 +526,8 @@ class Cycle:
         """Accepted steps of which it is not known of all arms what was done; audits take them as accepted.
 
         Args:
-            last: the last step that is looked at.
-            most: how many steps are looked at.
+            last: the last step considered.
+            most: maximum number of steps.
         """
         with self._store.reading() as tx:
             return unrecorded_steps(tx, last - most + 1, last)
@@ -545,8 +546,8 @@ class Cycle:
             for place, one in zip(places, found, strict=True)
         )
         differing = sum(accepted.get(place, one.action) != one.action for place, one in zip(places, found, strict=True))
-        told = [[one.row.arm.name, one.row.step, one.action, one.reward, one.next_state] for one in found]
-        event = append(tx, "recorded", who, {"source": source, "done": told})
+        content = [[one.row.arm.name, one.row.step, one.action, one.reward, one.next_state] for one in found]
+        event = append(tx, "recorded", who, {"source": source, "done": content})
         keep_records(tx, found, source, event)
         seen = [(one.row.arm.id, one.row.step + 1, one.next_state) for one in found if one.next_state is not None]
         keep_observations(tx, seen, source, event)
@@ -569,11 +570,11 @@ def keep_policy(
         body: its file.
         numbers: the roster it was solved for.
         facts: what is known of it.
-        who: solved it.
+        who: author.
     """
     table = schema.policies
-    told = {"policy": digest, "method": facts["method"], "certificate": facts["certificate"]}
-    event = append(tx, "solved", who, told)
+    content = {"policy": digest, "method": facts["method"], "certificate": facts["certificate"]}
+    event = append(tx, "solved", who, content)
     if tx.execute(select(table.c.digest).where(table.c.digest == digest)).first() is not None:
         change_rows(tx, table, [{"digest": digest, "event": event}])
         return event
@@ -604,7 +605,7 @@ def _numbers_of_rows(rows: Sequence[PlanRow]) -> Numbers:
 
 
 def _as_kept(inputs: Inputs, row: Any, tx: Connection) -> bool:
-    """Whether the rows of a plan are those its digest stands for."""
+    """Return whether the stored rows of a plan match its digest."""
     rows = rows_of(tx, row.id)
     kept = [[one.arm_id, one.action, one.served, one.next_in_line] for one in rows]
     return len(rows) == len(inputs.known) and ledger.digest_of(kept) == row.outputs

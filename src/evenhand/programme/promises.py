@@ -109,7 +109,7 @@ class Continuation:
     @property
     def needs(self) -> Bools:
         """(block, state) whether the relaxation ever serves an arm there: it is in need."""
-        return np.asarray(self._mean(self.model.tables.served) > 1e-6)
+        return np.asarray(self._mean(self.model.tables.served.astype(np.float64)) > 1e-6)
 
 
 def continue_by(model: CoupledMDP, counts: Ints, welfare: str | None) -> Continuation:

@@ -56,10 +56,10 @@ class Offer:
     """Its number."""
 
     why: tuple[str, ...]
-    """What spoke against the model in use."""
+    """Evidence against the model in use."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+        """JSON form."""
         return {"refit": self.refit, "why": list(self.why)}
 
 
@@ -74,7 +74,7 @@ class Question:
     """The event since which it is held against what is seen."""
 
     number: int
-    """How often as many reports came as `Bounds.records` says."""
+    """Number of completed batches of `Bounds.records` reports."""
 
     bounds: Bounds
     """Of the programme."""
@@ -104,31 +104,31 @@ class Refits:
         why: Sequence[str] = (),
         before: str | None = None,
     ) -> Refitted:
-        """Fit the model anew to the programme's own log, and tell what would change; nothing is adopted yet.
+        """Refit the model to the programme's own log, and tell what would change; nothing is adopted yet.
 
-        The new model, what is known of it, and a policy that is solved for it are kept under a number.
+        The new model, what is known of it, and a policy that is solved for it are stored under a number.
 
         Args:
             trust: how many observations of every pair the present model counts as; 0 lets the records speak alone.
-            prior: how many observations the other types are worth to a sparse row; found by the records when absent.
-            seconds: how long solving may take, about.
+            prior: how many observations the other types are worth to a sparse row; by default found by the records.
+            seconds: approximate time limit of solving.
             progress: of solving.
-            who: does this.
-            key: asked again under the same, it answers as before.
-            why: what speaks against the present model, where this is offered by a server and nobody asked for it.
-            before: the digest of the model that is to be fitted anew; the one in use when absent.
+            who: author, written into the event.
+            key: idempotency key.
+            why: evidence against the present model, if a server proposes the refit.
+            before: the digest of the model that is to be refitted; by default the one in use.
 
         Raises:
-            InvalidInput: no arm was seen at two steps, or nobody takes part.
-            Conflict: another model came into use than the one that is to be fitted anew.
+            InvalidInput: no arm was seen at two steps, or no arm takes part.
+            Conflict: another model came into use than the one that is to be refitted.
         """
-        asked = [check_trust(trust), prior, seconds]
+        request = [check_trust(trust), prior, seconds]
         with self._store.reading() as tx:
-            if (earlier := ledger.answered(tx, key, "refit", asked)) is not None:
+            if (earlier := ledger.answered(tx, key, "refit", request)) is not None:
                 return Refitted.of(earlier)
             row = tx.execute(select(schema.programme)).one()
             if before not in (None, row.model):
-                raise Conflict("the model that was to be fitted anew is no longer in use")
+                raise Conflict("the model that was to be refitted is no longer in use")
             model, words = self._library.model(tx, row.model)
             arms, step = self._library.present(tx), present_step(tx)
             log = log_of(tx, words, roster.arms_as_of(tx), step)
@@ -147,14 +147,14 @@ class Refits:
         pairs = [] if now is None else list(zip(now.rows, then.rows, strict=True))
         changed = [[old.arm, old.action, new.action] for old, new in pairs if old.action != new.action]
         worth = [self._worth_in(inputs, arms, problem), solution.welfare]
-        told = {"before": row.model, "model": digest, "rows": len(log), "plan": changed, "welfare": worth}
-        told |= {"why": list(why)}
+        content = {"before": row.model, "model": digest, "rows": len(log), "plan": changed, "welfare": worth}
+        content |= {"why": list(why)}
         with self._store.writing() as tx:
-            answer = once(tx, key, "refit", asked, lambda: _keep(tx, learned, solution, arms, told, who))[0]
+            answer = once(tx, key, "refit", request, lambda: _keep(tx, learned, solution, arms, content, who))[0]
             return Refitted.of(answer)
 
     def _worth_in(self, inputs: Inputs | None, arms: list[Arm], problem: CoupledMDP) -> float | None:
-        """What the present policy is worth in another model; None where there is none, or types fell together."""
+        """Return the welfare of the policy in use under another model; None if it cannot be evaluated."""
         if inputs is None:
             return None
         with self._store.reading() as tx:
@@ -171,8 +171,8 @@ class Refits:
 
         Args:
             refit: its number.
-            who: does this.
-            key: asked again under the same, it answers as before.
+            who: author, written into the event.
+            key: idempotency key.
 
         Raises:
             Missing: there is none of this number.
@@ -199,18 +199,18 @@ class Refits:
         """Every refit, the newest first."""
         table = schema.refits
         with self._store.reading() as tx:
-            asked = select(table.c.facts_json, table.c.adopted_event, table.c.declined_event)
-            return [_told(row) for row in tx.execute(asked.order_by(table.c.id.desc()))]
+            query = select(table.c.facts_json, table.c.adopted_event, table.c.declined_event)
+            return [_told(row) for row in tx.execute(query.order_by(table.c.id.desc()))]
 
     def posteriors(self, refit: int) -> list[Named]:
-        """What a refit knows of the transitions: one posterior for each set of types with the same states and actions.
+        """Return the posteriors of a refit, one per set of types with the same states and actions.
 
         Args:
-            refit: its number; nothing is known any more of those that the first version of the schema kept.
+            refit: its number; nothing is known any more of those that the first version of the schema stored.
         """
         with self._store.reading() as tx:
-            kept = refit_row(tx, refit).posterior
-            return [] if kept is None else unpack(kept)
+            stored = refit_row(tx, refit).posterior
+            return [] if stored is None else unpack(stored)
 
     # Drift
 
@@ -224,8 +224,8 @@ class Refits:
 
         Args:
             given: any of `change`, `gap`, `level` and `records`, see `Bounds`.
-            who: does this.
-            key: asked again under the same, it answers as before.
+            who: author, written into the event.
+            key: idempotency key.
 
         Raises:
             InvalidInput: with every fault.
@@ -241,7 +241,7 @@ class Refits:
             return Bounds(**once(tx, key, "bounds", dict(given), do)[0])
 
     def question(self) -> Question | None:
-        """Whether the model is to be held against what is seen; None while reports are few, or a fit is offered."""
+        """Return the drift test that is due; None while reports are few, or a refit is proposed."""
         with self._store.reading() as tx:
             bounds = bounds_of(tx)
             model, since, reports = _since(tx)
@@ -250,7 +250,7 @@ class Refits:
             return Question(model, since, reports // bounds.records, bounds)
 
     def model_drift(self, most: int | None = None) -> ModelDrift:
-        """Whether the model in use still fits what is seen since it came into use; see `programme.drifting`.
+        """Test the model in use against all observations since it came into use; see `programme.drifting`.
 
         Args:
             most: nothing is tested where there are more reports, for it takes a second for every 20 000 or so.
@@ -265,12 +265,12 @@ class Refits:
     def offer_refit(
         self, *, seconds: float | None = None, progress: Progress | bool | None = None, who: str = ""
     ) -> tuple[ModelDrift, Refitted | None]:
-        """Fit the model anew where it no longer fits, and offer what came of it; nothing is adopted.
+        """Refit the model where it no longer fits, and propose the refit; nothing is adopted.
 
         Args:
-            seconds: how long solving may take, about.
+            seconds: approximate time limit of solving.
             progress: of solving.
-            who: does this.
+            who: author, written into the event.
 
         Returns:
             What speaks against the model, and the fit; None where nothing is offered.
@@ -298,8 +298,8 @@ class Refits:
         Args:
             refit: its number.
             why: a reason.
-            who: does this.
-            key: asked again under the same, it answers as before.
+            who: author, written into the event.
+            key: idempotency key.
 
         Raises:
             Missing: there is none of this number.
@@ -332,13 +332,13 @@ def _of(model: CoupledMDP, arms: list[Arm], welfare: str | None) -> CoupledMDP:
 
 
 def _keep(
-    tx: Connection, learned: Learned, solution: Solution, arms: list[Arm], told: dict[str, Any], who: str
+    tx: Connection, learned: Learned, solution: Solution, arms: list[Arm], content: dict[str, Any], who: str
 ) -> dict[str, Any]:
     """Write a refit with its model and its policy."""
     table, models = schema.refits, schema.models
     digest, body = model_to_bytes(learned.model)
     number = int(tx.execute(select(func.max(table.c.id))).scalar() or 0) + 1
-    event = append(tx, "refitted", who, {"refit": number, **told})
+    event = append(tx, "refitted", who, {"refit": number, **content})
     at = ledger.now()
     if tx.execute(select(models.c.digest).where(models.c.digest == digest)).first() is None:
         row = {"digest": digest, "body": body, "origin": f"refit {number}", "at": at, "event": event}
@@ -346,13 +346,13 @@ def _keep(
     policy, saved = to_bytes(solution)
     keep_policy(tx, policy, digest, saved, numbers_of(arms), facts_of(solution, policy, numbers_of(arms)), who)
     found = Refitted.of(
-        told
+        content
         | {"id": number, "event": event, "policy": policy, "likelihood": _possible(learned.likelihood)}
         | {"moved": [vars(row) for row in learned.moved], "unseen": learned.unseen}
     ).as_dict()
-    kept: dict[str, Any] = {"model": digest, "facts_json": ledger.as_text(found), "posterior": learned.posterior}
-    kept |= {"replaces": told["before"], "why": ledger.as_text(told["why"]) if told["why"] else None}
-    add_rows(tx, table, [{"id": number, "at": at, "event": event} | kept])
+    stored: dict[str, Any] = {"model": digest, "facts_json": ledger.as_text(found), "posterior": learned.posterior}
+    stored |= {"replaces": content["before"], "why": ledger.as_text(content["why"]) if content["why"] else None}
+    add_rows(tx, table, [{"id": number, "at": at, "event": event} | stored])
     return found
 
 
@@ -365,7 +365,7 @@ _IN_USE = "refit {} was adopted already, and is in use"
 
 
 def _adoptable(tx: Connection, refit: int, present: str) -> tuple[dict[str, Any], int | None]:
-    """What is known of a refit, and the event by which it was adopted last; the first model counts as number 0."""
+    """Return the facts of a refit and the event of its last adoption; the first model has number 0."""
     if refit == 0 and not isinstance(refit, bool):
         first = select(schema.models.c.digest).where(schema.models.c.origin == "created")
         return beginning(tx.execute(first).scalar_one(), present).as_dict(), None
@@ -374,7 +374,7 @@ def _adoptable(tx: Connection, refit: int, present: str) -> tuple[dict[str, Any]
 
 
 def refit_row(tx: Connection, refit: object) -> Any:
-    """A refit as it is kept.
+    """A refit as it is stored.
 
     Raises:
         Missing: there is none of this number.

@@ -15,7 +15,7 @@
     keys           answers given under a key: who asks again under the same gets the same
 
 Numbers of events order everything: of two rows the one with the later event is newer, whatever any clock says. Times
-are told, and never compared. A table may be read *as of* an event: rows with later ones are left out.
+are stored, and never compared. A table may be read *as of* an event: rows with later ones are left out.
 
 Texts that end in `_json` are JSON. What changes here changes `migrations/`, too; a test compares the two.
 """
@@ -43,7 +43,7 @@ REVISIONS = ("0001",)
 METADATA = MetaData()
 
 PROPOSED, ACCEPTED, SUPERSEDED = "proposed", "accepted", "superseded"
-"""What a plan may be: open to be accepted; accepted; replaced by one that knows more."""
+"""Status of a plan: open, accepted, or replaced by a later one."""
 
 models = Table(
     "models",

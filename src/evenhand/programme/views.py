@@ -24,7 +24,7 @@ FAMILY = ("utilitarian", "gini:1.2", "gini:1.5", "gini:2", "gini:5", "maximin")
 
 @dataclass(frozen=True)
 class Price:
-    """What one idea of welfare costs and gives."""
+    """Results of one welfare."""
 
     welfare: str
     """The idea."""
@@ -36,7 +36,7 @@ class Price:
     """The value of the worst-off member."""
 
     gini_coefficient: float
-    """How unequal they are."""
+    """Gini coefficient of the members' values."""
 
     price: float
     """The share of the best mean that is given up."""
@@ -45,7 +45,7 @@ class Price:
     """The value of each group, or of an arm of each type."""
 
     today: bool
-    """Whether it is the programme's own."""
+    """Whether it is the programme's own welfare."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Prices:
     """Ideas for which there is no plan, with the reason."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+        """JSON form."""
         return asdict(self)
 
 
@@ -77,8 +77,8 @@ def price_of_fairness(
         problem: of the roster.
         welfare: the programme's own, which is among them in any case.
         family: the others.
-        progress: called now and then with what is being done and the share done.
-        seconds: how long all of it may take, about.
+        progress: called with phase and share completed.
+        seconds: approximate time limit.
         seed: of what is played.
     """
     own = welfare or DEFAULT
@@ -91,13 +91,13 @@ def price_of_fairness(
 def _price(found: Fairness, number: int, own: str) -> Price:
     row = found.rows[number]
     values = row.groups or row.values
-    told = (row.welfare, row.mean, row.worst, row.gini_coefficient, row.price)
-    return Price(*told, values=dict(values), today=row.welfare == own)
+    content = (row.welfare, row.mean, row.worst, row.gini_coefficient, row.price)
+    return Price(*content, values=dict(values), today=row.welfare == own)
 
 
 @dataclass(frozen=True)
 class Supposed(Certificate):
-    """What the best plan under another budget, or for another welfare, is worth for the present roster."""
+    """Best plan under another budget, or for another welfare, for the present roster."""
 
     budget: dict[str, float]
     """The amount of each resource, under its name."""
@@ -109,22 +109,22 @@ class Supposed(Certificate):
     """`welfare` beyond the plan in use, its `stderr`, and whether it is `measurable`; None without a plan in use."""
 
     today: Certificate | None
-    """What the plan in use is worth by the programme's own welfare; None without one."""
+    """Certificate of the plan in use by the programme's own welfare; None without one."""
 
     body: bytes = field(default=b"", repr=False)
     """The file of the plan."""
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form, without the file."""
-        told = super().as_dict()
-        del told["body"]
-        return told | {"today": None if self.today is None else self.today.as_dict()}
+        content = super().as_dict()
+        del content["body"]
+        return content | {"today": None if self.today is None else self.today.as_dict()}
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> "Supposed":
-        """From the JSON form."""
-        today = told["today"]
-        return cls(**fields_of(told) | {"today": None if today is None else Certificate.of(today)})
+    def of(cls, content: Mapping[str, Any]) -> "Supposed":
+        """Read the JSON form."""
+        today = content["today"]
+        return cls(**fields_of(content) | {"today": None if today is None else Certificate.of(today)})
 
 
 def suppose(
@@ -138,21 +138,21 @@ def suppose(
     plans: Sequence[Plan] = (),
     today: Certificate | None = None,
 ) -> tuple[Supposed, ...]:
-    """What the best plans of a roster under several budgets are worth. More is never worth less.
+    """Evaluate the best plans of a roster under several budgets; welfare is monotone in the budget.
 
     Args:
         problem: of the roster.
         numbers: of the roster.
         budgets: as of `evenhand.what_if`; the present one alone where there are none.
-        welfare: what would be fair; the programme's own when absent.
-        progress: called now and then with what is being done and the share done.
-        seconds: how long each may take, about.
+        welfare: what would be fair; by default the programme's own.
+        progress: called with phase and share completed.
+        seconds: approximate time limit of each.
         seed: of what is played.
         plans: plans that compete; the first is the one in use, if there is one.
         today: what the plan in use is worth.
     """
-    asked = list(budgets) or [problem.named_budget]
-    rows = what_if(problem, asked, welfare, METHOD, progress=progress, rng=seed, seconds=seconds, plans=plans)
+    request = list(budgets) or [problem.named_budget]
+    rows = what_if(problem, request, welfare, METHOD, progress=progress, rng=seed, seconds=seconds, plans=plans)
     return tuple(_supposed(row, problem, numbers, today) for row in rows)
 
 

@@ -27,7 +27,7 @@ def create_app(programme: Programme, settings: Settings | None = None) -> FastAP
 
     Args:
         programme: an open one; who opened it closes it.
-        settings: how it behaves; for one planner on this machine when absent.
+        settings: how it behaves; by default for one planner on this machine.
     """
     settings = settings or Settings()
     service = Service(programme, settings)
@@ -40,7 +40,7 @@ def create_app(programme: Programme, settings: Settings | None = None) -> FastAP
     app = FastAPI(
         title="evenhand",
         version=__version__,
-        summary="A programme that shares scarce resources fairly: what to do now, and what came of it.",
+        summary="A programme that shares scarce resources fairly: plans, decisions and audits.",
         lifespan=lifespan,
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,

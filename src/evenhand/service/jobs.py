@@ -253,7 +253,7 @@ class Jobs:
     def _end(self, job: Job, **values: Any) -> None:
         job.change(body=b"", **values)
         self._metrics.jobs.labels(job.kind, job.status).inc()
-        log.info("job", extra={"told": {"kind": job.kind, "status": job.status}})
+        log.info("job", extra={"fields": {"kind": job.kind, "status": job.status}})
         self._ended[job.id] = job
         while len(self._ended) > MAX_ENDED:
             self._ended.popitem(last=False)

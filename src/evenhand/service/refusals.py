@@ -203,5 +203,5 @@ def unforeseen_details(error: Exception) -> dict[str, Any]:
         f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}"
         for frame in traceback.extract_tb(error.__traceback__)[-12:]
     ]
-    log.error("unforeseen", extra={"told": {"number": number, "error": type(error).__name__, "frames": frames}})
+    log.error("unforeseen", extra={"fields": {"number": number, "error": type(error).__name__, "frames": frames}})
     return details(500, f"unexpected error; it is logged under the number {number}")

@@ -1,4 +1,4 @@
-"""What requests and answers look like, strictly: a number is no text, a text no number, and nothing may be unknown.
+"""Schemas of requests and responses: strict types, no unknown fields.
 
 These are checked before anything is read, and described at `/openapi.json`. What a model, a roster or a reason must be
 besides is the library's to say.
@@ -55,7 +55,7 @@ Flag: TypeAlias = Annotated[bool, BeforeValidator(_yes_or_no)]
 """Yes or no, in an address."""
 
 Many: TypeAlias = Annotated[int, BeforeValidator(_digits), Field(ge=1, le=10_000)]
-"""How many are asked for, in an address."""
+"""Maximum number of results, in an address."""
 
 Whole: TypeAlias = Annotated[int, Field(ge=0, le=MOST_STEP)]
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
@@ -123,7 +123,7 @@ class Problem(Strict):
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """How problems are described at an endpoint.
+    """Return the OpenAPI description of the errors of an endpoint.
 
     Args:
         statuses: those that are its own; those that any endpoint may answer come to them.
@@ -134,7 +134,7 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def reading(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """How answers are described at an endpoint whose answer has a tag.
+    """Return the OpenAPI description of an endpoint with an ETag.
 
     Args:
         statuses: those that are its own.
@@ -146,7 +146,7 @@ def reading(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 class Place(Strict):
-    """Where an arm is."""
+    """State of an arm."""
 
     arm: Name = Field(description="What it is called.")
     state: str | Whole = Field(description="Where it is, by name or number.")
@@ -161,20 +161,20 @@ class DecideRequest(Strict):
 
     model: Model
     states: list[Place] = Field(min_length=1, max_length=MOST_ROWS, description="One for each arm, in any order.")
-    welfare: str | None = Field(default=None, description="What is fair; the model's own when absent.")
+    welfare: str | None = Field(default=None, description="What is fair; by default the model's own.")
     criterion: str | None = Field(
-        None, description="`discounted`, `average` or `finite:T`; the model's own when absent."
+        None, description="`discounted`, `average` or `finite:T`; by default the model's own."
     )
     over: Literal["arms", "groups"] | None = Field(default=None, description="Whose values welfare weighs.")
     method: Method = Field(default="auto", description="How it is solved.")
-    budget: Budget | None = Field(default=None, description="What there is today; as in the model when absent.")
+    budget: Budget | None = Field(default=None, description="What there is today; by default as in the model.")
     seed: int = Field(default=0, ge=0, le=MOST_SEED, description="Of all draws.")
     step: Whole = Field(default=0, description="Of a plan by steps.")
-    part: int | None = Field(default=None, ge=1, le=MOST_STEP, description="Of a mixture; drawn when absent.")
+    part: int | None = Field(default=None, ge=1, le=MOST_STEP, description="Of a mixture; by default drawn.")
 
 
 class Action(Strict):
-    """What an arm gets."""
+    """Action of an arm."""
 
     arm: str
     type: str
@@ -192,7 +192,7 @@ class Part(Strict):
 
 
 class Decided(Strict):
-    """What to do now; as `evenhand act --json`."""
+    """Decisions."""
 
     actions: list[Action] = Field(description="In the order of the states.")
     used: dict[str, float] = Field(description="What is used of each resource.")
@@ -218,7 +218,7 @@ class JobShape(Strict):
 
 
 class JobList(Strict):
-    """What is computed, waits or was."""
+    """Running, waiting and ended jobs."""
 
     jobs: list[JobShape]
 
@@ -241,7 +241,7 @@ class ProgrammeShape(Status):
 
 _RESPONSES = (Accepted, Bounds, Certificate, Changed, Drift, Entry, Event, KeptPlan, Moved, Observed, Offer, PlanRow)
 for _response in (*_RESPONSES, ProgrammeShape, Recorded, Refitted, TypeValue):
-    _response.__pydantic_config__ = ConfigDict(  # type: ignore[attr-defined]  # where pydantic looks for it
+    _response.__pydantic_config__ = ConfigDict(  # type: ignore[union-attr]  # where pydantic looks for it
         strict=True, extra="forbid", use_attribute_docstrings=True
     )
 
@@ -258,7 +258,7 @@ class ArmShape(Strict):
 
 
 class ArmList(Strict):
-    """Who takes part."""
+    """Arms that take part."""
 
     arms: list[ArmShape]
 
@@ -275,7 +275,7 @@ class Newcomer(Strict):
 
 
 class Who(Strict):
-    """Who does something, in their own words."""
+    """Author of a change."""
 
     who: str | None = Field(default=None, max_length=200, description="Written into the event.")
 
@@ -293,21 +293,19 @@ class JoinRequest(Who):
     """Arms that are to take part."""
 
     arms: list[Newcomer] = Field(min_length=1, max_length=MOST_ROWS)
-    step: Whole | None = Field(
-        default=None, description="The first step at which they do; the present one when absent."
-    )
+    step: Whole | None = Field(default=None, description="The first step at which they do; by default the present one.")
 
 
 class Seen(Strict):
-    """What an arm was seen in."""
+    """Observation of an arm."""
 
     arm: Name
     state: str | Whole = Field(description="By name or number.")
-    step: Whole | None = Field(default=None, description="The present one when absent.")
+    step: Whole | None = Field(default=None, description="By default The present one.")
 
 
 class ObserveRequest(Who):
-    """What arms were seen in."""
+    """Observations."""
 
     observations: list[Seen] = Field(min_length=1, max_length=MOST_ROWS)
     source: Text = Field(description="Who says so.")
@@ -315,31 +313,29 @@ class ObserveRequest(Who):
 
 
 class Done(Strict):
-    """What was really done with an arm."""
+    """Record of an arm."""
 
     arm: Name
     action: str | Whole = Field(description="By name or number.")
-    step: Whole | None = Field(default=None, description="The last accepted one when absent.")
+    step: Whole | None = Field(default=None, description="By default The last accepted one.")
     reward: Number | None = None
     next_state: str | Whole | None = Field(default=None, description="Kept as an observation of the step after.")
 
 
 class RecordRequest(Who):
-    """What was really done."""
+    """Take records."""
 
     records: list[Done] = Field(min_length=1, max_length=MOST_ROWS)
     source: Text = Field(description="Who says so.")
 
 
 class PlanRequest(Who):
-    """What to plan for."""
+    """Arguments of a plan."""
 
     step: Whole | None = Field(
         default=None, description="The present step, to be sure that it is the one that is meant."
     )
-    budget: Budget | None = Field(
-        default=None, description="What there is at this step; as the model says when absent."
-    )
+    budget: Budget | None = Field(default=None, description="What there is at this step; by default as the model says.")
 
 
 class PlanList(Strict):
@@ -363,7 +359,7 @@ class AcceptRequest(Who):
 
 
 class EventList(Strict):
-    """What happened, in its order."""
+    """Events in order."""
 
     events: list[Event]
 
@@ -373,17 +369,17 @@ class SolveRequest(Who):
 
     method: Method = "fluid"
     seconds: float | None = Field(
-        default=None, gt=0, le=86400, allow_inf_nan=False, description="How long it may take, about."
+        default=None, gt=0, le=86400, allow_inf_nan=False, description="Approximate time limit in seconds."
     )
 
 
 class WhatIfRequest(Strict):
     """Another budget or welfare."""
 
-    budget: Budget | None = Field(default=None, description="As the model says when absent.")
-    welfare: str | None = Field(default=None, description="The programme's own when absent.")
+    budget: Budget | None = Field(default=None, description="By default As the model says.")
+    welfare: str | None = Field(default=None, description="By default The programme's own.")
     seconds: float | None = Field(
-        default=None, gt=0, le=86400, allow_inf_nan=False, description="How long it may take, about."
+        default=None, gt=0, le=86400, allow_inf_nan=False, description="Approximate time limit in seconds."
     )
 
 
@@ -398,7 +394,7 @@ class History(Strict):
 
 
 class AuditShape(BaseModel):
-    """Who was served how often and how late, what was promised and what came of it; as `programme audit --json`."""
+    """Audit: service, waiting times, promised and realised rewards, overrides."""
 
     first: int = Field(description="The first step.")
     last: int = Field(description="The last step.")
@@ -418,7 +414,7 @@ class DeclineRequest(Who):
 
 
 class RefitRequest(Who):
-    """The model is to be fitted anew."""
+    """The model is to be refitted."""
 
     trust: float = Field(
         default=TRUST,
@@ -431,7 +427,7 @@ class RefitRequest(Who):
         default=None, ge=0, le=1e9, allow_inf_nan=False, description="What other types are worth to a sparse row."
     )
     seconds: float | None = Field(
-        default=None, gt=0, le=86400, allow_inf_nan=False, description="How long solving may take, about."
+        default=None, gt=0, le=86400, allow_inf_nan=False, description="Approximate time limit of solving in seconds."
     )
 
 

@@ -118,9 +118,9 @@ def _solve_programme(request: dict[str, Any], _: bytes, progress: Progress) -> t
     """Solve for the present roster and store the policy."""
     from evenhand.programme.programme import Programme
 
-    asked = {name: request[name] for name in ("method", "seconds", "who", "key")}
+    payload = {name: request[name] for name in ("method", "seconds", "who", "key")}
     with Programme.open(request["address"]) as programme:
-        return programme.solve(**asked, progress=progress).as_dict(), b""
+        return programme.solve(**payload, progress=progress).as_dict(), b""
 
 
 def _certify(request: dict[str, Any], _: bytes, progress: Progress) -> tuple[dict[str, Any], bytes]:
@@ -142,9 +142,9 @@ def _suppose(request: dict[str, Any], body: bytes, progress: Progress) -> tuple[
 
     budgets = [] if request["budget"] is None else [request["budget"]]
     earlier = [plan_from_bytes(body)] if body else []
-    asked = {"seconds": request["seconds"], "progress": progress, "earlier": earlier}
+    payload = {"seconds": request["seconds"], "progress": progress, "earlier": earlier}
     with Programme.open(request["address"]) as programme:
-        (found,) = programme.suppose(budgets, request["welfare"], **asked)
+        (found,) = programme.suppose(budgets, request["welfare"], **payload)
         return found.as_dict(), found.body
 
 
@@ -160,9 +160,9 @@ def _refit(request: dict[str, Any], _: bytes, progress: Progress) -> tuple[dict[
     """Fit the model to the programme's records and store the fit."""
     from evenhand.programme.programme import Programme
 
-    asked = {name: request[name] for name in ("trust", "prior", "seconds", "who", "key")}
+    payload = {name: request[name] for name in ("trust", "prior", "seconds", "who", "key")}
     with Programme.open(request["address"]) as programme:
-        return programme.refit(**asked, progress=progress).as_dict(), b""
+        return programme.refit(**payload, progress=progress).as_dict(), b""
 
 
 def _drift(request: dict[str, Any], _: bytes, progress: Progress) -> tuple[dict[str, Any], bytes]:

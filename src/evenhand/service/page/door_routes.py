@@ -44,7 +44,7 @@ def sign_in(request: Request, form: Sending) -> Response:
     token = form.text("token")
     if tokens.holder(token) is None:
         request.state.guess()
-        return _login(Refusal("This token is nobody's", (), "Copy the whole of it, or ask for a new one."), 401)
+        return _login(Refusal("This token is invalid", (), "Copy the whole of it, or ask for a new one."), 401)
     _end_sessions(request)
     answer = to("/")
     answer.set_cookie(**cookie(_host(request), sessions.open(token), sessions.seconds))
@@ -74,7 +74,7 @@ def _host(request: Request) -> str:
 
 @router.get("/static/{name}")
 def static_file(name: str) -> Response:
-    """A style sheet or a script; a changed one has another address, so that it may be kept."""
+    """A style sheet or a script; a changed one has another address, so that it may be stored."""
     body = static_files().get(name)
     if body is None:
         raise Refused(404, "there is nothing at this address")
