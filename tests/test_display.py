@@ -111,7 +111,7 @@ class TestFrames:
         assert list(frame["upper_bound"]) == [found.upper_bound] * 2
 
     def test_an_evaluation_has_a_row_a_unit(self):
-        problem = two_types().under(over="groups")
+        problem = two_types().with_criterion(over="groups")
         found = eh.evaluate(eh.policies.random_feasible(problem), problem)
         frame = found.to_frame()
         assert isinstance(frame, pandas.DataFrame)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from evenhand.model.arm import Arm
     from evenhand.model.composite import BySteps, Mixture
     from evenhand.model.coupled import CoupledMDP
-    from evenhand.model.files import load, save
+    from evenhand.model.io import load, save
     from evenhand.model.parquet.reading import StoredArms, open_arms
     from evenhand.model.parquet.writing import ArmWriter, write_arms
     from evenhand.model.policy import Policy
@@ -29,10 +29,8 @@ if TYPE_CHECKING:
     from evenhand.model.welfare import (
         AlphaFair,
         Gini,
-        GiniHalf,
         Leximin,
         Maximin,
-        RegularisedMaximin,
         Utilitarian,
         Welfare,
         WelfareCheck,
@@ -82,8 +80,8 @@ _HOMES = {
     "BySteps": "model.composite",
     "Mixture": "model.composite",
     "CoupledMDP": "model.coupled",
-    "load": "model.files",
-    "save": "model.files",
+    "load": "model.io",
+    "save": "model.io",
     "ArmWriter": "model.parquet.writing",
     "StoredArms": "model.parquet.reading",
     "open_arms": "model.parquet.reading",
@@ -92,10 +90,8 @@ _HOMES = {
     "Simulator": "model.simulator",
     "AlphaFair": "model.welfare",
     "Gini": "model.welfare",
-    "GiniHalf": "model.welfare",
     "Leximin": "model.welfare",
     "Maximin": "model.welfare",
-    "RegularisedMaximin": "model.welfare",
     "Utilitarian": "model.welfare",
     "Welfare": "model.welfare",
     "WelfareCheck": "model.welfare",
@@ -149,13 +145,11 @@ __all__ = [
     "Fairness",
     "Fitted",
     "Gini",
-    "GiniHalf",
     "Leximin",
     "Maximin",
     "Mixture",
     "Plan",
     "Policy",
-    "RegularisedMaximin",
     "Replay",
     "Rollout",
     "Simulator",

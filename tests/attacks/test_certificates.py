@@ -58,7 +58,7 @@ def case_of(seed):
     scale, criterion = str(rng.choice(SCALES)), str(rng.choice(CRITERIA))
     floors = None if rng.random() < 0.2 else False
     found = seeded_problem(seed, most_pairs=256, least_reward=1, floors=floors, groups=False)
-    problem = rescaled(found, scale, rng).under(criterion)
+    problem = rescaled(found, scale, rng).with_criterion(criterion)
     return problem, welfare_of(str(rng.choice(WELFARES)), problem.num_arms), scale
 
 

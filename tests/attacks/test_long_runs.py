@@ -97,7 +97,7 @@ def test_what_would_take_too_long_is_refused():
 
 
 def test_playing_from_change_to_change_has_the_means_of_playing_step_by_step():
-    problem = slowed(seeded_problem(5, most_pairs=64, floors=False, groups=False), 0.05).under("average")
+    problem = slowed(seeded_problem(5, most_pairs=64, floors=False, groups=False), 0.05).with_criterion("average")
     policy = eh.make_policy("random", problem)
     steps, changes = eh.simulate(problem, policy, 300, 400, 1), simulate_events(problem, policy, 300, 400, 2)
     assert steps.visits is not None and changes.visits is not None
@@ -179,7 +179,7 @@ def test_standard_errors_are_honest_over_many_seeds(mixing, policy):
 def case_of(seed):
     rng = np.random.default_rng([seed, 24])
     criterion, welfare, speed = (str(rng.choice(CRITERIA)), str(rng.choice(WELFARES)), float(rng.choice(SPEEDS)))
-    return slowed(seeded_problem(seed, most_pairs=128, floors=False), speed).under(criterion), welfare
+    return slowed(seeded_problem(seed, most_pairs=128, floors=False), speed).with_criterion(criterion), welfare
 
 
 def check_policies(seed):

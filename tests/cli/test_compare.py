@@ -141,7 +141,7 @@ def test_parameters_are_for_built_in_problems(small, evenhand):
     [
         ("machine-replacment", "Did you mean 'machine-replacement'?"),
         ("nonsense", "unknown problem 'nonsense'"),
-        ("missing.toml", "missing.toml: cannot be read: there is no such file here"),
+        ("missing.toml", "missing.toml: cannot be read"),
         ("nowhere/missing.json", "nowhere/missing.json: cannot be read: there is no folder nowhere"),
         (".", "unknown kind of model file"),
     ],

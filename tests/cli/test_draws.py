@@ -9,7 +9,7 @@ from evenhand.fitting.posterior import Dirichlet
 from evenhand.fitting.posterior_files import Named, posterior_path, save_posterior
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import save
+from evenhand.model.io import save
 
 STATES, ACTIONS = ("good", "bad"), ("wait", "mend")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import save
+from evenhand.model.io import save
 
 from ..conftest import chessboard, one_in
 from ..oracles.problems import FIXED, replaced, seeded_problem

@@ -12,7 +12,7 @@ import pytest
 from evenhand.cli.main import run
 from evenhand.evaluation import evaluate
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import save
+from evenhand.model.io import save
 from evenhand.planning import solve as planning
 from evenhand.planning.saved import load_policy
 from evenhand.problems.machine_replacement import machine_replacement

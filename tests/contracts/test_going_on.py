@@ -15,7 +15,7 @@ from evenhand.reductions import Joint
 from evenhand.simulation import check_policy, simulate
 
 MACHINES = machine_replacement(num_arms=4, budget=2)
-SHORT = MACHINES.under("finite:5")
+SHORT = MACHINES.with_criterion("finite:5")
 CREW = crew_maintenance(num_arms=3, num_states=2, num_types=2)
 
 

@@ -110,7 +110,7 @@ class Case:
     def __init__(self, problem, criterion, over):
         self.problem, self.criterion, self.over = problem, criterion, over
         self.oracle = read_problem(problem, criterion, over)
-        self.seen = problem.under(criterion, over)
+        self.seen = problem.with_criterion(criterion, over)
         self.optima = {}
 
     def optimum(self, welfare):
@@ -251,7 +251,9 @@ def served_shares(case, policy):
         for arm, kind in zip(arms, kinds, strict=True)
     ]
     other = replaced(case.problem, arms=paid)
-    values = case.evaluate(transplanted(policy, other.under(case.criterion, case.over)), "utilitarian", other).values
+    values = case.evaluate(
+        transplanted(policy, other.with_criterion(case.criterion, case.over)), "utilitarian", other
+    ).values
     return values / case.oracle.total - 10.0 * case.seen.type_of_arm
 
 

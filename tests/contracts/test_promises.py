@@ -80,7 +80,7 @@ def fleet(bays=2, technicians=3, over="arms", criterion=None, discount=0.95, cou
     arms = [van(0.25, 0.9, 0.8), van(0.35, 0.7, 0.7), van(0.15, 1.0, 0.6)]
     groups = ["north", "south", "south"]
     problem = CoupledMDP(arms, [bays, technicians], discount, counts=list(counts), groups=groups)
-    return problem.under(criterion, over)
+    return problem.with_criterion(criterion, over)
 
 
 def many_vans(criterion):
@@ -100,9 +100,9 @@ PROBLEMS = {
 LARGER = {
     "42 vans by groups on average": lambda: many_vans("average"),
     "42 vans by groups, 20 steps": lambda: many_vans("finite:20"),
-    "12 people on average": lambda: health_outreach(num_arms=12).under("average"),
-    "12 people, 20 steps": lambda: health_outreach(num_arms=12).under("finite:20"),
-    "30 people, 20 steps": lambda: health_outreach(num_arms=30).under("finite:20"),
+    "12 people on average": lambda: health_outreach(num_arms=12).with_criterion("average"),
+    "12 people, 20 steps": lambda: health_outreach(num_arms=12).with_criterion("finite:20"),
+    "30 people, 20 steps": lambda: health_outreach(num_arms=30).with_criterion("finite:20"),
 }
 
 
@@ -237,7 +237,7 @@ def test_identical_arms_have_identical_values(kind):
 def test_equal_groups_have_equal_values():
     """Two groups of the same vans: equal in expectation, whatever the plan draws."""
     arms = [van(0.25, 0.9, 0.8), van(0.25, 0.9, 0.8)]
-    problem = CoupledMDP(arms, [1, 2], 0.8, counts=[4, 4], groups=["north", "south"]).under(over="groups")
+    problem = CoupledMDP(arms, [1, 2], 0.8, counts=[4, 4], groups=["north", "south"]).with_criterion(over="groups")
     found = solve(problem, "gini:2", "fluid")
     judged = judge(problem, found.policy)
     apart = np.array([1.0, -1.0])

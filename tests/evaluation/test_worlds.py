@@ -40,7 +40,7 @@ def one_by_one(policy, worlds):
 
 @pytest.mark.parametrize("criterion", ["discounted", "average", "finite:6"])
 def test_laws_on_counts_are_weighed_as_in_single_worlds(criterion):
-    problem = random_coupled(num_arms=4, num_types=2, seed=3).under(criterion)
+    problem = random_coupled(num_arms=4, num_types=2, seed=3).with_criterion(criterion)
     worlds = some_worlds(problem)
     for policy in (whittle(problem), random_feasible(problem), solve(problem, "utilitarian").policy):
         found = values_in_worlds(policy, worlds)
@@ -66,7 +66,7 @@ def test_tables_of_joint_states_are_weighed_as_in_single_worlds():
 
 
 def test_a_policy_by_steps_is_weighed_step_by_step():
-    problem = random_coupled(num_arms=3, seed=2).under("finite:4")
+    problem = random_coupled(num_arms=3, seed=2).with_criterion("finite:4")
     policy = solve(problem, "utilitarian").policy
     assert isinstance(policy, BySteps)
     worlds = some_worlds(problem)
@@ -75,7 +75,7 @@ def test_a_policy_by_steps_is_weighed_step_by_step():
 
 @pytest.mark.parametrize("criterion", ["discounted", "finite:12"])
 def test_played_values_are_the_exact_ones_but_for_chance(criterion, monkeypatch):
-    problem = random_coupled(num_arms=6, num_types=2, seed=4, discount=0.9).under(criterion)
+    problem = random_coupled(num_arms=6, num_types=2, seed=4, discount=0.9).with_criterion(criterion)
     worlds, policy = some_worlds(problem, 8), whittle(problem)
     exact = values_in_worlds(policy, worlds).values
     monkeypatch.setattr(tables, "MOST_STATES", 0)

@@ -178,7 +178,7 @@ def test_groups_are_blocks_that_share_the_rows_of_their_type(tmp_path: Path) -> 
         {"arm": "van2", "type": "Ford", "group": "Ward 2", "state": "fair"},
         {"arm": "van3", "type": "VW", "group": "Ward 2", "state": "fair"},
     ]
-    here = problem.starting_at(rows)
+    here = problem.with_initial_states(rows)
     assert [here.group_names[g] for g in here.group_of_block] == ["ICU", "Ward 2", "Ward 2"]
     assert not [note for note in eh.check(problem).notes if note.kind == "same-name"]
 

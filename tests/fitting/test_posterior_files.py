@@ -74,7 +74,7 @@ def test_a_model_written_and_edited_keeps_its_posterior(tmp_path, suffix):
     named = a_posterior()
     path = tmp_path / f"model.{suffix}"
     eh.save(a_model(named), path)
-    problem = eh.load(path).with_budget(5).under("average")
+    problem = eh.load(path).with_budget(5).with_criterion("average")
     problems = list(drawn_problems(problem, named, 3, rng=4))
     for number, drawn in enumerate(problems):
         np.testing.assert_allclose(drawn.tables.transitions, named.posterior.one(4, number), atol=1e-15)

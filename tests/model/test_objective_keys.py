@@ -13,7 +13,7 @@ from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Discounted, Finite
 from evenhand.model.objective import read_welfare
-from evenhand.model.welfare import GiniHalf
+from evenhand.model.welfare import Gini
 
 IDLE_OR_NOT = Arm([[[1.0], [1.0]]], [[0.0, 1.0]], [[0.0, 0.0], [1.0, 0.5]], name="pump")
 DOCUMENT = {
@@ -95,7 +95,7 @@ def test_one_function_knows_the_default(tmp_path):
     own = load(written(tmp_path / "model.json", {**DOCUMENT, "welfare": "gini:3"}))
     without = load(written(tmp_path / "model.json", DOCUMENT))
     assert [read_welfare(own, given).name for given in ("maximin", None)] == ["maximin", "gini:3"]
-    assert read_welfare(without, None) == GiniHalf(0.75)
+    assert read_welfare(without, None) == Gini.bottom_half(0.75)
     assert own != without
     for name, default in {"machine-replacement": "gini:2", "heterogeneous-machine-replacement": "gini:2"}.items():
         assert read_welfare(problems.build(name), None).name == default
@@ -152,7 +152,7 @@ def test_a_block_without_a_group_is_one_by_its_own_name():
     assert problem.group_names == ("north", "pump", "north (arms[2])")
     assert problem.group_of_block.tolist() == [0, 1, 2, 0]
     assert problem.num_types == 3 and problem.group_of_type.tolist() == [0, 1, 2]
-    assert problem.under(over="arms").num_types == 2
+    assert problem.with_criterion(over="arms").num_types == 2
 
 
 def test_floors_keep_equal_arms_apart():
@@ -163,17 +163,17 @@ def test_floors_keep_equal_arms_apart():
 
 def test_another_objective_is_the_same_arms():
     problem = CoupledMDP([IDLE_OR_NOT], [1, 1], 0.5, [4])
-    assert problem.under() is problem and problem.under("discounted", "arms") is problem
-    other = problem.under("finite:3", "groups")
+    assert problem.with_criterion() is problem and problem.with_criterion("discounted", "arms") is problem
+    other = problem.with_criterion("finite:3", "groups")
     assert other.tables is problem.tables and other.signature == problem.signature and other != problem
-    assert other.under("discounted", "arms") == problem
+    assert other.with_criterion("discounted", "arms") == problem
     np.testing.assert_array_equal(other.type_counts, [4])
 
 
 def test_a_criterion_with_a_discount_of_its_own():
     problem = CoupledMDP([IDLE_OR_NOT], [1, 1], 0.5, [4])
-    other = problem.under(Finite(3, 0.25))
+    other = problem.with_criterion(Finite(3, 0.25))
     assert (other.discount, other.criterion.factor, problem.discount) == (0.25, 0.25, 0.5)
-    assert other.signature != problem.signature and other.under("discounted").criterion == Discounted(0.25)
+    assert other.signature != problem.signature and other.with_criterion("discounted").criterion == Discounted(0.25)
     with pytest.raises(ModelError, match=r"its discount is 0\.25, and the problem's is 0\.5"):
         CoupledMDP([IDLE_OR_NOT], [1, 1], 0.5, [4], criterion=Finite(3, 0.25))

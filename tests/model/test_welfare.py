@@ -15,10 +15,8 @@ from evenhand.model import welfare as welfare_module
 from evenhand.model.welfare import (
     AlphaFair,
     Gini,
-    GiniHalf,
     Leximin,
     Maximin,
-    RegularisedMaximin,
     Utilitarian,
     Welfare,
     as_welfare,
@@ -34,13 +32,13 @@ MAKERS = {
     "gini ratio 1e300": lambda n: Gini.geometric(n, 1e300),
     "gini linear weights": lambda n: Gini(np.arange(n, 0, -1) / (n * (n + 1) / 2)),
     "gini two levels": lambda n: Gini([1.0] if n == 1 else [0.5, 0.5, *[0.0] * (n - 2)]),
-    "gini half 0.75": lambda n: GiniHalf(),
-    "gini half 0.5": lambda n: GiniHalf(0.5),
-    "gini half nearly 1": lambda n: GiniHalf(1 - 1e-15),
+    "gini half 0.75": lambda n: Gini.bottom_half(),
+    "gini half 0.5": lambda n: Gini.bottom_half(0.5),
+    "gini half nearly 1": lambda n: Gini.bottom_half(1 - 1e-15),
     "utilitarian": lambda n: Utilitarian(),
     "maximin": lambda n: Maximin(),
-    "maximin:0.01": lambda n: RegularisedMaximin(0.01),
-    "maximin:0": lambda n: RegularisedMaximin(0),
+    "maximin:0.01": lambda n: Maximin(0.01),
+    "maximin:0": lambda n: Maximin(0),
     "leximin": lambda n: Leximin(),
     "alpha 0": lambda n: AlphaFair(0),
     "alpha 0.5": lambda n: AlphaFair(0.5),
@@ -289,7 +287,7 @@ class TestGini:
         n = 10**9
         values, counts = [1.0, 4.0], [n // 4, n - n // 4]
         near(Utilitarian()(values, counts), 3.25)
-        near(RegularisedMaximin(1e-9)(values, counts), 1 + 3 * 0.75e9 * 1e-9 / (1 + 1e-9 * (n - 1)))
+        near(Maximin(1e-9)(values, counts), 1 + 3 * 0.75e9 * 1e-9 / (1 + 1e-9 * (n - 1)))
         near(AlphaFair(2)(values, counts), 1 / (0.25 + 0.75 / 4))
         assert Maximin()(values, counts) == 1.0
 
@@ -349,18 +347,18 @@ class TestMaximin:
     @FEW
     @given(SEVERAL)
     def test_is_the_worst_arm(self, values):
-        assert Maximin()(values) == Leximin()(values) == RegularisedMaximin(0)(values) == values.min()
+        assert Maximin()(values) == Leximin()(values) == Maximin(0)(values) == values.min()
 
     @FEW
     @given(SEVERAL, st.floats(0, 1))
     def test_regularised_follows_the_paper(self, values, epsilon):
         raw = np.where(np.arange(len(values)) == 0, 1.0, epsilon)
-        near(RegularisedMaximin(epsilon)(values), np.sort(values) @ raw / raw.sum())
+        near(Maximin(epsilon)(values), np.sort(values) @ raw / raw.sum())
 
     @pytest.mark.parametrize("epsilon", [-0.1, 1.5, math.nan, "x"])
     def test_epsilon_is_a_fraction(self, epsilon):
         with pytest.raises(InvalidInput, match="epsilon"):
-            RegularisedMaximin(epsilon)
+            Maximin(epsilon)
 
 
 WHOLE_PAIRS = st.integers(1, 5).flatmap(
@@ -478,37 +476,38 @@ class TestHalf:
     @pytest.mark.parametrize("num_arms", [2, 40, 1000, 10**9])
     @pytest.mark.parametrize("share", [0.5, 0.6, 0.75, 0.99])
     def test_the_worse_half_has_its_share(self, num_arms, share):
-        near(weight_of_worst(GiniHalf(share), 0.5, num_arms)[1], share)
+        near(weight_of_worst(Gini.bottom_half(share), 0.5, num_arms)[1], share)
 
     @FEW
     @given(SEVERAL, st.integers(2, 1000))
     def test_a_population_that_is_there_several_times_has_the_same_welfare(self, values, times):
-        one, many = (GiniHalf()(values, np.full(len(values), number)) for number in (1, times))
+        one, many = (Gini.bottom_half()(values, np.full(len(values), number)) for number in (1, times))
         near(one, many)
 
     def test_it_is_a_gini_of_the_ratio_in_the_books(self):
         for num_arms in (1, 2, 5, 40):
-            near(GiniHalf().rank_weights(num_arms), Gini.geometric(num_arms, 9 ** (1 / num_arms)).weights)
+            near(Gini.bottom_half().rank_weights(num_arms), Gini.geometric(num_arms, 9 ** (1 / num_arms)).weights)
 
     def test_where_the_paper_is_nearly_maximin(self):
         assert weight_of_worst(Gini.geometric(40, 2), 0.1, 40) == (4, pytest.approx(0.9375))
-        few, share = weight_of_worst(GiniHalf(), 0.1, 40)
+        few, share = weight_of_worst(Gini.bottom_half(), 0.1, 40)
         near(share, (1 - 9**-0.1) / (1 - 1 / 9))
         assert (few, round(share, 3)) == (4, 0.222)
-        assert weight_of_worst(GiniHalf(), 0.1, 3)[0] == 1
+        assert weight_of_worst(Gini.bottom_half(), 0.1, 3)[0] == 1
         assert weight_of_worst(AlphaFair(1), 0.1, 40) is None
 
     def test_it_is_told_in_words(self):
-        assert "The worse-off half has 75\u00a0% of the weight, the worst tenth 22.2\u00a0%." in GiniHalf().meaning(
-            "arm"
+        assert (
+            "The worse-off half has 75\u00a0% of the weight, the worst tenth 22.2\u00a0%."
+            in Gini.bottom_half().meaning("arm")
         )
-        assert "the more a group counts" in GiniHalf().meaning("group")
-        assert "all arms have the same weight" in GiniHalf(0.5).meaning("arm")
+        assert "the more a group counts" in Gini.bottom_half().meaning("group")
+        assert "all arms have the same weight" in Gini.bottom_half(0.5).meaning("arm")
 
     @pytest.mark.parametrize("share", [0.4, 1, math.nan, "much", True])
     def test_refuses_what_is_no_share(self, share):
         with pytest.raises(InvalidInput, match=r"half: expected a number of at least 0.5 and below 1"):
-            GiniHalf(share)
+            Gini.bottom_half(share)
 
 
 class TestText:
@@ -517,13 +516,13 @@ class TestText:
         [
             ("gini:2", Gini.geometric(3, 2), "gini:2"),
             ("gini:1.5", Gini.geometric(3, 1.5), "gini:1.5"),
-            ("gini:half=0.75", GiniHalf(0.75), "gini:half=0.75"),
-            ("Gini: half = 0.6 ", GiniHalf(0.6), "gini:half=0.6"),
+            ("gini:half=0.75", Gini.bottom_half(0.75), "gini:half=0.75"),
+            ("Gini: half = 0.6 ", Gini.bottom_half(0.6), "gini:half=0.6"),
             ("gini:0.5,0.3,0.2", Gini([0.5, 0.3, 0.2]), "gini:0.5,0.3,0.2"),
             (" Gini:0.5, 0.3, 0.2 ", Gini([0.5, 0.3, 0.2]), "gini:0.5,0.3,0.2"),
             ("utilitarian", Utilitarian(), "utilitarian"),
             ("maximin", Maximin(), "maximin"),
-            ("maximin:0.01", RegularisedMaximin(0.01), "maximin:0.01"),
+            ("maximin:0.01", Maximin(0.01), "maximin:0.01"),
             ("leximin", Leximin(), "leximin"),
             ("alpha:1", AlphaFair(1), "alpha:1"),
             ("nash", AlphaFair(1), "alpha:1"),
@@ -537,8 +536,8 @@ class TestText:
     @FEW
     @given(st.floats(1, 1e308), st.floats(0, 1), st.floats(0, 1e308))
     def test_any_number_reads_back(self, ratio, epsilon, alpha):
-        half = GiniHalf(0.5 + 0.49 * epsilon)
-        for welfare in (Gini.geometric(4, ratio), half, RegularisedMaximin(epsilon), AlphaFair(alpha)):
+        half = Gini.bottom_half(0.5 + 0.49 * epsilon)
+        for welfare in (Gini.geometric(4, ratio), half, Maximin(epsilon), AlphaFair(alpha)):
             assert parse_welfare(welfare.name, 4) == welfare
 
     @FEW

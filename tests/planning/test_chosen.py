@@ -36,7 +36,7 @@ class TestEvaluate:
 
     def test_a_name_is_made_for_what_is_asked(self):
         asked = {"criterion": "finite:4", "welfare": "maximin"}
-        made = find_policy("oldest-first").build(THREE.under("finite:4"), "maximin")
+        made = find_policy("oldest-first").build(THREE.with_criterion("finite:4"), "maximin")
         found = eh.evaluate(policy="oldest-first", problem=THREE, **asked)
         assert found.welfare == evaluation.evaluate(made, THREE, **asked).welfare and found.criterion == "finite:4"
 

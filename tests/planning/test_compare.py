@@ -118,9 +118,9 @@ class TestCompare:
     def test_rows_and_bound_are_for_the_criterion(self, criterion):
         options = QUICK | {"horizon": None, "solve_up_to": 1000, "criterion": criterion}
         found = compare(THREE, BASELINES, **options)
-        assert found.problem == THREE.under(criterion)
+        assert found.problem == THREE.with_criterion(criterion)
         for row in found.rows:
-            policy = find_policy(row.policy).build(THREE.under(criterion))
+            policy = find_policy(row.policy).build(THREE.with_criterion(criterion))
             expected = evaluate(policy, THREE, criterion=criterion, num_episodes=50, rng=0)
             assert row.evaluation.welfare == pytest.approx(expected.welfare)
             assert row.evaluation.welfare <= found.upper_bound + 4 * row.evaluation.welfare_stderr + 1e-9

@@ -149,7 +149,7 @@ def test_the_memory_ends_the_search(few_episodes, monkeypatch):
 
 def test_short_episodes_are_many(few_episodes, monkeypatch):
     """With a finite horizon nothing stands for chance but more episodes: all steps that there are for a policy."""
-    problem = outreach(num_arms=9, num_states=3, budget=2).under("finite:5")
+    problem = outreach(num_arms=9, num_states=3, budget=2).with_criterion("finite:5")
     monkeypatch.setattr(mixed, "MOST_ROUNDS", 1)
     task = Task(problem, as_welfare("gini:2", 9), 1e-5, None)
     plan = mixed.find_mixture(task, relax(problem, "gini:2"))
@@ -191,7 +191,7 @@ class TestRotating:
             assert eh.evaluate(drawn, problem, "utilitarian", 20, rng=0).mean == pytest.approx(1.0)
 
     def test_resolving_looks_at_its_prices_when_it_is_drawn(self):
-        problem = outreach(num_arms=9, num_states=3).under("finite:12")
+        problem = outreach(num_arms=9, num_states=3).with_criterion("finite:12")
         policy = fluid_policy(problem, "gini:2", "re-solving")
         drawn = Mixture([policy, policy], [0.5, 0.5], rotate=3)
         alone, anew = (eh.evaluate(it, problem, "utilitarian", 400, rng=0) for it in (policy, drawn))
@@ -215,7 +215,7 @@ def test_candidates_that_tell_equal_arms_apart_are_judged_by_arms(few_episodes):
 def test_a_candidate_that_tells_more_types_apart_is_judged_by_arms(few_episodes):
     """Made for groups, it favours one of two groups of equal arms: their mean would hide that."""
     problem = eh.CoupledMDP(outreach().arms[:1] * 2, [2], 0.95, counts=[8, 8], groups=["north", "south"])
-    by_groups = problem.under(over="groups")
+    by_groups = problem.with_criterion(over="groups")
     scores = np.zeros(by_groups.types.valid.shape)
     scores[0, :, 1], scores[1, :, 1] = 2, 1
     partial = ExchangeablePriority(by_groups, scores)
@@ -395,7 +395,7 @@ class TestOracle:
 
     @pytest.mark.parametrize("criterion", ["discounted", "finite:4"])
     def test_the_same_policy_is_not_tried_twice(self, criterion, few_episodes):
-        problem = outreach().under(criterion)
+        problem = outreach().with_criterion(criterion)
         task = Task(problem, as_welfare("gini:2", 6), 1e-5, None)
         judge = mixed.Judge(problem, True, 1e5, 0)
         oracle = mixed.WeightedIndices(problem, task.by_types, judge)

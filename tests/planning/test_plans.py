@@ -76,7 +76,7 @@ POLICIES = {
     "round-robin": (fleet, lambda: RoundRobin(fleet())),
     "random": (fleet, lambda: random_feasible(fleet())),
     "whittle": (lambda: MACHINES, lambda: whittle(MACHINES)),
-    "by-steps": (lambda: MACHINES.under("finite:5"), lambda: whittle(MACHINES.under("finite:5"))),
+    "by-steps": (lambda: MACHINES.with_criterion("finite:5"), lambda: whittle(MACHINES.with_criterion("finite:5"))),
     "choices": (lambda: MACHINES, lambda: solve(MACHINES).policy),
     "joint": (lambda: MACHINES, lambda: solve(MACHINES, "gini:2", "joint").policy),
     "network": (lambda: MACHINES, lambda: CountNetworkPolicy(MACHINES, network([4, 8, 6]))),
@@ -290,7 +290,7 @@ class TestTablesElsewhere:
         problem = fleet(counts=(2, 1))
         plan = plan_of(solve(problem, "utilitarian"))
         rows = [{"arm": "c", "type": "Opel", "state": "bad"}, {"arm": "a", "type": "Ford", "state": "worn"}]
-        there = problem.starting_at([*rows, {"arm": "b", "type": "Ford", "state": "good"}])
+        there = problem.with_initial_states([*rows, {"arm": "b", "type": "Ford", "state": "good"}])
         assert there.num_types == 3  # the Fords start differently
         found = evaluate(plan.fitted(there), there, "utilitarian", rng=0, num_episodes=4000)
         best = solve(there, "utilitarian").welfare  # a plan for the sum is the best one from everywhere
@@ -319,7 +319,7 @@ def test_many_arms_take_no_time():
     """Seats are found by sorting: a table of thousands is no matter of minutes."""
     number = 3000
     rows = [{"arm": f"m{i}", "state": i % 3} for i in range(number)]
-    started = MACHINES.starting_at(rows)
+    started = MACHINES.with_initial_states(rows)
     found = Plan(whittle(started), started).act(rows[::-1], budget=[50])
     assert [row.arm for row in found.rows] == [row["arm"] for row in rows[::-1]]
     assert sum(row.served for row in found.rows) == 50
@@ -371,7 +371,7 @@ class TestMixtures:
 class TestSteps:
     def test_each_step_has_its_own_part(self):
         first, second = (ExchangeablePriority(MACHINES, np.full((1, 3, 2), x), threshold=0.0) for x in (1.0, -1.0))
-        plan = Plan(BySteps([first, second]), MACHINES.under("finite:2"))
+        plan = Plan(BySteps([first, second]), MACHINES.with_criterion("finite:2"))
         assert [sum(row.served for row in plan.act(MACHINE_TABLE, step=step).rows) for step in (0, 1, 2)] == [1, 0, 1]
         assert plan.act(MACHINE_TABLE, step=1).step == 1
 
@@ -405,7 +405,7 @@ class TestFiles:
         assert str(caught.value).endswith(command)
 
     def test_arms_known_by_name(self, tmp_path):
-        started = fleet().starting_at(TABLE)
+        started = fleet().with_initial_states(TABLE)
         save_policy(build_policy(started, relax(started, "gini:1.5"), "fair-index"), started, tmp_path / "plan.zip")
         plan = load_plan(tmp_path / "plan.zip")
         assert plan.problem == started

@@ -67,14 +67,14 @@ def test_a_plan_by_steps_comes_back(tmp_path, name, method, over):
 @pytest.mark.parametrize("criterion", ["discounted", "average", f"finite:{STEPS}"])
 @pytest.mark.parametrize("name", ["occupancy-priority", "fair-index", "re-solving"])
 def test_every_policy_of_the_relaxation_comes_back(tmp_path, name, criterion):
-    problem = typed().under(criterion)
+    problem = typed().with_criterion(criterion)
     policy = fluid_policies(problem, relax(problem, "gini:2"))[name]
     again = trip(policy, problem, tmp_path / "plan.zip")
     np.testing.assert_array_equal(actions(again, problem), actions(policy, problem))
 
 
 def test_a_mixture_comes_back(tmp_path):
-    problem = typed().under(f"finite:{STEPS}")
+    problem = typed().with_criterion(f"finite:{STEPS}")
     parts = [eh.solve(problem, welfare).policy for welfare in ("maximin", "utilitarian")]
     mixture = Mixture([*parts, whittle(problem)], [0.5, 0.25, 0.25])
     again = trip(mixture, problem, tmp_path / "plan.zip")
@@ -84,7 +84,7 @@ def test_a_mixture_comes_back(tmp_path):
 
 def test_an_average_drawn_at_the_start_comes_back(tmp_path):
     """Two clocks that no policy can bring into another phase are two closed classes; here each is a table."""
-    problem = typed().under("average")
+    problem = typed().with_criterion("average")
     tables = [Joint(problem).lift(_drawn(problem, seed)) for seed in range(2)]
     mixture = Mixture(tables, [0.5, 0.5])
     again = trip(mixture, problem, tmp_path / "plan.zip")
@@ -216,6 +216,6 @@ def test_choices_of_arms_that_are_not_there_are_refused_in_a_part_too(tmp_path):
     problem, path = FIXED["symmetric"](), tmp_path / "plan.zip"
     table = eh.solve(problem, "utilitarian", "counts", criterion="average").policy
     swapped = CountChoices(problem, table.cells, table.base, table.amounts[::-1])
-    eh.save_policy(Mixture([table, swapped], [0.5, 0.5]), problem.under("average"), path)
+    eh.save_policy(Mixture([table, swapped], [0.5, 0.5]), problem.with_criterion("average"), path)
     with pytest.raises(PolicyError, match="more arms in a state than there are"):
         eh.load_policy(path, problem)

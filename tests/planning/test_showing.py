@@ -82,19 +82,22 @@ class TestOrders:
         assert order.rows
 
     def test_steps(self):
-        plan = Plan(BySteps([ranked((0, 2, 2, 1.0)), ranked((1, 2, 2, 1.0))]), fleet().under("finite:2"))
+        plan = Plan(BySteps([ranked((0, 2, 2, 1.0)), ranked((1, 2, 2, 1.0))]), fleet().with_criterion("finite:2"))
         assert "Who comes first at step 0" in plan.show()
         assert "1. Ford in bad (renew)" in plan.show(0)
         assert "1. Opel in bad (renew)" in plan.show(1)
 
     def test_tables_by_steps_are_played_as_a_whole(self):
-        problem = MACHINES.under("finite:2")
+        problem = MACHINES.with_criterion("finite:2")
         plan = plan_of(solve(problem))
         assert plan.show(0) == plan.show(1)
         assert "by a table for each step" in plan.show()
 
     def test_long_tables_are_played_for_their_first_steps(self):
-        assert "by a table for each step, in its first 60 steps" in plan_of(solve(MACHINES.under("finite:70"))).show()
+        assert (
+            "by a table for each step, in its first 60 steps"
+            in plan_of(solve(MACHINES.with_criterion("finite:70"))).show()
+        )
 
     def test_a_table_for_a_larger_budget_is_still_a_table(self):
         larger = MACHINES.with_budget(2)
@@ -199,7 +202,7 @@ class TestPicture:
         ]
 
     def test_types_that_differ_in_their_start_alone_share_a_line(self):
-        started = fleet().starting_at(
+        started = fleet().with_initial_states(
             [{"arm": name, "type": "Ford", "state": name} for name in ("good", "worn", "bad")]
         )
         scores = [(kind, 2, 2, 5.0 if kind else 6.0) for kind in range(3)]
@@ -271,7 +274,7 @@ def test_the_whole():
 
 
 def test_a_plan_may_gain_more_than_the_bound_so_nothing_else_is_said():
-    now, then = (solve(MACHINES.under("average").with_budget(budget)) for budget in (2, 3))
+    now, then = (solve(MACHINES.with_criterion("average").with_budget(budget)) for budget in (2, 3))
     assert "solve with --budget):\n  one unit more of resource 0: nothing" in plan_of(now).show()
     assert then.welfare > now.welfare * 1.001
 

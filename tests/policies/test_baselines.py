@@ -186,7 +186,7 @@ def test_ties(baseline):
 
 class TestCriteria:
     def test_values_when_idle_by_step(self, small_problem):
-        table = values_when_idle(small_problem.under("finite:4"))
+        table = values_when_idle(small_problem.with_criterion("finite:4"))
         for kind, arm in enumerate(small_problem.types):
             _, free = idle_value(arm, 0.0)
             values = np.zeros(arm.num_states)
@@ -201,7 +201,7 @@ class TestCriteria:
         states = np.random.default_rng(0).integers(0, sizes, (200, small_problem.num_arms)).astype(np.int32)
         found, expected = (
             worst_first(problem, ties="first").act(states, np.random.default_rng(0))
-            for problem in (small_problem.under("average"), near)
+            for problem in (small_problem.with_criterion("average"), near)
         )
         np.testing.assert_array_equal(found, expected)
 

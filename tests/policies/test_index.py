@@ -212,7 +212,7 @@ class TestRefusals:
 
 class TestCriteria:
     def test_each_step_of_a_finite_horizon_has_its_indices(self):
-        problem = machines(3).under("finite:6")
+        problem = machines(3).with_criterion("finite:6")
         policy, indices = whittle(problem), indices_of(problem).result.indices[0]
         assert isinstance(policy, BySteps) and len(policy.parts) == 6
         assert policy.exchangeable and policy.plays_by_counts
@@ -224,14 +224,14 @@ class TestCriteria:
             np.testing.assert_array_equal((served * indices[step, states]).sum(axis=1), np.maximum(best, 0))
 
     def test_one_step_is_myopic(self):
-        problem = machines(3).under("finite:1")
+        problem = machines(3).with_criterion("finite:1")
         states = np.array([[0, 1, 2], [0, 0, 1], [2, 1, 0]])
         np.testing.assert_array_equal(act(whittle(problem).parts[0], states), act(myopic(problem), states))
 
     def test_the_average_is_that_of_a_discount_near_one(self):
         problem = machines(3)
         near = CoupledMDP(problem.arms, problem.budget, 1 - 1e-9, problem.counts)
-        found, expected = (indices_of(p).result.indices for p in (problem.under("average"), near))
+        found, expected = (indices_of(p).result.indices for p in (problem.with_criterion("average"), near))
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
     def test_an_arm_without_a_mean_of_its_own_is_refused(self):

@@ -132,7 +132,6 @@ def test_all_faults_at_once():
         )
     faults = {fault.place: fault.message for fault in caught.value.faults}
     assert len(faults) == 10
-    assert faults["num_types"] == "expected at most 3 (a type has at least one arm), got 4"
     assert faults["integer_usage"] == "expected true or false, got 1"
 
 

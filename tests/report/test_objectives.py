@@ -48,7 +48,7 @@ def shown(comparison):
     ],
 )
 def test_values_are_explained_by_their_criterion(criterion, said):
-    problem = machine_replacement(num_arms=3).under(criterion)
+    problem = machine_replacement(num_arms=3).with_criterion(criterion)
     assert any(said in meaning for _, meaning in words.problem_words(problem))
 
 
@@ -62,12 +62,12 @@ def test_without_a_discount_all_steps_count_alike():
 
 @pytest.mark.parametrize(("criterion", "term"), [("discounted", "Truncation"), ("average", "Long run")])
 def test_what_a_simulation_leaves_out(criterion, term):
-    found = side_by_side(machine_replacement(num_arms=2).under(criterion), "random")
+    found = side_by_side(machine_replacement(num_arms=2).with_criterion(criterion), "random")
     assert words.truncation_words([row.evaluation for row in found.rows])[0] == term
 
 
 def test_a_finite_horizon_leaves_nothing_out():
-    found = side_by_side(machine_replacement(num_arms=2).under("finite:4"), "random")
+    found = side_by_side(machine_replacement(num_arms=2).with_criterion("finite:4"), "random")
     assert words.truncation_words([row.evaluation for row in found.rows]) is None
 
 
@@ -105,7 +105,7 @@ class TestGroups:
             assert f"{row.policy} {' '.join(f'{value:.3f}' for value in row.evaluation.groups.values())}" in table
 
     def test_over_arms_there_is_no_such_table(self, towns):
-        text, _ = shown(side_by_side(towns.under(over="arms"), "random", "never-act"))
+        text, _ = shown(side_by_side(towns.with_criterion(over="arms"), "random", "never-act"))
         assert "Value of a group" not in text and "Worst arm" in text
 
 
@@ -124,7 +124,7 @@ class TestFloors:
 
 def test_an_unknown_cut_off_does_not_hide_a_difference():
     """Chance alone decides whether two averages can be told apart."""
-    problem = machine_replacement(num_arms=3).under("average")
+    problem = machine_replacement(num_arms=3).with_criterion("average")
     found = side_by_side(problem, "oldest-first", "never-act")
     assert isinstance(found.rows[0], Row) and np.isfinite(found.rows[0].evaluation.welfare_stderr)
     text = " ".join(sentence for part in words.summary(found, problem) for sentence in part)

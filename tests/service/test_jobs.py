@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 from pydantic import TypeAdapter
 
-from evenhand.model.files import save
+from evenhand.model.io import save
 from evenhand.planning.plans import load_plan
 from evenhand.planning.saved import save_solution
 from evenhand.planning.solve import solve

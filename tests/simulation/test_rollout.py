@@ -99,7 +99,7 @@ class TestCriteria:
         assert played.served == pytest.approx(np.tile([1.0, 0.0, 0.0], (20, 1)))
 
     def test_the_problem_s_own_criterion_is_the_default(self):
-        own = self.problem.under("finite:6")
+        own = self.problem.with_criterion("finite:6")
         played, told = simulate(own, Scripted([0, 0, 0]), 5, rng=1), {"criterion": "finite:6", "rng": 1}
         assert np.array_equal(played.returns, simulate(self.problem, Scripted([0, 0, 0]), 5, **told).returns)
 

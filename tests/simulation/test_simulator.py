@@ -181,20 +181,20 @@ def test_what_a_simulator_does_not_have_is_refused():
     with pytest.raises(NotApplicable, match="in no groups"):
         eh.evaluate(policy, PUMPS, over="groups")
     with pytest.raises(InvalidInput, match="expected arms or groups, got 'families'"):
-        PUMPS.under(over="families")
+        PUMPS.with_criterion(over="families")
     with pytest.raises(NotApplicable, match="samples its own"):
         eh.simulate(PUMPS, policy, rewards=MACHINES.types.rewards)
     with pytest.raises(PolicyError, match="made for 5 arms, and here are 4"):
         eh.evaluate(never_act(eh.problems.machine_replacement(num_arms=5)), PUMPS)
     with pytest.raises(NotApplicable, match="training is for the criterion discounted"):
-        eh.train(PUMPS.under("average"))
+        eh.train(PUMPS.with_criterion("average"))
 
 
 def test_a_criterion_may_be_its_own():
     arguments = PUMPS.sample, PUMPS.first, PUMPS.usage, 3, 4, [2]
     lasting = eh.Simulator(*arguments, discount=1.0, criterion="average")
     assert eh.simulate(lasting, never_act(lasting), 2, 20, rng=0).horizon == 20
-    assert lasting.under("finite:3").criterion.name == "finite:3" and lasting.under() is lasting
+    assert lasting.with_criterion("finite:3").criterion.name == "finite:3" and lasting.with_criterion() is lasting
     with pytest.raises(eh.errors.ModelError, match="discount of 1 goes with"):
         eh.Simulator(*arguments, discount=1.0)
 

@@ -11,7 +11,7 @@ from evenhand.errors import InvalidInput, NotConverged, OutOfDomain
 from evenhand.kernels import fluid_sweeps
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.welfare import Gini, Maximin, RegularisedMaximin, Utilitarian
+from evenhand.model.welfare import Gini, Maximin, Utilitarian
 from evenhand.problems.random_arms import random_coupled
 from evenhand.solvers import fluid, price_search
 from evenhand.solvers import frontiers as frontiers_module
@@ -112,7 +112,7 @@ def check(problem, solution, tolerance=1e-7):
 def test_rank_weighted_optima_are_those_of_cvxpy(seed, num_resources):
     problem = random_problem(seed, 4 + 2 * seed, num_resources)
     number = problem.num_arms
-    for welfare in (Gini.geometric(number, 2), Gini.geometric(number, 1.2), Maximin(), RegularisedMaximin(0.1)):
+    for welfare in (Gini.geometric(number, 2), Gini.geometric(number, 1.2), Maximin(), Maximin(0.1)):
         solution = solve(problem, welfare)
         check(problem, solution)
         assert solution.welfare == pytest.approx(rank_optimum(problem, welfare.rank_weights(number)), rel=1e-6)
@@ -422,7 +422,7 @@ def test_compiled_levels_are_those_in_numpy():
     problem = random_coupled(300, 4, num_types=200, seed=5)
     frontiers = model_of(problem).trace(np.ones(1))
     counts = problem.type_counts
-    for welfare in (Gini.geometric(300, 1.03), Maximin(), RegularisedMaximin(0.01), Utilitarian()):
+    for welfare in (Gini.geometric(300, 1.03), Maximin(), Maximin(0.01), Utilitarian()):
         answers = RankAnswers(welfare, counts)
         for price in (1e-5, 1e-4, 1e-3, 1e-2):
             slopes = frontiers.at_price(price).slopes

@@ -304,7 +304,7 @@ def test_a_long_finite_horizon_comes_near_the_average():
     problem = random_problem(8, "average", discount=1.0)
     average = solve_fluid(problem, "gini:2", 1e-7).welfare
     for steps in (100, 400):
-        mean = solve_fluid(problem.under(f"finite:{steps}"), "gini:2", 1e-6).upper_bound / steps
+        mean = solve_fluid(problem.with_criterion(f"finite:{steps}"), "gini:2", 1e-6).upper_bound / steps
         assert mean == pytest.approx(average, abs=5 / steps)
 
 
@@ -328,7 +328,7 @@ def test_arms_whose_average_depends_on_the_start_are_refused():
 
 def test_a_machine_with_several_classes_of_states():
     """Replaced at wear and left alone when broken, a machine has two closed classes: policies are not unichain."""
-    problem = eh.problems.machine_replacement(num_arms=4, budget=1).under("average")
+    problem = eh.problems.machine_replacement(num_arms=4, budget=1).with_criterion("average")
     for welfare in ("gini:2", "leximin", "nash"):
         agrees(problem, "average", welfare, known="utilitarian")
 
@@ -416,7 +416,7 @@ class TestFloorsAtTheEdgeOfReach:
         usage = np.zeros((2, 2, 1))
         usage[0, 1] = 1  # in the second state both actions are free, and one of them is worth something
         arm = Arm(moves, [[0, 1], [0, 2]], usage, initial=[0.5, 0.5])
-        return CoupledMDP([arm, arm], [2], 0.9, floors=[floor] * 2).under(criterion)
+        return CoupledMDP([arm, arm], [2], 0.9, floors=[floor] * 2).with_criterion(criterion)
 
     @pytest.mark.parametrize("criterion", ["discounted", "average", "finite:6"])
     @pytest.mark.parametrize("welfare", ["gini:2", "alpha:2"])
@@ -438,7 +438,7 @@ class TestFloorsAtTheEdgeOfReach:
 def test_floors_that_are_easily_met_are_not_blamed_for_a_welfare_out_of_its_domain(criterion, num_resources):
     """Every arm can be served a quarter of the time, and has a positive value from half of the time on."""
     arm = Arm(np.ones((1, 2, 1)), [[-1.0, 1.0]], [[0] * num_resources, [1, 0.5][:num_resources]])
-    problem = CoupledMDP([arm], [1] * num_resources, 0.9, [4], floors=[0.1]).under(criterion)
+    problem = CoupledMDP([arm], [1] * num_resources, 0.9, [4], floors=[0.1]).with_criterion(criterion)
     for welfare in ("alpha:2", "alpha:0.5"):
         with pytest.raises(OutOfDomain):
             solve_fluid(problem, welfare)

@@ -155,7 +155,7 @@ def test_it_is_for_discounted_problems_of_a_size_that_fits(monkeypatch):
     problem = fleet()
     plain = relax(problem, "maximin")
     for criterion in ("average", "finite:5"):
-        other = problem.under(criterion)
+        other = problem.with_criterion(criterion)
         assert solve_opening(other, "maximin", relax(other, "maximin")) is None
     monkeypatch.setattr(fluid_programs, "MOST_COLUMNS_BY_STEP", 30)
     assert solve_opening(problem, "maximin", plain) is None

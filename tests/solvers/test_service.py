@@ -94,7 +94,7 @@ def test_what_can_be_afforded_and_reached():
     rich = problem.with_budget([2])
     assert reached(rich.types, rich.affordable, rich.criterion)[0].tolist() == [True, True, True]
     for steps, last in ((1, [True, False, False]), (2, [True, True, True])):
-        short = rich.under(f"finite:{steps}")
+        short = rich.with_criterion(f"finite:{steps}")
         assert reached(short.types, short.affordable, short.criterion)[0].tolist() == last
 
 

@@ -70,7 +70,7 @@ def test_as_in_memory(welfare, num_resources):
 
 @pytest.mark.parametrize("criterion", ["average", "finite:6"])
 def test_under_other_criteria(criterion):
-    problem = problem_of(12).under(criterion)
+    problem = problem_of(12).with_criterion(criterion)
     sharded = solve_sharded(InMemory(problem, 5), "gini:2", num_shards=2)
     assert sharded.upper_bound >= solve_fluid(problem, "gini:2").welfare * (1 - 1e-9)
     assert sharded.gap <= 1e-4

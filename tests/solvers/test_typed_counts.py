@@ -46,7 +46,7 @@ def random_problem(seed: int, criterion: str = "discounted", most_arms: int = 3)
     arms = [random_arm(rng, num_resources, sparse=bool(rng.random() < 0.5)) for _ in range(num_types)]
     budget = rng.choice([0.0, 0.1, 0.3, 0.4, 0.7, 5.0], size=num_resources)
     counts = rng.integers(1, most_arms + 1, size=num_types)
-    return CoupledMDP(arms, budget, 0.9, counts, criterion="discounted").under(criterion)
+    return CoupledMDP(arms, budget, 0.9, counts, criterion="discounted").with_criterion(criterion)
 
 
 def ergodic(problem: CoupledMDP) -> CoupledMDP:
@@ -54,7 +54,7 @@ def ergodic(problem: CoupledMDP) -> CoupledMDP:
     arms = [
         Arm(0.9 * arm.transitions + 0.1 / arm.num_states, arm.rewards, arm.usage, arm.initial) for arm in problem.arms
     ]
-    return CoupledMDP(arms, problem.budget, problem.discount, problem.counts).under(problem.criterion)
+    return CoupledMDP(arms, problem.budget, problem.discount, problem.counts).with_criterion(problem.criterion)
 
 
 SEEDS = st.integers(0, 10**6)
@@ -319,7 +319,7 @@ def table_facts(problem: CoupledMDP, made: Operators, steps: list[np.ndarray]) -
 def test_an_average_that_depends_on_the_start_is_refused():
     stuck = Arm(np.eye(2)[:, None].repeat(2, axis=1), [[0.0, 0.0], [1.0, 1.0]], [[0.0], [1.0]], [0.5, 0.5])
     moving = Arm(np.full((2, 2, 2), 0.5), np.zeros((2, 2)), [[0.0], [1.0]], [0.5, 0.5])
-    problem = CoupledMDP([stuck, moving], [1.0], 0.9, [2, 2]).under("average")
+    problem = CoupledMDP([stuck, moving], [1.0], 0.9, [2, 2]).with_criterion("average")
     made = use("compiled", problem)
     with pytest.raises(NotApplicable, match="depends on where the arms start"):
         solve_types(made, [moves.rewards for moves in made.types])
@@ -372,7 +372,7 @@ class TestPlans:
             plan_types(crew_maintenance(num_arms=10))
 
     def test_too_much_memory_or_work_is_refused_in_words(self, monkeypatch):
-        plan = plan_types(crew_maintenance(num_arms=10).under("finite:5"))
+        plan = plan_types(crew_maintenance(num_arms=10).with_criterion("finite:5"))
         plan.check()
         monkeypatch.setattr("evenhand.solvers.count_dynamics.plan.MOST_OPERATIONS", 1e3)
         with pytest.raises(

@@ -27,7 +27,7 @@ SHOWN_UNITS = 20
 
 def print_json(value: dict[str, Any]) -> None:
     """One JSON object; numbers that JSON lacks become null."""
-    from evenhand.model.files import as_json
+    from evenhand.model.io import as_json
 
     click.echo(json.dumps(as_json(value), allow_nan=False))
 

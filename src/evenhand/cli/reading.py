@@ -11,7 +11,7 @@ import click
 from evenhand.cli.standard_input import DASH, standard_input
 from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, PolicyError, UnknownName
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import FORMATS, Format, Loaded, load_noting
+from evenhand.model.io import FORMATS, Format, Loaded, load_noting
 from evenhand.planning.names import find_name, is_file
 from evenhand.problems import catalog
 
@@ -136,10 +136,10 @@ def start_at(problem: CoupledMDP, initial: str | None) -> CoupledMDP:
     """The problem from where the arms of a table are, if there is one; other numbers than the model's are told."""
     if initial is None:
         return problem
-    from evenhand.model.whereabouts import FORMATS, read_table  # here, for most commands read no table
+    from evenhand.model.io.text_table import FORMATS, read_table  # here, for most commands read no table
 
     table = read_table(standard_input("STATES", "csv", FORMATS) if initial == DASH else initial)
-    started = problem.starting_at(table)
+    started = problem.with_initial_states(table)
     before, after = _arms_by_name(problem), _arms_by_name(started)
     told = [f"{after[name]} {name}, {count} in the model" for name, count in before.items() if after[name] != count]
     if told:

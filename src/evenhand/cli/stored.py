@@ -11,7 +11,7 @@ from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_amounts, refuse_several
 from evenhand.display import counted
 from evenhand.errors import InvalidInput
-from evenhand.model.files import is_stored
+from evenhand.model.io import is_stored
 from evenhand.planning.names import find_name, is_file
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def stored_arms(
         return None
     if initial is not None:
         raise InvalidInput("--initial: by shards arms start as the table says; write the column initial instead")
-    arms = arms.under(criterion, over)
+    arms = arms.with_criterion(criterion, over)
     return arms.with_budget(read_amounts(budgets[0])) if budgets else arms
 
 

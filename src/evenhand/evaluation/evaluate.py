@@ -373,12 +373,12 @@ def evaluate(
         raise PolicyError(f"policy: {type(policy).__name__} has no method act(states, rng); see check_policy")
     check_problem(problem, "evaluate(policy, problem)")
     # The problem with the types that the policy knows, and the members that are asked for.
-    judged = problem.under(criterion, over)
+    judged = problem.with_criterion(criterion, over)
     policy = fitted(policy, judged)
     case = Case.of(policy, judged, problem.over, welfare)
-    own = horizon is None and case.judged.criterion.is_average
-    # An average takes as many as its long run does.
-    steps = None if own else case.judged.criterion.simulated_steps(horizon)
+    steps: int | None = case.judged.criterion.simulated_steps(horizon)
+    if horizon is None:
+        steps = case.judged.criterion.fixed_steps(steps)
     if draws is None and on is not None:
         raise InvalidInput(
             "on: one policy is weighed in this process; its draws are what runs elsewhere (draws=), or several "
@@ -461,7 +461,7 @@ class Case(NamedTuple):
         # Of a policy with parts the one with most types: the finest decides what can be pooled.
         made_for = max(all_made_for(policy), key=lambda problem: problem.num_types, default=None)
         # Policies that know no problem are played with the types of the problem as it was given.
-        played = judged.under(over=usual if made_for is None else made_for.over)
+        played = judged.with_criterion(over=usual if made_for is None else made_for.over)
         return cls(judged, played, read_welfare(judged, welfare))
 
     def check_types(self, policy: object) -> None:

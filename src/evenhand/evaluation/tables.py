@@ -119,11 +119,11 @@ def values_of_tables(
 
 def _some(tables: Sequence[Table], problem: CoupledMDP, transitions: Floats) -> Floats:
     criterion, first = problem.criterion, tables[0]
-    if criterion.num_steps is not None:
-        return _forwards(tables, criterion.time_weights(criterion.num_steps), transitions)
+    if not criterion.is_stationary:
+        return _forwards(tables, criterion.time_weights(criterion.num_layers), transitions)
     chains = first.chains(transitions)
     # From the initial law to the long run, then what is earned there.
-    if criterion.is_average:
+    if criterion.factor == 1:  # a long-run average
         return np.asarray(np.einsum("s,dst,tu->du", first.initial, _long_run(chains), first.earned))
     systems = np.eye(chains.shape[1]) - criterion.factor * chains
     start = np.broadcast_to(first.initial[:, None], (len(chains), len(first.initial), 1))
@@ -171,15 +171,15 @@ def write_tables(policy: object, problem: CoupledMDP) -> list[Table]:
     """
     # More parts than the horizon has steps are never played.
     steps: Sequence[object] = policy.parts if isinstance(policy, BySteps) else (policy,)
-    number = problem.criterion.num_steps
-    if number is None and len(steps) > 1:
+    number = problem.criterion.num_layers
+    if problem.criterion.is_stationary and len(steps) > 1:
         raise NotApplicable(f"a policy by steps can only be simulated under the criterion {problem.criterion.name}")
     # By identity: a policy by steps often repeats one object.
     known: dict[int, Table] = {}
-    for step in steps[: number or 1]:
+    for step in steps[:number]:
         if id(step) not in known:
             known[id(step)] = _write(step, problem, len({id(one) for one in steps}))
-    tables = [known[id(step)] for step in steps[: number or 1]]
+    tables = [known[id(step)] for step in steps[:number]]
     if len({table.by_type for table in tables}) > 1:
         raise NotApplicable("the steps of this policy are tables over different spaces, so it can only be simulated")
     return tables
@@ -188,7 +188,8 @@ def write_tables(policy: object, problem: CoupledMDP) -> list[Table]:
 def _write(policy: object, problem: CoupledMDP, steps: int) -> Table:
     can = capabilities(policy)
     reduction = None if can.table is None else can.table.reduction
-    most = MOST_AVERAGE if problem.criterion.is_average else MOST_STATES
+    criterion = problem.criterion
+    most = MOST_AVERAGE if criterion.is_stationary and criterion.factor == 1 else MOST_STATES
     # A joint table stays one where the space is small; any other policy goes by its law on counts.
     if isinstance(reduction, Joint) and steps * num_joint_states(problem) <= most:
         return _on_arms(can, problem)

@@ -318,8 +318,8 @@ def _by_playing(
     problem, transitions = worlds.problem, worlds.of_blocks()
     control = _control(policy, problem, transitions, seed)
     # Without control variates all of the horizon must be played; with them a small rest is known nearly.
-    is_average = problem.criterion.is_average
-    horizon = _long_run_steps(worlds, policy, seed) if is_average else problem.criterion.simulated_steps(None)
+    fixed = problem.criterion.fixed_steps(problem.criterion.simulated_steps(None))
+    horizon = _long_run_steps(worlds, policy, seed) if fixed is None else fixed
     if control is not None:
         horizon = problem.criterion.judging_steps(LEFT_OUT)
     # The work is spread over draws, episodes and arms.
@@ -383,7 +383,7 @@ def _control(policy: Policy | Starting, problem: CoupledMDP, transitions: Floats
     horizon = criterion.judging_steps(LEFT_OUT)
     # Solving costs S^3 for each draw and block; the pilot one long episode at least.
     large = number * blocks * float(states) ** 3 > MOST_SOLVED or problem.num_arms * horizon > MOST_PILOT
-    if criterion.num_steps is not None or criterion.is_average or large or criterion.factor == 0:
+    if not criterion.is_stationary or criterion.factor in (0, 1) or large:
         return None
     # Two tables and a system for each draw.
     if not fits_in_memory(32.0 * number * blocks * states * max(states, tables.rewards.shape[2])):

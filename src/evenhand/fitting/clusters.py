@@ -28,7 +28,7 @@ from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, show
 from evenhand.errors import InvalidInput
 from evenhand.fitting.log import Log
 from evenhand.fitting.mixtures import Histories, Mixtures, begin_apart, iterate, read_histories
-from evenhand.model.files import Location, write_atomically
+from evenhand.model.io import Location, write_atomically
 from evenhand.typing import Floats, Indices, Ints, Progress, Rng
 
 if TYPE_CHECKING:

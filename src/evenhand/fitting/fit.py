@@ -17,7 +17,7 @@ from evenhand.fitting.result import Fitted
 from evenhand.fitting.structural_zeros import possible_transitions, refuse_contradictions, refuse_long_gaps
 from evenhand.fitting.transition_counts import Moves, count_moves, log_likelihood
 from evenhand.fitting.unobserved_pairs import forbid, settle
-from evenhand.model.whereabouts import TableFormat
+from evenhand.model.io.text_table import TableFormat
 from evenhand.typing import Bools, Floats, Progress, Rng
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from evenhand.fitting.bins import Bins, cut
 from evenhand.fitting.columns import Coded, LogFaults, code_names, natural_order, read_floats
 from evenhand.fitting.table_reader import read_table, row_names
 from evenhand.fitting.times import find_step, read_times
+from evenhand.model.io.text_table import TableFormat
 from evenhand.model.places import quoted
-from evenhand.model.whereabouts import TableFormat
 from evenhand.typing import Array, Bools, Floats, Indices, Ints, Progress
 
 NOTHING = -1

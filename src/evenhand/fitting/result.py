@@ -18,7 +18,7 @@ from evenhand.fitting.posterior import Posterior
 from evenhand.fitting.posterior_files import Named, posterior_path, save_posterior
 from evenhand.fitting.transition_counts import Moves
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import save, write_atomically
+from evenhand.model.io import save, write_atomically
 from evenhand.typing import Bools, Floats, Ints
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from evenhand.errors import Fault, InvalidInput, TableError, nearest, shortened
 from evenhand.fitting.columns import as_texts, not_a_number
 from evenhand.fitting.log import Log
 from evenhand.fitting.table_reader import read_table, row_names
+from evenhand.model.io.text_table import SHOWN_FAULTS
 from evenhand.model.places import quoted
-from evenhand.model.whereabouts import SHOWN_FAULTS
 from evenhand.typing import Floats, Ints
 
 ANY = "*"

@@ -17,8 +17,8 @@ from evenhand.fitting.log import Log
 from evenhand.fitting.missing_steps import Missed, with_paths
 from evenhand.fitting.stated_values import Names, raise_faults, read_statements, source_name
 from evenhand.fitting.transition_counts import Gaps
+from evenhand.model.io.text_table import SHOWN_FAULTS
 from evenhand.model.places import quoted
-from evenhand.model.whereabouts import SHOWN_FAULTS
 from evenhand.typing import Bools, Ints
 
 LONGEST_GAP = 1000

@@ -15,7 +15,7 @@ from typing import Any
 
 from evenhand.checks import check_memory, human_bytes, why_unreadable
 from evenhand.errors import EvenhandError, PolicyError
-from evenhand.model.files import write_atomically
+from evenhand.model.io import write_atomically
 
 MOST_MANIFEST = 1_000_000
 """Bytes of the largest manifest that is read."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from evenhand.errors import PolicyError
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import load, save
+from evenhand.model.io import load, save
 from evenhand.planning.archives import read_json, read_part
 
 MODEL, NAMES = "model.npz", "arms.json"

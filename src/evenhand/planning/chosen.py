@@ -164,7 +164,7 @@ def _by_name(
         criterion, over = asked.arguments["criterion"], asked.arguments["over"]
         check_problem(asked.arguments["problem"], f"{function.__name__}(policy, problem)")
         # Named policies are made for the criterion that they will be judged by.
-        judged = asked.arguments["problem"].under(criterion, over)
+        judged = asked.arguments["problem"].with_criterion(criterion, over)
         return function(read_policy(policy, judged, asked.arguments["welfare"]), *arguments, **keywords)
 
     return called  # type: ignore[return-value]  # `policy` may be given by name, too
@@ -199,7 +199,7 @@ def make_policy(
         Rollout(10 episodes of 50 steps)
     """
     check_problem(problem, "make_policy(policy, problem)")
-    return read_policy(policy, problem.under(criterion, over), welfare)
+    return read_policy(policy, problem.with_criterion(criterion, over), welfare)
 
 
 evaluate = _by_name(evaluation.evaluate)

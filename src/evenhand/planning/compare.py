@@ -24,7 +24,7 @@ from evenhand.evaluation.worlds import Worlds
 from evenhand.execution import Executor, Sweep
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.model.files import Location
+from evenhand.model.io import Location
 from evenhand.model.objective import read_welfare
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.simulator import Problem, check_problem, needs_tables
@@ -221,7 +221,7 @@ def compare(
         ['whittle', 'PriorityPolicy', 'never-act']
     """
     check_problem(problem, "compare(problem, policies)")
-    judged = problem.under(criterion, over)
+    judged = problem.with_criterion(criterion, over)
     judged.criterion.simulated_steps(horizon)  # a horizon that does not fit is refused before any work
     weighed_by = read_welfare(judged, welfare)
     told, seed = heard(progress), as_seed(rng)

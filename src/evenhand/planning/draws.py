@@ -202,7 +202,7 @@ def _plans(cell: tuple[CoupledMDP, Welfare, str], progress: Progress | None = No
 
 def _is_quick(world: CoupledMDP) -> bool:
     """Whether an exact plan takes a moment."""
-    states = min(num_count_states(world), num_joint_states(world)) * (world.criterion.num_steps or 1)
+    states = min(num_count_states(world), num_joint_states(world)) * world.criterion.num_layers
     return states <= MOST_SOLVED and choose_method(world)[0] != "fluid"
 
 

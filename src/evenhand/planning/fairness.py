@@ -27,11 +27,11 @@ from evenhand.evaluation.kinks import CONFIDENCE
 from evenhand.evaluation.long_run import mean_by_type
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.model.files import Location
+from evenhand.model.io import Location
 from evenhand.model.naming import type_names
 from evenhand.model.objective import Objective, read_welfare
 from evenhand.model.simulator import needs_tables
-from evenhand.model.welfare import Leximin, Welfare, is_lexicographic
+from evenhand.model.welfare import Leximin, Welfare
 from evenhand.planning.solution import Samples, Solution
 from evenhand.planning.solve import DEFAULT_TOLERANCE, solve
 from evenhand.typing import Floats, Progress, Rng
@@ -233,7 +233,7 @@ def fairness(
         utilitarian mean 8.116, worst 5.164, price 0.0 %
         maximin     mean 7.579, worst 6.984, price 6.6 %
     """
-    judged = needs_tables(problem, "fairness").under(criterion, over)
+    judged = needs_tables(problem, "fairness").with_criterion(criterion, over)
     ideas = _read(judged, welfares)
     # Every welfare gets the same seed, and so the same episodes: plans differ by what they do.
     seed = as_seed(rng)
@@ -357,7 +357,7 @@ def _best_for(name: str, objective: Objective, weighed: Mapping[str, _Weighed]) 
 
 
 def _is_better(name: str, objective: Objective, one: _Weighed, other: _Weighed) -> bool:
-    if not is_lexicographic(objective.welfare):
+    if not objective.structure.lexicographic:
         # A figure that is not a number is never better.
         return bool(one.by[name] > other.by[name] + AS_GOOD * abs(other.by[name]))
     doubt = DOUBT * float(np.hypot(one.errors[name], other.errors[name]))

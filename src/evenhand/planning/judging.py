@@ -239,7 +239,7 @@ class Judge:
 
     @cached_property
     def _is_small(self) -> bool:
-        return num_count_states(self.problem) * (self.problem.criterion.num_steps or 1) <= MOST_EXACT
+        return num_count_states(self.problem) * self.problem.criterion.num_layers <= MOST_EXACT
 
     def _exactly(self, name: str, policy: Policy | Starting, law: Floats) -> Column | None:
         """Exact values, where the law of the policy is known."""
@@ -261,7 +261,7 @@ class Judge:
     def _controls(self, law: Floats, episodes: int) -> tuple[Floats, Floats]:
         """(table, type, state, action) what is played in place of rewards, and (table, type) what is known before."""
         problem, criterion = self.problem, self.problem.criterion
-        if criterion.num_steps is not None:
+        if not criterion.is_stationary:
             return problem.types.rewards[None], np.zeros((1, problem.num_types))
         usual = _values_of(problem, law, criterion.factor)
         # Beyond a horizon that is cut short, arms that get all they want would be a claim, not an estimate.

@@ -41,7 +41,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import JUDGED
 from evenhand.model.objective import Objective, num_members
 from evenhand.model.policy import Policy, Starting
-from evenhand.model.welfare import Gini, Welfare, as_welfare, is_lexicographic
+from evenhand.model.welfare import Gini, Welfare, as_welfare
 from evenhand.planning.floors import MARGIN, floor_columns
 from evenhand.planning.judging import (
     FEWEST_HURRIED,
@@ -260,7 +260,7 @@ class WeightedIndices:
     def room(self) -> int:
         """How many more columns there may be before they take more than their share of the memory."""
         rows = 2 * self.judge.episodes(by_counts=False) * self.objective.num_values
-        size = 8.0 * (rows + 4 * self.problem.types.valid.size * (self.problem.criterion.num_steps or 1))
+        size = 8.0 * (rows + 4 * self.problem.types.valid.size * self.problem.criterion.num_layers)
         return int(MEMORY * available_memory() / size) - len(self.columns) - 1
 
     @property
@@ -320,7 +320,7 @@ def find_mixture(task: Task, relaxed: FluidSolution, begin: float | None = None)
     choosing, polishing = np.random.default_rng(task.rng).spawn(3)[:2]
     by_type = all(treats_alike(policy, task.problem) for policy in task.candidates.values())
     objective = task.by_types if by_type else task.by_arms
-    most = MOST_EPISODES if task.problem.criterion.num_steps is None else MOST_SHORT
+    most = MOST_EPISODES if task.problem.criterion.is_stationary else MOST_SHORT
     judge = Judge(task.problem, by_type, ARM_STEPS, int(choosing.integers(2**63)), most_episodes=most)
     oracle, clock = WeightedIndices(task.problem, objective, judge, task.sweep), Clock(task, begin)
     own, named = law_of(task.problem, relaxed.occupancy), list(_named_policies(task, relaxed))
@@ -408,7 +408,7 @@ class Clock:
 def _pace(problem: CoupledMDP, asked: Sequence[Asked]) -> float:
     """Steps of arms that are played in a second, by a few steps of some policies."""
     horizon = problem.criterion.judging_steps()
-    horizon = min(horizon, PILOT) if problem.criterion.num_steps is None else horizon
+    horizon = min(horizon, PILOT) if problem.criterion.is_stationary else horizon
     start = work_clock()
     for one in asked:
         simulate(problem, one.policy, FEWEST_HURRIED, horizon, 0)
@@ -534,7 +534,7 @@ def _simplest(
 
 def _is_as_good(objective: Objective, part: Column, reached: Floats) -> bool:
     """Whether a part alone has the welfare of some values; by leximin, whose number is the least, those themselves."""
-    if is_lexicographic(objective.welfare):
+    if objective.structure.lexicographic:
         short = objective.members(reached) - objective.members(part.values)
         return bool((short <= AS_GOOD * np.abs(reached).max()).all())
     most = objective(reached)

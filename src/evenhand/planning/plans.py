@@ -24,7 +24,7 @@ from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, SavableKind, Starting, begin
 from evenhand.model.same_arms import match_types
-from evenhand.model.whereabouts import Whereabouts, find_arms, in_order
+from evenhand.model.state_table import ObservedStates, find_arms, in_order
 from evenhand.planning.labels import Labels, amount_of, as_key, quantity
 from evenhand.planning.reasons import Moment, family_of, places_in_line, priorities_served, reasons
 from evenhand.planning.saved import facts_of, load_carried
@@ -168,8 +168,8 @@ class Plan(Shown):
         """What every arm of a table gets now, and why.
 
         Args:
-            states: a table with the columns arm, type and state (see `CoupledMDP.starting_at`), with any number of
-                arms where the policy can serve them.
+            states: a table with the columns arm, type and state (see `CoupledMDP.with_initial_states`), of any number
+                of arms that the policy can serve.
             rng: seed of the draws, or a generator.
             budget: what there is today, as `CoupledMDP.with_budget` takes it; as in the plan when absent.
             step: of a plan by steps, from 0.
@@ -215,7 +215,7 @@ class Plan(Shown):
         """The policy for the same kinds of arms in other numbers, from other states, with another budget.
 
         Args:
-            problem: such as `plan.problem.starting_at(states)`.
+            problem: such as `plan.problem.with_initial_states(states)`.
 
         Raises:
             NotApplicable: the policy is a table for other numbers or more budget, or does not know some of the arms.
@@ -328,7 +328,7 @@ def plan_of(solution: Solution) -> Plan:
 
 
 def _streams(
-    rng: Rng, found: Whereabouts, step: int
+    rng: Rng, found: ObservedStates, step: int
 ) -> tuple[np.random.Generator, np.random.Generator, np.random.Generator]:
     """Streams to draw a part from, and what holds for all steps, by the seed alone; and for lots, by the table too."""
     if isinstance(rng, np.random.Generator):
@@ -345,7 +345,7 @@ def _streams(
 class _Crowd:
     """The arms of a table in the order of the problem that is played, and the policy for it."""
 
-    def __init__(self, plan: Plan, found: Whereabouts, budget: Floats) -> None:
+    def __init__(self, plan: Plan, found: ObservedStates, budget: Floats) -> None:
         self.plan, self.found = plan, found
         made_for = plan.problem
         # Counted by type: that is what a policy is for. Names only decide who sits where.
@@ -463,7 +463,7 @@ def _leaf(policy: Policy | Starting, number: int | None, step: int) -> tuple[Pol
 def _horizon(policy: Policy | Starting) -> bool:
     problem = getattr(policy, "problem", None)
     remembers = isinstance(policy, Starting)
-    return remembers and isinstance(problem, CoupledMDP) and problem.criterion.num_steps is not None
+    return remembers and isinstance(problem, CoupledMDP) and not problem.criterion.is_stationary
 
 
 def _decide(

@@ -129,5 +129,5 @@ def _watch_it(task: Task, policy: Policy | Starting, arm_steps: float, most: flo
     episodes = int(max(FEWEST_HURRIED, min(np.clip(arm_steps / size, 20, 2000), most / size)))
     stream = np.random.default_rng(task.rng).spawn(4)[3]
     # An average is played until it has forgotten its start, however long that takes.
-    steps = None if task.problem.criterion.is_average else horizon
+    steps = task.problem.criterion.fixed_steps(horizon)
     return evaluate(policy, task.problem, task.welfare, episodes, steps, stream, method="monte-carlo")

@@ -292,7 +292,7 @@ def _judged(course: Course, criterion: str | None, over: str | None) -> CoupledM
         _refuse_unsaid_groups(course.problem, names, over)
     else:
         rows["group"] = [log.groups[log.group_of[arm]] for arm in arms]
-    return course.problem.starting_at(rows).under(criterion or f"finite:{course.span}", over)
+    return course.problem.with_initial_states(rows).with_criterion(criterion or f"finite:{course.span}", over)
 
 
 def _refuse_unsaid_groups(problem: CoupledMDP, names: list[str], over: str | None) -> None:

@@ -371,7 +371,7 @@ def _made_for(facts: dict[str, Any], problem: CoupledMDP) -> CoupledMDP:
     criterion, over = facts.get("criterion"), facts.get("over")
     if not all(fact is None or isinstance(fact, str) for fact in (criterion, over)):
         raise PolicyError("its manifest does not say what it was made for")
-    return problem.under(criterion, over)
+    return problem.with_criterion(criterion, over)
 
 
 def _check_identity(made_for: dict[str, Any], problem: CoupledMDP) -> None:

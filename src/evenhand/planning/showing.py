@@ -212,7 +212,7 @@ def _by_play(problem: CoupledMDP, policy: Policy | Starting, how: str) -> Order:
     # A long horizon is cut: what is wanted is an impression.
     if isinstance(criterion, Finite) and criterion.steps > STEPS:
         criterion, how = replace(criterion, steps=STEPS), f"{how}, in its first {STEPS} steps"
-    steps = criterion.num_steps or STEPS
+    steps = STEPS if criterion.is_stationary else criterion.num_layers
     episodes = int(np.clip(PLAYED / (problem.num_arms * steps), 4, 50))
     # One reward function a cell, 1 there and 0 elsewhere: returns are then visits, weighed as the criterion weighs
     # time.

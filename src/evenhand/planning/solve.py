@@ -31,7 +31,7 @@ from evenhand.model.naming import type_names
 from evenhand.model.objective import read_welfare
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.simulator import needs_tables
-from evenhand.model.welfare import PowerMean, Welfare
+from evenhand.model.welfare import Welfare
 from evenhand.planning import exact, played
 from evenhand.planning.relaxed import check_sound
 from evenhand.planning.solution import Solution
@@ -138,7 +138,7 @@ def solve(
     """
     if not is_number(tolerance) or not 0 < tolerance < 1:
         raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
-    problem = needs_tables(problem, "solve", _OF_SAMPLES).under(criterion, over)
+    problem = needs_tables(problem, "solve", _OF_SAMPLES).with_criterion(criterion, over)
     _check_candidates(candidates)
     _check_place(on, method, draws is not None or robust is not None, candidates)
     task = Task(
@@ -173,7 +173,7 @@ def _found(task: Task, method: str) -> Solution:
 def _check_positive(task: Task) -> None:
     """Raise OutOfDomain if a member's best value is not positive, for alpha in (0, 1): the slope at 0 is infinite."""
     problem, welfare = task.problem, task.welfare
-    if not isinstance(welfare, PowerMean) or not 0 < welfare.aversion < 1:
+    if not 0 < (task.by_types.structure.aversion or 0) < 1:
         return
     best = task.by_types.members(best_values(problem.types, problem.affordable, problem.criterion))
     least = int(np.argmin(np.where(np.isnan(best), np.inf, best)))
@@ -266,7 +266,7 @@ def choose_method(problem: CoupledMDP) -> tuple[str, str]:
 def _choose(problem: CoupledMDP) -> _Choice:
     # By sizes, and by plans that are not begun: nothing is built to choose.
     counts, joint = num_count_states(problem), num_joint_states(problem)
-    steps = problem.criterion.num_steps or 1
+    steps = problem.criterion.num_layers
     sizes = f"the count space has {size_in_words(counts)} states; the product space has {size_in_words(joint)} states"
     if steps > 1:
         sizes += f"; each for {steps} steps"

@@ -31,7 +31,7 @@ from evenhand.model.criterion import Criterion
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.simulator import needs_tables
-from evenhand.model.welfare import Welfare, is_lexicographic
+from evenhand.model.welfare import Welfare
 from evenhand.planning.compare import Comparison, compare
 from evenhand.planning.mixed import AS_GOOD
 from evenhand.planning.plans import Plan, plan_of
@@ -154,7 +154,7 @@ def what_if(
         {'resource 0': 2.0} 14.252
     """
     seed = as_seed(rng)
-    judged = needs_tables(problem, "what_if").under(criterion, over)
+    judged = needs_tables(problem, "what_if").with_criterion(criterion, over)
     # Every budget is read before any is solved, so that a fault in the last one costs nothing.
     problems = [judged.with_budget(budget) for budget in _several(budgets)]
     order = _smaller_first(problems)
@@ -230,7 +230,7 @@ def compare_budgets(
         Comparison(2 policies by gini:2, best 'whittle' with 14.2522; optimum 14.2522)
     """
     seed = as_seed(rng)
-    judged = needs_tables(problem, "compare_budgets").under(criterion, over)
+    judged = needs_tables(problem, "compare_budgets").with_criterion(criterion, over)
     problems = [judged.with_budget(budget) for budget in _several(budgets)]
     order = _smaller_first(problems)
     found: dict[int, Comparison] = {}
@@ -356,7 +356,7 @@ def _no_worse(own: Solution, rivals: Sequence[Rival], bound: float) -> tuple[Sol
     for made_for, other in rivals:
         doubt = DOUBT * float(np.hypot(best.welfare_stderr, other.welfare_stderr))
         # Leximin holds its worst level within errors only; every other welfare is compared as a number.
-        better = other.welfare > best.welfare + (doubt if is_lexicographic(own.objective.welfare) else 0.0)
+        better = other.welfare > best.welfare + (doubt if own.objective.structure.lexicographic else 0.0)
         # More than the bound is there only by chance: a plan that is proved to reach the bound is no worse.
         if better or (best.welfare > bound and best.welfare_stderr > other.welfare_stderr and other.welfare >= proved):
             at, best = made_for, other

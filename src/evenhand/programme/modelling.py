@@ -17,7 +17,7 @@ import numpy as np
 
 from evenhand.errors import Fault, ModelError, nearest
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import load, save
+from evenhand.model.io import load, save
 from evenhand.model.places import quoted
 from evenhand.typing import Ints
 

@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from evenhand.errors import Fault
+from evenhand.model.io.text_table import SHOWN_FAULTS, Table
 from evenhand.model.places import quoted
-from evenhand.model.whereabouts import SHOWN_FAULTS, Table
 from evenhand.programme import schema
 from evenhand.programme.ledger import add_rows, now
 from evenhand.programme.modelling import Words

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, select
 
 from evenhand.errors import InvalidInput
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import load
+from evenhand.model.io import load
 from evenhand.model.objective import read_welfare
 from evenhand.model.welfare import DEFAULT
 from evenhand.programme import ledger, roster, schema
@@ -181,7 +181,7 @@ class Programme:
         problem = model if isinstance(model, CoupledMDP) else load(model, criterion=criterion)
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST_SEED:
             raise InvalidInput(f"seed: expected a whole number from 0 to {MOST_SEED}, got {seed!r}")
-        settled = settle(problem.under(criterion, over))
+        settled = settle(problem.with_criterion(criterion, over))
         newcomers = read_newcomers(settled, roster)
         chosen = _check_welfare(settled, newcomers, welfare or problem.welfare)
         called = check_text(name or _called(address), "name")

@@ -94,13 +94,13 @@ class Continuation:
     def long_run(self) -> Floats:
         """Return (block, state, action) values by the programme's criterion, for the cost of overrides."""
         criterion, tables = self.model.criterion, self.model.tables
-        if criterion.num_steps is None and criterion.factor < 1:
+        if criterion.is_stationary and criterion.factor < 1:
             onward = np.einsum("bsa,bsaz->bsz", self.action_probabilities, tables.transitions)
             reward = self._mean(tables.rewards)
             ahead = np.linalg.solve(np.eye(onward.shape[1]) - criterion.factor * onward, reward[..., None])[..., 0]
             return self.action_values(ahead, criterion.factor)
-        steps = LOOK_AHEAD if criterion.num_steps is None else criterion.num_steps
-        discount = 1.0 if criterion.num_steps is None else self.model.discount
+        steps = LOOK_AHEAD if criterion.is_stationary else criterion.num_layers
+        discount = 1.0 if criterion.is_stationary else self.model.discount
         ahead = np.zeros(tables.rewards.shape[:2])
         for _ in range(steps - 1):
             ahead = self._mean(self.action_values(ahead, discount))
@@ -123,7 +123,7 @@ def continue_by(model: CoupledMDP, counts: Ints, welfare: str | None) -> Continu
     Raises:
         NotConverged: neither relaxation was solved.
     """
-    endless = model if model.criterion.num_steps is None else model.under("average")
+    endless = model if model.criterion.is_stationary else model.with_criterion("average")
     nonempty = np.flatnonzero(counts)
     roster = CoupledMDP(
         arms=endless.tables.select(nonempty),

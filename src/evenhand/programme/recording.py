@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy import Connection, exists, func, select
 
 from evenhand.errors import Conflict, Fault, InvalidInput
+from evenhand.model.io.text_table import SHOWN_FAULTS, Table
 from evenhand.model.places import quoted
-from evenhand.model.whereabouts import SHOWN_FAULTS, Table
 from evenhand.programme import schema
 from evenhand.programme.deciding import PlanRow
 from evenhand.programme.ledger import add_rows, now

@@ -9,8 +9,9 @@ from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
 
 from evenhand.errors import Fault, InvalidInput, TableError, nearest, shortened
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.io.text_table import SHOWN_FAULTS, Table, as_table
 from evenhand.model.places import quoted
-from evenhand.model.whereabouts import SHOWN_FAULTS, Table, as_table, find_arms
+from evenhand.model.state_table import find_arms
 from evenhand.programme import schema
 from evenhand.programme.ledger import add_rows, change_rows, fault_of_text
 from evenhand.programme.modelling import Words

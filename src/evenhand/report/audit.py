@@ -7,7 +7,7 @@ import numpy as np
 
 from evenhand._version import __version__
 from evenhand.display import counted
-from evenhand.model.files import Location, write_atomically
+from evenhand.model.io import Location, write_atomically
 from evenhand.programme.auditing import (
     ArmRow,
     Audit,

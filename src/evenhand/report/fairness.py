@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from evenhand._version import __version__
 from evenhand.errors import InvalidInput
-from evenhand.model.files import Location, write_atomically
+from evenhand.model.io import Location, write_atomically
 from evenhand.model.objective import num_members
 from evenhand.planning.fairness import Fairness, FairnessRow
 from evenhand.report import words

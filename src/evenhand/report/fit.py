@@ -13,7 +13,7 @@ from evenhand.fitting.diagnostics.homogeneity import BetweenTypes
 from evenhand.fitting.diagnostics.markov_order import Gain
 from evenhand.fitting.diagnostics.sparse_rows import FEW, SparseRows
 from evenhand.fitting.result import Fitted
-from evenhand.model.files import Location, write_atomically
+from evenhand.model.io import Location, write_atomically
 from evenhand.report import fit_figures, words
 from evenhand.report.clusters import HEIGHT, draw_clusters
 from evenhand.report.notebook import told

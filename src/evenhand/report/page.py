@@ -10,7 +10,7 @@ import numpy as np
 
 from evenhand._version import __version__
 from evenhand.evaluation.evaluate import Evaluation
-from evenhand.model.files import Location, write_atomically
+from evenhand.model.io import Location, write_atomically
 from evenhand.model.objective import num_members
 from evenhand.model.simulator import Problem
 from evenhand.planning.compare import Comparison, Row

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from evenhand.model.files import load
+from evenhand.model.io import load
 from evenhand.planning.plans import Plan
 from evenhand.programme.solving import plan_from_bytes
 from evenhand.service.jobs import Job, Jobs

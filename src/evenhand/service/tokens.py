@@ -21,7 +21,7 @@ from typing import Literal, TypeAlias, get_args
 
 from evenhand.checks import why_unreadable
 from evenhand.errors import Fault, InvalidInput, ModelError, Unavailable
-from evenhand.model.files import write_atomically
+from evenhand.model.io import write_atomically
 
 Role: TypeAlias = Literal["read", "write"]
 ROLES: tuple[Role, ...] = get_args(Role)

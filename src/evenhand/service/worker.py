@@ -96,7 +96,7 @@ def _solve_model(request: dict[str, Any], body: bytes, progress: Progress) -> tu
     """Solve a model; return its plan file."""
     import io
 
-    from evenhand.model.files import load
+    from evenhand.model.io import load
     from evenhand.planning.solve import solve
     from evenhand.programme.solving import to_bytes
 

@@ -16,8 +16,8 @@ from evenhand.cli.stored import refuse_without_shards, run_act
 from evenhand.display import counted
 from evenhand.errors import InvalidInput, MissingExtra
 from evenhand.model.composite import Mixture
-from evenhand.model.files import is_stored, write_atomically
-from evenhand.model.whereabouts import FORMATS, TableFormat, read_table
+from evenhand.model.io import is_stored, write_atomically
+from evenhand.model.io.text_table import FORMATS, TableFormat, read_table
 from evenhand.planning.plans import Decisions, Plan, load_plan
 from evenhand.planning.showing import often_each
 

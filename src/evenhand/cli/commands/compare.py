@@ -32,7 +32,7 @@ from evenhand.cli.reading import called, check_target, read_names, read_policy, 
 from evenhand.display import counted
 from evenhand.execution.places import check_place
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import Format
+from evenhand.model.io import Format
 from evenhand.planning.names import find_name, is_file
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ def run(
     refuse_with_several(budgets, {"--report": report, "--draws": draws, "--on": on})
     posterior = posterior_of(model, draws is not None)
     problem, *others = (
-        one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion, initial)
+        one.with_criterion(criterion, over)
+        for one in read_problems(model, parameters, format, budgets, criterion, initial)
     )
     method: Method = "monte-carlo" if monte_carlo else "auto"
     if others:

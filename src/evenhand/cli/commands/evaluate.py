@@ -23,7 +23,7 @@ from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, read_policy, read_problem
 from evenhand.cli.stored import refuse_without_shards, run_evaluate, stored_arms
 from evenhand.errors import InvalidInput
-from evenhand.model.files import Format
+from evenhand.model.io import Format
 from evenhand.model.objective import read_welfare
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def run(
             "Parquet, or several policies: evenhand compare"
         )
     posterior = posterior_of(model, draws is not None)
-    problem = read_problem(model, parameters, format, budgets, criterion, initial).under(criterion, over)
+    problem = read_problem(model, parameters, format, budgets, criterion, initial).with_criterion(criterion, over)
     method: Method = "monte-carlo" if monte_carlo else "auto"
     with progress(quiet) as tell:
         from evenhand.evaluation.evaluate import evaluate as evaluate_policy  # after what may be refused at once

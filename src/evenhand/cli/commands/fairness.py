@@ -16,7 +16,7 @@ from evenhand.cli.console import SHOWN_UNITS, number, objective_words, percent, 
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_problem
 from evenhand.errors import InvalidInput
-from evenhand.model.files import Format
+from evenhand.model.io import Format
 
 if TYPE_CHECKING:
     from evenhand.planning.fairness import Fairness, FairnessRow
@@ -45,7 +45,7 @@ def run(
     """Find the best plan for each welfare, and print what each is worth to whom."""
     check_target(report, "--report")
     _check_folder(out)
-    problem = read_problem(model, parameters, format, budgets, criterion, initial).under(criterion, over)
+    problem = read_problem(model, parameters, format, budgets, criterion, initial).with_criterion(criterion, over)
     from evenhand.planning.fairness import fairness  # after what may be refused at once
 
     with progress(quiet) as tell:

@@ -14,7 +14,7 @@ from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_amounts
 from evenhand.cli.standard_input import DASH, standard_input
 from evenhand.display import counted
-from evenhand.model.whereabouts import FORMATS
+from evenhand.model.io.text_table import FORMATS
 
 if TYPE_CHECKING:
     from evenhand.fitting.result import Fitted

@@ -8,7 +8,7 @@ from evenhand.cli.console import number, print_json, print_table
 from evenhand.cli.reading import called, read_problem
 from evenhand.cli.stored import refuse_without_shards, run_indices, stored_arms
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import Format
+from evenhand.model.io import Format
 
 if TYPE_CHECKING:
     from evenhand.policies.index import TypeIndices
@@ -37,7 +37,7 @@ def run(
         run_indices(table, on, out, as_json, quiet)
         return
     refuse_without_shards(out=out)
-    problem = read_problem(model, parameters, format, budgets, criterion).under(criterion)
+    problem = read_problem(model, parameters, format, budgets, criterion).with_criterion(criterion)
     from evenhand.policies.index import indices_of  # after what may be refused at once
 
     found = indices_of(problem)
@@ -90,7 +90,7 @@ def _steps_shown(num_steps: int) -> list[int]:
 
 
 def _show(problem: CoupledMDP, found: "TypeIndices", title: str) -> None:
-    num_steps = problem.criterion.num_steps
+    num_steps = None if problem.criterion.is_stationary else problem.criterion.num_layers
     rows: list[tuple[str, ...]] = []
     for t in range(min(problem.num_types, SHOWN_TYPES)):
         first = _about(problem, found, t)

@@ -16,8 +16,8 @@ from evenhand.cli.reading import check_target, read_amounts, read_problem
 from evenhand.cli.standard_input import DASH, standard_input
 from evenhand.display import counted
 from evenhand.errors import InvalidInput, MissingExtra
-from evenhand.model.files import Format, write_atomically
-from evenhand.model.whereabouts import FORMATS, Table, TableFormat, read_table
+from evenhand.model.io import Format, write_atomically
+from evenhand.model.io.text_table import FORMATS, Table, TableFormat, read_table
 from evenhand.programme import store
 from evenhand.programme.deciding import KeptPlan
 from evenhand.programme.integrity import Head, read_key

@@ -11,7 +11,7 @@ import click
 from evenhand.cli.console import number, percent, print_json, print_table, say
 from evenhand.cli.reading import check_target
 from evenhand.display import counted
-from evenhand.model.files import write_atomically
+from evenhand.model.io import write_atomically
 
 if TYPE_CHECKING:
     from evenhand.programme.auditing import Audit, MemberRow

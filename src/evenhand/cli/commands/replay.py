@@ -10,7 +10,7 @@ from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, read_names, read_problem
 from evenhand.cli.standard_input import DASH
 from evenhand.errors import InvalidInput
-from evenhand.model.files import Format
+from evenhand.model.io import Format
 
 if TYPE_CHECKING:
     from evenhand.fitting.layout import Layout

@@ -24,9 +24,9 @@ from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_policy, read_problems
 from evenhand.cli.stored import refuse_without_shards, run_solve, stored_arms
 from evenhand.errors import InvalidInput
-from evenhand.model.files import Format
+from evenhand.model.io import Format
 from evenhand.model.objective import num_members
-from evenhand.model.welfare import is_lexicographic, is_mean, weight_of_worst
+from evenhand.model.welfare import weight_of_worst
 from evenhand.planning.names import is_file
 
 if TYPE_CHECKING:
@@ -86,7 +86,8 @@ def run(
     )
     posterior = posterior_of(model, draws is not None or robust is not None)
     first, *others = (
-        one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion, initial)
+        one.with_criterion(criterion, over)
+        for one in read_problems(model, parameters, format, budgets, criterion, initial)
     )
     if others:
         every = [problem.budget for problem in (first, *others)]
@@ -294,7 +295,7 @@ def _worth_of_more(solution: "Solution") -> list[tuple[str, str]]:
     else:
         named = [f"{number(worth)} for {name}" for name, worth in solution.prices.items()]
         told = f"the bound rises by at most {', '.join(named)}"
-    whose = ", to the worst-off" if is_lexicographic(solution.objective.welfare) else ""
+    whose = ", to the worst-off" if solution.objective.structure.lexicographic else ""
     return [("one unit more", f"{told} (a step{whose}; {PLANS_OWN})")]
 
 
@@ -304,7 +305,7 @@ def _weights_in_words(solution: "Solution") -> list[tuple[str, str]]:
     number_of = num_members(problem)
     worst, one = (weight_of_worst(welfare, part, number_of) for part in (0.1, 0.0))
     alike = problem.is_symmetric and problem.over == "arms"  # then every plan that treats them alike is weighed alike
-    if worst is None or one is None or is_mean(welfare, number_of) or one[1] == 1 or alike:
+    if worst is None or one is None or solution.objective.structure.is_mean or one[1] == 1 or alike:
         return []
     few, share = worst
     who = "groups" if problem.over == "groups" else "arms"

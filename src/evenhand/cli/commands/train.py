@@ -14,7 +14,7 @@ from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_problem
 from evenhand.errors import InvalidInput
 from evenhand.execution.places import check_place
-from evenhand.model.files import Format
+from evenhand.model.io import Format
 
 if TYPE_CHECKING:
     from evenhand.learning import Training, Trainings

@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from evenhand.errors import InvalidInput
-from evenhand.model.whereabouts import Table, read_table
+from evenhand.model.io.text_table import Table, read_table
 from evenhand.programme.programme import Programme
 from evenhand.service.asking import who_of
 from evenhand.service.jobs import Job

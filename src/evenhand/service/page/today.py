@@ -12,7 +12,7 @@ import numpy as np
 from markupsafe import Markup
 
 from evenhand.display import counted
-from evenhand.model.whereabouts import Table
+from evenhand.model.io.text_table import Table
 from evenhand.programme.accepting import Cells, Override, used_by
 from evenhand.programme.deciding import ROUNDED, KeptPlan, PlanRow
 from evenhand.programme.modelling import Words

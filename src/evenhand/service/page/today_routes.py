@@ -9,7 +9,7 @@ from fastapi.responses import PlainTextResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from evenhand.errors import EvenhandError
-from evenhand.model.whereabouts import Table
+from evenhand.model.io.text_table import Table
 from evenhand.service.page import today
 from evenhand.service.page.answering import (
     Sending,

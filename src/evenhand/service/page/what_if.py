@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from evenhand.errors import InvalidInput
 from evenhand.model.objective import num_members, read_welfare
-from evenhand.model.welfare import RankWeighted, Welfare
+from evenhand.model.welfare import Welfare, structure
 from evenhand.programme.programme import Programme, Status
 from evenhand.programme.solving import Certificate
 from evenhand.programme.views import Supposed
@@ -113,9 +113,10 @@ def in_order(names: Sequence[str], programme: Programme) -> tuple[tuple[str, ...
 
 def _mean_rank(welfare: Welfare, members: int) -> float:
     """Order of welfares by the weight of the worst-off; infinite for those that depend on values."""
-    if not isinstance(welfare, RankWeighted):
+    ranked = structure(welfare, members).ranked
+    if ranked is None:
         return inf
-    return round(-float(welfare.rank_weights(members) @ np.arange(members)), 9)
+    return round(-float(ranked.rank_weights(members) @ np.arange(members)), 9)
 
 
 def _known(programme: Programme) -> Certificate | None:
