@@ -8,7 +8,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.cli.application import application
-from evenhand.fitting.diagnostics.phrases import probability, probability_texts
+from evenhand.fitting.diagnostics.format import probability, probability_texts
 
 LOG = """van,week,condition,action,make,worth
 v1,1,good,none,Ford,1
@@ -72,10 +72,10 @@ def test_standard_input_says_the_same(log, folder, evenhand, monkeypatch):
         (("v1,2,poor", "v1,1,poor"), (), 'line 3: arm "v1" is also in line 2 at time 1'),
         (("v2,3,poor,none", "v2,3,poor,"), (), "line 10: has no action"),
         (("condition", "conditoin"), (), "Did you mean conditoin?"),
-        (("", ""), ("--idle", "nothing"), '"nothing" is no action'),
-        (("", ""), ("--step", "month"), "--step month"),
+        (("", ""), ("--idle", "nothing"), 'unknown action "nothing"'),
+        (("", ""), ("--step", "month"), "step"),
         (("", ""), ("--bins", "10"), "state 'good' is not a number"),
-        (("", ""), ("--states", "good"), '"poor" is no state'),
+        (("", ""), ("--states", "good"), 'unknown state "poor"'),
         (("", ""), ("--budget", "1,1"), "budget"),
         (("", ""), ("--welfare", "gyni:2"), "gyni"),
         (("", ""), ("--criterion", "forever"), "forever"),

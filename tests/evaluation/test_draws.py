@@ -114,7 +114,7 @@ def test_a_model_without_a_posterior_is_refused_in_words(tmp_path):
     assert np.array_equal(by_file.draws.rows[0].seen, read_and_weigh(problem, known))
     edited = eh.CoupledMDP([eh.Arm([[[0.5, 0.5]] * 2, [[0, 1]] * 2], problem.arms[0].rewards, [[0], [1]], [1, 0],
                                    "press", ("sound", "broken"), ("wait", "look"))], [0], GAMMA)  # fmt: skip
-    with pytest.raises(ModelError, match="edited since"):
+    with pytest.raises(ModelError, match="were edited"):
         eh.evaluate("never-act", edited, draws=20, posterior=known)
 
 

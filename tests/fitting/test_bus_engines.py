@@ -6,8 +6,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from evenhand.fitting.counting import count_moves
-from evenhand.fitting.records import read_log
+from evenhand.fitting.log import read_log
+from evenhand.fitting.transition_counts import count_moves
 
 from ..oracles import zurcher
 

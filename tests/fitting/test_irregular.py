@@ -97,7 +97,7 @@ def test_what_does_not_go_together_is_refused():
     with pytest.raises(InvalidInput, match=r"unknown state 'pour'\. Did you mean 'poor'"):
         eh.fit(rows, **COLUMNS, step=7, exact="pour")
     regular = [{**row, "day": place} for place, row in enumerate(rows)]
-    with pytest.raises(InvalidInput, match="no whole steps apart"):
+    with pytest.raises(InvalidInput, match="irregular times"):
         eh.fit(regular, **COLUMNS, exact="poor")
 
 

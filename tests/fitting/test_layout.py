@@ -9,7 +9,7 @@ from scipy.linalg import expm
 import evenhand as eh
 from evenhand.errors import InvalidInput, UnknownName
 from evenhand.fitting.layout import with_layout
-from evenhand.fitting.records import read_log
+from evenhand.fitting.log import read_log
 
 COLUMNS = {"arm": "arm", "time": "time", "state": "state", "action": "action"}
 TOLD = {**COLUMNS, "states": "up,down"}

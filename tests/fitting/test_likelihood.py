@@ -5,9 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from evenhand.fitting.counting import count_moves
-from evenhand.fitting.likelihood import log_likelihood
-from evenhand.fitting.records import read_log
+from evenhand.fitting.log import read_log
+from evenhand.fitting.transition_counts import count_moves, log_likelihood
 
 
 @pytest.mark.parametrize("carry", [False, True])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import evenhand as eh
 from evenhand.errors import EvenhandError, InvalidInput, ModelError
-from evenhand.fitting.pooling import learned
+from evenhand.fitting.hierarchical_dirichlet import estimate_prior
 from evenhand.fitting.posterior import Dirichlet, Drawn
 from evenhand.fitting.posterior_files import (
     Named,
@@ -50,7 +50,7 @@ def a_pooled(num_types=2):
     """Rows that lean on each other; one pair of type A was never seen."""
     counts = np.random.default_rng(1).integers(0, 30, size=(num_types, 3, 2, 3)).astype(float)
     counts[0, 1, 1] = 0
-    return Named(learned(counts).given(counts), tuple("AB"[:num_types]), STATES, ACTIONS)
+    return Named(estimate_prior(counts).given(counts), tuple("AB"[:num_types]), STATES, ACTIONS)
 
 
 def test_what_is_written_is_read_back(tmp_path):
@@ -143,15 +143,15 @@ ODD = {
     "schema": (np.array(2), "is 2; 1 is read here"),
     "names": (np.array('{"types": ["A"]}'), "lists of different names"),
     "concentration": (np.zeros((2, 3, 2)), "expected 4 axes"),
-    "like": (np.full((2, 3, 2), 5), "actions that do not exist"),
-    "known": (np.zeros((1, 3, 2), dtype=bool), "not that of its names"),
+    "like": (np.full((2, 3, 2), 5), "unknown actions"),
+    "known": (np.zeros((1, 3, 2), dtype=bool), "match its names"),
     "draws": (np.zeros((1, 2, 3, 2, 3)), "either concentration, or mean and draws"),
-    "shell": (np.zeros(3), "no array of a posterior"),
+    "shell": (np.zeros(3), "unknown array"),
 }
 
 
 @pytest.mark.parametrize("key", ODD)
-def test_odd_files_are_refused_in_words(tmp_path, key):
+def test_invalid_arrays_are_refused(tmp_path, key):
     array, message = ODD[key]
     path = tmp_path / "m.posterior.npz"
     path.write_bytes(written(a_posterior(), **{key: array}))
@@ -160,14 +160,14 @@ def test_odd_files_are_refused_in_words(tmp_path, key):
     assert str(path) in str(caught.value)
 
 
-ODD_LEANING = {
-    "counts": (lambda array: array[:1], "not that of its names"),
+INVALID_PRIOR = {
+    "counts": (lambda array: array[:1], "match its names"),
     "common": (lambda array: -array, "negative, infinite"),
     "certainty": (lambda array: array + np.inf, "negative, infinite"),
-    "strength": (lambda array: array[1:], "as many points each"),
-    "weight": (lambda array: 2 * array, "sums over its points that are not 1"),
+    "strength": (lambda array: array[1:], "number of points"),
+    "weight": (lambda array: 2 * array, "sums over its points"),
     "leans": (lambda array: ~array, "rows without counts"),
-    "even": (lambda array: None, "go together"),
+    "even": (lambda array: None, "require each other"),
 }
 
 
@@ -176,20 +176,20 @@ ODD_LEANING = {
     [("counts", lambda array: 7 * array), ("counts", lambda array: 1e300 * array), ("common", lambda array: 3 * array)]
     + [(key, lambda array: 0 * array) for key in ("strength", "common")],
 )
-def test_what_is_leaned_on_must_make_the_means_that_are_told(tmp_path, key, change):
+def test_prior_and_counts_must_give_the_stored_means(tmp_path, key, change):
     """Else draws would be around another model than that of the file, which is all that a model is held against."""
     path = tmp_path / "m.posterior.npz"
     save_posterior(a_pooled(), path)
     with np.load(path, allow_pickle=False) as archive:
         arrays = dict(archive)
     np.savez(path, **arrays | {key: change(arrays[key])})
-    with pytest.raises(ModelError, match="they do not make the means of concentration"):
+    with pytest.raises(ModelError, match="under the prior"):
         load_posterior(path)
 
 
-@pytest.mark.parametrize("key", ODD_LEANING)
-def test_odd_numbers_of_what_is_leaned_on_are_refused_in_words(tmp_path, key):
-    change, message = ODD_LEANING[key]
+@pytest.mark.parametrize("key", INVALID_PRIOR)
+def test_invalid_arrays_of_a_prior_are_refused(tmp_path, key):
+    change, message = INVALID_PRIOR[key]
     path = tmp_path / "m.posterior.npz"
     save_posterior(a_pooled(), path)
     with np.load(path, allow_pickle=False) as archive:

@@ -11,8 +11,8 @@ from scipy import stats
 import evenhand as eh
 from evenhand.errors import InvalidInput, TableError
 from evenhand.evaluation.independent import independent_values
+from evenhand.fitting.behaviour_policy import recorded_shares
 from evenhand.fitting.log import NOTHING, Log
-from evenhand.fitting.shares import recorded_shares
 from evenhand.planning.courses import heads_interval
 from evenhand.planning.replay import replay
 

@@ -10,10 +10,10 @@ import pytest
 
 from evenhand.fitting.clusters import find_clusters
 from evenhand.fitting.diagnostics import diagnose
-from evenhand.fitting.fitted import Fitted
 from evenhand.fitting.log import Log
+from evenhand.fitting.model_terms import Terms
 from evenhand.fitting.posterior import Dirichlet
-from evenhand.fitting.terms import Terms
+from evenhand.fitting.result import Fitted
 from evenhand.planning.replay import replay
 from evenhand.report.fit import _sentence, fit_page, write_fit
 

@@ -1,5 +1,5 @@
-"""From records to a model: who was in which condition, what was done, what came.
+"""Fitting: models from records of states and actions.
 
-A table of records is read into a `Log` (sorted, coded, every fault told with its row), counted into `Moves`, and
-estimated into a `Posterior`: transition rows with what is known of them. What cannot be known is said, never made up.
+A table of records is read into a `Log` (sorted and coded, with every fault reported by row), counted into `Moves`, and
+estimated into a `Posterior` of transition rows. Unobserved pairs are reported, never filled in silently.
 """

@@ -1,10 +1,10 @@
-"""Measurements as states: a column of numbers is cut into half-open bins, named by where they begin and end.
+"""Bins: a column of numbers cut into half-open intervals, named by their ends.
 
     5000              bins of this width: 0–5000, 5000–10000, ...
-    0,5000,10000      cut here; what lies below the first cut or from the last one on is a state, too
-    quantile:10       so many bins with about as many rows in each
+    0,5000,10000      cuts; values below the first cut, or from the last one on, are states too
+    quantile:10       bins with about as many rows in each
 
-A bin that no row falls into is no state: nobody was ever there.
+A bin without rows is not a state.
 """
 
 import re
@@ -19,23 +19,23 @@ from evenhand.fitting.columns import Coded
 from evenhand.typing import Floats
 
 Bins = str | float | Sequence[float]
-"""How a column is cut, as text, a width, or cuts."""
+"""A text, a width, or cuts."""
 
 MOST_BINS = 10_000
-"""A width that makes more of them was mistyped."""
+"""Largest number of bins."""
 
 WANTED = "expected a width (5000), cuts (0,5000,10000) or quantile:N"
 
 
 def cut(values: Floats, bins: Bins) -> Coded:
-    """Numbers as states.
+    """Cut numbers into states.
 
     Args:
-        values: (row,) NaN where there is none, which stays missing.
-        bins: how they are cut.
+        values: (row,) NaN if missing.
+        bins: a width, cuts, or quantiles.
 
     Raises:
-        InvalidInput: the bins make no sense.
+        InvalidInput: the bins are invalid.
     """
     known = values[np.isfinite(values)]
     cuts = _read_cuts(known, bins)
@@ -46,21 +46,21 @@ def cut(values: Floats, bins: Bins) -> Coded:
 
 
 def _read_cuts(known: Floats, bins: Bins) -> Floats:
-    """Where to cut, rising."""
+    """Increasing cuts."""
     if isinstance(bins, str) and (found := re.fullmatch(r"\s*quantiles?:(\d+)\s*", bins)):
         number = int(found[1])
         if not 2 <= number <= MOST_BINS:
-            raise InvalidInput(f"--bins {bins}: expected 2 to {MOST_BINS} bins")
+            raise InvalidInput(f"bins {bins}: expected 2 to {MOST_BINS} bins")
         inner = np.quantile(known, np.arange(1, number) / number) if len(known) else np.zeros(0)
         return np.unique(np.concatenate([known[:1] * 0 + known.min(initial=np.inf), inner]))
     numbers = _numbers(bins)
     if len(numbers) > 1:
         if (np.diff(numbers) <= 0).any():
-            raise InvalidInput(f"--bins {bins}: expected cuts that rise")
+            raise InvalidInput(f"bins {bins}: expected increasing cuts")
         return numbers
     width = float(numbers[0])
     if width <= 0:
-        raise InvalidInput(f"--bins {bins}: expected a width above 0")
+        raise InvalidInput(f"bins {bins}: expected a width above 0")
     if not len(known):
         return np.array([0.0, width])
     return _multiples(known, width, bins)
@@ -70,13 +70,12 @@ def _multiples(known: Floats, width: float, bins: Bins) -> Floats:
     """Cuts at whole multiples of a width, one more than needed at either end."""
     with np.errstate(over="ignore"):
         first, last = np.floor(known.min() / width) - 1, np.floor(known.max() / width) + 2
-    too_fine = f"--bins {bins}: is no width for numbers as large as {plain(np.abs(known).max())}"
+    too_fine = f"bins {bins}: too fine for numbers as large as {plain(np.abs(known).max())}"
     if not np.isfinite([first, last]).all():
         raise InvalidInput(too_fine)
     if last - first > MOST_BINS + 3:
-        told = f"would make {last - first - 2:,.0f} bins, of which at most {MOST_BINS:,} make sense"
-        raise InvalidInput(f"--bins {bins}: {told}")
-    # 3 * 0.1 is above 0.3, which a person would put into the bin that begins there.
+        raise InvalidInput(f"bins {bins}: would make {last - first - 2:,.0f} bins; the most are {MOST_BINS:,}")
+    # 3 * 0.1 is above 0.3, which belongs to the bin that begins there.
     cuts = np.array([float(f"{cut:.12g}") for cut in np.arange(first, last + 1) * width])
     if (np.diff(cuts) <= 0).any():
         raise InvalidInput(too_fine)
@@ -88,14 +87,14 @@ def _numbers(bins: Bins) -> Floats:
         parts = bins.split(",") if isinstance(bins, str) else np.atleast_1d(np.asarray(bins, dtype=np.float64))
         numbers = np.array([float(part) for part in parts])
     except (TypeError, ValueError):
-        raise InvalidInput(f"--bins: {WANTED}, got {bins!r}") from None
+        raise InvalidInput(f"bins: {WANTED}, got {bins!r}") from None
     if numbers.ndim != 1 or not len(numbers) or not np.isfinite(numbers).all():
-        raise InvalidInput(f"--bins: {WANTED}, got {bins!r}")
+        raise InvalidInput(f"bins: {WANTED}, got {bins!r}")
     return numbers
 
 
 def _names(cuts: Floats) -> list[str]:
-    """(bin,) what they are called."""
+    """(bin,) names."""
     shown = [plain(float(f"{cut:.6g}")) for cut in cuts]
     if len(set(shown)) < len(shown):
         shown = [repr(float(cut)) for cut in cuts]

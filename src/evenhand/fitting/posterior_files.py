@@ -1,18 +1,17 @@
-"""A posterior as a file beside its model: `model.posterior.npz` beside `model.toml`.
+"""Posterior files beside model files: `model.posterior.npz` beside `model.toml`.
 
     format (), schema ()       `evenhand-posterior`, 1
-    names ()                   a JSON text: the names of its `types`, `states` and `actions`
-    concentration              (type, state, action, next_state) of Dirichlet rows; with it perhaps
-    known, like                (type, state, action) rows that are certain, and the action whose row it is
-    leans, counts, strength,   and, where rows lean on other types, what `Pooled` and `Leaning` call so
+    names ()                   JSON text of the names of its `types`, `states` and `actions`
+    concentration              (type, state, action, next_state) of Dirichlet rows; optionally with
+    known, like                (type, state, action) certain rows, and the action whose row it copies
+    leans, counts, strength,   for pooled rows also the arrays of `Pooled` and `PooledPrior`
     weight, common, certainty,
     even
     mean, draws                or else: the estimate, and (draw, ...) a sample
 
 A posterior belongs to a model whose blocks have the names of its types, and its states and actions by name, in any
-order. The transitions of such a block must be the mean of its type: rewards, usage, budget, counts and all else may be
-edited, but of transitions that were, the records say nothing, and they are refused. A block whose name is none of the
-types is taken as known, and is told (`Uncertain.known`); so is whoever edits transitions and gives the type a new name.
+order. The transitions of such a block must be the mean of its type: everything else may be edited, and edited
+transitions are refused. A block with another name is taken as known (`Uncertain.known`).
 """
 
 import io
@@ -28,8 +27,8 @@ import numpy as np
 
 from evenhand.checks import Faults, as_seed, check_memory, check_positive_int, plain, why_unreadable
 from evenhand.errors import EvenhandError, Fault, InvalidInput, ModelError, nearest
-from evenhand.fitting.pooled import Pooled
-from evenhand.fitting.pooling import Leaning
+from evenhand.fitting.hierarchical_dirichlet import PooledPrior
+from evenhand.fitting.pooled_posterior import Pooled
 from evenhand.fitting.posterior import Dirichlet, Drawn, Posterior
 from evenhand.model.arrays import ARRAY_OVERHEAD, DAMAGE, read_member
 from evenhand.model.coupled import CoupledMDP
@@ -39,28 +38,24 @@ from evenhand.typing import Array, Bools, Floats, Ints, Rng
 
 FORMAT, SCHEMA = "evenhand-posterior", 1
 
-SAME = 1e-9
-"""How far probabilities of a model may be from the mean of its posterior."""
+TOLERANCE = 1e-9
+"""Largest difference between probabilities of a model and the mean of its posterior."""
 
-HOW_TO_FIT = "It is written by `evenhand fit LOG --out MODEL`, beside the model."
+HOW_TO_FIT = "`evenhand fit` writes it beside the model."
 
-LEANING = {"strength": 3, "weight": 3, "common": 4, "certainty": 3, "even": 3}
-"""The arrays of what rows lean on, and how many axes they have: a point of the grid, but for `even`, and a pair."""
+PRIOR = {"strength": 3, "weight": 3, "common": 4, "certainty": 3, "even": 3}
+"""Arrays of a `PooledPrior` and their number of axes: a point of the grid, but for `even`, and a pair."""
 
-FORMS: dict[str, dict[str, int]] = {
-    "dirichlet": {"concentration": 4, "known": 3, "like": 3},
-    "pooled": {"leans": 3, "counts": 4} | LEANING,
-    "drawn": {"mean": 4, "draws": 5},
-}
-"""The arrays of each form, and how many axes they have; those of `pooled` go with those of `dirichlet`."""
+POOLED = {"leans": 3, "counts": 4} | PRIOR
+"""Arrays that pooled rows have in addition to those of Dirichlet rows, and their number of axes."""
 
 _TEXTS = ("format", "names")
-_AXES = {"schema": 0} | FORMS["dirichlet"] | FORMS["pooled"] | FORMS["drawn"]
+_AXES = {"schema": 0, "concentration": 4, "known": 3, "like": 3, "mean": 4, "draws": 5} | POOLED
 
 
 @dataclass(frozen=True, eq=False)
 class Named:
-    """A posterior, and what its types, states and actions are called."""
+    """A posterior with the names of its types, states and actions."""
 
     posterior: Posterior
     """The distribution."""
@@ -77,35 +72,35 @@ class Named:
 
 @dataclass(frozen=True, eq=False)
 class Uncertain:
-    """A problem, and the posterior of its blocks."""
+    """A problem with the posterior of its blocks."""
 
     problem: CoupledMDP
-    """What is drawn of."""
+    """The model."""
 
     named: Named
     """The posterior, in the order of its file."""
 
     type_of_block: Ints
-    """(block,) the type of the posterior that it is; -1 for a block that is taken as known."""
+    """(block,) its type in the posterior; -1 for a known block."""
 
     states: tuple[Ints, ...]
-    """(block, state) the posterior's number of each state; of a block that is taken as known there are none."""
+    """(block, state) index of each state in the posterior; none for a known block."""
 
     actions: tuple[Ints, ...]
-    """(block, action) the posterior's number of each action."""
+    """(block, action) index of each action in the posterior."""
 
     @property
     def known(self) -> tuple[str, ...]:
-        """The names of blocks that are taken as known."""
+        """Names of the known blocks."""
         labels = self.problem.tables.labels
         blocks = np.flatnonzero(self.type_of_block < 0).tolist()
         return tuple(labels[i][0] if labels else "" for i in blocks)
 
     def placed(self, rows: Floats) -> Floats:
-        """(block, state, action, next_state) transitions as the problem has them.
+        """(block, state, action, next_state) transitions in the order of the problem.
 
         Args:
-            rows: (type, state, action, next_state) transitions as the posterior has them.
+            rows: (type, state, action, next_state) transitions in the order of the posterior.
         """
         transitions = np.array(self.problem.tables.transitions)
         for block, kind in enumerate(self.type_of_block.tolist()):
@@ -115,34 +110,34 @@ class Uncertain:
         return transitions
 
     def one(self, seed: int, number: int) -> CoupledMDP:
-        """The problem of one draw; blocks of one type have the same transitions.
+        """Problem of one draw; blocks of one type have the same transitions.
 
         Args:
             seed: of all draws.
-            number: which of them, from 0.
+            number: of the draw, from 0.
         """
         tables = replace(self.problem.tables, transitions=self.placed(self.named.posterior.one(seed, number)))
         return replace(self.problem, arms=tables)
 
 
 def drawn_problems(problem: CoupledMDP, named: Named, num_draws: int, rng: Rng = 0) -> Iterator[CoupledMDP]:
-    """The same problem with transitions drawn, one after the other; the first are the same however many are asked for.
+    """Yield the problem with drawn transitions; the first draws do not depend on their number.
 
     Args:
-        problem: the model that the posterior is of.
+        problem: the model of the posterior.
         named: from `load_posterior`.
-        num_draws: how many.
+        num_draws: number of draws.
         rng: a seed, or a generator.
 
     Raises:
-        ModelError: the posterior is of another model; says how they differ.
+        ModelError: the posterior is of another model.
     """
     uncertain, seed = matched(named, problem), as_seed(rng)
     return (uncertain.one(seed, number) for number in range(check_positive_int(num_draws, "num_draws")))
 
 
 def posterior_path(model: str | os.PathLike[str]) -> Path:
-    """Where the posterior of a model file is: `fleet.posterior.npz` beside `fleet.toml`.
+    """Path of the posterior of a model file: `fleet.posterior.npz` beside `fleet.toml`.
 
     Args:
         model: the model file.
@@ -151,11 +146,11 @@ def posterior_path(model: str | os.PathLike[str]) -> Path:
 
 
 def save_posterior(named: Named, path: str | os.PathLike[str]) -> None:
-    """Write a posterior, wholly or not at all.
+    """Write a posterior atomically.
 
     Args:
-        named: what to write; every row must be settled.
-        path: where to, from `posterior_path`; an existing file is replaced.
+        named: the posterior; every row must be known.
+        path: from `posterior_path`; an existing file is replaced.
     """
     names = {key: list(getattr(named, key)) for key in ("types", "states", "actions")}
     arrays: dict[str, Array] = {
@@ -176,14 +171,14 @@ def save_posterior(named: Named, path: str | os.PathLike[str]) -> None:
 def _arrays_of(posterior: Posterior) -> dict[str, Array]:
     if isinstance(posterior, Pooled):
         own = {"leans": posterior.leans, "counts": posterior.counts}
-        leaning = {key: getattr(posterior.leaning, key) for key in LEANING}
-        return _arrays_of(posterior.rows) | own | {key: array for key, array in leaning.items() if array is not None}
+        prior = {key: getattr(posterior.prior, key) for key in PRIOR}
+        return _arrays_of(posterior.rows) | own | {key: array for key, array in prior.items() if array is not None}
     if isinstance(posterior, Dirichlet):
         optional = {"known": posterior.known, "like": posterior.like}
         return {"concentration": posterior.concentration} | {k: v for k, v in optional.items() if v is not None}
     if isinstance(posterior, Drawn):
         return {"mean": posterior.mean, "draws": posterior.draws}
-    raise InvalidInput(f"a posterior of type {type(posterior).__name__} is not one that can be saved")
+    raise InvalidInput(f"a posterior of type {type(posterior).__name__} cannot be saved")
 
 
 def load_posterior(path: str | os.PathLike[str]) -> Named:
@@ -194,7 +189,7 @@ def load_posterior(path: str | os.PathLike[str]) -> Named:
 
     Raises:
         ModelError: with every fault of the file.
-        InvalidInput: there is no such file.
+        InvalidInput: the file cannot be read.
     """
     file = Path(path)
     try:
@@ -208,8 +203,8 @@ def load_posterior(path: str | os.PathLike[str]) -> Named:
         reason = why_unreadable(file, error, [".npz"])
         raise InvalidInput(f"{file}: cannot be read: {reason}. {HOW_TO_FIT}") from None
     except DAMAGE as error:
-        told = f"not a posterior, or a damaged one: {error}. {HOW_TO_FIT}"
-        raise ModelError([Fault("", told)], str(file)) from None
+        message = f"not a posterior, or a damaged one: {error}. {HOW_TO_FIT}"
+        raise ModelError([Fault("", message)], str(file)) from None
 
 
 def _read(archive: zipfile.ZipFile) -> Named:
@@ -217,15 +212,15 @@ def _read(archive: zipfile.ZipFile) -> Named:
     members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
     if "format" not in members or len(members) < len(archive.infolist()):
         raise ModelError([Fault("", f"not a posterior of evenhand. {HOW_TO_FIT}")])
-    for key in members:
-        if key not in (*_TEXTS, *_AXES):
-            faults.add(key[:60], "is no array of a posterior")
     size = sum(member.file_size for member in members.values())
     check_memory(ARRAY_OVERHEAD * size, "to read this posterior", "Fit with fewer draws.")
-    known = [key for key in members if key in (*_TEXTS, *_AXES)]
-    read = {key: read_member(archive, members[key], key, _header_fault, faults) for key in known}
+    arrays = {}
+    for key, member in members.items():
+        if key not in (*_TEXTS, *_AXES):
+            faults.add(key[:60], "unknown array")
+        elif (array := read_member(archive, member, key, _header_fault, faults)) is not None:
+            arrays[key] = array
     faults.raise_if_any()
-    arrays = {key: array for key, array in read.items() if array is not None}
     _check_head(arrays, faults)
     faults.raise_if_any()
     named = _built(arrays, faults)
@@ -238,7 +233,7 @@ def _header_fault(key: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str
     if key in _TEXTS:
         return "" if dtype.kind in "US" and not shape else f"expected one text, got {dtype} of shape {shape}"
     if dtype.kind not in {"known": "b", "leans": "b", "like": "iu", "schema": "iu"}.get(key, "f"):
-        return f"has numbers of another kind: {dtype}"
+        return f"has the wrong kind of numbers, {dtype}"
     if len(shape) != _AXES[key]:
         return f"expected {_AXES[key]} axes, got shape {shape}"
     return "is empty" if 0 in shape else ""
@@ -252,12 +247,12 @@ def _check_head(arrays: dict[str, Array], faults: Faults) -> None:
     elif "names" not in arrays:
         faults.add("names", "missing")
     if ("concentration" in arrays) == ("draws" in arrays) or ("mean" in arrays) != ("draws" in arrays):
-        faults.add("", "it must have either concentration, or mean and draws")
+        faults.add("", "expected either concentration, or mean and draws")
     elif "draws" in arrays and ("known" in arrays or "like" in arrays):
-        faults.add("", "known and like go with concentration only")
-    some = [key for key in FORMS["pooled"] if key in arrays]
-    if some and ("draws" in arrays or len(some) < len(FORMS["pooled"])):
-        faults.add("", f"{', '.join(FORMS['pooled'])} go together, and with concentration only")
+        faults.add("", "known and like require concentration")
+    some = [key for key in POOLED if key in arrays]
+    if some and ("draws" in arrays or len(some) < len(POOLED)):
+        faults.add("", f"{', '.join(POOLED)} require each other and concentration")
 
 
 def _built(arrays: dict[str, Array], faults: Faults) -> Named:
@@ -265,8 +260,8 @@ def _built(arrays: dict[str, Array], faults: Faults) -> Named:
     if "concentration" in arrays:
         posterior = Dirichlet(_doubles(arrays["concentration"]), arrays.get("known"), _whole(arrays.get("like")))
         if "leans" in arrays:
-            leaning = Leaning(**{key: _doubles(arrays[key]) for key in LEANING})
-            posterior = Pooled(posterior, arrays["leans"], _doubles(arrays["counts"]), leaning)
+            prior = PooledPrior(**{key: _doubles(arrays[key]) for key in PRIOR})
+            posterior = Pooled(posterior, arrays["leans"], _doubles(arrays["counts"]), prior)
     else:
         posterior = Drawn(_doubles(arrays["mean"]), _doubles(arrays["draws"]))
     return Named(posterior, **_read_names(arrays["names"], faults))
@@ -277,7 +272,7 @@ def _doubles(array: Array) -> Floats:
 
 
 def _whole(array: Array | None) -> Array | None:
-    """Small whole numbers; what is too large for them is no action either."""
+    """Indices of actions; larger ones are invalid anyway."""
     return None if array is None else np.clip(array, -1, np.iinfo(np.int32).max).astype(np.int32)
 
 
@@ -301,21 +296,21 @@ def _are_names(value: object) -> bool:
 
 
 def _check_named(named: Named, faults: Faults) -> None:
-    """Note what is wrong with the numbers of a posterior, or with their shapes."""
+    """Collect invalid numbers and shapes of a posterior."""
     shape = (len(named.types), len(named.states), len(named.actions), len(named.states))
     for key, array in _arrays_of(named.posterior).items():
-        own, expected = array.shape, shape[1:] if key in LEANING else shape
-        if key == "draws" or (key in LEANING and key != "even"):
+        own, expected = array.shape, shape[1:] if key in PRIOR else shape
+        if key == "draws" or (key in PRIOR and key != "even"):
             own = own[1:]  # draws, or points of a grid
         if own != expected[: len(own)] or array.ndim != _AXES[key]:
-            faults.add(key, f"has the shape {array.shape}, which is not that of its names")
+            faults.add(key, f"has the shape {array.shape}, which does not match its names")
     if faults:
         return
     if isinstance(named.posterior, Dirichlet):
         _check_dirichlet(named.posterior, named, faults)
     elif isinstance(named.posterior, Pooled):
         _check_dirichlet(named.posterior.rows, named, faults)
-        _check_leaning(named.posterior, faults)
+        _check_prior(named.posterior, faults)
     elif isinstance(named.posterior, Drawn):
         for key, rows in (("mean", named.posterior.mean), ("draws", named.posterior.draws)):
             _check_rows(key, rows, faults)
@@ -326,50 +321,50 @@ def _check_dirichlet(posterior: Dirichlet, named: Named, faults: Faults) -> None
     if not np.isfinite(values).all() or (values < 0).any():
         faults.add("concentration", "has entries that are negative, infinite or not a number")
     if like is not None and ((like < 0) | (like >= len(named.actions))).any():
-        faults.add("like", "names actions that do not exist")
+        faults.add("like", "has indices of unknown actions")
     if not faults and not np.isfinite(posterior.mean).all():
         kind, state, action = (int(i) for i in np.argwhere(np.isnan(posterior.mean))[0][:3])
         where = f"{named.types[kind]}, {named.states[state]}, {named.actions[action]}"
-        faults.add("concentration", f"nothing is known of some rows: the first is {where}")
+        faults.add("concentration", f"has unknown rows, the first of {where}")
 
 
-def _check_leaning(posterior: Pooled, faults: Faults) -> None:
-    leaning = posterior.leaning
-    for key, array in {"counts": posterior.counts, **{key: getattr(leaning, key) for key in LEANING}}.items():
+def _check_prior(posterior: Pooled, faults: Faults) -> None:
+    prior = posterior.prior
+    for key, array in {"counts": posterior.counts, **{key: getattr(prior, key) for key in PRIOR}}.items():
         if not np.isfinite(array).all() or (array < 0).any():
             faults.add(key, "has entries that are negative, infinite or not a number")
-    if len({len(getattr(leaning, key)) for key in LEANING if key != "even"}) > 1:
-        faults.add("", "strength, weight, common and certainty have as many points each")
+    if len({len(getattr(prior, key)) for key in PRIOR if key != "even"}) > 1:
+        faults.add("", "strength, weight, common and certainty must have the same number of points")
     if faults:
         return
-    if (np.abs(leaning.weight.sum(axis=0) - 1) > SAME).any():
+    if (np.abs(prior.weight.sum(axis=0) - 1) > TOLERANCE).any():
         faults.add("weight", "has sums over its points that are not 1")
     if ((posterior.counts.sum(axis=-1) == 0) & posterior.leans).any():
         faults.add("leans", "has rows without counts of their own")
-    # Draws and intervals are made of counts and what is leaned on: their mean must be the one that is told.
+    # Draws and intervals follow from counts and prior: their mean must be the stored one.
     with np.errstate(all="ignore"):
-        off = np.abs(leaning.matched(posterior.counts).mean - replace(posterior.rows, like=None).mean)
-    if not (off[posterior.leans] <= SAME).all():
-        faults.add("counts", "with what rows lean on, they do not make the means of concentration")
+        off = np.abs(prior.matched(posterior.counts).mean - replace(posterior.rows, like=None).mean)
+    if not (off[posterior.leans] <= TOLERANCE).all():
+        faults.add("counts", "do not give the means of concentration under the prior")
 
 
 def _check_rows(key: str, rows: Floats, faults: Faults) -> None:
-    if not (np.isfinite(rows).all() and (rows >= 0).all() and (np.abs(rows.sum(axis=-1) - 1) <= SAME).all()):
-        faults.add(key, "has rows that are no probabilities")
+    if not (np.isfinite(rows).all() and (rows >= 0).all() and (np.abs(rows.sum(axis=-1) - 1) <= TOLERANCE).all()):
+        faults.add(key, "has rows that are not probabilities")
 
 
 # A posterior and a problem
 
 
 def matched(named: Named, problem: CoupledMDP) -> Uncertain:
-    """The posterior of the blocks of a problem.
+    """Match a posterior with the blocks of a problem.
 
     Args:
         named: from `load_posterior`.
-        problem: the model that it is of; all but its transitions may have been edited.
+        problem: its model, of which everything but the transitions may be edited.
 
     Raises:
-        ModelError: with every block that does not match, and how.
+        ModelError: with every block that does not match.
     """
     faults = Faults()
     labels = problem.tables.labels or (("", (), ()),) * len(problem.tables)
@@ -396,37 +391,36 @@ def _few(names: Sequence[str]) -> list[str]:
 
 
 def _places(name: str, what: str, own: Sequence[str], theirs: Sequence[str], faults: Faults) -> Ints:
-    """The number of each label of the block in the posterior."""
+    """Index of each label of the block in the posterior."""
     if set(own) != set(theirs):
         missing = [label for label in theirs if label not in own]
         more = [label for label in own if label not in theirs]
-        told = [f"the model lacks the {what} {quoted(label)}" for label in missing[:3]]
-        told += [
+        found = [f"the model lacks the {what} {quoted(label)}" for label in missing[:3]]
+        found += [
             f"the records have no {what} {quoted(label)}" + (f", {quoted(near)}?" if near else "")
             for label, near in ((label, nearest(label, missing)) for label in more[:3])
         ]
-        faults.add(f"type {quoted(name)}", "; ".join(told) or f"its {what}s have no names in the model")
+        faults.add(f"type {quoted(name)}", "; ".join(found) or f"its {what}s have no names in the model")
         return np.zeros(0, dtype=np.int64)
     return np.array([list(theirs).index(label) for label in own], dtype=np.int64)
 
 
 def _check_transitions(uncertain: Uncertain, faults: Faults) -> None:
-    """Note every type whose transitions in the model are not the mean of its posterior."""
+    """Collect types whose transitions in the model are not the mean of the posterior."""
     tables, named = uncertain.problem.tables, uncertain.named
     mean = uncertain.placed(named.posterior.mean)
-    off: Bools = np.abs(mean - tables.transitions) > SAME
-    told: set[int] = set()
+    off: Bools = np.abs(mean - tables.transitions) > TOLERANCE
+    reported: set[int] = set()
     for block in np.flatnonzero(off.any(axis=(1, 2, 3))).tolist():
         kind = int(uncertain.type_of_block[block])
-        if kind in told:
+        if kind in reported:
             continue
-        told.add(kind)
+        reported.add(kind)
         s, a, j = (int(i) for i in np.argwhere(off[block])[0])
         name, states, actions = tables.labels[block]
         faults.add(
             f"type {quoted(name)}",
-            f"its transitions were edited since they were fitted: from {quoted(states[s])} under {quoted(actions[a])} "
+            f"its transitions were edited after the fit: from {quoted(states[s])} under {quoted(actions[a])} "
             f"to {quoted(states[j])} it is {plain(tables.transitions[block, s, a, j])} in the model and "
-            f"{plain(mean[block, s, a, j])} by the records. "
-            "Fit again; or give the type a new name, and it is taken as known",
+            f"{plain(mean[block, s, a, j])} in the posterior. Fit again, or rename the type to take it as known",
         )

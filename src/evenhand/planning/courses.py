@@ -36,8 +36,8 @@ from scipy import stats
 
 from evenhand.checks import Faults, check_memory
 from evenhand.errors import InvalidInput, TableError
+from evenhand.fitting.behaviour_policy import decisions_of, recorded_shares
 from evenhand.fitting.log import Log
-from evenhand.fitting.shares import decisions_of, recorded_shares
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.places import quoted
 from evenhand.typing import Bools, Floats, Indices, Ints

@@ -25,9 +25,9 @@ from evenhand.errors import InvalidInput
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.evaluation.evaluate import evaluate as evaluate_policy
 from evenhand.evaluation.independent import independent_values
-from evenhand.fitting.fitted import Fitted
+from evenhand.fitting.behaviour_policy import BehaviourPolicy
 from evenhand.fitting.log import Log
-from evenhand.fitting.shares import Shares
+from evenhand.fitting.result import Fitted
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.places import quoted
@@ -83,7 +83,7 @@ class Replay(Shown):
     actions: tuple[str, ...]
     """Names, the idle action first."""
 
-    shares: Shares
+    shares: BehaviourPolicy
     """The policy of the records."""
 
     steps: Ints

@@ -30,11 +30,11 @@ from sqlalchemy import Connection, select
 from evenhand.checks import is_number
 from evenhand.errors import InvalidInput
 from evenhand.fitting.fit import fit
-from evenhand.fitting.fitted import Fitted
-from evenhand.fitting.likelihood import log_likelihood
-from evenhand.fitting.pooled import Pooled
+from evenhand.fitting.pooled_posterior import Pooled
 from evenhand.fitting.posterior import Dirichlet, Drawn, Posterior
 from evenhand.fitting.posterior_files import Named, load_posterior, save_posterior
+from evenhand.fitting.result import Fitted
+from evenhand.fitting.transition_counts import log_likelihood
 from evenhand.model.coupled import CoupledMDP
 from evenhand.programme import schema
 from evenhand.programme.knowing import done_between

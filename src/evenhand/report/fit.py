@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evenhand._version import __version__
-from evenhand.fitting.diagnostics.alike import BetweenTypes
 from evenhand.fitting.diagnostics.diagnose import Diagnostics
 from evenhand.fitting.diagnostics.effects import Effect, Effects
-from evenhand.fitting.diagnostics.orders import Gain
-from evenhand.fitting.diagnostics.phrases import chance, interval, signed
-from evenhand.fitting.diagnostics.thin_rows import FEW, ThinRows
-from evenhand.fitting.fitted import Fitted
+from evenhand.fitting.diagnostics.format import chance, interval, signed
+from evenhand.fitting.diagnostics.homogeneity import BetweenTypes
+from evenhand.fitting.diagnostics.markov_order import Gain
+from evenhand.fitting.diagnostics.sparse_rows import FEW, SparseRows
+from evenhand.fitting.result import Fitted
 from evenhand.model.files import Location, write_atomically
 from evenhand.report import fit_figures, words
 from evenhand.report.clusters import HEIGHT, draw_clusters
@@ -335,7 +335,7 @@ def _types_table(found: BetweenTypes) -> Table:
     return Table("Each type against all others; p adjusted for the number of types", heads, tuple(rows))
 
 
-def _thin_table(found: ThinRows) -> Table:
+def _thin_table(found: SparseRows) -> Table:
     # With one type its name would be in every row.
     several = len({row.type for row in found.rows}) > 1
     heads = (Cell("Row"), Cell("Moves"), Cell("In other types"), Cell("Widest interval"))

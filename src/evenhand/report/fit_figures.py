@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evenhand.display import counted
-from evenhand.fitting.diagnostics.choices import Choices
 from evenhand.fitting.diagnostics.effects import Effect, Effects
-from evenhand.fitting.diagnostics.shares import Shares
-from evenhand.fitting.fitted import Fitted
+from evenhand.fitting.diagnostics.selection import Choices
+from evenhand.fitting.diagnostics.state_shares import Shares
+from evenhand.fitting.result import Fitted
 from evenhand.report.svg import BLUE, FAINT, ORANGE, drawn
 from evenhand.report.words import number_text, percent, shortened
 

@@ -15,8 +15,8 @@ from evenhand.evaluation.draws import UnderDraws, member_names, spread_of
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.fitting.clusters import Clusters
 from evenhand.fitting.diagnostics import Diagnostics
-from evenhand.fitting.diagnostics.phrases import probability_texts
-from evenhand.fitting.fitted import Fitted
+from evenhand.fitting.diagnostics.format import probability_texts
+from evenhand.fitting.result import Fitted
 from evenhand.learning.seeds import Trainings
 from evenhand.learning.training import Training
 from evenhand.model.arm import Arm

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import stats
 
 from evenhand.fitting.log import Log
-from evenhand.fitting.moves import Gaps, Moves
+from evenhand.fitting.transition_counts import Gaps, Moves
 from evenhand.typing import Floats, Indices, Ints, Rng
 
 Rule = Callable[[int, Indices, Indices, np.random.Generator], Indices]

@@ -17,7 +17,7 @@ from evenhand.display import counted
 from evenhand.model.whereabouts import FORMATS
 
 if TYPE_CHECKING:
-    from evenhand.fitting.fitted import Fitted
+    from evenhand.fitting.result import Fitted
 
 SHOWN_ROWS = 60
 """Rows of transitions that are shown; --json has all of them."""
@@ -76,10 +76,8 @@ def _show(fitted: "Fitted", source: str) -> None:
     print_facts(f"{source}, fitted", facts)
     _show_rows(fitted)
     if fitted.unseen_anywhere.any():
-        from evenhand.fitting.building import pairs_in_words
-
         whose = ", in any type" if len(log.types) > 1 else ""
-        click.echo(f"never seen{whose}: {'; '.join(pairs_in_words(log, fitted.unseen_anywhere))}\n")
+        click.echo(f"never seen{whose}: {'; '.join(log.pair_names(fitted.unseen_anywhere))}\n")
     show_diagnostics(fitted.diagnostics)
     for note in fitted.notes:
         click.echo(f"  - {note}")
@@ -102,7 +100,7 @@ def _show_rows(fitted: "Fitted") -> None:
 
 def _leads_to(fitted: "Fitted", t: int, s: int, a: int) -> str:
     """`good 0.900 (0.85–0.94), fair 0.100 (0.06–0.15)`: the most likely next states."""
-    from evenhand.fitting.diagnostics.phrases import probability_texts
+    from evenhand.fitting.diagnostics.format import probability_texts
 
     mean = fitted.posterior.mean[t, s, a]
     lower, upper = (bound[t, s, a] for bound in fitted.interval)

@@ -42,7 +42,7 @@ def run(
     names = None if policies is None else read_names(policies)
     problem = read_problem(model, parameters, format, budgets)
     from evenhand.fitting.layout import with_layout  # after what may be refused at once
-    from evenhand.fitting.records import read_log
+    from evenhand.fitting.log import read_log
     from evenhand.planning.replay import replay
 
     with progress(quiet) as tell:

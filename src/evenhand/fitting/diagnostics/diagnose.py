@@ -7,17 +7,16 @@ import numpy as np
 
 from evenhand.checks import check_memory
 from evenhand.display import Shown, counted
-from evenhand.fitting.diagnostics.alike import BetweenTypes, InTime, between_types, in_time
-from evenhand.fitting.diagnostics.choices import Choices, choices
 from evenhand.fitting.diagnostics.effects import Effects, effects
-from evenhand.fitting.diagnostics.orders import Gain, gains
-from evenhand.fitting.diagnostics.shares import Shares, shares_over_time
+from evenhand.fitting.diagnostics.homogeneity import BetweenTypes, InTime, between_types, holm, in_time
+from evenhand.fitting.diagnostics.markov_order import Gain, gains
+from evenhand.fitting.diagnostics.selection import Choices, choices
+from evenhand.fitting.diagnostics.sparse_rows import SparseRows, thin_rows
+from evenhand.fitting.diagnostics.state_shares import Shares, shares_over_time
 from evenhand.fitting.diagnostics.steps import one_steps
-from evenhand.fitting.diagnostics.tables import holm
-from evenhand.fitting.diagnostics.thin_rows import ThinRows, thin_rows
 from evenhand.fitting.log import Log
-from evenhand.fitting.moves import Moves
 from evenhand.fitting.posterior import Posterior
+from evenhand.fitting.transition_counts import Moves
 from evenhand.typing import Floats, Rng
 
 BYTES_A_ROW = 250
@@ -51,7 +50,7 @@ class Diagnostics(Shown):
     shares: Shares | None
     """Shares of states over time, seen and predicted."""
 
-    thin_rows: ThinRows
+    thin_rows: SparseRows
     """Rows that were seen seldom or never."""
 
     effects: Effects | None

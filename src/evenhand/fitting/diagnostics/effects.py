@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from evenhand.fitting.diagnostics.phrases import MINUS, interval
+from evenhand.fitting.diagnostics.format import MINUS, interval
 from evenhand.fitting.posterior import Posterior
 from evenhand.typing import Bools, Floats, Ints
 

@@ -1,0 +1,294 @@
+"""The likelihood of records at irregular times, and what it expects of the paths in between.
+
+An arm of type τ moves by the generator Q[τ, a] while action a acts. What was recorded of a move is its ends: s, the
+action a, then s' after a time t. The action acts for one step d, and the rest is idle; or it is carried on:
+
+    P = exp(Q[τ, a] min(t, d)) exp(Q[τ, 0] (t - d)^+)        or        P = exp(Q[τ, a] t)
+
+and the likelihood of the move is P[s, s']. So whole steps mean what they mean in records of whole steps.
+
+States may be exact (a set E): every entry into one is a row at its very time, as of a death. Then no path between two
+rows enters E, and P is made of generators without these jumps, which leave with all their rates all the same:
+
+    R[i, j] = Q[i, j] for i = j or j not in E, else 0        P = exp(R[τ, a] min(t, d)) exp(R[τ, 0] (t - d)^+)
+    density of entering s' in E from s != s':  sum over k of P[s, k] Q[τ, b][k, s']      b the action at the end
+
+If E is one absorbing state this is the likelihood of exact times of death in panel data (Jackson 2011, msm). If E is
+all states, it is that of an event history, exp(-q[s] t) q[s, s']: the time in s and the number of jumps are all that
+counts, and like moves become one of their mean time.
+
+By `kernels.exponentials` the derivative of the log-likelihood by the entries of Q, taken as free, gives the expected
+jumps and times of the unseen paths, which serve twice:
+
+    jumps[τ, a, i, j] = q[i, j] dL/dQ[i, j]        times[τ, a, i] = dL/dQ[i, i]
+    dL / d log q[i, j] = jumps[i, j] - q[i, j] times[i]            the gradient (Fisher's identity)
+    q[i, j] <- jumps[i, j] / times[i]                              a step of EM (Bladt and Sørensen 2005)
+
+Moves that are alike are one kind with a number, and an exponential is computed once for each generator and duration.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from evenhand.checks import check_memory
+from evenhand.fitting.transition_counts import Moves
+from evenhand.kernels.exponentials import Exponentials
+from evenhand.typing import Array, Bools, Floats, Indices
+
+MOST_DURATIONS = 4096
+"""Different durations that are told apart; of more, each is rounded to three digits."""
+
+LEAST_SEEN = 1e-9
+"""A recorded move that is less likely than this is computed without subtractions."""
+
+TINY = 1e-290
+"""Instead of a probability of 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """Moves as kinds, and the exponentials that they need."""
+
+    num_types: int
+    """Types with a generator an action each."""
+
+    num_actions: int
+    """The idle action is 0."""
+
+    num_states: int
+    """Of every type."""
+
+    type: Array
+    """(kind,) of the arm."""
+
+    state: Array
+    """(kind,) before."""
+
+    next_state: Array
+    """(kind,) after."""
+
+    number: Floats
+    """(kind,) how often it was seen."""
+
+    first: Array
+    """(kind,) the position of the exponential of its action."""
+
+    second: Array
+    """(kind,) that of the idle time after it; one of no time where there is none."""
+
+    entered: Bools
+    """(kind,) whether its next state was entered at that very time."""
+
+    unrecorded: Bools
+    """(state, next_state) entries of a generator that act between two rows: all but entries into exact states."""
+
+    which: Indices
+    """(exponential,) its generator, type by type and action by action; never falls."""
+
+    times: Floats
+    """(exponential,) how long it acts."""
+
+    def pooled(self) -> "Panel":
+        """The same records, with all types taken for one."""
+        # The same action and duration is one exponential, whatever the type.
+        keys = np.stack([self.which % self.num_actions, self.times])
+        distinct, position = np.unique(keys, axis=1, return_inverse=True)
+        return replace(
+            self,
+            num_types=1,
+            type=np.zeros_like(self.type),
+            first=position.ravel()[self.first],
+            second=position.ravel()[self.second],
+            which=distinct[0].astype(np.int32),
+            times=distinct[1],
+        )
+
+    def expect(self, rates: Floats) -> "Expected":
+        """The log-likelihood, and the expected jumps and times.
+
+        Args:
+            rates: (type, action, state, next_state) of jumps; 0 on the diagonal.
+        """
+        expected = self._expect(rates, positive=False)
+        # Subtractions in the faster way leave errors of about 1e-16; where a move is so unlikely that these matter, all
+        # is computed again without them.
+        return expected if expected.least_likely > LEAST_SEEN else self._expect(rates, positive=True)
+
+    def _expect(self, rates: Floats, *, positive: bool) -> "Expected":
+        flat = rates.reshape(-1, self.num_states, self.num_states)
+        laws = self.between(flat, positive=positive)
+        # (kind, state) where the action leads, and from where the idle time leads to the end.
+        before = laws.values[self.first, self.state]
+        after = laws.values[self.second, :, self.next_state]
+        # A state that is entered has a density in the place of a probability.
+        after[self.entered] = self._entering(laws.values, flat)
+        seen = np.maximum((before * after).sum(axis=1), TINY)
+        values = np.bincount(self.type, self.number * np.log(seen), self.num_types).astype(np.float64)
+        # d log P / d P for all moves of a kind.
+        weight = (self.number / seen)[:, None]
+        slopes = self._slopes(laws, flat, weight * after, weight * before)
+        shape = rates.shape
+        # Expected jumps and times are not negative; rounding may say so.
+        jumps = np.maximum(flat * slopes, 0.0)
+        times = np.maximum(np.diagonal(slopes, axis1=1, axis2=2), 0.0)
+        return Expected(values, jumps.reshape(shape), times.reshape(shape[:-1]), float(seen.min(initial=1.0)))
+
+    def between(self, rates: Floats, *, positive: bool = False) -> Exponentials:
+        """The distributions after each stretch of time, of paths that enter no exact state.
+
+        Args:
+            rates: (generator, state, next_state) of jumps; 0 on the diagonal.
+            positive: compute small probabilities to the last digit.
+        """
+        acting = np.where(self.unrecorded, with_diagonal(rates), 0.0)
+        return Exponentials(acting, self.which, self.times, positive=positive)
+
+    def has_path(self, free: Bools) -> Bools:
+        """(kind,) whether some path of jumps makes the move; of the jumps alone, so that no rate can underflow.
+
+        Args:
+            free: (type, action, state, next_state) jumps that can be.
+        """
+        jumps = free.reshape(-1, self.num_states, self.num_states).astype(np.float32)
+        reach = np.minimum(jumps * self.unrecorded + np.eye(self.num_states, dtype=np.float32), 1.0)
+        for _ in range(self.num_states.bit_length()):
+            reach = np.minimum(reach @ reach, 1.0)
+        before = reach[self.which[self.first], self.state]
+        # Where no idle time follows, the same action goes on: a closure changes nothing when it is applied twice.
+        after = reach[self._last, :, self.next_state]
+        entered = self._last[self.entered], slice(None), self.next_state[self.entered]
+        after[self.entered] = (reach @ jumps)[entered]
+        return np.asarray((before * after).any(axis=1))
+
+    def _slopes(self, laws: Exponentials, rates: Floats, before: Floats, after: Floats) -> Floats:
+        """The derivative by the entries of Q: through the exponentials, and through the rates of entering."""
+        weights = np.zeros_like(laws.values)
+        # P is linear in the row of the first exponential, and in the column of the second.
+        np.add.at(weights, (self.first, self.state), before)
+        plain = ~self.entered
+        np.add.at(weights.swapaxes(1, 2), (self.second[plain], self.next_state[plain]), after[plain])
+        if not self.entered.any():
+            return laws.adjoint(weights) * self.unrecorded
+        into, last = self._into(rates), self._last[self.entered]
+        # Entering depends on all of the second exponential, weighed by the rates into the state.
+        np.add.at(weights, self.second[self.entered], after[self.entered][:, :, None] * into[:, None, :])
+        slopes = laws.adjoint(weights) * self.unrecorded
+        # It depends on these rates themselves, too.
+        by_rate = np.einsum("ekm,ek->em", laws.values[self.second[self.entered]], after[self.entered])
+        np.add.at(slopes.swapaxes(1, 2), (last, self.next_state[self.entered]), by_rate * self._elsewhere)
+        return slopes
+
+    def _entering(self, values: Floats, rates: Floats) -> Floats:
+        """(entered kind, state) the density of entering at the end, from where the action has left the arm."""
+        entering: Floats = np.einsum("ekm,em->ek", values[self.second[self.entered]], self._into(rates))
+        return entering
+
+    def _into(self, rates: Floats) -> Floats:
+        """(entered kind, state) the rates into the state that is entered."""
+        into: Floats = rates[self._last[self.entered], :, self.next_state[self.entered]] * self._elsewhere
+        return into
+
+    @cached_property
+    def _last(self) -> Array:
+        """(kind,) the generator that acts at the end."""
+        # Where no idle time follows, the action itself acts at the end.
+        return np.where(self.times[self.second] > 0, self.which[self.second], self.which[self.first])
+
+    @cached_property
+    def _elsewhere(self) -> Floats:
+        """(entered kind, state) 0 at the state that is entered, for nobody enters from there."""
+        return 1.0 - np.eye(self.num_states)[self.next_state[self.entered]]
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """What a panel says of some rates."""
+
+    values: Floats
+    """(type,) log-likelihoods."""
+
+    jumps: Floats
+    """(type, action, state, next_state) expected jumps on the paths in between."""
+
+    times: Floats
+    """(type, action, state) the expected time there."""
+
+    least_likely: float
+    """The probability of the least likely move that was recorded."""
+
+
+def read_panel(moves: Moves, step: float, exact: tuple[int, ...] = ()) -> Panel:
+    """Moves as a panel.
+
+    Args:
+        moves: counted; those of one step, and those over other times.
+        step: how long a step is, in the unit of the times.
+        exact: states of which every entry is a row, at its very time.
+    """
+    num_types, num_states, num_actions, _ = moves.counts.shape
+    is_exact = np.isin(np.arange(num_states), exact)
+    types, state, action, next_state, time, number = _kinds(moves, step, bool(is_exact.all()))
+    # Carried on it acts all the time, else for a step at most.
+    acting = time if moves.carry_action else np.minimum(time, step)
+    idle = types * num_actions
+    check_memory(64.0 * len(time) * num_states**2, "the generators of these records", "Give fewer states.")
+    # First all stretches of actions, then the idle ones; equal ones are computed once.
+    keys = np.concatenate([np.stack([idle + action, acting]), np.stack([idle, time - acting])], axis=1)
+    distinct, position = np.unique(keys, axis=1, return_inverse=True)
+    position = position.reshape(2, -1)
+    # Who is in the state already cannot enter it.
+    entered = is_exact[next_state] & (state != next_state)
+    return Panel(
+        num_types=num_types,
+        num_actions=num_actions,
+        num_states=num_states,
+        type=types,
+        state=state,
+        next_state=next_state,
+        number=number,
+        first=position[0],
+        second=position[1],
+        entered=entered,
+        unrecorded=~is_exact | np.eye(num_states, dtype=bool),
+        which=distinct[0].astype(np.int32),
+        times=distinct[1],
+    )
+
+
+def with_diagonal(rates: Floats) -> Floats:
+    """(..., state, next_state) generators of these rates, which have 0 on their diagonal."""
+    return np.asarray(rates - rates.sum(axis=-1)[..., None] * np.eye(rates.shape[-1]))
+
+
+def _kinds(moves: Moves, step: float, mean_times: bool) -> tuple[Array, Array, Array, Array, Floats, Floats]:
+    """All moves as kinds: those of one step first; if asked, those that differ in their times alone by mean times."""
+    types, state, action, next_state = np.nonzero(moves.counts)
+    gaps = moves.gaps
+    time = np.concatenate([np.full(len(types), step), gaps.time if mean_times else _rounded(gaps.time)])
+    number = np.concatenate([moves.counts[types, state, action, next_state], gaps.number]).astype(np.float64)
+    places = [
+        np.concatenate([one, other.astype(np.int64)])
+        for one, other in zip(
+            (types, state, action, next_state), (gaps.type, gaps.state, gaps.action, gaps.next_state), strict=True
+        )
+    ]
+    # As floats, with the time: whole numbers of this size are exact. Which action acts at the end is never averaged.
+    keys = np.stack([*places, time > step if mean_times else time]).astype(np.float64)
+    distinct, position = np.unique(keys, axis=1, return_inverse=True)
+    whole = distinct[:4].astype(np.int64)
+    together = np.bincount(position.ravel(), number).astype(np.float64)
+    if not mean_times:
+        return whole[0], whole[1], whole[2], whole[3], distinct[4], together
+    mean = np.bincount(position.ravel(), number * time) / together
+    # Rounding must not make times of one step a little longer than the step.
+    return whole[0], whole[1], whole[2], whole[3], np.where(distinct[4] > 0, mean, np.minimum(mean, step)), together
+
+
+def _rounded(times: Floats) -> Floats:
+    """Durations, to three digits where there are very many: less than 1 in 1000 off, and as often too long."""
+    if len(np.unique(times)) <= MOST_DURATIONS:
+        return times
+    scale = 10.0 ** (np.floor(np.log10(times)) - 2)
+    return np.round(times / scale) * scale

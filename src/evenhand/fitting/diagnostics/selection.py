@@ -1,0 +1,165 @@
+"""Who got what: whether those who were served were like those who were not.
+
+Actions in records are rarely random. Effects compare arms in the same state, so a choice that looks at the state alone
+does no harm; one that looks at more does, and may pass for an effect. What counts is the condition before treatment: an
+arm that is served all the time is better off because of it. So rows that directly follow a service of the arm are left
+out, and of the others only those are compared that are as old, in rows of the arm, as some row in which a service
+begins: in a trial that gives each arm one action throughout these are the first rows. Four tests (see `tables`) on
+these rows, the outcome always the action:
+
+    by_state   context the type,              groups the states: did the choice look at the state?
+    by_before  context the type and state,    groups the states one step before: did it look at more?
+    by_time    context the type and state,    groups early and late: did the rule change?
+    by_type    context the state,             groups the types: had each type a rule of its own?
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.fitting.diagnostics.format import chance, first_largest, percent
+from evenhand.fitting.diagnostics.homogeneity import LEVEL, HomogeneityTest, homogeneity
+from evenhand.fitting.diagnostics.steps import follows, late, tally
+from evenhand.fitting.log import NOTHING, Log
+from evenhand.typing import Array, Bools, Floats, Ints
+
+CANNOT = (
+    "effects compare arms in the same recorded state; if whoever chose saw more than the state, part of an effect may "
+    "be what they saw, and no record can tell: some choices made at random could"
+)
+"""What records cannot say, in words."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """How actions were given."""
+
+    served: int
+    """Rows in which a service begins: another action than the idle one, not after another service."""
+
+    idle: int
+    """Rows with the idle action, not after a service."""
+
+    states: tuple[str, ...]
+    """(state,) their names."""
+
+    served_in: tuple[float, ...]
+    """(state,) shares of the states among rows that were served."""
+
+    idle_in: tuple[float, ...]
+    """(state,) shares among those that were not."""
+
+    worth: tuple[float, float] | None
+    """What the states of those served and of those not are worth on average; None where no rewards are known."""
+
+    by_state: HomogeneityTest
+    """Whether the choice looked at the state."""
+
+    by_before: HomogeneityTest | None
+    """Whether, in the same state, it looked at the state one step before; None where that was never recorded."""
+
+    by_time: HomogeneityTest | None
+    """Whether, in the same state, it changed between the early and the late half; None where all is of one time."""
+
+    by_type: HomogeneityTest | None
+    """Whether, in the same state, types were treated unlike; None where there is one type."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Sentences; the last says what cannot be concluded."""
+        said = [self._who()]
+        if self.by_before and self.by_before.adjusted < LEVEL:
+            odds = chance(self.by_before.adjusted)
+            said.append(
+                "arms in the same state were served by where they had been before "
+                f"({odds}): the choice looked at more than the state, and effects may be partly that"
+            )
+        if self.by_time and self.by_time.adjusted < LEVEL:
+            said.append(
+                f"in the same state the choice changed between early and late ({chance(self.by_time.adjusted)})"
+            )
+        if self.by_type and self.by_type.adjusted < LEVEL:
+            said.append(f"in the same state types were served unlike ({chance(self.by_type.adjusted)})")
+        return (*said, CANNOT)
+
+    def _who(self) -> str:
+        """Whether who got served was worse off."""
+        odds = chance(self.by_state.adjusted)
+        if self.by_state.adjusted >= LEVEL:
+            return f"who got served was in the same states as who did not, as far as can be seen ({odds})"
+        gap = np.array(self.served_in) - np.array(self.idle_in)
+        state = first_largest(gap)
+        served, others = percent(self.served_in[state]), percent(self.idle_in[state])
+        shares = f"{served} of the served were in {self.states[state]}, {others} of the others"
+        return f"who got served was {self._off()}: {shares} ({odds})"
+
+    def _off(self) -> str:
+        if self.worth is None or abs(self.worth[0] - self.worth[1]) < 1e-9 * max(map(abs, self.worth)):
+            return "not like the others"
+        return "worse off" if self.worth[0] < self.worth[1] else "better off"
+
+
+def choices(log: Log, worth: Floats | None, rng: np.random.Generator) -> Choices | str:
+    """Compare who was served with who was not; or say why not.
+
+    Args:
+        log: the records.
+        worth: (type, state) what a step there brings under the idle action; None where that is not known.
+        rng: for tables that are drawn.
+    """
+    counts, halves = _counted(log)
+    served, idle = counts[..., 1:].sum(axis=-1), counts[..., 0]
+    if not served.any() or not idle.any():
+        given = log.action[log.action != NOTHING] > 0
+        if given.any() and not given.all():
+            return "no arm was idle where others began to be served"
+        return "every row was served" if given.any() else "no action but the idle one was recorded"
+    types, states = counts.shape[1], counts.shape[3]
+    owns = (types * states, counts.shape[4])
+    # (half, type, before, state, action): what is not a group or part of the context is summed over.
+    by_before = np.moveaxis(counts[:, :, 1:].sum(axis=0), 1, 0).reshape(states, *owns)
+    in_states = [who.sum(axis=(0, 1, 2)) / who.sum() for who in (served, idle)]
+    return Choices(
+        int(served.sum()),
+        int(idle.sum()),
+        log.states,
+        tuple(in_states[0].tolist()),
+        tuple(in_states[1].tolist()),
+        None if worth is None else (_mean(worth, served), _mean(worth, idle)),
+        homogeneity(np.moveaxis(counts.sum(axis=(0, 2)), 1, 0), rng),
+        homogeneity(by_before, rng) if by_before.any() else None,
+        homogeneity(counts.sum(axis=2).reshape(2, *owns), rng) if halves else None,
+        homogeneity(counts.sum(axis=(0, 2)), rng) if types > 1 else None,
+    )
+
+
+def _counted(log: Log) -> tuple[Ints, bool]:
+    """(half, type, before, state, action) rows that are compared; and whether there are two halves of time.
+
+    The state before is numbered from 1; 0 where it was not recorded.
+    """
+    followed = follows(log)
+    before = np.zeros(len(log.arm), dtype=np.int32)
+    before[1:] = np.where(followed[:-1], log.state[:-1] + 1, 0)
+    kept = _untreated(log)
+    columns: list[Array] = [log.time, log.type_of[log.arm], before, log.state, log.action]
+    time, *others = columns if kept.all() else [column[kept] for column in columns]
+    is_late = late(time)
+    half = np.zeros(len(time), dtype=np.bool_) if is_late is None else is_late
+    shape = (2, len(log.types), len(log.states) + 1, len(log.states), len(log.actions))
+    return tally([half, *others], shape), is_late is not None
+
+
+def _untreated(log: Log) -> Bools:
+    """(row,) whether an action was chosen in a condition before treatment, at an age at which a service begins."""
+    first = np.append(True, log.arm[1:] != log.arm[:-1])
+    age = np.arange(len(log.arm)) - np.flatnonzero(first)[np.cumsum(first) - 1]
+    fresh = (log.action != NOTHING) & (first | (np.append(0, log.action[:-1]) <= 0))
+    begins = np.bincount(age, fresh & (log.action > 0)) > 0
+    return np.asarray(fresh & begins[age])
+
+
+def _mean(worth: Floats, rows: Ints) -> float:
+    """Of what states are worth, over (half, type, before, state) rows."""
+    by_state = rows.sum(axis=(0, 2))
+    return float((worth * by_state).sum() / by_state.sum())

@@ -1,0 +1,160 @@
+"""Shares of states over time: those that were seen, and those that the fitted rows give from the start on.
+
+For each type the expected numbers x of arms in each state are pushed from time to time,
+
+    x[τ+1, s'] = Σ_s x[τ, s] κ[τ, s] Σ_a b[τ, s, a] p[s, a, s']  +  e[τ+1, s']
+
+with what was recorded of everything that is not a transition: b, the shares of the actions given at time τ in state s;
+κ, the share of the arms there that were seen again one step later; and e, the arms that come in, at their first row or
+after a gap. Where the model has arms in a state in which nobody was seen at τ, b and κ are those of this state over
+all time (of all states, where it was never seen with an action). States are never set right on the way: errors of the
+rows add up, and show.
+
+A gap is said to be more than chance where it is beyond 1.96 √(p (1 − p) / n + 1/(4 n²)), n arms seen: what n arms that
+move by the model would do. The rows are themselves fitted to these records, so that this is a guide and no test.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.fitting.diagnostics.format import percent
+from evenhand.fitting.diagnostics.steps import follows
+from evenhand.fitting.log import NOTHING, Log
+from evenhand.typing import Floats, Ints
+
+MOST_CELLS = 50_000_000
+"""Times, types, states and actions multiplied: more are not pushed through."""
+
+Z = 1.96
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """What was seen beside what the model gives, over all types."""
+
+    times: Ints
+    """(time,) steps since the earliest record, where an arm was seen."""
+
+    arms: Ints
+    """(time,) how many were seen."""
+
+    observed: Floats
+    """(time, state) their shares."""
+
+    predicted: Floats
+    """(time, state) the model's."""
+
+    states: tuple[str, ...]
+    """(state,) their names."""
+
+    distance: float
+    """How far apart both are on average over arms: half the sum of the absolute differences."""
+
+    @property
+    def spread(self) -> Floats:
+        """(time, state) how far apart both are at most in 95 % of cases, by chance."""
+        arms = self.arms[:, None]
+        return np.asarray(Z * np.sqrt(self.predicted * (1 - self.predicted) / arms + 1 / (4.0 * arms**2)))
+
+    @property
+    def outside(self) -> float:
+        """The share of times and states, by arms, at which the gap is more than chance; about 0.05 if all is well."""
+        is_outside = np.abs(self.observed - self.predicted) > self.spread
+        return float(is_outside.mean(axis=1) @ self.arms / self.arms.sum())
+
+    @property
+    def furthest(self) -> tuple[int, int]:
+        """Place of the time and the state of the largest gap in units of chance."""
+        gaps = np.round(np.abs(self.observed - self.predicted) / self.spread, 9)
+        time, state = np.unravel_index(int(gaps.argmax()), gaps.shape)
+        return int(time), int(state)
+
+    @property
+    def words(self) -> str:
+        """A sentence."""
+        time, state = self.furthest
+        seen, given = self.observed[time, state], self.predicted[time, state]
+        far = f"predicted and observed shares of states are {percent(self.distance)} apart on average"
+        where = (
+            f"most at step {self.times[time]} in {self.states[state]}: {percent(seen)} seen, {percent(given)} predicted"
+        )
+        more = (
+            "none is further apart than chance allows (19 in 20)"
+            if self.outside == 0
+            else f"{percent(self.outside)} are further apart than chance allows, and about 5 % would be by chance alone"
+        )
+        return f"{far}, {where}; {more}"
+
+
+def shares_over_time(log: Log, transitions: Floats) -> Shares | str:
+    """Push the arms of a log through the model; or say why not.
+
+    Args:
+        log: the records, at whole steps.
+        transitions: (type, state, action, next_state) of the model.
+    """
+    if not log.regular:
+        return "times are irregular: shares at a time cannot be counted"
+    times = np.rint(log.time).astype(np.int64)
+    span = int(times.max()) + 1 if len(times) else 0
+    types, states, actions = transitions.shape[:3]
+    if span < 2:
+        return "all records are of one time"
+    if span * types * states * actions > MOST_CELLS:
+        return f"there are too many times ({span:,}) to push {types * states * actions:,} rows through"
+    seen, entered, given = _recorded(log, times, (span, types, states, actions))
+    expected = _pushed(seen, entered, given, transitions)
+    return _compared(seen.sum(axis=1), expected.sum(axis=1), log.states)
+
+
+def _recorded(log: Log, times: Ints, shape: tuple[int, int, int, int]) -> tuple[Ints, Ints, Ints]:
+    """Arms seen and arms coming in (time, type, state), and steps (time, type, state, action)."""
+    span, types, states, actions = shape
+    place = (times * types + log.type_of[log.arm]) * states + log.state
+    steps = follows(log) & (log.action != NOTHING)
+    came = np.zeros_like(steps)
+    came[1:] = steps[:-1]
+    seen = np.bincount(place, minlength=span * types * states).reshape(shape[:3])
+    entered = np.bincount(place[~came], minlength=span * types * states).reshape(shape[:3])
+    code = place[steps] * actions + log.action[steps]
+    return seen, entered, np.bincount(code, minlength=int(np.prod(shape))).reshape(shape)
+
+
+def _pushed(seen: Ints, entered: Ints, given: Ints, transitions: Floats) -> Floats:
+    """(time, type, state) numbers of arms that the model expects."""
+    transitions = np.nan_to_num(transitions)  # of rows that nothing is known of; nobody was seen to go there
+    usual = _law_of_actions(given.sum(axis=0), np.zeros(transitions.shape[:3]))
+    usual_stay = _share(given.sum(axis=(0, 3)), seen.sum(axis=0), np.zeros(transitions.shape[:2]))
+    expected = entered.astype(np.float64)
+    for time in range(len(seen) - 1):
+        law = _law_of_actions(given[time], usual)
+        stay = _share(given[time].sum(axis=2), seen[time], usual_stay)
+        expected[time + 1] += np.einsum("ts,tsa,tsaj->tj", expected[time] * stay, law, transitions)
+    return expected
+
+
+def _law_of_actions(given: Ints, otherwise: Floats) -> Floats:
+    """(type, state, action) shares of the actions given; those of `otherwise` where none was."""
+    totals = given.sum(axis=2, keepdims=True)
+    own = np.where(totals > 0, given / np.maximum(totals, 1), otherwise)
+    # A state that was never seen with an action gets the type's usual ones, and a type without any the idle action.
+    anywhere = given.sum(axis=1, keepdims=True)
+    every = anywhere.sum(axis=2, keepdims=True)
+    idle = np.eye(given.shape[2])[0]
+    usual = np.where(every > 0, anywhere / np.maximum(every, 1), idle)
+    return np.where(own.sum(axis=2, keepdims=True) > 0, own, usual)
+
+
+def _share(part: Ints, whole: Ints, otherwise: Floats) -> Floats:
+    return np.where(whole > 0, part / np.maximum(whole, 1), otherwise)
+
+
+def _compared(seen: Ints, expected: Floats, states: tuple[str, ...]) -> Shares:
+    arms = seen.sum(axis=1)
+    shown = np.flatnonzero((arms > 0) & (expected.sum(axis=1) > 0))
+    observed = seen[shown] / arms[shown, None]
+    predicted = expected[shown] / expected[shown].sum(axis=1, keepdims=True)
+    apart = np.abs(observed - predicted).sum(axis=1) / 2
+    distance = float(apart @ arms[shown] / arms[shown].sum())
+    return Shares(shown, arms[shown], observed, predicted, states, distance)

@@ -1,0 +1,224 @@
+"""Tables of any source as polars frames: CSV, Parquet, JSON or TOML files, data frames, rows or columns.
+
+Entries of CSV files stay texts: their meaning is read later, column by column, so that an invalid entry is reported
+with its row.
+"""
+
+import csv
+import gzip
+import io
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evenhand.checks import why_unreadable
+from evenhand.errors import Fault, InvalidInput, MissingExtra, TableError, nearest, shortened
+from evenhand.model.whereabouts import FORMATS, SHOWN_FAULTS, SUFFIXES, TableFormat
+
+if TYPE_CHECKING:
+    import polars
+
+
+@dataclass(frozen=True, eq=False)
+class SourceTable:
+    """A table and its provenance."""
+
+    frame: "polars.DataFrame"
+    """Columns of the source, and `row`, the number of each row in the source from 0."""
+
+    source: str
+    """Name of the source in messages."""
+
+    by_line: bool = False
+    """Whether rows are lines of a text file, below one line of names."""
+
+
+def row_names(rows: Sequence[int], by_line: bool) -> list[str]:
+    """`line 4` of a text file, `row 3` of any other source.
+
+    Args:
+        rows: numbers in the source, from 0.
+        by_line: whether the source is a text file.
+    """
+    return [f"line {row + 2}" if by_line else f"row {row + 1}" for row in rows]
+
+
+def read_table(
+    source: Any, columns: Mapping[str, str] | None = None, format: TableFormat | None = None, name: str = "the log"
+) -> SourceTable:
+    """Read a table, or some of its columns under other names.
+
+    Args:
+        source: a file name, a binary stream, a data frame, a list of rows, or a mapping of columns.
+        columns: names in the source under their new names; all columns as they are by default.
+        format: csv, parquet or json; by the suffix of the file by default.
+        name: name in messages of a source that is not a file.
+
+    Raises:
+        TableError: the table is invalid or lacks columns; with every fault.
+        MissingExtra: the extra `data` is not installed.
+    """
+    try:
+        import polars
+    except ImportError:
+        raise MissingExtra("fitting a log", "data") from None
+    if format is not None and format not in FORMATS:
+        raise InvalidInput(f"format: expected one of {', '.join(FORMATS)}, got {format!r}")
+    by_line = False
+    if isinstance(source, (str, Path)) or hasattr(source, "read"):
+        data, name = _read_bytes(source)
+        suffix = Path(name.removesuffix(".gz")).suffix.lower()
+        kind = format or ("toml" if suffix == ".toml" else SUFFIXES.get(suffix, "csv"))
+        by_line = kind == "csv"
+        frame = _parse(data, name, kind)
+    else:
+        frame = _as_frame(source, name)
+    columns = {column: column for column in frame.columns if column != "row"} if columns is None else columns
+    _check_columns(frame.columns, columns, name)
+    index = polars.int_range(len(frame), dtype=polars.Int64).alias("row")
+    frame = frame.select(index, *(polars.col(column).alias(role) for role, column in columns.items()))
+    if by_line:  # blank lines
+        frame = frame.filter(~polars.all_horizontal(polars.exclude("row").is_null()))
+    return SourceTable(frame, name, by_line)
+
+
+def _read_bytes(source: Any) -> tuple[bytes, str]:
+    file = Path(source) if isinstance(source, (str, Path)) else None
+    name = "standard input" if file is None else str(file)
+    try:
+        data = source.read() if file is None else file.read_bytes()
+        data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    except (OSError, EOFError) as error:
+        reason = why_unreadable(file, error) if file and isinstance(error, OSError) else error
+        raise InvalidInput(f"{name}: cannot be read: {reason}") from None
+    data = data.encode() if isinstance(data, str) else data
+    if not data[: 1 << 16].strip():
+        raise TableError([Fault("", "the table is empty")], name)
+    return data, name
+
+
+def _parse(data: bytes, name: str, kind: str) -> "polars.DataFrame":
+    import polars
+
+    try:
+        if kind == "csv":
+            return _parse_csv(data, name)
+        if kind == "parquet":
+            return polars.read_parquet(io.BytesIO(data))
+        found = json.loads(data) if kind == "json" else tomllib.loads(data.decode())
+    except TableError:
+        raise
+    except Exception as error:  # noqa: BLE001  # foreign readers raise errors of many kinds
+        raise TableError([Fault("", f"is not {kind.upper()}: {error}")], name) from None
+    if kind == "toml" and len(found) == 1:
+        found = next(iter(found.values()))
+    is_columns = isinstance(found, Mapping) and all(isinstance(column, list) for column in found.values())
+    if not is_columns and not (isinstance(found, list) and all(isinstance(row, Mapping) for row in found)):
+        raise TableError([Fault("", "expected a list of rows, or an object of columns")], name)
+    return _as_frame(found, name)
+
+
+def _parse_csv(data: bytes, name: str) -> "polars.DataFrame":
+    import polars
+
+    try:
+        head = data.partition(b"\n")[0].decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise TableError([Fault("line 1", "is not UTF-8 text")], name) from None
+    separator = max(",;\t", key=head.count)
+    names = [entry.strip() for entry in next(csv.reader([head], delimiter=separator), [])]
+    if twice := sorted({column for column in names if names.count(column) > 1}):
+        raise TableError([Fault("", f"there are several columns {column}") for column in twice], name)
+    try:
+        return polars.read_csv(data, separator=separator, infer_schema=False, new_columns=names)
+    except Exception as error:  # noqa: BLE001
+        _refuse_ragged(data, name, separator, len(names))
+        raise TableError([Fault("", f"is not CSV: {error}")], name) from None
+
+
+def _refuse_ragged(data: bytes, name: str, separator: str, width: int) -> None:
+    """Raise TableError with the lines that have too many entries or are not text."""
+    faults = []
+    for number, line in enumerate(data.split(b"\n"), 1):
+        try:
+            entries = len(next(csv.reader([line.decode()], delimiter=separator), []))
+        except UnicodeDecodeError:
+            faults.append(Fault(f"line {number}", "is not UTF-8 text"))
+            continue
+        if entries > width:
+            faults.append(Fault(f"line {number}", f"has {entries} entries, and the first line has {width}"))
+    if faults:
+        raise TableError(shortened(faults, SHOWN_FAULTS), name)
+
+
+def _as_frame(source: Any, name: str) -> "polars.DataFrame":
+    import polars
+
+    if isinstance(source, (polars.DataFrame, polars.LazyFrame)):
+        return source.lazy().collect()
+    try:
+        if isinstance(source, (list, tuple)) and all(isinstance(row, Mapping) for row in source):
+            names = list(dict.fromkeys(str(key) for row in source for key in row))
+            source = {name: [row.get(name) for row in source] for name in names}
+        if isinstance(source, Mapping):
+            return polars.DataFrame([_series(str(column), list(entries)) for column, entries in source.items()])
+        return _from_narwhals(source)
+    except (InvalidInput, MissingExtra):
+        raise
+    except Exception as error:  # noqa: BLE001  # foreign readers raise errors of many kinds
+        raise TableError([Fault("", f"cannot be read as a table: {error}")], name) from None
+
+
+def _series(name: str, entries: list[Any]) -> "polars.Series":
+    """A column of Python objects; of mixed kinds, as texts."""
+    import polars
+
+    zoned = {entry.tzinfo is not None for entry in entries if isinstance(entry, datetime)}
+    try:
+        if len(zoned) > 1:  # polars would take them for one zone
+            raise TypeError("moments with and without a time zone")
+        return polars.Series(name, entries, strict=True)
+    except (TypeError, polars.exceptions.PolarsError, OverflowError):
+        return polars.Series(name, [None if entry is None else str(entry) for entry in entries], dtype=polars.String)
+
+
+def _from_narwhals(source: Any) -> "polars.DataFrame":
+    import polars
+
+    try:
+        import narwhals
+    except ImportError:
+        raise MissingExtra("fitting a frame", "data") from None
+    try:
+        frame = narwhals.from_native(source)
+    except TypeError:
+        expected = "a file name, or a frame of pandas, polars or pyarrow"
+        raise InvalidInput(f"log: expected {expected}, got {type(source).__name__}") from None
+    columns = []
+    for series in (frame.collect() if isinstance(frame, narwhals.LazyFrame) else frame).iter_columns():
+        native = series.to_native()
+        if getattr(getattr(native, "dtype", None), "ordered", False):  # an ordered categorical of pandas
+            order = polars.Enum([str(category) for category in native.cat.categories])
+            columns.append(polars.Series(series.name, [str(entry) for entry in series.to_list()], dtype=order))
+        elif series.dtype == narwhals.Object:  # pandas stores mixed kinds, dates among them, as objects
+            columns.append(_series(series.name, [None if entry != entry else entry for entry in series.to_list()]))
+        else:
+            columns.append(series.to_polars().alias(series.name))
+    return polars.DataFrame(columns)
+
+
+def _check_columns(head: Sequence[str], columns: Mapping[str, str], name: str) -> None:
+    """Raise TableError with every column that is absent."""
+    faults = []
+    for role, column in columns.items():
+        if column not in head:
+            near = nearest(column, head)
+            hint = f" Did you mean {near}?" if near else ""
+            listed = ", ".join(head) or "none"
+            faults.append(Fault("", f"there is no column {column} ({role}). The columns are: {listed}.{hint}"))
+    if faults:
+        raise TableError(faults, name)
