@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from evenhand.cli.application import application
-from evenhand.programme import running
+from evenhand.programme import cycle
 
 
 @pytest.fixture
 def begun(folder, monkeypatch, evenhand):
     """A programme of machines that was just created, in the present folder."""
-    real = running.solve
-    monkeypatch.setattr(running, "solve", lambda problem, **asked: real(problem, **asked | {"seconds": 0.2}))
+    real = cycle.solve
+    monkeypatch.setattr(cycle, "solve", lambda problem, **asked: real(problem, **asked | {"seconds": 0.2}))
     Path("roster.csv").write_text("arm,type,state\n" + "".join(f"m{i},machine,{i % 3}\n" for i in range(4)))
     made = evenhand("programme", "create", "m.db", "machine-replacement", "--roster", "roster.csv", "--json").json
     assert made["arms"] == {"machine": 4}

@@ -5,7 +5,7 @@ import pytest
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.solve import solve
-from evenhand.programme import learning, running
+from evenhand.programme import cycle, refits
 from evenhand.programme.programme import Programme
 
 STATES = ("fine", "worn", "broken")
@@ -73,8 +73,8 @@ def solve_once(monkeypatch, solved_before):
             solved_before[key] = solve(problem, **asked | {"seconds": 0.3})
         return solved_before[key]
 
-    monkeypatch.setattr(running, "solve", solving)
-    monkeypatch.setattr(learning, "solve", solving)
+    monkeypatch.setattr(cycle, "solve", solving)
+    monkeypatch.setattr(refits, "solve", solving)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

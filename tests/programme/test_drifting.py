@@ -152,7 +152,7 @@ def test_a_sound_model_stays(programme, pumps):
 def test_moves_are_what_was_seen_and_done(programme, pumps):
     live(programme, by_model(pumps), 4, np.random.default_rng(1), seldom="h1")
     with programme.store.reading() as tx:
-        words, arms, step = programme._model(tx)[1], arms_as_of(tx), programme.status().step
+        words, arms, step = programme.library.model(tx)[1], arms_as_of(tx), programme.status().step
         moves = moves_since(tx, words, arms, step, 0)
         assert moves_since(tx, words, arms, step, programme.status().events) is None
         later = moves_since(tx, words, arms, step, programme.status().events - 3)
@@ -162,7 +162,7 @@ def test_moves_are_what_was_seen_and_done(programme, pumps):
         law = np.eye(3)[start]
         for action in actions:
             law = law @ pumps.tables.transitions[0 if kind == "big" else 1, :, action]
-        assert moves.laws[kind, start, actions] == pytest.approx(law)
+        assert moves.distributions[kind, start, actions] == pytest.approx(law)
         assert (law[ends[:, 1]] > 0).all()
 
 
@@ -174,7 +174,7 @@ def test_weights_do_not_hang_on_when_reports_come(programme, pumps):
 
     def moves():
         with programme.store.reading() as tx:
-            return moves_since(tx, programme._model(tx)[1], arms_as_of(tx), programme.status().step, event)
+            return moves_since(tx, programme.library.model(tx)[1], arms_as_of(tx), programme.status().step, event)
 
     before = moves()
     assert (before.first, before.num_steps) == (3, 4)
@@ -214,15 +214,15 @@ def test_a_fit_is_offered_once_and_adopted_by_a_person(worn):
 def test_what_speaks_against_one_model_is_not_said_of_another(worn, monkeypatch):
     """Somebody adopts another model while the one before is tested."""
     other = worn.refit()
-    tested = Programme.model_drift
+    tested = worn.model_drift
 
-    def slowly(programme, most=None):
-        found = tested(programme, most)
-        programme.adopt(other.id, who="ann")
+    def slowly():
+        found = tested()
+        worn.adopt(other.id, who="ann")
         return found
 
-    monkeypatch.setattr(Programme, "model_drift", slowly)
-    with pytest.raises(Conflict, match="no longer in use"):
+    monkeypatch.setattr(worn.refitting, "model_drift", slowly)
+    with pytest.raises(Conflict):
         worn.offer_refit(who="server")
     assert worn.status().model == other.model
     assert worn.offered() is None
@@ -341,7 +341,7 @@ def found_at(moves, level):
     """The first step at which the model is said not to fit, looked at after every step."""
     for step in range(1, moves.num_steps + 1):
         seen = {row: found for row, ends in moves.ends.items() if len(found := ends[ends[:, 0] < step])}
-        laws = {row: moves.laws[row] for row in seen}
+        laws = {row: moves.distributions[row] for row in seen}
         if evidence(Moves(0, step, seen, laws, {}, {}), 24).total >= -math.log(level):
             return step
     return None

@@ -12,11 +12,11 @@ from evenhand.programme.modelling import settle
 from evenhand.programme.promises import (
     STRENGTHS,
     UNKNOWN,
-    Courses,
+    Trajectories,
     choose_strengths,
     continue_by,
+    decompose,
     holm,
-    keep_account,
     p_values,
 )
 
@@ -60,14 +60,14 @@ def play(model, counts, num_steps, rng, truth=None, hidden=0.0, overridden=0.0, 
     given = reward if noise else np.full(reward.shape, np.nan)
     begin, end = np.zeros(n, dtype=int), np.full(n, num_steps)
     start = tables.initial[block].copy()
-    return Courses(block, begin, end, seen, planned, done.copy(), done, given, start, np.zeros(n, dtype=bool), end)
+    return Trajectories(block, begin, end, seen, planned, done.copy(), done, given, start, np.zeros(n, dtype=bool), end)
 
 
 def test_every_reward_is_in_one_account():
     model, rng = fleet(), np.random.default_rng(0)
-    going_on = continue_by(model, np.array([3, 2]), "gini:2")
-    courses = play(model, [3, 2], 12, rng, hidden=0.3, overridden=0.2, noise=0.1)
-    found = keep_account(going_on, courses, np.ones((5, len(STRENGTHS))))
+    continuation = continue_by(model, np.array([3, 2]), "gini:2")
+    arms = play(model, [3, 2], 12, rng, hidden=0.3, overridden=0.2, noise=0.1)
+    found = decompose(continuation, arms, np.ones((5, len(STRENGTHS))))
     parts = found.promised + found.overrides + found.undone + found.moves + found.rewards
     np.testing.assert_allclose(found.realised, parts, atol=1e-12)
     assert np.abs(found.moves).min() > 0
@@ -76,9 +76,9 @@ def test_every_reward_is_in_one_account():
 
 def test_expectations_and_variances_are_those_of_every_path():
     model, K = fleet(), 4
-    going_on = continue_by(model, np.array([3, 2]), "gini:2")
-    values, laws, tables = going_on.values(K), going_on.laws, model.tables
-    spreads = going_on.spreads(values)
+    continuation = continue_by(model, np.array([3, 2]), "gini:2")
+    values, laws, tables = continuation.values(K), continuation.action_probabilities, model.tables
+    spreads = continuation.spreads(values)
     for block, first in product(range(2), range(2)):
         mean = variance = 0.0
         for path in product(range(2), repeat=2 * K):
@@ -98,14 +98,14 @@ def test_expectations_and_variances_are_those_of_every_path():
 def test_an_arm_by_hand():
     """Two steps: seen fine, idle; then broken, and left so although a repair was planned."""
     model = fleet(counts=(1,), decays=(0.3,))
-    going_on = continue_by(model, np.array([1]), "utilitarian")
+    continuation = continue_by(model, np.array([1]), "utilitarian")
     columns = {"state": [[0, 1]], "planned": [[0, 1]], "accepted": [[0, 0]], "done": [[0, 0]]}
-    courses = Courses(
+    arms = Trajectories(
         np.array([0]), np.array([0]), np.array([2]), **{name: np.array(rows) for name, rows in columns.items()},
         reward=np.full((1, 2), np.nan), start=model.tables.initial[:1], was_seen=np.array([False]), until=np.array([2]),
     )  # fmt: skip
-    found = keep_account(going_on, courses, np.ones((1, 4)))
-    serve = going_on.laws[0]
+    found = decompose(continuation, arms, np.ones((1, 4)))
+    serve = continuation.action_probabilities[0]
     last = np.array([serve[0] @ [1.0, 0.7], serve[1] @ [0.0, -0.2]])  # what the last step is worth, by state
     assert found.realised[0] == pytest.approx(1.0 + 0.0)
     promised_then = 1.0 + 0.7 * last[0] + 0.3 * last[1]  # idling when fine
@@ -120,16 +120,16 @@ def test_an_arm_by_hand():
 
 def test_a_state_that_was_not_seen_is_a_law():
     model = fleet(counts=(1,), decays=(0.3,))
-    going_on = continue_by(model, np.array([1]), "utilitarian")
+    continuation = continue_by(model, np.array([1]), "utilitarian")
     idle = np.zeros((1, 3), dtype=int)
-    courses = Courses(
+    arms = Trajectories(
         np.array([0]), np.array([0]), np.array([3]), np.array([[0, UNKNOWN, 0]]), idle, idle, idle,
         np.full((1, 3), np.nan), model.tables.initial[:1], np.array([False]), np.array([3]),
     )  # fmt: skip
-    found = keep_account(going_on, courses, np.ones((1, 4)))
-    np.testing.assert_allclose(found.laws[0, 1], [0.7, 0.3])
+    found = decompose(continuation, arms, np.ones((1, 4)))
+    np.testing.assert_allclose(found.probabilities[0, 1], [0.7, 0.3])
     assert found.realised[0] == pytest.approx(1.0 + 0.7 + 1.0)
-    worth = going_on.values(1)[1, 0]
+    worth = continuation.values(1)[1, 0]
     law = np.array([0.49, 0.51])
     assert found.moves[0] == pytest.approx(worth[0] - law @ worth)
     assert found.impossible[0] == 0
@@ -138,30 +138,30 @@ def test_a_state_that_was_not_seen_is_a_law():
 def test_evidence_has_mean_one_at_most():
     """Over every outcome of a move, exactly; and for rewards that scatter evenly."""
     model = fleet(counts=(1,), decays=(0.3,))
-    going_on = continue_by(model, np.array([1]), "utilitarian")
+    continuation = continue_by(model, np.array([1]), "utilitarian")
     total = np.zeros(4)
     idle = np.zeros((1, 2), dtype=int)
     for state, chance in ((0, 0.7), (1, 0.3)):
         for x in (-0.5, 0.5):
             reward = np.array([[1.0 + x, np.nan]])
-            courses = Courses(
+            arms = Trajectories(
                 np.array([0]), np.array([0]), np.array([2]), np.array([[0, state]]), idle, idle, idle, reward,
                 model.tables.initial[:1], np.array([False]), np.array([2]),
             )  # fmt: skip
-            total += 0.5 * chance * np.exp(keep_account(going_on, courses, np.array([[0.5, 1, 2, 4.0]])).evidence[0])
+            total += 0.5 * chance * np.exp(decompose(continuation, arms, np.array([[0.5, 1, 2, 4.0]])).evidence[0])
     assert (total <= 1 + 1e-12).all()
     assert total[0] > 0.9
 
 
-def alarms(model, counts, num_steps, episodes, level, seed, then=lambda courses: courses, **how):
+def alarms(model, counts, num_steps, episodes, level, seed, then=lambda arms: arms, **how):
     """The share of episodes in which some group is warned of, and coverage of intervals of groups."""
-    going_on = continue_by(model, np.array(counts), "gini:2")
+    continuation = continue_by(model, np.array(counts), "gini:2")
     warned, inside = 0, []
     group = np.repeat(np.arange(len(counts)), counts)
     for rng in np.random.default_rng(seed).spawn(episodes):
-        courses = then(play(model, counts, num_steps, rng, **how))
-        strengths = choose_strengths(going_on, courses, group, len(counts), level)
-        found = keep_account(going_on, courses, strengths)
+        arms = then(play(model, counts, num_steps, rng, **how))
+        strengths = choose_strengths(continuation, arms, group, len(counts), level)
+        found = decompose(continuation, arms, strengths)
         evidence = [found.evidence[group == g].sum(axis=0) for g in range(len(counts))]
         warned += any(one.corrected <= level for one in holm(p_values(evidence)))
         for g in range(len(counts)):
@@ -186,27 +186,27 @@ def patients(counts):
     return settle(CoupledMDP(arms, [2.0], 0.9, counts=counts, groups=[f"g{i}" for i in range(len(counts))]))
 
 
-def leave_when(state, courses):
+def leave_when(state, arms):
     """The same, but that arms leave after the first step at which they are seen in a state."""
-    first = np.where((courses.state == state).any(axis=1), (courses.state == state).argmax(axis=1), courses.end)
-    return replace(courses, end=np.minimum(first + 1, courses.end))
+    first = np.where((arms.state == state).any(axis=1), (arms.state == state).argmax(axis=1), arms.end)
+    return replace(arms, end=np.minimum(first + 1, arms.end))
 
 
-def join_after_bad_luck(courses):
+def join_after_bad_luck(arms):
     """The same, but that half of the arms of a group are only there once one of the other half was seen broken."""
-    begin = courses.begin.copy()
-    for kind in np.unique(courses.block):
-        own = np.flatnonzero(courses.block == kind)
-        bad = (courses.state[own[::2]] == 1).any(axis=0)
-        begin[own[1::2]] = bad.argmax() if bad.any() else courses.num_steps
-    return replace(courses, begin=begin, was_seen=begin > 0)
+    begin = arms.begin.copy()
+    for kind in np.unique(arms.block):
+        own = np.flatnonzero(arms.block == kind)
+        bad = (arms.state[own[::2]] == 1).any(axis=0)
+        begin[own[1::2]] = bad.argmax() if bad.any() else arms.num_steps
+    return replace(arms, begin=begin, was_seen=begin > 0)
 
 
 @pytest.mark.parametrize(
     ("model", "then"),
     [
-        (patients([20, 20]), lambda courses: leave_when(0, courses)),
-        (fleet([10, 10], decays=(0.1, 0.1)), lambda courses: leave_when(1, courses)),
+        (patients([20, 20]), lambda arms: leave_when(0, arms)),
+        (fleet([10, 10], decays=(0.1, 0.1)), lambda arms: leave_when(1, arms)),
         (fleet([6, 6]), join_after_bad_luck),
     ],
     ids=["who is well leaves", "who is broken leaves", "others come when some are broken"],

@@ -89,12 +89,12 @@ def test_what_was_answered_under_a_key_is_answered_again_though_it_would_be_wron
 
 def test_what_became_wrong_before_the_lock_is_noticed_under_it(where, monkeypatch):
     with Programme.open(where) as programme, Programme.open(where) as other:
-        check = programme._check_first
+        check = programme.library.check_first
 
         def slow(*arguments):
             check(*arguments)
             other.leave(["b1"], "sold")
 
-        monkeypatch.setattr(programme, "_check_first", slow)
+        monkeypatch.setattr(programme.library, "check_first", slow)
         with pytest.raises(TableError):
             programme.leave(["b1"], "sold")

@@ -290,7 +290,7 @@ def test_token_files_that_are_not_sound(tmp_path):
     with pytest.raises(InvalidInput) as error:
         Tokens.read(file)
     assert [fault.line for fault in error.value.faults] == [1, 2]
-    with pytest.raises(InvalidInput, match="token-name"):
+    with pytest.raises(InvalidInput, match="two words"):
         make_token(tmp_path / "new", "read", "two words")
     if os.name == "posix":
         file.chmod(0o666)

@@ -1,6 +1,7 @@
 """Long computations: told, waited for, cancelled, refused, done once."""
 
 import asyncio
+import dataclasses
 import json
 import resource
 import subprocess
@@ -10,13 +11,13 @@ import time
 from contextlib import contextmanager
 
 import pytest
+from pydantic import TypeAdapter
 
 from evenhand.model.files import save
 from evenhand.planning.plans import load_plan
 from evenhand.planning.saved import save_solution
 from evenhand.planning.solve import solve
 from evenhand.problems import machine_replacement
-from evenhand.programme import schema
 from evenhand.programme.programme import Programme
 from evenhand.service import shapes
 from evenhand.service.tokens import Tokens, make_token
@@ -74,7 +75,7 @@ class TestDeciding:
             asked = asking(model, states, welfare="gini:2", seed=5)
             answer = client.post("/v1/decide", json=asked)
             assert answer.status_code == 200, answer.text
-            shapes.Decided.model_validate_json(answer.content)
+            TypeAdapter(shapes.Decided).validate_json(answer.content)
             assert answer.json() == plan.act(asked["states"], 5).as_dict()
         text = client.get("/metrics").text
         assert 'evenhand_decide_models_total{kept="no"} 1.0' in text
@@ -132,15 +133,14 @@ def test_progress_cancelling_and_a_full_queue(programme, serving):
     assert [kind for kind, _ in stream[:-1]] == ["progress"] * (len(stream) - 1)
     assert stream[-1][0] == "done"
     answer = stream[-1][1]["answer"]
-    shapes.Certificate.model_validate(
-        {name: answer[name] for name in shapes.Certificate.model_fields} | {"numbers": []}
-    )
+    fields = {field.name: answer[field.name] for field in dataclasses.fields(shapes.Certificate)}
+    TypeAdapter(shapes.Certificate).validate_json(json.dumps(fields | {"numbers": []}))
     assert set(answer["difference"]) == {"welfare", "stderr", "measurable"}
     shares = [told["progress"] for _, told in stream]
     assert shares[0] == 0.0
     assert shares[-1] == 1.0
     listed = client.get("/v1/jobs")
-    shapes.JobList.model_validate_json(listed.content)
+    TypeAdapter(shapes.JobList).validate_json(listed.content)
     assert {one["status"] for one in listed.json()["jobs"]} == {"done", "cancelled"}
     wrong = client.post(f"{P}/what-if", json={"welfare": "envy"}).json()["id"]
     told = ended(client, wrong)
@@ -214,19 +214,19 @@ def test_a_job_has_so_much_time(programme, serving):
     long = client.post(f"{P}/what-if", json={"welfare": "gini:2", "seconds": 600.0, "budget": [2]}).json()["id"]
     told = ended(client, long)
     assert (told["status"], told["problem"]["status"]) == ("failed", 422)
-    assert told["problem"]["detail"].startswith("it took longer than 1 second")
+    assert "limit of 1 second" in told["problem"]["detail"]
     client.app.state.service.settings.job_seconds["write"] = 600.0
     short = client.post(f"{P}/what-if", json={"budget": {"hours": 2}, "welfare": "maximin"}).json()["id"]
     assert ended(client, short)["status"] == "done"
     (worker,) = client.app.state.service.jobs._workers.values()
     if hasattr(resource, "prlimit"):
-        most = resource.prlimit(worker._process.pid, resource.RLIMIT_DATA)[0]
+        most = resource.prlimit(worker.pid, resource.RLIMIT_DATA)[0]
         assert most == client.app.state.service.settings.job_memory
 
 
 def test_a_worker_has_so_much_memory():
     """What does not fit raises an error that the job is answered with; the machine goes on."""
-    steps = ["from evenhand.service import worker", "worker._limit_memory(2**29)", "bytearray(2**28)", "print('fits')"]
+    steps = ["from evenhand.service import worker", "worker.limit_memory(2**29)", "bytearray(2**28)", "print('fits')"]
     code = "\n".join([*steps, "bytearray(2**30)"])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == "fits\n"
@@ -239,7 +239,7 @@ def test_a_plan_waits_for_a_policy(tmp_path, pumps, serving):
         client = serving(programme, patience=0.0)
         first = client.post(f"{P}/plan", headers={"Idempotency-Key": "p"})
         assert first.status_code == 202
-        shapes.JobShape.model_validate_json(first.content)
+        TypeAdapter(shapes.JobShape).validate_json(first.content)
         assert ended(client, first.json()["id"])["status"] == "done"
         again = client.post(f"{P}/plan", headers={"Idempotency-Key": "p"})
         assert again.status_code == 200
@@ -269,53 +269,34 @@ def test_what_cannot_be_solved_is_told(tmp_path, pumps, serving):
         client = serving(programme)
         answer = client.post(f"{P}/plan")
         assert answer.status_code == 422, answer.text
-        shapes.Problem.model_validate_json(answer.content)
+        TypeAdapter(shapes.Problem).validate_json(answer.content)
 
 
 # Two servers
 
 
-def test_two_servers_solve_once(tmp_path, pumps, serving):
-    """The second follows what the first says of it, to the end."""
+def test_two_servers_plan_a_step_once(tmp_path, pumps, serving):
+    """Each server runs its own jobs; the transactions of the programme keep the plan single."""
     where = tmp_path / "new.db"
     roster = [{"arm": f"b{number}", "type": "big", "state": 1} for number in range(3)]
     with Programme.create(where, pumps, roster) as one, Programme.open(where) as other:
         clients = [serving(programme, patience=0.0) for programme in (one, other)]
         answers = [client.post(f"{P}/plan") for client in clients]
         assert [answer.status_code for answer in answers] == [202, 202]
-        jobs = [answer.json() for answer in answers]
-        assert jobs[0]["id"] == jobs[1]["id"]
-        assert events_of(clients[1], jobs[0]["id"])[-1][0] == "done"
+        jobs = [answer.json()["id"] for answer in answers]
+        assert jobs[0] == jobs[1]
+        assert [ended(client, jobs[0])["status"] for client in clients] == ["done", "done"]
         plans = [client.post(f"{P}/plan").json() for client in clients]
         assert plans[0] == plans[1]
-        assert [event.kind for event in one.events()] == ["created", "solved", "planned"]
+        assert [event.kind for event in one.events()].count("planned") == 1
 
 
-def _put_on_board(programme, job, worker):
-    row = {"id": job, "kind": "solve", "status": "running", "request_json": "{}", "progress": 0.5, "message": "far"}
-    with programme.store.writing() as tx:
-        tx.execute(schema.jobs.insert().values(**row, worker=worker, asked_at="then", seen_at="then"))
-
-
-def test_a_job_of_another_server_is_cancelled_there(programme, serving):
-    client = serving(programme)
-    _put_on_board(programme, "solve-elsewhere", "elsewhere:1:x")
-    told = client.get("/v1/jobs/solve-elsewhere").json()
-    assert (told["status"], told["progress"]) == ("running", 0.5)
-    assert client.delete("/v1/jobs/solve-elsewhere").json()["status"] == "cancelled"
-    with programme.store.reading() as tx:
-        assert tx.execute(schema.jobs.select()).one().status == "cancelled"
-
-
-def test_a_silent_server_is_followed_no_longer(programme, serving, monkeypatch):
-    from evenhand.service import board
-
-    monkeypatch.setattr(board, "SILENT", 0.3)
-    monkeypatch.setattr(board, "WATCH", 0.05)
-    client = serving(programme)
-    _put_on_board(programme, "solve-silent", "elsewhere:1:x")
-    assert client.get("/v1/jobs/solve-silent").json()["status"] == "running"
-    assert events_of(client, "solve-silent")[-1][0] == "cancelled"
+def test_jobs_belong_to_one_server(programme, serving):
+    clients = [serving(programme), serving(programme)]
+    job = clients[0].post(f"{P}/what-if", json={"budget": [2], "welfare": "maximin"}).json()["id"]
+    assert clients[1].get(f"/v1/jobs/{job}").status_code == 404
+    assert clients[1].delete(f"/v1/jobs/{job}").status_code == 404
+    assert ended(clients[0], job)["status"] == "done"
 
 
 @pytest.mark.slow
@@ -327,19 +308,3 @@ def test_a_policy_is_solved_again_when_another_has_taken_its_place(programme, se
         solved.append(job["answer"]["policy"])
         assert client.post(f"{P}/plan").json()["policy"] == solved[-1]
     assert solved[0] != solved[1]
-
-
-def test_a_server_that_is_gone_leaves_its_job(programme, serving):
-    import socket
-
-    client = serving(programme)
-    asked = {"method": "fluid", "seconds": None}
-    job = client.portal.call(_name_of_solve, client.app.state.service, asked)
-    _put_on_board(programme, job, f"{socket.gethostname()}:999999999:x")
-    told = client.post(f"{P}/solve").json()
-    assert told["id"] == job
-    assert ended(client, job)["status"] == "done"
-
-
-async def _name_of_solve(service, asked):
-    return service.solver._name(asked, service.programme.needs_solving())

@@ -24,7 +24,7 @@ from evenhand.programme.roster import raise_faults, unknown_arm
 
 @dataclass(frozen=True)
 class Accepted:
-    """What came of accepting a plan."""
+    """Result of accepting a plan."""
 
     event: int
     """The number of the event."""
@@ -39,10 +39,10 @@ class Accepted:
     """Arms that get something else than was planned."""
 
     used: dict[str, float]
-    """What is used of each resource."""
+    """Use per resource."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+        """JSON form."""
         return asdict(self)
 
 
@@ -101,7 +101,7 @@ def read_overrides(table: Table, cells: Cells, budget: Sequence[float]) -> list[
         wrong = _fault_of_row(name, why, places, met, hint)
         action = cells.action(places[name], text, hint) if name in places else ""
         wrong += [action] if isinstance(action, str) and action else []
-        faults += [Fault(row, told) for told in wrong]
+        faults += [Fault(row, content) for content in wrong]
         met.setdefault(name, row)
         if not wrong and isinstance(action, int):
             place = places[name]
@@ -124,7 +124,7 @@ def _fault_of_row(name: str, why: str, places: dict[str, int], met: dict[str, st
 
 
 def exceeded(cells: Cells, overrides: Sequence[Override], budget: Sequence[float]) -> list[Fault]:
-    """What would be used beyond the budget, resource by resource."""
+    """Return the uses beyond the budget, by resource."""
     model = cells.words.model
     total = used_by(cells, overrides)
     limits = model.with_budget(list(budget)).budget_limit.tolist()
@@ -150,25 +150,25 @@ def used_by(cells: Cells, overrides: Sequence[Override]) -> list[float]:
 
 
 def changes(rows: Sequence[PlanRow], known: Sequence[Known], words: Words, beliefs: bool = True) -> list[Fault]:
-    """What is known now and was not when a plan was made; one fault an arm.
+    """Return all information that arrived after a plan was made, one fault per arm.
 
     Args:
         rows: of the plan.
         known: of the arms that take part now.
         words: of the model.
-        beliefs: whether arms are compared that nobody saw; by another model all of these are believed anew.
+        beliefs: whether unobserved arms are compared; under another model all their beliefs change.
     """
     then, now_ = {row.arm_id: row for row in rows}, {row.arm.id: row for row in known}
-    told = [Fault(row.arm.name, "joined since") for row in known if row.arm.id not in then]
-    told += [Fault(row.arm, "left since") for row in rows if row.arm_id not in now_]
+    content = [Fault(row.arm.name, "joined since") for row in known if row.arm.id not in then]
+    content += [Fault(row.arm, "left since") for row in rows if row.arm_id not in now_]
     for row in known:
         old = then.get(row.arm.id) if beliefs or row.known == SEEN else None
         state = words.states(row.block)[row.state]
         if old is not None and (old.state, old.known, old.seen_step, old.chance) != (
             state, row.known, row.seen_step, row.chance
         ):  # fmt: skip
-            told.append(Fault(row.arm.name, f"{_said(row.known, state, row)}; the plan took {_said_then(old)}"))
-    return told
+            content.append(Fault(row.arm.name, f"{_said(row.known, state, row)}; the plan took {_said_then(old)}"))
+    return content
 
 
 def _said(known: str, state: str, row: Known) -> str:
@@ -216,7 +216,7 @@ def write_accepted(
         plan: its number.
         rows: of the plan.
         overrides: of the plan.
-        who: accepts it.
+        who: author, written into the event.
         event: the event that says so.
     """
     same = {"plan": plan, "who": None, "why": None}

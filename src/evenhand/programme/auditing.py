@@ -1,12 +1,17 @@
-"""An audit: over a span of steps, who was served how often and how late, what was promised and what came of it.
+"""Audit of a window of steps: service and waiting times, promised and realised rewards, overrides.
 
-What was promised, the intervals and the test are those of `promises`; waits and delays those of `waiting`. Values are
-rewards of a step, on average over the steps at which an arm took part; those of a group are the mean over all its arms
-and steps. An audit says what it did not know: steps at which an arm was not seen, actions that nobody confirmed.
+Promises, intervals and the test are those of `promises`. Values are mean rewards per step over the steps at which an
+arm takes part; those of a group are means over all its arms and steps.
 
-Overrides are told twice. In the split of a group's value they count for the steps of the span. One by one they are
-weighed by the programme's own criterion, from the state that is known now: what the planned action is worth less what
-the chosen one is, if the arm goes on as the relaxation has it. That leaves out what others do with what is freed.
+    served     an action that uses a resource was done
+    wait       steps between two services, from the first step (or joining) to the first service, and from the last
+               service to the end
+    in need    in a state, observed or most likely, in which the fair relaxation of the roster serves the arm
+    delay      steps from coming into need to service; a need that ends by itself is not counted, one that lasts at the
+               end counts so far
+
+Overrides count twice: in the decomposition of a group's value over the window, and one by one by the programme's own
+criterion, as the value of the planned action minus that of the accepted one, if the arm continues by the relaxation.
 """
 
 from collections.abc import Sequence
@@ -16,424 +21,326 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from evenhand.checks import check_fraction
+from evenhand.checks import check_fraction, check_positive_int
 from evenhand.display import FrameLibrary, as_frame, counted
 from evenhand.evaluation.fairness import gini_coefficient
 from evenhand.model.places import quoted
 from evenhand.programme.knowing import ALIKE
 from evenhand.programme.promises import (
-    ACCOUNTS,
     STRENGTHS,
+    SUMS,
     Continuation,
     Tested,
     choose_strengths,
     continue_by,
+    decompose,
     holm,
-    keep_account,
     p_values,
 )
-from evenhand.programme.spans import Models, Override, Span
-from evenhand.programme.waiting import Waits, count_waits
+from evenhand.programme.spans import Models, Span
 from evenhand.typing import Array, Bools, Floats, Ints
 
 LEVEL = 0.95
-"""The probability of intervals; warnings are wrong with at most the rest."""
+"""Probability of intervals; the error probability of warnings is at most the rest."""
 
-
-# What is told
+PARTS = 12
+"""Parts of a window over time."""
 
 
 @dataclass(frozen=True)
 class Earned:
-    """What was promised and what came, as a mean over steps."""
+    """Promised and realised rewards, as means per step."""
 
     realised: float
-    """What came: recorded rewards, else the model's of what was seen and done."""
-
+    """Recorded rewards, else the model's of observed states and actions done."""
     promised: float
-    """What the plans promised."""
-
+    """Promise of the plans."""
     lower: float
-    """Where it lies by chance: from here"""
-
+    """Lower end of the prediction interval."""
     upper: float
-    """to here."""
-
+    """Upper end of the prediction interval."""
     overrides: float
-    """Of the difference: by deciding otherwise."""
-
+    """Difference due to overrides."""
     undone: float
-    """By not doing what was decided."""
-
+    """Difference due to decisions not carried out."""
     moves: float
-    """By moves that were better or worse than the model has them."""
-
+    """Difference due to transitions better or worse than the model's."""
     rewards: float
-    """By recorded rewards that are other than the model's."""
+    """Difference due to recorded rewards other than the model's."""
 
 
 @dataclass(frozen=True)
 class Service:
-    """How often and how late."""
+    """Frequency and delay of service."""
 
     steps: int
-    """Steps at which arms took part, added up over them."""
-
+    """Steps at which arms took part."""
     served: int
-    """How often they were served."""
-
     share: float
-    """Of these steps."""
-
+    """Services per step."""
     longest_wait: int
-    """The longest wait between services."""
-
+    """Longest wait between services."""
     needs: int
-    """How often they came into need and were served, or still are in need."""
-
+    """Needs that ended by service or last at the end."""
     delay: float | None
-    """Mean steps from need to service; None where nobody was in need."""
-
+    """Mean steps from need to service; None without a need."""
     longest_delay: int
-    """The longest of them."""
 
 
 @dataclass(frozen=True)
 class ArmRow:
-    """One arm."""
+    """Audit of one arm."""
 
     arm: str
-    """Its name."""
-
     type: str
-    """Its type."""
-
     group: str
-    """Its group."""
-
     joined: int
-    """The first step at which it took part, ever."""
-
+    """First step at which it took part."""
     left: int | None
-    """The first at which it no longer did."""
-
+    """First step at which it no longer did."""
     seen: int
-    """Steps of the span at which it was seen."""
-
+    """Steps at which it was observed."""
     waiting: int
-    """Steps since it was last served, at the end."""
-
+    """Steps since its last service, at the end."""
     in_need: int
-    """Steps for which it has been in need, at the end."""
-
+    """Steps in need, at the end."""
     service: Service
-    """How often and how late it was served."""
-
     earned: Earned
-    """What it was promised and what it got."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+        """JSON form."""
         return asdict(self)
 
     def as_row(self) -> dict[str, Any]:
-        """The same in one row of a table."""
-        told = self.as_dict()
-        return {**{name: told[name] for name in told if name not in ("service", "earned")}, **told["service"],
-                **told["earned"]}  # fmt: skip
+        """Row of a table: all numbers side by side."""
+        own = self.as_dict()
+        service, earned = own.pop("service"), own.pop("earned")
+        return {**own, **service, **earned}
 
 
 @dataclass(frozen=True)
 class MemberRow:
-    """The arms of one type, or of one group."""
+    """Audit of a type or a group."""
 
     name: str
-    """What it is called."""
-
     arms: int
-    """How many took part."""
-
+    """Number of arms that took part."""
     service: Service
-    """How often and how late they were served."""
-
     earned: Earned
-    """What they were promised and what they got, on average."""
-
     p_value: float | None
-    """How likely chance alone puts it as far behind its promise, at most; None for types, which are not tested."""
-
+    """p-value of the shortfall; None for types, which are not tested."""
     corrected: float | None
-    """The same with regard to all groups (Holm)."""
-
+    """p-value corrected for the number of groups (Holm)."""
     behind: bool
-    """Whether it fell behind its promise beyond chance."""
+    """Whether the shortfall is significant."""
 
 
 @dataclass(frozen=True)
 class Inequality:
-    """How unequal something is among arms or groups."""
+    """Inequality of a quantity among arms or groups."""
 
     gini_coefficient: float | None
-    """0 when all are equal; None where it is not defined."""
-
+    """0 if all are equal; None if undefined."""
     worst: float
-    """What the worst-off has."""
-
+    """Least value."""
     worst_off: str
-    """Who that is; of several the first. Of arms, one that was there at least half as long as the longest."""
-
+    """Its first owner; among arms, one that took part for at least half of the longest time."""
     mean: float
-    """The mean over all."""
 
 
 @dataclass(frozen=True)
 class OverrideRow:
-    """One override and what it cost."""
+    """An override and its cost."""
 
     step: int
-    """When."""
-
     arm: str
-    """Which arm."""
-
     group: str
-    """Its group."""
-
     planned: str
-    """What the plan said."""
-
     accepted: str
-    """What was decided."""
-
     who: str
-    """Who decided so."""
-
     why: str
-    """Why."""
-
     cost: float
-    """What the planned action is worth more than the chosen one; negative for a gain."""
+    """Value of the planned action minus that of the accepted one."""
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """What the audit did not know."""
+    """Missing information, counted in steps of arms unless noted."""
 
     steps: int
-    """Steps of arms in all."""
-
+    """All of them."""
     unseen: int
-    """Of them, those at which the arm was not seen: its law was pushed forward."""
-
+    """Without an observation: the state distribution was propagated."""
     late: int
-    """Seen, but told after the plan was accepted."""
-
+    """Observed after the plan was accepted."""
     corrected: int
-    """Told otherwise at first."""
-
+    """Reported otherwise at first."""
     never_seen: int
-    """Arms that were never seen, as far as the audit looks."""
-
+    """Arms without any observation."""
     unconfirmed: int
-    """Steps of arms of which nobody recorded what was done: taken as accepted."""
-
+    """Without a record of the action: taken as accepted."""
     without_reward: int
-    """Steps of arms whose reward was not recorded: the model's was taken."""
-
+    """Without a recorded reward: the model's was taken."""
     impossible: int
-    """Moves that the model holds impossible."""
-
+    """Transitions of probability 0."""
     undone: int
-    """Steps of arms at which something else was done than was accepted."""
+    """Another action was done than accepted."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What became of a programme over a span of steps."""
+    """Audit of a window of steps."""
 
     first: int
-    """The first step."""
-
+    """First step."""
     last: int
-    """The last one; it belongs to the span."""
-
+    """Last step, inclusive."""
     event: int
-    """What was known at this event, and nothing later."""
-
+    """Last event that is taken into account."""
     level: float
-    """The probability of intervals."""
-
+    """Probability of intervals."""
     arms: tuple[ArmRow, ...]
-    """Arm by arm, in the order in which they joined."""
-
+    """Arms in the order in which they joined."""
     types: tuple[MemberRow, ...]
-    """Type by type."""
-
     groups: tuple[MemberRow, ...]
-    """Group by group."""
-
     service: Inequality
-    """The share of steps at which each arm was served."""
-
+    """Of services per step, among arms."""
     value: Inequality
-    """What each arm got a step."""
-
+    """Of realised rewards, among arms."""
     group_value: Inequality
-    """What each group got a step."""
-
+    """Of realised rewards, among groups."""
     overrides: tuple[OverrideRow, ...]
-    """One by one."""
-
     unknown: Unknown
-    """What was not known."""
-
     continuation: str
-    """The welfare of the relaxation by which arms go on."""
-
+    """Welfare of the relaxation by which arms continue."""
     models: int
-    """How many models were in use, one after the other."""
-
+    """Number of models in use, one after the other."""
     notes: tuple[str, ...] = field(default=())
-    """What else there is to know, in words."""
 
     @property
     def override_cost(self) -> float:
-        """What all overrides cost together."""
+        """Cost of all overrides."""
         return sum(row.cost for row in self.overrides)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Groups that fell behind beyond chance, in words."""
+        """Groups with a significant shortfall, in words."""
         return tuple(_warning(row) for row in self.groups if row.behind)
 
     def by_who(self) -> list[dict[str, Any]]:
-        """Overrides by who decided so: how many, and what they cost together; the most first."""
-        return _summed(self.overrides, "who")
+        """Return number and cost of overrides per person, the most first."""
+        found: dict[str, list[float]] = {}
+        for row in self.overrides:
+            found.setdefault(row.who, []).append(row.cost)
+        rows = [{"who": name, "overrides": len(costs), "cost": sum(costs)} for name, costs in found.items()]
+        return sorted(rows, key=lambda row: (-len(found[str(row["who"])]), str(row["who"])))
 
     def longest_waits(self, most: int = 10) -> tuple[ArmRow, ...]:
-        """Who of those still there waits longest: first by how long in need, then by how long not served.
+        """Return the arms still present that wait longest, by time in need, then by time since service.
 
         Args:
-            most: at most so many.
+            most: maximum number of arms.
         """
         there = [row for row in self.arms if row.left is None or row.left > self.last]
         return tuple(sorted(there, key=lambda row: (-row.in_need, -row.waiting, row.arm))[:most])
 
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
-        """One row an arm.
+        """Return a data frame with one row per arm.
 
         Args:
-            library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
+            library: `pandas` or `polars`; by default pandas if installed, else polars.
         """
         rows = [row.as_row() for row in self.arms]
         return as_frame({name: [row[name] for row in rows] for name in rows[0]}, library)
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form; what is no number is None."""
-        told = {**asdict(self), "override_cost": self.override_cost, "overrides_by": self.by_who()}
-        plain: dict[str, Any] = _finite(told | {"warnings": self.warnings})
-        return plain
+        """JSON form, with None for undefined numbers."""
+        more = {"override_cost": self.override_cost, "overrides_by": self.by_who(), "warnings": self.warnings}
+        found: dict[str, Any] = _finite(asdict(self) | more)
+        return found
 
     def __repr__(self) -> str:
         behind = counted(sum(row.behind for row in self.groups), "group")
         return f"Audit(steps {self.first} to {self.last}, {counted(len(self.arms), 'arm')}, {behind} behind)"
 
 
-def _finite(told: Any) -> Any:
-    """The same as JSON can hold it."""
-    if isinstance(told, float):
-        return told if np.isfinite(told) else None
-    if isinstance(told, dict):
-        return {key: _finite(value) for key, value in told.items()}
-    return [_finite(value) for value in told] if isinstance(told, list | tuple) else told
+def _finite(value: Any) -> Any:
+    """Replace undefined numbers by None, at any depth."""
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _warning(row: MemberRow) -> str:
     earned = row.earned
-    rest = (("moves", earned.moves), ("recorded rewards", earned.rewards))
-    cause = min(rest, key=lambda part: part[1])[0]
+    cause = "transitions" if earned.moves <= earned.rewards else "recorded rewards"
     return (
-        f"{quoted(row.name)} falls behind its promise beyond chance: {earned.realised:.3g} a step where "
+        f"{quoted(row.name)} falls behind its promise beyond chance: {earned.realised:.3g} per step where "
         f"{earned.promised:.3g} was promised (p = {row.corrected:.2g}); mostly by {cause} worse than the model's"
     )
 
 
-def _summed(rows: Sequence[OverrideRow], by: str) -> list[dict[str, Any]]:
-    found: dict[str, list[float]] = {}
-    for row in rows:
-        found.setdefault(getattr(row, by), []).append(row.cost)
-    told = [{by: name, "overrides": len(costs), "cost": sum(costs)} for name, costs in found.items()]
-    return sorted(told, key=lambda one: (-one["overrides"], one[by]))
-
-
-# The books
-
-
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Accounts over some steps, added up."""
+    """Accounts of arms over some steps."""
 
     account: dict[str, Floats]
-    """(arm,) each of `ACCOUNTS`."""
-
+    """(arm,) per name of `promises.SUMS`."""
     evidence: Floats
-    """(arm, strength)"""
-
+    """(arm, strength) log E."""
     impossible: Ints
-    """(arm,)"""
-
+    """(arm,) transitions of probability 0."""
     served: Bools
     """(arm, step)"""
-
     need: Bools
     """(arm, step)"""
-
     mode: Ints
-    """(arm, step) where it was, or most likely was."""
+    """(arm, step) most likely state."""
 
 
 class Books:
-    """The accounts of a span; parts of it can be asked for."""
+    """Accounts of a window, also of parts of it."""
 
     def __init__(self, span: Span, models: Models, welfare: str | None, level: float = LEVEL) -> None:
-        """Keep what is needed.
+        """Prepare; accounts are computed on request.
 
         Args:
-            span: what is known.
-            models: a model by its digest.
-            welfare: of the programme.
-            level: of intervals and warnings.
+            span: records of the window.
+            models: models by digest.
+            welfare: welfare of the programme.
+            level: probability of intervals.
         """
         self.span, self.models, self.welfare, self.level = span, models, welfare, level
-        self._going_on: dict[str, Continuation] = {}
+        self._continuations: dict[str, Continuation] = {}
         self.groups = sorted({arm.group for arm in span.arms})
         self.types = sorted({arm.type for arm in span.arms})
         self.group = np.array([self.groups.index(arm.group) for arm in span.arms], dtype=np.int64)
         self.type = np.array([self.types.index(arm.type) for arm in span.arms], dtype=np.int64)
 
-    def going_on(self, digest: str) -> Continuation:
-        """How arms go on under a model: by the relaxation of those who are there at first, kind by kind.
+    def continuation(self, digest: str) -> Continuation:
+        """Return the continuation under a model, by the relaxation of the arms present at first, kind by kind.
 
-        Not of those who are there on average: who leaves or joins later may do so because of how it went.
+        The average roster would not do: arms may leave or join because of how they fared.
         """
-        if digest not in self._going_on:
+        if digest not in self._continuations:
             model, words = self.models(digest)
-            block = words.blocks_of(self.span.arms)
             there = np.zeros((len(model.tables), self.span.num_steps), dtype=np.int64)
-            np.add.at(there, block, self.span.present)
+            np.add.at(there, words.blocks_of(self.span.arms), self.span.present)
             counts = there[np.arange(len(there)), (there > 0).argmax(axis=1)]
-            self._going_on[digest] = continue_by(model, counts, self.welfare)
-        return self._going_on[digest]
+            self._continuations[digest] = continue_by(model, counts, self.welfare)
+        return self._continuations[digest]
 
     def between(self, first: int, last: int) -> Sums:
-        """The accounts of some steps. A promise holds until the model changes."""
+        """Return the accounts of some steps. A promise holds until the model changes."""
         parts = [
             self._run(max(first, begin), min(last, end), digest)
             for begin, end, digest in self.span.runs()
             if begin <= last and end >= first
         ]
         return Sums(
-            account={name: np.sum([part.account[name] for part in parts], axis=0) for name in ACCOUNTS},
+            account={name: np.sum([part.account[name] for part in parts], axis=0) for name in SUMS},
             evidence=np.sum([part.evidence for part in parts], axis=0),
             impossible=np.sum([part.impossible for part in parts], axis=0),
             **{name: np.concatenate([getattr(part, name) for part in parts], axis=1)
@@ -441,44 +348,73 @@ class Books:
         )  # fmt: skip
 
     def _run(self, first: int, last: int, digest: str) -> Sums:
-        going_on = self.going_on(digest)
-        courses = self.span.courses(self.models(digest)[1], first, last)
-        strengths = choose_strengths(going_on, courses, self.group, len(self.groups), 1 - self.level)
-        found = keep_account(going_on, courses, strengths)
-        mode = (found.laws >= found.laws.max(axis=2, keepdims=True) - ALIKE).argmax(axis=2)
-        block = courses.block[:, None]
-        return Sums(
-            account={name: getattr(found, name) for name in ACCOUNTS},
-            evidence=found.evidence,
-            impossible=found.impossible,
-            served=going_on.model.tables.served[block, mode, courses.done],
-            need=going_on.needs[block, mode],
-            mode=mode,
-        )
+        continuation = self.continuation(digest)
+        arms = self.span.trajectories(self.models(digest)[1], first, last)
+        strengths = choose_strengths(continuation, arms, self.group, len(self.groups), 1 - self.level)
+        found = decompose(continuation, arms, strengths)
+        likely = found.probabilities
+        mode = (likely >= likely.max(axis=2, keepdims=True) - ALIKE).argmax(axis=2)
+        block = arms.block[:, None]
+        served, need = continuation.model.tables.served[block, mode, arms.done], continuation.needs[block, mode]
+        account = {name: getattr(found, name) for name in SUMS}
+        return Sums(account, found.evidence, found.impossible, served, need, mode)
 
     def earned(self, sums: Sums, arms: Bools | Ints) -> Earned:
-        """The means of some arms over their steps.
+        """Return the means of some arms over their steps.
 
         Args:
             sums: accounts.
-            arms: (arm,) whether each is meant; or the numbers of those who are.
+            arms: (arm,) mask, or indices.
         """
         total = {name: float(values[arms].sum()) for name, values in sums.account.items()}
         steps = max(total["steps"], 1.0)
-        spread = np.sqrt(total["variance"] + total["reward_variance"]) / steps
-        reach = float(ndtri(0.5 + self.level / 2) * spread)
+        reach = float(ndtri(0.5 + self.level / 2) * np.sqrt(total["variance"] + total["reward_variance"]) / steps)
         promised = (total["expected"] + total["plans"]) / steps
         parts = {name: total[name] / steps for name in ("overrides", "undone", "moves", "rewards")}
         return Earned(total["realised"] / steps, promised, promised - reach, promised + reach, **parts)
 
     def tested(self, sums: Sums) -> list[Tested]:
-        """(group,) whether each is behind its promise."""
+        """Return the test of each group's shortfall."""
         own = [sums.evidence[self.group == number].sum(axis=0) for number in range(len(self.groups))]
         return holm(p_values([one if one.size else np.zeros(len(STRENGTHS)) for one in own]))
 
 
+@dataclass(frozen=True)
+class Part:
+    """Promised and realised rewards of groups in a part of a window."""
+
+    first: int
+    last: int
+    """Last step, inclusive."""
+    groups: dict[str, Earned]
+    """Groups that took part."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return asdict(self)
+
+
+def fairness_over_time(books: Books, parts: int = PARTS) -> tuple[Part, ...]:
+    """Return promised and realised rewards of groups by parts of a window.
+
+    Args:
+        books: accounts of the window, from `Programme.books`.
+        parts: maximum number of parts, of equal length but for the last.
+    """
+    first, last = books.span.first, books.span.last
+    size = -(-(last - first + 1) // check_positive_int(parts, "parts"))
+    found = []
+    for begin in range(first, last + 1, size):
+        end = min(begin + size - 1, last)
+        sums = books.between(begin, end)
+        own = {name: books.group == number for number, name in enumerate(books.groups)}
+        earned = {name: books.earned(sums, arms) for name, arms in own.items() if sums.account["steps"][arms].any()}
+        found.append(Part(begin, end, earned))
+    return tuple(found)
+
+
 def audit_of(books: Books) -> Audit:
-    """The audit of a span.
+    """Return the audit of a window.
 
     Args:
         books: its accounts.
@@ -488,133 +424,164 @@ def audit_of(books: Books) -> Audit:
     waits = count_waits(span.present, sums.served, sums.need)
     tested = books.tested(sums)
     rows = tuple(_arm_row(books, sums, waits, number) for number in range(len(span.arms)))
-    digests = list(dict.fromkeys(digest for _, _, digest in span.runs()))
-    shares = np.array([row.service.share for row in rows])
-    values = np.array([row.earned.realised for row in rows])
-    steps = np.array([float(row.service.steps) for row in rows])
-    names = [arm.name for arm in span.arms]
-    groups = tuple(
+    types = [_member(books, sums, waits, name, books.type == number) for number, name in enumerate(books.types)]
+    groups = [
         _member(books, sums, waits, name, books.group == number, tested[number])
         for number, name in enumerate(books.groups)
-    )
+    ]
+    digests = list(dict.fromkeys(digest for _, _, digest in span.runs()))
+    names, steps = [arm.name for arm in span.arms], np.array([float(row.service.steps) for row in rows])
     return Audit(
         first=span.first,
         last=span.last,
         event=span.event,
         level=books.level,
         arms=rows,
-        types=tuple(
-            _member(books, sums, waits, name, books.type == number, None) for number, name in enumerate(books.types)
-        ),
-        groups=groups,
-        service=_inequality(shares, names, steps),
-        value=_inequality(values, names, steps),
+        types=tuple(types),
+        groups=tuple(groups),
+        service=_inequality(np.array([row.service.share for row in rows]), names, steps),
+        value=_inequality(np.array([row.earned.realised for row in rows]), names, steps),
         group_value=_inequality(np.array([row.earned.realised for row in groups]), books.groups),
         overrides=_overrides(books, sums),
-        unknown=_unknown(books, sums),
-        continuation=books.going_on(digests[-1]).welfare,
+        unknown=_unknown(span, sums),
+        continuation=books.continuation(digests[-1]).welfare,
         models=len(digests),
         notes=_notes(books, digests),
     )
 
 
-def _service(sums: Sums, waits: Waits, arms: Bools | Ints) -> Service:
-    steps, served, needs = int(sums.account["steps"][arms].sum()), int(waits.served[arms].sum()), waits.needs[arms]
-    delay = float((waits.delay[arms][needs > 0] * needs[needs > 0]).sum() / needs.sum()) if needs.sum() else None
-    longest, late = int(waits.longest[arms].max(initial=0)), int(waits.longest_delay[arms].max(initial=0))
-    return Service(steps, served, served / max(steps, 1), longest, int(needs.sum()), delay, late)
+@dataclass(frozen=True, eq=False)
+class Waits:
+    """Waiting times, (arm,) each."""
+
+    served: Ints
+    """Number of services."""
+    longest: Ints
+    """Longest wait."""
+    waiting: Ints
+    """Steps since the last service, at the end of its time in the window."""
+    needs: Ints
+    """Needs that ended by service or last at the end."""
+    delay: Ints
+    """Sum of their delays."""
+    longest_delay: Ints
+    in_need: Ints
+    """Steps in need without service, at the end."""
 
 
-def _arm_row(books: Books, sums: Sums, waits: Waits, number: int) -> ArmRow:
-    arm, own = books.span.arms[number], np.array([number])
-    there = books.span.present[number]
-    seen = sum(state is not None for state in books.span.texts["state"][number, books.span.columns][there])
-    return ArmRow(
-        arm=arm.name,
-        type=arm.type,
-        group=arm.group,
-        joined=arm.joined_step,
-        left=arm.left_step,
-        seen=seen,
-        waiting=int(waits.waiting[number]),
-        in_need=int(waits.in_need[number]),
-        service=_service(sums, waits, own),
-        earned=books.earned(sums, own),
+def count_waits(present: Bools, served: Bools, need: Bools) -> Waits:
+    """Count waits and delays.
+
+    Args:
+        present: (arm, step) whether it takes part.
+        served: (arm, step) whether it is served.
+        need: (arm, step) whether it is in need.
+    """
+    waiting, longest, spell, total, ended, longest_delay = np.zeros((6, len(present)), dtype=np.int64)
+    for there, got, needy in zip(present.T, (served & present).T, (need & present).T, strict=True):
+        longest = np.where(there, np.maximum(longest, waiting), longest)
+        # `spell` counts steps in need, this one included: service at once ends a spell of 1, without delay.
+        spell = np.where(there, np.where(needy, spell + 1, 0), spell)
+        met = got & (spell > 0)
+        total, ended = total + np.where(met, spell - 1, 0), ended + met
+        longest_delay = np.where(met, np.maximum(longest_delay, spell - 1), longest_delay)
+        waiting, spell = np.where(there, np.where(got, 0, waiting + 1), waiting), np.where(got, 0, spell)
+    return Waits(
+        served=(served & present).sum(axis=1),
+        longest=np.maximum(longest, waiting),
+        waiting=waiting,
+        needs=ended + (spell > 0),
+        delay=total + spell,
+        longest_delay=np.maximum(longest_delay, spell),
+        in_need=spell,
     )
 
 
-def _member(books: Books, sums: Sums, waits: Waits, name: str, own: Bools, tested: Tested | None) -> MemberRow:
+def _service(sums: Sums, waits: Waits, arms: Bools | Ints) -> Service:
+    steps, served = int(sums.account["steps"][arms].sum()), int(waits.served[arms].sum())
+    needs = int(waits.needs[arms].sum())
+    delay = float(waits.delay[arms].sum() / needs) if needs else None
+    longest, late = int(waits.longest[arms].max(initial=0)), int(waits.longest_delay[arms].max(initial=0))
+    return Service(steps, served, served / max(steps, 1), longest, needs, delay, late)
+
+
+def _arm_row(books: Books, sums: Sums, waits: Waits, number: int) -> ArmRow:
+    span, arm, own = books.span, books.span.arms[number], np.array([number])
+    observed = span.texts["state"][number, span.columns][span.present[number]]
+    seen, ends = sum(state is not None for state in observed), (int(waits.waiting[number]), int(waits.in_need[number]))
     service, earned = _service(sums, waits, own), books.earned(sums, own)
+    return ArmRow(arm.name, arm.type, arm.group, arm.joined_step, arm.left_step, seen, *ends, service, earned)
+
+
+def _member(books: Books, sums: Sums, waits: Waits, name: str, own: Bools, tested: Tested | None = None) -> MemberRow:
     p_value, corrected = (None, None) if tested is None else tested
     behind = corrected is not None and corrected <= 1 - books.level + 1e-12
+    service, earned = _service(sums, waits, own), books.earned(sums, own)
     return MemberRow(name, int(own.sum()), service, earned, p_value, corrected, behind)
 
 
 def _inequality(values: Floats, names: Sequence[str], steps: Floats | None = None) -> Inequality:
-    """How unequal values are; given the steps of each, the worst-off was there at least half as long as the longest."""
     coefficient = float(gini_coefficient(values))
     there = np.ones(len(values), bool) if steps is None else 2 * steps >= steps.max()
-    # Of those who are equal but for rounding, the first.
-    worst = int(np.argmin(np.where(there, np.round(values, 12), np.inf)))
+    worst = int(np.argmin(np.where(there, np.round(values, 12), np.inf)))  # the first of those equal up to rounding
     defined = coefficient if np.isfinite(coefficient) else None
     return Inequality(defined, float(values[worst]), names[worst], float(values.mean()))
 
 
 def _overrides(books: Books, sums: Sums) -> tuple[OverrideRow, ...]:
-    worth = {digest: books.going_on(digest).long_run() for digest in dict.fromkeys(books.span.digests) if digest}
-    return tuple(_override(books, sums, worth, one) for one in books.span.overrides)
+    span, rows = books.span, []
+    values = {digest: books.continuation(digest).long_run() for digest in dict.fromkeys(span.digests) if digest}
+    for one in span.overrides:
+        digest, arm = span.digests[one.step - span.since], span.arms[one.place]
+        words = books.models(digest)[1]
+        block = words.blocks[arm.type, arm.group]
+        planned, accepted = (words.action_number(block, name) for name in (one.planned, one.accepted))
+        value = values[digest][block, sums.mode[one.place, one.step - span.first]]
+        cost = float(value[planned] - value[accepted])
+        rows.append(OverrideRow(one.step, arm.name, arm.group, one.planned, one.accepted, one.who, one.why, cost))
+    return tuple(rows)
 
 
-def _override(books: Books, sums: Sums, worth: dict[str, Floats], one: Override) -> OverrideRow:
-    digest = books.span.digests[one.step - books.span.since]
-    words = books.models(digest)[1]
-    block = words.blocks[one.type, one.group]
-    state = sums.mode[one.place, one.step - books.span.first]
-    names = words.actions(block)
-    gains = worth[digest][block, state]
-    cost = float(gains[names.index(one.planned)] - gains[names.index(one.accepted)])
-    return OverrideRow(one.step, one.arm, one.group, one.planned, one.accepted, one.who, one.why, cost)
+def _unknown(span: Span, sums: Sums) -> Unknown:
+    there = span.present
+    done, accepted = (span.texts[name][:, span.columns] for name in ("done", "accepted"))
+    seen, said = _given(span.texts["state"][:, span.columns]), _given(done)
 
+    def count(cells: Bools) -> int:
+        return int((cells & there).sum())
 
-def _unknown(books: Books, sums: Sums) -> Unknown:
-    span, there = books.span, books.span.present
-    state, done, accepted = (span.texts[name][:, span.columns] for name in ("state", "done", "accepted"))
-    seen, said = (_told(table) for table in (state, done))
-    otherwise = said & (done != accepted) & there
     return Unknown(
         steps=int(there.sum()),
-        unseen=int((~seen & there).sum()),
-        late=int((span.late[:, span.columns] & there).sum()),
-        corrected=int((span.corrected[:, span.columns] & there).sum()),
-        never_seen=int((~_told(span.texts["state"])).all(axis=1).sum()),
-        unconfirmed=int((~said & there).sum()),
-        without_reward=int((np.isnan(span.reward[:, span.columns]) & there).sum()),
+        unseen=count(~seen),
+        late=count(span.late[:, span.columns]),
+        corrected=count(span.corrected[:, span.columns]),
+        never_seen=int((~_given(span.texts["state"])).all(axis=1).sum()),
+        unconfirmed=count(~said),
+        without_reward=count(np.isnan(span.reward[:, span.columns])),
         impossible=int(sums.impossible.sum()),
-        undone=int(otherwise.sum()),
+        undone=count(said & (done != accepted)),
     )
 
 
-def _told(texts: Array) -> Bools:
-    """(arm, step) whether anything was told."""
+def _given(texts: Array) -> Bools:
     return np.array([[text is not None for text in row] for row in texts.tolist()], dtype=np.bool_)
 
 
 def _notes(books: Books, digests: Sequence[str]) -> tuple[str, ...]:
-    told = []
+    notes = []
     if len(digests) > 1:
-        told.append(f"{len(digests)} models were in use; a promise holds until the model changes")
+        notes.append(f"{len(digests)} models were in use; a promise holds until the model changes")
     gone = sum(arm.left_step is not None and arm.left_step <= books.span.last for arm in books.span.arms)
     if gone:
-        told.append(
-            f"{counted(gone, 'arm')} left within the span: promises are for the steps until then, and intervals "
-            "take it that leaving had nothing to do with conditions; warnings do not"
+        notes.append(
+            f"{counted(gone, 'arm')} left within the window: promises end there, and intervals assume that leaving "
+            "does not depend on states; warnings do not"
         )
-    asked = books.welfare
-    if asked and books.going_on(digests[-1]).welfare != asked:
-        told.append(f"the relaxation for {asked} was not solved; arms go on by that of the mean")
-    return tuple(told)
+    if books.welfare and books.continuation(digests[-1]).welfare != books.welfare:
+        notes.append(f"the relaxation for {books.welfare} was not solved; arms continue by the utilitarian one")
+    return tuple(notes)
 
 
 def check_level(level: object) -> float:
-    """The probability of intervals that somebody asked for."""
+    """Return the probability of intervals, if valid."""
     return check_fraction(level, "level", below_one=True)

@@ -29,7 +29,7 @@ ROUNDED = 9
 
 @dataclass(frozen=True)
 class Planned:
-    """What came of asking for a plan."""
+    """Result of planning."""
 
     plan: int
     """The number of the plan; `Programme.plan_of` has all of it."""
@@ -41,37 +41,37 @@ class Planned:
     """The event by which it was made."""
 
     arms: int
-    """How many take part."""
+    """Number of arms."""
 
     served: int
-    """How many of them get something."""
+    """Number of arms served."""
 
     believed: int
-    """How many were not seen at this step."""
+    """Number of arms not observed at this step."""
 
     used: dict[str, float]
-    """What it uses of each resource."""
+    """Resource use."""
 
     budget: dict[str, float]
-    """What there is."""
+    """Budget."""
 
     replaced: int | None
     """The plan of the same step that it takes the place of."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+        """JSON form."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class PlanRow:
-    """What a plan has of one arm."""
+    """One arm of a plan."""
 
     arm: str
     type: str
     group: str
     state: str
-    """Where it is taken to be."""
+    """Observed or most likely state."""
 
     known: str
     """`seen` at this step, or `believed`."""
@@ -80,37 +80,37 @@ class PlanRow:
     """The step at which it was last seen."""
 
     chance: float
-    """How likely it is in that state: 1 where it was seen."""
+    """Probability of that state; 1 if observed."""
 
     action: str
-    """What the plan gives it."""
+    """Planned action."""
 
     served: bool
-    """Whether that uses anything."""
+    """Whether the action uses a resource."""
 
     reason: str
     """Why."""
 
     next_in_line: int | None
-    """Whose turn it would be if there was more, 1 first; None for who is served, or where the policy has no order."""
+    """Rank in the order of service if the budget were larger; None if served, or without an order."""
 
     accepted: str | None
-    """What was accepted; None while the plan is a proposal."""
+    """Accepted action; None while the plan is a proposal."""
 
     who: str | None
-    """Who overrode the plan; None where nobody did."""
+    """Author of the override, if any."""
 
     why: str | None
-    """Why they did."""
+    """Reason of the override."""
 
-    arm_id: int
+    arm_id: int = 0
     """The number of the arm in the store."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        told = dict(vars(self))
-        del told["arm_id"]
-        return told
+        """JSON form."""
+        content = dict(vars(self))
+        del content["arm_id"]
+        return content
 
 
 @dataclass(frozen=True)
@@ -130,25 +130,25 @@ class KeptPlan:
 
     seed: int
     budget: dict[str, float]
-    """What there is of each resource."""
+    """Budget per resource."""
 
     used: dict[str, float]
-    """What the plan uses."""
+    """Use per resource."""
 
     accepted_used: dict[str, float] | None
-    """What was accepted uses; None while it is a proposal, and in lists of plans."""
+    """Use of the accepted actions; None while it is a proposal, and in lists of plans."""
 
     inputs: str
-    """Stands for all that the plan follows from."""
+    """Digest of the inputs."""
 
     outputs: str
-    """Stands for what it says."""
+    """Digest of the decisions."""
 
     known_event: int
-    """It knew everything up to this event, and nothing after."""
+    """Last event taken into account."""
 
     missing: int
-    """Arms that were not seen at this step."""
+    """Arms not observed at this step."""
 
     late: int
     """Reports on earlier steps that came since the last plan was accepted."""
@@ -159,7 +159,7 @@ class KeptPlan:
     """The part of a mixture that acts: its number, share and name."""
 
     note: str
-    """What differs from what the policy was made for, in words."""
+    """Difference from the problem that the policy was solved for, in words."""
 
     event: int
     at: str
@@ -167,17 +167,17 @@ class KeptPlan:
     accepted_at: str | None
     accepted_event: int | None
     certificate: Certificate | None
-    """Of the policy for the arms of this plan, where it is known; `Programme.certificate` computes that of today."""
+    """Certificate of the policy for this roster, if known; `Programme.certificate` computes it."""
 
     rows: tuple[PlanRow, ...]
-    """Arm by arm, in the order in which they joined; none in lists of plans."""
+    """Arms in the order in which they joined; empty in lists of plans."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        told = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        told["certificate"] = None if self.certificate is None else self.certificate.as_dict()
-        told["rows"] = [row.as_dict() for row in self.rows]
-        return told
+        """JSON form."""
+        content = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        content["certificate"] = None if self.certificate is None else self.certificate.as_dict()
+        content["rows"] = [row.as_dict() for row in self.rows]
+        return content
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ def decide(plan: Plan, inputs: Inputs, words: Words) -> Decisions:
 
 
 def as_states(known: Sequence[Known], words: Words) -> dict[str, list[str]]:
-    """Where arms are, as the table that `evenhand act` reads."""
+    """Return the states of arms as the table that `Plan.act` reads."""
     return {
         "arm": [row.arm.name for row in known],
         "type": [row.arm.type for row in known],
@@ -249,7 +249,7 @@ def keep_plan(tx: Connection, inputs: Inputs, decisions: Decisions, words: Words
         decisions: what it says.
         words: of the model.
         late: reports on earlier steps that came since the last plan was accepted.
-        who: asked for it.
+        who: author.
     """
     table = schema.plans
     older = proposal(tx, inputs.step)
@@ -257,7 +257,7 @@ def keep_plan(tx: Connection, inputs: Inputs, decisions: Decisions, words: Words
     outputs = outputs_of(inputs, decisions)
     body = {"plan": number, "step": inputs.step, "inputs": inputs.digest, "outputs": outputs, "replaced": older}
     event = append(tx, "planned", who, body)
-    told = _told(inputs, decisions, late)
+    content = _told(inputs, decisions, late)
     row = {
         "id": number,
         "step": inputs.step,
@@ -269,7 +269,7 @@ def keep_plan(tx: Connection, inputs: Inputs, decisions: Decisions, words: Words
         "inputs": inputs.digest,
         "outputs": outputs,
         "known_event": inputs.known_event,
-        "told_json": as_text(told | {"replaced": older}),
+        "told_json": as_text(content | {"replaced": older}),
         "at": now(),
         "event": event,
     }
@@ -277,11 +277,11 @@ def keep_plan(tx: Connection, inputs: Inputs, decisions: Decisions, words: Words
         change_rows(tx, table, [{"id": older, "status": schema.SUPERSEDED}])
     add_rows(tx, table, [row])
     add_rows(tx, schema.decisions, _decision_rows(number, inputs, decisions, words))
-    return _planned(number, inputs.step, event, told | {"replaced": older})
+    return _planned(number, inputs.step, event, content | {"replaced": older})
 
 
 def _told(inputs: Inputs, decisions: Decisions, late: int) -> dict[str, Any]:
-    """What a plan tells of itself."""
+    """Return the summary of a plan."""
     return {
         "arms": len(inputs.known),
         "served": sum(row.served for row in decisions.rows),
@@ -294,9 +294,9 @@ def _told(inputs: Inputs, decisions: Decisions, late: int) -> dict[str, Any]:
     }
 
 
-def _planned(number: int, step: int, event: int, told: Mapping[str, Any]) -> Planned:
-    counts = (told["arms"], told["served"], told["missing"])
-    return Planned(number, step, event, *counts, dict(told["used"]), dict(told["budget"]), told["replaced"])
+def _planned(number: int, step: int, event: int, content: Mapping[str, Any]) -> Planned:
+    counts = (content["arms"], content["served"], content["missing"])
+    return Planned(number, step, event, *counts, dict(content["used"]), dict(content["budget"]), content["replaced"])
 
 
 def _decision_rows(plan: int, inputs: Inputs, decisions: Decisions, words: Words) -> list[dict[str, Any]]:
@@ -324,16 +324,16 @@ def _decision_rows(plan: int, inputs: Inputs, decisions: Decisions, words: Words
 def proposal(tx: Connection, step: int) -> int | None:
     """The number of the plan that is proposed for a step."""
     table = schema.plans
-    asked = select(table.c.id).where(table.c.step == step, table.c.status == schema.PROPOSED)
-    found = tx.execute(asked).scalar()
+    query = select(table.c.id).where(table.c.step == step, table.c.status == schema.PROPOSED)
+    found = tx.execute(query).scalar()
     return None if found is None else int(found)
 
 
 def same_plan(tx: Connection, inputs: Inputs) -> Planned | None:
     """The plan that is proposed for the step, if it follows from the same."""
     table = schema.plans
-    asked = select(table).where(table.c.step == inputs.step, table.c.status == schema.PROPOSED)
-    row = tx.execute(asked).first()
+    query = select(table).where(table.c.step == inputs.step, table.c.status == schema.PROPOSED)
+    row = tx.execute(query).first()
     if row is None or row.inputs != inputs.digest:
         return None
     return _planned(row.id, row.step, row.event, json.loads(row.told_json))
@@ -361,8 +361,8 @@ def rows_of(tx: Connection, plan: int) -> tuple[PlanRow, ...]:
         *(table.c.chance, table.c.planned, table.c.served, table.c.reason, table.c.next_in_line),
         *(table.c.accepted, table.c.who, table.c.why, table.c.arm),
     )
-    asked = select(*columns).join(arms, arms.c.id == table.c.arm).where(table.c.plan == plan).order_by(table.c.place)
-    return tuple(_kept_row(list(row)) for row in tx.execute(asked))
+    query = select(*columns).join(arms, arms.c.id == table.c.arm).where(table.c.plan == plan).order_by(table.c.place)
+    return tuple(_kept_row(list(row)) for row in tx.execute(query))
 
 
 def _kept_row(values: list[Any]) -> PlanRow:
@@ -375,15 +375,15 @@ def kept_plan(
     row: Any, rows: tuple[PlanRow, ...], certificate: Certificate | None, accepted_used: dict[str, float] | None
 ) -> KeptPlan:
     """A plan from its row in the store, and its arms."""
-    told = json.loads(row.told_json)
+    content = json.loads(row.told_json)
     same = ("step", "status", "model", "policy", "seed", "inputs", "outputs", "known_event", "event", "at")
     taken = {name: getattr(row, name) for name in (*same, "accepted_by", "accepted_at", "accepted_event")}
-    kept = {name: told[name] for name in ("budget", "used", "missing", "late", "arms", "served", "part", "note")}
+    kept = {name: content[name] for name in ("budget", "used", "missing", "late", "arms", "served", "part", "note")}
     return KeptPlan(id=row.id, accepted_used=accepted_used, certificate=certificate, rows=rows, **taken, **kept)
 
 
 def usage_of(words: Words, rows: Sequence[tuple[int, int, int]]) -> dict[str, float]:
-    """What some actions use of each resource.
+    """Return the use of some actions per resource.
 
     Args:
         words: of the model.
@@ -395,7 +395,7 @@ def usage_of(words: Words, rows: Sequence[tuple[int, int, int]]) -> dict[str, fl
 
 
 def accepted_usage(words: Words, rows: Sequence[PlanRow]) -> dict[str, float]:
-    """What the accepted actions of a plan use."""
+    """Return the use of the accepted actions of a plan."""
     cells = []
     for row in rows:
         block = words.blocks[row.type, row.group]

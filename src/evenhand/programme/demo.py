@@ -1,7 +1,7 @@
 """A programme to look at: two years of the lifts of a town, made up, and the same for the same seed.
 
 Fifty lifts or so stand in three districts. Every ten days the conditions that are known are reported, a plan is made
-for the technicians and the parts that there are, somebody accepts it, now and then with another decision and a reason,
+for the technicians and the parts that there are, it is accepted, now and then with an override and a reason,
 and what was done is recorded. Reports are missing, come late or are corrected; lifts are torn down and built. The lifts
 at the harbour wear faster than the model says: salt. An audit finds that out.
 
@@ -33,7 +33,7 @@ DISTRICTS = {"harbour": (14, 8), "hill": (10, 6), "orchard": (5, 5)}
 """Old and new lifts of each district, when it begins."""
 
 SALT = 2.2
-"""How much faster lifts at the harbour wear than the model says."""
+"""Factor by which lifts at the harbour wear faster than the model says."""
 
 UNSEEN, LATE, WRONG, OVERRIDDEN, UNDONE = 0.12, 0.4, 0.03, 0.2, 0.03
 """Shares: of conditions that are not reported in time, of those that are later on, of reports that are wrong and
@@ -45,7 +45,7 @@ REASONS = (
     ("dispatcher", "the technician is already in the next house"),
     ("district office", "the school is next door, and the holidays end"),
     ("night desk", "the caretaker called twice"),
-    ("night desk", "firemen had to free somebody here last week"),
+    ("night desk", "firemen had to free a passenger here last week"),
 )
 
 
@@ -55,7 +55,7 @@ def make_demo(address: str | Path, seed: int = 0, progress: Progress | None = No
     Args:
         address: the name of a new file, or `postgresql://...` of an empty database.
         seed: the same gives the same programme, but for the times at which it was written.
-        progress: called now and then with what is being done and the share done.
+        progress: called with phase and share completed.
 
     Raises:
         InvalidInput: there is something at the address.
@@ -138,7 +138,7 @@ class _Town:
         self.owed: list[tuple[int, dict[str, Any]]] = []
 
     def live(self, step: int) -> None:
-        """One step: reports, a plan, decisions, what was done, and what came of it."""
+        """One step: reports, a plan, decisions, actions and outcomes."""
         self._come_and_go(step)
         self.look_around(step)
         planned = self.programme.plan(who="planning office")
@@ -166,8 +166,8 @@ class _Town:
         due = [row for at, row in self.owed if at <= step and row["arm"] in self.lift]
         self.owed = [(at, row) for at, row in self.owed if at > step]
         if due:
-            self.programme.observe(due, "inspection, told late", who="district office")
-        told = []
+            self.programme.observe(due, "inspection, late", who="district office")
+        content = []
         for name, state in self.state.items():
             row = {"arm": name, "state": STATES[state], "step": step}
             if step and self.rng.random() < UNSEEN:
@@ -177,11 +177,11 @@ class _Town:
             if self.rng.random() < WRONG:
                 self.owed.append((step + 1, row))
                 row = row | {"state": STATES[min(state + 1, 3) if state < 3 else 2]}
-            told.append(row)
-        self.programme.observe(told, "caretakers", who="district office")
+            content.append(row)
+        self.programme.observe(content, "caretakers", who="district office")
 
     def _override(self, rows: Sequence[PlanRow]) -> tuple[list[dict[str, str]], str]:
-        """Now and then somebody else gets what was planned for one lift."""
+        """Override the plan now and then."""
         served = [row for row in rows if row.served]
         others = [row for row in rows if not row.served and row.state != "smooth"]
         if not served or not others or self.rng.random() >= OVERRIDDEN:
@@ -195,17 +195,17 @@ class _Town:
         ], who
 
     def _do(self, step: int, rows: Sequence[PlanRow], overrides: dict[str, str]) -> None:
-        """What was done is recorded; new lifts also tell how well they ran."""
-        told = []
+        """Record the actions done; new lifts also report their reward."""
+        content = []
         for row in rows:
             action = overrides.get(row.arm, row.action)
             if action != "run" and self.rng.random() < UNDONE:
                 action = "run"
-            told.append({"arm": row.arm, "step": step, "action": action, "reward": self._measured(row.arm, action)})
+            content.append({"arm": row.arm, "step": step, "action": action, "reward": self._measured(row.arm, action)})
             lift = self.lift[row.arm]
-            law = self.moves[lift["type"], lift["group"], action][self.state[row.arm]]
-            self.state[row.arm] = int(self.rng.choice(len(STATES), p=law))
-        self.programme.record(told, "work sheets", who="dispatcher")
+            distribution = self.moves[lift["type"], lift["group"], action][self.state[row.arm]]
+            self.state[row.arm] = int(self.rng.choice(len(STATES), p=distribution))
+        self.programme.record(content, "work sheets", who="dispatcher")
 
     def _measured(self, name: str, action: str) -> str:
         if self.lift[name]["type"] != "new lift":

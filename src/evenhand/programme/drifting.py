@@ -1,25 +1,24 @@
-"""Drift: by how much a roster and a model may be off before something is to be done, and whether a model still fits.
+"""Drift: bounds for roster and model, and a sequential test of the model.
 
 Numbers drift when arms come and go (`solving.drifted`). A model drifts when arms no longer move as it says, which is
-tested on every *move*: an arm seen in a state, what was done with it since, and the state it was seen in next. With the
-same type, first state and actions a move is of one *row* r, whose law p_r is the model's. The evidence against the
-model is how much better others would have foretold the moves, weighed before they were seen:
+tested on every *move*: an arm observed in a state, the actions since, and its next observed state. Moves with the same
+type, first state and actions form one *row* r with the model's distribution p_r. The evidence against the model is the
+likelihood ratio of alternatives that are fixed beforehand:
 
     E_r(k) = mean over c in SCALES of  DirichletMultinomial(counts; c p_r) / Multinomial(counts; p_r)
     E(k)   = product over r of  (1 - 1/R) + E_r(k) / R          R the pairs of state and action that the model has
     E      = sum over k of  w_k E(k) + the weights that are left,       w_k = 1 / ((k + 1)(k + 2))
 
-with the counts of moves that ended k steps after the model came into use or later: things may have changed at any step,
-in any of the rows. What ended before, and was told after it came into use, counts for k = 0. Moves that the model
-excludes are one more row, in which a share of `ERRORS` counts as errors of reporting:
+with the counts of moves that ended k steps after the model came into use or later, since a change may occur at any step
+and in any row. Moves that ended before and were reported after it came into use count for k = 0. Moves that the model
+excludes are one more row, in which a share of `ERRORS` is attributed to errors of reporting:
 
     E_0(k) = mean over θ in {2, 4, 8, ...} ERRORS of  Binomial(excluded; θ) / Binomial(excluded; ERRORS)
 
 If the model is right each factor has mean 1 at most, given all before, whichever actions were chosen. So E is a
-nonnegative supermartingale that begins at 1, and exceeds 1/level *ever* with a chance of at most `level` (Ville, 1939):
-one may look as often as one likes. Late reports do no harm as long as they are not late because of what they say. Those
-that change moves which were counted already, corrections and what was seen between two reports, begin another such E:
-each exceeds 1/level with a chance of at most `level`.
+nonnegative supermartingale that begins at 1, and ever exceeds 1/level with probability at most `level` (Ville, 1939):
+the test may be repeated at any time. Late reports are harmless unless their content makes them late. Reports that
+change counted moves (corrections, and observations between two others) begin another such E, with the same bound.
 
 Reference: Ramdas, Grünwald, Vovk, Shafer (2023), Game-theoretic statistics and safe anytime-valid inference.
 """
@@ -47,33 +46,33 @@ from evenhand.programme.roster import Arm, step_at
 from evenhand.typing import Floats, Ints
 
 SCALES = (2.0, 20.0, 200.0)
-"""How many moves the model's row counts as, in those that might have foretold better: small ones are far from it."""
+"""Concentrations of the alternatives, in moves: small ones are far from the model's row."""
 
 ERRORS = 0.01
 """Share of moves that are taken to be errors of reporting where the model excludes them."""
 
 SHOWN_ROWS = 3
-"""Rows that are told of where the model no longer fits."""
+"""Rows reported if the model is rejected."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """By how much things may drift before something is done about it."""
+    """Bounds of drift."""
 
     change: float = 0.1
-    """Share by which the number of arms of a kind, or of all, may change before a policy is to be solved anew."""
+    """Relative change of the number of arms of a kind, or of all, after which a policy is solved again."""
 
     gap: float = 0.02
-    """How much larger a policy's gap may get with the roster before it is to be solved anew."""
+    """Increase of a policy's gap after which it is solved again."""
 
     level: float = 0.01
-    """The chance at most that the model is ever said not to fit although it does."""
+    """Level of the drift test: bound of the probability of ever rejecting a correct model."""
 
     records: int = 100
-    """Reports since the model came into use before that is asked, and then again after as many more."""
+    """Reports between two drift tests."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+        """JSON form."""
         return asdict(self)
 
 
@@ -83,67 +82,67 @@ def check_bounds(given: Mapping[str, Any]) -> Bounds:
     Raises:
         InvalidInput: with every fault.
     """
-    kept = {name: value for name, value in given.items() if value is not None}
+    chosen = {name: value for name, value in given.items() if value is not None}
     known = [field.name for field in fields(Bounds)]
-    faults = [f"{name}: there is no such bound; known are {', '.join(known)}" for name in kept if name not in known]
+    faults = [f"{name}: there is no such bound; known are {', '.join(known)}" for name in chosen if name not in known]
     faults += [
-        f"{name}: expected a number from 0, got {kept[name]!r}"
+        f"{name}: expected a number from 0, got {chosen[name]!r}"
         for name in ("change", "gap")
-        if name in kept and not (is_number(kept[name]) and 0 <= float(kept[name]) < np.inf)
+        if name in chosen and not (is_number(chosen[name]) and 0 <= float(chosen[name]) < np.inf)
     ]
-    if "level" in kept and not (is_number(kept["level"]) and 0 < float(kept["level"]) < 1):
-        faults.append(f"level: expected a number between 0 and 1, got {kept['level']!r}")
-    many = kept.get("records", 1)
+    if "level" in chosen and not (is_number(chosen["level"]) and 0 < float(chosen["level"]) < 1):
+        faults.append(f"level: expected a number between 0 and 1, got {chosen['level']!r}")
+    many = chosen.get("records", 1)
     if isinstance(many, bool) or not isinstance(many, int) or not 0 < many < 2**31:
         faults.append(f"records: expected a whole number from 1, got {many!r}")
     if faults:
         raise InvalidInput("; ".join(faults))
-    told: dict[str, Any] = {name: value if name == "records" else float(value) for name, value in kept.items()}
-    return Bounds(**told)
+    content: dict[str, Any] = {name: value if name == "records" else float(value) for name, value in chosen.items()}
+    return Bounds(**content)
 
 
 def bounds_of(tx: Connection) -> Bounds:
     """The bounds of a programme."""
-    kept = tx.execute(select(schema.programme.c.bounds_json)).scalar_one()
+    stored = tx.execute(select(schema.programme.c.bounds_json)).scalar_one()
     try:
-        return Bounds() if kept is None else check_bounds(json.loads(kept))
-    except InvalidInput as fault:  # of what is kept, and of nothing that was asked
+        return Bounds() if stored is None else check_bounds(json.loads(stored))
+    except InvalidInput as fault:  # a fault of the stored value, not of a request
         raise ValueError(str(fault)) from None
 
 
 @dataclass(frozen=True)
 class ModelDrift:
-    """Whether the model in use still fits what is seen."""
+    """Result of the drift test of the model in use."""
 
     needed: bool
-    """Whether it does not, so that it should be fitted anew."""
+    """Whether the model is rejected, so that a refit is needed."""
 
     why: tuple[str, ...]
-    """What speaks against it."""
+    """Evidence against it, in words."""
 
     reports: int
-    """Reports since it came into use, or since a fit was declined."""
+    """Reports since it came into use, or since a refit was declined."""
 
     moves: int
-    """Moves among them that were held against it; 0 while there are too few reports."""
+    """Tested moves; 0 while there are too few reports."""
 
     chance: float
-    """If it was right, so much evidence against it would ever come with this chance at most."""
+    """Bound of the probability of ever seeing this evidence against a correct model."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+        """JSON form."""
         return asdict(self) | {"why": list(self.why)}
 
 
 # Moves
 
 Row = tuple[str, int, tuple[int | None, ...]]
-"""(type, first state, actions since) what the law of a move hangs on; None is idling where nothing is known."""
+"""(type, first state, actions since) of a move; action None is idling by default."""
 
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """Where arms came, by what the laws hang on."""
+    """Observed moves by row."""
 
     first: int
     """The step at which the model came into use: it hangs on no report, or late ones would change the weights."""
@@ -154,24 +153,24 @@ class Moves:
     ends: dict[Row, Ints]
     """(move, 2) how many steps after the first each move of a row ended, and in which state."""
 
-    laws: dict[Row, Floats]
+    distributions: dict[Row, Floats]
     """(state,) what the model says of each row."""
 
     states: dict[str, tuple[str, ...]]
-    """What states are called, by type."""
+    """Names of states, by type."""
 
     actions: dict[str, tuple[str, ...]]
-    """What actions are called, by type."""
+    """Names of actions, by type."""
 
     @property
     def number(self) -> int:
-        """How many there are."""
+        """Number of moves."""
         return sum(len(ends) for ends in self.ends.values())
 
     def since(self, row: Row) -> tuple[Ints, Floats]:
         """(place,) the steps after the first at which moves of a row ended; (place, state) how many then or later."""
         at, place = np.unique(self.ends[row][:, 0], return_inverse=True)
-        counts = np.zeros((len(at), len(self.laws[row])))
+        counts = np.zeros((len(at), len(self.distributions[row])))
         np.add.at(counts, (place, self.ends[row][:, 1]), 1.0)
         return at, counts[::-1].cumsum(axis=0)[::-1]
 
@@ -194,8 +193,8 @@ def moves_since(tx: Connection, words: Words, arms: Sequence[Arm], step: int, ev
     for arm in arms:
         block = words.blocks[arm.type, arm.group]
         block_of.setdefault(labels[block], block)
-        told = sorted(seen.get(arm.id, {}).items())
-        for (start, (state, _)), (end, (next_state, reported)) in pairwise(told):
+        content = sorted(seen.get(arm.id, {}).items())
+        for (start, (state, _)), (end, (next_state, reported)) in pairwise(content):
             if reported <= event:
                 continue
             taken = tuple(_action(words, block, done.get((arm.id, at))) for at in range(start, end))
@@ -209,18 +208,18 @@ def moves_since(tx: Connection, words: Words, arms: Sequence[Arm], step: int, ev
         first=first,
         num_steps=1 + max(int(found[:, 0].max()) for found in after.values()),
         ends=after,
-        laws={row: beliefs.law(block_of[row[0]], row[1], row[2]) for row in after},
+        distributions={row: beliefs.distribution(block_of[row[0]], row[1], row[2]) for row in after},
         states={label: words.states(block) for label, block in block_of.items()},
         actions={label: words.actions(block) for label, block in block_of.items()},
     )
 
 
 def _seen(tx: Connection, step: int) -> dict[int, dict[int, tuple[str, int]]]:
-    """What each arm was last said to be in at each step, and by which event."""
+    """Return the last report on each arm and step, and its event."""
     table = schema.observations
-    asked = select(table.c.arm, table.c.step, table.c.state, table.c.event).where(table.c.step <= step)
+    query = select(table.c.arm, table.c.step, table.c.state, table.c.event).where(table.c.step <= step)
     found: dict[int, dict[int, tuple[str, int]]] = {}
-    for arm, at, state, event in tx.execute(asked.order_by(table.c.event, table.c.id)):
+    for arm, at, state, event in tx.execute(query.order_by(table.c.event, table.c.id)):
         found.setdefault(arm, {})[at] = state, event
     return found
 
@@ -234,7 +233,7 @@ def _action(words: Words, block: int, name: str | None) -> int | None:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What speaks against a model."""
+    """Evidence against a model."""
 
     total: float
     """log E."""
@@ -246,11 +245,11 @@ class Evidence:
     """Rows by log E_r of that step, the largest first."""
 
     excluded: tuple[int, float]
-    """How many moves of that step on the model excludes, and log E_0."""
+    """Number of moves from that step on that the model excludes, and log E_0."""
 
 
 def evidence(moves: Moves, num_pairs: int) -> Evidence:
-    """What the moves say against the model.
+    """Return the evidence of moves against the model.
 
     Args:
         moves: there is at least one.
@@ -260,12 +259,12 @@ def evidence(moves: Moves, num_pairs: int) -> Evidence:
     rest = np.log1p(-np.exp(share))
     by_start, number, outside = np.zeros((3, moves.num_steps))
     of_rows: dict[Row, tuple[Ints, Floats]] = {}
-    for row, law in moves.laws.items():
+    for row, distribution in moves.distributions.items():
         at, counts = moves.since(row)
-        of_rows[row] = at, _against(counts, law)
+        of_rows[row] = at, _against(counts, distribution)
         _add(by_start, at, np.logaddexp(rest, share + of_rows[row][1]))
         _add(number, at, counts.sum(axis=1))
-        _add(outside, at, counts @ (law <= 0))
+        _add(outside, at, counts @ (distribution <= 0))
     of_errors = _against_errors(outside, number)
     by_start += np.logaddexp(rest, share + of_errors)
     k = np.arange(moves.num_steps)
@@ -292,20 +291,23 @@ def _of_start(at: Ints, values: Floats, start: int) -> float:
     return float(values[place]) if place < len(at) else 0.0
 
 
-def _against(counts: Floats, law: Floats) -> Floats:
-    """(place,) log E_r of one row; moves that the law excludes are left out.
+def _against(counts: Floats, distribution: Floats) -> Floats:
+    """(place,) log E_r of one row; moves that the distribution excludes are left out.
 
     Args:
         counts: (place, state) moves of some starts on.
-        law: (state,) the model's.
+        distribution: (state,) the model's.
     """
-    possible = law > 0
-    counts, law = counts[:, possible], law[possible]
+    possible = distribution > 0
+    counts, distribution = counts[:, possible], distribution[possible]
     if possible.sum() < 2:
         return np.zeros(len(counts))
-    number, plain = counts.sum(axis=1), xlogy(counts, law).sum(axis=1)
+    number, plain = counts.sum(axis=1), xlogy(counts, distribution).sum(axis=1)
     found = [
-        gammaln(c) - gammaln(c + number) + (gammaln(c * law + counts) - gammaln(c * law)).sum(axis=1) - plain
+        gammaln(c)
+        - gammaln(c + number)
+        + (gammaln(c * distribution + counts) - gammaln(c * distribution)).sum(axis=1)
+        - plain
         for c in SCALES
     ]
     return np.asarray(logsumexp(found, axis=0) - np.log(len(SCALES)))
@@ -319,7 +321,7 @@ def _against_errors(outside: Floats, number: Floats) -> Floats:
 
 
 def judge(moves: Moves | None, words: Words, reports: int, bounds: Bounds) -> ModelDrift:
-    """Whether the model still fits.
+    """Test the model.
 
     Args:
         moves: since it came into use; None where there are too few reports, or none.
@@ -337,36 +339,36 @@ def judge(moves: Moves | None, words: Words, reports: int, bounds: Bounds) -> Mo
 
 
 def _pairs(words: Words) -> int:
-    """How many pairs of state and action the types of a model have."""
+    """Return the number of state-action pairs of all types."""
     first = {label: block for block, label in reversed(list(enumerate(fit_types(words))))}
     return int(sum(words.model.tables.valid[block].sum() for block in first.values()))
 
 
 def _reasons(moves: Moves, found: Evidence, chance: float, level: float) -> list[str]:
     sure = "less than 1 in a million" if chance < 1e-6 else f"at most {100 * chance:.2g} %"
-    told = [
+    content = [
         f"arms do not move as the model says: if it was right, so much against it would ever be seen in "
         f"{counted(moves.number, 'move')} with a chance of {sure} (the bound is {100 * level:g} %)"
     ]
-    told += [_tell_row(moves, row, found.since) for gain, row in found.rows[:SHOWN_ROWS] if gain > 0]
+    content += [_tell_row(moves, row, found.since) for gain, row in found.rows[:SHOWN_ROWS] if gain > 0]
     excluded, gain = found.excluded
     if gain > 0:
-        told.append(f"{counted(excluded, 'move')} since step {found.since} cannot be by the model")
-    return told
+        content.append(f"{counted(excluded, 'move')} since step {found.since} cannot be by the model")
+    return content
 
 
 def _tell_row(moves: Moves, row: Row, since: int) -> str:
-    """What differs most in a row."""
-    ends, law = moves.ends[row], moves.laws[row]
-    counts = np.bincount(ends[ends[:, 0] >= since - moves.first, 1], minlength=len(law))
+    """Describe the largest deviation of a row."""
+    ends, distribution = moves.ends[row], moves.distributions[row]
+    counts = np.bincount(ends[ends[:, 0] >= since - moves.first, 1], minlength=len(distribution))
     number = counts.sum()
-    off = np.abs(counts - number * law) / np.sqrt(np.maximum(number * law, 1e-12))
-    state = int(np.argmax(np.where(law > 0, off, -1.0)))
+    off = np.abs(counts - number * distribution) / np.sqrt(np.maximum(number * distribution, 1e-12))
+    state = int(np.argmax(np.where(distribution > 0, off, -1.0)))
     kind, start, actions = row
     names, done = moves.states[kind], [moves.actions[kind][a] for a in actions if a is not None]
     under = f" with {', '.join(dict.fromkeys(done))}" if done else ""
     when = "" if len(actions) == 1 else f" {len(actions)} steps later"
     return (
         f"{quoted(kind)} in {quoted(names[start])}{under} came to {quoted(names[state])}{when} {int(counts[state])} "
-        f"times of {int(number)} since step {since}; the model says {100 * law[state]:.3g} %"
+        f"times of {int(number)} since step {since}; the model says {100 * distribution[state]:.3g} %"
     )

@@ -1,7 +1,7 @@
-"""One arm's history: what it was seen in, what was decided, overridden and done, and what was to be expected.
+"""History of an arm: observations, decisions, overrides, records, and their expectations.
 
-What was expected of a state: the arm's law at that step, by the model, from the state it was seen in before and what
-was done since (`knowing`). What is expected of a decision: the reward of that step where the arm was taken to be.
+The expectation of an observation is the model's distribution of the state, from the observation before and the actions
+since (`knowing`); that of a decision is the reward of the step in the observed or most likely state.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,22 +32,22 @@ class Entry:
     """`joined`, `left`, `seen`, `decided` (a plan was accepted), or `recorded`."""
 
     state: str | None = None
-    """Where it was seen, or taken to be."""
+    """Observed or most likely state."""
 
     known: str | None = None
     """Of a decision: whether the state was `seen` or `believed`."""
 
     planned: str | None = None
-    """What the plan gave it."""
+    """Planned action."""
 
     action: str | None = None
-    """What was accepted, or recorded."""
+    """Accepted or recorded action."""
 
     overridden: bool = False
-    """Whether that is something else than was planned."""
+    """Whether it differs from the plan."""
 
     reward: float | None = None
-    """What was recorded."""
+    """Recorded reward."""
 
     expected: str | None = None
     """Of a state: the one that was most likely. None where nothing was known before."""
@@ -60,13 +60,13 @@ class Entry:
     """Of a decision: the reward of the step, by the model."""
 
     who: str | None = None
-    """Who overrode the plan, or wrote this into the log."""
+    """Author of the override or of the event."""
 
     why: str | None = None
-    """Why somebody overrode the plan, or why the arm left."""
+    """Reason of the override, or of leaving."""
 
     source: str | None = None
-    """Who says so."""
+    """Source of the report."""
 
     plan: int | None = None
     """The number of the plan."""
@@ -90,8 +90,8 @@ def history_of(tx: Connection, words: Words, arms: Sequence[Arm], step: int) -> 
     """
     found = [entry for arm in arms for entry in _entries(tx, words, arm, step)]
     table = schema.events
-    asked = select(table.c.id, table.c.who).where(table.c.id.in_({entry.event for entry in found}))
-    who = {row.id: row.who for row in tx.execute(asked)}
+    query = select(table.c.id, table.c.who).where(table.c.id.in_({entry.event for entry in found}))
+    who = {row.id: row.who for row in tx.execute(query)}
     entries = [replace(entry, who=entry.who or who.get(entry.event) or None) for entry in found]
     order = ("joined", "seen", "decided", "recorded", "left")
     return sorted(entries, key=lambda entry: (entry.event, order.index(entry.kind), entry.step))
@@ -111,7 +111,7 @@ def _entries(tx: Connection, words: Words, arm: Arm, step: int) -> Iterator[Entr
 
 
 def _seen(tx: Connection, words: Words, arm: Arm, step: int) -> Iterator[Entry]:
-    """Every report, with what was expected; late ones are weighed by what is known of the steps before them."""
+    """Every report, with what was expected; late ones are compared with the steps before them."""
     block, beliefs = words.blocks[arm.type, arm.group], Beliefs(words)
     reports = observations_of(tx, arm.id)
     last = {report["step"]: report["state"] for report in reports}
@@ -123,27 +123,27 @@ def _seen(tx: Connection, words: Words, arm: Arm, step: int) -> Iterator[Entry]:
         start = None if before is None else words.state_number(block, last[before])
         names = [done.get((arm.id, number)) for number in range(first, at)]
         actions = tuple(None if name is None else words.action_number(block, name) for name in names)
-        law = beliefs.law(block, start, actions)
+        distribution = beliefs.distribution(block, start, actions)
         same = {name: report[name] for name in ("event", "source", "at")}
         yield Entry(
             step=at,
             kind="seen",
             state=state,
-            expected=words.states(block)[most_likely(law)[0]],
-            chance=kept_chance(law[words.state_number(block, state)]),
+            expected=words.states(block)[most_likely(distribution)[0]],
+            chance=kept_chance(distribution[words.state_number(block, state)]),
             **same,
         )
 
 
 def _decided(tx: Connection, words: Words, arm: Arm) -> Iterator[Entry]:
     table, plans = schema.decisions, schema.plans
-    asked = (
+    request = (
         select(table, plans.c.step, plans.c.accepted_event, plans.c.accepted_at)
         .join(plans, plans.c.id == table.c.plan)
         .where(table.c.arm == arm.id, plans.c.status == schema.ACCEPTED)
     )
     block = words.blocks[arm.type, arm.group]
-    for row in tx.execute(asked):
+    for row in tx.execute(request):
         cell = (block, words.state_number(block, row.state), words.action_number(block, row.accepted))
         yield Entry(
             event=row.accepted_event,

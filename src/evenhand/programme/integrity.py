@@ -1,7 +1,7 @@
 """Verification of a programme's database: rebuild the tables from the chain of events, and compare.
 
-Each event carries the rows that it added or changed (`ledger`). Replaying them gives every table but `jobs`, whose rows
-are working notes of servers. Bytes (models, policies, posteriors) are compared by their digests.
+Each event carries the rows that it added or changed (`ledger`). Replaying them gives every table. Bytes (models,
+policies, posteriors) are compared by their digests.
 
 The chain shows every change of a single event. Two changes agree with themselves: the last events and all that they
 wrote are cut, or events are rewritten with all digests after them. A `Head`, the number and digest of the last event,
@@ -31,7 +31,7 @@ MOST_FAULTS = 20
 SHORTEST_KEY = 16
 """Bytes of the shortest key that signs."""
 
-TABLES = {name: table for name, table in schema.METADATA.tables.items() if name not in ("events", "jobs")}
+TABLES = {name: table for name, table in schema.METADATA.tables.items() if name != "events"}
 """Tables that follow from the events."""
 
 TRIGGERS = {"events_no_update", "events_no_delete"}
@@ -56,8 +56,8 @@ class Head:
 
     def signed(self, key: bytes) -> "Head":
         """Return the head with its signature under a key."""
-        told = as_text([self.event, self.chain]).encode()
-        return replace(self, signature=hmac.new(key, told, hashlib.sha256).hexdigest())
+        content = as_text([self.event, self.chain]).encode()
+        return replace(self, signature=hmac.new(key, content, hashlib.sha256).hexdigest())
 
     def check_signature(self, key: bytes) -> None:
         """Refuse a head that was not signed with a key.
@@ -203,8 +203,8 @@ def _compare(tx: Connection, rebuilt: Rebuilt) -> Iterator[Fault]:
             for column, value in row.items():
                 found = in_event(value)
                 if found != wanted.get(column):
-                    told = f"expected {_shown(wanted.get(column))} by the events, found {_shown(found)}"
-                    yield Fault(_place(name, key, column), told)
+                    content = f"expected {_shown(wanted.get(column))} by the events, found {_shown(found)}"
+                    yield Fault(_place(name, key, column), content)
         yield from (Fault(_place(name, key), "the row is missing") for key in expected)
 
 
@@ -217,10 +217,10 @@ def _rows(tx: Connection, table: Table, order: str = "") -> Iterator[dict[str, A
 
 def _place(table: str, key: tuple[Any, ...], column: str = "") -> str:
     names = [column.name for column in TABLES[table].primary_key]
-    told = ", ".join(f"{name} {value}" for name, value in zip(names, key, strict=True))
-    return f"{table}, {told}" + (f", {column}" if column else "")
+    content = ", ".join(f"{name} {value}" for name, value in zip(names, key, strict=True))
+    return f"{table}, {content}" + (f", {column}" if column else "")
 
 
 def _shown(value: object) -> str:
-    told = repr(value)
-    return told if len(told) <= 60 else told[:57] + "..."
+    content = repr(value)
+    return content if len(content) <= 60 else content[:57] + "..."

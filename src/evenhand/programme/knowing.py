@@ -1,14 +1,14 @@
-"""What is known of every arm at a step: seen there, or believed.
+"""Beliefs: the state of every arm at a step, observed or inferred.
 
-An arm that was reported on at the step is *seen*. Of any other there is a belief, the law of its state given all that
-was reported and done, by the model:
+An arm with a report on the step is *seen*. Any other has a belief, the distribution of its state given all reports and
+actions, by the model:
 
-    b(s)      = 1 for the state it was last seen in; the model's first law where it was never seen, at its first step
-    b'(s')    = sum over s of b(s) p(s' | s, a)          at every step since, a what was done then
+    b(s)      = 1 for the last observed state; the initial distribution, at the first step, if there is none
+    b'(s')    = sum over s of b(s) p(s' | s, a)          at every step since, with a the action done
 
-What was done at a step is what was recorded, else what was accepted; an arm without either idled. Where the action
-cannot be done in a state, the arm idles there. A policy acts on states: it is given the most likely one, the first of
-several that are equally likely, and its chance is told beside it.
+The action done is the recorded one, else the accepted one, else idling. An arm idles in states in which the action is
+infeasible. A policy acts on states: it is given the most likely one, the first of
+several that are equally likely, with its probability.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ ALIKE = 1e-9
 """Chances that differ by less are equal: sums differ in their last bits from machine to machine."""
 
 DIGITS = 9
-"""Of a chance that is kept."""
+"""Of a chance that is stored."""
 
 OFF_TIES = 2.718281828e-13
 """Added before a chance is rounded: 0.95 ** 5 = 0.7737809375 lies between two numbers of nine digits, as do many
@@ -41,14 +41,14 @@ MOST_ASKED = 500
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of one arm at a step."""
+    """State of one arm at a step."""
 
     arm: Arm
     block: int
     """Of the model."""
 
     state: int
-    """Where it is taken to be, by its number."""
+    """Index of the observed or most likely state."""
 
     known: str
     """`seen` or `believed`."""
@@ -57,7 +57,7 @@ class Known:
     """The step at which it was last seen; None where it never was."""
 
     chance: float
-    """How likely it is there: 1 where it was seen."""
+    """Probability of that state; 1 if observed."""
 
 
 def know(tx: Connection, words: Words, arms: Sequence[Arm], step: int, event: int | None = None) -> list[Known]:
@@ -68,7 +68,7 @@ def know(tx: Connection, words: Words, arms: Sequence[Arm], step: int, event: in
         words: of the model by which beliefs move.
         arms: who takes part.
         step: the step.
-        event: nothing later is looked at; all is when absent.
+        event: nothing later is looked at; by default all is.
     """
     now = _seen_at(tx, step, event)
     absent = [arm for arm in arms if arm.id not in now]
@@ -85,7 +85,7 @@ def know(tx: Connection, words: Words, arms: Sequence[Arm], step: int, event: in
         first = arm.joined_step if seen is None else seen[0]
         start = None if seen is None else words.state_number(block, seen[1])
         actions = tuple(_number(words, block, done.get((arm.id, number))) for number in range(min(first, step), step))
-        state, chance = most_likely(beliefs.law(block, start, actions))
+        state, chance = most_likely(beliefs.distribution(block, start, actions))
         found.append(Known(arm, block, state, BELIEVED, None if seen is None else seen[0], chance))
     return found
 
@@ -104,16 +104,16 @@ class Beliefs:
             words: of a settled model.
         """
         self.tables = words.model.tables
-        self.law = lru_cache(maxsize=None)(self._law)
+        self.distribution = lru_cache(maxsize=None)(self._distribution)
         self.matrix = lru_cache(maxsize=None)(self._matrix)
 
-    def _law(self, block: int, start: int | None, actions: tuple[int | None, ...]) -> Floats:
-        """(state,) the law after some actions, None for idling, from a state or from the model's first law."""
+    def _distribution(self, block: int, start: int | None, actions: tuple[int | None, ...]) -> Floats:
+        """Return (state,) the distribution after some actions, from a state or the initial distribution."""
         size = int(self.tables.num_states[block])
-        law = np.asarray(self.tables.initial[block, :size]) if start is None else np.eye(size)[start]
+        distribution = np.asarray(self.tables.initial[block, :size]) if start is None else np.eye(size)[start]
         for action in actions:
-            law = law @ self.matrix(block, action)
-        return law
+            distribution = distribution @ self.matrix(block, action)
+        return distribution
 
     def _matrix(self, block: int, action: int | None) -> Floats:
         """(state, next_state) how an arm moves; it idles where the action cannot be done."""
@@ -123,18 +123,18 @@ class Beliefs:
         return np.asarray(self.tables.transitions[block, rows, taken, :size])
 
 
-def most_likely(law: Floats) -> tuple[int, float]:
+def most_likely(distribution: Floats) -> tuple[int, float]:
     """The first of the most likely states, and its chance.
 
     Args:
-        law: (state,) chances.
+        distribution: (state,) chances.
     """
-    state = int(np.flatnonzero(law >= law.max() - ALIKE)[0])
-    return state, kept_chance(law[state])
+    state = int(np.flatnonzero(distribution >= distribution.max() - ALIKE)[0])
+    return state, kept_chance(distribution[state])
 
 
 def kept_chance(chance: float) -> float:
-    """A chance as it is kept: the same whatever the last bits of the sum that it came from."""
+    """A chance as it is stored: the same whatever the last bits of the sum that it came from."""
     return round(float(chance) + OFF_TIES, DIGITS)
 
 
@@ -147,8 +147,8 @@ def _parts(arms: Sequence[Arm]) -> Iterator[list[int]]:
 def _seen_at(tx: Connection, step: int, event: int | None) -> dict[int, str]:
     table = schema.observations
     limit = [table.c.step == step] + ([] if event is None else [table.c.event <= event])
-    asked = select(table.c.arm, table.c.state).where(*limit).order_by(table.c.event, table.c.id)
-    return {row.arm: row.state for row in tx.execute(asked)}
+    query = select(table.c.arm, table.c.state).where(*limit).order_by(table.c.event, table.c.id)
+    return {row.arm: row.state for row in tx.execute(query)}
 
 
 def _last_seen(tx: Connection, arms: Sequence[Arm], step: int, event: int | None) -> dict[int, tuple[int, str]]:
@@ -164,15 +164,15 @@ def _last_seen(tx: Connection, arms: Sequence[Arm], step: int, event: int | None
             .subquery()
         )
         there = (table.c.arm == last.c.arm) & (table.c.step == last.c.step)
-        asked = select(table.c.arm, table.c.step, table.c.state).join(last, there).where(*limit)
-        found |= {arm: (at, state) for arm, at, state in tx.execute(asked.order_by(table.c.event, table.c.id))}
+        request = select(table.c.arm, table.c.step, table.c.state).join(last, there).where(*limit)
+        found |= {arm: (at, state) for arm, at, state in tx.execute(request.order_by(table.c.event, table.c.id))}
     return found
 
 
 def _done_since(
     tx: Connection, arms: Sequence[Arm], last: dict[int, tuple[int, str]], step: int, event: int | None
 ) -> dict[tuple[int, int], str]:
-    """What was done with each arm at each step since it was last seen."""
+    """Actions done with each arm at each step since its last observation."""
     if not arms:
         return {}
     first = min(last[arm.id][0] if arm.id in last else arm.joined_step for arm in arms)
@@ -182,7 +182,7 @@ def _done_since(
 def done_between(
     tx: Connection, arms: Sequence[int], first: int, step: int, event: int | None = None, recorded: bool = True
 ) -> dict[tuple[int, int], str]:
-    """What was done, by (arm, step): what was recorded, else what was accepted.
+    """Return the actions done, by (arm, step): as recorded, else as accepted.
 
     Args:
         tx: a transaction.
@@ -190,7 +190,7 @@ def done_between(
         first: the first step.
         step: the step after the last.
         event: as of an event, or now.
-        recorded: whether records are looked at; only what was accepted when not.
+        recorded: whether records are used, or only accepted actions.
     """
     plans, decisions, records = schema.plans, schema.decisions, schema.records
     closed = [plans.c.status == schema.ACCEPTED, plans.c.step >= first, plans.c.step < step]
@@ -223,19 +223,19 @@ def decided_between(
         tx: a transaction.
         words: of the model.
         blocks: of the arms, by their numbers.
-        first: the first step that is looked at.
+        first: the first step considered.
         step: the step after the last.
 
     Returns:
         By the numbers of the arms, for as many steps before the last as there is something of without a gap.
     """
-    told = _decisions(tx, words, blocks, first, step)
+    content = _decisions(tx, words, blocks, first, step)
     found: dict[int, list[tuple[int, bool]]] = {arm: [] for arm in blocks}
     for arm, steps in found.items():
         for at in range(step - 1, first - 1, -1):
-            if (arm, at) not in told:
+            if (arm, at) not in content:
                 break
-            steps.append(told[arm, at])
+            steps.append(content[arm, at])
     return found
 
 
@@ -246,7 +246,7 @@ def last_served(tx: Connection, words: Words, blocks: Mapping[int, int], first: 
         tx: a transaction.
         words: of the model.
         blocks: of the arms, by their numbers.
-        first: the first step that is looked at.
+        first: the first step considered.
         step: the step after the last.
     """
     found: dict[int, int] = {}
@@ -263,11 +263,11 @@ def _decisions(
     done = done_between(tx, list(blocks), first, step)
     plans, table, served = schema.plans, schema.decisions, words.model.tables.served
     span = (plans.c.status == schema.ACCEPTED) & (plans.c.step >= first) & (plans.c.step < step)
-    asked = select(table.c.arm, plans.c.step, table.c.state).join(plans, plans.c.id == table.c.plan).where(span)
+    query = select(table.c.arm, plans.c.step, table.c.state).join(plans, plans.c.id == table.c.plan).where(span)
     found: dict[tuple[int, int], tuple[int, bool]] = {}
     numbers = list(blocks)
     for start in range(0, len(numbers), MOST_ASKED):
-        part = asked.where(table.c.arm.in_(numbers[start : start + MOST_ASKED]))
+        part = query.where(table.c.arm.in_(numbers[start : start + MOST_ASKED]))
         for arm, at, name in tx.execute(part):
             state, action = words.state(blocks[arm], name), words.action(blocks[arm], done[arm, at])
             # A name of a former model says nothing by this one.

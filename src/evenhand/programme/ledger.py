@@ -42,13 +42,13 @@ class Event:
     answered: a key was stored for an answer that changed nothing."""
 
     who: str
-    """Who did it, in the words of whoever wrote it."""
+    """Author."""
 
     at: str
     """When, by the clock of the machine that wrote it, in UTC."""
 
     body: dict[str, Any]
-    """What."""
+    """Content."""
 
     chain: str
     """The digest of this event and all before it."""
@@ -156,8 +156,8 @@ def change_rows(tx: Connection, table: Table, rows: Sequence[Mapping[str, Any]])
     keys = [column.name for column in table.primary_key]
     found = and_(*(table.c[name] == bindparam(f"its_{name}") for name in keys))
     values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in rows[0] if name not in keys}
-    told = [{("its_" if name in keys else "new_") + name: row[name] for name in row} for row in rows]
-    tx.execute(update(table).where(found).values(values), told)
+    content = [{("its_" if name in keys else "new_") + name: row[name] for name in row} for row in rows]
+    tx.execute(update(table).where(found).values(values), content)
     _note(tx, "changed", table, rows)
 
 
@@ -251,7 +251,7 @@ def check_text(value: object, name: str, empty: bool = False) -> str:
 
 
 def fault_of_text(text: str) -> str:
-    """What is wrong with a text that a database could not hold; nothing where it is sound."""
+    """Return the fault of a text that a database cannot hold; empty if valid."""
     if "\0" in text or any(0xD800 <= ord(letter) <= 0xDFFF for letter in text):
         return "has characters that are no text"
     return ""

@@ -1,4 +1,4 @@
-"""A programme's model: settled names, so that an arm is found by its type and group whoever else takes part.
+"""A programme's model: settled names, so that an arm is found by its type and group in any roster.
 
 A model file may leave blocks without names or groups; they then go by their numbers, which change when a type has no
 arm left. A *settled* model names every block and every group. How many arms there are is not in it: that is the
@@ -59,14 +59,14 @@ def _check_told_apart(model: CoupledMDP) -> None:
     for block, name in enumerate(names_of(model)):
         other = first.setdefault(name, block)
         if not _alike(model, other, block):
-            told = f"is called {quoted(name[0])} as arms[{other}] is, in the same group, and differs from it"
-            faults.append(Fault(f"arms[{block}]", f"{told}: a roster could not tell them apart"))
+            content = f"is called {quoted(name[0])} as arms[{other}] is, in the same group, and differs from it"
+            faults.append(Fault(f"arms[{block}]", f"{content}: a roster could not tell them apart"))
     if faults:
         raise ModelError(faults)
 
 
 def _alike(model: CoupledMDP, one: int, other: int) -> bool:
-    """Whether two blocks differ at most in where they start."""
+    """Return whether two blocks differ at most in their initial distribution."""
     tables = model.tables
     arrays = (tables.transitions, tables.rewards, tables.usage, tables.num_states, tables.num_actions, model.floors)
     return all(np.array_equal(array[one], array[other]) for array in arrays)
@@ -101,15 +101,15 @@ def of_roster(model: CoupledMDP, blocks: Sequence[int], welfare: str | None = No
         welfare: of the programme.
     """
     counts = np.bincount(np.asarray(blocks, dtype=np.int64), minlength=len(model.tables))
-    kept = np.flatnonzero(counts)
+    nonempty = np.flatnonzero(counts)
     return CoupledMDP(
-        arms=model.tables.select(kept),
+        arms=model.tables.select(nonempty),
         budget=model.budget,
         discount=model.discount,
-        counts=counts[kept],
+        counts=counts[nonempty],
         resources=model.resources,
-        groups=[model.groups[block] for block in kept.tolist()],
-        floors=model.floors[kept],
+        groups=[model.groups[block] for block in nonempty.tolist()],
+        floors=model.floors[nonempty],
         criterion=model.criterion,
         over=model.over,
         welfare=welfare,
@@ -139,11 +139,11 @@ class Words:
         return np.array([self.blocks[arm.type, arm.group] for arm in arms], dtype=np.int64)
 
     def states(self, block: int) -> tuple[str, ...]:
-        """What the states of a block are called."""
+        """Return the names of the states of a block."""
         return self._states[block]
 
     def actions(self, block: int) -> tuple[str, ...]:
-        """What the actions of a block are called."""
+        """Return the names of the actions of a block."""
         return self._actions[block]
 
     def state_number(self, block: int, name: str) -> int:
@@ -179,4 +179,4 @@ def _find(text: str, known: tuple[str, ...], what: str, kind: str, hint: bool) -
         return alike[0]
     near = nearest(text, known) if hint else None
     meant = f" Did you mean {quoted(near)}?" if near else ""
-    return f"{quoted(text)} is no {what} of type {quoted(kind)}.{meant} Known are {', '.join(known[:12])}"
+    return f"{quoted(text)} is not a {what} of type {quoted(kind)}.{meant} Known are {', '.join(known[:12])}"

@@ -1,7 +1,7 @@
-"""What arms were seen in. Nothing that was said is ever changed: of several reports on an arm and step the last counts.
+"""Observations of states. Reports are never changed: of several on an arm and step the last counts.
 
 A report on an earlier step is *late*; one that says something else than the report before it is a *correction*. Both
-are kept beside the old ones, and plans say which they knew.
+are stored beside the old ones, and plans say which they knew.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,22 +21,22 @@ from evenhand.programme.roster import MOST_STEP, Arm, in_order, raise_faults, un
 
 @dataclass(frozen=True)
 class Observed:
-    """What came of a table of observations."""
+    """Result of a table of observations."""
 
     event: int
     """The number of the event."""
 
     observations: int
-    """How many there were."""
+    """Number of rows."""
 
     late: int
-    """How many of them are of steps before the present one."""
+    """Number of rows on steps before the present one."""
 
     corrected: int
-    """How many say something else than was known of that arm and step."""
+    """Number of rows that differ from the report before."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+        """JSON form."""
         return asdict(self)
 
 
@@ -45,7 +45,7 @@ class Row:
     """One row of a table that is about arms at steps."""
 
     place: str
-    """What a person calls it, such as `line 4`."""
+    """Place in the table, such as `line 4`."""
 
     arm: Arm
     step: int
@@ -72,7 +72,7 @@ def read_arms_and_steps(table: Table, arms: Sequence[Arm], usual: int) -> tuple[
         step = _step(text, usual)
         found = next((arm for arm in named.get(name, []) if arm.takes_part(step)), None)
         if step < 0:
-            faults.append(Fault(place, f"step {quoted(text)} is no whole number from 0"))
+            faults.append(Fault(place, f"step {quoted(text)} must be a whole number from 0"))
         elif name not in named:
             faults.append(Fault(place, unknown_arm(name, named, len(faults) < SHOWN_FAULTS)))
         elif found is None:
@@ -129,7 +129,7 @@ def keep_observations(tx: Connection, seen: Sequence[tuple[int, int, str]], sour
     Args:
         tx: a transaction from `Store.writing`.
         seen: (arm's number, step, state).
-        source: who says so.
+        source: source of the report.
         event: the event that says so.
     """
     same = {"source": source, "at": now(), "event": event}
@@ -137,7 +137,7 @@ def keep_observations(tx: Connection, seen: Sequence[tuple[int, int, str]], sour
 
 
 def count_corrections(tx: Connection, seen: Sequence[tuple[int, int, str]]) -> int:
-    """How many of some reports say something else than what is known."""
+    """Return the number of reports that differ from the report before."""
     table = schema.observations
     steps = sorted({step for _, step, _ in seen})
     known: dict[tuple[int, int], str] = {}

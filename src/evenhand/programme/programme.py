@@ -1,10 +1,10 @@
-"""A programme that runs: its steps as methods, each one transaction, each written down as an event.
+"""A running programme: its operations as methods, each one transaction and one event.
 
     create → (join | leave | observe)* → plan → accept → record → observe → plan → ...
 
-Tables are given as a file's name, a data frame, a list of rows or a table of columns; everything wrong with one is told
-at once, and nothing of it is kept. Every write takes a `key`: asked again under the same key it answers as before, and
-does nothing twice. `who` is written into the events.
+Tables are given as a file's name, a data frame, a list of rows or a table of columns; all faults of
+one are raised at once, and nothing of it is stored. Every write takes an idempotency `key` and an author `who`, which
+is written into the event.
 """
 
 from collections import Counter
@@ -21,10 +21,12 @@ from evenhand.model.files import load
 from evenhand.model.objective import read_welfare
 from evenhand.model.welfare import DEFAULT
 from evenhand.programme import ledger, roster, schema
+from evenhand.programme.audits import Audits
+from evenhand.programme.cycle import Cycle
 from evenhand.programme.history import Entry, history_of
 from evenhand.programme.integrity import Head, differences, head_of, raise_differences
 from evenhand.programme.ledger import Event, add_rows, append, check_text, once
-from evenhand.programme.looking_back import LookingBack
+from evenhand.programme.library import Library
 from evenhand.programme.modelling import Words, of_roster, settle, to_bytes
 from evenhand.programme.observing import (
     Observed,
@@ -34,7 +36,7 @@ from evenhand.programme.observing import (
     observations_of,
     read_observations,
 )
-from evenhand.programme.offering import Offering
+from evenhand.programme.refits import Refits
 from evenhand.programme.roster import Arm, Newcomer, check_step, find_names, present_step, read_newcomers, read_rows
 from evenhand.programme.store import Store
 
@@ -43,71 +45,77 @@ MOST_SEED = 2**63 - 1
 
 @dataclass(frozen=True)
 class Changed:
-    """What came of arms joining or leaving."""
+    """Result of arms joining or leaving."""
 
     event: int
     """The number of the event."""
 
     arms: tuple[str, ...]
-    """Who."""
+    """Names of the arms."""
 
     step: int
     """The first step at which they take part, or no longer do."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+        """JSON form."""
         return asdict(self) | {"arms": list(self.arms)}
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> "Changed":
-        """From the JSON form."""
+        """Read the JSON form."""
         return cls(answer["event"], tuple(answer["arms"]), answer["step"])
 
 
 @dataclass(frozen=True)
 class Status:
-    """What a programme is, and where it stands."""
+    """Status of a programme."""
 
     name: str
-    """What it is called."""
+    """Name."""
 
     step: int
     """The step that is to be planned next."""
 
     arms: dict[str, int]
-    """How many take part, by type."""
+    """Number of arms by type."""
 
     groups: dict[str, int]
-    """How many take part, by group."""
+    """Number of arms by group."""
 
     observed: int
-    """How many of them were seen at this step."""
+    """Number of arms observed at this step."""
 
     budget: dict[str, float]
-    """What there is of each resource at every step."""
+    """Budget per step."""
 
     welfare: str
-    """What it is fair by."""
+    """Welfare."""
 
     criterion: str
-    """What rewards over time are worth."""
+    """Criterion."""
 
     over: str
-    """Whose values welfare weighs."""
+    """Members of the welfare: `arms` or `groups`."""
 
     model: str
     """The digest of its model."""
 
     events: int
-    """How many there are: the version of all that is stored."""
+    """Number of events: the version of the store."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+        """JSON form."""
         return asdict(self)
 
 
-class Programme(Offering, LookingBack):
+class Programme:
     """A running programme in its store.
+
+    Its own methods are about the roster and observations; the others belong to three parts, under the same names:
+
+    `cycle`      solve, plan, accept, record (`Cycle`)
+    `audits`     audits, waiting times, the price of fairness and what-if plans (`Audits`)
+    `refitting`  refits of the model, drift, proposals (`Refits`)
 
     Example:
         >>> import evenhand as eh
@@ -118,6 +126,27 @@ class Programme(Offering, LookingBack):
         >>> programme.observe([{"arm": "north", "state": 1}], source="inspection")
         Observed(event=2, observations=1, late=0, corrected=1)
     """
+
+    def __init__(self, store: Store) -> None:
+        """Run the programme in an open store; `create` and `open` take an address."""
+        self.store, self.library = store, Library(store)
+        self.cycle = cycle = Cycle(self.library)
+        self.solve, self.certificate, self.needs_solving = cycle.solve, cycle.certificate, cycle.needs_solving
+        self.uncertified, self.learn_certificate = cycle.uncertified, cycle.learn_certificate
+        self.present_problem = cycle.present_problem
+        self.plan, self.plan_of, self.plans, self.recompute = cycle.plan, cycle.plan_of, cycle.plans, cycle.recompute
+        self.current_plan, self.current_plan_number = cycle.current_plan, cycle.current_plan_number
+        self.accept, self.changed_since = cycle.accept, cycle.changed_since
+        self.record, self.record_rest, self.recorded = cycle.record, cycle.record_rest, cycle.recorded
+        self.last_served, self.unrecorded = cycle.last_served, cycle.unrecorded
+        self.audits = audits = Audits(self.library, cycle)
+        self.audit, self.books, self.in_need = audits.audit, audits.books, audits.in_need
+        self.price_of_fairness, self.suppose = audits.price_of_fairness, audits.suppose
+        self.refitting = refits = Refits(self.library, cycle)
+        self.refit, self.adopt, self.decline, self.refits = refits.refit, refits.adopt, refits.decline, refits.refits
+        self.posteriors, self.offered, self.offer_refit = refits.posteriors, refits.offered, refits.offer_refit
+        self.bounds, self.set_bounds = refits.bounds, refits.set_bounds
+        self.question, self.model_drift = refits.question, refits.model_drift
 
     @classmethod
     def create(
@@ -139,12 +168,12 @@ class Programme(Offering, LookingBack):
             address: the name of a new file, or `postgresql://...` of an empty database.
             model: a problem or its file; how many arms it has does not matter.
             roster: a table with the columns arm and type, and perhaps group and state.
-            welfare: what is fair; the model's own when absent.
-            criterion: what rewards over time are worth; the model's own when absent.
-            over: whose values welfare weighs, `arms` or `groups`; as the model says when absent.
-            name: of the programme; that of its address when absent.
+            welfare: what is fair; by default the model's own.
+            criterion: what rewards over time are worth; by default the model's own.
+            over: whose values welfare weighs, `arms` or `groups`; by default as the model says.
+            name: of the programme; by default that of its address.
             seed: of all draws.
-            who: does this.
+            who: author, written into the event.
 
         Raises:
             InvalidInput: the model or the roster is not sound, or there is something at the address.
@@ -160,8 +189,8 @@ class Programme(Offering, LookingBack):
         programme = cls(with_store)
         with with_store.making() as tx:
             _write_first(tx, settled, called, chosen, seed)
-            told = {"name": called, "welfare": chosen, "seed": seed, "arms": [asdict(new) for new in newcomers]}
-            event = append(tx, "created", who, told)  # after the row that counts events; its rows belong to it, too
+            content = {"name": called, "welfare": chosen, "seed": seed, "arms": [asdict(new) for new in newcomers]}
+            event = append(tx, "created", who, content)  # after the row that counts events; its rows belong to it, too
             _join(tx, newcomers, 0, event)
         return programme
 
@@ -178,6 +207,10 @@ class Programme(Offering, LookingBack):
         """
         return cls(Store.open(address))
 
+    def close(self) -> None:
+        """Close the store."""
+        self.store.close()
+
     def __enter__(self) -> "Programme":
         return self
 
@@ -187,12 +220,12 @@ class Programme(Offering, LookingBack):
     # Looking
 
     def status(self) -> Status:
-        """What it is, and where it stands."""
+        """Return the status."""
         with self.store.reading() as tx:
             row = tx.execute(select(schema.programme)).one()
             step = present_step(tx)
             arms = roster.taking_part(tx, step)
-            model, _ = self._model(tx)
+            model, _ = self.library.model(tx)
             seen = select(schema.observations.c.arm).where(schema.observations.c.step == step).distinct()
             present = {arm.id for arm in arms}
             return Status(
@@ -210,11 +243,11 @@ class Programme(Offering, LookingBack):
             )
 
     def arms(self, step: int | None = None, gone: bool = False) -> list[Arm]:
-        """Who takes part.
+        """Arms that take part.
 
         Args:
-            step: at this step; the present one when absent.
-            gone: also those who take part no longer, or not yet.
+            step: at this step; by default the present one.
+            gone: also the arms that take part no longer, or not yet.
         """
         with self.store.reading() as tx:
             if gone:
@@ -240,15 +273,15 @@ class Programme(Offering, LookingBack):
         with self.store.reading() as tx:
             arms = roster.arms_as_of(tx)
             find_names(arms, [arm])
-            return history_of(tx, self._model(tx)[1], [one for one in arms if one.name == arm], present_step(tx))
+            return history_of(tx, self.library.model(tx)[1], [one for one in arms if one.name == arm], present_step(tx))
 
     def model(self) -> CoupledMDP:
         """The present model, with a name for every block; how many arms it has means nothing."""
         with self.store.reading() as tx:
-            return self._model(tx)[0]
+            return self.library.model(tx)[0]
 
     def events(self, after: int = 0, most: int | None = None) -> list[Event]:
-        """What happened.
+        """Return events.
 
         Args:
             after: only events with a larger number.
@@ -284,26 +317,26 @@ class Programme(Offering, LookingBack):
 
         Args:
             rows: a table with the columns arm and type, and perhaps group and state.
-            step: the first at which they do; the present one when absent.
-            who: does this.
-            key: asked again under the same, it answers as before.
+            step: the first at which they do; by default the present one.
+            who: author, written into the event.
+            key: idempotency key.
 
         Raises:
             TableError: with every fault and its row.
         """
         table = read_rows(rows, "roster", ["arm"])
-        asked = [table.columns, step]
-        self._check_first(key, "join", asked, lambda tx: read_newcomers(self._model(tx)[0], table))
+        request = [table.columns, step]
+        self.library.check_first(key, "join", request, lambda tx: read_newcomers(self.library.model(tx)[0], table))
         with self.store.writing() as tx:
 
             def do() -> dict[str, Any]:
-                newcomers = read_newcomers(self._model(tx)[0], table)
+                newcomers = read_newcomers(self.library.model(tx)[0], table)
                 first = present_step(tx) if step is None else check_step(step)
                 event = append(tx, "joined", who, {"step": first, "arms": [asdict(new) for new in newcomers]})
                 _join(tx, newcomers, first, event)
                 return Changed(event, tuple(new.name for new in newcomers), first).as_dict()
 
-            return Changed.of(once(tx, key, "join", asked, do)[0])
+            return Changed.of(once(tx, key, "join", request, do)[0])
 
     def leave(self, names: Sequence[str], why: str, *, who: str = "", key: str | None = None) -> Changed:
         """Let arms take part no longer, from the present step on.
@@ -311,19 +344,19 @@ class Programme(Offering, LookingBack):
         Args:
             names: of the arms.
             why: a reason.
-            who: does this.
-            key: asked again under the same, it answers as before.
+            who: author, written into the event.
+            key: idempotency key.
 
         Raises:
             InvalidInput: some of them do not take part, or there is no reason.
         """
         reason = check_text(why, "why")
-        asked = [list(names), reason]
+        request = [list(names), reason]
 
         def find(tx: Connection) -> list[Arm]:
             return find_names([arm for arm in roster.arms_as_of(tx) if arm.left_step is None], list(names))
 
-        self._check_first(key, "leave", asked, find)
+        self.library.check_first(key, "leave", request, find)
         with self.store.writing() as tx:
 
             def do() -> dict[str, Any]:
@@ -332,48 +365,48 @@ class Programme(Offering, LookingBack):
                 roster.leave(tx, leaving, step, event, reason)
                 return Changed(event, tuple(names), step).as_dict()
 
-            return Changed.of(once(tx, key, "leave", asked, do)[0])
+            return Changed.of(once(tx, key, "leave", request, do)[0])
 
     def observe(
         self, rows: Any, source: str, *, step: int | None = None, who: str = "", key: str | None = None
     ) -> Observed:
-        """Say in which states arms were seen; late and corrected reports are kept beside the old ones.
+        """Say in which states arms were seen; late and corrected reports are stored beside the old ones.
 
         Args:
             rows: a table with the columns arm and state, and perhaps step.
-            source: who says so.
-            step: of rows that name none; the present one when absent.
-            who: does this.
-            key: asked again under the same, it answers as before.
+            source: source of the report.
+            step: of rows that name none; by default the present one.
+            who: author, written into the event.
+            key: idempotency key.
 
         Raises:
-            TableError: with every fault and its row; nothing is kept then.
+            TableError: with every fault and its row; nothing is stored then.
         """
         table, said = read_rows(rows, "observations", ["arm", "state"], ragged=True), check_text(source, "source")
-        asked = [table.columns, said, step]
+        request = [table.columns, said, step]
 
         def read(tx: Connection) -> list[tuple[Row, str]]:
             present = present_step(tx)
             usual = present if step is None else check_step(step)
-            return read_observations(table, roster.arms_as_of(tx), self._model(tx)[1], usual, present)
+            return read_observations(table, roster.arms_as_of(tx), self.library.model(tx)[1], usual, present)
 
-        self._check_first(key, "observe", asked, read)
+        self.library.check_first(key, "observe", request, read)
         with self.store.writing() as tx:
 
             def do() -> dict[str, Any]:
                 found, present = read(tx), present_step(tx)
                 seen = [(row.arm.id, row.step, state) for row, state in found]
                 corrected, late = count_corrections(tx, seen), sum(number < present for _, number, _ in seen)
-                told = [[row.arm.name, row.step, state] for row, state in found]
-                event = append(tx, "observed", who, {"source": said, "seen": told})
+                content = [[row.arm.name, row.step, state] for row, state in found]
+                event = append(tx, "observed", who, {"source": said, "seen": content})
                 keep_observations(tx, seen, said, event)
                 return Observed(event, len(seen), late, corrected).as_dict()
 
-            return Observed(**once(tx, key, "observe", asked, do)[0])
+            return Observed(**once(tx, key, "observe", request, do)[0])
 
 
 def _called(address: str | Path) -> str:
-    """What a programme is called by its address: the file or the database, and nothing of how to reach it."""
+    """Return the name of a programme by its address: the file or the database."""
     text = str(address)
     return Path(text.partition("?")[0] if "://" in text else text).stem
 

@@ -1,35 +1,33 @@
-"""What was promised, what came, and whether the difference can be chance.
+"""Expected and realised rewards: an exact decomposition of the difference, intervals, and a test for shortfalls.
 
-An arm that takes part from step b to step c (c not included) goes on, as far as anybody can tell, by a law pi(s, a) of
-its own: what the fair relaxation of the roster would do with it (`Continuation`). What it then earns in the k steps to
-go, and what an action is worth in it, are
+An arm takes part from step b to step c (exclusive) and continues by a randomised policy pi(s, a) of its own: that of
+the fair relaxation of the roster (`Continuation`). Its expected reward over k remaining steps, and the value of an
+action, are
 
     H_0 = 0        Q_k(s, a) = r(s, a) + sum_s' p(s, a, s') H_{k-1}(s')        H_k(s) = sum_a pi(s, a) Q_k(s, a)
 
-Let mu be the law of its state: a point where it was seen, else pushed forward from there, exactly, by what was done.
-With k = c - t steps to go at step t, and mu- the law before it is seen at t, all that it earned splits without rest:
+Let mu be the distribution of its state: a point if it was observed, else propagated from there by the actions done.
+With k = c - t remaining steps at step t, and mu- the distribution before the observation at t,
 
-    sum_t mu r(done)  =  mu H_k at b                                      what was to be expected from where it was
-                      +  sum_t mu Q_k(planned) - mu H_k                   what its plans made of it
+    sum_t mu r(done)  =  mu H_k at b                                      expected from its first state
+                      +  sum_t mu Q_k(planned) - mu H_k                   gained by its plans
                       +  sum_t mu Q_k(accepted) - mu Q_k(planned)         overrides
-                      +  sum_t mu Q_k(done) - mu Q_k(accepted)            decisions that were not carried out
-                      +  sum_t mu H_k - mu- H_k                           moves, better or worse than the model has them
+                      +  sum_t mu Q_k(done) - mu Q_k(accepted)            decisions not carried out
+                      +  sum_t mu H_k - mu- H_k                           transitions better or worse than the model's
 
-The first two lines are the promise. Recorded rewards add what they differ from the model's. If the model is right the
-moves are differences of a martingale, however plans, budgets and overrides couple the arms: whoever acts does not know
-the next move. Their variances given what went before, mu- H^2 - (mu- H)^2, add up, and so intervals are made.
+The first two lines are the promise. Recorded rewards add their differences from the model's. If the model is right, the
+transition terms are martingale differences, however plans, budgets and overrides couple the arms, since actions do not
+depend on the next transition. Their conditional variances mu- H^2 - (mu- H)^2 add up to the intervals.
 
-A warning needs more than a wide interval, for bad luck may also make the variance small; and who gets well may leave
-for that reason, so that looking back from the day it left would count its luck too little. The test therefore weighs
-moves by what was to come until the end of the whole span (`Courses.until`), which nothing that happens can change; who
-leaves only stops to move. With D such moves of a group and any number l > 0 that is fixed beforehand,
+A warning must hold for any number of arms and steps, also if bad luck makes the variance small and if arms leave
+because of their state. The test therefore weights transitions by the values until the end of the whole window
+(`Trajectories.until`), which no event can change. With D such terms of a group and a fixed l > 0,
 
-    E_l = exp( - l sum_t D_t - sum_t log E[exp(-l D_t) | what went before] )
+    E_l = exp( - l sum_t D_t - sum_t log E[exp(-l D_t) | past] )
 
-has mean 1 at most, and so has a mean of several such E. So P(E >= 1/p) <= p, by Markov's inequality, exactly and for
-any number of arms and steps: 1/E is a p-value. Recorded rewards enter by their differences x from the model's, as
-exp(-l x - l^2 x^2 / 2): of mean 1 at most if they scatter evenly to both sides (de la Pena 1999). The p-values of
-several groups are corrected by Holm, which asks for no independence.
+has mean at most 1, and so has a mean over several l. Hence P(E >= 1/p) <= p by Markov's inequality: 1/E is a p-value.
+Recorded rewards enter by their differences x from the model's as exp(-l x - l^2 x^2 / 2), of mean at most 1 if they are
+symmetric (de la Pena 1999). The p-values of several groups are corrected by Holm's method.
 """
 
 from collections.abc import Sequence
@@ -37,6 +35,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 
 from evenhand.errors import Infeasible, InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.model.coupled import CoupledMDP
@@ -45,395 +44,333 @@ from evenhand.policies.fluid import OccupancyPriority
 from evenhand.typing import Bools, Floats, Ints
 
 STRENGTHS = ((0.25, 0.15), (0.5, 0.25), (1.0, 0.4), (2.0, 0.2))
-"""The numbers l of a test, as multiples of the one that would be best for chance alone, and their weights."""
+"""(factor, weight) per l: factors of the l that is optimal for the expected variance."""
 
-MOST_CELLS = 4_000_000
-"""Entries of matrices that are looked at in one go: arms are followed in parts."""
+MAX_CELLS = 4_000_000
+"""Entries of temporary matrices; arms are processed in batches."""
 
 UNKNOWN = -1
-"""The number of a state or an action that is not known."""
+"""Index of an unknown state or action."""
 
 LOOK_AHEAD = 200
-"""Steps for which an override counts where the criterion is the average."""
-
-
-# How arms go on
+"""Steps by which overrides are valued under the average criterion."""
 
 
 @dataclass(frozen=True, eq=False)
 class Continuation:
-    """What each kind of arm does when nobody says otherwise, and what it is worth."""
+    """Randomised policy per kind of arm, and its values."""
 
     model: CoupledMDP
-    """A settled model."""
-
-    laws: Floats
-    """(block, state, action) how often each action is taken."""
-
+    """Settled model."""
+    action_probabilities: Floats
+    """(block, state, action)"""
     welfare: str
-    """The welfare of the relaxation that they are from."""
+    """Welfare of the relaxation."""
 
     def values(self, num_steps: int) -> Floats:
-        """(step to go, block, state) H, from no step to go to `num_steps`."""
-        tables = self.model.tables
-        found = np.zeros((num_steps + 1, *tables.rewards.shape[:2]))
+        """Return H, (remaining steps, block, state), for 0 to `num_steps` remaining steps."""
+        found = np.zeros((num_steps + 1, *self.model.tables.rewards.shape[:2]))
         for k in range(1, num_steps + 1):
-            found[k] = (self.laws * self.action_values(found[k - 1])).sum(axis=-1)
+            found[k] = self._mean(self.action_values(found[k - 1]))
         return found
 
     def action_values(self, ahead: Floats, discount: float = 1.0) -> Floats:
-        """(block, state, action) what actions are worth, from (block, state) values of the step after."""
+        """Return (block, state, action) values from (block, state) values of the next step."""
         tables = self.model.tables
         return np.asarray(tables.rewards + discount * np.einsum("bsaz,bz->bsa", tables.transitions, ahead))
 
+    def _mean(self, by_action: Floats) -> Floats:
+        return np.asarray((self.action_probabilities * by_action).sum(axis=-1))
+
     def spreads(self, values: Floats) -> Floats:
-        """(step to go, block, state) the variance of all moves to come, from H."""
+        """Return the variance of all future transition terms, (remaining steps, block, state), from H."""
         found = np.zeros_like(values)
         for k in range(1, len(values)):
             mean = self.action_values(values[k - 1]) - self.model.tables.rewards
             square = np.einsum("bsaz,bz->bsa", self.model.tables.transitions, values[k - 1] ** 2 + found[k - 1])
-            found[k] = (self.laws * np.maximum(square - mean**2, 0.0)).sum(axis=-1)
+            found[k] = self._mean(np.maximum(square - mean**2, 0.0))
         return found
 
     def long_run(self) -> Floats:
-        """(block, state, action) what actions are worth by the programme's criterion, as overrides are weighed."""
+        """Return (block, state, action) values by the programme's criterion, for the cost of overrides."""
         criterion, tables = self.model.criterion, self.model.tables
         if criterion.num_steps is None and criterion.factor < 1:
-            onward = np.einsum("bsa,bsaz->bsz", self.laws, tables.transitions)
-            earned = (self.laws * tables.rewards).sum(axis=-1)
-            ahead = np.linalg.solve(np.eye(onward.shape[1]) - criterion.factor * onward, earned[..., None])[..., 0]
+            onward = np.einsum("bsa,bsaz->bsz", self.action_probabilities, tables.transitions)
+            reward = self._mean(tables.rewards)
+            ahead = np.linalg.solve(np.eye(onward.shape[1]) - criterion.factor * onward, reward[..., None])[..., 0]
             return self.action_values(ahead, criterion.factor)
         steps = LOOK_AHEAD if criterion.num_steps is None else criterion.num_steps
         discount = 1.0 if criterion.num_steps is None else self.model.discount
         ahead = np.zeros(tables.rewards.shape[:2])
         for _ in range(steps - 1):
-            ahead = (self.laws * self.action_values(ahead, discount)).sum(axis=-1)
+            ahead = self._mean(self.action_values(ahead, discount))
         return self.action_values(ahead, discount)
 
     @property
     def needs(self) -> Bools:
-        """(block, state) whether an arm is served there, now and then: it is in need of it."""
-        return np.asarray((self.laws * self.model.tables.served).sum(axis=-1) > 1e-6)
+        """(block, state) whether the relaxation ever serves an arm there: it is in need."""
+        return np.asarray(self._mean(self.model.tables.served.astype(np.float64)) > 1e-6)
 
 
 def continue_by(model: CoupledMDP, counts: Ints, welfare: str | None) -> Continuation:
-    """How arms go on by the fair relaxation of a roster; by that of the mean where a welfare has none.
+    """Return the policies of the fair relaxation of a roster; of the utilitarian one if it cannot be solved.
 
     Args:
-        model: a settled one.
-        counts: (block,) how many arms there are of each.
-        welfare: of the programme.
+        model: settled model.
+        counts: (block,) number of arms.
+        welfare: welfare of the programme.
+
+    Raises:
+        NotConverged: neither relaxation was solved.
     """
     endless = model if model.criterion.num_steps is None else model.under("average")
-    kept = np.flatnonzero(counts)
+    nonempty = np.flatnonzero(counts)
     roster = CoupledMDP(
-        arms=endless.tables.select(kept),
+        arms=endless.tables.select(nonempty),
         budget=endless.budget,
         discount=endless.discount,
-        counts=counts[kept],
-        groups=[endless.groups[block] for block in kept.tolist()],
-        floors=endless.floors[kept],
+        counts=counts[nonempty],
+        groups=[endless.groups[block] for block in nonempty.tolist()],
+        floors=endless.floors[nonempty],
         criterion=endless.criterion,
         over=endless.over,
     )
     for tried in (welfare, "utilitarian"):
         try:
-            laws = _laws(roster, tried)
+            relaxed = relax(roster, tried)
         except (InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge, Infeasible):
             continue
-        idle = np.arange(model.tables.rewards.shape[2]) == model.tables.idle[:, :, None]
-        whole = idle.astype(np.float64)  # blocks without arms
-        whole[kept] = laws
+        prices = relaxed.floor_prices if roster.has_floors else None
+        policy = OccupancyPriority(roster, relaxed.occupancy, relaxed.weights, relaxed.prices, prices)
+        found = policy.laws[roster.type_of_block]
+        whole = (np.arange(model.tables.rewards.shape[2]) == model.tables.idle[:, :, None]).astype(np.float64)
+        whole[nonempty] = found / found.sum(axis=-1, keepdims=True).clip(1e-300)
         return Continuation(model, whole, tried or "")
-    raise NotConverged("audit: the relaxation of the roster was not solved, so nothing can be said of promises")
-
-
-def _laws(roster: CoupledMDP, welfare: str | None) -> Floats:
-    """(block, state, action) what the relaxation does with arms of each block."""
-    relaxed = relax(roster, welfare)
-    pay = relaxed.floor_prices if roster.has_floors else None
-    policy = OccupancyPriority(roster, relaxed.occupancy, relaxed.weights, relaxed.prices, pay)
-    laws = policy.laws[roster.type_of_block]
-    return np.asarray(laws / laws.sum(axis=-1, keepdims=True).clip(1e-300))
-
-
-# Following the arms
+    raise NotConverged("audit: the relaxation of the roster was not solved, so expectations are not available")
 
 
 @dataclass(frozen=True, eq=False)
-class Courses:
-    """What is known of arms, step by step, in the numbers of one model. Unknown states and actions are UNKNOWN."""
+class Trajectories:
+    """Observations and actions of arms by step, as indices of one model, `UNKNOWN` if missing."""
 
     block: Ints
-    """(arm,) its kind."""
-
+    """(arm,) kind."""
     begin: Ints
-    """(arm,) the first step at which it is followed, counted from the first of all."""
-
+    """(arm,) first step, counted from the first of all."""
     end: Ints
-    """(arm,) the first at which it is not."""
-
+    """(arm,) step after the last."""
     state: Ints
-    """(arm, step) where it was seen."""
-
+    """(arm, step) observed state."""
     planned: Ints
-    """(arm, step) what its plan said."""
-
+    """(arm, step) planned action."""
     accepted: Ints
-    """(arm, step) what was accepted."""
-
+    """(arm, step) accepted action."""
     done: Ints
-    """(arm, step) what was done, as far as that was said."""
-
+    """(arm, step) action done, or assumed."""
     reward: Floats
-    """(arm, step) what was recorded; nan where nothing was."""
-
+    """(arm, step) recorded reward; nan if missing."""
     start: Floats
-    """(arm, state) the law of its state at `begin`, before it is seen there."""
-
+    """(arm, state) distribution at `begin`, before the observation."""
     was_seen: Bools
-    """(arm,) whether it was ever seen before `begin`."""
-
+    """(arm,) whether it was observed before `begin`."""
     until: Ints
-    """(arm,) the step after the last of the whole span: known beforehand, unlike when an arm leaves or a model ends."""
+    """(arm,) step after the whole window, which is fixed beforehand, unlike `end`."""
 
-    def part(self, arms: Ints | slice) -> "Courses":
-        """Some of the arms."""
-        return Courses(**{name: value[arms] for name, value in vars(self).items()})
+    def part(self, arms: Ints | slice) -> "Trajectories":
+        """Return some of the arms."""
+        return Trajectories(**{name: value[arms] for name, value in vars(self).items()})
 
     @property
     def num_steps(self) -> int:
-        """How many there are."""
+        """Number of steps."""
         return int(self.state.shape[1])
-
-
-ACCOUNTS = (
-    "steps", "realised", "expected", "plans", "overrides", "undone", "moves", "rewards", "variance", "reward_variance"
-)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class Account:
-    """All that arms earned, split up. Sums over steps, (arm,) each."""
+    """Decomposition of the rewards of arms, summed over steps; (arm,) unless noted."""
 
     steps: Floats
-    """Steps at which it took part."""
-
     realised: Floats
-    """What was recorded, or the model's reward of what was seen and done."""
-
+    """Recorded rewards, else the model's."""
     expected: Floats
-    """What was to be expected from where it was."""
-
+    """Expected from the first state."""
     plans: Floats
-    """What its plans made of it, beyond that."""
-
+    """Gained by plans."""
     overrides: Floats
-    """What was lost or won by deciding otherwise."""
-
     undone: Floats
-    """What was lost or won by not doing what was decided."""
-
+    """By decisions not carried out."""
     moves: Floats
-    """How much better its moves were than the model has them."""
-
+    """By transitions better than the model's."""
     rewards: Floats
-    """How much larger recorded rewards were than the model's."""
-
+    """By recorded rewards larger than the model's."""
     variance: Floats
-    """The variance of the moves."""
-
+    """Conditional variance of `moves`."""
     reward_variance: Floats
-    """The sum of the squares of what recorded rewards differ by."""
-
+    """Sum of squares of the terms of `rewards`."""
     evidence: Floats
-    """(arm, strength) logarithms of what it adds to E."""
-
-    laws: Floats
-    """(arm, step, state) where it was at each step; 0 where it takes no part."""
-
+    """(arm, strength) contribution to log E."""
+    probabilities: Floats
+    """(arm, step, state) distribution of the state; 0 if the arm takes no part."""
     impossible: Ints
-    """(arm,) moves that the model holds impossible."""
+    """Transitions of probability 0."""
 
     @property
     def promised(self) -> Floats:
-        """(arm,) what the plans promised."""
+        """(arm,) promise of the plans."""
         return self.expected + self.plans
 
 
-def keep_account(going_on: Continuation, courses: Courses, strengths: Floats) -> Account:
-    """Follow arms and split up what they earned.
+SUMS = ("steps", "realised", "expected", "plans", "overrides", "undone", "moves", "rewards", "variance",
+        "reward_variance")  # fmt: skip
+"""Fields of `Account` that add up over steps and arms."""
+
+
+def decompose(continuation: Continuation, arms: Trajectories, strengths: Floats) -> Account:
+    """Decompose the rewards of arms.
 
     Args:
-        going_on: how they go on.
-        courses: what is known of them.
-        strengths: (arm, strength) the numbers l of the test of each one's group.
+        continuation: policy by which they continue.
+        arms: observations and actions.
+        strengths: (arm, strength) the l of the test of each arm's group.
     """
-    values = going_on.values(int((courses.until - courses.begin).max(initial=0)))
-    S = values.shape[-1]
-    size = max(1, MOST_CELLS // (S * S))
-    starts = range(0, max(len(courses.block), 1), size)
-    parts = [
-        _Walk(going_on, values, courses.part(slice(start, start + size)), strengths[start : start + size]).account()
-        for start in starts
-    ]
-    whole = {name: np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])}
-    return Account(**whole)
+    values = continuation.values(int((arms.until - arms.begin).max(initial=0)))
+    size = max(1, MAX_CELLS // values.shape[-1] ** 2)
+    batches = [slice(start, start + size) for start in range(0, max(len(arms.block), 1), size)]
+    parts = [_Filter(continuation, values, arms.part(batch), strengths[batch]).account() for batch in batches]
+    return Account(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])})
 
 
-class _Walk:
-    """Arms on their way: the law of each, and its account so far."""
+class _Filter:
+    """Forward pass over the steps: state distributions and the account so far."""
 
-    def __init__(self, going_on: Continuation, values: Floats, courses: Courses, strengths: Floats) -> None:
-        self.tables, self.values, self.courses, self.strengths = going_on.model.tables, values, courses, strengths
-        self.ahead = np.stack(_ahead(going_on, values[: (courses.end - courses.begin).max(initial=0) + 1]))
-        n = len(courses.block)
-        self.sums = {name: np.zeros(n) for name in ACCOUNTS}
+    def __init__(self, continuation: Continuation, values: Floats, arms: Trajectories, strengths: Floats) -> None:
+        self.tables, self.values, self.arms, self.strengths = continuation.model.tables, values, arms, strengths
+        longest = int((arms.end - arms.begin).max(initial=0))
+        self.action_values = np.stack(
+            [continuation.action_values(values[max(k - 1, 0)]) for k in range(longest + 1)]
+        )  # of 0 remaining steps, never used
+        n = len(arms.block)
+        self.sums = {name: np.zeros(n) for name in SUMS}
         self.evidence = np.zeros(strengths.shape)
-        self.law = courses.start.copy()
-        self.was_seen = courses.was_seen.copy()
-        self.laws = np.zeros((n, courses.num_steps, values.shape[-1]))
+        self.now, self.was_seen = arms.start.copy(), arms.was_seen.copy()
+        self.probabilities = np.zeros((n, arms.num_steps, values.shape[-1]))
         self.impossible = np.zeros(n, dtype=np.int64)
 
     def account(self) -> Account:
-        for step in range(self.courses.num_steps):
-            there = np.flatnonzero((self.courses.begin <= step) & (step < self.courses.end))
+        for step in range(self.arms.num_steps):
+            there = np.flatnonzero((self.arms.begin <= step) & (step < self.arms.end))
             if len(there):
-                self._see(there, step)
+                self._observe(there, step)
                 self._act(there, step)
-        return Account(**self.sums, evidence=self.evidence, laws=self.laws, impossible=self.impossible)
+        return Account(
+            **self.sums, evidence=self.evidence, probabilities=self.probabilities, impossible=self.impossible
+        )
 
-    def _see(self, arms: Ints, step: int) -> None:
-        """Whoever is seen is where it is: what that says of its moves, and where promises begin."""
-        courses = self.courses
-        worth = self.values[courses.end[arms] - step, courses.block[arms]]
-        state = courses.state[arms, step]
-        seen = state != UNKNOWN
-        new = courses.begin[arms] == step
-        moved = seen & ~new & self.was_seen[arms]
-        self._note_moves(arms[moved], state[moved], worth[moved])
-        self._weigh_moves(arms[moved], state[moved], step)
-        before = (self.law[arms] * worth).sum(axis=1)
-        self.law[arms[seen]] = np.arange(worth.shape[1]) == state[seen, None]
-        # An arm that nobody had seen moved from nowhere: its promise begins here.
-        late = seen & ~new & ~self.was_seen[arms]
-        begun = np.where(new, (self.law[arms] * worth).sum(axis=1), 0.0)
-        begun[late] += worth[late, state[late]] - before[late]
-        self.sums["expected"][arms] += begun
-        self.was_seen[arms[seen]] = True
-        self.laws[arms, step] = self.law[arms]
+    def _observe(self, there: Ints, step: int) -> None:
+        arms = self.arms
+        value = self.values[arms.end[there] - step, arms.block[there]]
+        state = arms.state[there, step]
+        seen, new = state != UNKNOWN, arms.begin[there] == step
+        moved = seen & ~new & self.was_seen[there]
+        self._add_moves(there[moved], state[moved], value[moved], step)
+        before = (self.now[there] * value).sum(axis=1)
+        self.now[there[seen]] = np.arange(value.shape[1]) == state[seen, None]
+        # The promise to an arm that was never observed before begins here.
+        late = seen & ~new & ~self.was_seen[there]
+        begun = np.where(new, (self.now[there] * value).sum(axis=1), 0.0)
+        begun[late] += value[late, state[late]] - before[late]
+        self.sums["expected"][there] += begun
+        self.was_seen[there[seen]] = True
+        self.probabilities[there, step] = self.now[there]
 
-    def _note_moves(self, arms: Ints, state: Ints, worth: Floats) -> None:
-        law = self.law[arms]
-        mean = (law * worth).sum(axis=1)
-        off = worth - mean[:, None]
-        move = off[np.arange(len(arms)), state]
-        self.sums["moves"][arms] += move
-        self.sums["variance"][arms] += (law * off**2).sum(axis=1)
-        self.impossible[arms] += law[np.arange(len(arms)), state] <= 0
+    def _add_moves(self, moved: Ints, state: Ints, value: Floats, step: int) -> None:
+        p, rows = self.now[moved], np.arange(len(moved))
+        off = value - (p * value).sum(axis=1)[:, None]
+        self.sums["moves"][moved] += off[rows, state]
+        self.sums["variance"][moved] += (p * off**2).sum(axis=1)
+        self.impossible[moved] += p[rows, state] <= 0
+        whole = self.values[self.arms.until[moved] - step, self.arms.block[moved]]
+        off = whole - (p * whole).sum(axis=1)[:, None]
+        strengths = self.strengths[moved]
+        normaliser = logsumexp(-strengths[:, :, None] * off[:, None, :], b=p[:, None, :], axis=-1)
+        self.evidence[moved] += -strengths * off[rows, state][:, None] - normaliser
 
-    def _weigh_moves(self, arms: Ints, state: Ints, step: int) -> None:
-        """What moves say for the test."""
-        law = self.law[arms]
-        worth = self.values[self.courses.until[arms] - step, self.courses.block[arms]]
-        off = worth - (law * worth).sum(axis=1)[:, None]
-        self.evidence[arms] += _evidence(law, off, off[np.arange(len(arms)), state], self.strengths[arms])
+    def _act(self, there: Ints, step: int) -> None:
+        arms, block, p = self.arms, self.arms.block[there], self.now[there]
+        left, rows = arms.end[there] - step, np.arange(len(there))
+        by_action = (p[:, :, None] * self.action_values[left, block]).sum(axis=1)
+        planned, accepted, done = (table[there, step] for table in (arms.planned, arms.accepted, arms.done))
+        continued = (p * self.values[left, block]).sum(axis=1)
+        self.sums["plans"][there] += by_action[rows, planned] - continued
+        self.sums["overrides"][there] += by_action[rows, accepted] - by_action[rows, planned]
+        self.sums["undone"][there] += by_action[rows, done] - by_action[rows, accepted]
+        self._add_rewards(there, step, (p * self.tables.rewards[block, :, done]).sum(axis=1))
+        self.now[there] = np.einsum("ns,nsz->nz", p, self.tables.transitions[block, :, done])
 
-    def _act(self, arms: Ints, step: int) -> None:
-        courses, block = self.courses, self.courses.block[arms]
-        law = self.law[arms]
-        worth = (law[:, :, None] * self.ahead[courses.end[arms] - step, block]).sum(axis=1)
-        rows = np.arange(len(arms))
-        planned, accepted, done = (table[arms, step] for table in (courses.planned, courses.accepted, courses.done))
-        on = (law * self.values[courses.end[arms] - step, block]).sum(axis=1)
-        by = [worth[rows, action] for action in (planned, accepted, done)]
-        for name, amount in zip(("plans", "overrides", "undone"), (by[0] - on, by[1] - by[0], by[2] - by[1]),
-                                strict=True):  # fmt: skip
-            self.sums[name][arms] += amount
-        self._earn(arms, step, (law * self.tables.rewards[block, :, done]).sum(axis=1))
-        self.law[arms] = np.einsum("ns,nsz->nz", law, self.tables.transitions[block, :, done])
-
-    def _earn(self, arms: Ints, step: int, usual: Floats) -> None:
-        told = self.courses.reward[arms, step]
-        given = np.isfinite(told)
-        more = np.where(given, told - usual, 0.0)
-        self.sums["steps"][arms] += 1
-        self.sums["realised"][arms] += usual + more
-        self.sums["rewards"][arms] += more
-        self.sums["reward_variance"][arms] += more**2
-        # Where the state is not known a reward also tells of it, and does not scatter evenly: it waits to be seen.
-        even = np.where(self.courses.state[arms, step] != UNKNOWN, more, 0.0)[:, None]
-        self.evidence[arms] += -self.strengths[arms] * even - (self.strengths[arms] * even) ** 2 / 2
-
-
-def _ahead(going_on: Continuation, values: Floats) -> list[Floats]:
-    """(step to go, block, state, action) Q; that of no step to go is never asked for."""
-    return [going_on.action_values(values[max(k - 1, 0)]) for k in range(len(values))]
-
-
-def _evidence(law: Floats, off: Floats, move: Floats, strengths: Floats) -> Floats:
-    """(arm, strength) -l D - log E exp(-l D)."""
-    exponents = -strengths[:, :, None] * off[:, None, :]
-    top = np.where(law[:, None, :] > 0, exponents, -np.inf).max(axis=-1, initial=-np.inf)
-    top = np.where(np.isfinite(top), top, 0.0)
-    weighed = np.where(law[:, None, :] > 0, law[:, None, :] * np.exp(np.minimum(exponents - top[..., None], 0.0)), 0.0)
-    return np.asarray(-strengths * move[:, None] - top - np.log(weighed.sum(axis=-1)))
+    def _add_rewards(self, there: Ints, step: int, expected: Floats) -> None:
+        recorded = self.arms.reward[there, step]
+        more = np.where(np.isfinite(recorded), recorded - expected, 0.0)
+        self.sums["steps"][there] += 1
+        self.sums["realised"][there] += expected + more
+        self.sums["rewards"][there] += more
+        self.sums["reward_variance"][there] += more**2
+        # The reward of an unobserved state also tells of the state and is not symmetric: it does not enter the test.
+        even = np.where(self.arms.state[there, step] != UNKNOWN, more, 0.0)[:, None]
+        self.evidence[there] += -self.strengths[there] * even - (self.strengths[there] * even) ** 2 / 2
 
 
 # The test
 
 
-def choose_strengths(going_on: Continuation, courses: Courses, group: Ints, num_groups: int, level: float) -> Floats:
-    """(arm, strength) the numbers l of each one's group: fixed by where its first arms are when they begin.
+def choose_strengths(
+    continuation: Continuation, arms: Trajectories, group: Ints, num_groups: int, level: float
+) -> Floats:
+    """Return (arm, strength) the l of each arm's group, fixed by the states in which its first arms begin.
 
-    Who joins later goes by the number of the group, for it may join because of how the others fared.
+    Later arms use the l of their group, since they may join because of how the others fared.
 
     Args:
-        going_on: how they go on.
-        courses: what is known of them; of it only where the first begin is looked at.
-        group: (arm,) its group.
-        num_groups: how many there are.
-        level: of the test.
+        continuation: policy by which arms continue.
+        arms: observations; only those at the begin of a group's first arms are used.
+        group: (arm,) index of its group.
+        num_groups: number of groups.
+        level: level of the test.
     """
-    spreads = going_on.spreads(going_on.values(int((courses.until - courses.begin).max(initial=0))))
-    rows = _first_of_groups(courses, group, num_groups)
-    begin, law = courses.begin[rows], courses.start[rows]
-    state = courses.state[rows, begin]
-    law = np.where((state != UNKNOWN)[:, None], np.arange(law.shape[1]) == state[:, None], law)
-    chance = (law * spreads[courses.until[rows] - begin, courses.block[rows]]).sum(axis=1)
-    total = np.bincount(group[rows], weights=chance, minlength=num_groups)
-    usual = np.sqrt(2 * np.log(num_groups / level) / np.where(total > 0, total, np.inf))
-    return np.asarray(usual[group][:, None] * np.array([factor for factor, _ in STRENGTHS]))
-
-
-def _first_of_groups(courses: Courses, group: Ints, num_groups: int) -> Ints:
-    """The arms of each group with which it begins."""
-    first = np.full(num_groups, courses.num_steps)
-    there = courses.begin < courses.end
-    np.minimum.at(first, group[there], courses.begin[there])
-    return np.flatnonzero(there & (courses.begin == first[group]))
+    spreads = continuation.spreads(continuation.values(int((arms.until - arms.begin).max(initial=0))))
+    first = np.full(num_groups, arms.num_steps)
+    there = arms.begin < arms.end
+    np.minimum.at(first, group[there], arms.begin[there])
+    rows = np.flatnonzero(there & (arms.begin == first[group]))
+    begin, start = arms.begin[rows], arms.start[rows]
+    state = arms.state[rows, begin]
+    start = np.where((state != UNKNOWN)[:, None], np.arange(start.shape[1]) == state[:, None], start)
+    variance = (start * spreads[arms.until[rows] - begin, arms.block[rows]]).sum(axis=1)
+    total = np.bincount(group[rows], weights=variance, minlength=num_groups)
+    optimal = np.sqrt(2 * np.log(num_groups / level) / np.where(total > 0, total, np.inf))
+    return np.asarray(optimal[group][:, None] * np.array([factor for factor, _ in STRENGTHS]))
 
 
 def p_values(evidence: Sequence[Floats]) -> Floats:
-    """(group,) how likely groups fall behind as far as they did, by chance; never too small.
+    """Return (group,) p-values of a shortfall.
 
     Args:
-        evidence: for each group (strength,) logarithms of E.
+        evidence: per group (strength,) log E.
     """
     weights = np.log([weight for _, weight in STRENGTHS])
-    found = np.array([np.logaddexp.reduce(one + weights) for one in evidence]).reshape(len(evidence))
+    found = np.array([logsumexp(one + weights) for one in evidence]).reshape(len(evidence))
     return np.asarray(np.exp(-np.maximum(found, 0.0)))
 
 
 class Tested(NamedTuple):
-    """A p-value, and the same with regard to how many there are."""
+    """A p-value, and its correction for the number of tests."""
 
     p_value: float
     corrected: float
 
 
 def holm(values: Floats) -> list[Tested]:
-    """The p-values of several tests, corrected such that any of them is wrong with at most the level asked for."""
+    """Correct p-values by Holm's method, which controls the family-wise error rate."""
     order = np.argsort(values, kind="stable")
     steps = np.minimum(values[order] * (len(values) - np.arange(len(values))), 1.0)
     corrected = np.empty(len(values))

@@ -1,7 +1,7 @@
-"""What was really done, and what came of it. Nothing that was recorded is changed: the last record of a step counts.
+"""Records of actions done and rewards. Records are never changed: the last on an arm and step counts.
 
 A record on a step before the last accepted one is *late*; one that says something else than the record before it is a
-*correction*. A next state is an observation of the step after, and is kept as one.
+*correction*. A next state is an observation of the step after, and is stored as one.
 """
 
 import math
@@ -27,34 +27,34 @@ MOST_REWARD = 1e100
 
 @dataclass(frozen=True)
 class Recorded:
-    """What came of a table of records."""
+    """Result of a table of records."""
 
     event: int
     """The number of the event."""
 
     records: int
-    """How many there were."""
+    """Number of rows."""
 
     late: int
-    """How many of them are of steps before the last accepted one."""
+    """Number of rows on steps before the last accepted one."""
 
     corrected: int
-    """How many say something else than was recorded of that arm and step."""
+    """Number of rows that differ from the record before."""
 
     differing: int
-    """How many say something else than was accepted."""
+    """Number of rows that differ from the accepted action."""
 
     observations: int
-    """How many came with a next state."""
+    """Number of rows with a next state."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+        """JSON form."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Record:
-    """What was done with one arm at one step."""
+    """Record of one arm at one step."""
 
     row: Row
     action: str
@@ -94,7 +94,7 @@ def read_records(table: Table, arms: Sequence[Arm], words: Words, present: int) 
         if isinstance(record, Record):
             found.append(record)
         else:
-            faults += [Fault(row.place, told) for told in record]
+            faults += [Fault(row.place, content) for content in record]
     raise_faults(in_order([*others, *faults, *table.faults]), table.source)
     return found
 
@@ -108,9 +108,9 @@ def _read(table: Table, row: Row, words: Words, present: int, hint: bool) -> "Re
     action = words.action(block, action_text, hint)
     state = words.state(block, state_text, hint) if state_text else None
     reward = _reward(reward_text)
-    faults = [told for told in (action, state) if isinstance(told, str)]
+    faults = [content for content in (action, state) if isinstance(content, str)]
     if reward is not None and math.isnan(reward):
-        faults.append(f"reward {quoted(reward_text)} is no number")
+        faults.append(f"reward {quoted(reward_text)} must be a number")
     if row.step >= present:
         faults.append(f"step {row.step} has no accepted plan yet: what was done is recorded afterwards")
     if faults or isinstance(action, str) or isinstance(state, str):
@@ -120,7 +120,7 @@ def _read(table: Table, row: Row, words: Words, present: int, hint: bool) -> "Re
 
 
 def _reward(text: str) -> float | None:
-    """A reward that was typed; None where there is none, and NaN where it is no number."""
+    """A reward that was typed; None where there is none, and NaN if it is not a number."""
     if not text:
         return None
     try:
@@ -136,7 +136,7 @@ def keep_records(tx: Connection, found: Sequence[Record], source: str, event: in
     Args:
         tx: a transaction from `Store.writing`.
         found: the records.
-        source: who says so.
+        source: source of the report.
         event: the event that says so.
     """
     same = {"source": source, "at": now(), "event": event}
@@ -148,12 +148,12 @@ def keep_records(tx: Connection, found: Sequence[Record], source: str, event: in
 
 
 def known_records(tx: Connection, steps: Sequence[int]) -> dict[tuple[int, int], tuple[str, float | None]]:
-    """What was recorded last of each arm at some steps: the action and the reward."""
+    """Return the last record of each arm at some steps: action and reward."""
     table = schema.records
-    asked = select(table.c.arm, table.c.step, table.c.action, table.c.reward).where(
+    query = select(table.c.arm, table.c.step, table.c.action, table.c.reward).where(
         table.c.step >= min(steps), table.c.step <= max(steps)
     )
-    rows = tx.execute(asked.order_by(table.c.event, table.c.id))
+    rows = tx.execute(query.order_by(table.c.event, table.c.id))
     return {(arm, step): (action, reward) for arm, step, action, reward in rows}
 
 
@@ -164,14 +164,14 @@ def rows_to_record(
     others: Mapping[str, str],
     known: Mapping[int, tuple[str, float | None]],
 ) -> list[dict[str, str]]:
-    """What is new of a step that was done as accepted, but for some arms: what was recorded before stays as it is.
+    """Return the new records of a step done as accepted, except for some arms; earlier records stay.
 
     Args:
         plan: the number of an accepted plan.
         step: its step.
         rows: of the plan.
         others: what was done instead, by arm.
-        known: what was recorded last, by the arm's number; a reward is kept where only the action is another.
+        known: what was recorded last, by the arm's number; a reward is stored where only the action is another.
 
     Raises:
         Conflict: all of it is recorded, and nothing else is said.
@@ -185,8 +185,8 @@ def rows_to_record(
         before, reward = known.get(row.arm_id, (None, None))
         action = others.get(row.arm, before or row.accepted or row.action)
         if action != before:
-            told = "" if reward is None else repr(reward)
-            found.append({"arm": row.arm, "step": str(step), "action": action, "reward": told})
+            content = "" if reward is None else repr(reward)
+            found.append({"arm": row.arm, "step": str(step), "action": action, "reward": content})
     if not found:
         raise Conflict(f"all of step {step} is recorded already, and nothing else was said now")
     return found
@@ -200,11 +200,11 @@ def unrecorded_steps(tx: Connection, first: int, last: int) -> list[Unrecorded]:
         first: the first step.
         last: the last step.
     """
-    plans, decided, kept = schema.plans, schema.decisions, schema.records
+    plans, decided, stored = schema.plans, schema.decisions, schema.records
     span = (plans.c.step >= first) & (plans.c.step <= last) & (plans.c.status == schema.ACCEPTED)
-    done = exists().where(kept.c.arm == decided.c.arm, kept.c.step == plans.c.step)
-    asked = select(plans.c.step, plans.c.id, func.count()).join(decided, decided.c.plan == plans.c.id)
-    rows = tx.execute(asked.where(span, ~done).group_by(plans.c.step, plans.c.id).order_by(plans.c.step))
+    done = exists().where(stored.c.arm == decided.c.arm, stored.c.step == plans.c.step)
+    query = select(plans.c.step, plans.c.id, func.count()).join(decided, decided.c.plan == plans.c.id)
+    rows = tx.execute(query.where(span, ~done).group_by(plans.c.step, plans.c.id).order_by(plans.c.step))
     return [Unrecorded(*row) for row in rows]
 
 

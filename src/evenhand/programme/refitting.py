@@ -46,7 +46,7 @@ HOW: dict[str, Any] = {"arm": "arm", "time": "step", "state": "state", "action":
 """The columns of a log."""
 
 TRUST = 10.0
-"""Observations of every pair that the present model counts as, where nobody says otherwise."""
+"""Observations of every pair that the present model counts as, by default."""
 
 ENOUGH = 10
 """Times that a pair is to be seen before a difference is called beyond chance.
@@ -55,7 +55,7 @@ An interval leans on the other types and on the form of the prior: from one or t
 present model, or a next state that the present model excludes, by no more than that."""
 
 SHOWN_DIGITS = 6
-"""Of probabilities that are told."""
+"""Digits of reported probabilities."""
 
 
 @dataclass(frozen=True)
@@ -69,17 +69,17 @@ class Moved:
     before: float
     after: float
     lower: float
-    """Where it lies with a probability of 95 %: from here,"""
+    """Lower end of the 95 % credible interval."""
 
     upper: float
-    """to here."""
+    """Upper end of the interval."""
 
     seen: int
-    """How often arms were seen to leave this state under this action."""
+    """Number of observed transitions from this state under this action."""
 
     @property
     def is_beyond_chance(self) -> bool:
-        """Whether the present model lies outside of the interval, and enough was seen to say so (`ENOUGH`)."""
+        """Whether the present model lies outside the interval, given enough observations (`ENOUGH`)."""
         return self.seen >= ENOUGH and not self.lower - 1e-9 <= self.before <= self.upper + 1e-9
 
 
@@ -124,25 +124,25 @@ class Refitted:
     """The event by which it was adopted; None where it was not."""
 
     why: tuple[str, ...] = ()
-    """What spoke against the model before, where a server offered it; nothing where somebody asked for it."""
+    """Evidence against the model in use, if a server proposed the refit; else empty."""
 
     declined_event: int | None = None
     """The event by which it was declined; None where it was not."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        told = asdict(self)
+        """JSON form."""
+        content = asdict(self)
         for name in ("likelihood", "unseen", "plan", "welfare", "why"):
-            told[name] = [list(row) if isinstance(row, tuple) else row for row in told[name]]
-        return told | {"moved": [asdict(row) for row in self.moved]}
+            content[name] = [list(row) if isinstance(row, tuple) else row for row in content[name]]
+        return content | {"moved": [asdict(row) for row in self.moved]}
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> "Refitted":
-        """From the JSON form."""
-        kept = dict(told) | {"moved": tuple(Moved(**row) for row in told["moved"])}
+    def of(cls, content: Mapping[str, Any]) -> "Refitted":
+        """Read the JSON form."""
+        stored = dict(content) | {"moved": tuple(Moved(**row) for row in content["moved"])}
         for name in ("unseen", "plan"):
-            kept[name] = tuple(tuple(row) for row in told[name])
-        return cls(**kept | {name: tuple(told.get(name, ())) for name in ("likelihood", "welfare", "why")})
+            stored[name] = tuple(tuple(row) for row in content[name])
+        return cls(**stored | {name: tuple(content.get(name, ())) for name in ("likelihood", "welfare", "why")})
 
 
 def beginning(model: str, before: str) -> Refitted:
@@ -159,7 +159,7 @@ def beginning(model: str, before: str) -> Refitted:
 
 
 def log_of(tx: Connection, words: Words, arms: Sequence[Arm], step: int) -> list[dict[str, Any]]:
-    """What was seen and done up to a step, as rows of a log.
+    """Return observations and actions up to a step as rows of a log.
 
     Args:
         tx: a transaction.
@@ -168,9 +168,9 @@ def log_of(tx: Connection, words: Words, arms: Sequence[Arm], step: int) -> list
         step: the present one.
     """
     table = schema.observations
-    asked = select(table.c.arm, table.c.step, table.c.state).where(table.c.step <= step)
+    query = select(table.c.arm, table.c.step, table.c.state).where(table.c.step <= step)
     seen: dict[int, dict[int, str]] = {}
-    for row in tx.execute(asked.order_by(table.c.event, table.c.id)):
+    for row in tx.execute(query.order_by(table.c.event, table.c.id)):
         seen.setdefault(row.arm, {})[row.step] = row.state
     done = done_between(tx, [arm.id for arm in arms], 0, step)
     labels = fit_types(words)
@@ -202,7 +202,7 @@ def _lines(
 
 
 def idle_name(words: Words, block: int) -> str:
-    """What idling is called in the first state of a block."""
+    """Return the name of the idle action in the first state of a block."""
     return words.actions(block)[int(words.model.tables.idle[block, 0])]
 
 
@@ -238,7 +238,7 @@ def fit_families(words: Words, log: Sequence[Mapping[str, Any]], prior: float | 
     Args:
         words: of the model.
         log: from `log_of`.
-        prior: how many observations the other types are worth to a row; found by the records when absent.
+        prior: how many observations the other types are worth to a row; by default found by the records.
         seed: of what is drawn.
 
     Raises:
@@ -269,7 +269,7 @@ def _moves_in(rows: Sequence[Mapping[str, Any]]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What came of fitting all families."""
+    """Result of fitting all families."""
 
     model: CoupledMDP
     moved: tuple[Moved, ...]
@@ -389,20 +389,20 @@ class _Placed:
     def unseen(self) -> list[tuple[str, str, str]]:
         """Pairs that were never seen; also actions that no row has."""
         log = self.log
-        told = [
+        content = [
             (log.types[t], log.states[s], log.actions[a]) for t, s, a in np.argwhere(self.known & self.valid).tolist()
         ]
         block = self.family.blocks[0]
         strange = [name for name in self.words.actions(block) if name not in log.actions]
-        return told + [(kind, state, name) for kind in log.types for state in log.states for name in strange]
+        return content + [(kind, state, name) for kind in log.types for state in log.states for name in strange]
 
     def named(self) -> Named:
-        """What is known of the transitions, as it stands beside the new model."""
+        """Return the posterior of the transitions."""
         return Named(self.posterior, self.log.types, self.log.states, self.log.actions)
 
 
 def replace_transitions(model: CoupledMDP, transitions: Floats) -> CoupledMDP:
-    """A settled model whose arms move differently."""
+    """A settled model with other transitions."""
     return CoupledMDP(
         arms=replace(model.tables, transitions=transitions),
         budget=model.budget,

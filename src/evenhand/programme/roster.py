@@ -1,4 +1,4 @@
-"""Who takes part: arms join at a step and leave at another, at any time, and may come back."""
+"""Roster: arms join at a step, leave at another, and may come back."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class Arm:
     """Its number in the store. One that comes back has a new one."""
 
     name: str
-    """What it is called, once among those that take part."""
+    """Name, unique among the arms that take part."""
 
     type: str
     """Its type, by the name of a block of the model."""
@@ -48,22 +48,22 @@ class Arm:
     """Why it left."""
 
     def takes_part(self, step: int) -> bool:
-        """Whether it does at a step."""
+        """Return whether it takes part at a step."""
         return self.joined_step <= step and (self.left_step is None or step < self.left_step)
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        told = {"arm": self.name, "type": self.type, "group": self.group, "joined": self.joined_step}
-        return told if self.left_step is None else told | {"left": self.left_step, "why": self.left_why}
+        """JSON form."""
+        content = {"arm": self.name, "type": self.type, "group": self.group, "joined": self.joined_step}
+        return content if self.left_step is None else content | {"left": self.left_step, "why": self.left_why}
 
 
 def arms_as_of(tx: Connection, event: int | None = None) -> list[Arm]:
     """Every arm that ever joined, by number; as of an event, or now."""
     table = schema.arms
-    asked = select(table).order_by(table.c.id)
+    query = select(table).order_by(table.c.id)
     if event is not None:
-        asked = asked.where(table.c.joined_event <= event)
-    return [_arm(row, event) for row in tx.execute(asked)]
+        query = query.where(table.c.joined_event <= event)
+    return [_arm(row, event) for row in tx.execute(query)]
 
 
 def _arm(row: Any, event: int | None) -> Arm:
@@ -76,8 +76,8 @@ def taking_part(tx: Connection, step: int, event: int | None = None) -> list[Arm
     """The arms that take part at a step, in the order in which they joined; as of an event, or now."""
     if event is not None:
         return [arm for arm in arms_as_of(tx, event) if arm.takes_part(step)]
-    asked = select(schema.arms).where(_there(step)).order_by(schema.arms.c.id)
-    return [_arm(row, None) for row in tx.execute(asked)]
+    query = select(schema.arms).where(_there(step)).order_by(schema.arms.c.id)
+    return [_arm(row, None) for row in tx.execute(query)]
 
 
 def _there(step: int) -> ColumnElement[bool]:
@@ -86,10 +86,10 @@ def _there(step: int) -> ColumnElement[bool]:
 
 
 def numbers_at(tx: Connection, step: int) -> list[tuple[str, str, int]]:
-    """How many arms of each type and group take part at a step, in the order of their names; without reading them."""
+    """Return the number of arms of each type and group at a step, by name, without reading the arms."""
     kind = (schema.arms.c.type, schema.arms.c.group_name)
-    asked = select(*kind, func.count()).where(_there(step)).group_by(*kind)
-    return sorted((str(name), str(group), int(many)) for name, group, many in tx.execute(asked))
+    query = select(*kind, func.count()).where(_there(step)).group_by(*kind)
+    return sorted((str(name), str(group), int(many)) for name, group, many in tx.execute(query))
 
 
 def present_step(tx: Connection) -> int:
@@ -118,7 +118,7 @@ def read_rows(given: Any, what: str, needed: Sequence[str], *, ragged: bool = Fa
 
     Args:
         given: a file's name, a data frame, a list of rows, or a table of columns.
-        what: it is called, where it is no file.
+        what: name of the table, if it is not a file.
         needed: columns.
         ragged: whether the caller tells `Table.faults` with those that it finds itself; else they are raised here.
 
@@ -157,7 +157,7 @@ def in_order(faults: Sequence[Fault]) -> list[Fault]:
 
 
 def raise_faults(faults: Sequence[Fault], source: str) -> None:
-    """Tell all faults of a table, but for those that nobody would read."""
+    """Raise all faults of a table, shortened if they are many."""
     if len(faults) > SHOWN_FAULTS:
         faults = shortened(faults, SHOWN_FAULTS)
     if faults:
@@ -172,7 +172,7 @@ class Newcomer:
     type: str
     group: str
     state: str
-    """Where it is, or nothing if that is not known."""
+    """State, or empty if unknown."""
 
 
 def read_newcomers(model: CoupledMDP, given: Any) -> list[Newcomer]:
@@ -186,15 +186,17 @@ def read_newcomers(model: CoupledMDP, given: Any) -> list[Newcomer]:
         TableError: with every fault and its row.
     """
     table = read_rows(given, "roster", ["arm"])
-    told = table.columns.get("state", [""] * len(table.rows))
-    guessed = replace(table, columns=table.columns | {"state": [state or "0" for state in told]})
+    content = table.columns.get("state", [""] * len(table.rows))
+    guessed = replace(table, columns=table.columns | {"state": [state or "0" for state in content]})
     long = [row for row, name in zip(table.rows, table.columns["arm"], strict=True) if len(name) > MOST_NAME]
     raise_faults([Fault(row, f"a name has at most {MOST_NAME} characters") for row in long], table.source)
     found, words = find_arms(model, guessed), Words(model)
     names = list(words.blocks)
     groups = [model.group_names[number] for number in model.group_of_block]
     newcomers = []
-    for name, block, state, said in zip(found.names, found.blocks.tolist(), found.states.tolist(), told, strict=True):
+    for name, block, state, said in zip(
+        found.names, found.blocks.tolist(), found.states.tolist(), content, strict=True
+    ):
         kind = (model.tables.labels[block][0], groups[block])
         assert kind in names
         newcomers.append(Newcomer(name, *kind, words.states(block)[state] if said else ""))

@@ -13,10 +13,9 @@
     events         all that ever happened, one after the other, with every row of the tables above that it wrote; the
                    database itself refuses to change them
     keys           answers given under a key: who asks again under the same gets the same
-    jobs           long work that a server does in the background
 
 Numbers of events order everything: of two rows the one with the later event is newer, whatever any clock says. Times
-are told, and never compared. A table may be read *as of* an event: rows with later ones are left out.
+are stored, and never compared. A table may be read *as of* an event: rows with later ones are left out.
 
 Texts that end in `_json` are JSON. What changes here changes `migrations/`, too; a test compares the two.
 """
@@ -44,7 +43,7 @@ REVISIONS = ("0001",)
 METADATA = MetaData()
 
 PROPOSED, ACCEPTED, SUPERSEDED = "proposed", "accepted", "superseded"
-"""What a plan may be: open to be accepted; accepted; replaced by one that knows more."""
+"""Status of a plan: open, accepted, or replaced by a later one."""
 
 models = Table(
     "models",
@@ -207,22 +206,4 @@ keys = Table(
     Column("answer_json", Text, nullable=False),
     Column("at", String(32), nullable=False),
     Column("event", Integer, nullable=False),
-)
-
-jobs = Table(
-    "jobs",
-    METADATA,
-    Column("id", String(64), primary_key=True),
-    Column("kind", String(32), nullable=False),
-    Column("status", String(16), nullable=False),
-    Column("request_json", Text, nullable=False),
-    Column("progress", Float, nullable=False),
-    Column("message", Text, nullable=False),
-    Column("answer_json", Text),
-    Column("worker", Text),
-    Column("asked_at", String(32), nullable=False),
-    Column("started_at", String(32)),
-    Column("seen_at", String(32)),
-    Column("ended_at", String(32)),
-    Index("jobs_by_status", "status", "asked_at"),
 )

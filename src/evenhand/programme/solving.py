@@ -1,10 +1,10 @@
-"""Policies of a programme: what is solved, whom it can serve, what it is worth for those who take part now.
+"""Policies of a programme: what is solved, whom it can serve, what it is worth for the arms that take part now.
 
 A policy is solved for the *numbers* of a roster: how many arms there are of each type and group, each beginning as the
 model says. By default it is one that ranks conditions, or a mixture of such (the method `fluid`), and serves any number
 of the same kinds of arms: arms come and go, and it stays. Tables (the exact methods) serve just their own numbers.
 
-The numbers *drift*. A policy is to be solved anew (`drifted`)
+The numbers *drift*. A policy is to be solved again (`drifted`)
 
     where it cannot serve the roster: a kind that it does not know, or other numbers than a table's
     where there are more than `Bounds.change` = 10 % more or fewer arms of a kind, or of all, than it was solved for
@@ -38,7 +38,7 @@ from evenhand.programme.roster import Arm
 from evenhand.typing import Floats
 
 METHOD = "fluid"
-"""How a policy is found where nobody says otherwise: one that serves any number."""
+"""Default method, whose policies serve any number of arms."""
 
 PLAYED = 2e6
 """Steps of arms that are played to see what a policy is worth for another roster."""
@@ -58,31 +58,40 @@ class Solved:
     """Its digest."""
 
     method: str
-    """How it was found."""
+    """Method."""
 
     any_number: bool
-    """Whether it also serves other numbers of the same kinds of arms."""
+    """Whether it serves other numbers of the same kinds of arms."""
 
     welfare: float
-    """What it is worth for the roster it was solved for."""
+    """Welfare for the roster it was solved for."""
 
     upper_bound: float
-    """No policy is worth more."""
+    """Upper bound of the welfare of any policy."""
 
     gap: float
     """(upper bound - welfare) / |upper bound|."""
 
     seconds: float
-    """How long it took."""
+    """Seconds of computation."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+        """JSON form."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
+class TypeValue:
+    """Value of an arm of a type and group."""
+
+    type: str
+    group: str
+    value: float
+
+
+@dataclass(frozen=True)
 class Certificate:
-    """What a policy is worth for a roster, beside what any policy could be.
+    """Certificate: welfare of a policy for a roster, with an upper bound for any policy.
 
     Values are those of arms that begin as the model says, and not from where they happen to be today.
     """
@@ -100,57 +109,57 @@ class Certificate:
     """The standard error of the welfare."""
 
     upper_bound: float
-    """No policy is worth more, by the relaxation."""
+    """Upper bound of the welfare of any policy, by the relaxation."""
 
     gap: float
     """(upper bound - welfare) / |upper bound|."""
 
     prices: dict[str, float] | None
-    """What one unit more of each resource at every step is worth in welfare; None where that is not known."""
+    """Dual price per resource: welfare per unit more at every step; None if unknown."""
 
-    values: tuple[tuple[str, str, float], ...]
-    """(type, group, value of an arm of them)."""
+    values: tuple[TypeValue, ...]
+    """Value of an arm, by type and group."""
 
     groups: dict[str, float]
     """The mean value of the arms of each group."""
 
     for_roster: bool
-    """Whether the policy was solved for just this roster; else it was made for other numbers, and played for these."""
+    """Whether the policy was solved for this roster; else it was evaluated for it by simulation."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        told = asdict(self)
-        told["numbers"] = [list(row) for row in self.numbers]
-        told["values"] = [{"type": kind, "group": group, "value": value} for kind, group, value in self.values]
-        return told
+        """JSON form."""
+        return asdict(self) | {
+            "numbers": [list(row) for row in self.numbers],
+            "values": [asdict(row) for row in self.values],
+        }
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> "Certificate":
-        """From the JSON form."""
-        return cls(**fields_of(told))
+    def of(cls, content: Mapping[str, Any]) -> "Certificate":
+        """Read the JSON form."""
+        return cls(**fields_of(content))
 
 
-def fields_of(told: Mapping[str, Any]) -> dict[str, Any]:
+def fields_of(content: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a certificate from its JSON form."""
-    rows = tuple((row["type"], row["group"], row["value"]) for row in told["values"])
-    return dict(told) | {"numbers": as_numbers(told["numbers"]), "values": rows}
+    rows = tuple(TypeValue(**row) for row in content["values"])
+    return dict(content) | {"numbers": as_numbers(content["numbers"]), "values": rows}
 
 
 @dataclass(frozen=True)
 class Drift:
-    """Whether a policy is to be solved anew, and why."""
+    """Drift of roster or gap beyond its bounds."""
 
     needed: bool
-    """Whether it is."""
+    """Whether a new policy is needed."""
 
     why: tuple[str, ...]
-    """What drifted beyond its bound, in words."""
+    """Drifts beyond a bound, in words."""
 
     policy: str | None
     """The digest of the policy that would be used now; None where none can be."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+        """JSON form."""
         return asdict(self) | {"why": list(self.why)}
 
 
@@ -160,7 +169,7 @@ def as_numbers(rows: Iterable[Sequence[Any]]) -> Numbers:
 
 
 def numbers_of(arms: Sequence[Arm]) -> Numbers:
-    """How many arms there are of each type and group."""
+    """Return the number of arms of each type and group."""
     times = Counter((arm.type, arm.group) for arm in arms)
     return tuple((*kind, number) for kind, number in sorted(times.items()))
 
@@ -186,7 +195,7 @@ def plan_from_bytes(body: bytes) -> Plan:
 
 
 def serves_any_number(solution: Solution) -> bool:
-    """Whether a policy also serves other numbers of the same kinds of arms."""
+    """Return whether a policy serves other numbers of the same kinds of arms."""
     problem = solution.problem
     kinds = list(range(problem.num_types))
     try:
@@ -197,7 +206,7 @@ def serves_any_number(solution: Solution) -> bool:
 
 
 def facts_of(solution: Solution, digest: str, numbers: Numbers) -> dict[str, Any]:
-    """What is kept of a solution beside its policy."""
+    """Return the stored facts of a solution."""
     return {
         "method": solution.method,
         "reason": solution.reason,
@@ -209,7 +218,7 @@ def facts_of(solution: Solution, digest: str, numbers: Numbers) -> dict[str, Any
 
 
 def certificate_of(solution: Solution, digest: str, numbers: Numbers) -> Certificate:
-    """What a solution is worth for the roster it was solved for.
+    """Return the certificate of a solution for its own roster.
 
     Args:
         solution: of the roster's problem.
@@ -217,7 +226,7 @@ def certificate_of(solution: Solution, digest: str, numbers: Numbers) -> Certifi
         numbers: of the roster.
     """
     found = certify(solution.problem, digest, numbers, solution.objective, solution.unit_values, solution.by_type)
-    told = found | {
+    content = found | {
         "welfare": solution.welfare,
         "stderr": solution.welfare_stderr,
         "upper_bound": solution.upper_bound,
@@ -225,7 +234,7 @@ def certificate_of(solution: Solution, digest: str, numbers: Numbers) -> Certifi
         "prices": solution.prices,
         "for_roster": True,
     }
-    return Certificate.of(told)
+    return Certificate.of(content)
 
 
 def _finite(gap: float) -> float:
@@ -270,7 +279,7 @@ def certify(
 
 
 def certificate_for(plan: Plan, digest: str, numbers: Numbers, problem: CoupledMDP) -> Certificate:
-    """What a policy is worth for another roster than its own: the bound of the relaxation, and the policy played.
+    """Return the certificate of a policy for another roster: the bound of the relaxation, and a simulation.
 
     Args:
         plan: the policy, and what it was made for.
@@ -285,8 +294,8 @@ def certificate_for(plan: Plan, digest: str, numbers: Numbers, problem: CoupledM
     found = evaluate(plan.fitted(problem), problem, None, episodes, steps, 0)
     check_bound(problem, found.welfare, found.welfare_stderr, found.num_episodes, bound.upper_bound)
     gap = max(0.0, bound.upper_bound - found.welfare)
-    told = certify(problem, digest, numbers, found.objective, found.unit_values, found.by_type)
-    told |= {
+    content = certify(problem, digest, numbers, found.objective, found.unit_values, found.by_type)
+    content |= {
         "welfare": found.welfare,
         "stderr": found.welfare_stderr,
         "upper_bound": bound.upper_bound,
@@ -294,7 +303,7 @@ def certificate_for(plan: Plan, digest: str, numbers: Numbers, problem: CoupledM
         "prices": None,
         "for_roster": False,
     }
-    return Certificate.of(told)
+    return Certificate.of(content)
 
 
 def plan_in_use(plan: Plan, found: Certificate, problem: CoupledMDP) -> Plan:
@@ -305,7 +314,7 @@ def plan_in_use(plan: Plan, found: Certificate, problem: CoupledMDP) -> Plan:
         found: its certificate for the roster, by the programme's own welfare.
         problem: of the roster.
     """
-    values = np.repeat([value for *_, value in found.values], problem.counts)
+    values = np.repeat([row.value for row in found.values], problem.counts)
     about = {
         "welfare": read_welfare(problem, None).name,
         "criterion": problem.criterion.name,
@@ -321,11 +330,11 @@ def plan_in_use(plan: Plan, found: Certificate, problem: CoupledMDP) -> Plan:
 
 
 def can_serve(numbers: Numbers, facts: Mapping[str, Any], wanted: Numbers) -> bool:
-    """Whether a policy can serve a roster.
+    """Return whether a policy can serve a roster.
 
     Args:
         numbers: those that it was solved for.
-        facts: what is kept of it.
+        facts: what is stored of it.
         wanted: of the roster.
     """
     known = {(kind, group) for kind, group, _ in numbers}
@@ -333,7 +342,7 @@ def can_serve(numbers: Numbers, facts: Mapping[str, Any], wanted: Numbers) -> bo
 
 
 def drifted(numbers: Numbers, wanted: Numbers, change: float) -> list[str]:
-    """What has changed by more than a share between two rosters, in words.
+    """Return relative changes between two rosters beyond a bound, in words.
 
     Args:
         numbers: those that a policy was solved for.
@@ -341,15 +350,15 @@ def drifted(numbers: Numbers, wanted: Numbers, change: float) -> list[str]:
         change: the share, `Bounds.change`.
     """
     before, now = ({(kind, group): many for kind, group, many in rows} for rows in (numbers, wanted))
-    told = []
+    content = []
     for kind in sorted({*before, *now}):
         then, there = before.get(kind, 0), now.get(kind, 0)
         if abs(there - then) > change * then:
-            told.append(f"there are {there} of type {quoted(kind[0])} in {quoted(kind[1])}, solved for {then}")
+            content.append(f"there are {there} of type {quoted(kind[0])} in {quoted(kind[1])}, solved for {then}")
     then, there = sum(before.values()), sum(now.values())
     if abs(there - then) > change * then:
-        told.append(f"there are {counted(there, 'arm')}, solved for {then}")
-    return told
+        content.append(f"there are {counted(there, 'arm')}, solved for {then}")
+    return content
 
 
 def roster_digest(policy: str, numbers: Numbers) -> str:

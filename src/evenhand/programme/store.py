@@ -1,4 +1,4 @@
-"""Where a programme is kept: one SQLite file, or a PostgreSQL database by its address; one schema for both.
+"""Store of a programme: one SQLite file, or a PostgreSQL database by its address; one schema for both.
 
 Every change is a transaction that first takes the one lock of its programme: `BEGIN IMMEDIATE` on SQLite, the row of
 the programme on PostgreSQL. So changes come one after the other, by however many servers, and each has a number
@@ -41,7 +41,7 @@ WAIT = 30
 """Seconds that a change waits for others before it is given up."""
 
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, SQLAlchemyError, TypeError, ValueError)
-"""What comes of values that are not what they are to be."""
+"""Errors raised by invalid stored values."""
 
 _ONE_AT_A_TIME = 0x6576656E
 """The number of the lock under which PostgreSQL databases are made and migrated."""
@@ -121,7 +121,7 @@ class Store:
 
     @property
     def is_sqlite(self) -> bool:
-        """Whether it is a file."""
+        """Whether the store is a file."""
         return self.engine.dialect.name == "sqlite"
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ class Store:
 
     @contextlib.contextmanager
     def writing(self, made: bool = True) -> Iterator[Connection]:
-        """A transaction that changes the programme, alone; all of it is kept, or nothing.
+        """A transaction that changes the programme, alone; all of it is stored, or nothing.
 
         Args:
             made: whether the programme is there already; else its tables are about to be made.
@@ -228,15 +228,15 @@ class Store:
 
     @contextlib.contextmanager
     def _in_doubt(self) -> Iterator[None]:
-        """A server that is gone while it keeps a change may have kept it or not: nobody says that nothing changed."""
+        """A connection that breaks during a commit leaves its outcome unknown."""
         try:
             yield
         except DBAPIError as error:
             if self.is_sqlite or not error.connection_invalidated:
                 raise
             raise Unavailable(
-                f"{self.address}: the connection broke while the change was being kept. It is there wholly, or not at "
-                "all: ask again under the same key, or look"
+                f"{self.address}: the connection broke during the commit, whose outcome is unknown. "
+                "Repeat the request under the same key"
             ) from error
 
     @contextlib.contextmanager
@@ -246,7 +246,7 @@ class Store:
         except DBAPIError as error:
             said = str(error.orig).strip().splitlines()[0] if error.orig is not None else str(error)
             if isinstance(error, IntegrityError) and "unique" in said.lower():
-                raise Conflict(f"{self.address}: somebody else changed it at the same time; ask again") from error
+                raise Conflict(f"{self.address}: it was changed at the same time; repeat the request") from error
             if any(words in said for words in ("not a database", "malformed", "no such table", "no such column")):
                 raise InvalidInput(f"{self.address}: it is not a programme, or a damaged one ({said})") from None
             raise Unavailable(f"{self.address}: {_why(said)}. Nothing was changed") from error
@@ -412,11 +412,11 @@ def _identity(file: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-HOW_TO_CREATE = "`evenhand programme create PROGRAMME MODEL --roster ROSTER` makes one."
+HOW_TO_CREATE = "`evenhand programme create` makes one."
 
 
 def _why(said: str) -> str:
-    """What a database said, in words where they are known."""
+    """Return a database's message, in plain words if known."""
     if "locked" in said or "lock timeout" in said:
         return f"others have been changing it for more than {WAIT} seconds"
     if "disk is full" in said or "No space" in said:
@@ -451,7 +451,7 @@ def _read_address(address: str | Path) -> "URL":
 
 
 def _told(url: "URL") -> str:
-    """What a person calls it; never with a password."""
+    """Return the address without a password."""
     if url.get_backend_name() == "sqlite":
         return str(url.database)
     query = {name: "***" if "password" in name else value for name, value in url.query.items()}

@@ -8,8 +8,16 @@ import numpy as np
 from evenhand._version import __version__
 from evenhand.display import counted
 from evenhand.model.files import Location, write_atomically
-from evenhand.programme.auditing import ArmRow, Audit, Books, Earned, Inequality, MemberRow
-from evenhand.programme.views import Part, fairness_over_time
+from evenhand.programme.auditing import (
+    ArmRow,
+    Audit,
+    Books,
+    Earned,
+    Inequality,
+    MemberRow,
+    Part,
+    fairness_over_time,
+)
 from evenhand.report import words
 from evenhand.report.rendering import render
 from evenhand.report.svg import BLUE, FAINT, INK, ORANGE, drawn

@@ -16,9 +16,9 @@ def accepted(job: Job) -> JSONResponse:
 
 def failed(job: Job) -> JSONResponse:
     """Why a job that was waited for did not end well."""
-    told = job.failed or details(503, f"the computation {job.id} was {job.status}")
-    headers = {"Retry-After": str(RETRY_AFTER)} if told["status"] == 503 else {}
-    return JSONResponse(told, told["status"], headers, MEDIA_TYPE)
+    fields = job.failed or details(503, f"the computation {job.id} was {job.status}")
+    headers = {"Retry-After": str(RETRY_AFTER)} if fields["status"] == 503 else {}
+    return JSONResponse(fields, fields["status"], headers, MEDIA_TYPE)
 
 
 def tagged(request: Request, answer: Any, tag: str) -> Response:

@@ -15,7 +15,6 @@ from fastapi import FastAPI
 from evenhand._version import __version__
 from evenhand.programme.programme import Programme
 from evenhand.service import guards, refusals
-from evenhand.service.page.as_pages import AsPages
 from evenhand.service.page.routes import router as page
 from evenhand.service.routes import decide, health, jobs, past, plans
 from evenhand.service.routes import programme as programme_routes
@@ -28,7 +27,7 @@ def create_app(programme: Programme, settings: Settings | None = None) -> FastAP
 
     Args:
         programme: an open one; who opened it closes it.
-        settings: how it behaves; for one planner on this machine when absent.
+        settings: how it behaves; by default for one planner on this machine.
     """
     settings = settings or Settings()
     service = Service(programme, settings)
@@ -41,7 +40,7 @@ def create_app(programme: Programme, settings: Settings | None = None) -> FastAP
     app = FastAPI(
         title="evenhand",
         version=__version__,
-        summary="A programme that shares scarce resources fairly: what to do now, and what came of it.",
+        summary="A programme that shares scarce resources fairly: plans, decisions and audits.",
         lifespan=lifespan,
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
@@ -55,5 +54,4 @@ def create_app(programme: Programme, settings: Settings | None = None) -> FastAP
     app.add_middleware(guards.Bodies, settings=settings)
     app.add_middleware(guards.Doors, settings=settings, metrics=service.metrics, sessions=service.sessions)
     app.add_middleware(guards.Telling, metrics=service.metrics)
-    app.add_middleware(AsPages)
     return app

@@ -1,4 +1,4 @@
-"""What requests have in common: who asks, under which key, and tables of rows."""
+"""Common parts of requests: author, idempotency key, tables of rows."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeAlias
@@ -19,7 +19,7 @@ Key: TypeAlias = Annotated[
 
 
 def who_of(request: Request, said: str | None) -> str:
-    """Who is written into an event: who they say they are, and whose token they have."""
+    """Return the author of an event: the given name and the name of the token."""
     holder: Holder = request.state.holder
     if holder.name and said:
         return f"{said} ({holder.name})"
@@ -28,6 +28,6 @@ def who_of(request: Request, said: str | None) -> str:
 
 def as_table(rows: Sequence[BaseModel]) -> dict[str, list[Any]]:
     """Rows as columns, of those fields that any row has."""
-    told = [row.model_dump(exclude_none=True) for row in rows]
-    names = [name for name in type(rows[0]).model_fields if any(name in row for row in told)]
-    return {name: [row.get(name, "") for row in told] for name in names}
+    shown = [row.model_dump(exclude_none=True) for row in rows]
+    names = [name for name in type(rows[0]).model_fields if any(name in row for row in shown)]
+    return {name: [row.get(name, "") for row in shown] for name in names}

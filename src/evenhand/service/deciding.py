@@ -20,7 +20,7 @@ from evenhand.service.metrics import Metrics
 from evenhand.service.tokens import Holder
 
 SOLVED_BY = ("welfare", "criterion", "over", "method", "seed")
-"""What a solution depends on, beside the model."""
+"""Arguments of a solution beside the model."""
 
 
 class Decider:
@@ -57,14 +57,14 @@ class Decider:
         if kept is not None:
             self._plans.move_to_end(digest)
             return kept
-        await asyncio.to_thread(load, io.BytesIO(body), "json", how["criterion"])  # faults are told before any waiting
+        await asyncio.to_thread(load, io.BytesIO(body), "json", how["criterion"])  # raises faults before any waiting
         coming = self._coming.get(digest) or self._begin(digest, how, body, holder)
         self._jobs.join(coming.job, holder.name, holder.role)
         await asyncio.wait({coming.task}, timeout=patience)
         return coming.task.result() if coming.task.done() else coming.job
 
     def _begin(self, digest: str, how: dict[str, Any], body: bytes, holder: Holder) -> "_Coming":
-        """Let a model be solved; its plan is kept whether or not somebody still waits for it."""
+        """Submit the job that solves a model; its plan is stored in any case."""
         name = f"decide-{digest[:32]}"
         known = self._jobs.find(name)
         if known is not None and known.has_ended:  # its plan was kept, and let go of since

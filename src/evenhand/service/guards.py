@@ -1,10 +1,10 @@
-"""What every request passes before it is read, from the outside in.
+"""Middleware that every request passes before it is read, from the outside in.
 
-    Telling      counts and logs the answer, sets the headers of all answers, and answers what nobody foresaw
+    Telling      counts and logs the answer, sets the headers of all answers, and answers unexpected errors
     Doors        host, origin, token, rate: whether this client may ask this at all
     Bodies       the size of the body and the time it takes to arrive, whatever its head says
 
-*Host*: an address in numbers, `localhost`, or a name that the server was told. A page elsewhere whose name is made to
+*Host*: an address in numbers, `localhost`, or a configured name. A page elsewhere whose name is made to
 point here (DNS rebinding) comes with its own name. *Origin*: a browser says from where a page writes; only this
 server's own may. Nothing is ever allowed across origins, so that other pages cannot read answers either. What the API
 takes is of a type that forms of other pages cannot send.
@@ -26,22 +26,22 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from evenhand.errors import Unavailable
 from evenhand.service.limits import RateLimit
 from evenhand.service.metrics import Metrics
-from evenhand.service.refusals import Refused, problem, unforeseen
+from evenhand.service.refusals import Refused, response_to
 from evenhand.service.sessions import Sessions, session_names
 from evenhand.service.settings import Settings
 from evenhand.service.tokens import Holder, Tokens
 
 OPEN = ("/healthz", "/readyz", "/login", "/logout", "/static/")
-"""What needs no token: whether the server lives, signing in, and signing out. Bodies sent there are small."""
+"""Addresses that need no token: health, signing in and out. Bodies sent there are small."""
 
 READERS = ("/v1/decide", "/v1/jobs/")
-"""Where `read` suffices for every method: deciding, and jobs, of which the route lets holders cancel their own."""
+"""Addresses where `read` suffices for every method: deciding, and jobs, whose route checks the owner."""
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 JSON, FORMS = "application/json", ("application/x-www-form-urlencoded", "multipart/form-data")
 
 LOCAL = Holder("", "write")
-"""Who asks where no tokens are required."""
+"""Holder if no tokens are required."""
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -64,7 +64,7 @@ log = logging.getLogger("evenhand.service")
 
 
 class Telling:
-    """Counts, logs, headers, and the answer to what nobody foresaw."""
+    """Access log: counts, log lines, headers, and answers to unexpected errors."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics
@@ -86,12 +86,8 @@ class Telling:
     async def _serve(self, scope: Scope, receive: Receive, answer: "_Answer") -> None:
         try:
             await self._app(scope, receive, answer.send)
-        except Refused as error:
-            if answer.status:
-                raise
-            await problem(error.status, error.detail, error.faults, error.headers)(scope, receive, answer.send)
-        except Exception as error:  # noqa: BLE001  # whatever it is, the client gets an answer, and the log the place
-            response = unforeseen(error)
+        except Exception as error:  # noqa: BLE001  # any error is answered, an unexpected one logged
+            response = response_to(error, scope)
             if not answer.status:
                 await response(scope, receive, answer.send)
 
@@ -99,9 +95,9 @@ class Telling:
         method, route = _method(scope), route_of(scope)
         self._metrics.requests.labels(method, route, str(status)).inc()
         self._metrics.seconds.labels(method, route).observe(seconds)
-        told = {"method": method, "route": route, "status": status, "seconds": round(seconds, 4)}
+        shown = {"method": method, "route": route, "status": status, "seconds": round(seconds, 4)}
         holder = scope.get("state", {}).get("holder")
-        log.info("request", extra={"told": told | ({"holder": holder.name} if holder and holder.name else {})})
+        log.info("request", extra={"fields": shown | ({"holder": holder.name} if holder and holder.name else {})})
 
 
 class _Answer:
@@ -125,7 +121,7 @@ class _Answer:
 
 
 def _by_tls(scope: Scope) -> bool:
-    """Whether a form came by TLS: to this server, or to a proxy before it, which the browser tells by the origin."""
+    """Return whether a form came by TLS, to this server or to a proxy, as the origin says."""
     return scope.get("scheme") == "https" or _Heads.of(scope)["origin"].startswith("https://")
 
 
@@ -140,7 +136,7 @@ def _method(scope: Scope) -> str:
 
 
 def route_of(scope: Scope) -> str:
-    """The route that answered, with places for its parts: no address that somebody made up, and no name."""
+    """The route that answered, with places for its parts: never the requested address, and no name."""
     route = scope.get("route")
     path = getattr(route, "path_format", None) or getattr(route, "path", None)
     return str(path) if path else "other"
@@ -151,7 +147,7 @@ def route_of(scope: Scope) -> str:
 
 @dataclass(frozen=True)
 class _Heads:
-    """The heads of a request that are looked at here."""
+    """Headers of a request."""
 
     given: Mapping[str, str]
 
@@ -164,7 +160,7 @@ class _Heads:
 
 
 class Doors:
-    """Whether a client may ask this at all."""
+    """Access control: host, origin, token and rate."""
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics, sessions: Sessions) -> None:
         self._app, self._settings, self._metrics, self._sessions = app, settings, metrics, sessions
@@ -195,12 +191,12 @@ class Doors:
         scope.setdefault("state", {}).update(holder=holder, asker=asker, guess=partial(self._guess, client))
         wait = self._limit.wait(asker)
         if wait:
-            raise Refused(429, "this client asks more often than it may", headers=_again(wait))
+            raise Refused(429, "rate limit exceeded", headers=_again(wait))
 
     def _check_host(self, heads: _Heads) -> None:
         name = host_name(heads["host"])
         if not (is_number(name) or name == "localhost" or name in self._settings.names):
-            raise Refused(421, "this server is not known by that name; --name NAME lets it be")
+            raise Refused(421, "the host name is unknown; add it to the names of the server")
 
     def _holder(self, scope: Scope, heads: _Heads, client: str) -> Holder:
         tokens = self._settings.tokens
@@ -230,19 +226,19 @@ class Doors:
         return next((holder for holder in found if holder is not None), None)
 
     def _guess(self, client: str) -> None:
-        """Count a token that is nobody's. Who has a right one never waits: behind a proxy all have one address."""
+        """Count an invalid token. Valid tokens never wait: behind a proxy all clients have one address."""
         wait = self._guesses.wait(client)
         if wait:
-            raise Refused(429, "too many tokens that are nobody's", headers=_again(wait))
+            raise Refused(429, "too many invalid tokens", headers=_again(wait))
 
 
 def _is_browsing(scope: Scope, heads: _Heads) -> bool:
-    """Whether a person looks at a page; programs are told by a status what they lack."""
+    """Return whether a browser requests a page."""
     return scope["method"] == "GET" and "text/html" in heads["accept"] and not str(scope["path"]).startswith("/v1/")
 
 
 def is_open(path: str) -> bool:
-    """Whether a request needs no token."""
+    """Return whether a request needs no token."""
     return _is_among(path, OPEN)
 
 
@@ -261,7 +257,7 @@ def host_name(host: str) -> str:
 
 
 def is_number(name: str) -> bool:
-    """Whether a host is an address in numbers, to which no name can be made to point."""
+    """Return whether a host is an IP address, which DNS rebinding cannot affect."""
     try:
         return bool(ipaddress.ip_address(name))
     except ValueError:
@@ -358,7 +354,7 @@ async def _read(reading: "_Body", heads: _Heads, receive: Receive, seconds: floa
 
 
 READ_ON = 8
-"""How many times the largest body is read of one that is too large, before its connection is closed on it."""
+"""Multiple of the largest body that is read of a too large one before its connection is closed."""
 
 
 class _Body:

@@ -1,6 +1,6 @@
-"""How much one client may ask for: a bucket that fills at a steady rate, and is emptied by requests.
+"""Rate limit per client: a token bucket.
 
-At most `most` buckets are kept, of those who asked last; who comes back after that finds a full one.
+At most `most` buckets are stored, of those who asked last; who comes back after that finds a full one.
 """
 
 from collections import OrderedDict

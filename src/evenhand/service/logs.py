@@ -1,6 +1,6 @@
 """Logs for machines: one JSON object a line, on standard error, without names of arms or people.
 
-A line tells the route, never the address that was asked for, whose parts and queries may name somebody.
+A line contains the route, never the requested address, whose parts and queries may contain names.
 """
 
 import json
@@ -14,10 +14,10 @@ class AsJson(logging.Formatter):
     """A record as one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line: when, how grave, what, and what is told with it."""
+        """Return the line: time, level, message and fields."""
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, Any] = {"at": at, "level": record.levelname.lower(), "what": record.getMessage()}
-        return json.dumps(line | getattr(record, "told", {}), ensure_ascii=False)
+        return json.dumps(line | getattr(record, "fields", {}), ensure_ascii=False)
 
 
 def configure(quiet: bool) -> None:

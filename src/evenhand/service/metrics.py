@@ -1,4 +1,4 @@
-"""What a server counts, in the text form of Prometheus, at `/metrics`."""
+"""Metrics of a server, in the text format of Prometheus, at `/metrics`."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 

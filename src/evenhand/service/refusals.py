@@ -1,22 +1,24 @@
-"""What a client is told when something is not done: problem details (RFC 9457), with every fault.
+"""Errors as responses: problem details (RFC 9457) with every fault, or a page for browsers.
 
     {"type": "urn:evenhand:invalid-input", "title": "...", "status": 422, "detail": "...",
      "faults": [{"place": "states[3]", "message": "..."}, ...]}
 
-Errors of the library become answers here, and nowhere else. What nobody foresaw is answered by 500 and a number that is
-also in the log; neither a trace nor a message of the error leaves the server.
+Errors of the library become responses here, and only here. An unexpected error is answered by 500 and a number that is
+also in the log; neither its trace nor its message leaves the server.
 """
 
 import logging
 import secrets
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
 from evenhand.errors import (
     Conflict,
@@ -29,52 +31,45 @@ from evenhand.errors import (
     TooLarge,
     Unavailable,
 )
+from evenhand.service.page.rendering import VIEWS, Frame, render
 
 MEDIA_TYPE = "application/problem+json"
 
 RETRY_AFTER = 2
-"""Seconds after which to ask again where a database does not answer."""
+"""Seconds after which to retry if the database does not answer."""
 
-TITLES = {
-    400: "The request cannot be read",
-    401: "A token is required",
-    403: "This is not allowed",
-    404: "There is no such thing here",
-    405: "This cannot be done here",
-    408: "The request took too long to arrive",
-    409: "The programme has moved on",
-    413: "The request is too large",
-    415: "The request must be JSON",
-    421: "The server is not known by this name",
-    422: "The input is not sound",
-    429: "Too much is asked for at once",
-    500: "Something went wrong here",
-    501: "Something is not installed here",
-    503: "The programme cannot be reached now",
+
+class _Kind(NamedTuple):
+    name: str
+    title: str
+    advice: str = ""
+    """For the page."""
+
+
+KINDS = {
+    400: _Kind("unreadable", "The request cannot be read"),
+    401: _Kind("no-token", "A token is required", "Sign in with a token."),
+    403: _Kind("forbidden", "This is not allowed", "Ask the operator of this server for a token that may write."),
+    404: _Kind("not-found", "Not found", "It may have been removed, or the address is wrong. Choose a view above."),
+    405: _Kind("wrong-method", "The method is not allowed here"),
+    408: _Kind("too-slow", "The request took too long to arrive"),
+    409: _Kind("conflict", "The programme has changed"),
+    413: _Kind("too-large", "The request is too large", "Send it in several parts."),
+    415: _Kind("not-json", "The request must be JSON"),
+    421: _Kind("unknown-host", "The server has another name"),
+    422: _Kind("invalid-input", "The input is invalid"),
+    429: _Kind("busy", "Too many requests", "Wait a moment, then try again."),
+    500: _Kind("internal", "Internal error", "Reload the page. If that does not help, report the number above."),
+    501: _Kind("missing-extra", "A component is not installed"),
+    503: _Kind("unavailable", "The programme is not available now", "Wait a moment, then reload the page."),
 }
-NAMES = {
-    400: "unreadable",
-    401: "no-token",
-    403: "forbidden",
-    404: "not-found",
-    405: "wrong-method",
-    408: "too-slow",
-    409: "conflict",
-    413: "too-large",
-    415: "not-json",
-    421: "unknown-host",
-    422: "invalid-input",
-    429: "busy",
-    500: "internal",
-    501: "missing-extra",
-    503: "unavailable",
-}
+"""Name, title and advice per status."""
 
 log = logging.getLogger("evenhand.service")
 
 
 class Refused(Exception):
-    """An answer that is not what was asked for."""
+    """A request that is answered by an error."""
 
     def __init__(
         self, status: int, detail: str, faults: Sequence[Fault] = (), headers: dict[str, str] | None = None
@@ -83,19 +78,48 @@ class Refused(Exception):
         self.status, self.detail, self.faults, self.headers = status, detail, tuple(faults), headers or {}
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """An error as the page shows it."""
+
+    title: str
+    faults: tuple[str, ...] = ()
+    next: str = ""
+    """Advice."""
+
+
 def problem(
-    status: int, detail: str, faults: Sequence[Fault] = (), headers: dict[str, str] | None = None
-) -> JSONResponse:
-    """An answer in the form of RFC 9457."""
-    return JSONResponse(details(status, detail, faults), status, headers, MEDIA_TYPE)
+    scope: Scope, status: int, detail: str, faults: Sequence[Fault] = (), headers: dict[str, str] | None = None
+) -> Response:
+    """Return the response to a request that failed: a page for browsers, else problem details.
+
+    Args:
+        scope: the request.
+        status: HTTP status.
+        detail: message.
+        faults: all faults.
+        headers: further headers.
+    """
+    accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")
+    if scope["path"].startswith("/v1/") or b"text/html" not in accepted:
+        return JSONResponse(details(status, detail, faults), status, headers, MEDIA_TYPE)
+    if status == 401 and scope["path"] != "/login":
+        return RedirectResponse("/login", 303)
+    kind = KINDS.get(status, _Kind("refused", "The request failed"))
+    refusal = Refusal(kind.title, tuple(str(fault) for fault in faults) or (detail,), kind.advice)
+    frame = Frame("evenhand", "", () if status == 401 else VIEWS)
+    more = {name: value for name, value in (headers or {}).items() if name != "WWW-Authenticate"}
+    return HTMLResponse(
+        render("refusal.html", {"title": refusal.title, "frame": frame, "refusal": refusal}), status, more
+    )
 
 
 def details(status: int, detail: str, faults: Sequence[Fault] = ()) -> dict[str, Any]:
-    """The same as JSON."""
-    kind = NAMES.get(status, "refused")
+    """Return problem details."""
+    kind = KINDS.get(status, _Kind("refused", "The request failed"))
     return {
-        "type": f"urn:evenhand:{kind}",
-        "title": TITLES.get(status, "This was not done"),
+        "type": f"urn:evenhand:{kind.name}",
+        "title": kind.title,
         "status": status,
         "detail": _sound(detail),
         "faults": [_fault(fault) for fault in faults],
@@ -109,90 +133,75 @@ def _fault(fault: Fault) -> dict[str, Any]:
 
 
 def _sound(text: str) -> str:
-    """Without halves of characters, which no JSON in UTF-8 can hold."""
+    """Replace lone surrogates, which UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()
 
 
 def status_of(error: EvenhandError) -> int:
-    """The status that an error of the library is answered with."""
+    """Return the HTTP status of an error of the library."""
     by_kind = ((Missing, 404), (Conflict, 409), (Unavailable, 503), (MissingExtra, 501), (InvalidInput, 422))
     return next((status for kind, status in by_kind if isinstance(error, kind)), 422)
 
 
-def of_error(error: EvenhandError) -> JSONResponse:
-    """The answer to an error of the library."""
-    status = status_of(error)
-    return problem(status, *told(error), headers={"Retry-After": str(RETRY_AFTER)} if status == 503 else None)
-
-
-def told(error: EvenhandError) -> tuple[str, tuple[Fault, ...]]:
-    """The title of an error, and its faults: itself where there is nothing more to say."""
-    words = str(error) or type(error).__name__
+def message_of(error: EvenhandError) -> tuple[str, tuple[Fault, ...]]:
+    """Return the message and the faults of an error; an error without faults is its own."""
+    text = str(error) or type(error).__name__
     faults: tuple[Fault, ...] = getattr(error, "faults", ())
     if faults:
-        return words.splitlines()[0], faults
-    if isinstance(error, InvalidInput | TooLarge | NotConverged):
-        return words, (Fault("", words),)
-    return words, ()
-
-
-# Answers to what is raised while a request is served
+        return text.splitlines()[0], faults
+    return text, (Fault("", text),) if isinstance(error, InvalidInput | TooLarge | NotConverged) else ()
 
 
 def install(app: FastAPI) -> None:
-    """Let an application answer in this form, whatever is raised."""
-    app.add_exception_handler(Refused, _refused)
-    app.add_exception_handler(EvenhandError, _raised)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _plain)
+    """Install the exception handlers of an application."""
+    for kind in (Refused, EvenhandError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, _handle)
 
 
-async def _refused(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, Refused)
-    return problem(error.status, error.detail, error.faults, error.headers)
+async def _handle(request: Request, error: Exception) -> Response:
+    return response_to(error, request.scope)
 
 
-async def _raised(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, EvenhandError)
-    return of_error(error)
+def response_to(error: Exception, scope: Scope) -> Response:
+    """Return the response to any error that was raised while a request was served."""
+    if isinstance(error, Refused):
+        return problem(scope, error.status, error.detail, error.faults, error.headers)
+    if isinstance(error, EvenhandError):
+        status = status_of(error)
+        again = {"Retry-After": str(RETRY_AFTER)} if status == 503 else None
+        return problem(scope, status, *message_of(error), headers=again)
+    if isinstance(error, RequestValidationError):
+        return _invalid(scope, error)
+    if isinstance(error, HTTPException):
+        known = {404: "this address does not exist", 405: "this address does not support the method"}
+        detail = known.get(error.status_code, str(error.detail))
+        return problem(scope, error.status_code, detail, headers=dict(error.headers or {}))
+    return problem(scope, 500, unforeseen_details(error)["detail"])
 
 
-async def _plain(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    detail = {404: "there is nothing at this address", 405: "this method is not known at this address"}
-    said = detail.get(error.status_code, str(error.detail))
-    return problem(error.status_code, said, headers=dict(error.headers or {}))
-
-
-async def _invalid(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
+def _invalid(scope: Scope, error: RequestValidationError) -> Response:
     found = error.errors()
     if any(one["type"] == "json_invalid" for one in found):
         reason = next(one for one in found if one["type"] == "json_invalid")
-        at = f"{reason.get('ctx', {}).get('error', 'it is no JSON')}, at character {reason['loc'][-1]}"
-        return problem(400, f"the body is no JSON: {at}", [Fault("body", at)])
+        at = f"{reason.get('ctx', {}).get('error', 'invalid')}, at character {reason['loc'][-1]}"
+        return problem(scope, 400, f"the body is invalid JSON: {at}", [Fault("body", at)])
     faults = [Fault(place_of(one["loc"]), str(one["msg"])) for one in found]
-    return problem(422, f"the request has {len(faults)} fault{'s' * (len(faults) > 1)}", faults)
+    return problem(scope, 422, f"the request has {len(faults)} fault{'s' * (len(faults) > 1)}", faults)
 
 
 def place_of(loc: Sequence[int | str]) -> str:
-    """Where a fault is, in the words of a request: `states[3].arm`, `query step`, `header Idempotency-Key`."""
+    """Return the place of a fault: `states[3].arm`, `query step`, `header Idempotency-Key`."""
     where, *path = loc
     inside = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
     return (inside or "body") if where == "body" else f"{where} {inside}"
 
 
-def unforeseen(error: Exception) -> JSONResponse:
-    """The answer to what nobody foresaw; where it happened goes to the log, what it said does not."""
-    return JSONResponse(unforeseen_details(error), 500, media_type=MEDIA_TYPE)
-
-
 def unforeseen_details(error: Exception) -> dict[str, Any]:
-    """The same as JSON."""
+    """Log an unexpected error under a number and return problem details with that number."""
     number = secrets.token_hex(6)
     frames = [
         f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}"
         for frame in traceback.extract_tb(error.__traceback__)[-12:]
     ]
-    log.error("unforeseen", extra={"told": {"number": number, "error": type(error).__name__, "frames": frames}})
-    return details(500, f"it is written down under the number {number}")
+    log.error("unforeseen", extra={"fields": {"number": number, "error": type(error).__name__, "frames": frames}})
+    return details(500, f"unexpected error; it is logged under the number {number}")

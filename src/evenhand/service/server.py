@@ -1,4 +1,4 @@
-"""A server that runs until it is told to stop: SIGTERM and Ctrl-C let requests end, then the worker, then it."""
+"""A server that runs until a signal: SIGTERM and Ctrl-C let requests end, then the worker, then it."""
 
 import gc
 import resource
@@ -83,7 +83,7 @@ def _open_files(connections: int) -> int:
 
 
 def configuration(app: FastAPI, settings: Settings) -> uvicorn.Config:
-    """How Uvicorn serves an application.
+    """Return Uvicorn's configuration.
 
     Args:
         app: from `create_app`.
@@ -111,7 +111,7 @@ def listen(host: str, port: int) -> socket.socket:
     """A socket at a host and port.
 
     Raises:
-        OSError: somebody else has it, or there is no such host.
+        OSError: it is in use, or the host does not exist.
     """
     found: list[Any] = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     family, kind, protocol, _, address = found[0]
@@ -121,7 +121,7 @@ def listen(host: str, port: int) -> socket.socket:
         listener.bind(address)
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; accepted connections inherit it
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * UNREAD)
-        listener.listen(BACKLOG)  # who is told the address finds somebody there, even before the server is ready
+        listener.listen(BACKLOG)  # clients can connect before the server is ready
     except OSError:
         listener.close()
         raise

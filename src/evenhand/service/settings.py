@@ -1,4 +1,4 @@
-"""What a server may be told, all of it with defaults that suit one planner on a laptop."""
+"""Settings of a server; the defaults suit one planner on a laptop."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -14,16 +14,16 @@ MEGABYTE = 2**20
 
 @dataclass(frozen=True)
 class Settings:
-    """How a server behaves."""
+    """Settings of a server."""
 
     host: str = "127.0.0.1"
-    """Where it listens; on any other machine's reach tokens are required."""
+    """Host to listen on; tokens are required unless only this machine can reach it."""
 
     port: int = 8000
     """The port; 0 takes one that is free."""
 
     tokens: Tokens | None = None
-    """Who may read and write; None lets everybody on this machine."""
+    """Tokens; None allows all users of this machine."""
 
     names: tuple[str, ...] = ()
     """By which names browsers may ask for it, beside localhost and addresses in numbers."""
@@ -77,13 +77,16 @@ class Settings:
     """Solved models that `/v1/decide` remembers."""
 
     patience: float = 20.0
-    """Seconds that a request waits for a computation before it is told where to look for it."""
+    """Seconds that a request waits for a computation before it is answered by the address of the job."""
 
     look_every: float = 5.0
-    """Seconds between two looks whether the programme must be solved anew."""
+    """Seconds between two looks whether the programme must be solved again."""
 
     judge_every: float = 60.0
     """Seconds between two looks whether the model still fits what is seen."""
+
+    refit_seconds: float = 45.0
+    """Approximate limit of solving for a proposed model."""
 
     labels: dict[str, str] = field(default_factory=dict)
     """Words for the page, such as that this is a demonstration."""
@@ -91,13 +94,13 @@ class Settings:
     def __post_init__(self) -> None:
         if self.tokens is None and not is_loopback(self.host):
             raise InvalidInput(
-                f"--host {self.host}: others than this machine could reach it, so tokens are required: "
-                "--make-token write --token-file FILE makes one, --token-file FILE then serves with it"
+                f"host {self.host}: it can be reached from other machines, so tokens are required: "
+                "make a token and serve with its file"
             )
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
+    """Return whether only this machine can reach a host."""
     if host == "localhost":
         return True
     try:

@@ -1,14 +1,25 @@
-"""What requests and answers look like, strictly: a number is no text, a text no number, and nothing may be unknown.
+"""Schemas of requests and responses: strict types, no unknown fields.
 
 These are checked before anything is read, and described at `/openapi.json`. What a model, a roster or a reason must be
 besides is the library's to say.
 """
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from evenhand.programme.refitting import TRUST
+from evenhand.programme.accepting import Accepted
+from evenhand.programme.deciding import KeptPlan, PlanRow
+from evenhand.programme.drifting import Bounds
+from evenhand.programme.history import Entry
+from evenhand.programme.ledger import Event
+from evenhand.programme.observing import Observed
+from evenhand.programme.programme import Changed, Status
+from evenhand.programme.recording import Recorded
+from evenhand.programme.refits import Offer
+from evenhand.programme.refitting import TRUST, Moved, Refitted
+from evenhand.programme.solving import Certificate, Drift, TypeValue
 
 MOST_SEED = 2**63 - 1
 MOST_STEP = 10**9
@@ -44,7 +55,7 @@ Flag: TypeAlias = Annotated[bool, BeforeValidator(_yes_or_no)]
 """Yes or no, in an address."""
 
 Many: TypeAlias = Annotated[int, BeforeValidator(_digits), Field(ge=1, le=10_000)]
-"""How many are asked for, in an address."""
+"""Maximum number of results, in an address."""
 
 Whole: TypeAlias = Annotated[int, Field(ge=0, le=MOST_STEP)]
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
@@ -112,7 +123,7 @@ class Problem(Strict):
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """How problems are described at an endpoint.
+    """Return the OpenAPI description of the errors of an endpoint.
 
     Args:
         statuses: those that are its own; those that any endpoint may answer come to them.
@@ -123,7 +134,7 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def reading(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """How answers are described at an endpoint whose answer has a tag.
+    """Return the OpenAPI description of an endpoint with an ETag.
 
     Args:
         statuses: those that are its own.
@@ -135,7 +146,7 @@ def reading(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 class Place(Strict):
-    """Where an arm is."""
+    """State of an arm."""
 
     arm: Name = Field(description="What it is called.")
     state: str | Whole = Field(description="Where it is, by name or number.")
@@ -150,20 +161,20 @@ class DecideRequest(Strict):
 
     model: Model
     states: list[Place] = Field(min_length=1, max_length=MOST_ROWS, description="One for each arm, in any order.")
-    welfare: str | None = Field(default=None, description="What is fair; the model's own when absent.")
+    welfare: str | None = Field(default=None, description="What is fair; by default the model's own.")
     criterion: str | None = Field(
-        None, description="`discounted`, `average` or `finite:T`; the model's own when absent."
+        None, description="`discounted`, `average` or `finite:T`; by default the model's own."
     )
     over: Literal["arms", "groups"] | None = Field(default=None, description="Whose values welfare weighs.")
     method: Method = Field(default="auto", description="How it is solved.")
-    budget: Budget | None = Field(default=None, description="What there is today; as in the model when absent.")
+    budget: Budget | None = Field(default=None, description="What there is today; by default as in the model.")
     seed: int = Field(default=0, ge=0, le=MOST_SEED, description="Of all draws.")
     step: Whole = Field(default=0, description="Of a plan by steps.")
-    part: int | None = Field(default=None, ge=1, le=MOST_STEP, description="Of a mixture; drawn when absent.")
+    part: int | None = Field(default=None, ge=1, le=MOST_STEP, description="Of a mixture; by default drawn.")
 
 
 class Action(Strict):
-    """What an arm gets."""
+    """Action of an arm."""
 
     arm: str
     type: str
@@ -181,7 +192,7 @@ class Part(Strict):
 
 
 class Decided(Strict):
-    """What to do now; as `evenhand act --json`."""
+    """Decisions."""
 
     actions: list[Action] = Field(description="In the order of the states.")
     used: dict[str, float] = Field(description="What is used of each resource.")
@@ -207,61 +218,32 @@ class JobShape(Strict):
 
 
 class JobList(Strict):
-    """What is computed, waits or was."""
+    """Running, waiting and ended jobs."""
 
     jobs: list[JobShape]
 
 
-# A programme
+# A programme: the dataclasses of the library are the schemas of their JSON forms
 
 
-class Status(Strict):
-    """What a programme is, and where it stands."""
-
-    name: str
-    step: int = Field(description="The step that is to be planned next.")
-    arms: dict[str, int] = Field(description="How many take part, by type.")
-    groups: dict[str, int] = Field(description="How many take part, by group.")
-    observed: int = Field(description="How many of them were seen at this step.")
-    budget: dict[str, float] = Field(description="What there is of each resource at every step.")
-    welfare: str
-    criterion: str
-    over: str
-    model: str = Field(description="The digest of its model.")
-    events: int = Field(description="The version of all that is stored.")
-
-
-class Drift(Strict):
-    """Whether a policy is to be solved anew."""
-
-    needed: bool
-    why: list[str] = Field(description="What drifted beyond its bound.")
-    policy: str | None = Field(description="The digest of the policy that is used now.")
-
-
-class Bounds(Strict):
-    """By how much things may drift before something is done about it."""
-
-    change: float = Field(description="Share by which numbers of arms may change before a policy is solved anew.")
-    gap: float = Field(description="How much larger a policy's gap may get before it is solved anew.")
-    level: float = Field(description="The chance at most that the model is ever said not to fit although it does.")
-    records: int = Field(description="Reports after which the model is held against what is seen.")
-
-
-class Offer(Strict):
-    """A fit that is offered, and neither adopted nor declined."""
-
-    refit: int = Field(description="Its number.")
-    why: list[str] = Field(description="What spoke against the model in use.")
-
-
+@dataclass(frozen=True)
 class ProgrammeShape(Status):
-    """What a programme is, where it stands, and whether its policy fits."""
+    """Status of a programme, with its plan, policy and model."""
 
-    plan: int | None = Field(description="The plan that is proposed for this step.")
+    plan: int | None
+    """Number of the plan proposed for the present step."""
+
     drift: Drift
     bounds: Bounds
-    offered: Offer | None = Field(description="A fit that is offered, since the model no longer fits what is seen.")
+    offered: Offer | None
+    """Refit proposed because the model no longer fits."""
+
+
+_RESPONSES = (Accepted, Bounds, Certificate, Changed, Drift, Entry, Event, KeptPlan, Moved, Observed, Offer, PlanRow)
+for _response in (*_RESPONSES, ProgrammeShape, Recorded, Refitted, TypeValue):
+    _response.__pydantic_config__ = ConfigDict(  # type: ignore[union-attr]  # where pydantic looks for it
+        strict=True, extra="forbid", use_attribute_docstrings=True
+    )
 
 
 class ArmShape(Strict):
@@ -276,7 +258,7 @@ class ArmShape(Strict):
 
 
 class ArmList(Strict):
-    """Who takes part."""
+    """Arms that take part."""
 
     arms: list[ArmShape]
 
@@ -293,7 +275,7 @@ class Newcomer(Strict):
 
 
 class Who(Strict):
-    """Who does something, in their own words."""
+    """Author of a change."""
 
     who: str | None = Field(default=None, max_length=200, description="Written into the event.")
 
@@ -311,159 +293,55 @@ class JoinRequest(Who):
     """Arms that are to take part."""
 
     arms: list[Newcomer] = Field(min_length=1, max_length=MOST_ROWS)
-    step: Whole | None = Field(
-        default=None, description="The first step at which they do; the present one when absent."
-    )
-
-
-class Changed(Strict):
-    """What came of arms joining or leaving."""
-
-    event: int
-    arms: list[str]
-    step: int
+    step: Whole | None = Field(default=None, description="The first step at which they do; by default the present one.")
 
 
 class Seen(Strict):
-    """What an arm was seen in."""
+    """Observation of an arm."""
 
     arm: Name
     state: str | Whole = Field(description="By name or number.")
-    step: Whole | None = Field(default=None, description="The present one when absent.")
+    step: Whole | None = Field(default=None, description="By default The present one.")
 
 
 class ObserveRequest(Who):
-    """What arms were seen in."""
+    """Observations."""
 
     observations: list[Seen] = Field(min_length=1, max_length=MOST_ROWS)
     source: Text = Field(description="Who says so.")
     step: Whole | None = Field(default=None, description="Of rows that name none.")
 
 
-class Observed(Strict):
-    """What came of observations."""
-
-    event: int
-    observations: int
-    late: int = Field(description="Of steps before the present one.")
-    corrected: int = Field(description="Those that say something else than was known.")
-
-
 class Done(Strict):
-    """What was really done with an arm."""
+    """Record of an arm."""
 
     arm: Name
     action: str | Whole = Field(description="By name or number.")
-    step: Whole | None = Field(default=None, description="The last accepted one when absent.")
+    step: Whole | None = Field(default=None, description="By default The last accepted one.")
     reward: Number | None = None
     next_state: str | Whole | None = Field(default=None, description="Kept as an observation of the step after.")
 
 
 class RecordRequest(Who):
-    """What was really done."""
+    """Take records."""
 
     records: list[Done] = Field(min_length=1, max_length=MOST_ROWS)
     source: Text = Field(description="Who says so.")
 
 
-class Recorded(Strict):
-    """What came of records."""
-
-    event: int
-    records: int
-    late: int
-    corrected: int
-    differing: int = Field(description="Those that say something else than was accepted.")
-    observations: int
-
-
 class PlanRequest(Who):
-    """What to plan for."""
+    """Arguments of a plan."""
 
     step: Whole | None = Field(
         default=None, description="The present step, to be sure that it is the one that is meant."
     )
-    budget: Budget | None = Field(
-        default=None, description="What there is at this step; as the model says when absent."
-    )
-
-
-class PlanRow(Strict):
-    """What a plan has of one arm."""
-
-    arm: str
-    type: str
-    group: str
-    state: str = Field(description="Where it is taken to be.")
-    known: Literal["seen", "believed"]
-    seen_step: int | None = Field(description="The step at which it was last seen.")
-    chance: float = Field(description="How likely it is in that state.")
-    action: str = Field(description="What the plan gives it.")
-    served: bool = Field(description="Whether that uses anything.")
-    reason: str
-    next_in_line: int | None = Field(description="Whose turn it would be if there was more, 1 first.")
-    accepted: str | None = Field(description="What was accepted.")
-    who: str | None = Field(description="Who overrode the plan.")
-    why: str | None = Field(description="Why they did.")
-
-
-class TypeValue(Strict):
-    """What an arm of a type and group is worth."""
-
-    type: str
-    group: str
-    value: float
-
-
-class Certificate(Strict):
-    """What a policy is worth for a roster, beside what any policy could be."""
-
-    policy: str
-    numbers: list[tuple[str, str, int]] = Field(description="(type, group, how many).")
-    welfare: float
-    stderr: float
-    upper_bound: float
-    gap: float
-    prices: dict[str, float] | None = Field(description="What one unit more of each resource is worth.")
-    values: list[TypeValue]
-    groups: dict[str, float] = Field(description="The mean value of the arms of each group.")
-    for_roster: bool = Field(description="Whether the policy was solved for just this roster.")
-
-
-class PlanHead(Strict):
-    """A plan without its arms."""
-
-    id: int
-    step: int
-    status: Literal["proposed", "accepted", "superseded"]
-    model: str
-    policy: str
-    seed: int
-    budget: dict[str, float]
-    used: dict[str, float]
-    accepted_used: dict[str, float] | None
-    inputs: str = Field(description="Stands for all that the plan follows from.")
-    outputs: str = Field(description="Stands for what it says.")
-    known_event: int = Field(description="It knew everything up to this event.")
-    missing: int = Field(description="Arms that were not seen at this step.")
-    late: int = Field(description="Reports on earlier steps since the last plan was accepted.")
-    arms: int
-    served: int
-    part: Part | None
-    note: str
-    event: int
-    at: str
-    accepted_by: str | None
-    accepted_at: str | None
-    accepted_event: int | None
-    certificate: Certificate | None
-    rows: list[PlanRow] = Field(description="Arm by arm; none in lists of plans.")
+    budget: Budget | None = Field(default=None, description="What there is at this step; by default as the model says.")
 
 
 class PlanList(Strict):
     """Plans, the newest first, without their arms."""
 
-    plans: list[PlanHead]
+    plans: list[KeptPlan]
 
 
 class Override(Strict):
@@ -480,31 +358,10 @@ class AcceptRequest(Who):
     overrides: list[Override] = Field(default_factory=list, max_length=MOST_ROWS)
 
 
-class Accepted(Strict):
-    """What came of accepting a plan."""
-
-    event: int
-    plan: int
-    step: int = Field(description="The step that is closed by it.")
-    overridden: int
-    used: dict[str, float]
-
-
-class EventShape(Strict):
-    """One thing that happened."""
-
-    id: int
-    kind: str
-    who: str
-    at: str
-    body: dict[str, Any]
-    chain: str = Field(description="The digest of this event and all before it.")
-
-
 class EventList(Strict):
-    """What happened, in its order."""
+    """Events in order."""
 
-    events: list[EventShape]
+    events: list[Event]
 
 
 class SolveRequest(Who):
@@ -512,43 +369,21 @@ class SolveRequest(Who):
 
     method: Method = "fluid"
     seconds: float | None = Field(
-        default=None, gt=0, le=86400, allow_inf_nan=False, description="How long it may take, about."
+        default=None, gt=0, le=86400, allow_inf_nan=False, description="Approximate time limit in seconds."
     )
 
 
 class WhatIfRequest(Strict):
     """Another budget or welfare."""
 
-    budget: Budget | None = Field(default=None, description="As the model says when absent.")
-    welfare: str | None = Field(default=None, description="The programme's own when absent.")
+    budget: Budget | None = Field(default=None, description="By default As the model says.")
+    welfare: str | None = Field(default=None, description="By default The programme's own.")
     seconds: float | None = Field(
-        default=None, gt=0, le=86400, allow_inf_nan=False, description="How long it may take, about."
+        default=None, gt=0, le=86400, allow_inf_nan=False, description="Approximate time limit in seconds."
     )
 
 
 # Looking back
-
-
-class Entry(Strict):
-    """Something that happened to an arm."""
-
-    event: int
-    step: int
-    kind: Literal["joined", "left", "seen", "decided", "recorded"]
-    overridden: bool
-    state: str | None = None
-    known: str | None = None
-    planned: str | None = None
-    action: str | None = None
-    reward: float | None = None
-    expected: str | None = Field(default=None, description="The state that was most likely.")
-    chance: float | None = None
-    expected_reward: float | None = None
-    who: str | None = None
-    why: str | None = None
-    source: str | None = None
-    plan: int | None = None
-    at: str | None = None
 
 
 class History(Strict):
@@ -559,7 +394,7 @@ class History(Strict):
 
 
 class AuditShape(BaseModel):
-    """Who was served how often and how late, what was promised and what came of it; as `programme audit --json`."""
+    """Audit: service, waiting times, promised and realised rewards, overrides."""
 
     first: int = Field(description="The first step.")
     last: int = Field(description="The last step.")
@@ -579,7 +414,7 @@ class DeclineRequest(Who):
 
 
 class RefitRequest(Who):
-    """The model is to be fitted anew."""
+    """The model is to be refitted."""
 
     trust: float = Field(
         default=TRUST,
@@ -592,41 +427,8 @@ class RefitRequest(Who):
         default=None, ge=0, le=1e9, allow_inf_nan=False, description="What other types are worth to a sparse row."
     )
     seconds: float | None = Field(
-        default=None, gt=0, le=86400, allow_inf_nan=False, description="How long solving may take, about."
+        default=None, gt=0, le=86400, allow_inf_nan=False, description="Approximate time limit of solving in seconds."
     )
-
-
-class Moved(Strict):
-    """One probability, before and after."""
-
-    type: str
-    state: str
-    action: str
-    next_state: str
-    before: float
-    after: float
-    lower: float
-    upper: float
-    seen: int
-
-
-class Refitted(Strict):
-    """A model fitted to the programme's own log, and what it would change."""
-
-    id: int
-    event: int
-    before: str = Field(description="The digest of the model that it would replace.")
-    model: str = Field(description="The digest of the new model.")
-    policy: str
-    rows: int
-    likelihood: list[float | None] = Field(description="Under the present model, and under the new one.")
-    moved: list[Moved]
-    unseen: list[list[str]] = Field(description="(type, state, action) pairs that were never seen.")
-    plan: list[list[str]] = Field(description="(arm, action now, action then) what would change today.")
-    welfare: list[float | None] = Field(description="Of the present policy in the new model, and of a new one.")
-    adopted_event: int | None = Field(description="The last event by which it was adopted.")
-    why: list[str] = Field(description="What spoke against the model before, where a server offered it.")
-    declined_event: int | None = Field(description="The event by which it was declined.")
 
 
 class RefitList(Strict):

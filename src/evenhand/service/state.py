@@ -12,14 +12,12 @@ from starlette.concurrency import run_in_threadpool
 from evenhand.errors import EvenhandError
 from evenhand.programme.programme import Programme
 from evenhand.programme.solving import numbers_of
-from evenhand.service.board import Board
+from evenhand.service.background import DriftMonitor, Solver
 from evenhand.service.deciding import Decider
 from evenhand.service.jobs import Job, Jobs, name_of
-from evenhand.service.judging import Judge
 from evenhand.service.metrics import Metrics
 from evenhand.service.sessions import Sessions
 from evenhand.service.settings import Settings
-from evenhand.service.solving import Solver
 
 THREADS = 12
 """Requests that speak to the database at a time: there are 15 connections to it, and some are for work behind them."""
@@ -42,22 +40,21 @@ class Service:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.jobs = Jobs(settings, self.metrics)
         self.decider = Decider(self.jobs, settings.kept_models, self.metrics)
-        self.board = Board(programme.store, self.jobs)
-        self.solver = Solver(programme, self.board, settings.look_every)
-        self.judge = Judge(programme, self.board, settings.judge_every)
+        self.solver = Solver(programme, self.jobs, settings.look_every)
+        self.drift = DriftMonitor(programme, self.jobs, settings.judge_every, settings.refit_seconds)
 
-    async def suppose(self, asked: dict[str, Any], owner: str) -> Job:
+    async def suppose(self, request: dict[str, Any], owner: str) -> Job:
         """Begin to compute a what-if, or join the one that is under way or done already.
 
-        The best earlier answer under a smaller or the same budget competes, whoever asked, so that more is never worse
+        The best earlier answer under a smaller or the same budget competes, of any client, so that more is never worse
         from one answer to the next.
 
         Args:
-            asked: `budget`, `welfare` and `seconds`, as of `Programme.suppose`.
+            request: `budget`, `welfare` and `seconds`, as of `Programme.suppose`.
             owner: the name of the token.
         """
-        subject, policy, budget = await run_in_threadpool(self._subject, asked)
-        name = name_of("what-if", subject, policy, asked)
+        subject, policy, budget = await run_in_threadpool(self._subject, request)
+        name = name_of("what-if", subject, policy, request)
 
         def best() -> Job | None:
             return max(self._supposed(subject, budget), key=_welfare_of, default=None)
@@ -68,22 +65,22 @@ class Service:
             owner = known.owner
         secret = {"address": self.programme.store.full_address, "subject": subject}
         body = lambda: b"" if (found := best()) is None else found.data  # noqa: E731  # as of when it begins
-        return self.jobs.submit(Job(name, "what-if", asked, secret, owner=owner, prepare=body))
+        return self.jobs.submit(Job(name, "what-if", request, secret, owner=owner, prepare=body))
 
-    def _subject(self, asked: dict[str, Any]) -> tuple[str, str | None, dict[str, float] | None]:
-        """What a what-if is about, the policy in use, and the whole budget; None for a budget that will be refused."""
+    def _subject(self, request: dict[str, Any]) -> tuple[str, str | None, dict[str, float] | None]:
+        """Return the subject of a what-if, the policy in use, and the whole budget; None if it is invalid."""
         programme = self.programme
         status, policy = programme.status(), programme.needs_solving().policy
         numbers = [list(row) for row in numbers_of(programme.arms())]
-        about = name_of("about", status.model, numbers, asked["welfare"] or status.welfare)
+        about = name_of("about", status.model, numbers, request["welfare"] or status.welfare)
         try:
             problem = programme.present_problem()[0]
-            return about, policy, problem.with_budget(asked["budget"] or status.budget).named_budget
+            return about, policy, problem.with_budget(request["budget"] or status.budget).named_budget
         except EvenhandError:  # the job tells what is wrong
             return about, policy, None
 
     def _supposed(self, subject: str, budget: dict[str, float] | None) -> list[Job]:
-        """What-ifs about the same that are done, under budgets that another one contains."""
+        """Return finished what-ifs on the same subject under budgets that are contained in another."""
 
         def competes(job: Job) -> bool:
             if budget is None or job.answer is None or job.secret.get("subject") != subject:
@@ -98,7 +95,7 @@ class Service:
             self._loop.call_soon_threadsafe(self.solver.look)
 
     def stop_soon(self) -> None:
-        """Let streams end, so that nobody waits for them; called by the handler of a signal."""
+        """End all streams; called by the handler of a signal."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.stopping.set)
 
@@ -109,14 +106,13 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self.jobs.start()
         self.solver.start()
-        self.judge.start()
+        self.drift.start()
         try:
             yield
         finally:
             self.stopping.set()
             await self.solver.stop()
-            await self.judge.stop()
-            await self.board.stop()
+            await self.drift.stop()
             await self.jobs.stop()
 
 

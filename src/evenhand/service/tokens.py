@@ -27,7 +27,7 @@ Role: TypeAlias = Literal["read", "write"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 PREFIX = "evenhand_"
-"""What tokens begin with, so that they are recognised where they should not be."""
+"""Prefix of tokens, by which secret scanners recognise them."""
 
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -37,16 +37,16 @@ log = logging.getLogger("evenhand.service")
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a token."""
+    """Holder of a token."""
 
     name: str
-    """What the file calls them; events are written under it."""
+    """Name in the token file, written into events."""
 
     role: Role
     """`write` may also read."""
 
     def may(self, role: Role) -> bool:
-        """Whether this role is theirs."""
+        """Return whether the holder has a role."""
         return role == "read" or self.role == "write"
 
 
@@ -71,7 +71,7 @@ class Tokens:
         """
         return self.holder_by_digest(digest_of(token))
 
-    def holder_by_digest(self, asked: str) -> Holder | None:
+    def holder_by_digest(self, request: str) -> Holder | None:
         """The holder of the token with this digest; None if it is unknown.
 
         Raises:
@@ -80,7 +80,7 @@ class Tokens:
         self._refresh()
         found = None
         for digest, holder in self.lines:  # all of them: leaving early would tell how far it came
-            if hmac.compare_digest(digest, asked):
+            if hmac.compare_digest(digest, request):
                 found = holder
         return found
 
@@ -91,7 +91,7 @@ class Tokens:
                 new = Tokens.read(self.file)
                 self.lines, self.version = new.lines, new.version
         except (OSError, InvalidInput) as error:
-            log.error("token file", extra={"told": {"error": type(error).__name__}})
+            log.error("token file", extra={"fields": {"error": type(error).__name__}})
             raise Unavailable("the token file cannot be read at the moment") from None
 
     @classmethod
@@ -99,17 +99,17 @@ class Tokens:
         """The tokens of a file.
 
         Raises:
-            InvalidInput: it cannot be read, others can write it, or a line is not sound; every such line is told.
+            InvalidInput: it cannot be read, others can write it, or a line is not sound; every such line is reported.
         """
         file = Path(path)
         try:
             version, text = _version(file), file.read_text(encoding="utf-8")
         except UnicodeDecodeError:
-            raise InvalidInput(f"--token-file {file}: it is not UTF-8 text") from None
+            raise InvalidInput(f"{file}: it is not UTF-8 text") from None
         except OSError as error:
-            raise InvalidInput(f"--token-file {file}: cannot be read: {why_unreadable(file, error)}") from None
+            raise InvalidInput(f"{file}: cannot be read: {why_unreadable(file, error)}") from None
         if os.name == "posix" and file.stat().st_mode & 0o022:
-            raise InvalidInput(f"--token-file {file}: others may write it; `chmod 600 {file}` mends that")
+            raise InvalidInput(f"{file}: others may write it; `chmod 600 {file}` mends that")
         return cls(file, tuple(_lines(text, str(file))), version)
 
 
@@ -137,7 +137,7 @@ def _lines(text: str, source: str) -> list[tuple[str, Holder]]:
 
 
 def make_token(path: str | Path, role: Role, name: str) -> str:
-    """Add a new token to a file, which is made where there is none; the token, which is kept nowhere.
+    """Add a new token to a file, which is made where there is none; the token, which is stored nowhere.
 
     Args:
         path: of the file.
@@ -148,7 +148,7 @@ def make_token(path: str | Path, role: Role, name: str) -> str:
         InvalidInput: the name or the file is not sound.
     """
     if not _NAME.fullmatch(name):
-        raise InvalidInput(f"--token-name {name!r}: expected up to 64 letters, digits and . _ @ -")
+        raise InvalidInput(f"name {name!r}: expected up to 64 letters, digits and . _ @ -")
     file = Path(path)
     before = ""
     if file.exists():

@@ -1,98 +1,99 @@
-"""The process that computes: `python -m evenhand.service.worker BYTES`, started by a server and ended with it.
+"""Functions that run in a worker process (`jobs.Worker`): one per kind of job.
 
-It reads requests from standard input and answers on standard output, one at a time (`frames`); a computation that is to
-be cancelled is ended with the process. When standard input ends, its server is gone, and so is it.
+A worker is spawned by a server, reports progress through a pipe, and ends if its server does.
 """
 
 import logging
+import multiprocessing
 import os
-import queue
 import resource
 import signal
-import sys
 import threading
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from time import monotonic
-from typing import Any, BinaryIO
+from typing import Any, Literal
 
 from evenhand.errors import EvenhandError, InvalidInput
-from evenhand.service import frames
 from evenhand.service.logs import configure
 
-TELL_EVERY = 0.2
-"""Seconds between two messages of how far the work is."""
+REPORT_EVERY = 0.2
+"""Seconds between two progress messages of one phase."""
 
-Tell = Callable[[str, float], None]
-Work = Callable[[dict[str, Any], bytes, Tell], tuple[dict[str, Any], bytes]]
+Progress = Callable[[str, float], None]
+Work = Callable[[dict[str, Any], bytes, Progress], tuple[dict[str, Any], bytes]]
 
 
-def main() -> None:
-    """Answer requests until there are no more."""
-    _limit_memory(int(sys.argv[1]))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes of a terminal; the server ends this one
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what libraries print is no message
+def begin(memory: int, progress: Connection) -> None:
+    """Initialise the process: limit its memory, tie its life to the server's.
+
+    Args:
+        memory: bytes that it may allocate.
+        progress: pipe to the server.
+    """
+    limit_memory(memory)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the server ends this one
+    os.dup2(2, 1)  # standard output belongs to the server
+    logging.captureWarnings(True)
     configure(quiet=True)
-    requests: queue.Queue[tuple[dict[str, Any], bytes]] = queue.Queue()
-    threading.Thread(target=_listen, args=(sys.stdin.buffer, requests), daemon=True).start()
-    _write(out, {"ready": True})
-    while True:
-        request, body = requests.get()
-        answer, data = _answer(request, body, _Teller(out))
-        _write(out, answer, data)
+    threading.Thread(target=_end_with_server, daemon=True).start()
+    _Reporter.pipe = progress
 
 
-def _limit_memory(size: int) -> None:
-    """Let allocations beyond a size fail, where the system can; the stacks of threads count, mapped files do not."""
+def limit_memory(size: int) -> None:
+    """Let allocations beyond `size` bytes fail; stacks of threads count, mapped files do not."""
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     size = size if hard == resource.RLIM_INFINITY else min(size, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (size, hard))
 
 
-def _listen(stream: BinaryIO, requests: "queue.Queue[tuple[dict[str, Any], bytes]]") -> None:
-    while (message := frames.read(stream)) is not None:
-        requests.put(message)
+def _end_with_server() -> None:
+    server = multiprocessing.parent_process()
+    assert server is not None
+    server.join()
     os._exit(0)
 
 
-def _write(out: BinaryIO, message: dict[str, Any], body: bytes = b"") -> None:
-    out.write(frames.pack(message, body))
-    out.flush()
+class _Reporter:
+    """Progress callback that sends every new phase, and otherwise one message per `REPORT_EVERY` seconds."""
 
+    pipe: Connection
 
-class _Teller:
-    """Tells how far the work is, now and then."""
+    def __init__(self) -> None:
+        self._last, self._phase = 0.0, ""
 
-    def __init__(self, out: BinaryIO) -> None:
-        self._out, self._last, self._what = out, 0.0, ""
-
-    def __call__(self, what: str, share: float) -> None:
+    def __call__(self, phase: str, share: float) -> None:
         now = monotonic()
-        if what == self._what and now < self._last + TELL_EVERY:
-            return
-        self._last, self._what = now, what
-        _write(self._out, {"message": what, "progress": min(max(float(share), 0.0), 1.0)})
+        if phase != self._phase or now >= self._last + REPORT_EVERY:
+            self._last, self._phase = now, phase
+            self.pipe.send((phase, min(max(float(share), 0.0), 1.0)))
 
 
-def _answer(request: dict[str, Any], body: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
-    from evenhand.service.refusals import details, status_of, told, unforeseen_details
+def do(kind: str, request: dict[str, Any], body: bytes) -> tuple[Literal["done", "failed"], dict[str, Any], bytes]:
+    """Compute a job; return its answer and bytes, or problem details.
+
+    Args:
+        kind: key of `WORK`.
+        request: arguments.
+        body: binary argument.
+    """
+    from evenhand.service.refusals import details, message_of, status_of, unforeseen_details
 
     try:
-        answer, data = WORK[request["kind"]](request, body, tell)
+        return "done", *WORK[kind](request, body, _Reporter())
     except EvenhandError as error:
-        return {"failed": details(status_of(error), *told(error))}, b""
+        return "failed", details(status_of(error), *message_of(error)), b""
     except MemoryError:
-        return {"failed": details(422, "this does not fit into the memory of this machine")}, b""
-    except Exception as error:  # noqa: BLE001  # the server goes on, and the client is told
-        return {"failed": unforeseen_details(error)}, b""
-    return {"done": answer}, data
+        return "failed", details(422, "the computation does not fit into its memory limit"), b""
+    except Exception as error:  # noqa: BLE001  # the worker continues, the client gets a problem
+        return "failed", unforeseen_details(error), b""
 
 
-# What can be asked for
+# Kinds of jobs
 
 
-def _solve_model(request: dict[str, Any], body: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
-    """A model, solved: its policy as the bytes of a file, as `evenhand solve --out` writes it."""
+def _solve_model(request: dict[str, Any], body: bytes, progress: Progress) -> tuple[dict[str, Any], bytes]:
+    """Solve a model; return its plan file."""
     import io
 
     from evenhand.model.files import load
@@ -108,68 +109,68 @@ def _solve_model(request: dict[str, Any], body: bytes, tell: Tell) -> tuple[dict
         criterion=criterion,
         over=request["over"],
         rng=request["seed"],
-        progress=tell,
+        progress=progress,
     )
     return {}, to_bytes(solution)[1]
 
 
-def _solve_programme(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
-    """A policy for those who take part, kept in the store."""
+def _solve_programme(request: dict[str, Any], _: bytes, progress: Progress) -> tuple[dict[str, Any], bytes]:
+    """Solve for the present roster and store the policy."""
     from evenhand.programme.programme import Programme
 
-    asked = {name: request[name] for name in ("method", "seconds", "who", "key")}
+    payload = {name: request[name] for name in ("method", "seconds", "who", "key")}
     with Programme.open(request["address"]) as programme:
-        return programme.solve(**asked, progress=tell).as_dict(), b""
+        return programme.solve(**payload, progress=progress).as_dict(), b""
 
 
-def _certify(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
-    """What the policy of now is worth for those who take part now."""
+def _certify(request: dict[str, Any], _: bytes, progress: Progress) -> tuple[dict[str, Any], bytes]:
+    """Certify the current policy for the present roster."""
     from evenhand.programme.programme import Programme
 
-    tell("trying the policy out for those who take part", 0.0)
+    progress("evaluating the policy for the present roster", 0.0)
     with Programme.open(request["address"]) as programme:
         found = programme.certificate()
         if found is None:
-            raise InvalidInput("there is no policy that can serve those who take part")
+            raise InvalidInput("no policy can serve the present roster")
         return found.as_dict(), b""
 
 
-def _suppose(request: dict[str, Any], body: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
-    """What another budget or welfare would be worth, and the file of the plan; from that of an earlier one, if any."""
+def _suppose(request: dict[str, Any], body: bytes, progress: Progress) -> tuple[dict[str, Any], bytes]:
+    """Evaluate another budget or welfare, starting from an earlier plan if given; return the plan file too."""
     from evenhand.programme.programme import Programme
     from evenhand.programme.solving import plan_from_bytes
 
     budgets = [] if request["budget"] is None else [request["budget"]]
     earlier = [plan_from_bytes(body)] if body else []
-    asked = {"seconds": request["seconds"], "progress": tell, "earlier": earlier}
+    payload = {"seconds": request["seconds"], "progress": progress, "earlier": earlier}
     with Programme.open(request["address"]) as programme:
-        (found,) = programme.suppose(budgets, request["welfare"], **asked)
+        (found,) = programme.suppose(budgets, request["welfare"], **payload)
         return found.as_dict(), found.body
 
 
-def _price(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
-    """What each idea of fairness would give, and cost."""
+def _price(request: dict[str, Any], _: bytes, progress: Progress) -> tuple[dict[str, Any], bytes]:
+    """Compute the price of fairness."""
     from evenhand.programme.programme import Programme
 
     with Programme.open(request["address"]) as programme:
-        return programme.price_of_fairness(seconds=request["seconds"], progress=tell).as_dict(), b""
+        return programme.price_of_fairness(seconds=request["seconds"], progress=progress).as_dict(), b""
 
 
-def _refit(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
-    """A model fitted to the programme's own records, kept in the store."""
+def _refit(request: dict[str, Any], _: bytes, progress: Progress) -> tuple[dict[str, Any], bytes]:
+    """Fit the model to the programme's records and store the fit."""
     from evenhand.programme.programme import Programme
 
-    asked = {name: request[name] for name in ("trust", "prior", "seconds", "who", "key")}
+    payload = {name: request[name] for name in ("trust", "prior", "seconds", "who", "key")}
     with Programme.open(request["address"]) as programme:
-        return programme.refit(**asked, progress=tell).as_dict(), b""
+        return programme.refit(**payload, progress=progress).as_dict(), b""
 
 
-def _drift(request: dict[str, Any], _: bytes, tell: Tell) -> tuple[dict[str, Any], bytes]:
-    """Whether the model still fits; where it does not, a fit that is offered, kept in the store."""
+def _drift(request: dict[str, Any], _: bytes, progress: Progress) -> tuple[dict[str, Any], bytes]:
+    """Test the model for drift; if it is rejected, fit a new one and offer it."""
     from evenhand.programme.programme import Programme
 
     with Programme.open(request["address"]) as programme:
-        drift, fit = programme.offer_refit(seconds=request["seconds"], progress=tell, who=request["who"])
+        drift, fit = programme.offer_refit(seconds=request["seconds"], progress=progress, who=request["who"])
         return {"drift": drift.as_dict(), "refit": None if fit is None else fit.id}, b""
 
 
@@ -182,9 +183,4 @@ WORK: dict[str, Work] = {
     "drift": _drift,
     "certify": _certify,
 }
-"""What is done for each kind of request: how it is asked for, and its bytes; an answer, and its bytes."""
-
-
-if __name__ == "__main__":
-    logging.captureWarnings(True)
-    main()
+"""Function per kind of job: from arguments and bytes to an answer and bytes."""

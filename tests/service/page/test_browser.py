@@ -20,7 +20,7 @@ def test_a_whole_day(opened, programme):
     page.get_by_label("A table").first.set_input_files(faulty | {"buffer": b"arm,state\nb1,worn\nb2,broken\n"})
     page.get_by_label("Your name").first.fill("Ada")
     page.get_by_role("button", name="Send the conditions").click()
-    page.get_by_text("2 conditions kept").wait_for()
+    page.get_by_text("2 conditions stored").wait_for()
     page.get_by_role("button", name="Make the plan").click()
     page.get_by_text("The plan for step 0 is made").wait_for()
 
@@ -119,7 +119,7 @@ def test_a_whole_day_with_the_keyboard_only(opened, programme):
     reach(page, "who-conditions")
     keys.type("Ada")
     keys.press("Enter")
-    page.get_by_text("1 condition kept").wait_for()
+    page.get_by_text("1 condition stored").wait_for()
     reach(page, "Make the plan")
     keys.press("Enter")
     page.get_by_text("The plan for step 0 is made").wait_for()

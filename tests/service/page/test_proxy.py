@@ -133,7 +133,7 @@ def test_the_page_behind_a_proxy(proxied, browser, tools):
     page.get_by_role("heading", level=1).filter(has_text="Step").wait_for()
     table = {"name": "today.csv", "mimeType": "text/csv", "buffer": b"arm,state\nb1,worn\nb2,broken\n"}
     send(page, table)
-    page.get_by_text("2 conditions kept").wait_for()
+    page.get_by_text("2 conditions stored").wait_for()
     page.get_by_role("button", name="Make the plan").click()
     page.get_by_role("button", name="Accept the plan").click()
     page.get_by_text("is accepted as it was").wait_for()

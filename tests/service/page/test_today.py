@@ -7,9 +7,9 @@ from html import unescape
 import numpy as np
 import pytest
 
-from evenhand.programme.looking_back import _steps_in_need
+from evenhand.programme.audits import _steps_in_need
 from evenhand.programme.programme import Programme
-from evenhand.service.page.listing import Asked
+from evenhand.service.page.listing import TableQuery
 from evenhand.service.page.today import show_today
 
 HTML = {"Accept": "text/html"}
@@ -124,7 +124,7 @@ def test_who_comes_second_is_told_by_whom_it_was_accepted_and_what_was_not_kept(
     answer = send(client, "/today/accept", form)
     assert answer.status_code == 409
     assert "was accepted already by Ada" in words(answer)
-    assert "Your change was not kept: b1 gets oil (noise)" in words(answer)
+    assert "Your change was not stored: b1 gets oil (noise)" in words(answer)
 
 
 def test_a_plan_that_is_out_of_date_says_so(client, programme):
@@ -283,9 +283,9 @@ def test_it_is_shown_where_floors_can_no_longer_be_met(pumps, tmp_path):
     with Programme.create(tmp_path / "floors.db", replace(pumps, floors=[0.2, 0.2, 0.2]), few) as programme:
         programme.solve(seconds=0.1)
         programme.plan()
-        assert set(show_today(programme, Asked("/", {})).needs.values()) <= {"–", "new"}
+        assert set(show_today(programme, TableQuery("/", {})).needs.values()) <= {"–", "new"}
         programme.join(more)
         plan = programme.plan_of(programme.plan().plan)
         assert len(plan.rows) == 30
         assert programme.in_need(plan.rows, plan.step) is None
-        assert set(show_today(programme, Asked("/", {})).needs.values()) == {"not known"}
+        assert set(show_today(programme, TableQuery("/", {})).needs.values()) == {"not known"}

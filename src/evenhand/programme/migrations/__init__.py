@@ -1,1 +1,1 @@
-"""Schemas of released versions, and the way from each to the next. Alembic reads these files; nobody imports them."""
+"""Schemas of released versions, and the way from each to the next. Alembic reads these files."""

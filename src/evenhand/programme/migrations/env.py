@@ -1,4 +1,4 @@
-"""How Alembic runs the migrations: on the connection it is given, within the transaction that is already open."""
+"""Alembic environment: migrations run on the given connection, within its open transaction."""
 
 from alembic import context
 

@@ -12,7 +12,7 @@ def upgrade(tx: Connection, folder: Path | None = None) -> None:
 
     Args:
         tx: within a transaction, which is not committed here.
-        folder: of the migrations; the package's own when absent.
+        folder: of the migrations; by default the package's own.
     """
     config = Config()
     config.set_main_option("script_location", str(folder or Path(__file__).parent).replace("%", "%%"))

@@ -1,4 +1,4 @@
-"""What the page's routes have in common: the frame around every view, forms, answers."""
+"""Helpers of the page's routes: forms, answers and the frame of every view."""
 
 import io
 import json
@@ -18,12 +18,9 @@ from evenhand.programme.programme import Programme
 from evenhand.service.asking import who_of
 from evenhand.service.jobs import Job
 from evenhand.service.page.forms import Form, read_form
-from evenhand.service.page.listing import Asked
-from evenhand.service.page.rendering import render
+from evenhand.service.page.listing import TableQuery
+from evenhand.service.page.rendering import Frame, render
 from evenhand.service.state import service_of
-
-VIEWS = (("/", "Today"), ("/fairness", "Fairness"), ("/what-if", "What if"), ("/arms", "Arms"), ("/model", "Model"))
-"""The views, in the order of their names in the head of the page."""
 
 WHO = "evenhand_who"
 """The cookie in which a browser keeps the name that was typed last."""
@@ -41,25 +38,7 @@ PHASES = {
     "solving": "finding the best plan",
     "weighing": "comparing plans",
 }
-"""What solvers say they do, by a word of it, in a planner's words; what is not here is shown as it is."""
-
-
-@dataclass(frozen=True)
-class Frame:
-    """What stands around every view."""
-
-    name: str
-    """Of the programme."""
-    view: str
-    views: tuple[tuple[str, str], ...] = VIEWS
-    holder: str = ""
-    """Whose token it is; nothing where none is required."""
-    may_write: bool = True
-    events: int = 0
-    label: str = ""
-    """What is to be said of this server, such as that it is a demonstration."""
-    offered: int | None = None
-    """The number of a fit that is offered, since the model no longer fits what is seen."""
+"""Phases of the solvers in a planner's words, by a word of their message; others are shown as they are."""
 
 
 @dataclass(frozen=True)
@@ -74,17 +53,17 @@ class Work:
 
     @property
     def phases(self) -> str:
-        """The words for what is told later, for the script, as JSON."""
+        """JSON of all phases, for the script."""
         return json.dumps(PHASES)
 
     @property
     def cancel(self) -> str:
-        """Where it is stopped."""
+        """Address of cancellation."""
         return f"/computing/{self.id}/stop"
 
 
 def plainly(message: str) -> str:
-    """What a solver says it does, in a planner's words."""
+    """Return the phase of a solver in a planner's words."""
     return next((words for word, words in PHASES.items() if word in message), message)
 
 
@@ -123,10 +102,10 @@ def show(template: str, facts: Mapping[str, Any], status: int = 200) -> HTMLResp
     return HTMLResponse(render(template, facts), status)
 
 
-def to(path: str, **asked: object) -> RedirectResponse:
+def to(path: str, **request: object) -> RedirectResponse:
     """Go there: what a form did is never done again by loading the page again."""
-    told = {key: value for key, value in asked.items() if value not in (None, "")}
-    return RedirectResponse(f"{path}?{urlencode(told)}" if told else path, 303)
+    fields = {key: value for key, value in request.items() if value not in (None, "")}
+    return RedirectResponse(f"{path}?{urlencode(fields)}" if fields else path, 303)
 
 
 async def form_of(request: Request) -> Form:
@@ -138,13 +117,13 @@ Sending = Annotated[Form, Depends(form_of)]
 """The form that was sent, as an argument of a route."""
 
 
-def asked_of(request: Request) -> Asked:
-    """What the address asks."""
-    return Asked(request.url.path, dict(request.query_params))
+def query_of(request: Request) -> TableQuery:
+    """Return the query of the address."""
+    return TableQuery(request.url.path, dict(request.query_params))
 
 
 def writer_of(request: Request, form: Form) -> str:
-    """Who is written into the log."""
+    """Return the author of an event."""
     return who_of(request, form.text("who")[:200] or None)
 
 
@@ -163,7 +142,7 @@ def typed_name(request: Request, form: Form | None = None) -> str:
 
 
 def arm_address(name: str) -> str:
-    """Where an arm's own page is; its name may be anything."""
+    """Return the address of an arm's page."""
     return f"/arms/one?{urlencode({'arm': name})}"
 
 
@@ -173,15 +152,15 @@ def programme_of(request: Request) -> Programme:
 
 
 def table_of(body: bytes, name: str) -> Table:
-    """A table that was sent, under the name of its file; rows of a wrong length are told with its other faults."""
+    """A table that was sent, under the name of its file; rows of a wrong length are reported with its other faults."""
     return replace(read_table(io.BytesIO(body), "csv", ragged=True), source=name)
 
 
 def budget_of(form: Form, usual: Mapping[str, float]) -> dict[str, float] | None:
-    """What was typed into the fields of a budget; None where it is as usual.
+    """Return the budget of a form; None if it is the usual one.
 
     Raises:
-        InvalidInput: it is no number.
+        InvalidInput: it is not a number.
     """
     given = dict(zip(form.texts("resource"), form.texts("budget"), strict=False))
     found: dict[str, float] = {}

@@ -10,10 +10,10 @@ from evenhand.service.page import arms
 from evenhand.service.page.answering import (
     Sending,
     arm_address,
-    asked_of,
     frame_of,
     number_of,
     programme_of,
+    query_of,
     remembers,
     show,
     table_of,
@@ -23,20 +23,20 @@ from evenhand.service.page.answering import (
 )
 from evenhand.service.page.forms import Form
 from evenhand.service.page.happening import told_event
-from evenhand.service.page.listing import Asked
-from evenhand.service.page.refusing import Refusal, Sent, refusal_of, sent_rows
-from evenhand.service.refusals import status_of
+from evenhand.service.page.listing import TableQuery
+from evenhand.service.page.refusing import Sent, refusal_of, sent_rows
+from evenhand.service.refusals import Refusal, status_of
 from evenhand.service.state import service_of
 
 router = APIRouter(include_in_schema=False)
 
 NOBODY = {"arm": "", "state": "", "text": "", "kind": "", "ask": "", "who": ""}
-"""What is typed into the forms of the list before anybody typed anything."""
+"""Empty entries of the forms of the list."""
 
 
 @router.get("/arms")
 def show_arms(request: Request) -> Response:
-    """Who takes part."""
+    """Arms that take part."""
     return _arms(request)
 
 
@@ -47,13 +47,13 @@ def _arms(
     typed: dict[str, str] | None = None,
     status: int = 200,
 ) -> Response:
-    programme, asked = programme_of(request), Asked("/arms", dict(request.query_params))
-    view, where = arms.show_arms(programme, asked), programme.status()
+    programme, query = programme_of(request), TableQuery("/arms", dict(request.query_params))
+    view, where = arms.show_arms(programme, query), programme.status()
     facts: dict[str, Any] = {
         "title": "Arms",
         "frame": frame_of(request, "/arms", where.name, where.events),
         "view": view,
-        "happened": told_event(programme, asked.text("event")),
+        "happened": told_event(programme, query.text("event")),
         "refusal": refusal,
         "sent": sent,
         "typed": NOBODY | (typed or {}),
@@ -76,9 +76,9 @@ def join(request: Request, form: Sending) -> Response:
         else:
             rows = [_newcomer(request, form)]
         names = [row["arm"] for row in rows] if isinstance(rows, list) else rows.columns.get("arm", [])
-        asked = () if form.text("sure") else arms.doubts(names, programme.arms(gone=True))
-        if asked:
-            return remembers(_asking(request, form, asked, body), form)
+        doubts = () if form.text("sure") else arms.doubts(names, programme.arms(gone=True))
+        if doubts:
+            return remembers(_asking(request, form, doubts, body), form)
         done = programme.join(rows, who=writer_of(request, form), key=form.text("key") or None)
     except EvenhandError as error:
         sent = sent_rows(body, error, name)
@@ -89,25 +89,25 @@ def join(request: Request, form: Sending) -> Response:
     return remembers(to("/arms", event=done.event), form)
 
 
-def _asking(request: Request, form: Form, asked: tuple[str, ...], body: bytes) -> Response:
+def _asking(request: Request, form: Form, doubts: tuple[str, ...], body: bytes) -> Response:
     """The forms with what was sent, and a question."""
     typed = {key: form.text(key) for key in NOBODY} | {"ask": form.text("how") or "one"}
     typed |= {"text": body.decode("utf-8", errors="replace")} if body else {}
-    refusal = Refusal("Nobody joined yet", asked, "If that is meant, tick the box below and send it again.")
+    refusal = Refusal("No arm joined yet", doubts, "If that is meant, tick the box below and send it again.")
     return _arms(request, refusal, None, typed, 409)
 
 
 def _newcomer(request: Request, form: Form) -> dict[str, str]:
     kinds = arms.kinds_of(programme_of(request))
     kind = kinds[min(number_of(form, "kind"), len(kinds) - 1)]
-    told = {"arm": form.text("arm"), "type": kind.type, "group": kind.group}
-    return told | ({"state": form.text("state")} if form.text("state") else {})
+    fields = {"arm": form.text("arm"), "type": kind.type, "group": kind.group}
+    return fields | ({"state": form.text("state")} if form.text("state") else {})
 
 
 @router.get("/arms/one")
 def show_arm(request: Request) -> Response:
     """One arm: its conditions, decisions, changes, and what was expected."""
-    return _arm(request, asked_of(request).text("arm"))
+    return _arm(request, query_of(request).text("arm"))
 
 
 def _arm(request: Request, name: str, refusal: Refusal | None = None, status: int = 200) -> Response:
@@ -117,7 +117,7 @@ def _arm(request: Request, name: str, refusal: Refusal | None = None, status: in
         "title": name,
         "frame": frame_of(request, "/arms", where.name, where.events),
         "view": view,
-        "happened": told_event(programme, asked_of(request).text("event")),
+        "happened": told_event(programme, query_of(request).text("event")),
         "refusal": refusal,
         "who": typed_name(request),
     }
@@ -134,7 +134,7 @@ def report(request: Request, form: Sending) -> Response:
             [row], form.text("source"), who=writer_of(request, form), key=form.text("key") or None
         )
     except EvenhandError as error:
-        refusal = refusal_of(error, "The condition was not kept")
+        refusal = refusal_of(error, "The condition was not stored")
         return remembers(_arm(request, name, refusal, status_of(error)), form)
     return remembers(to("/arms/one", arm=name, event=done.event), form)
 

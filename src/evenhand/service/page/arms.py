@@ -14,7 +14,7 @@ from evenhand.programme.modelling import Words
 from evenhand.programme.programme import Programme
 from evenhand.programme.roster import Arm
 from evenhand.service.page import charts
-from evenhand.service.page.listing import Asked, Listing, list_rows, matches, natural
+from evenhand.service.page.listing import Listing, TableQuery, list_rows, matches, natural
 from evenhand.service.page.telling import ago, figure, share
 
 SHOWN = {"": "who take part", "gone": "who left", "all": "everybody"}
@@ -34,7 +34,7 @@ class Kind:
 
     @property
     def name(self) -> str:
-        """What it is called in a list of choices."""
+        """Name in a list of choices."""
         return self.type if self.type == self.group else f"{self.type}, {self.group}"
 
 
@@ -49,15 +49,15 @@ class Roster:
     counts: tuple[tuple[str, int], ...]
 
 
-def show_arms(programme: Programme, asked: Asked) -> Roster:
+def show_arms(programme: Programme, request: TableQuery) -> Roster:
     """The list of arms.
 
     Args:
         programme: which.
-        asked: what the address asks of the table.
+        request: what the address asks of the table.
     """
     status, everybody = programme.status(), programme.arms(gone=True)
-    words, group, show = (asked.text(name) for name in ("q", "group", "show"))
+    words, group, show = (request.text(name) for name in ("q", "group", "show"))
 
     def keep(arm: Arm) -> bool:
         here = arm.takes_part(status.step) or arm.joined_step > status.step
@@ -71,7 +71,7 @@ def show_arms(programme: Programme, asked: Asked) -> Roster:
         "left": lambda arm: (arm.left_step is None, arm.left_step or 0, natural(arm.name)),
     }
     groups = tuple(sorted({arm.group for arm in everybody}))
-    table = list_rows(asked, everybody, keys, keep, "arm")
+    table = list_rows(request, everybody, keys, keep, "arm")
     return Roster(status.step, table, groups, kinds_of(programme), tuple(status.groups.items()))
 
 
@@ -82,7 +82,7 @@ def kinds_of(programme: Programme) -> tuple[Kind, ...]:
 
 
 def doubts(names: Sequence[str], arms: Sequence[Arm]) -> tuple[str, ...]:
-    """What to ask before arms of these names join: are they others than those who take part, or did before?
+    """Return the question to confirm if joining arms have names of present or former arms.
 
     Args:
         names: of those who are to join.
@@ -90,15 +90,15 @@ def doubts(names: Sequence[str], arms: Sequence[Arm]) -> tuple[str, ...]:
     """
     known = {arm.name: arm for arm in arms}
     alike = {_plain(arm.name): arm for arm in arms if arm.left_step is None}
-    asked = []
+    request = []
     for name in names:
         before, near = known.get(name), alike.get(_plain(name))
         if before is not None and before.left_step is not None:
             why = f"left at step {before.left_step}: {before.left_why}"
-            asked.append(f"{quoted(name)} took part before, and {why}. Joining again goes on with that history")
+            request.append(f"{quoted(name)} took part before, and {why}. Joining again goes on with that history")
         elif before is None and near is not None:
-            asked.append(f"{quoted(name)} is written almost like {quoted(near.name)}, who takes part")
-    return tuple(asked)
+            request.append(f"{quoted(name)} is written almost like {quoted(near.name)}, who takes part")
+    return tuple(request)
 
 
 def _plain(name: str) -> str:
@@ -115,14 +115,14 @@ class StepRow:
     step: int
     condition: str
     known: str
-    """How it is known, in words."""
+    """Source of the state, in words."""
     surprise: str
-    """What was expected instead, where that was something else."""
+    """Most likely state, if another one."""
     planned: str
     action: str
     done: str
     changed: str
-    """Who changed the plan, and why."""
+    """Author and reason of an override."""
     reward: str
     expected: str
     """The reward that was to be expected."""
@@ -162,23 +162,23 @@ def show_arm(programme: Programme, name: str) -> ArmView:
     states = words.states(words.blocks[arm.type, arm.group])
     rows = _steps(entries)
     served = _serving(words, arm)
-    told = tuple(_row(number, found, served) for number, found in sorted(rows.items(), reverse=True))
-    told = _with_open_plan(told, programme.current_plan(), name)
+    fields = tuple(_row(number, found, served) for number, found in sorted(rows.items(), reverse=True))
+    fields = _with_open_plan(fields, programme.current_plan(), name)
     return ArmView(
         arm=arm,
         step=step,
         is_there=arm.left_step is None,
         kind=list(words.blocks).index((arm.type, arm.group)),
         states=states,
-        rows=told,
-        drawing=_drawing(name, told, states),
-        cards=_cards(arm, told, step),
+        rows=fields,
+        drawing=_drawing(name, fields, states),
+        cards=_cards(arm, fields, step),
         entries=tuple(reversed(entries)),
     )
 
 
 def _with_open_plan(rows: tuple[StepRow, ...], plan: KeptPlan | None, name: str) -> tuple[StepRow, ...]:
-    """The rows with what a plan that nobody has accepted yet gives the arm."""
+    """Add the action of a proposed plan to the rows."""
     mine = next((row for row in plan.rows if row.arm == name), None) if plan is not None else None
     if plan is None or mine is None:
         return rows
@@ -190,7 +190,7 @@ def _with_open_plan(rows: tuple[StepRow, ...], plan: KeptPlan | None, name: str)
 
 
 def _serving(words: Words, arm: Arm) -> Callable[[str, str], bool]:
-    """Whether an action uses anything in a state."""
+    """Return whether an action uses a resource in a state."""
     block = words.blocks[arm.type, arm.group]
     usage = words.model.tables.usage
 
@@ -239,7 +239,7 @@ def _known(seen: Entry | None, decided: Entry | None) -> str:
 
 
 def _surprise(seen: Entry | None) -> str:
-    """What was more likely than what was seen."""
+    """Describe a state that was more likely than the observed one."""
     if seen is None or seen.expected is None or seen.expected == seen.state or seen.chance is None:
         return ""
     return f"{seen.expected} was more likely; this had {share(seen.chance)}"
@@ -267,7 +267,7 @@ def _drawing(name: str, rows: Sequence[StepRow], states: Sequence[str]) -> Marku
 
 
 def _how_known(last: StepRow | None, step: int) -> str:
-    """How a condition is known, and how old that is."""
+    """Describe source and age of a state."""
     if last is None:
         return "never seen"
     if not last.known.startswith("seen"):

@@ -3,10 +3,9 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from evenhand.service.page.answering import Frame, Sending, show, to
-from evenhand.service.page.refusing import Refusal
-from evenhand.service.page.rendering import MEDIA_TYPES, static_files
-from evenhand.service.refusals import Refused
+from evenhand.service.page.answering import Sending, show, to
+from evenhand.service.page.rendering import MEDIA_TYPES, Frame, static_files
+from evenhand.service.refusals import Refusal, Refused
 from evenhand.service.sessions import cookie, session_names
 from evenhand.service.state import service_of
 
@@ -16,9 +15,9 @@ router = APIRouter(include_in_schema=False)
 @router.post("/computing/{number}/stop")
 async def stop_work(number: str, request: Request, form: Sending) -> Response:
     """Stop long work."""
-    job = await service_of(request).board.find(number)
+    job = service_of(request).jobs.find(number)
     if job is not None:
-        await service_of(request).board.cancel(job)
+        await service_of(request).jobs.cancel(job)
     back = form.text("back")
     return to(back if back.startswith("/") and not back.startswith(("//", "/\\")) else "/")
 
@@ -45,7 +44,7 @@ def sign_in(request: Request, form: Sending) -> Response:
     token = form.text("token")
     if tokens.holder(token) is None:
         request.state.guess()
-        return _login(Refusal("This token is nobody's", (), "Copy the whole of it, or ask for a new one."), 401)
+        return _login(Refusal("This token is invalid", (), "Copy the whole of it, or ask for a new one."), 401)
     _end_sessions(request)
     answer = to("/")
     answer.set_cookie(**cookie(_host(request), sessions.open(token), sessions.seconds))
@@ -75,7 +74,7 @@ def _host(request: Request) -> str:
 
 @router.get("/static/{name}")
 def static_file(name: str) -> Response:
-    """A style sheet or a script; a changed one has another address, so that it may be kept."""
+    """A style sheet or a script; a changed one has another address, so that it may be stored."""
     body = static_files().get(name)
     if body is None:
         raise Refused(404, "there is nothing at this address")

@@ -7,9 +7,8 @@ from typing import Any
 from markupsafe import Markup
 
 from evenhand.display import counted
-from evenhand.programme.auditing import Audit, Books, Earned, MemberRow, audit_of
+from evenhand.programme.auditing import Audit, Books, Earned, MemberRow, Part, audit_of, fairness_over_time
 from evenhand.programme.programme import Programme
-from evenhand.programme.views import Part, fairness_over_time
 from evenhand.report.audit import audit_page, what_is_not_known
 from evenhand.service.page import charts
 from evenhand.service.page.telling import figure, share
@@ -29,7 +28,7 @@ NAMES = {
 
 
 def in_words(welfare: str) -> str:
-    """What an idea of fairness is called."""
+    """Return the name of a welfare in words."""
     return NAMES.get(welfare, welfare)
 
 
@@ -43,18 +42,18 @@ class GroupRow:
     promised: str
     interval: str
     share: str
-    """How often its arms were served."""
+    """Services per step."""
     longest: int
     delay: str
     verdict: str
-    """`kept`, `ahead` or `behind`, in words."""
+    """`stored`, `ahead` or `behind`, in words."""
     kind: str
     """The class of the verdict."""
 
 
 @dataclass(frozen=True)
 class Looked:
-    """What the audit of a span shows."""
+    """View of the audit of a window."""
 
     audit: Audit
     groups: tuple[GroupRow, ...]
@@ -66,17 +65,17 @@ class Looked:
     cards: tuple[dict[str, str], ...]
     cost: str
     unknown: tuple[tuple[str, str], ...]
-    """What is not known, by name."""
+    """Missing information, by name."""
 
 
 @dataclass(frozen=True)
 class Price:
-    """What fairness costs."""
+    """View of the price of fairness."""
 
     drawing: Markup
     rows: tuple[dict[str, Any], ...]
     names: tuple[str, ...]
-    """Whose values are told: groups, or types."""
+    """Names of the groups or types with values."""
     left_out: tuple[str, ...]
 
 
@@ -85,8 +84,8 @@ def look_back(programme: Programme, first: int | None, last: int | None) -> Look
 
     Args:
         programme: which.
-        first: the first step; that of the programme when absent.
-        last: the last step; the last that was accepted when absent.
+        first: the first step; by default that of the programme.
+        last: the last step; by default the last that was accepted.
 
     Raises:
         InvalidInput: no such steps were accepted.
@@ -115,11 +114,11 @@ def report_of(programme: Programme, first: int | None, last: int | None) -> str:
 
 
 def _over_time(books: Books) -> tuple[list[charts.Series], tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]]:
-    """What groups got, part by part of the span: drawn, and as a table."""
+    """Return the values of groups by part of the window, as series and as a table."""
     parts = fairness_over_time(books)
     series = [charts.Series(name, tuple(_points(parts, name))) for name in books.groups]
-    told = tuple((_steps(part), tuple(_cell(part.groups.get(name)) for name in books.groups)) for part in parts)
-    return series, told
+    fields = tuple((_steps(part), tuple(_cell(part.groups.get(name)) for name in books.groups)) for part in parts)
+    return series, fields
 
 
 def _points(parts: Sequence[Part], name: str) -> Iterator[charts.Point]:
@@ -183,7 +182,7 @@ def _cards(audit: Audit) -> tuple[dict[str, str], ...]:
 
 
 def _cost(audit: Audit) -> str:
-    """What changes by hand cost, in a sentence."""
+    """Describe the cost of overrides."""
     if not audit.overrides:
         return "No plan was changed by hand."
     number, cost = counted(len(audit.overrides), "decision"), audit.override_cost
@@ -194,7 +193,7 @@ def _cost(audit: Audit) -> str:
 
 
 def price_of(answer: Mapping[str, Any]) -> Price:
-    """What fairness costs, from the answer of the job that computed it.
+    """Return the view of the price of fairness from the answer of its job.
 
     Args:
         answer: as `programme.views.price_of_fairness` gives it.
@@ -206,7 +205,7 @@ def price_of(answer: Mapping[str, Any]) -> Price:
         f"Ideas of fairness by the mean and by the worst-off. Today's ({in_words(today['welfare'])}) has a mean of "
         f"{figure(today['mean'])} and gives the worst-off {figure(today['worst'])}."
     )
-    told = tuple(
+    fields = tuple(
         {
             "name": in_words(row["welfare"]),
             "today": row["today"],
@@ -219,4 +218,4 @@ def price_of(answer: Mapping[str, Any]) -> Price:
     )
     drawing = charts.frontier(spots, "mean value", "value of the worst-off", f"{label} The table below has the same.")
     left_out = tuple(f"{in_words(name)}: {why}" for name, why in answer["left_out"].items())
-    return Price(drawing, told, tuple(rows[0]["values"]), left_out)
+    return Price(drawing, fields, tuple(rows[0]["values"]), left_out)

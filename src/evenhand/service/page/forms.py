@@ -1,4 +1,4 @@
-"""What the page's forms send: fields, and files as their text.
+"""Forms of the page: fields and files.
 
 Plain forms send `application/x-www-form-urlencoded`, or `multipart/form-data` where they have a file. Starlette parses
 both. The size of a body has been bounded before (`guards`); here the numbers of fields and files and the size of a
@@ -49,7 +49,7 @@ class Form:
         return [value.strip() for key, value in self.fields if key == name]
 
     def has(self, name: str) -> bool:
-        """Whether there is such a field."""
+        """Return whether there is a field of this name."""
         return any(key == name for key, _ in self.fields)
 
     def table(self, file: str, typed: str) -> tuple[str, bytes]:

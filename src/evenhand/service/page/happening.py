@@ -1,4 +1,4 @@
-"""Events of the log as sentences: after a form the page says what came of it, from the log and from nothing else."""
+"""Events of the log as sentences: after a form the page shows its result, from the log alone."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ class Happened:
 
     text: str
     next: str = ""
-    """What usually comes next."""
+    """Usual next step."""
 
 
 def told_event(programme: Programme, number: str) -> Happened | None:
-    """What an event says, by its number in an address; None where there is none.
+    """Describe an event by its number in an address; None if there is none.
 
     Args:
         programme: whose log is read.
@@ -33,10 +33,10 @@ def told_event(programme: Programme, number: str) -> Happened | None:
     found = programme.events(after=int(number) - 1, most=1)
     if not found or found[0].id != int(number):
         return None
-    told = tell(found[0])
-    if told.next == AGAIN and programme.current_plan_number() is None:
-        return Happened(told.text)
-    return told
+    fields = tell(found[0])
+    if fields.next == AGAIN and programme.current_plan_number() is None:
+        return Happened(fields.text)
+    return fields
 
 
 def tell(event: Event) -> Happened:
@@ -47,7 +47,7 @@ def tell(event: Event) -> Happened:
 
 def _observed(body: dict[str, Any]) -> Happened:
     seen = counted(len(body["seen"]), "condition")
-    return Happened(f"{seen} kept, from {body['source']}.", "Next: make the plan, or make it again.")
+    return Happened(f"{seen} stored, from {body['source']}.", "Next: make the plan, or make it again.")
 
 
 def _planned(body: dict[str, Any]) -> Happened:
@@ -101,7 +101,7 @@ def _bounded(_: dict[str, Any]) -> Happened:
 
 
 def _refitted(_: dict[str, Any]) -> Happened:
-    return Happened("The model was fitted anew; nothing changes before it is adopted.")
+    return Happened("The model was refitted; nothing changes before it is adopted.")
 
 
 _TELLERS: dict[str, Callable[[dict[str, Any]], Happened]] = {

@@ -23,8 +23,8 @@ def natural(name: str) -> list[tuple[int, int, str]]:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What an address asks of a table."""
+class TableQuery:
+    """Query of a table in an address."""
 
     path: str
     given: Mapping[str, str]
@@ -35,7 +35,7 @@ class Asked:
 
     @property
     def page(self) -> int:
-        """Which page is asked for, from 1."""
+        """Number of the requested page, from 1."""
         text = self.text("page")
         return max(1, int(text)) if text.isascii() and text.isdecimal() and len(text) < 8 else 1
 
@@ -44,12 +44,12 @@ class Asked:
 class Listing(Generic[Row]):
     """One page of a table."""
 
-    asked: Asked
+    query: TableQuery
     rows: tuple[Row, ...]
     found: int
-    """How many rows there are on all pages."""
+    """Number of rows on all pages."""
     total: int
-    """How many there would be unfiltered."""
+    """Number of rows without filters."""
     sort: str
     down: bool
     page: int
@@ -57,9 +57,9 @@ class Listing(Generic[Row]):
 
     def address(self, **changes: Any) -> str:
         """The address of the same table with something changed."""
-        asked = dict(self.asked.given) | {key: _word(value) for key, value in changes.items()}
-        kept = {key: value for key, value in asked.items() if value and key not in ("event", "job")}
-        return f"{self.asked.path}?{urlencode(kept)}" if kept else self.asked.path
+        query = dict(self.query.given) | {key: _word(value) for key, value in changes.items()}
+        given = {key: value for key, value in query.items() if value and key not in ("event", "job")}
+        return f"{self.query.path}?{urlencode(given)}" if given else self.query.path
 
 
 def _word(value: object) -> str:
@@ -69,7 +69,7 @@ def _word(value: object) -> str:
 
 
 def list_rows(
-    asked: Asked,
+    query: TableQuery,
     rows: Sequence[Row],
     keys: Mapping[str, Callable[[Row], Any]],
     keep: Callable[[Row], bool],
@@ -79,23 +79,23 @@ def list_rows(
     """A page of rows.
 
     Args:
-        asked: what the address asks.
+        query: of the address.
         rows: all of them.
         keys: what they can be sorted by.
         keep: whether a row passes the filters.
-        usual: what they are sorted by where nobody says.
+        usual: default sort key.
         size: of a page.
     """
-    sort = asked.text("sort") if asked.text("sort") in keys else usual
-    down = asked.text("down") == "1"
+    sort = query.text("sort") if query.text("sort") in keys else usual
+    down = query.text("down") == "1"
     found = sorted((row for row in rows if keep(row)), key=keys[sort], reverse=down)
     last = max(1, -(-len(found) // size))
-    page = min(asked.page, last)
+    page = min(query.page, last)
     shown = tuple(found[(page - 1) * size : page * size])
-    return Listing(asked, shown, len(found), len(rows), sort, down, page, last)
+    return Listing(query, shown, len(found), len(rows), sort, down, page, last)
 
 
 def matches(words: str, *texts: str) -> bool:
-    """Whether all words that somebody looks for are in some texts."""
+    """Return whether some texts contain all words of a search."""
     inside = " ".join(texts).casefold()
     return all(word in inside for word in words.casefold().split())

@@ -15,11 +15,11 @@ from evenhand.service.page import fairness, model, what_if
 from evenhand.service.page.answering import (
     Sending,
     arm_address,
-    asked_of,
     budget_of,
     frame_of,
     number_of,
     programme_of,
+    query_of,
     remembers,
     show,
     to,
@@ -28,52 +28,51 @@ from evenhand.service.page.answering import (
     writer_of,
 )
 from evenhand.service.page.happening import told_event
-from evenhand.service.page.refusing import Refusal, refusal_of
-from evenhand.service.refusals import status_of
+from evenhand.service.page.refusing import refusal_of
+from evenhand.service.refusals import Refusal, status_of
 from evenhand.service.state import service_of
 
 router = APIRouter(include_in_schema=False)
 
 SECONDS = 45.0
-"""How long it may take to price fairness, or to fit, about."""
+"""Approximate limit of computing the price of fairness or a refit, in seconds."""
 
 LAST = "evenhand_what_if"
 """The cookie in which a browser keeps what was supposed last, so that the answer is there when one comes back."""
 
 PRICED = {"seconds": SECONDS}
-"""How the price of fairness is asked for."""
+"""Request of the price of fairness."""
 
 
-async def _job(request: Request, number: str) -> Job | None:
-    """A job by its name in an address."""
-    return await service_of(request).board.find(number) if number else None
+def _job(request: Request, number: str) -> Job | None:
+    return service_of(request).jobs.find(number)
 
 
 def _failed(job: Job | None, what: str) -> Refusal | None:
-    """What is said of a job that came to nothing."""
+    """Return the error of a job that failed or was cancelled."""
     if job is None or not job.has_ended or job.status == "done":
         return None
     if job.status == "cancelled":
         return Refusal(what, (f"It was stopped: {job.message}.",), "Ask for it again.")
-    told = job.failed or {"detail": job.message, "faults": []}
-    faults = tuple(str(fault["message"]) for fault in told["faults"]) or (str(told["detail"]),)
-    return Refusal(what, faults, "Change what was asked for, and ask again.")
+    fields = job.failed or {"detail": job.message, "faults": []}
+    faults = tuple(str(fault["message"]) for fault in fields["faults"]) or (str(fields["detail"]),)
+    return Refusal(what, faults, "Change the request and repeat it.")
 
 
-async def _begin(request: Request, kind: str, asked: dict[str, Any], secret: dict[str, Any]) -> Job:
+async def _begin(request: Request, kind: str, payload: dict[str, Any], secret: dict[str, Any]) -> Job:
     """Begin long work, or join it where it is under way or done already."""
     service = service_of(request)
     where = {"address": service.programme.store.full_address}
-    name = await run_in_threadpool(_name, request, kind, asked)
-    return service.jobs.submit(Job(name, kind, asked, where | secret, owner=request.state.holder.name))
+    name = await run_in_threadpool(_name, request, kind, payload)
+    return service.jobs.submit(Job(name, kind, payload, where | secret, owner=request.state.holder.name))
 
 
-def _name(request: Request, kind: str, asked: dict[str, Any]) -> str:
-    """What work is called that is about the present model and those who take part: another roster is other work."""
+def _name(request: Request, kind: str, payload: dict[str, Any]) -> str:
+    """Return the identifier of a job about the present model and roster."""
     programme = programme_of(request)
     status = programme.status()
     numbers = [list(row) for row in numbers_of(programme.arms())]
-    return name_of(kind, status.model, numbers, status.welfare, asked)
+    return name_of(kind, status.model, numbers, status.welfare, payload)
 
 
 def _frame(request: Request, view: str) -> Any:
@@ -86,26 +85,26 @@ def _frame(request: Request, view: str) -> Any:
 
 @router.get("/fairness")
 async def show_fairness(request: Request) -> Response:
-    """What groups were promised and what they got, who waits longest, and what fairness costs."""
-    job = await _job(request, await run_in_threadpool(_name, request, "price", PRICED))
+    """Show promised and realised values of groups, waiting times, and the price of fairness."""
+    job = _job(request, await run_in_threadpool(_name, request, "price", PRICED))
     return await run_in_threadpool(_fairness, request, job)
 
 
 def _fairness(request: Request, job: Job | None) -> Response:
-    asked, refusal, view, nothing, status = asked_of(request), None, None, "", 200
+    query, refusal, view, nothing, status = query_of(request), None, None, "", 200
     try:
-        first, last = (_step(asked.text(name)) for name in ("first", "last"))
+        first, last = (_step(query.text(name)) for name in ("first", "last"))
         view = fairness.look_back(programme_of(request), first, last)
     except EvenhandError as error:
         nothing = f"There is nothing to look back on yet: {error}."
-        if asked.text("first") or asked.text("last"):
+        if query.text("first") or query.text("last"):
             refusal, status = refusal_of(error, "There is no such span of steps"), status_of(error)
     facts = {
         "title": "Fairness",
         "frame": _frame(request, "/fairness"),
         "view": view,
         "nothing": nothing,
-        "refusal": refusal or (_failed(job, "The price of fairness was not computed") if asked.text("job") else None),
+        "refusal": refusal or (_failed(job, "The price of fairness was not computed") if query.text("job") else None),
         "job": work_of(job, "The price of fairness is being computed", "/fairness"),
         "price": fairness.price_of(job.answer) if job is not None and job.answer else None,
         "arm_address": arm_address,
@@ -125,8 +124,8 @@ def _step(text: str) -> int | None:
 @router.get("/fairness/report")
 def report(request: Request) -> Response:
     """The report of a span, as a file."""
-    asked = asked_of(request)
-    first, last = (_step(asked.text(name)) for name in ("first", "last"))
+    query = query_of(request)
+    first, last = (_step(query.text(name)) for name in ("first", "last"))
     page = fairness.report_of(programme_of(request), first, last)
     return Response(page, media_type="text/html", headers={"Content-Disposition": 'attachment; filename="report.html"'})
 
@@ -144,20 +143,20 @@ async def price(request: Request, form: Sending) -> Response:
 @router.get("/what-if")
 async def show_what_if(request: Request) -> Response:
     """Other budgets, another idea of fairness."""
-    asked = asked_of(request).text("job")
-    job = await _job(request, asked or request.cookies.get(LAST, ""))
-    return await run_in_threadpool(_what_if, request, job if asked or (job is not None and job.answer) else None)
+    query = query_of(request).text("job")
+    job = _job(request, query or request.cookies.get(LAST, ""))
+    return await run_in_threadpool(_what_if, request, job if query or (job is not None and job.answer) else None)
 
 
 def _what_if(
     request: Request,
     job: Job | None,
     refusal: Refusal | None = None,
-    asked: dict[str, Any] | None = None,
+    payload: dict[str, Any] | None = None,
     status: int = 200,
 ) -> Response:
     found = job.answer if job is not None and job.kind == "what-if" else None
-    view = what_if.show_what_if(programme_of(request), asked or (job.request if job else None), found)
+    view = what_if.show_what_if(programme_of(request), payload or (job.request if job else None), found)
     facts = {
         "title": "What if",
         "frame": _frame(request, "/what-if"),
@@ -173,11 +172,11 @@ def _what_if(
 async def suppose(request: Request, form: Sending) -> Response:
     """Compute what a supposition would give, in the background."""
     try:
-        asked = await run_in_threadpool(_supposed, request, form)
+        payload = await run_in_threadpool(_supposed, request, form)
     except EvenhandError as error:
         refusal = refusal_of(error, "Nothing was computed")
         return await run_in_threadpool(_what_if, request, None, refusal, None, status_of(error))
-    job = await service_of(request).suppose(asked, request.state.holder.name)
+    job = await service_of(request).suppose(payload, request.state.holder.name)
     await job.ended(1.0)
     answer = to("/what-if", job=job.id)
     answer.set_cookie(LAST, job.id, httponly=True, samesite="strict")
@@ -185,7 +184,7 @@ async def suppose(request: Request, form: Sending) -> Response:
 
 
 def _supposed(request: Request, form: Any) -> dict[str, Any]:
-    """What was asked for, if it is sound: faults are told at once, and not when a computation fails."""
+    """Return a valid what-if request; faults are raised before any computation."""
     programme = programme_of(request)
     status, (problem, _, _) = programme.status(), programme.present_problem()
     budget, welfare = budget_of(form, status.budget), form.text("welfare") or status.welfare
@@ -199,8 +198,8 @@ def _supposed(request: Request, form: Any) -> dict[str, Any]:
 
 @router.get("/model")
 async def show_model(request: Request) -> Response:
-    """What plans are made by."""
-    job = await _job(request, asked_of(request).text("job"))
+    """Show the model."""
+    job = _job(request, query_of(request).text("job"))
     return await run_in_threadpool(_model, request, job)
 
 
@@ -210,7 +209,7 @@ def _model(request: Request, job: Job | None, refusal: Refusal | None = None, st
         "title": "Model",
         "frame": _frame(request, "/model"),
         "view": model.show_model(programme),
-        "happened": told_event(programme, asked_of(request).text("event")),
+        "happened": told_event(programme, query_of(request).text("event")),
         "refusal": refusal or _failed(job, "The model was not fitted"),
         "job": work_of(job, "The model is being fitted", "/model"),
         "who": typed_name(request),
@@ -223,9 +222,9 @@ def _model(request: Request, job: Job | None, refusal: Refusal | None = None, st
 async def refit(request: Request, form: Sending) -> Response:
     """Fit the model to the programme's own log, in the background; nothing is adopted."""
     status = await run_in_threadpool(programme_of(request).status)
-    told = {"who": writer_of(request, form), "key": form.text("key") or None}
+    fields = {"who": writer_of(request, form), "key": form.text("key") or None}
     job = await _begin(
-        request, "refit", {"trust": TRUST, "prior": None, "seconds": SECONDS, "events": status.events}, told
+        request, "refit", {"trust": TRUST, "prior": None, "seconds": SECONDS, "events": status.events}, fields
     )
     await job.ended(1.0)
     return remembers(to("/model", job=job.id), form)

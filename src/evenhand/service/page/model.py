@@ -16,7 +16,7 @@ from evenhand.service.page import charts
 from evenhand.service.page.telling import figure, share
 
 MOST_ROWS = 60
-"""Probabilities that are told; those that moved most come first."""
+"""Maximum number of probabilities; the largest changes come first."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Row:
     seen: int
     drawing: Markup
     note: str
-    """Whether it differs from the model before beyond chance, or nobody can say yet."""
+    """Whether it differs from the model before significantly, or the data are too few."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +43,15 @@ class Fit:
     rows: tuple[Row, ...]
     more: int
     wanted: tuple[str, ...]
-    """What to record next."""
+    """Most useful next records."""
     gain: str
     is_used: bool
     """Whether it is the model in use."""
     may_adopt: bool
-    """Whether it is to be adopted: neither in use nor compared with a model that is no longer."""
+    """Whether it can be adopted: not in use, and compared with the model in use."""
     plan: tuple[tuple[str, str, str], ...]
     plan_title: str
-    """What the plan is that would change."""
+    """Plan that would change."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class ModelView:
     fit: Fit | None
     """The one that is offered, else the newest."""
     in_use: str
-    """Where the model in use is from."""
+    """Origin of the model in use."""
     earlier: tuple[tuple[int, str], ...]
     """(number, words) of the other models that were in use, to which one may go back."""
 
@@ -92,16 +92,16 @@ def show_model(programme: Programme) -> ModelView:
         programme: which.
 
     Raises:
-        InvalidInput: nobody takes part.
+        InvalidInput: no arm takes part.
     """
     problem, _, _ = programme.present_problem()
-    told: Check = check(problem, problem.welfare)
+    fields: Check = check(problem, problem.welfare)
     fits, status = programme.refits(), programme.status()
     used = next((one for one in fits if one.adopted_event is not None and one.model == status.model), None)
     return ModelView(
         status=status,
-        facts=tuple((name.capitalize(), words) for name, words in told.facts),
-        notes=tuple(str(note) for note in told.notes),
+        facts=tuple((name.capitalize(), words) for name, words in fields.facts),
+        notes=tuple(str(note) for note in fields.notes),
         kinds=_kinds(Words(programme.model())),
         fits=tuple(fits),
         fit=_fit(_shown(fits, programme), status.model, programme.current_plan()) if fits else None,
@@ -117,12 +117,12 @@ def _shown(fits: Sequence[Refitted], programme: Programme) -> Refitted:
 
 def _earlier(fits: Sequence[Refitted], used: Refitted | None, model: str) -> tuple[tuple[int, str], ...]:
     """The models that were in use and are not."""
-    told = [
+    fields = [
         (one.id, f"fit {one.id}, from {counted(one.rows, 'row')} of the log")
         for one in fits
         if one.adopted_event is not None and one.model != model
     ]
-    return tuple(told if used is None else [*told, (0, "the model that the programme began with")])
+    return tuple(fields if used is None else [*fields, (0, "the model that the programme began with")])
 
 
 _AS_GIVEN = "It is the one that the programme began with; it was not fitted to its records."
@@ -176,7 +176,7 @@ _THEN = "What would change in a plan with the usual budgets, as things stood whe
 
 
 def _is_about(fit: Refitted, plan: KeptPlan | None) -> bool:
-    """Whether what was compared is the plan that is open."""
+    """Whether the compared plan is the open one."""
     if plan is None or plan.model != fit.before:
         return False
     now = {row.arm: row.action for row in plan.rows}
@@ -184,7 +184,7 @@ def _is_about(fit: Refitted, plan: KeptPlan | None) -> bool:
 
 
 def _gain(before: float | None, after: float | None, other: str) -> str:
-    """Whether a fit explains the records better, from the log-likelihoods of the two models."""
+    """Compare the log-likelihoods of the two models, in words."""
     if before is None or after is None:
         return f"By {other}, some of what was recorded cannot be."
     better = f"better than {other}" if after > before else f"no better than {other}"
@@ -213,15 +213,15 @@ def _note(row: Moved) -> str:
 
 
 def _wanted(fit: Refitted) -> tuple[str, ...]:
-    """What to record next: what was never seen, then what was seen seldom."""
-    told = [f"{kind} in {state} when it gets {action}: never seen yet" for kind, state, action in fit.unseen]
+    """Return the most useful next records: unobserved pairs, then rarely observed ones."""
+    fields = [f"{kind} in {state} when it gets {action}: never seen yet" for kind, state, action in fit.unseen]
     met: dict[tuple[str, str, str], Any] = {}
     for row in fit.moved:
         met.setdefault((row.type, row.state, row.action), row.seen)
     seldom: Sequence[tuple[tuple[str, str, str], Any]] = sorted(met.items(), key=lambda item: (item[1], item[0]))
-    told += [
+    fields += [
         f"{kind} in {state} when it gets {action}: seen {counted(int(seen), 'time')} only"
         for (kind, state, action), seen in seldom
         if seen < ENOUGH
     ]
-    return tuple(told[:20])
+    return tuple(fields[:20])

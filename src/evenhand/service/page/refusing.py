@@ -1,4 +1,4 @@
-"""What a planner is told when something is not done: what, every fault, and what to do next."""
+"""Errors of forms on the page: message, faults by row, advice."""
 
 import csv
 import io
@@ -6,26 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evenhand.errors import Conflict, EvenhandError, Fault, InvalidInput, TableError, Unavailable
+from evenhand.service.refusals import Refusal
 
 MOST_SENT = 500
 """Rows of a table that are shown again when it has faults; those with faults are always among them."""
 
-_SEEN_AGAIN = "Nothing was kept. Mend the rows below in your file and send it again."
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Something that was not done."""
-
-    title: str
-    faults: tuple[str, ...] = ()
-    next: str = ""
-    """What to do."""
+_SEEN_AGAIN = "Nothing was stored. Mend the rows below in your file and send it again."
 
 
 @dataclass(frozen=True)
 class SentRow:
-    """A row of a table that somebody sent."""
+    """A row of an uploaded table."""
 
     line: int
     cells: tuple[str, ...]
@@ -34,7 +25,7 @@ class SentRow:
 
 @dataclass(frozen=True)
 class Sent:
-    """A table that somebody sent, with what is wrong in its rows."""
+    """An uploaded table with the faults of its rows."""
 
     caption: str
     columns: tuple[str, ...]
@@ -50,19 +41,23 @@ def refusal_of(error: EvenhandError, what: str, placed: bool = False) -> Refusal
         placed: whether faults are shown in their rows, so that only the others are listed.
     """
     faults: Sequence[Fault] = getattr(error, "faults", ())
-    told = tuple(str(fault) for fault in faults if not (placed and _line(fault)))
+    fields = tuple(str(fault) for fault in faults if not (placed and _line(fault)))
     if isinstance(error, Conflict):
         first = str(error).splitlines()[0]
         return Refusal(
-            what, (first, *told), "Look at the page as it is now; make the plan again where something changed."
+            what, (first, *fields), "Look at the page as it is now; make the plan again where something changed."
         )
     if isinstance(error, Unavailable):
         return Refusal(what, (str(error),), "Wait a moment and send it again; what you typed is still here.")
     if faults:
         rows = sum(bool(_line(fault)) for fault in faults)
-        return Refusal(what, told, _SEEN_AGAIN if placed and rows else "Nothing was kept. Mend this and send it again.")
+        return Refusal(
+            what, fields, _SEEN_AGAIN if placed and rows else "Nothing was stored. Mend this and send it again."
+        )
     return Refusal(
-        what, (str(error),), "Nothing was kept. Mend this and send it again." if isinstance(error, InvalidInput) else ""
+        what,
+        (str(error),),
+        "Nothing was stored. Mend this and send it again." if isinstance(error, InvalidInput) else "",
     )
 
 
@@ -93,10 +88,10 @@ def sent_rows(body: bytes, error: EvenhandError, name: str) -> Sent | None:
     (_, head), *inside = rows
     shown = [(line, cells) for place, (line, cells) in enumerate(inside) if place < MOST_SENT or line in by_line]
     width = len(head)
-    told = tuple(SentRow(line, _fit(cells, width), tuple(by_line.get(line, ()))) for line, cells in shown)
-    wrong = sum(bool(row.faults) for row in told)
+    fields = tuple(SentRow(line, _fit(cells, width), tuple(by_line.get(line, ()))) for line, cells in shown)
+    wrong = sum(bool(row.faults) for row in fields)
     caption = f"{name}: {wrong} of {len(inside)} rows {'has' if wrong == 1 else 'have'} a fault"
-    return Sent(caption, tuple(head), tuple(sorted(told, key=lambda row: (not row.faults, row.line))))
+    return Sent(caption, tuple(head), tuple(sorted(fields, key=lambda row: (not row.faults, row.line))))
 
 
 def _fit(cells: Sequence[str], width: int) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
-"""From templates to HTML: every text is escaped, and a name that a template asks for and nobody gave is an error."""
+"""From templates to HTML: every text is escaped, and an undefined name in a template is an error."""
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,29 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-"""What the files of `static` are."""
+"""Media types of the files of `static`."""
+
+
+VIEWS = (("/", "Today"), ("/fairness", "Fairness"), ("/what-if", "What if"), ("/arms", "Arms"), ("/model", "Model"))
+"""The views, in the order of their names in the head of the page."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Frame of every view."""
+
+    name: str
+    """Of the programme."""
+    view: str
+    views: tuple[tuple[str, str], ...] = VIEWS
+    holder: str = ""
+    """Name of the token; empty if none is required."""
+    may_write: bool = True
+    events: int = 0
+    label: str = ""
+    """Notice about this server, such as that it is a demonstration."""
+    offered: int | None = None
+    """The number of a fit that is offered, since the model no longer fits what is seen."""
 
 
 @lru_cache(maxsize=1)
@@ -57,5 +80,5 @@ def static_files() -> dict[str, bytes]:
 
 @lru_cache(maxsize=32)
 def static_address(name: str) -> str:
-    """Where a browser finds a file of `static`; a changed one is another address, so that no old one is kept."""
+    """Return the address of a file of `static`, with a digest so that browsers may cache it."""
     return f"/static/{name}?v={hashlib.sha256(static_files()[name]).hexdigest()[:12]}"

@@ -14,12 +14,12 @@ def moment(at: str | None) -> Markup:
     if not at:
         return Markup("")
     when = datetime.fromisoformat(at).astimezone(UTC)
-    told = f"{when.day}{THIN}{when:%B}{THIN}{when.year}, {when:%H:%M}{THIN}UTC"
-    return Markup('<time datetime="{}">{}</time>').format(when.isoformat(), told)
+    fields = f"{when.day}{THIN}{when:%B}{THIN}{when.year}, {when:%H:%M}{THIN}UTC"
+    return Markup('<time datetime="{}">{}</time>').format(when.isoformat(), fields)
 
 
 def amount(value: float) -> str:
-    """How much of something: whole where it is whole."""
+    """Format an amount."""
     return f"{value:.6g}".replace("-", MINUS)
 
 
@@ -44,7 +44,7 @@ def share(value: float, digits: int = 0) -> str:
 
 
 def ago(step: int, seen: int | None) -> str:
-    """How old a condition is."""
+    """Describe the age of an observation."""
     if seen is None:
         return "never seen"
     if seen >= step:

@@ -19,11 +19,11 @@ from evenhand.programme.modelling import Words
 from evenhand.programme.programme import Programme, Status
 from evenhand.programme.recording import Unrecorded
 from evenhand.service.page import charts
-from evenhand.service.page.listing import Asked, Listing, list_rows, matches, natural
+from evenhand.service.page.listing import Listing, TableQuery, list_rows, matches, natural
 from evenhand.service.page.telling import ago, amount, share
 
 LAST = 10**9
-"""Who has no place in the line stands behind all who have."""
+"""Sort key of arms without a rank: behind all others."""
 
 
 LOOKED = 100
@@ -43,7 +43,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Bar:
-    """What is used of a budget."""
+    """Use of a budget."""
 
     name: str
     text: str
@@ -61,22 +61,22 @@ class Line:
     known: bool
     """Seen at this step, not only believed."""
     condition: str
-    """How sure, and how old."""
+    """Source and age of the state."""
     action: str
-    """What it gets, as accepted where that is done."""
+    """Action, as accepted if the plan is."""
     planned: str
     served: bool
     why: str
     turn: int | None
-    """Whose turn it would be if there was more, 1 first."""
+    """Rank in the order of service if the budget were larger."""
     done: str
-    """What was recorded; nothing where that is not known."""
+    """Recorded action; empty if unknown."""
     changed: str
-    """Why somebody changed it, and who."""
+    """Author and reason of the override."""
     actions: tuple[str, ...]
-    """What it can get where it is."""
+    """Feasible actions."""
     mine: bool = False
-    """Whether a change of it was typed and is not accepted yet."""
+    """Whether an override was typed and is not accepted yet."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Typed:
-    """What was typed into the forms and is to be shown again."""
+    """Entries of the forms to show again."""
 
     changes: tuple[Change, ...] = ()
     who: str = ""
@@ -112,11 +112,11 @@ class LastStep:
     """Arms of which it is known what was done."""
     arms: int
     done: Mapping[int, str]
-    """What was done, by the numbers of the arms."""
+    """Recorded actions by arm number."""
 
     @property
     def is_recorded(self) -> bool:
-        """Whether that is known of all."""
+        """Whether all arms are recorded."""
         return self.recorded >= self.arms
 
 
@@ -129,13 +129,13 @@ class Today:
     plan: KeptPlan | None
     """The one that is proposed, else the one that was accepted last."""
     is_open: bool
-    """Whether it can be accepted."""
+    """Whether the plan can be accepted."""
     waits: int | None
-    """The step of a plan that is open while another is looked at."""
+    """Step of a plan that is open while another one is shown."""
     changed: tuple[str, ...]
     """Why the plan would be refused now: what is known and was not when it was made."""
     there: Mapping[str, float]
-    """What the form to make a plan says there is."""
+    """Budget in the form that makes a plan."""
     last: LastStep | None
     earlier: tuple[Unrecorded, ...]
     """Steps before the last of which it is not known of all arms what was done."""
@@ -149,12 +149,12 @@ class Today:
     groups: tuple[str, ...]
     kinds: tuple[str, ...]
     worth: str
-    """What the plan is worth, in a sentence."""
+    """Value of the plan, in words."""
     typed: Typed = field(default_factory=Typed)
 
     @property
     def is_doing(self) -> bool:
-        """Whether the work of the last step is not over."""
+        """Whether the last step is not fully recorded."""
         return not self.is_open and self.waits is None and self.last is not None and not self.last.is_recorded
 
     @property
@@ -165,27 +165,27 @@ class Today:
         )
 
 
-def show_today(programme: Programme, asked: Asked, typed: Typed | None = None) -> Today:
+def show_today(programme: Programme, request: TableQuery, typed: Typed | None = None) -> Today:
     """The view.
 
     Args:
         programme: which.
-        asked: what the address asks of the table.
-        typed: what was typed and not kept.
+        request: what the address asks of the table.
+        typed: what was typed and not stored.
     """
     typed, status, pending = typed or Typed(), programme.status(), programme.current_plan()
     last = _last_step(programme, status.step)
-    looks_back = last is not None and (asked.text("of") == "last" or typed.place in ("record", "record-form"))
+    looks_back = last is not None and (request.text("of") == "last" or typed.place in ("record", "record-form"))
     proposed = None if looks_back else pending
     plan = proposed or (programme.plan_of(last.plan) if last else None)
     done = last.done if last and proposed is None else {}
     words = Words(programme.model())
     lines = [] if plan is None else lines_of(plan, words, done)
-    mine = _mine(asked, typed)
+    mine = _mine(request, typed)
     lines = [replace(line, mine=line.arm in mine) for line in lines] if mine else lines
     changed = () if proposed is None else tuple(str(fault) for fault in programme.changed_since(proposed.id))
     used = None if proposed is None or proposed.model != status.model else _used(proposed, words, typed)
-    table = None if plan is None else list_lines(asked, lines)
+    table = None if plan is None else list_lines(request, lines)
     return Today(
         status=status,
         arms=sum(status.arms.values()),
@@ -193,7 +193,7 @@ def show_today(programme: Programme, asked: Asked, typed: Typed | None = None) -
         is_open=proposed is not None,
         waits=pending.step if pending is not None and proposed is None else None,
         changed=changed,
-        there=_there(asked, status.budget) or (status.budget if pending is None else pending.budget),
+        there=_there(request, status.budget) or (status.budget if pending is None else pending.budget),
         last=last,
         earlier=tuple(programme.unrecorded(status.step - 2)),
         parts=_parts(status, pending, last, bool(changed)),
@@ -237,14 +237,14 @@ def _steps_ago(steps: int) -> str:
     return "one step ago" if steps == 1 else f"{steps} steps ago"
 
 
-def _mine(asked: Asked, typed: Typed) -> set[str]:
+def _mine(request: TableQuery, typed: Typed) -> set[str]:
     """Arms of which a change was typed and is not accepted yet; a script names them in the address."""
-    return {*asked.given.get("mine", "").split("\n"), *(one.arm for one in typed.changes)} - {""}
+    return {*request.given.get("mine", "").split("\n"), *(one.arm for one in typed.changes)} - {""}
 
 
-def _there(asked: Asked, usual: Mapping[str, float]) -> dict[str, float] | None:
-    """What there is at this step, as it was typed before a policy had to be found; None where nothing was."""
-    texts = asked.text("there").split(",")
+def _there(request: TableQuery, usual: Mapping[str, float]) -> dict[str, float] | None:
+    """Return the budget typed before a policy had to be solved; None if there is none."""
+    texts = request.text("there").split(",")
     try:
         amounts = [float(text) for text in texts]
     except ValueError:
@@ -254,7 +254,7 @@ def _there(asked: Asked, usual: Mapping[str, float]) -> dict[str, float] | None:
 
 
 def _used(plan: KeptPlan, words: Words, typed: Typed) -> dict[str, float] | None:
-    """What a proposed plan would use with the changes that were typed; None where there are none."""
+    """Return the use of a proposed plan with the typed overrides; None without overrides."""
     if not typed.changes or typed.place != "accept":
         return None
     cells = Cells(words, plan.rows)
@@ -299,7 +299,7 @@ def _parts(status: Status, proposed: KeptPlan | None, last: LastStep | None, sta
             "#accept" if proposed else "#plan",
         ),
     ]
-    # Conditions may be missing: the plan then goes by beliefs. So they hold nobody up who has a plan.
+    # Conditions may be missing: the plan then goes by beliefs. They do not delay the plan.
     now = 2 if stale else 3 if proposed else next(place for place, is_done in enumerate(done) if not is_done)
     states = ["now" if place == now else "done" if is_done else "" for place, is_done in enumerate(done)]
     return tuple(Part(one.name, one.text, one.anchor, state) for one, state in zip(found, states, strict=True))
@@ -314,7 +314,7 @@ def _recorded(last: LastStep) -> str:
 
 
 def _worth(plan: KeptPlan) -> str:
-    """How good the policy is, for those who take part."""
+    """Describe the quality of the policy for the present roster."""
     sure = plan.certificate
     if sure is None or sure.upper_bound <= 0 or sure.gap > 1:
         return ""
@@ -323,7 +323,7 @@ def _worth(plan: KeptPlan) -> str:
 
 
 def bars_of(plan: KeptPlan, names: Iterable[str], changed: Mapping[str, float] | None = None) -> tuple[Bar, ...]:
-    """What a plan uses of each budget.
+    """Return the use of each budget by a plan.
 
     Args:
         plan: which.
@@ -408,7 +408,7 @@ SHOWN = {
 
 
 def _is_shown(line: Line, show: str) -> bool:
-    """Whether a line passes one of the filters `SHOWN`."""
+    """Return whether a line passes one of the filters `SHOWN`."""
     match show:
         case "served":
             return line.served
@@ -421,9 +421,9 @@ def _is_shown(line: Line, show: str) -> bool:
     return True
 
 
-def list_lines(asked: Asked, lines: Sequence[Line]) -> Listing[Line]:
-    """The table as it is asked for."""
-    words, group, kind, show = (asked.text(name) for name in ("q", "group", "type", "show"))
+def list_lines(request: TableQuery, lines: Sequence[Line]) -> Listing[Line]:
+    """Return the requested table."""
+    words, group, kind, show = (request.text(name) for name in ("q", "group", "type", "show"))
 
     def keep(line: Line) -> bool:
         return (
@@ -441,7 +441,7 @@ def list_lines(asked: Asked, lines: Sequence[Line]) -> Listing[Line]:
         "action": lambda line: (not line.served, line.action, natural(line.arm)),
         "next": lambda line: (line.turn or LAST, natural(line.arm)),
     }
-    return list_rows(asked, lines, keys, keep, "order")
+    return list_rows(request, lines, keys, keep, "order")
 
 
 def _with_actions(typed: Typed, lines: Sequence[Line]) -> Typed:
@@ -458,18 +458,18 @@ def _with_actions(typed: Typed, lines: Sequence[Line]) -> Typed:
 
 
 def only_seen(table: Table) -> Table:
-    """A table of conditions without the rows that were left blank: nobody saw these arms.
+    """A table of conditions without the rows that were left blank: these arms were not observed.
 
     Args:
         table: such as the page's own list, filled in.
     """
     blank = [""] * len(table.rows)
     names, states = table.columns.get("arm", blank), table.columns.get("state", blank)
-    kept = [place for place, (name, state) in enumerate(zip(names, states, strict=True)) if state or not name]
-    if not kept or len(kept) == len(table.rows):
+    filled = [place for place, (name, state) in enumerate(zip(names, states, strict=True)) if state or not name]
+    if not filled or len(filled) == len(table.rows):
         return table
-    columns = {name: [column[place] for place in kept] for name, column in table.columns.items()}
-    return replace(table, columns=columns, rows=[table.rows[place] for place in kept])
+    columns = {name: [column[place] for place in filled] for name, column in table.columns.items()}
+    return replace(table, columns=columns, rows=[table.rows[place] for place in filled])
 
 
 def conditions_csv(programme: Programme) -> str:
@@ -478,7 +478,7 @@ def conditions_csv(programme: Programme) -> str:
 
 
 def actions_csv(plan: KeptPlan) -> str:
-    """What a plan gives every arm; with the column `action` as it is, it records that all was done."""
+    """Return a plan as a CSV table, which can be sent back as records."""
     rows = [(row.arm, row.type, row.group, row.state, row.accepted or row.action, row.reason) for row in plan.rows]
     return _csv(("arm", "type", "group", "state", "action", "reason"), rows)
 

@@ -14,11 +14,11 @@ from evenhand.service.page import today
 from evenhand.service.page.answering import (
     Sending,
     arm_address,
-    asked_of,
     budget_of,
     frame_of,
     number_of,
     programme_of,
+    query_of,
     remembers,
     show,
     table_of,
@@ -29,10 +29,10 @@ from evenhand.service.page.answering import (
 )
 from evenhand.service.page.forms import Form
 from evenhand.service.page.happening import Happened, told_event
-from evenhand.service.page.listing import Asked
-from evenhand.service.page.refusing import Refusal, Sent, refusal_of, sent_rows
+from evenhand.service.page.listing import TableQuery
+from evenhand.service.page.refusing import Sent, refusal_of, sent_rows
 from evenhand.service.page.today import Change, Typed, show_today
-from evenhand.service.refusals import status_of
+from evenhand.service.refusals import Refusal, status_of
 from evenhand.service.state import service_of
 
 router = APIRouter(include_in_schema=False)
@@ -43,15 +43,15 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/")
 async def show_page(request: Request) -> Response:
-    """What to do today."""
-    job = await service_of(request).board.find(asked_of(request).text("job")) if asked_of(request).text("job") else None
+    """Show today's plan."""
+    job = service_of(request).jobs.find(query_of(request).text("job"))
     refusal = None
     if job is not None and job.has_ended and job.status != "done":
         said = "" if job.failed is None else str(job.failed["detail"])
         refusal = Refusal("No policy was found, so there is no plan", (said or job.message,), "Make the plan again.")
-    work = work_of(job, "A policy is being found for those who take part; then the plan can be made", "/")
+    work = work_of(job, "A policy is being found for the arms that take part; then the plan can be made", "/")
     if job is not None and job.status == "done":
-        return to("/", ready=1, there=asked_of(request).text("there"))
+        return to("/", ready=1, there=query_of(request).text("there"))
     return await run_in_threadpool(_today, request, refusal=refusal, job=work)
 
 
@@ -64,11 +64,11 @@ def _today(
     job: Any = None,
 ) -> Response:
     programme = programme_of(request)
-    asked = Asked("/", dict(request.query_params))
-    view = show_today(programme, asked, typed)
-    happened = told_event(programme, asked.text("event")) if refusal is None else None
-    if asked.text("ready") and not view.is_open and refusal is None:
-        happened = Happened("A policy is found for those who take part.", "Now make the plan; it takes a blink.")
+    query = TableQuery("/", dict(request.query_params))
+    view = show_today(programme, query, typed)
+    happened = told_event(programme, query.text("event")) if refusal is None else None
+    if query.text("ready") and not view.is_open and refusal is None:
+        happened = Happened("A policy is found for the arms that take part.", "Now make the plan; it takes a blink.")
     facts = {
         "title": f"Step {view.heading}",
         "frame": frame_of(request, "/", view.status.name, view.status.events),
@@ -97,7 +97,7 @@ def leave_form() -> Response:
 
 @router.post("/today/conditions")
 def send_conditions(request: Request, form: Sending) -> Response:
-    """Where the arms are."""
+    """Take observations."""
     programme, source = programme_of(request), form.text("source")
 
     def do(table: Table) -> int:
@@ -105,7 +105,7 @@ def send_conditions(request: Request, form: Sending) -> Response:
             today.only_seen(table), source, who=writer_of(request, form), key=form.text("key") or None
         ).event
 
-    return _with_table(request, form, do, "The conditions were not kept", "conditions", source)
+    return _with_table(request, form, do, "The conditions were not stored", "conditions", source)
 
 
 def _with_table(
@@ -132,7 +132,7 @@ def conditions_table(request: Request) -> Response:
 
 @router.get("/plans/{plan}.csv")
 def plan_table(plan: int, request: Request) -> Response:
-    """What a plan gives every arm."""
+    """Return a plan as a table."""
     return _file(today.actions_csv(programme_of(request).plan_of(plan)), f"plan-{plan}.csv")
 
 
@@ -173,7 +173,7 @@ def _changes(form: Form) -> tuple[Change, ...]:
 
 @router.post("/today/changes")
 def edit_changes(request: Request, form: Sending) -> Response:
-    """Another field for a change, or one less; nothing is kept. Only browsers without scripts come here."""
+    """Another field for a change, or one less; nothing is stored. Only browsers without scripts come here."""
     changes = [one for one in _changes(form) if one.arm != form.text("drop")]
     added = form.text("add")
     if added and all(one.arm != added for one in changes):
@@ -202,13 +202,13 @@ def accept_plan(request: Request, form: Sending) -> Response:
 def _not_kept(changes: tuple[Change, ...]) -> tuple[str, ...]:
     """Changes that are shown in no form, since there is no plan any more that they could change."""
     return tuple(
-        f"Your change was not kept: {one.arm} gets {one.action}" + (f" ({one.why})" if one.why else "")
+        f"Your change was not stored: {one.arm} gets {one.action}" + (f" ({one.why})" if one.why else "")
         for one in changes
     )
 
 
 def _named(error: EvenhandError, changes: tuple[Change, ...]) -> Refusal:
-    """Faults of changes by the names of their arms, not by rows that nobody sees."""
+    """Faults of changes by the names of their arms, not by invisible rows."""
     refusal = refusal_of(error, "The plan was not accepted")
     names = {f"row {number}: ": f"{one.arm}: " for number, one in enumerate(changes, 1)}
     faults = []
@@ -220,7 +220,7 @@ def _named(error: EvenhandError, changes: tuple[Change, ...]) -> Refusal:
 
 @router.post("/today/record")
 def record_step(request: Request, form: Sending) -> Response:
-    """What was really done."""
+    """Take records."""
     programme, who, key = programme_of(request), writer_of(request, form), form.text("key") or None
     if form.text("how") == "table":
 

@@ -19,7 +19,7 @@ from evenhand.service.page.fairness import NAMES, in_words
 from evenhand.service.page.telling import MINUS, amount, figure, share
 
 SECONDS = 20.0
-"""How long a supposition may take, about."""
+"""Approximate limit of a what-if computation, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Answer:
-    """What was supposed, and what it would give."""
+    """View of a what-if and its results."""
 
     words: str
     rows: tuple[Compared, ...]
@@ -64,26 +64,26 @@ class Supposing:
     ideas: tuple[tuple[str, str], ...]
     """(text form, words)."""
     is_scale: bool
-    """Whether they go from the best mean to the worst-off alone, so that a slider makes sense."""
+    """Whether the welfares are ordered from the mean to the worst-off, as a slider needs."""
     chosen: str
     answer: Answer | None
     prices: tuple[tuple[str, str], ...]
-    """What one unit more is worth, where that is known."""
+    """Dual price, if known."""
 
 
-def show_what_if(programme: Programme, asked: Mapping[str, Any] | None, found: Mapping[str, Any] | None) -> Supposing:
+def show_what_if(programme: Programme, request: Mapping[str, Any] | None, found: Mapping[str, Any] | None) -> Supposing:
     """The view.
 
     Args:
         programme: which.
-        asked: what was supposed, `budget` and `welfare`; None where nothing was.
-        found: what came of it, a `Supposed` as JSON has it.
+        request: what was supposed, `budget` and `welfare`; None where nothing was.
+        found: its result, a `Supposed` as JSON.
     """
     status = programme.status()
     supposed = None if found is None else Supposed.of(found)
     today = _known(programme) if supposed is None else supposed.today
-    budget = dict(status.budget) | dict((asked or {}).get("budget") or {})
-    welfare = (asked or {}).get("welfare") or status.welfare
+    budget = dict(status.budget) | dict((request or {}).get("budget") or {})
+    welfare = (request or {}).get("welfare") or status.welfare
     ideas, is_scale = in_order(tuple(dict.fromkeys((*NAMES, status.welfare, welfare))), programme)
     return Supposing(
         status=status,
@@ -105,21 +105,21 @@ def in_order(names: Sequence[str], programme: Programme) -> tuple[tuple[str, ...
     """
     try:
         problem = programme.present_problem()[0]
-    except InvalidInput:  # nobody takes part
+    except InvalidInput:  # no arm takes part
         return tuple(names), False
     ranks = {name: _mean_rank(read_welfare(problem, name), num_members(problem)) for name in names}
     return tuple(sorted(names, key=lambda name: ranks[name])), all(map(isfinite, ranks.values()))
 
 
 def _mean_rank(welfare: Welfare, members: int) -> float:
-    """Where the weight is, the more to the worst-off the larger; infinite where it hangs on values."""
+    """Order of welfares by the weight of the worst-off; infinite for those that depend on values."""
     if not isinstance(welfare, RankWeighted):
         return inf
     return round(-float(welfare.rank_weights(members) @ np.arange(members)), 9)
 
 
 def _known(programme: Programme) -> Certificate | None:
-    """What is known of today's policy without computing anything."""
+    """Return the known certificate of today's policy, without computation."""
     plan = programme.current_plan()
     return None if plan is None else plan.certificate
 
@@ -155,22 +155,24 @@ def _answer(status: Status, budget: Mapping[str, float], welfare: str, today: Ce
 
 
 def _words(status: Status, budget: Mapping[str, float], welfare: str) -> str:
-    """What was supposed."""
-    told = [f"{amount(budget[name])} {name} (today {amount(there)})" for name, there in status.budget.items()]
-    return f"{', '.join(told)}; {in_words(welfare)}"
+    """Return the budget and welfare of a form."""
+    fields = [f"{amount(budget[name])} {name} (today {amount(there)})" for name, there in status.budget.items()]
+    return f"{', '.join(fields)}; {in_words(welfare)}"
 
 
 def _mean(one: Certificate) -> float:
     """Over all arms."""
-    values = {(kind, group): value for kind, group, value in one.values}
+    values = {(row.type, row.group): row.value for row in one.values}
     total = sum(many for _, _, many in one.numbers)
     return sum(many * values[kind, group] for kind, group, many in one.numbers) / total
 
 
 def _compared(name: str, before: float, after: float, measurable: bool = True) -> Compared:
-    told = figure(before), figure(after)
+    fields = figure(before), figure(after)
     if not measurable:
-        return Compared(name, *told, "no measurable difference")
-    more = after - before if told[0] != told[1] else 0.0  # what cannot be seen in them is no difference: it is chance
+        return Compared(name, *fields, "no measurable difference")
+    more = (
+        after - before if fields[0] != fields[1] else 0.0
+    )  # what cannot be seen in them is no difference: it is chance
     sign = "+" if more > 0 else MINUS if more < 0 else ""
-    return Compared(name, *told, f"{sign}{figure(abs(more), 3)}")
+    return Compared(name, *fields, f"{sign}{figure(abs(more), 3)}")

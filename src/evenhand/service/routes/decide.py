@@ -21,20 +21,20 @@ router = APIRouter(prefix="/v1", tags=["decide"])
     response_model=shapes.Decided,
     responses={202: {"model": shapes.JobShape, "description": "It is being solved; ask again."}, **shapes.refusals()},
 )
-async def decide(asked: shapes.DecideRequest, request: Request) -> JSONResponse:
-    """What to do now, from a model and where its arms are; nothing is kept but the solved model.
+async def decide(payload: shapes.DecideRequest, request: Request) -> JSONResponse:
+    """Decide from a model and the states of its arms; only the solved model is stored.
 
     A model that is new here is solved first. Where that takes long the answer is 202 with the job that solves it; the
     same request asked again after that is answered at once.
     """
     service = service_of(request)
-    how = {key: getattr(asked, key) for key in SOLVED_BY}
-    plan = await service.decider.plan(asked.model, how, service.settings.patience, request.state.holder)
+    how = {key: getattr(payload, key) for key in SOLVED_BY}
+    plan = await service.decider.plan(payload.model, how, service.settings.patience, request.state.holder)
     if isinstance(plan, Job):
         return accepted(plan) if not plan.has_ended else failed(plan)
-    table = as_table(asked.states)
+    table = as_table(payload.states)
 
     def act() -> dict[str, Any]:
-        return plan.act(table, asked.seed, budget=asked.budget, step=asked.step, part=asked.part).as_dict()
+        return plan.act(table, payload.seed, budget=payload.budget, step=payload.step, part=payload.part).as_dict()
 
     return JSONResponse(await run_in_threadpool(act))

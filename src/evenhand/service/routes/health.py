@@ -1,4 +1,4 @@
-"""Whether a server lives, whether it can serve, and what it counts."""
+"""Health, readiness and metrics of a server."""
 
 from typing import Literal
 
@@ -13,25 +13,25 @@ router = APIRouter(tags=["health"])
 
 
 class Health(shapes.Strict):
-    """How a server is."""
+    """Health of a server."""
 
     status: Literal["ok"]
 
 
 @router.get("/healthz", responses=shapes.refusals())
 async def healthz() -> Health:
-    """Whether the server lives. It may be unable to serve: see `/readyz`."""
+    """Liveness. The server may be unable to serve: see `/readyz`."""
     return Health(status="ok")
 
 
 @router.get("/readyz", responses=shapes.refusals(503))
 async def readyz(request: Request) -> Health:
-    """Whether the server can serve: its programme answers."""
+    """Readiness: the programme answers."""
     await run_in_threadpool(service_of(request).programme.status)
     return Health(status="ok")
 
 
 @router.get("/metrics", response_class=PlainTextResponse, responses=shapes.refusals())
 async def metrics(request: Request) -> Response:
-    """What the server counts, for Prometheus."""
+    """Metrics for Prometheus."""
     return Response(service_of(request).metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

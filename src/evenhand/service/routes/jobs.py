@@ -19,32 +19,32 @@ BEAT = 10.0
 router = APIRouter(prefix="/v1", tags=["jobs"])
 
 
-async def _find(request: Request, number: str) -> Job:
-    job = await service_of(request).board.find(number)
+def _find(request: Request, number: str) -> Job:
+    job = service_of(request).jobs.find(number)
     if job is None:
-        raise Refused(404, "there is no such computation, or it was forgotten")
+        raise Refused(404, "this job does not exist, or was dropped")
     return job
 
 
 @router.get("/jobs", response_model=shapes.JobList, responses=shapes.refusals())
 async def list_jobs(request: Request) -> JSONResponse:
-    """What is computed, waits, or was computed of late."""
+    """Running, waiting and recently ended jobs."""
     return JSONResponse({"jobs": [job.as_dict() for job in service_of(request).jobs.all()]})
 
 
 @router.get("/jobs/{job}", response_model=shapes.JobShape, responses=shapes.refusals(404))
 async def show_job(job: str, request: Request) -> JSONResponse:
-    """How a computation stands, and what came of it."""
-    return JSONResponse((await _find(request, job)).as_dict())
+    """Status and result of a job."""
+    return JSONResponse(_find(request, job).as_dict())
 
 
 @router.delete("/jobs/{job}", response_model=shapes.JobShape, responses=shapes.refusals(404))
 async def cancel_job(job: str, request: Request) -> JSONResponse:
     """Cancel a computation; one that has ended stays as it is. A token that may only read cancels its own."""
-    found, holder = await _find(request, job), request.state.holder
+    found, holder = _find(request, job), request.state.holder
     if not (holder.may("write") or found.owner == holder.name):
         raise Refused(403, "this token may cancel only what was begun with it")
-    await service_of(request).board.cancel(found)
+    await service_of(request).jobs.cancel(found)
     return JSONResponse(found.as_dict())
 
 
@@ -54,8 +54,8 @@ async def cancel_job(job: str, request: Request) -> JSONResponse:
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}, **shapes.refusals(404)},
 )
 async def job_events(job: str, request: Request) -> StreamingResponse:
-    """How a computation goes on, as server-sent events: `progress`, and at last `done`, `failed` or `cancelled`."""
-    found, service = await _find(request, job), service_of(request)
+    """Progress of a job as server-sent events: `progress`, and finally `done`, `failed` or `cancelled`."""
+    found, service = _find(request, job), service_of(request)
     at_once = {"X-Accel-Buffering": "no"}  # proxies would otherwise wait for more
     return StreamingResponse(_events(found, service), media_type="text/event-stream", headers=at_once)
 
@@ -70,9 +70,9 @@ async def _events(job: Job, service: Service) -> AsyncIterator[str]:
             if not coming.done():
                 coming.cancel()
                 return
-            if (told := coming.result()) is _END:
+            if (fields := coming.result()) is _END:
                 return
-            yield ": still there\n\n" if told is None else _event(told)
+            yield ": still there\n\n" if fields is None else _event(fields)
     finally:
         stopping.cancel()
 
@@ -80,6 +80,6 @@ async def _events(job: Job, service: Service) -> AsyncIterator[str]:
 _END: dict[str, Any] = {}
 
 
-def _event(told: dict[str, Any]) -> str:
-    kind = told["status"] if told["status"] in ("done", "failed", "cancelled") else "progress"
-    return f"event: {kind}\ndata: {json.dumps(told)}\n\n"
+def _event(fields: dict[str, Any]) -> str:
+    kind = fields["status"] if fields["status"] in ("done", "failed", "cancelled") else "progress"
+    return f"event: {kind}\ndata: {json.dumps(fields)}\n\n"

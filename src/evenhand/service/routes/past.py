@@ -7,6 +7,7 @@ from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
 from evenhand.errors import Missing
+from evenhand.programme.refitting import Refitted
 from evenhand.service import shapes
 from evenhand.service.answers import accepted
 from evenhand.service.asking import Key, who_of
@@ -28,10 +29,10 @@ def show_history(request: Request, arm: Annotated[shapes.Name, Query(description
 @router.get("/audit", response_model=shapes.AuditShape, responses=shapes.refusals())
 def show_audit(
     request: Request,
-    first: Annotated[shapes.Step | None, Query(description="The first step; of all when absent.")] = None,
-    last: Annotated[shapes.Step | None, Query(description="The last step; of all when absent.")] = None,
+    first: Annotated[shapes.Step | None, Query(description="The first step; by default of all.")] = None,
+    last: Annotated[shapes.Step | None, Query(description="The last step; by default of all.")] = None,
 ) -> JSONResponse:
-    """Over a span of steps: who was served how often and how late, what was promised and what came of it."""
+    """Audit a window of steps: service and waiting times, promised and realised rewards."""
     found = service_of(request).programme.audit(first, last)
     return JSONResponse(found.as_dict())
 
@@ -48,39 +49,39 @@ def list_refits(request: Request) -> JSONResponse:
 
 @router.post("/refits", response_model=shapes.JobShape, status_code=202, responses=shapes.refusals(409))
 async def refit(
-    request: Request, asked: Annotated[shapes.RefitRequest | None, Body()] = None, key: Key = None
+    request: Request, payload: Annotated[shapes.RefitRequest | None, Body()] = None, key: Key = None
 ) -> JSONResponse:
-    """Fit the model anew, in the background; the job's answer tells what would change. Nothing is adopted yet."""
-    service, asked = service_of(request), asked or shapes.RefitRequest()
-    how = asked.model_dump(exclude={"who"})
+    """Refit the model, in the background; the job's answer tells what would change. Nothing is adopted yet."""
+    service, payload = service_of(request), payload or shapes.RefitRequest()
+    how = payload.model_dump(exclude={"who"})
     version = (await run_in_threadpool(service.programme.status)).events
     address = service.programme.store.full_address
-    secret = {"address": address, "who": who_of(request, asked.who), "key": key}
+    secret = {"address": address, "who": who_of(request, payload.who), "key": key}
     job = Job(name_of("refit", version, how), "refit", how, secret, owner=request.state.holder.name)
-    return accepted(await service.board.submit(job))
+    return accepted(service.jobs.submit(job))
 
 
-@router.post("/refits/{refit}/adopt", response_model=shapes.Refitted, responses=shapes.refusals(404, 409))
+@router.post("/refits/{refit}/adopt", response_model=Refitted, responses=shapes.refusals(404, 409))
 def adopt(
     refit: Annotated[shapes.Step, Path(description="Its number.")],
     request: Request,
-    asked: Annotated[shapes.Who | None, Body()] = None,
+    payload: Annotated[shapes.Who | None, Body()] = None,
     key: Key = None,
 ) -> JSONResponse:
     """Run the programme by a model that was fitted, or was in use before; 0 is the one that it began with."""
     service = service_of(request)
-    found = service.programme.adopt(refit, who=who_of(request, asked.who if asked else None), key=key)
+    found = service.programme.adopt(refit, who=who_of(request, payload.who if payload else None), key=key)
     service.look()
     return JSONResponse(found.as_dict())
 
 
-@router.post("/refits/{refit}/decline", response_model=shapes.Refitted, responses=shapes.refusals(404, 409))
+@router.post("/refits/{refit}/decline", response_model=Refitted, responses=shapes.refusals(404, 409))
 def decline(
     refit: Annotated[shapes.Step, Path(description="Its number.")],
-    asked: shapes.DeclineRequest,
+    payload: shapes.DeclineRequest,
     request: Request,
     key: Key = None,
 ) -> JSONResponse:
     """Say that a fit that is offered is not to be adopted; only what is seen later is held against the model then."""
-    found = service_of(request).programme.decline(refit, asked.why, who=who_of(request, asked.who), key=key)
+    found = service_of(request).programme.decline(refit, payload.why, who=who_of(request, payload.who), key=key)
     return JSONResponse(found.as_dict())

@@ -1,4 +1,4 @@
-"""Plans: proposed, looked at, accepted; policies and what-ifs behind them."""
+"""Plans: propose, show, accept; policies and what-ifs."""
 
 from typing import Annotated, Any, Literal
 
@@ -7,6 +7,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from evenhand.errors import Missing
+from evenhand.programme.accepting import Accepted
 from evenhand.programme.deciding import KeptPlan
 from evenhand.service import shapes
 from evenhand.service.answers import accepted, failed, tagged
@@ -23,23 +24,22 @@ SOLVING: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post("/plan", response_model=shapes.PlanHead, responses={**SOLVING, **shapes.refusals(409)})
+@router.post("/plan", response_model=KeptPlan, responses={**SOLVING, **shapes.refusals(409)})
 async def plan(
-    request: Request, asked: Annotated[shapes.PlanRequest | None, Body()] = None, key: Key = None
+    request: Request, payload: Annotated[shapes.PlanRequest | None, Body()] = None, key: Key = None
 ) -> JSONResponse:
-    """Propose what to do at the present step; asked again while nothing has changed, the same plan.
+    """Propose a plan for the present step; the same plan again while nothing has changed.
 
-    Where no policy can serve those who take part, one is found first. Where that takes long the answer is 202 with the
-    job that does.
+    If no policy can serve the roster, one is solved first; if that takes long, the answer is 202 with its job.
     """
-    service, asked = service_of(request), asked or shapes.PlanRequest()
+    service, payload = service_of(request), payload or shapes.PlanRequest()
     job = await _policy(service)
     if job is not None:
         return accepted(job) if not job.has_ended else failed(job)
-    who = who_of(request, asked.who)
+    who = who_of(request, payload.who)
 
     def make() -> dict[str, Any]:
-        found = service.programme.plan(step=asked.step, budget=asked.budget, who=who, key=key)
+        found = service.programme.plan(step=payload.step, budget=payload.budget, who=who, key=key)
         return service.programme.plan_of(found.plan).as_dict()
 
     return JSONResponse(await run_in_threadpool(make))
@@ -55,7 +55,7 @@ async def _policy(service: Service) -> Job | None:
     return None if job.status == "done" else job
 
 
-@router.get("/plan", response_model=shapes.PlanHead, responses=shapes.reading(404))
+@router.get("/plan", response_model=KeptPlan, responses=shapes.reading(404))
 def show_current_plan(request: Request) -> Response:
     """The plan that is proposed for the present step."""
     found = service_of(request).programme.current_plan()
@@ -64,7 +64,7 @@ def show_current_plan(request: Request) -> Response:
     return _told(request, found)
 
 
-@router.get("/plan/{plan}", response_model=shapes.PlanHead, responses=shapes.reading(404))
+@router.get("/plan/{plan}", response_model=KeptPlan, responses=shapes.reading(404))
 def show_plan(plan: PlanNumber, request: Request) -> Response:
     """A plan with all its arms."""
     return _told(request, service_of(request).programme.plan_of(plan))
@@ -85,20 +85,20 @@ def list_plans(
     return JSONResponse({"plans": [one.as_dict() for one in found]})
 
 
-@router.post("/plan/{plan}/accept", response_model=shapes.Accepted, responses=shapes.refusals(404, 409))
+@router.post("/plan/{plan}/accept", response_model=Accepted, responses=shapes.refusals(404, 409))
 def accept(
     plan: PlanNumber,
     request: Request,
-    asked: Annotated[shapes.AcceptRequest | None, Body()] = None,
+    payload: Annotated[shapes.AcceptRequest | None, Body()] = None,
     key: Key = None,
 ) -> JSONResponse:
     """Accept a plan, perhaps with overrides, which closes its step.
 
     A plan that was made from less than is known now is refused by 409, with all that changed.
     """
-    service, asked = service_of(request), asked or shapes.AcceptRequest()
-    overrides = as_table(asked.overrides) if asked.overrides else ()
-    found = service.programme.accept(plan, overrides, who=who_of(request, asked.who), key=key)
+    service, payload = service_of(request), payload or shapes.AcceptRequest()
+    overrides = as_table(payload.overrides) if payload.overrides else ()
+    found = service.programme.accept(plan, overrides, who=who_of(request, payload.who), key=key)
     service.look()
     return JSONResponse(found.as_dict())
 
@@ -108,20 +108,20 @@ def accept(
 
 @router.post("/solve", response_model=shapes.JobShape, status_code=202, responses=shapes.refusals(409))
 async def solve(
-    request: Request, asked: Annotated[shapes.SolveRequest | None, Body()] = None, key: Key = None
+    request: Request, payload: Annotated[shapes.SolveRequest | None, Body()] = None, key: Key = None
 ) -> JSONResponse:
-    """Find a policy for those who take part now, in the background; plans are made by it from then on."""
-    asked = asked or shapes.SolveRequest()
-    who = who_of(request, asked.who)
+    """Find a policy for the arms that take part now, in the background; plans are made by it from then on."""
+    payload = payload or shapes.SolveRequest()
+    who = who_of(request, payload.who)
     owner = request.state.holder.name
-    return accepted(await service_of(request).solver.solve(asked.method, asked.seconds, who, key, owner))
+    return accepted(await service_of(request).solver.solve(payload.method, payload.seconds, who, key, owner))
 
 
 @router.post("/what-if", response_model=shapes.JobShape, status_code=202, responses=shapes.refusals())
-async def what_if(asked: shapes.WhatIfRequest, request: Request) -> JSONResponse:
-    """What another budget or welfare would be worth, by type and group; the job's answer is a certificate.
+async def what_if(payload: shapes.WhatIfRequest, request: Request) -> JSONResponse:
+    """Evaluate another budget or welfare, by type and group; the job's answer is a certificate.
 
     The plan in use and earlier answers for smaller budgets compete, so that more is never worse. The answer has
     `difference`, the `welfare` beyond the plan in use with its `stderr`, and whether it is `measurable`.
     """
-    return accepted(await service_of(request).suppose(asked.model_dump(), request.state.holder.name))
+    return accepted(await service_of(request).suppose(payload.model_dump(), request.state.holder.name))

@@ -5,6 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 
+from evenhand.programme.drifting import Bounds
+from evenhand.programme.observing import Observed
+from evenhand.programme.programme import Changed
+from evenhand.programme.recording import Recorded
+from evenhand.programme.solving import Certificate
 from evenhand.service import shapes
 from evenhand.service.answers import tagged
 from evenhand.service.asking import Key, as_table, who_of
@@ -15,27 +20,27 @@ router = APIRouter(prefix="/v1/programme", tags=["programme"])
 
 @router.get("", response_model=shapes.ProgrammeShape, responses=shapes.reading())
 def show_programme(request: Request) -> Response:
-    """What the programme is, and where it stands."""
+    """Status of the programme."""
     programme = service_of(request).programme
     status, plan, drift = programme.status(), programme.current_plan_number(), programme.needs_solving()
     offer = programme.offered()
-    told = status.as_dict() | {"plan": plan, "drift": drift.as_dict()}
-    told |= {"bounds": programme.bounds().as_dict(), "offered": None if offer is None else offer.as_dict()}
-    return tagged(request, told, f"{status.events}-{drift.policy or ''}-{len(drift.why)}")
+    fields = status.as_dict() | {"plan": plan, "drift": drift.as_dict()}
+    fields |= {"bounds": programme.bounds().as_dict(), "offered": None if offer is None else offer.as_dict()}
+    return tagged(request, fields, f"{status.events}-{drift.policy or ''}-{len(drift.why)}")
 
 
-@router.get("/certificate", response_model=shapes.Certificate | None, responses=shapes.refusals())
+@router.get("/certificate", response_model=Certificate | None, responses=shapes.refusals())
 def show_certificate(request: Request) -> JSONResponse:
-    """What the present policy is worth for those who take part; null where none was found yet."""
+    """Certificate of the policy in use for the present roster; null without a policy."""
     found = service_of(request).programme.certificate()
     return JSONResponse(None if found is None else found.as_dict())
 
 
-@router.post("/bounds", response_model=shapes.Bounds, responses=shapes.refusals(409))
-def set_bounds(asked: shapes.BoundsRequest, request: Request, key: Key = None) -> JSONResponse:
+@router.post("/bounds", response_model=Bounds, responses=shapes.refusals(409))
+def set_bounds(payload: shapes.BoundsRequest, request: Request, key: Key = None) -> JSONResponse:
     """Say by how much the roster and the model may drift before something is done about it."""
     service = service_of(request)
-    found = service.programme.set_bounds(asked.model_dump(exclude={"who"}), who=who_of(request, asked.who), key=key)
+    found = service.programme.set_bounds(payload.model_dump(exclude={"who"}), who=who_of(request, payload.who), key=key)
     service.look()
     return JSONResponse(found.as_dict())
 
@@ -46,7 +51,7 @@ def list_events(
     after: Annotated[shapes.Step, Query(description="Only events with a larger number.")] = 0,
     most: Annotated[shapes.Many, Query(description="At most so many.")] = 100,
 ) -> JSONResponse:
-    """What happened, one after the other."""
+    """Events in order."""
     found = service_of(request).programme.events(after, most)
     return JSONResponse({"events": [vars(event) for event in found]})
 
@@ -57,26 +62,26 @@ def list_events(
 @router.get("/arms", response_model=shapes.ArmList, responses=shapes.reading())
 def list_arms(
     request: Request,
-    step: Annotated[shapes.Step | None, Query(description="At this step; the present one when absent.")] = None,
-    gone: Annotated[shapes.Flag, Query(description="Also those who take part no longer, or not yet.")] = False,
+    step: Annotated[shapes.Step | None, Query(description="At this step; by default the present one.")] = None,
+    gone: Annotated[shapes.Flag, Query(description="Also the arms that take part no longer, or not yet.")] = False,
 ) -> Response:
-    """Who takes part."""
+    """Arms that take part."""
     programme = service_of(request).programme
     tag = f"{programme.status().events}-{step}-{gone}"
     return tagged(request, {"arms": [arm.as_dict() for arm in programme.arms(step, gone)]}, tag)
 
 
-@router.post("/arms", response_model=shapes.Changed, responses=shapes.refusals(409))
-def join(asked: shapes.JoinRequest, request: Request, key: Key = None) -> JSONResponse:
+@router.post("/arms", response_model=Changed, responses=shapes.refusals(409))
+def join(payload: shapes.JoinRequest, request: Request, key: Key = None) -> JSONResponse:
     """Let arms take part."""
     service = service_of(request)
-    rows = as_table(asked.arms)
-    found = service.programme.join(rows, asked.step, who=who_of(request, asked.who), key=key)
+    rows = as_table(payload.arms)
+    found = service.programme.join(rows, payload.step, who=who_of(request, payload.who), key=key)
     service.look()
     return JSONResponse(found.as_dict())
 
 
-@router.delete("/arms", response_model=shapes.Changed, responses=shapes.refusals(409))
+@router.delete("/arms", response_model=Changed, responses=shapes.refusals(409))
 def leave(
     request: Request,
     arm: Annotated[list[shapes.Name], Query(min_length=1, max_length=1000, description="Who leaves; repeatable.")],
@@ -94,17 +99,17 @@ def leave(
 # What was seen, and done
 
 
-@router.post("/observations", response_model=shapes.Observed, responses=shapes.refusals(409))
-def observe(asked: shapes.ObserveRequest, request: Request, key: Key = None) -> JSONResponse:
-    """Say in which states arms were seen; late and corrected reports are kept beside the old ones."""
-    programme, who = service_of(request).programme, who_of(request, asked.who)
-    found = programme.observe(as_table(asked.observations), asked.source, step=asked.step, who=who, key=key)
+@router.post("/observations", response_model=Observed, responses=shapes.refusals(409))
+def observe(payload: shapes.ObserveRequest, request: Request, key: Key = None) -> JSONResponse:
+    """Say in which states arms were seen; late and corrected reports are stored beside the old ones."""
+    programme, who = service_of(request).programme, who_of(request, payload.who)
+    found = programme.observe(as_table(payload.observations), payload.source, step=payload.step, who=who, key=key)
     return JSONResponse(found.as_dict())
 
 
-@router.post("/records", response_model=shapes.Recorded, responses=shapes.refusals(409))
-def record(asked: shapes.RecordRequest, request: Request, key: Key = None) -> JSONResponse:
-    """Say what was really done; late and corrected records are kept beside the old ones."""
-    programme, who = service_of(request).programme, who_of(request, asked.who)
-    found = programme.record(as_table(asked.records), asked.source, who=who, key=key)
+@router.post("/records", response_model=Recorded, responses=shapes.refusals(409))
+def record(payload: shapes.RecordRequest, request: Request, key: Key = None) -> JSONResponse:
+    """Say what was really done; late and corrected records are stored beside the old ones."""
+    programme, who = service_of(request).programme, who_of(request, payload.who)
+    found = programme.record(as_table(payload.records), payload.source, who=who, key=key)
     return JSONResponse(found.as_dict())

@@ -169,22 +169,6 @@ def _make_what_happened() -> None:
         sa.Column("at", sa.String(32), nullable=False),
         sa.Column("event", sa.Integer, nullable=False),
     )
-    op.create_table(
-        "jobs",
-        sa.Column("id", sa.String(64), primary_key=True),
-        sa.Column("kind", sa.String(32), nullable=False),
-        sa.Column("status", sa.String(16), nullable=False),
-        sa.Column("request_json", sa.Text, nullable=False),
-        sa.Column("progress", sa.Float, nullable=False),
-        sa.Column("message", sa.Text, nullable=False),
-        sa.Column("answer_json", sa.Text),
-        sa.Column("worker", sa.Text),
-        sa.Column("asked_at", sa.String(32), nullable=False),
-        sa.Column("started_at", sa.String(32)),
-        sa.Column("seen_at", sa.String(32)),
-        sa.Column("ended_at", sa.String(32)),
-    )
-    op.create_index("jobs_by_status", "jobs", ["status", "asked_at"])
 
 
 def _keep_events() -> None:

@@ -1,11 +1,11 @@
-"""The steps of a programme that decide: solve, plan, accept, record. Each change is one transaction.
+"""The decision cycle: solve, plan, accept, record. Each change is one transaction.
 
-Long work is done outside of transactions: a policy is solved, and a plan computed, from one moment; when it is written
-the moment is looked at again. What changed in between is planned anew, so that no plan is kept that knew less than the
-store did.
+Solving and planning run outside of transactions, from a snapshot. When a plan is written, the store is compared with
+its snapshot; if something changed, the plan is computed again, so that no plan ignores stored information.
 """
 
 import json
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -49,9 +49,8 @@ from evenhand.programme.deciding import (
 from evenhand.programme.drifting import bounds_of
 from evenhand.programme.knowing import done_between, know, last_served
 from evenhand.programme.ledger import add_rows, answered, append, change_rows, check_text, once
-from evenhand.programme.modelling import of_roster
+from evenhand.programme.library import Library, remember
 from evenhand.programme.observing import keep_observations
-from evenhand.programme.opened import Opened, remember
 from evenhand.programme.recording import (
     Record,
     Recorded,
@@ -81,15 +80,20 @@ from evenhand.programme.solving import (
 from evenhand.typing import Progress
 
 TRIES = 3
-"""How often a plan is begun anew because a roster changed to one that the policy cannot serve."""
+"""Attempts to plan while the roster changes to one that the policy cannot serve."""
 
 
 class _Moved(Exception):
     """The roster is no longer one that the policy can serve."""
 
 
-class Running(Opened):
-    """Solving, planning, accepting, recording."""
+class Cycle:
+    """Solve, plan, accept, record."""
+
+    def __init__(self, library: Library) -> None:
+        """Use the store, models and policies of a programme."""
+        self._library, self._store = library, library.store
+        self._certificates: OrderedDict[str, Certificate] = OrderedDict()
 
     # Policies
 
@@ -102,59 +106,59 @@ class Running(Opened):
         who: str = "",
         key: str | None = None,
     ) -> Solved:
-        """Find a policy for those who take part at the present step, and keep it; plans are made by it from then on.
+        """Solve for the present roster and store the policy, which later plans use.
 
         Args:
             method: as of `evenhand.solve`. The usual one, `fluid`, gives a policy that serves any number of arms; exact
                 ones (`counts`, `joint`, or `auto` where it takes them) give tables for just the present numbers.
-            seconds: how long it may take, about; until nothing is gained when absent.
-            progress: called now and then with what is being done and the share done; True shows a bar.
-            who: does this.
-            key: asked again under the same, it answers as before.
+            seconds: approximate time limit; by default none.
+            progress: called with phase and share completed; True shows a bar.
+            who: author, written into the event.
+            key: idempotency key.
 
         Raises:
-            InvalidInput: nobody takes part, or there is no policy, such as where floors cannot be met.
+            InvalidInput: no arm takes part, or there is no policy, such as where floors cannot be met.
         """
-        asked = [method, seconds]
-        with self.store.reading() as tx:
-            if (earlier := answered(tx, key, "solve", asked)) is not None:
+        request = [method, seconds]
+        with self._store.reading() as tx:
+            if (earlier := answered(tx, key, "solve", request)) is not None:
                 return Solved(**earlier)
             row = tx.execute(select(schema.programme)).one()
-            arms = self._present(tx)
-            problem = self._problem(tx, arms)
+            arms = self._library.present(tx)
+            problem = self._library.problem(tx, arms)
         solution = solve(problem, method=method, seconds=seconds, progress=progress, rng=int(row.seed))
         digest, body = to_bytes(solution)
         facts = facts_of(solution, digest, numbers_of(arms))
-        with self.store.writing() as tx:
+        with self._store.writing() as tx:
 
             def do() -> dict[str, Any]:
                 event = keep_policy(tx, digest, row.model, body, numbers_of(arms), facts, who)
                 return _solved(event, digest, facts).as_dict()
 
-            return Solved(**once(tx, key, "solve", asked, do)[0])
+            return Solved(**once(tx, key, "solve", request, do)[0])
 
     def certificate(self) -> Certificate | None:
-        """What the policy that is used now is worth for those who take part, and what any could be; None without one.
+        """Return value and bound of the policy in use for the present roster; None without a policy.
 
         Where the policy was made for other numbers of arms it is played for these, which may take a few seconds; the
         last few answers are remembered.
         """
-        with self.store.reading() as tx:
-            arms = self._present(tx)
+        with self._store.reading() as tx:
+            arms = self._library.present(tx)
             numbers = numbers_of(arms)
             digest = self._serving(tx, numbers)
             if digest is None:
                 return None
             if (known := self._certified(tx, digest, numbers)) is not None:
                 return known
-            plan, problem = self._policy(tx, digest), self._problem(tx, arms)
+            plan, problem = self._library.policy(tx, digest), self._library.problem(tx, arms)
         found = certificate_for(plan, digest, numbers, problem)
         remember(self._certificates, roster_digest(digest, numbers), found)
         return found
 
     def uncertified(self) -> tuple[str, Numbers] | None:
         """The policy and the roster of now, where it is not known yet what one is worth for the other."""
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             wanted = numbers_of(roster.taking_part(tx, present_step(tx)))
             digest = self._serving(tx, wanted) if wanted else None
             if digest is None or self._certified(tx, digest, wanted) is not None:
@@ -170,19 +174,19 @@ class Running(Opened):
         remember(self._certificates, roster_digest(found.policy, found.numbers), found)
 
     def present_problem(self) -> tuple[CoupledMDP, list[Arm], int]:
-        """The problem of those who take part at the present step, who they are, and the programme's seed."""
-        with self.store.reading() as tx:
-            arms = self._present(tx)
+        """The problem of the arms that take part at the present step, who they are, and the programme's seed."""
+        with self._store.reading() as tx:
+            arms = self._library.present(tx)
             seed = int(tx.execute(select(schema.programme.c.seed)).scalar_one())
-            return self._problem(tx, arms), arms, seed
+            return self._library.problem(tx, arms), arms, seed
 
     def needs_solving(self) -> Drift:
-        """Whether numbers or model have drifted so far that a new policy should be solved; see `programme.solving`.
+        """Return whether roster or model have drifted beyond their bounds; see `programme.solving`.
 
-        The gap for the present roster is looked at where `certificate` was asked for it before; nothing is computed
+        The gap for the present roster is used if `certificate` computed it before; nothing is computed
         here.
         """
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             wanted = as_numbers(roster.numbers_at(tx, present_step(tx)))
             if not wanted:
                 return Drift(False, (), None)
@@ -217,29 +221,15 @@ class Running(Opened):
         """The policy of the present model for a roster: the last one made for it, else the last that can serve it."""
         table = schema.policies
         model = select(schema.programme.c.model).scalar_subquery()
-        asked = select(table.c.digest, table.c.numbers_json, table.c.facts_json).where(table.c.model == model)
+        request = select(table.c.digest, table.c.numbers_json, table.c.facts_json).where(table.c.model == model)
         fallback = None
-        for digest, numbers_json, facts_json in tx.execute(asked.order_by(table.c.event.desc())):
+        for digest, numbers_json, facts_json in tx.execute(request.order_by(table.c.event.desc())):
             numbers = as_numbers(json.loads(numbers_json))
             if numbers == wanted:
                 return str(digest)
             if fallback is None and can_serve(numbers, json.loads(facts_json), wanted):
                 fallback = str(digest)
         return fallback
-
-    def _present(self, tx: Connection) -> list[Arm]:
-        """Who takes part at the present step, if anybody does."""
-        step = present_step(tx)
-        arms = roster.taking_part(tx, step)
-        if not arms:
-            raise InvalidInput(f"nobody takes part at step {step}")
-        return arms
-
-    def _problem(self, tx: Connection, arms: Sequence[Arm], model: str | None = None) -> CoupledMDP:
-        """The problem of a roster."""
-        settled, words = self._model(tx, model)
-        welfare = tx.execute(select(schema.programme.c.welfare)).scalar()
-        return of_roster(settled, [words.blocks[arm.type, arm.group] for arm in arms], welfare)
 
     # Plans
 
@@ -260,33 +250,35 @@ class Running(Opened):
 
         Args:
             step: the present step, to be sure that it is the one that is meant.
-            budget: what there is at this step, as `CoupledMDP.with_budget` takes it; as the model says when absent.
-            who: asks.
-            key: asked again under the same, it answers as before.
-            seconds: how long solving may take, about, if it is needed.
+            budget: what there is at this step, as `CoupledMDP.with_budget` takes it; by default as the model says.
+            who: author, written into the event.
+            key: idempotency key.
+            seconds: approximate time limit of solving, if it is needed.
             progress: of solving.
 
         Raises:
             Conflict: the present step is another.
-            InvalidInput: nobody takes part.
+            InvalidInput: no arm takes part.
             NotApplicable: the policy is a table, and there is less budget than it was made for.
         """
         for _ in range(TRIES):
-            with self.store.reading() as tx:
-                asked = [step, None if budget is None else list(check_budget(self._model(tx)[0], budget))]
-                if (earlier := answered(tx, key, "plan", asked)) is not None:
+            with self._store.reading() as tx:
+                request = [step, None if budget is None else list(check_budget(self._library.model(tx)[0], budget))]
+                if (earlier := answered(tx, key, "plan", request)) is not None:
                     return Planned(**earlier)
-                inputs = self._inputs(tx, step, budget)
+                inputs = self.inputs(tx, step, budget)
                 same = None if inputs is None else same_plan(tx, inputs)
                 if same is not None and key is None:
                     return same
-                decisions = None if inputs is None else self._decide(tx, inputs)
+                decisions = None if inputs is None else self.decide(tx, inputs)
             if inputs is None or decisions is None:
                 self.solve(seconds=seconds, progress=progress, who=who)
                 continue
             try:
-                with self.store.writing() as tx:
-                    answer = once(tx, key, "plan", asked, self._proposing(tx, inputs, decisions, step, budget, who))[0]
+                with self._store.writing() as tx:
+                    answer = once(tx, key, "plan", request, self._proposing(tx, inputs, decisions, step, budget, who))[
+                        0
+                    ]
                     return Planned(**answer)
             except _Moved:
                 continue
@@ -300,33 +292,34 @@ class Running(Opened):
         def do() -> dict[str, Any]:
             now, said = inputs, decisions
             if ledger.last_event(tx) != inputs.known_event:
-                fresh = self._inputs(tx, step, budget)
+                fresh = self.inputs(tx, step, budget)
                 if fresh is None:
                     raise _Moved
-                now, said = fresh, decisions if fresh.digest == inputs.digest else self._decide(tx, fresh)
+                now, said = fresh, decisions if fresh.digest == inputs.digest else self.decide(tx, fresh)
             same = same_plan(tx, now)
-            words = self._model(tx, now.model)[1]
+            words = self._library.model(tx, now.model)[1]
             return (same or keep_plan(tx, now, said, words, _late(tx, now.step), who)).as_dict()
 
         return do
 
-    def _inputs(self, tx: Connection, step: int | None, budget: Any) -> Inputs | None:
-        """What a plan for the present step follows from; None where no policy can serve those who take part."""
+    def inputs(self, tx: Connection, step: int | None, budget: Any) -> Inputs | None:
+        """Return all that a plan for the present step depends on; None if no policy can serve the roster."""
         present = present_step(tx)
         if step is not None and roster.check_step(step) != present:
             raise Conflict(f"step {step} is not the present step, which is {present}")
-        arms = self._present(tx)
+        arms = self._library.present(tx)
         policy = self._serving(tx, numbers_of(arms))
         if policy is None:
             return None
         row = tx.execute(select(schema.programme)).one()
-        model, words = self._model(tx, row.model)
+        model, words = self._library.model(tx, row.model)
         known = tuple(know(tx, words, arms, present))
         amounts = check_budget(model, budget)
         return Inputs(present, row.model, policy, int(row.seed), amounts, known, int(row.last_event))
 
-    def _decide(self, tx: Connection, inputs: Inputs) -> Decisions:
-        return decide(self._policy(tx, inputs.policy), inputs, self._model(tx, inputs.model)[1])
+    def decide(self, tx: Connection, inputs: Inputs) -> Decisions:
+        """Compute the decisions that follow from some inputs."""
+        return decide(self._library.policy(tx, inputs.policy), inputs, self._library.model(tx, inputs.model)[1])
 
     def plan_of(self, plan: int) -> KeptPlan:
         """A plan with all its arms.
@@ -337,20 +330,20 @@ class Running(Opened):
         Raises:
             InvalidInput: there is none.
         """
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             return self._whole(tx, plan_row(tx, plan))
 
     def current_plan(self) -> KeptPlan | None:
         """The plan that is proposed for the present step; None where there is none yet."""
         table = schema.plans
-        with self.store.reading() as tx:
-            asked = select(table).where(table.c.step == present_step(tx), table.c.status == schema.PROPOSED)
-            row = tx.execute(asked).first()
+        with self._store.reading() as tx:
+            query = select(table).where(table.c.step == present_step(tx), table.c.status == schema.PROPOSED)
+            row = tx.execute(query).first()
             return None if row is None else self._whole(tx, row)
 
     def current_plan_number(self) -> int | None:
         """The number of the plan that is proposed for the present step."""
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             return proposal(tx, present_step(tx))
 
     def plans(self, status: str | None = None, most: int | None = None) -> list[KeptPlan]:
@@ -361,14 +354,14 @@ class Running(Opened):
             most: at most so many.
         """
         table = schema.plans
-        asked = select(table).order_by(table.c.id.desc()).limit(most)
-        with self.store.reading() as tx:
-            rows = tx.execute(asked if status is None else asked.where(table.c.status == status))
+        query = select(table).order_by(table.c.id.desc()).limit(most)
+        with self._store.reading() as tx:
+            rows = tx.execute(query if status is None else query.where(table.c.status == status))
             return [kept_plan(row, (), None, None) for row in rows]
 
     def _whole(self, tx: Connection, row: Any) -> KeptPlan:
         rows = rows_of(tx, row.id)
-        words = self._model(tx, row.model)[1]
+        words = self._library.model(tx, row.model)[1]
         used = accepted_usage(words, rows) if row.status == schema.ACCEPTED else None
         return kept_plan(row, rows, self._certified(tx, row.policy, _numbers_of_rows(rows)), used)
 
@@ -382,16 +375,16 @@ class Running(Opened):
             InvalidInput: it comes out differently: the store was changed from outside, or this version decides
                 differently.
         """
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             row = plan_row(tx, plan)
-            words = self._model(tx, row.model)[1]
+            words = self._library.model(tx, row.model)[1]
             arms = roster.taking_part(tx, row.step, row.known_event)
             known = tuple(know(tx, words, arms, row.step, row.known_event))
             budget = tuple(json.loads(row.budget_json))
             inputs = Inputs(row.step, row.model, row.policy, row.seed, budget, known, row.known_event)
             if inputs.digest != row.inputs:
                 raise InvalidInput(f"plan {plan}: what is stored is no longer what it was made from")
-            if outputs_of(inputs, self._decide(tx, inputs)) != row.outputs or not _as_kept(inputs, row, tx):
+            if outputs_of(inputs, self.decide(tx, inputs)) != row.outputs or not _as_kept(inputs, row, tx):
                 raise InvalidInput(f"plan {plan}: computed again it gives other decisions than were kept")
             return self._whole(tx, row)
 
@@ -403,19 +396,19 @@ class Running(Opened):
         Args:
             plan: its number.
             overrides: a table with the columns arm, action and why, for arms that get something else than planned.
-            who: accepts it.
-            key: asked again under the same, it answers as before.
+            who: author, written into the event.
+            key: idempotency key.
 
         Raises:
             TableError: overrides with faults, each with its row, or beyond the budget; nothing is accepted then.
             Conflict: the plan was accepted or superseded already, or something changed since it was made; says what.
         """
         table = _read_overrides(overrides)
-        asked = [plan, None if table is None else table.columns]
+        request = [plan, None if table is None else table.columns]
         if table is not None:
-            self._check_first(key, "accept", asked, lambda tx: self._overrides(tx, plan, table))
-        with self.store.writing() as tx:
-            return Accepted(**once(tx, key, "accept", asked, lambda: self._accept(tx, plan, table, who))[0])
+            self._library.check_first(key, "accept", request, lambda tx: self._overrides(tx, plan, table))
+        with self._store.writing() as tx:
+            return Accepted(**once(tx, key, "accept", request, lambda: self._accept(tx, plan, table, who))[0])
 
     def _accept(self, tx: Connection, plan: int, table: Table | None, who: str) -> dict[str, Any]:
         row, cells, overrides = self._overrides(tx, plan, table)
@@ -424,8 +417,8 @@ class Running(Opened):
         changed = [one for one in overrides if one.action != rows[one.place].action]
         names = cells.words.model.resource_names
         used = {name: round(use, ROUNDED) for name, use in zip(names, used_by(cells, overrides), strict=True)}
-        told = [[rows[one.place].arm, rows[one.place].action, one.action, one.why] for one in overrides]
-        body = {"plan": plan, "step": row.step, "overrides": told, "used": used, "outputs": row.outputs}
+        content = [[rows[one.place].arm, rows[one.place].action, one.action, one.why] for one in overrides]
+        body = {"plan": plan, "step": row.step, "overrides": content, "used": used, "outputs": row.outputs}
         event = append(tx, "accepted", who, body)
         write_accepted(tx, plan, rows, overrides, who, event)
         return Accepted(event, plan, row.step, len(changed), used).as_dict()
@@ -437,13 +430,13 @@ class Running(Opened):
         rows = rows_of(tx, plan)
         if ledger.last_event(tx) != row.event:
             refuse_changed(row, self._changes(tx, row, rows))
-        cells = Cells(self._model(tx, row.model)[1], rows)
+        cells = Cells(self._library.model(tx, row.model)[1], rows)
         return row, cells, [] if table is None else read_overrides(table, cells, json.loads(row.budget_json))
 
     def _changes(self, tx: Connection, row: Any, rows: Sequence[PlanRow]) -> list[Fault]:
-        """What is known now and was not when a plan was made."""
+        """Return all information that arrived after a plan was made."""
         model = tx.execute(select(schema.programme.c.model)).scalar_one()
-        words, same = self._model(tx, model)[1], model == row.model
+        words, same = self._library.model(tx, model)[1], model == row.model
         found = changes(rows, know(tx, words, roster.taking_part(tx, row.step), row.step), words, beliefs=same)
         return found if same else [Fault("", "another model was adopted"), *found]
 
@@ -453,7 +446,7 @@ class Running(Opened):
         Args:
             plan: its number.
         """
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             row = plan_row(tx, plan)
             return [] if ledger.last_event(tx) == row.event else self._changes(tx, row, rows_of(tx, plan))
 
@@ -463,18 +456,18 @@ class Running(Opened):
         Args:
             rows: a table with the columns arm and action, and perhaps step (the last accepted one when absent), reward,
                 and next_state, which is kept as an observation of the step after.
-            source: who says so.
-            who: does this.
-            key: asked again under the same, it answers as before.
+            source: source of the report.
+            who: author, written into the event.
+            key: idempotency key.
 
         Raises:
-            TableError: with every fault and its row; nothing is kept then.
+            TableError: with every fault and its row; nothing is stored then.
         """
         table, said = read_rows(rows, "records", ["arm", "action"], ragged=True), check_text(source, "source")
-        asked = [table.columns, said]
-        self._check_first(key, "record", asked, lambda tx: self._read_records(tx, table))
-        with self.store.writing() as tx:
-            return Recorded(**once(tx, key, "record", asked, lambda: self._record(tx, table, said, who))[0])
+        request = [table.columns, said]
+        self._library.check_first(key, "record", request, lambda tx: self._read_records(tx, table))
+        with self._store.writing() as tx:
+            return Recorded(**once(tx, key, "record", request, lambda: self._record(tx, table, said, who))[0])
 
     def record_rest(
         self, plan: int, others: Mapping[str, str], source: str, *, who: str = "", key: str | None = None
@@ -486,16 +479,16 @@ class Running(Opened):
         Args:
             plan: the number of an accepted plan.
             others: what was done instead, by arm.
-            source: who says so.
-            who: does this.
-            key: asked again under the same, it answers as before.
+            source: source of the report.
+            who: author, written into the event.
+            key: idempotency key.
 
         Raises:
             Conflict: the plan is not accepted, or all of it is recorded and nothing else is said.
-            TableError: with every fault and its row; nothing is kept then.
+            TableError: with every fault and its row; nothing is stored then.
         """
         said = check_text(source, "source")
-        with self.store.writing() as tx:
+        with self._store.writing() as tx:
 
             def do() -> dict[str, Any]:
                 row = plan_row(tx, plan)
@@ -508,12 +501,12 @@ class Running(Opened):
             return Recorded(**once(tx, key, "record", [plan, sorted(others.items()), said], do)[0])
 
     def recorded(self, step: int) -> dict[int, str]:
-        """What was done at a step, by the numbers of the arms in the store; the last word counts.
+        """Return the actions done at a step, by arm number; the last record counts.
 
         Args:
             step: which.
         """
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             return {arm: action for (arm, _), (action, _) in known_records(tx, [step]).items()}
 
     def last_served(self, rows: Sequence[PlanRow], step: int, most: int = 100) -> dict[int, int]:
@@ -521,11 +514,11 @@ class Running(Opened):
 
         Args:
             rows: of the plan.
-            step: the step after the last that is looked at.
-            most: how many steps are looked at.
+            step: the step after the last considered.
+            most: maximum number of steps.
         """
-        with self.store.reading() as tx:
-            words = self._model(tx)[1]
+        with self._store.reading() as tx:
+            words = self._library.model(tx)[1]
             blocks = {row.arm_id: words.blocks[row.type, row.group] for row in rows}
             return last_served(tx, words, blocks, max(step - most, 0), step)
 
@@ -533,14 +526,14 @@ class Running(Opened):
         """Accepted steps of which it is not known of all arms what was done; audits take them as accepted.
 
         Args:
-            last: the last step that is looked at.
-            most: how many steps are looked at.
+            last: the last step considered.
+            most: maximum number of steps.
         """
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             return unrecorded_steps(tx, last - most + 1, last)
 
     def _read_records(self, tx: Connection, table: Table) -> list[Record]:
-        return read_records(table, roster.arms_as_of(tx), self._model(tx)[1], present_step(tx))
+        return read_records(table, roster.arms_as_of(tx), self._library.model(tx)[1], present_step(tx))
 
     def _record(self, tx: Connection, table: Table, source: str, who: str) -> dict[str, Any]:
         present, found = present_step(tx), self._read_records(tx, table)
@@ -553,8 +546,8 @@ class Running(Opened):
             for place, one in zip(places, found, strict=True)
         )
         differing = sum(accepted.get(place, one.action) != one.action for place, one in zip(places, found, strict=True))
-        told = [[one.row.arm.name, one.row.step, one.action, one.reward, one.next_state] for one in found]
-        event = append(tx, "recorded", who, {"source": source, "done": told})
+        content = [[one.row.arm.name, one.row.step, one.action, one.reward, one.next_state] for one in found]
+        event = append(tx, "recorded", who, {"source": source, "done": content})
         keep_records(tx, found, source, event)
         seen = [(one.row.arm.id, one.row.step + 1, one.next_state) for one in found if one.next_state is not None]
         keep_observations(tx, seen, source, event)
@@ -577,11 +570,11 @@ def keep_policy(
         body: its file.
         numbers: the roster it was solved for.
         facts: what is known of it.
-        who: solved it.
+        who: author.
     """
     table = schema.policies
-    told = {"policy": digest, "method": facts["method"], "certificate": facts["certificate"]}
-    event = append(tx, "solved", who, told)
+    content = {"policy": digest, "method": facts["method"], "certificate": facts["certificate"]}
+    event = append(tx, "solved", who, content)
     if tx.execute(select(table.c.digest).where(table.c.digest == digest)).first() is not None:
         change_rows(tx, table, [{"digest": digest, "event": event}])
         return event
@@ -612,7 +605,7 @@ def _numbers_of_rows(rows: Sequence[PlanRow]) -> Numbers:
 
 
 def _as_kept(inputs: Inputs, row: Any, tx: Connection) -> bool:
-    """Whether the rows of a plan are those its digest stands for."""
+    """Return whether the stored rows of a plan match its digest."""
     rows = rows_of(tx, row.id)
     kept = [[one.arm_id, one.action, one.served, one.next_in_line] for one in rows]
     return len(rows) == len(inputs.known) and ledger.digest_of(kept) == row.outputs

@@ -1,6 +1,7 @@
-"""Looking back on a programme: audits, as a part of `Programme`."""
+"""Audits of a programme, waiting times, the price of fairness and what-if plans of the present roster."""
 
 import contextlib
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
@@ -12,14 +13,14 @@ from evenhand.planning.plans import Plan
 from evenhand.planning.what_if import Budget
 from evenhand.programme import roster, schema
 from evenhand.programme.auditing import LEVEL, Audit, Books, audit_of, check_level
+from evenhand.programme.cycle import Cycle
 from evenhand.programme.deciding import PlanRow
 from evenhand.programme.knowing import decided_between
 from evenhand.programme.ledger import digest_of
+from evenhand.programme.library import Library, remember
 from evenhand.programme.modelling import Words
-from evenhand.programme.opened import remember
 from evenhand.programme.promises import continue_by
 from evenhand.programme.roster import present_step
-from evenhand.programme.running import Running
 from evenhand.programme.solving import numbers_of, plan_in_use
 from evenhand.programme.spans import Span, read_span
 from evenhand.programme.views import FAMILY, Prices, Supposed, price_of_fairness, suppose
@@ -40,18 +41,23 @@ def _steps_in_need(needs: Bools, state: int | str, past: Sequence[tuple[int, boo
     return 1 + sum(1 for _ in before)
 
 
-class LookingBack(Running):
-    """Over any span of steps: who was served, what was promised and what came of it."""
+class Audits:
+    """Audits of a span of steps, waiting times, and counterfactual plans of the present roster."""
+
+    def __init__(self, library: Library, cycle: Cycle) -> None:
+        """Use the store, models and policies of a programme, and its plans."""
+        self._library, self._store, self._cycle = library, library.store, cycle
+        self._needs: OrderedDict[str, Bools | None] = OrderedDict()
 
     def audit(
         self, first: int | None = None, last: int | None = None, *, event: int | None = None, level: float = LEVEL
     ) -> Audit:
-        """Over a span of steps: who was served how often and how late, what was promised and what came of it.
+        """Audit a window of steps: service and waiting times, promised and realised rewards.
 
         Args:
-            first: the first step; the first that was accepted when absent.
-            last: the last step; the last that was accepted when absent.
-            event: as it was known at this event; now when absent.
+            first: the first step; by default the first that was accepted.
+            last: the last step; by default the last that was accepted.
+            event: as it was known at this event; by default now.
             level: the probability of intervals; warnings are wrong with at most the rest.
 
         Raises:
@@ -62,7 +68,7 @@ class LookingBack(Running):
     def books(
         self, first: int | None = None, last: int | None = None, *, event: int | None = None, level: float = LEVEL
     ) -> Books:
-        """What audits and pictures of a span are made from; see `audit`.
+        """Return the accounts of a window; see `audit`.
 
         Args:
             first: the first step.
@@ -71,10 +77,10 @@ class LookingBack(Running):
             level: the probability of intervals.
         """
         wanted = check_level(level)
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             span = read_span(tx, first, last, event)
             welfare = tx.execute(select(schema.programme.c.welfare)).scalar_one()
-            models = {digest: self._model(tx, digest) for digest in set(span.digests) if digest}
+            models = {digest: self._library.model(tx, digest) for digest in set(span.digests) if digest}
             _look_up(span, {digest: words for digest, (_, words) in models.items()})
         return Books(span, models.__getitem__, welfare, wanted)
 
@@ -82,15 +88,15 @@ class LookingBack(Running):
         """For how many steps arms of a plan have been in need and not served, this one included, by their numbers.
 
         What need is, `programme.waiting` says; here the conditions are those that each plan knew. Who is in no need is
-        left out. None where nobody can tell: the roster has no fair relaxation, for its floors cannot be met.
+        left out. None if the roster has no fair relaxation, since its floors are infeasible.
 
         Args:
             rows: of the plan.
             step: of the plan.
-            most: how many steps are looked at.
+            most: maximum number of steps.
         """
-        with self.store.reading() as tx:
-            words = self._model(tx)[1]
+        with self._store.reading() as tx:
+            words = self._library.model(tx)[1]
             blocks = {row.arm_id: words.blocks[row.type, row.group] for row in rows}
             needs = self._needs_of(tx, words)
             if needs is None:
@@ -101,7 +107,7 @@ class LookingBack(Running):
         return {arm: steps for arm, steps in found.items() if steps}
 
     def _needs_of(self, tx: Connection, words: Words) -> Bools | None:
-        """(block, state) who is in need, by the fair relaxation of those who take part now, if any; remembered."""
+        """(block, state) who is in need, by the fair relaxation of the arms that take part now, if any; remembered."""
         row = tx.execute(select(schema.programme.c.model, schema.programme.c.welfare)).one()
         arms = roster.taking_part(tx, present_step(tx))
         if not arms:
@@ -125,10 +131,10 @@ class LookingBack(Running):
 
         Args:
             family: ideas of welfare, as text; the programme's own is among them in any case.
-            seconds: how long all of it may take, about.
-            progress: called now and then with what is being done and the share done.
+            seconds: approximate time limit.
+            progress: called with phase and share completed.
         """
-        problem, _, seed = self.present_problem()
+        problem, _, seed = self._cycle.present_problem()
         return price_of_fairness(problem, problem.welfare, family, progress, seconds, seed)
 
     def suppose(
@@ -140,28 +146,28 @@ class LookingBack(Running):
         progress: Progress | bool | None = None,
         earlier: Sequence[Plan] = (),
     ) -> tuple[Supposed, ...]:
-        """What the best plans of the present roster would be worth under other budgets, or for another welfare.
+        """Evaluate the best plans of the present roster under other budgets, or for another welfare.
 
         The plan in use competes: no budget that contains today's gets a worse one. Nothing is stored.
 
         Args:
             budgets: as of `evenhand.what_if`; the present one alone where there are none.
-            welfare: what would be fair; the programme's own when absent.
-            seconds: how long each may take, about.
-            progress: called now and then with what is being done and the share done.
+            welfare: what would be fair; by default the programme's own.
+            seconds: approximate time limit of each.
+            progress: called with phase and share completed.
             earlier: plans of earlier suppositions, which compete, too.
         """
-        problem, arms, seed = self.present_problem()
-        numbers, today, plans = numbers_of(arms), self.certificate(), list(earlier)
+        problem, arms, seed = self._cycle.present_problem()
+        numbers, today, plans = numbers_of(arms), self._cycle.certificate(), list(earlier)
         if today is not None:
-            with self.store.reading() as tx:
-                plan = self._policy(tx, today.policy)
+            with self._store.reading() as tx:
+                plan = self._library.policy(tx, today.policy)
             plans.insert(0, plan_in_use(plan, today, problem))
         return suppose(problem, numbers, budgets, welfare, progress, seconds, seed, plans, today)
 
 
 def _look_up(span: Span, models: Mapping[str, Words]) -> None:
-    """Ask for all names of a span where it was read: those that no model has are told there, as damage.
+    """Look up all names of a window while it is read, so that unknown names are reported as damage.
 
     Args:
         span: what was read.
@@ -172,4 +178,5 @@ def _look_up(span: Span, models: Mapping[str, Words]) -> None:
     for one in span.overrides:
         words = models[span.digests[one.step - span.since]]
         for action in (one.planned, one.accepted):
-            words.action_number(words.blocks[one.type, one.group], action)
+            arm = span.arms[one.place]
+            words.action_number(words.blocks[arm.type, arm.group], action)
