@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from evenhand.cli.refusals import OptionError
 from evenhand.cli.standard_input import DASH, standard_input
 from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, PolicyError, UnknownName
 from evenhand.model.coupled import CoupledMDP
@@ -46,7 +47,7 @@ def read_problem(
 def refuse_several(budgets: Sequence[str]) -> None:
     """Refuse more budgets than one, where a command answers for one."""
     if len(budgets) > 1:
-        raise InvalidInput("--budget: this command takes one; `evenhand solve` and `evenhand compare` take several")
+        raise OptionError("--budget", "this command takes one; `evenhand solve` and `evenhand compare` take several")
 
 
 def read_problems(
@@ -74,13 +75,13 @@ def with_budgets(problem: CoupledMDP, parameters: Sequence[str], budgets: Sequen
     own = ("budget", *map(as_key, problem.resource_names))
     told = [key for key in read_parameters(parameters) if as_key(key) in own]
     if told:
-        raise InvalidInput(f"--budget: the budget is also given by -p {told[0]}=...; give it once")
+        raise OptionError("--budget", f"the budget is also given by -p {told[0]}=...; give it once")
     found = []
     for text in budgets:
         try:
             found.append(problem.with_budget(read_amounts(text)))
         except ModelError as error:
-            raise ModelError(error.faults, f"--budget {text}") from None
+            raise ModelError(error.faults, f"--budget {text}", argument="budget") from None
     return found
 
 
@@ -97,7 +98,7 @@ def read_amounts(text: str) -> Any:
     keys = [key.strip() for key, _, _ in pairs]
     if not all(keys) or len(set(keys)) < len(keys):
         wanted = "expected NUMBER,NUMBER or NAME=NUMBER,NAME=NUMBER, each name once"
-        raise InvalidInput(f"--budget: {wanted}, got {text!r}")
+        raise OptionError("--budget", f"{wanted}, got {text!r}")
     return {key: _number(value.strip()) for key, (_, _, value) in zip(keys, pairs, strict=True)}
 
 
@@ -111,7 +112,7 @@ def _number(text: str) -> object:
 def read_noting(model: str, parameters: Sequence[str], format: Format | None, criterion: str | None) -> Loaded:
     """A problem, and what is known of its file."""
     if not model:
-        raise InvalidInput("MODEL: expected a model file or the name of a problem, got nothing")
+        raise OptionError("MODEL", "expected a model file or the name of a problem, got nothing")
     if model in catalog.names():
         if format is not None:
             raise InvalidInput(f"--format says what kind of file MODEL is; {model} is a built-in problem")
@@ -164,7 +165,7 @@ def read_names(policies: str) -> list[str]:
     """Names of policies, separated by commas; every unknown one is told."""
     names = [name.strip() for name in policies.split(",") if name.strip()]
     if not names:
-        raise InvalidInput("--policies: expected names separated by commas, got none")
+        raise OptionError("--policies", "expected names separated by commas, got none")
     faults = []
     for name in names:
         try:
@@ -182,20 +183,20 @@ def check_target(path: str | None, option: str) -> None:
     if path is None:
         return
     if not path or Path(path).is_dir():
-        raise InvalidInput(f"{option}: expected the name of a file, got {path or 'nothing'}")
+        raise OptionError(option, f"expected the name of a file, got {path or 'nothing'}")
     if not Path(path).resolve().parent.is_dir():
-        raise InvalidInput(f"{option}: the folder of {path} does not exist")
+        raise OptionError(option, f"the folder of {path} does not exist")
 
 
 def read_parameters(parameters: Sequence[str]) -> dict[str, str]:
     """KEY=VALUE texts as a dictionary."""
     broken = [text for text in parameters if "=" not in text]
     if broken:
-        raise InvalidInput(f"-p: expected KEY=VALUE, got {', '.join(map(repr, broken))}")
+        raise OptionError("-p", f"expected KEY=VALUE, got {', '.join(map(repr, broken))}")
     pairs = [text.split("=", 1) for text in parameters]
     keys = [key.strip().replace("-", "_") for key, _ in pairs]
     if twice := sorted({key for key in keys if keys.count(key) > 1}):
-        raise InvalidInput(f"-p: given twice: {', '.join(twice)}")
+        raise OptionError("-p", f"given twice: {', '.join(twice)}")
     return {key.strip(): value.strip() for key, value in pairs}
 
 

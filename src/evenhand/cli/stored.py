@@ -9,6 +9,7 @@ import click
 from evenhand.cli.console import number, percent, print_facts, print_groups, print_json, seconds
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_amounts, refuse_several
+from evenhand.cli.refusals import OptionError
 from evenhand.display import counted
 from evenhand.errors import InvalidInput
 from evenhand.model.files import is_stored
@@ -55,7 +56,7 @@ def stored_arms(
         check_place(on)
     if not is_stored(model):
         if on is not None and not cells:
-            raise InvalidInput("--on: shards are those of a model in Parquet; write one: evenhand problems NAME --out")
+            raise OptionError("--on", "shards are those of a model in Parquet; write one: evenhand problems NAME --out")
         return None
     from evenhand.model.parquet.reading import open_arms
 
@@ -64,7 +65,7 @@ def stored_arms(
     if on is None and arms.num_rows <= IN_MEMORY_UP_TO:
         return None
     if initial is not None:
-        raise InvalidInput("--initial: by shards arms start as the table says; write the column initial instead")
+        raise OptionError("--initial", "by shards arms start as the table says; write the column initial instead")
     arms = arms.under(criterion, over)
     return arms.with_budget(read_amounts(budgets[0])) if budgets else arms
 
@@ -73,7 +74,7 @@ def refuse_without_shards(**given: str | None) -> None:
     """Refuse options that only work by shards has."""
     for name, value in given.items():
         if value is not None:
-            raise InvalidInput(f"--{name}: this is for models in Parquet, by shards: give --on, such as --on local:2")
+            raise OptionError(f"--{name}", "this is for models in Parquet, by shards: give --on, such as --on local:2")
 
 
 def run_check(arms: "StoredArms", on: str | None, as_json: bool, quiet: bool) -> None:
@@ -251,7 +252,7 @@ def run_solve(
 ) -> None:
     """The fair relaxation by shards."""
     if method not in ("auto", "fluid"):
-        raise InvalidInput(f"--method: by shards it is fluid; {method} is for models in memory")
+        raise OptionError("--method", f"by shards it is fluid; {method} is for models in memory")
     _check_place(out, "--out")
     check_target(checkpoint, "--checkpoint")
     with progress(quiet) as tell:
@@ -314,7 +315,7 @@ def run_act(
 ) -> None:
     """Decide one step of a table of arms."""
     if out is None:
-        raise InvalidInput("--out: by a plan for a table of arms, actions are written to a file .parquet or a folder")
+        raise OptionError("--out", "by a plan for a table of arms, actions are written to a file .parquet or a folder")
     _check_place(out, "--out")
     from evenhand.evaluation.shards.plans import act_on_arms
 

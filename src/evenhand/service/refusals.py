@@ -1,6 +1,6 @@
 """What a client is told when something is not done: problem details (RFC 9457), with every fault.
 
-    {"type": "urn:evenhand:invalid-input", "title": "...", "status": 422, "detail": "...",
+    {"type": "urn:evenhand:invalid-input", "code": "invalid-input", "title": "...", "status": 422, "detail": "...",
      "faults": [{"place": "states[3]", "message": "..."}, ...]}
 
 Errors of the library become answers here, and nowhere else. What nobody foresaw is answered by 500 and a number that is
@@ -84,17 +84,18 @@ class Refused(Exception):
 
 
 def problem(
-    status: int, detail: str, faults: Sequence[Fault] = (), headers: dict[str, str] | None = None
+    status: int, detail: str, faults: Sequence[Fault] = (), headers: dict[str, str] | None = None, code: str = ""
 ) -> JSONResponse:
     """An answer in the form of RFC 9457."""
-    return JSONResponse(details(status, detail, faults), status, headers, MEDIA_TYPE)
+    return JSONResponse(details(status, detail, faults, code), status, headers, MEDIA_TYPE)
 
 
-def details(status: int, detail: str, faults: Sequence[Fault] = ()) -> dict[str, Any]:
-    """The same as JSON."""
+def details(status: int, detail: str, faults: Sequence[Fault] = (), code: str = "") -> dict[str, Any]:
+    """The same as JSON; `code` is that of the error, by default the last part of `type`."""
     kind = NAMES.get(status, "refused")
     return {
         "type": f"urn:evenhand:{kind}",
+        "code": code or kind,
         "title": TITLES.get(status, "This was not done"),
         "status": status,
         "detail": _sound(detail),
@@ -105,7 +106,7 @@ def details(status: int, detail: str, faults: Sequence[Fault] = ()) -> dict[str,
 def _fault(fault: Fault) -> dict[str, Any]:
     line = {} if fault.line is None else {"line": fault.line}
     named = {"named": _sound(fault.words)} if fault.words else {}
-    return {"place": _sound(fault.place), **named, **line, "message": _sound(fault.message)}
+    return {"place": _sound(fault.place), **named, **line, "message": _sound(fault.message), "code": fault.code}
 
 
 def _sound(text: str) -> str:
@@ -122,7 +123,8 @@ def status_of(error: EvenhandError) -> int:
 def of_error(error: EvenhandError) -> JSONResponse:
     """The answer to an error of the library."""
     status = status_of(error)
-    return problem(status, *told(error), headers={"Retry-After": str(RETRY_AFTER)} if status == 503 else None)
+    headers = {"Retry-After": str(RETRY_AFTER)} if status == 503 else None
+    return problem(status, *told(error), headers=headers, code=error.code)
 
 
 def told(error: EvenhandError) -> tuple[str, tuple[Fault, ...]]:
@@ -132,7 +134,7 @@ def told(error: EvenhandError) -> tuple[str, tuple[Fault, ...]]:
     if faults:
         return words.splitlines()[0], faults
     if isinstance(error, InvalidInput | TooLarge | NotConverged):
-        return words, (Fault("", words),)
+        return words, (Fault("", words, code=error.code),)
     return words, ()
 
 

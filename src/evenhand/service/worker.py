@@ -80,7 +80,7 @@ def _answer(request: dict[str, Any], body: bytes, tell: Tell) -> tuple[dict[str,
     try:
         answer, data = WORK[request["kind"]](request, body, tell)
     except EvenhandError as error:
-        return {"failed": details(status_of(error), *told(error))}, b""
+        return {"failed": details(status_of(error), *told(error), error.code)}, b""
     except MemoryError:
         return {"failed": details(422, "this does not fit into the memory of this machine")}, b""
     except Exception as error:  # noqa: BLE001  # the server goes on, and the client is told

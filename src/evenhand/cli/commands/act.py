@@ -11,6 +11,7 @@ import click
 
 from evenhand.cli.console import print_json, print_table
 from evenhand.cli.reading import called, check_target, read_amounts
+from evenhand.cli.refusals import OptionError
 from evenhand.cli.standard_input import DASH, standard_input
 from evenhand.cli.stored import refuse_without_shards, run_act
 from evenhand.display import counted
@@ -77,7 +78,7 @@ def _check_suffix(out: str | None) -> None:
     if out is None or (suffix := Path(out).suffix.lower()) in WRITTEN:
         return
     others = "a spreadsheet opens a table in CSV" if suffix in SPREADSHEETS else "the name says which"
-    raise InvalidInput(f"--out: {out}: actions are written as .csv, .json or .parquet, and not as {suffix}; {others}")
+    raise OptionError("--out", f"{out}: actions are written as .csv, .json or .parquet, and not as {suffix}; {others}")
 
 
 def _as_file(decisions: "Decisions", name: str) -> bytes:

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from evenhand.cli.console import number, objective_words, print_table, say
-from evenhand.errors import InvalidInput
+from evenhand.cli.refusals import OptionError
 from evenhand.model.coupled import CoupledMDP
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def refuse_with_several(budgets: Sequence[str], options: Mapping[str, object]) -
     """
     for option, value in options.items():
         if len(budgets) > 1 and value is not None:
-            raise InvalidInput(f"{option}: goes with one --budget, and here are {len(budgets)}")
+            raise OptionError(option, f"goes with one --budget, and here are {len(budgets)}")
 
 
 def budget_words(problem: CoupledMDP, budgets: Sequence[str]) -> str:

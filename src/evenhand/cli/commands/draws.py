@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from evenhand.cli.console import SHOWN_UNITS, number, percent, print_facts, print_table, say
+from evenhand.cli.refusals import OptionError
 from evenhand.cli.standard_input import DASH
-from evenhand.errors import InvalidInput
 from evenhand.fitting.posterior_files import HOW_TO_FIT, posterior_path
 from evenhand.problems import catalog
 
@@ -30,11 +30,11 @@ def posterior_of(model: str, asked: bool) -> str | None:
     if not asked:
         return None
     if model in catalog.names():
-        raise InvalidInput(f"--draws: {model} is a built-in problem, and known for sure; draws are of a fitted model")
+        raise OptionError("--draws", f"{model} is a built-in problem, and known for sure; draws are of a fitted model")
     if model == DASH:
-        raise InvalidInput("--draws: what is known of a model stands in a file beside it, and this is standard input")
+        raise OptionError("--draws", "what is known of a model stands in a file beside it, and this is standard input")
     if not (beside := posterior_path(model)).exists():
-        raise InvalidInput(f"--draws: there is no {beside}, which says how sure the transitions are. {HOW_TO_FIT}")
+        raise OptionError("--draws", f"there is no {beside}, which says how sure the transitions are. {HOW_TO_FIT}")
     return model
 
 

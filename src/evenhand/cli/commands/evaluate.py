@@ -21,8 +21,8 @@ from evenhand.cli.console import (
 )
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, read_policy, read_problem
+from evenhand.cli.refusals import OptionError
 from evenhand.cli.stored import refuse_without_shards, run_evaluate, stored_arms
-from evenhand.errors import InvalidInput
 from evenhand.model.files import Format
 from evenhand.model.objective import read_welfare
 
@@ -53,14 +53,15 @@ def run(
     """Evaluate one policy and print what it is worth."""
     if (arms := stored_arms(model, on, budgets, criterion, over, initial, cells=True)) is not None:
         if draws is not None:
-            raise InvalidInput("--draws: this is for models in memory, not by shards")
+            raise OptionError("--draws", "this is for models in memory, not by shards")
         run_evaluate(arms, policy, welfare, episodes, horizon, seed, on, values, as_json, quiet)
         return
     refuse_without_shards(values=values)
     if on is not None and draws is None:
-        raise InvalidInput(
-            "--on: one policy is weighed in this process; --draws are what runs elsewhere, or the shards of a model in "
-            "Parquet, or several policies: evenhand compare"
+        raise OptionError(
+            "--on",
+            "one policy is weighed in this process; --draws are what runs elsewhere, or the shards of a model in "
+            "Parquet, or several policies: evenhand compare",
         )
     posterior = posterior_of(model, draws is not None)
     problem = read_problem(model, parameters, format, budgets, criterion, initial).under(criterion, over)

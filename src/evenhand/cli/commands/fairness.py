@@ -15,7 +15,7 @@ from evenhand.cli.commands.solve import asked_words
 from evenhand.cli.console import SHOWN_UNITS, number, objective_words, percent, print_json, print_table
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_problem
-from evenhand.errors import InvalidInput
+from evenhand.cli.refusals import OptionError
 from evenhand.model.files import Format
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ def _check_folder(out: str | None) -> None:
     if out is None:
         return
     if not out or (Path(out).exists() and not Path(out).is_dir()):
-        raise InvalidInput(f"--out: expected the name of a folder for the plans, got {out or 'nothing'}")
+        raise OptionError("--out", f"expected the name of a folder for the plans, got {out or 'nothing'}")
     if not Path(out).resolve().parent.is_dir():
-        raise InvalidInput(f"--out: the folder of {out} does not exist")
+        raise OptionError("--out", f"the folder of {out} does not exist")
 
 
 def _save(found: "Fairness", out: str | None, asked: Callable[[str], list[str]]) -> dict[str, str]:

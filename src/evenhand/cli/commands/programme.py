@@ -13,9 +13,10 @@ import click
 from evenhand.cli.console import print_json, print_table
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import check_target, read_amounts, read_problem
+from evenhand.cli.refusals import OptionError
 from evenhand.cli.standard_input import DASH, standard_input
 from evenhand.display import counted
-from evenhand.errors import InvalidInput, MissingExtra
+from evenhand.errors import MissingExtra
 from evenhand.model.files import Format, write_atomically
 from evenhand.model.whereabouts import FORMATS, Table, TableFormat, read_table
 from evenhand.programme import store
@@ -169,7 +170,7 @@ def accept(
 ) -> None:
     """Accept a plan."""
     if overrides is not None and single:
-        raise InvalidInput("--override: goes with a plan alone; put all of them into the table of --overrides")
+        raise OptionError("--override", "goes with a plan alone; put all of them into the table of --overrides")
     given: Any = [dict(zip(("arm", "action", "why"), row, strict=True)) for row in single]
     given = given if overrides is None else _table(overrides, format, "--overrides")
     with Programme.open(programme) as opened:
@@ -181,7 +182,7 @@ def accept(
 def _present(opened: Programme) -> int:
     found = opened.current_plan()
     if found is None:
-        raise InvalidInput("PLAN: nothing is proposed for the present step; `evenhand programme plan` makes a plan")
+        raise OptionError("PLAN", "nothing is proposed for the present step; `evenhand programme plan` makes a plan")
     return found.id
 
 
@@ -242,7 +243,7 @@ def refits(programme: str, refit: int | None, as_json: bool, quiet: bool) -> Non
     if refit is not None:
         one = next((one for one in found if one.id == refit), None)
         if one is None:
-            raise InvalidInput(f"REFIT: there is no refit {refit}")
+            raise OptionError("REFIT", f"there is no refit {refit}")
         if as_json:
             print_json(one.as_dict())
         else:

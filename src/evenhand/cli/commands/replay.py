@@ -8,8 +8,8 @@ import numpy as np
 from evenhand.cli.console import number, percent, print_facts, print_json, print_table
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, read_names, read_problem
+from evenhand.cli.refusals import OptionError
 from evenhand.cli.standard_input import DASH
-from evenhand.errors import InvalidInput
 from evenhand.model.files import Format
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def run(
 ) -> None:
     """Replay records in a model."""
     if log == DASH:
-        raise InvalidInput("LOG: expected a file; standard input is for MODEL here")
+        raise OptionError("LOG", "expected a file; standard input is for MODEL here")
     names = None if policies is None else read_names(policies)
     problem = read_problem(model, parameters, format, budgets)
     from evenhand.fitting.layout import with_layout  # after what may be refused at once

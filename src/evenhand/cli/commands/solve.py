@@ -22,8 +22,8 @@ from evenhand.cli.console import (
 )
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_policy, read_problems
+from evenhand.cli.refusals import OptionError
 from evenhand.cli.stored import refuse_without_shards, run_solve, stored_arms
-from evenhand.errors import InvalidInput
 from evenhand.model.files import Format
 from evenhand.model.objective import num_members
 from evenhand.model.welfare import is_lexicographic, is_mean, weight_of_worst
@@ -74,7 +74,7 @@ def run(
         memory = {"--candidate": candidates or None, "--seconds": seconds, "--rotate": rotate, "--draws": draws}
         for option, given in (memory | {"--robust": robust}).items():
             if given is not None:
-                raise InvalidInput(f"{option}: this is for models in memory, not by shards")
+                raise OptionError(option, "this is for models in memory, not by shards")
         run_solve(arms, welfare, method, tolerance, on, out, checkpoint, as_json, quiet)
         return
     refuse_without_shards(checkpoint=checkpoint)

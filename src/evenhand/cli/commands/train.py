@@ -12,7 +12,7 @@ import click
 from evenhand.cli.console import number, print_facts, print_json, print_table, seconds
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_problem
-from evenhand.errors import InvalidInput
+from evenhand.cli.refusals import OptionError
 from evenhand.execution.places import check_place
 from evenhand.model.files import Format
 
@@ -38,9 +38,9 @@ def run(
     if on is not None:
         check_place(on)
         if seeds is None:
-            raise InvalidInput("--on: one run goes on in this process; --seeds N has several, which run elsewhere")
+            raise OptionError("--on", "one run goes on in this process; --seeds N has several, which run elsewhere")
     if resume and not out:
-        raise InvalidInput("--resume: name the policy that was being trained, with --out")
+        raise OptionError("--resume", "name the policy that was being trained, with --out")
     replaced = read_fixed_budget(options)
     problem = read_problem(model, parameters, format, replaced)
     settings = read_settings(options | {"budget": ()} if replaced else options)
@@ -116,9 +116,9 @@ def _range(text: str, option: str) -> tuple[float, float]:
         ends = [float(part) for part in text.split(":")]
         low, high = ends if len(ends) == 2 else (ends[0], ends[0])
     except ValueError:
-        raise InvalidInput(f"{option}: expected LOW:HIGH, got {text!r}") from None
+        raise OptionError(option, f"expected LOW:HIGH, got {text!r}") from None
     if len(ends) > 2 or (option == "--num-arms" and not (low.is_integer() and high.is_integer())):
-        raise InvalidInput(f"{option}: expected LOW:HIGH, got {text!r}")
+        raise OptionError(option, f"expected LOW:HIGH, got {text!r}")
     return low, high
 
 
@@ -131,7 +131,7 @@ def _units(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise InvalidInput(f"--hidden: expected whole numbers separated by commas, got {text!r}") from None
+        raise OptionError("--hidden", f"expected whole numbers separated by commas, got {text!r}") from None
 
 
 def as_dict(training: "Training", out: str | None) -> dict[str, Any]:
