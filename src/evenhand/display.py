@@ -49,7 +49,7 @@ class Shown:
             type.__setattr__(cls, "__doc__", FieldsTold(text))
 
     def _repr_html_(self) -> str:
-        html: str = told_by("notebook", "html_of")(self)
+        html: str = told_by("html", "cell")(self)
         return html
 
 

@@ -2,7 +2,7 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -244,3 +244,22 @@ def _load_fitting(policy: str, problem: CoupledMDP) -> "Policy | Starting":
         return load_policy(Path(policy), problem)
     except PolicyError:
         return load_plan(policy).fitted(problem)
+
+
+def budget_suffix(problem: CoupledMDP, budgets: Sequence[str]) -> str:
+    """Return the continuation of a title if the budget is not the model's own."""
+    from evenhand.report.results import budget_text
+
+    return "" if not budgets else f", budget {budget_text(problem.named_budget)}"
+
+
+def refuse_with_several(budgets: Sequence[str], options: Mapping[str, object]) -> None:
+    """Refuse options that apply to a single budget only.
+
+    Args:
+        budgets: values of --budget.
+        options: values by option; None if an option was not given.
+    """
+    for option, value in options.items():
+        if len(budgets) > 1 and value is not None:
+            raise OptionError(option, f"goes with one --budget, and here are {len(budgets)}")

@@ -119,7 +119,7 @@ class Decisions(Shown):
         """
         return as_frame({name: [getattr(row, name) for row in self.rows] for name in Decision._fields}, library)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         keys = ("arm", "type", "state", "action", "reason")
         told: dict[str, Any] = {

@@ -151,10 +151,10 @@ class Replay(Shown):
 
     def plot(self) -> "Figure":
         """A figure: how often each action was taken so far, as it came and as it was to be expected."""
-        figure: Figure = told_by("pictures", "replay_picture")(self)
+        figure: Figure = told_by("fit_plots", "replay_figure")(self)
         return figure
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         return {
             "types": list(self.types),

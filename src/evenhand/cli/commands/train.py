@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand.cli.console import number, print_facts, print_json, print_table, seconds
+from evenhand.cli.console import print_json, print_summary
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_problem
 from evenhand.cli.refusals import OptionError
@@ -53,7 +53,8 @@ def run(
         for file in _checkpoints(kept, seeds, settings["seed"]):
             file.unlink(missing_ok=True)
     if as_json:
-        print_json(as_dict(training, out) | ({} if several is None else {"seeds": several.as_dict()}))
+        seeds_found = {} if several is None else {"seeds": several.to_dict()}
+        print_json(training.to_dict() | {"policy": out} | seeds_found)
         return
     _show(training, model, parameters, replaced, format, out, several)
 
@@ -134,37 +135,6 @@ def _units(text: str) -> tuple[int, ...]:
         raise OptionError("--hidden", f"expected whole numbers separated by commas, got {text!r}") from None
 
 
-def as_dict(training: "Training", out: str | None) -> dict[str, Any]:
-    """The JSON form."""
-    return {
-        "algorithm": training.settings["algorithm"],
-        "welfare": training.score if training.settings["architecture"] == "counts" else None,
-        "mean": training.score,
-        "exact": training.exact,
-        "steps": training.steps,
-        "seconds": training.seconds,
-        "curve": [{"steps": steps, "mean": score} for steps, score in training.curve],
-        "settings": training.settings,
-        "policy": out,
-    }
-
-
-def _show_seeds(found: "Trainings") -> None:
-    """All runs, and which of them is kept."""
-    heads = [("seed", "right"), ("held out", "right"), ("±", "right"), ("best look", "right"), ("time", "right")]
-    rows = [
-        (
-            f"{row.seed} *" if place == found.place_of_best else f"{row.seed}  ",
-            number(row.held_out),
-            "exact" if found.best.exact else number(row.held_out_stderr),
-            number(row.score),
-            seconds(row.seconds),
-        )
-        for place, row in enumerate(found.rows)
-    ]
-    print_table("all seeds; * is kept, by a look that no run has had", heads, rows)
-
-
 def _show(
     training: "Training",
     model: str,
@@ -174,17 +144,9 @@ def _show(
     out: str | None,
     several: "Trainings | None",
 ) -> None:
-    how = "exact" if training.exact else "played on a held-out stream"
-    word = "welfare" if training.settings["architecture"] == "counts" else "mean"  # joint networks favour some arms
-    facts = [
-        (word, f"{number(training.score)}  ({how}; the best of {len(training.curve)} looks)"),
-        ("last", number(training.curve[-1][1])),
-        ("steps", f"{training.steps} in {seconds(training.seconds)}"),
-        ("algorithm", f"{training.settings['algorithm']}, seed {training.settings['seed']}"),
-    ]
-    print_facts(f"{called(model)}, trained", facts)
-    if several is not None:
-        _show_seeds(several)
+    from evenhand.report.results import summarise
+
+    print_summary(summarise(training if several is None else several), f"{called(model)}, trained")
     if out is None:
         click.echo("not saved; use --out POLICY to keep it")
         return

@@ -35,6 +35,6 @@ async def decide(asked: shapes.DecideRequest, request: Request) -> JSONResponse:
     table = as_table(asked.states)
 
     def act() -> dict[str, Any]:
-        return plan.act(table, asked.seed, budget=asked.budget, step=asked.step, part=asked.part).as_dict()
+        return plan.act(table, asked.seed, budget=asked.budget, step=asked.step, part=asked.part).to_dict()
 
     return JSONResponse(await run_in_threadpool(act))
