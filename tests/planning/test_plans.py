@@ -424,7 +424,7 @@ class TestFiles:
         with zipfile.ZipFile(path, "w") as file:
             for name, body in (parts | {"manifest.json": json.dumps(manifest).encode()}).items():
                 file.writestr(name, body)
-        with pytest.raises(PolicyError, match=r"carries no model.*evenhand solve MODEL --out PLAN"):
+        with pytest.raises(PolicyError, match="carries no model"):
             load_plan(path)
 
     @pytest.mark.parametrize("carries", [[], {"other": "x"}, {"model.npz": "0" * 64}], ids=str)

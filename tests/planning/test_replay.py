@@ -371,5 +371,5 @@ def test_groups_of_the_records_find_their_blocks() -> None:
     more = {"groups": ("north", "south"), "group_of": np.array([0, 0, 1], dtype=np.int32)}
     found = replay(problem, log_of(courses, **more))
     assert set(found.worth[0].groups) == {"north", "south"}
-    with pytest.raises(InvalidInput, match=r'arms "make 0" in several groups: .* --group COLUMN'):
+    with pytest.raises(InvalidInput, match=r'arms "make 0" in several groups'):
         replay(problem, log_of(courses))

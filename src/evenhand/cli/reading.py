@@ -1,4 +1,4 @@
-"""From what a user typed to a problem. What is heavy is loaded where it is used: a refusal should be quick."""
+"""Arguments of commands as problems, budgets and policies. Heavy modules are imported where they are used."""
 
 import warnings
 from collections import Counter
@@ -35,7 +35,7 @@ def read_problem(
     Args:
         model: the name of a file or of a problem, or `-`.
         parameters: KEY=VALUE texts, of a built-in problem.
-        format: what kind of file it is; by its name when absent.
+        format: kind of file; by default from its name.
         budgets: a budget as text, or none.
         criterion: what the model will be solved under, if not its own; it need not have a discount then.
         initial: a table of where the arms are, or none.
@@ -58,7 +58,7 @@ def read_problems(
     criterion: str | None = None,
     initial: str | None = None,
 ) -> list[CoupledMDP]:
-    """The same model with each of some budgets; with its own where none is given. What was normalised is told."""
+    """The same model with each of some budgets; with its own by default. Rows that were normalised are reported."""
     loaded = read_noting(model, parameters, format, criterion)
     if loaded.rows:
         more = "; evenhand check lists them" if len(loaded.rows) > 1 else ""
@@ -73,9 +73,9 @@ def with_budgets(problem: CoupledMDP, parameters: Sequence[str], budgets: Sequen
     from evenhand.planning.labels import as_key
 
     own = ("budget", *map(as_key, problem.resource_names))
-    told = [key for key in read_parameters(parameters) if as_key(key) in own]
-    if told:
-        raise OptionError("--budget", f"the budget is also given by -p {told[0]}=...; give it once")
+    twice = [key for key in read_parameters(parameters) if as_key(key) in own]
+    if twice:
+        raise OptionError("--budget", f"the budget is also given by -p {twice[0]}=...; give it once")
     found = []
     for text in budgets:
         try:
@@ -90,7 +90,7 @@ TABLES = (".csv", ".tsv", ".xlsx", ".xls", ".ods")
 
 
 def read_amounts(text: str) -> Any:
-    """`4,4`, or `bays=4`; what is no number stays text, for the problem to tell."""
+    """`4,4`, or `bays=4`; what is not a number stays text, for the problem to refuse."""
     parts = [part.strip() for part in text.split(",")]
     if not any("=" in part for part in parts):
         return [_number(part) for part in parts]
@@ -134,7 +134,7 @@ def read_noting(model: str, parameters: Sequence[str], format: Format | None, cr
 
 
 def start_at(problem: CoupledMDP, initial: str | None) -> CoupledMDP:
-    """The problem from where the arms of a table are, if there is one; other numbers than the model's are told."""
+    """Return the problem with the initial states of a table, if there is one; other numbers of arms are reported."""
     if initial is None:
         return problem
     from evenhand.model.whereabouts import FORMATS, read_table  # here, for most commands read no table
@@ -142,9 +142,9 @@ def start_at(problem: CoupledMDP, initial: str | None) -> CoupledMDP:
     table = read_table(standard_input("STATES", "csv", FORMATS) if initial == DASH else initial)
     started = problem.starting_at(table)
     before, after = _arms_by_name(problem), _arms_by_name(started)
-    told = [f"{after[name]} {name}, {count} in the model" for name, count in before.items() if after[name] != count]
-    if told:
-        click.echo(f"note: {called(initial)} has {'; '.join(told)}", err=True)
+    changes = [f"{after[name]} {name}, {count} in the model" for name, count in before.items() if after[name] != count]
+    if changes:
+        click.echo(f"note: {called(initial)} has {'; '.join(changes)}", err=True)
     return started
 
 
@@ -157,12 +157,12 @@ def _arms_by_name(problem: CoupledMDP) -> Counter[str]:
 
 
 def called(model: str) -> str:
-    """What titles call MODEL."""
+    """Return the name of MODEL in titles."""
     return "standard input" if model == DASH else model
 
 
 def read_names(policies: str) -> list[str]:
-    """Names of policies, separated by commas; every unknown one is told."""
+    """Return names of policies, separated by commas; all unknown ones are reported."""
     names = [name.strip() for name in policies.split(",") if name.strip()]
     if not names:
         raise OptionError("--policies", "expected names separated by commas, got none")
@@ -207,18 +207,18 @@ def read_policy(policy: str, problem: CoupledMDP, welfare: str | None) -> "Polic
     from evenhand.planning.saved import load_policy
 
     if is_file(policy):
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", OtherDynamics)
             found = _load_fitting(policy, problem) if problem.arm_names else load_policy(Path(policy), problem)
-        for warning in told:
+        for warning in caught:
             click.echo(f"warning: {policy}: {warning.message}", err=True)
-        _tell_numbers(policy, found, problem)
+        _report_numbers(policy, found, problem)
         return found
     return find_policy(policy).build(problem, welfare)
 
 
-def _tell_numbers(file: str, found: "Policy | Starting", problem: CoupledMDP) -> None:
-    """Say so where a network on counts plays other numbers than those that it was made for, as `act` does."""
+def _report_numbers(file: str, found: "Policy | Starting", problem: CoupledMDP) -> None:
+    """Report that a network on counts is used with other numbers than those that it was made for."""
     from evenhand.planning.saved import load_carried
     from evenhand.policies.network import CountNetworkPolicy
 
@@ -228,11 +228,13 @@ def _tell_numbers(file: str, found: "Policy | Starting", problem: CoupledMDP) ->
         made_for = load_carried(file)[1]
     except PolicyError:  # it was trained on a simulator, and carries no problem
         return
-    told = [f"{problem.num_arms} arms, made for {made_for.num_arms}"] if problem.num_arms != made_for.num_arms else []
+    changes = (
+        [f"{problem.num_arms} arms, made for {made_for.num_arms}"] if problem.num_arms != made_for.num_arms else []
+    )
     amounts = zip(problem.resource_names, problem.budget.tolist(), made_for.budget.tolist(), strict=True)
-    told += [f"{now:.10g} of {name}, made for {then:.10g}" for name, now, then in amounts if now != then]
-    if told:
-        click.echo(f"note: {file}: a network on counts plays any number of arms; here {'; '.join(told)}", err=True)
+    changes += [f"{now:.10g} of {name}, made for {then:.10g}" for name, now, then in amounts if now != then]
+    if changes:
+        click.echo(f"note: {file}: a network on counts plays any number of arms; here {'; '.join(changes)}", err=True)
 
 
 def _load_fitting(policy: str, problem: CoupledMDP) -> "Policy | Starting":

@@ -229,7 +229,9 @@ class Plan(Shown):
         try:
             return seat_policy(self.policy, self.problem, problem, kinds)
         except NotApplicable as error:
-            raise NotApplicable(f"{error}. Give the name of a policy, or a plan made with the same --initial") from None
+            raise NotApplicable(
+                f"{error}. Give the name of a policy, or a plan made from the same initial states"
+            ) from None
 
     @property
     def is_mixture(self) -> bool:

@@ -48,7 +48,7 @@ def _values_table(found: Fairness, who: str, each: str, sizes: dict[str, int], p
     rows = []
     for name, count in list(sizes.items())[:MOST_ROWS]:
         gains = [round(values[name] - first[name], 4) + 0.0 for values in others]  # a rounded zero has no sign
-        cells = [f"{fixed(values[name])} ({gain:+.4f})" for values, gain in zip(others, gains, strict=True)]
+        cells = [f"{fixed(v[name])} ({f'{gain:+.4f}' if gain else '0'})" for v, gain in zip(others, gains, strict=True)]
         rows.append([name, str(count), fixed(first[name]), *cells])
     caption = f"{each}, and what it gains or loses beside {found.rows[0].welfare}"
     heads = [who, "arms", *(row.welfare for row in found.rows)]

@@ -58,8 +58,8 @@ def duration(seconds: float) -> str:
     if not math.isfinite(seconds):
         return UNKNOWN
     if seconds < 0.9995:
-        return f"{1000 * seconds:.0f} ms" if seconds >= 0.0005 else "< 1 ms"
-    if seconds < 100:
+        return f"{1000 * seconds:.0f} ms"
+    if seconds < 1000:
         return f"{seconds:.1f} s"
     return f"{round(seconds / 60)} min" if seconds < 7200 else f"{round(seconds / 3600)} h"
 
