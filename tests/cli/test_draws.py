@@ -93,6 +93,6 @@ def test_the_page_of_a_comparison_has_the_draws(evenhand, model, tmp_path):
     assert "Welfare over 20 draws of the posterior" in text
     assert f"better than {told[0]['policy']}" in text
     for row in told:
-        assert f"{row['welfare']['q50']:.3f}" in text and f"{row['welfare']['tail10']:.3f}" in text
+        assert f"{row['welfare']['q50']:.4f}" in text and f"{row['welfare']['tail10']:.4f}" in text
     assert evenhand(*asked[:4], "--report", str(page)).code == 0
     assert "draws of the posterior" not in page.read_text()

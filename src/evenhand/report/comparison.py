@@ -55,8 +55,8 @@ def results_table(comparison: Comparison) -> Table:
         figures = [*reached, fixed(found.mean), fixed(found.worst), fixed(found.gini_coefficient)]
         used = ", ".join(percent(float(share)) for share in found.budget_used)
         error = Cell("exact", is_quiet=True) if found.exact else Cell(fixed(found.welfare_stderr))
-        cells = (Cell(fixed(welfare), is_strong=True), error, *map(Cell, (*figures, used, duration(found.seconds))))
-        rows.append(TableRow(row.policy, cells, *_abbreviation_and_summary(row.policy)))
+        own = (Cell(fixed(welfare), is_strong=True), error, *map(Cell, (*figures, used, duration(found.seconds))))
+        rows.append(TableRow(row.policy, own, *_abbreviation_and_summary(row.policy)))
     return Table("Policies by welfare, best first", tuple(map(Cell, heads)), tuple(rows))
 
 

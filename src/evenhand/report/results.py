@@ -305,7 +305,7 @@ def left_out_notes(comparison: Comparison, at: str = "") -> list[str]:
 
 # -- several budgets -------------------------------------------------------------------------------------------------
 
-BudgetRows = Sequence[BudgetRow] | Sequence[BudgetComparison]
+BudgetRows = Sequence[BudgetRow | BudgetComparison]
 
 
 def budgets_summary(rows: BudgetRows) -> Summary:
