@@ -144,7 +144,7 @@ class TestEveryKind:
         assert actions(plan.act(rows, 5)) == actions(plan.act(rows[::-1], 5)) == actions(plan.act(rows, 5))
 
     def test_json(self, plan):
-        told = json.loads(json.dumps(plan.act(table_of(plan)).as_dict()))
+        told = json.loads(json.dumps(plan.act(table_of(plan)).to_dict()))
         assert list(told)[:2] == ["actions", "used"]
         assert list(told["actions"][0]) == ["arm", "type", "state", "action", "reason"]
         assert set(told["used"]) == set(plan.problem.resource_names)
@@ -424,7 +424,7 @@ class TestFiles:
         with zipfile.ZipFile(path, "w") as file:
             for name, body in (parts | {"manifest.json": json.dumps(manifest).encode()}).items():
                 file.writestr(name, body)
-        with pytest.raises(PolicyError, match=r"carries no model.*evenhand solve MODEL --out PLAN"):
+        with pytest.raises(PolicyError, match="carries no model"):
             load_plan(path)
 
     @pytest.mark.parametrize("carries", [[], {"other": "x"}, {"model.npz": "0" * 64}], ids=str)
@@ -501,7 +501,7 @@ def test_people_read_who_is_served_by_priority_and_programs_by_the_table():
     ]
     found = plan.act([*table, {"arm": "o2", "type": "Opel", "state": "good"}])
     assert (
-        [row["arm"] for row in found.as_dict()["actions"]]
+        [row["arm"] for row in found.to_dict()["actions"]]
         == [row.arm for row in found.rows]
         == ["f1", "o1", "f2", "o2"]
     )

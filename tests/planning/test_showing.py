@@ -272,7 +272,7 @@ def test_the_whole():
 
 def test_a_plan_may_gain_more_than_the_bound_so_nothing_else_is_said():
     now, then = (solve(MACHINES.under("average").with_budget(budget)) for budget in (2, 3))
-    assert "solve with --budget):\n  one unit more of resource 0: nothing" in plan_of(now).show()
+    assert "solve with several budgets):\n  one unit more of resource 0: nothing" in plan_of(now).show()
     assert then.welfare > now.welfare * 1.001
 
 

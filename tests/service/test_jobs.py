@@ -76,7 +76,7 @@ class TestDeciding:
             answer = client.post("/v1/decide", json=asked)
             assert answer.status_code == 200, answer.text
             TypeAdapter(shapes.Decided).validate_json(answer.content)
-            assert answer.json() == plan.act(asked["states"], 5).as_dict()
+            assert answer.json() == plan.act(asked["states"], 5).to_dict()
         text = client.get("/metrics").text
         assert 'evenhand_decide_models_total{kept="no"} 1.0' in text
         assert 'evenhand_decide_models_total{kept="yes"} 2.0' in text

@@ -180,9 +180,45 @@ class Evaluation(Shown):
         found = dict(zip(names, figures, strict=True))
         return as_frame(unit_columns(self.problem, self.objective, self.by_type, found), library)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        units = {"values": self.unit_values, "values_stderr": self.unit_stderr}
+        groups = dict(zip(self.groups, self.member_stderr.tolist(), strict=True)) if self.groups else {}
+        return {
+            "criterion": self.criterion,
+            "over": self.over,
+            **self.figures(),
+            "welfare_interval": list(self.welfare_interval),
+            "served_by_type": self.served,
+            "realised_gini_coefficient": self.realised_gini_coefficient,
+            "realised_gini_stderr": self.realised_gini_stderr,
+            **per_arm(self.problem, self.by_type, units),
+            **({"groups_stderr": groups} if groups else {}),
+            **({} if self.draws is None else {"draws": self.draws.to_dict()}),
+        }
+
+    def figures(self) -> dict[str, Any]:
+        """Return the JSON form without the values of arms."""
+        names = ("welfare", "welfare_stderr", "plug_in_welfare", "mean", "mean_stderr", "worst", "gini_coefficient")
+        found: dict[str, Any] = {name: getattr(self, name) for name in names}
+        found |= {
+            "budget_used": self.budget_used.tolist(),
+            "exact": self.exact,
+            "truncation_bound": self.truncation_bound,
+            "episodes": self.num_episodes,
+            "horizon": self.horizon,
+            "seconds": self.seconds,
+        }
+        if self.groups:
+            found["groups"] = self.groups
+        if self.problem.has_floors:
+            kind = "type" if self.by_type else "arm"
+            found["floors_missed"] = [{kind: m.unit, "floor": m.floor, "served": m.served} for m in self.floors_missed]
+        return found
+
     def plot(self) -> "Figure":
         """A figure: what each type or arm gets, with 95 % error bars."""
-        figure: Figure = told_by("pictures", "evaluation_picture")(self)
+        figure: Figure = told_by("plots", "evaluation_figure")(self)
         return figure
 
     @property
@@ -317,6 +353,26 @@ def unit_columns(
     if by_type:
         columns["arms"] = problem.type_counts
     return columns | dict(figures)
+
+
+MOST_LISTED = 1_000_000
+"""Arms up to which the JSON form lists a figure per arm."""
+
+
+def per_arm(problem: Problem, by_type: bool, units: Mapping[str, Floats]) -> dict[str, Any]:
+    """Return figures per arm; beyond `MOST_LISTED` arms None, and the figures per type beside it.
+
+    Args:
+        problem: problem whose types or arms the units are.
+        by_type: whether the units are the types.
+        units: (unit,) figures by name.
+    """
+    if not by_type:
+        return {name: values.tolist() for name, values in units.items()}
+    if problem.num_arms <= MOST_LISTED:
+        return {name: values[problem.type_of_arm].tolist() for name, values in units.items()}
+    by_types = {f"{name}_by_type": values.tolist() for name, values in units.items()}
+    return {**dict.fromkeys(units), **by_types, "counts_by_type": problem.type_counts.tolist()}
 
 
 # -- evaluating ------------------------------------------------------------------------------------------------------

@@ -162,8 +162,13 @@ class Fitted(Shown):
         """Credible intervals of 95 %: lower and upper ends, shaped as the transitions."""
         return self.posterior.interval(LEVEL)
 
+<<<<<<< HEAD:src/evenhand/fitting/result.py
     def as_dict(self) -> dict[str, Any]:
         """JSON form; unknown values are null."""
+=======
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form; what is not known is null."""
+>>>>>>> r25-say:src/evenhand/fitting/fitted.py
         lower, upper = self.interval
         arrays = {"transitions": self.posterior.mean, "lower": lower, "upper": upper}
         arms = num_arms(self.log)
@@ -190,8 +195,8 @@ class Fitted(Shown):
             "rows": len(self.log.arm),
             "notes": list(self.notes),
             **({} if self.log.group_of is None else {"blocks": self._blocks()}),
-            **({} if self.clusters is None else {"clusters": self.clusters.as_dict()}),
-            "diagnostics": self.diagnostics.as_dict(),
+            **({} if self.clusters is None else {"clusters": self.clusters.to_dict()}),
+            "diagnostics": self.diagnostics.to_dict(),
         }
 
     def _blocks(self) -> list[dict[str, Any]]:

@@ -73,9 +73,22 @@ class Training(Shown):
         steps, scores = zip(*self.curve, strict=True)
         return as_frame({"steps": list(steps), "score": list(scores)}, library)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "algorithm": self.settings["algorithm"],
+            "welfare": self.score if self.settings["architecture"] == "counts" else None,
+            "mean": self.score,
+            "exact": self.exact,
+            "steps": self.steps,
+            "seconds": self.seconds,
+            "curve": [{"steps": steps, "mean": score} for steps, score in self.curve],
+            "settings": self.settings,
+        }
+
     def plot(self) -> "Figure":
         """A figure: the learning curve."""
-        figure: Figure = told_by("pictures", "training_picture")(self)
+        figure: Figure = told_by("plots", "training_figure")(self)
         return figure
 
     def save(self, path: str | Path, command: str = "", more: Mapping[str, Any] | None = None) -> None:

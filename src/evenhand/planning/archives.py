@@ -20,7 +20,7 @@ from evenhand.model.files import write_atomically
 MOST_MANIFEST = 1_000_000
 """Bytes of the largest manifest that is read."""
 
-HOW_TO_SAVE = "Policies are saved by `evenhand solve MODEL --out POLICY` and `evenhand train MODEL --out POLICY`."
+HOW_TO_SAVE = "Policies are saved by `evenhand solve` and `evenhand train`."
 """What to do without a policy."""
 
 

@@ -58,7 +58,7 @@ def unpack(file: zipfile.ZipFile, manifest: dict[str, Any]) -> CoupledMDP:
     if MODEL not in parts:
         raise PolicyError(
             "it carries no model: it was saved by an earlier version, or made for a simulator. "
-            "Solve again, `evenhand solve MODEL --out PLAN`; in Python, load_policy(path, problem) reads it as it is"
+            "Solve again; in Python, load_policy(path, problem) reads it as it is"
         )
     body = read_part(file, MODEL, manifest["carries"][MODEL], "model")
     problem = load(io.BytesIO(body), "npz")

@@ -146,6 +146,23 @@ class Comparison(Shown):
             columns[name] = [getattr(each, name) for each in found]
         return as_frame(columns, library)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "welfare": self.welfare.name,
+            "criterion": self.problem.criterion.name,
+            "over": self.problem.over,
+            "budget": self.problem.named_budget,
+            "upper_bound": self.upper_bound,
+            "bound": self.bound_name or None,
+            "rows": [
+                {"policy": row.policy, **row.evaluation.figures(), "above_bound": self.is_above_bound(row)}
+                for row in self.rows
+            ],
+            "left_out": self.left_out,
+            **({} if self.draws is None else {"draws": self.draws.to_dict()}),
+        }
+
     def plot(self, kind: Literal["welfare", "spread", "lorenz"] = "welfare") -> "Figure":
         """A figure of the report.
 
@@ -154,7 +171,7 @@ class Comparison(Shown):
                 policy) or `lorenz` (how evenly values are shared, by the best, the most equal and the most unequal
                 policy).
         """
-        figure: Figure = told_by("pictures", "comparison_picture")(self, kind)
+        figure: Figure = told_by("plots", "comparison_figure")(self, kind)
         return figure
 
     def report(self, path: Location, title: str | None = None, seed: int | None = None) -> None:
@@ -165,7 +182,7 @@ class Comparison(Shown):
             title: the heading; one is made up when absent.
             seed: where the randomness started, to be told on the page.
         """
-        told_by("page", "write_comparison")(self, self.problem, path, title, seed=seed)
+        told_by("comparison", "write_comparison")(self, self.problem, path, title, seed=seed)
 
 
 # -- comparing -------------------------------------------------------------------------------------------------------

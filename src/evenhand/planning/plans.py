@@ -119,7 +119,7 @@ class Decisions(Shown):
         """
         return as_frame({name: [getattr(row, name) for row in self.rows] for name in Decision._fields}, library)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         keys = ("arm", "type", "state", "action", "reason")
         told: dict[str, Any] = {
@@ -180,7 +180,7 @@ class Plan(Shown):
             NotApplicable: the policy is a table for other numbers of arms, or another budget.
         """
         if isinstance(step, bool) or not isinstance(step, (int, np.integer)) or step < 0:
-            raise InvalidInput(f"step: expected a whole number from 0, got {step!r}")
+            raise InvalidInput(f"step: expected a whole number from 0, got {step!r}", argument="step")
         # The table, then what there is today, then the problem and the policy for just these arms.
         found = find_arms(self.problem, states)
         given = self.problem.budget if budget is None else self.problem.with_budget(budget).budget
@@ -229,7 +229,9 @@ class Plan(Shown):
         try:
             return seat_policy(self.policy, self.problem, problem, kinds)
         except NotApplicable as error:
-            raise NotApplicable(f"{error}. Give the name of a policy, or a plan made with the same --initial") from None
+            raise NotApplicable(
+                f"{error}. Give the name of a policy, or a plan made from the same initial states"
+            ) from None
 
     @property
     def is_mixture(self) -> bool:
@@ -272,12 +274,12 @@ class Plan(Shown):
         """The part that acts: the one that was asked for, or drawn."""
         if not isinstance(self.policy, Mixture):
             if asked is not None:
-                raise InvalidInput("part: this plan is one policy, not a mixture of several")
+                raise InvalidInput("part: this plan is one policy, not a mixture of several", argument="part")
             return None
         number = len(self.policy.parts)
         if asked is not None:
             if isinstance(asked, bool) or not isinstance(asked, (int, np.integer)) or not 1 <= asked <= number:
-                raise InvalidInput(f"part: expected a number from 1 to {number}, got {asked!r}")
+                raise InvalidInput(f"part: expected a number from 1 to {number}, got {asked!r}", argument="part")
             return self.by_size[int(asked) - 1]
         # The draw belongs to the period: a mixture that is kept has one period, number 0.
         draw = _nth_draw(rng, 0 if self.policy.rotate is None else step // self.policy.rotate)

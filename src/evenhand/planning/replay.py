@@ -151,10 +151,10 @@ class Replay(Shown):
 
     def plot(self) -> "Figure":
         """A figure: how often each action was taken so far, as it came and as it was to be expected."""
-        figure: Figure = told_by("pictures", "replay_picture")(self)
+        figure: Figure = told_by("fit_plots", "replay_figure")(self)
         return figure
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         return {
             "types": list(self.types),
@@ -303,7 +303,7 @@ def _refuse_unsaid_groups(problem: CoupledMDP, names: list[str], over: str | Non
         blocks = [block for block, label in enumerate(problem.tables.labels) if label[0] == name]
         if len({int(problem.group_of_block[block]) for block in blocks}) > 1:
             raise InvalidInput(
-                f"replay: the model has arms {quoted(name)} in several groups: say who is in which, --group COLUMN"
+                f"replay: the model has arms {quoted(name)} in several groups: name the column of groups"
             )
 
 

@@ -72,7 +72,7 @@ class Trade(NamedTuple):
         """What it gains in the worst draws, as a share of the mean there."""
         return _share(self.robust_tail - self.plain_tail, self.plain_tail)
 
-    def as_dict(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, float]:
         """The JSON form."""
         return {**self._asdict(), "cost": self.cost, "gain": self.gain}
 
@@ -130,13 +130,13 @@ class Robust(Shown):
             costs = f"gains {_percent(-cost)} on average and {gains.removeprefix('gains ')}"
         return f"{costs} in the worst {_percent(self.share)} of draws ({where})"
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         return {
             "share": self.share,
             "draws": self.num_draws,
-            "seen": self.seen.as_dict(),
-            "held_out": None if self.held_out is None else self.held_out.as_dict(),
+            "seen": self.seen.to_dict(),
+            "held_out": None if self.held_out is None else self.held_out.to_dict(),
             "upper_bound": self.bound,
             "plans": self.num_plans,
             "rounds": self.rounds,

@@ -68,7 +68,7 @@ SHADES = "█▓▒░"
 WIDTH = 110
 """Letters of a line."""
 
-PLANS_OWN = "what a plan gains may be more or less: solve with --budget"
+PLANS_OWN = "what a plan gains may be more or less: solve with several budgets"
 """What is said beside the slope of a bound."""
 
 NO_WORTH = 1e-6
@@ -480,7 +480,7 @@ def show_plan(plan: "Plan", step: int = 0) -> str:
         # A picture that was drawn for an earlier part is not drawn again.
         lines += ["", *_part_lines(plan, part, len(parts) > 1, step, seen.setdefault(drawn[1:] or drawn, part.number))]
     if len(parts) > SHORT:
-        lines += ["", f"... and {counted(len(parts) - SHORT, 'part')} of smaller shares; --json has all of them"]
+        lines += ["", f"... and {counted(len(parts) - SHORT, 'part')} of smaller shares"]
     if more := worth_of_more(plan.problem, _prices(plan), _number(plan.about.get("value"))):
         lines += ["", f"One unit more at every step, by the bound of the fluid relaxation ({PLANS_OWN}):"]
         lines += [f"  {text}" for text in more]
@@ -575,7 +575,7 @@ def _part_lines(plan: "Plan", part: PartWords, several: bool, step: int, like: i
     for place, conditions in list(levels.items())[:LONG]:
         lines += _level_lines(place, conditions)
     if len(levels) > LONG:
-        lines.append(f"  ... {len(levels) - LONG} more; --json has all of them")
+        lines.append(f"  ... {len(levels) - LONG} more")
     return lines
 
 

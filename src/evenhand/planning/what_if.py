@@ -19,6 +19,7 @@ the error of a step.
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -84,6 +85,11 @@ class BudgetRow:
     beside: tuple[Step, ...] = ()
     """The change from each of the known plans, in their order."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        own = {"budget": self.budget, **_step_dict(self.step), "kept_from": self.kept_from}
+        return own | self.solution.to_dict() | {"policy": None}
+
 
 @dataclass(frozen=True, eq=False)
 class BudgetComparison:
@@ -103,6 +109,17 @@ class BudgetComparison:
 
     step: Step | None
     """What the change from a smaller budget above is worth to the best; None where no row above has one."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        found = self.evaluation
+        best = {"policy": self.best, "welfare": found.welfare, "welfare_stderr": found.welfare_stderr}
+        return {"budget": self.budget, "best": best, **_step_dict(self.step), **self.comparison.to_dict()}
+
+
+def _step_dict(step: Step | None) -> dict[str, Any]:
+    names = {"step": "welfare", "step_stderr": "stderr", "step_from": "since", "step_measurable": "measurable"}
+    return {key: None if step is None else getattr(step, name) for key, name in names.items()}
 
 
 @shows_bar

@@ -88,9 +88,23 @@ class TypeIndices(Shown):
         columns |= {"indexable": self.indexable[kinds], "index": self.indices[tuple(rows.T)]}
         return as_frame(columns, library)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"criterion": self.problem.criterion.name, "arms": [self._type_dict(t) for t in range(len(self.names))]}
+
+    def _type_dict(self, kind: int) -> dict[str, Any]:
+        indexable, size = bool(self.indexable[kind]), self.problem.types.num_states[kind]
+        return {
+            "name": self.names[kind],
+            "count": int(self.problem.type_counts[kind]),
+            "indexable": None if kind in self.result.refused else indexable,
+            "indices": self.indices[kind, ..., :size].tolist() if indexable else None,
+            "reason": None if indexable else self.result.explain(kind),
+        }
+
     def plot(self) -> "Figure":
         """A figure: the index of each state; for a finite horizon by the steps that are left."""
-        figure: Figure = told_by("pictures", "indices_picture")(self)
+        figure: Figure = told_by("plots", "indices_figure")(self)
         return figure
 
 

@@ -82,7 +82,7 @@ def do(kind: str, request: dict[str, Any], body: bytes) -> tuple[Literal["done",
     try:
         return "done", *WORK[kind](request, body, _Reporter())
     except EvenhandError as error:
-        return "failed", details(status_of(error), *message_of(error)), b""
+        return "failed", details(status_of(error), *message_of(error), error.code), b""
     except MemoryError:
         return "failed", details(422, "the computation does not fit into its memory limit"), b""
     except Exception as error:  # noqa: BLE001  # the worker continues, the client gets a problem

@@ -1,7 +1,5 @@
 """`evenhand programme ...`."""
 
-import csv
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand.cli.console import print_json, print_table
+from evenhand.cli.console import print_json, print_table, printable, table_bytes
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import check_target, read_amounts, read_problem
+from evenhand.cli.refusals import OptionError
 from evenhand.cli.standard_input import DASH, standard_input
 from evenhand.display import counted
-from evenhand.errors import InvalidInput, MissingExtra
 from evenhand.model.files import Format, write_atomically
 from evenhand.model.whereabouts import FORMATS, Table, TableFormat, read_table
 from evenhand.programme import store
@@ -145,7 +143,8 @@ def plan(
             asked = opened.plan(step=step, budget=amounts, who=who, key=key, seconds=seconds, progress=tell)
         found, notices = opened.plan_of(asked.plan), _notices(opened)
     if out:
-        write_atomically(out, _as_file(found, out))
+        rows = [{column: getattr(row, column) for column in WRITTEN} for row in found.rows]
+        write_atomically(out, table_bytes(rows, out))
     if as_json:
         print_json(found.as_dict() | {"notices": notices})
         return
@@ -169,7 +168,7 @@ def accept(
 ) -> None:
     """Accept a plan."""
     if overrides is not None and single:
-        raise InvalidInput("--override: goes with a plan alone; put all of them into the table of --overrides")
+        raise OptionError("--override", "goes with a plan alone; put all of them into the table of --overrides")
     given: Any = [dict(zip(("arm", "action", "why"), row, strict=True)) for row in single]
     given = given if overrides is None else _table(overrides, format, "--overrides")
     with Programme.open(programme) as opened:
@@ -181,7 +180,7 @@ def accept(
 def _present(opened: Programme) -> int:
     found = opened.current_plan()
     if found is None:
-        raise InvalidInput("PLAN: nothing is proposed for the present step; `evenhand programme plan` makes a plan")
+        raise OptionError("PLAN", "nothing is proposed for the present step; `evenhand programme plan` makes a plan")
     return found.id
 
 
@@ -211,7 +210,7 @@ def history(programme: str, arm: str, as_json: bool, quiet: bool) -> None:
         print_json({"arm": arm, "history": [entry.as_dict() for entry in found]})
         return
     columns = ("step", "kind", "state", "planned", "action", "expected", "chance", "reward", "source", "why")
-    rows = [[_cell(getattr(entry, column)) for column in columns] for entry in found[-SHOWN:]]
+    rows = [[printable(getattr(entry, column)) for column in columns] for entry in found[-SHOWN:]]
     print_table(f"{arm}, {counted(len(found), 'entry', 'entries')}", [(column, "left") for column in columns], rows)
 
 
@@ -242,7 +241,7 @@ def refits(programme: str, refit: int | None, as_json: bool, quiet: bool) -> Non
     if refit is not None:
         one = next((one for one in found if one.id == refit), None)
         if one is None:
-            raise InvalidInput(f"REFIT: there is no refit {refit}")
+            raise OptionError("REFIT", f"there is no refit {refit}")
         if as_json:
             print_json(one.as_dict())
         else:
@@ -253,7 +252,7 @@ def refits(programme: str, refit: int | None, as_json: bool, quiet: bool) -> Non
         return
     rows = [[str(one.id), str(one.event), str(one.rows), _standing(one, model), "; ".join(one.why)] for one in found]
     heads = ("refit", "event", "rows", "stands", "why")
-    shown = [[_cell(cell) for cell in row] for row in rows[:SHOWN]]
+    shown = [[printable(cell) for cell in row] for row in rows[:SHOWN]]
     print_table(f"{name}, {counted(len(found), 'refit')}", [(head, "left") for head in heads], shown)
 
 
@@ -351,7 +350,13 @@ def events(programme: str, after: int, most: int, as_json: bool, quiet: bool) ->
         print_json({"events": [vars(event) for event in found]})
         return
     rows = [
-        [str(event.id), event.at, event.kind, _cell(event.who), _cell(json.dumps(event.body, ensure_ascii=False))[:80]]
+        [
+            str(event.id),
+            event.at,
+            event.kind,
+            printable(event.who),
+            printable(json.dumps(event.body, ensure_ascii=False))[:80],
+        ]
         for event in found
     ]
     print_table(
@@ -377,19 +382,13 @@ def _tell(told: dict[str, Any], words: str, as_json: bool) -> None:
         click.echo(words)
 
 
-def _cell(value: Any) -> str:
-    """As it is shown in a table: names come from anybody, and may hold what would move the cursor."""
-    text = "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
-    return "".join(letter if letter.isprintable() else " " for letter in text)
-
-
 MOST_TESTED = 50_000
 """Reports beyond which a plan does not wait for the test of its model."""
 
 
 def _address(opened: Programme) -> str:
     """A programme as commands name it, without a password: what is told is kept in logs."""
-    return _cell(opened.store.address)
+    return printable(opened.store.address)
 
 
 def _notices(opened: Programme) -> list[str]:
@@ -438,7 +437,7 @@ def _show_plan(found: KeptPlan) -> None:
     seen = f"{found.missing} of {found.arms} arms not seen, and believed" if found.missing else "all arms seen"
     title = f"plan {found.id} of step {found.step}, {found.status}; {seen}"
     rows = sorted(found.rows, key=lambda row: (not row.served, row.next_in_line or len(found.rows) + 1))
-    shown = [[_cell(getattr(row, column)) for column in COLUMNS] for row in rows[:SHOWN]]
+    shown = [[printable(getattr(row, column)) for column in COLUMNS] for row in rows[:SHOWN]]
     names = [column.replace("next_in_line", "next") for column in COLUMNS]
     print_table(title, [(name, "left") for name in names], shown)
     if len(rows) > SHOWN:
@@ -447,27 +446,6 @@ def _show_plan(found: KeptPlan) -> None:
     click.echo(f"used: {used}")
     if found.note:
         click.echo(f"note: {found.note}")
-
-
-def _as_file(found: KeptPlan, name: str) -> bytes:
-    """A plan as a table, in the format of the name: Parquet, JSON, else CSV."""
-    rows = [{column: getattr(row, column) for column in WRITTEN} for row in found.rows]
-    suffix = Path(name).suffix.lower()
-    if suffix == ".parquet":
-        try:
-            import polars
-        except ImportError:
-            raise MissingExtra("writing Parquet", "data") from None
-        body = io.BytesIO()
-        polars.DataFrame(rows).write_parquet(body)
-        return body.getvalue()
-    if suffix == ".json":
-        return json.dumps(rows, indent=1, ensure_ascii=False).encode()
-    text = io.StringIO()
-    writer = csv.DictWriter(text, WRITTEN, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()
 
 
 def _interval(row: "Moved") -> str:
@@ -482,7 +460,7 @@ def _show_refit(found: "Refitted", name: str) -> None:
     ]
     heads = ("type", "state", "action", "next state", "before", "after", "95 %", "seen")
     title = f"refit {found.id}: {counted(found.rows, 'row')}; probabilities that differ beyond chance"
-    print_table(title, [(head, "left") for head in heads], [[_cell(cell) for cell in row] for row in rows])
+    print_table(title, [(head, "left") for head in heads], [[printable(cell) for cell in row] for row in rows])
     before, after = found.likelihood
     told = ["impossible" if value is None else f"{value:.6g}" for value in (before, after)]
     click.echo(f"log-likelihood {told[0]} before, {told[1]} after")
@@ -493,7 +471,7 @@ def _show_refit(found: "Refitted", name: str) -> None:
     click.echo(f"welfare: {known}the new one {0.0 if then is None else then:.6g}")
     changes = "; ".join(f"{arm} {old} -> {new}" for arm, old, new in found.plan[:10])
     more = f" and {len(found.plan) - 10} more" if len(found.plan) > 10 else ""
-    click.echo(f"in a plan now: {_cell(changes)}{more}" if found.plan else "a plan now would be the same")
+    click.echo(f"in a plan now: {printable(changes)}{more}" if found.plan else "a plan now would be the same")
     for why in found.why:
-        click.echo(f"why: {_cell(why)}")
+        click.echo(f"why: {printable(why)}")
     click.echo(f"to adopt it: evenhand programme adopt {name} {found.id}")
