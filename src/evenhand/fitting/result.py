@@ -162,13 +162,8 @@ class Fitted(Shown):
         """Credible intervals of 95 %: lower and upper ends, shaped as the transitions."""
         return self.posterior.interval(LEVEL)
 
-<<<<<<< HEAD:src/evenhand/fitting/result.py
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form; unknown values are null."""
-=======
     def to_dict(self) -> dict[str, Any]:
-        """The JSON form; what is not known is null."""
->>>>>>> r25-say:src/evenhand/fitting/fitted.py
+        """JSON form; unknown values are null."""
         lower, upper = self.interval
         arrays = {"transitions": self.posterior.mean, "lower": lower, "upper": upper}
         arms = num_arms(self.log)
