@@ -179,4 +179,4 @@ def _find(text: str, known: tuple[str, ...], what: str, kind: str, hint: bool) -
         return alike[0]
     near = nearest(text, known) if hint else None
     meant = f" Did you mean {quoted(near)}?" if near else ""
-    return f"{quoted(text)} is not a {what} of type {quoted(kind)}.{meant} Known are {', '.join(known[:12])}"
+    return f"{quoted(text)} is an unknown {what} of type {quoted(kind)}.{meant} Known are {', '.join(known[:12])}"
