@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evenhand.display import counted
-from evenhand.fitting.building import pairs_in_words
 from evenhand.fitting.clusters import Clusters
 from evenhand.fitting.diagnostics import Diagnostics
 from evenhand.fitting.diagnostics.effects import Effects
-from evenhand.fitting.diagnostics.phrases import chance, interval, probability_texts, signed
-from evenhand.fitting.diagnostics.thin_rows import FEW
-from evenhand.fitting.fitted import Fitted
+from evenhand.fitting.diagnostics.format import chance, interval, probability_texts, signed
+from evenhand.fitting.diagnostics.sparse_rows import FEW
+from evenhand.fitting.result import Fitted
 from evenhand.model.files import Location
 from evenhand.report.format import capitalised, fixed, number, percent, spelled
 from evenhand.report.html import page, write_page
@@ -42,7 +41,7 @@ def fit_summary(fitted: Fitted) -> Summary:
         facts.append(("types found", fitted.clusters.words))
     if fitted.unseen_anywhere.any():
         whose = ", in any type" if len(log.types) > 1 else ""
-        facts.append((f"never seen{whose}", "; ".join(pairs_in_words(log, fitted.unseen_anywhere))))
+        facts.append((f"never seen{whose}", "; ".join(log.pair_names(fitted.unseen_anywhere))))
     return Summary("Model fitted to records", facts=facts, tables=[transitions_table(fitted)], notes=list(fitted.notes))
 
 

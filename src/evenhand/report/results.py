@@ -13,7 +13,7 @@ from evenhand.evaluation.draws import PolicyDraws, UnderDraws, member_names, spr
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.fitting.clusters import Clusters
 from evenhand.fitting.diagnostics import Diagnostics
-from evenhand.fitting.fitted import Fitted
+from evenhand.fitting.result import Fitted
 from evenhand.learning.seeds import Trainings
 from evenhand.learning.training import Training
 from evenhand.model.arm import Arm

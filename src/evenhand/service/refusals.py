@@ -178,7 +178,7 @@ def response_to(error: Exception, scope: Scope) -> Response:
     if isinstance(error, EvenhandError):
         status = status_of(error)
         again = {"Retry-After": str(RETRY_AFTER)} if status == 503 else None
-        return problem(scope, status, *message_of(error), headers=again)
+        return problem(scope, status, *message_of(error), headers=again, code=error.code)
     if isinstance(error, RequestValidationError):
         return _invalid(scope, error)
     if isinstance(error, HTTPException):
