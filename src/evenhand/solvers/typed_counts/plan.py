@@ -162,7 +162,7 @@ class TypedPlan:
     def _arms(self) -> Iterator[Arm]:
         """One arm of each type."""
         for own in (moves.tables for moves in self.types):
-            limit = np.where(own.valid[:, :, None], self.limit, -1.0)  # nobody affords an action that is not there
+            limit = np.where(own.valid[:, :, None], self.limit, -1.0)  # a missing action is never affordable
             yield Arm(own.transitions, own.rewards, own.usage, limit)
 
 
