@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     )
     from evenhand.planning.by_shards import ArmsSolution, solve_arms
     from evenhand.planning.check import Check, check
-    from evenhand.planning.chosen import evaluate, make_policy
     from evenhand.planning.compare import Comparison, compare
     from evenhand.planning.fairness import Fairness, fairness
     from evenhand.planning.plans import Decisions, Plan, load_plan
+    from evenhand.planning.policy_argument import evaluate, make_policy
     from evenhand.planning.replay import Replay, replay
     from evenhand.planning.saved import load_policy, save_policy, save_solution
     from evenhand.planning.solution import Solution
@@ -67,8 +67,8 @@ _HOMES = {
     "act_on_arms": "evaluation.shards.plans",
     "evaluate_arms": "evaluation.shards.measuring",
     "index_arms": "evaluation.shards.indexing",
-    "evaluate": "planning.chosen",
-    "make_policy": "planning.chosen",
+    "evaluate": "planning.policy_argument",
+    "make_policy": "planning.policy_argument",
     "gini_coefficient": "evaluation",
     "lorenz_curve": "evaluation",
     "price_of_fairness": "evaluation",

@@ -20,7 +20,7 @@ import evenhand as eh
 from evenhand.errors import InvalidInput, ModelError, PolicyError, TooLarge
 from evenhand.model.composite import Mixture
 from evenhand.planning.networks import save_network
-from evenhand.planning.roster import find_policy
+from evenhand.planning.policy_registry import find_policy
 from evenhand.policies.network import CountNetworkPolicy, Network
 
 from ..conftest import try_each

@@ -8,7 +8,7 @@ import pytest
 
 from evenhand.errors import NotApplicable
 from evenhand.model.policy import Capabilities, capabilities
-from evenhand.planning.roster import ROSTER
+from evenhand.planning.policy_registry import REGISTRY
 from evenhand.planning.solve import solve
 from evenhand.policies import CountNetworkPolicy, JointNetworkPolicy, Network, PriorityPolicy
 from evenhand.problems import machine_replacement
@@ -76,7 +76,7 @@ ROSTERED = {
 }
 
 
-@pytest.mark.parametrize("entry", ROSTER, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", REGISTRY, ids=lambda entry: entry.name)
 def test_what_named_policies_can_do(entry):
     try:
         policy = entry.build(MACHINES, "gini:2")

@@ -16,8 +16,8 @@ from evenhand.model.welfare import as_welfare
 from evenhand.planning import mixed
 from evenhand.planning import played as playing
 from evenhand.planning.compare import compare
+from evenhand.planning.policy_registry import find_policy
 from evenhand.planning.relaxed import fluid_policies, relax
-from evenhand.planning.roster import find_policy
 from evenhand.planning.saved import load_policy, save_policy, save_solution
 from evenhand.planning.solve import choose_method, solve
 from evenhand.policies import Resolving, fair_index, whittle

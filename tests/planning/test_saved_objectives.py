@@ -12,7 +12,7 @@ from evenhand.model.arm import Arm
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import begin
-from evenhand.planning.plain import PLAIN
+from evenhand.planning.policy_registry import REGISTRY
 from evenhand.planning.relaxed import fluid_policies, relax
 from evenhand.planning.saved import load_policy, save_solution
 from evenhand.planning.solve import solve
@@ -125,7 +125,7 @@ class OfAUser:
 @pytest.mark.parametrize("rotate", [None, 3])
 def test_every_named_part_of_a_mixture_is_saved(tmp_path, rotate):
     problem = typed()
-    parts = [make(problem) for name, make in PLAIN.items() if name != "whittle"]
+    parts = [entry.build(problem) for entry in REGISTRY if entry.is_heuristic and entry.name != "whittle"]
     mixture = Mixture(parts, np.full(len(parts), 1 / len(parts)), rotate)
     eh.save_policy(mixture, problem, tmp_path / "plan.zip")
     again = eh.load_policy(tmp_path / "plan.zip", problem)

@@ -80,7 +80,7 @@ def all_of_them():
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 1.0])
 def test_the_plan_for_the_worst_draws_is_the_best_of_all_mixtures(all_of_them, share, monkeypatch):
-    monkeypatch.setattr("evenhand.planning.uncertain.PLAIN", {})  # some draw or remember: no tables of joint states
+    monkeypatch.setattr("evenhand.planning.uncertain.REGISTRY", ())  # some draw or remember: no tables of joint states
     problem, worlds = atoms()
     found = eh.solve(problem, draws=60, posterior=worlds, robust=share)
     best = best_tail_of_all(all_of_them, share)

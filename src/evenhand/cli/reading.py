@@ -12,7 +12,7 @@ from evenhand.cli.standard_input import DASH, standard_input
 from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, PolicyError, UnknownName
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import FORMATS, Format, Loaded, load_noting
-from evenhand.planning.names import find_name, is_file
+from evenhand.planning.policy_registry import find_policy, is_file
 from evenhand.problems import catalog
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def read_names(policies: str) -> list[str]:
     for name in names:
         try:
             if not is_file(name):
-                find_name(name)
+                find_policy(name)
         except UnknownName as error:
             faults.append(Fault("", str(error)))
     if faults:
@@ -202,7 +202,7 @@ def read_parameters(parameters: Sequence[str]) -> dict[str, str]:
 def read_policy(policy: str, problem: CoupledMDP, welfare: str | None) -> "Policy | Starting":
     """A saved policy, or one that has a name."""
     from evenhand.planning.networks import OtherDynamics
-    from evenhand.planning.roster import find_policy
+    from evenhand.planning.policy_registry import find_policy
     from evenhand.planning.saved import load_policy
 
     if is_file(policy):

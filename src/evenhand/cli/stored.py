@@ -12,7 +12,7 @@ from evenhand.cli.reading import called, check_target, read_amounts, refuse_seve
 from evenhand.display import counted
 from evenhand.errors import InvalidInput
 from evenhand.model.files import is_stored
-from evenhand.planning.names import find_name, is_file
+from evenhand.planning.policy_registry import find_policy, is_file
 
 if TYPE_CHECKING:
     from evenhand.evaluation.shards.checking import ArmsCheck
@@ -194,7 +194,7 @@ def run_evaluate(
                 raise InvalidInput(f"{policy}: by shards a plan is a table of results: indices --out, or solve --out")
             plan = read_plan(policy, arms.path)
             rule, weights = plan.rule, plan.weights
-        asked = rule or find_name(policy).name
+        asked = rule or find_policy(policy).name
         found = evaluate_arms(asked, arms, welfare, episodes, horizon, seed, on, tell, values=values, weights=weights)
     if as_json:
         print_json(_evaluation_as_dict(found, values))

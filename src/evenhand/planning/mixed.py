@@ -52,7 +52,7 @@ from evenhand.planning.judging import (
     judge_those_that_settle,
     law_of,
 )
-from evenhand.planning.plain import PLAIN
+from evenhand.planning.policy_registry import REGISTRY
 from evenhand.planning.relaxed import FLUID_TOLERANCE, MOST_FOLLOWED, build_policy, relax, tightest
 from evenhand.planning.solution import Samples
 from evenhand.planning.task import Task
@@ -423,9 +423,9 @@ def _named_policies(task: Task, relaxed: FluidSolution) -> Iterator[Asked]:
     for name in ("fair-index", "occupancy-priority", "re-solving"):
         with contextlib.suppress(NotApplicable, TooLarge):
             yield Asked(name, build_policy(problem, relaxed, name), own)
-    for name, make in PLAIN.items():
+    for entry in (entry for entry in REGISTRY if entry.is_heuristic):
         with contextlib.suppress(NotApplicable, TooLarge):
-            yield Asked(name, make(problem), own)
+            yield Asked(entry.name, entry.build(problem), own)
 
 
 def _policies_for_others(task: Task, clock: Clock) -> Iterator[Asked]:

@@ -34,10 +34,10 @@ from evenhand.model.simulator import needs_tables
 from evenhand.model.welfare import Welfare, is_lexicographic
 from evenhand.planning.compare import Comparison, compare
 from evenhand.planning.mixed import AS_GOOD
-from evenhand.planning.other_numbers import fit_policy
 from evenhand.planning.plans import Plan, plan_of
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import DEFAULT_TOLERANCE, choose_method, solve
+from evenhand.policies.other_numbers import fit_policy
 from evenhand.typing import Floats, Progress, Rng
 
 Budget = float | Sequence[float] | Floats | Mapping[str, float]

@@ -13,7 +13,7 @@ from evenhand.model.naming import type_names as type_names
 from evenhand.model.simulator import Problem, Simulator
 from evenhand.model.welfare import Welfare
 from evenhand.planning.compare import Comparison, Row
-from evenhand.planning.roster import ROSTER
+from evenhand.planning.policy_registry import REGISTRY
 from evenhand.typing import Floats
 
 UNKNOWN = "–"
@@ -114,7 +114,7 @@ def capitalised(text: str) -> str:
 
 def abbreviation_and_summary(policy: str) -> tuple[str, str]:
     """What the roster says of a policy; empty for one that is not in it."""
-    for entry in ROSTER:
+    for entry in REGISTRY:
         if entry.name == policy:
             return entry.abbreviation, entry.summary
     return "", ""

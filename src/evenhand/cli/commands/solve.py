@@ -27,7 +27,7 @@ from evenhand.errors import InvalidInput
 from evenhand.model.files import Format
 from evenhand.model.objective import num_members
 from evenhand.model.welfare import is_lexicographic, is_mean, weight_of_worst
-from evenhand.planning.names import is_file
+from evenhand.planning.policy_registry import is_file
 
 if TYPE_CHECKING:
     from evenhand.planning.solution import Solution

@@ -19,8 +19,7 @@ from evenhand.model.criterion import Criterion
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.simulator import Problem, check_problem
 from evenhand.model.welfare import Welfare
-from evenhand.planning.names import is_file
-from evenhand.planning.roster import ROSTER, RosterEntry, find_policy
+from evenhand.planning.policy_registry import REGISTRY, NamedPolicy, find_policy, is_file
 from evenhand.planning.saved import load_policy
 from evenhand.policies.other_numbers import fitted
 
@@ -58,10 +57,10 @@ def read_policy(policy: Chosen, problem: Problem, welfare: str | Welfare | None)
         NotApplicable: the policy of this name cannot treat this problem.
     """
     found = _find(policy, problem)
-    return found.build(problem, welfare) if isinstance(found, RosterEntry) else fitted(found, problem)
+    return found.build(problem, welfare) if isinstance(found, NamedPolicy) else fitted(found, problem)
 
 
-def read_policies(policies: "Several | None", problem: Problem) -> dict[str, RosterEntry | Policy | Starting]:
+def read_policies(policies: "Several | None", problem: Problem) -> dict[str, NamedPolicy | Policy | Starting]:
     """What is meant, under the names that a comparison shows; named policies as what makes them.
 
     Args:
@@ -73,8 +72,8 @@ def read_policies(policies: "Several | None", problem: Problem) -> dict[str, Ros
     """
     if policies is None:
         # The optimal one may take hours; it is asked for by name only.
-        return {entry.name: entry for entry in ROSTER if entry.name != "optimal"}
-    found: dict[str, RosterEntry | Policy | Starting] = {}
+        return {entry.name: entry for entry in REGISTRY if entry.name != "optimal"}
+    found: dict[str, NamedPolicy | Policy | Starting] = {}
     wrong: list[tuple[str | None, InvalidInput]] = []
     # All are looked at, so that a user sees every mistake at once.
     for name, policy in _listed(policies):
@@ -83,7 +82,7 @@ def read_policies(policies: "Several | None", problem: Problem) -> dict[str, Ros
         except InvalidInput as error:
             wrong.append((name, error))
             continue
-        if name is None and isinstance(meant, RosterEntry):
+        if name is None and isinstance(meant, NamedPolicy):
             found[meant.name] = meant  # asked for twice, it is shown once
         else:
             found[_another(_called(policy) if name is None else name, found)] = meant
@@ -113,7 +112,7 @@ def _is_one(given: object) -> bool:
     return isinstance(given, (Policy, Starting)) or isinstance(getattr(given, "policy", None), (Policy, Starting))
 
 
-def _find(policy: Chosen, problem: Problem) -> RosterEntry | Policy | Starting:
+def _find(policy: Chosen, problem: Problem) -> NamedPolicy | Policy | Starting:
     """An entry of the roster, or a policy."""
     # A file before a name: only what looks like a file is one (`is_file`).
     if isinstance(policy, PathLike) or (isinstance(policy, str) and is_file(policy)):
