@@ -14,7 +14,7 @@ from evenhand.cli.commands.train import read_settings
 from evenhand.errors import InvalidInput, UnknownName
 from evenhand.evaluation.exact import exact_values
 from evenhand.learning.settings import ALGORITHMS, TrainingRun, TrainingSettings, settings
-from evenhand.planning.saved import load_policy
+from evenhand.planning.plan import load_policy
 from evenhand.planning.shipped import manifests
 from evenhand.problems import machine_replacement
 

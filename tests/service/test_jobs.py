@@ -12,8 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from evenhand.model.files import save
-from evenhand.planning.plans import load_plan
-from evenhand.planning.saved import save_solution
+from evenhand.planning.plan import load_plan, save_solution
 from evenhand.planning.solve import solve
 from evenhand.problems import machine_replacement
 from evenhand.programme import schema

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenhand.cli.standard_input import DASH, standard_input
-from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, PolicyError, UnknownName
+from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, NotApplicable, PolicyError, UnknownName
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import FORMATS, Format, Loaded, load_noting
 from evenhand.planning.policy_registry import find_policy, is_file
@@ -69,7 +69,7 @@ def with_budgets(problem: CoupledMDP, parameters: Sequence[str], budgets: Sequen
     """The same problem with each of some budgets, given as text; with its own where none is given."""
     if not budgets:
         return [problem]
-    from evenhand.planning.labels import as_key
+    from evenhand.model.labels import as_key
 
     own = ("budget", *map(as_key, problem.resource_names))
     told = [key for key in read_parameters(parameters) if as_key(key) in own]
@@ -201,13 +201,12 @@ def read_parameters(parameters: Sequence[str]) -> dict[str, str]:
 
 def read_policy(policy: str, problem: CoupledMDP, welfare: str | None) -> "Policy | Starting":
     """A saved policy, or one that has a name."""
-    from evenhand.planning.networks import OtherDynamics
-    from evenhand.planning.policy_registry import find_policy
-    from evenhand.planning.saved import load_policy
+    from evenhand.planning.plan import load_policy
+    from evenhand.planning.plan_file import OtherDynamicsWarning
 
     if is_file(policy):
         with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always", OtherDynamics)
+            warnings.simplefilter("always", OtherDynamicsWarning)
             found = _load_fitting(policy, problem) if problem.arm_names else load_policy(Path(policy), problem)
         for warning in told:
             click.echo(f"warning: {policy}: {warning.message}", err=True)
@@ -218,13 +217,12 @@ def read_policy(policy: str, problem: CoupledMDP, welfare: str | None) -> "Polic
 
 def _tell_numbers(file: str, found: "Policy | Starting", problem: CoupledMDP) -> None:
     """Say so where a network on counts plays other numbers than those that it was made for, as `act` does."""
-    from evenhand.planning.saved import load_carried
-    from evenhand.policies.network import CountNetworkPolicy
+    from evenhand.planning.plan_file import read_contents
 
-    if not isinstance(found, CountNetworkPolicy):
+    if getattr(found, "any_number", False) is not True:
         return
     try:
-        made_for = load_carried(file)[1]
+        made_for = read_contents(file).problem
     except PolicyError:  # it was trained on a simulator, and carries no problem
         return
     told = [f"{problem.num_arms} arms, made for {made_for.num_arms}"] if problem.num_arms != made_for.num_arms else []
@@ -236,10 +234,13 @@ def _tell_numbers(file: str, found: "Policy | Starting", problem: CoupledMDP) ->
 
 def _load_fitting(policy: str, problem: CoupledMDP) -> "Policy | Starting":
     """A saved policy on the arms of a table: made for just these, or for the same kinds of arms elsewhere."""
-    from evenhand.planning.plans import load_plan
-    from evenhand.planning.saved import load_policy
+    from evenhand.planning.plan import load_plan, load_policy
 
     try:
         return load_policy(Path(policy), problem)
     except PolicyError:
+        pass
+    try:
         return load_plan(policy).fitted(problem)
+    except NotApplicable as error:
+        raise NotApplicable(f"{error}. Give the name of a policy, or a plan made with the same --initial") from None

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from evenhand.checks import as_generator, check_positive_int
-from evenhand.display import ShownPolicy
 from evenhand.errors import InvalidInput, PolicyError
+from evenhand.model.base_policy import BasePolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.simulator import Problem, Simulator
 from evenhand.typing import ArrayLike, Indices, Ints, Rng
@@ -138,7 +138,7 @@ class Actor(ABC):
         """What it remembers, for the policy's `resume`; arrays of its own, that do not change later."""
 
 
-class RememberingPolicy(ShownPolicy, ABC):
+class RememberingPolicy(BasePolicy, ABC):
     """A policy that starts actors, and is asked directly as well."""
 
     _own: Actor | None = None

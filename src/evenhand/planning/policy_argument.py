@@ -19,9 +19,9 @@ from evenhand.model.criterion import Criterion
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.simulator import Problem, check_problem
 from evenhand.model.welfare import Welfare
+from evenhand.planning.plan import load_policy
 from evenhand.planning.policy_registry import REGISTRY, NamedPolicy, find_policy, is_file
-from evenhand.planning.saved import load_policy
-from evenhand.policies.other_numbers import fitted
+from evenhand.policies.resize import fitted
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")

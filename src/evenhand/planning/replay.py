@@ -34,7 +34,7 @@ from evenhand.model.places import quoted
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare
 from evenhand.planning.courses import Course, Forecast, follow
-from evenhand.planning.plans import load_plan
+from evenhand.planning.plan import load_plan
 from evenhand.planning.policy_argument import Several, read_policies
 from evenhand.planning.policy_registry import NamedPolicy, is_file
 from evenhand.typing import Floats, Ints, Rng

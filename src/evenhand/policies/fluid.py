@@ -20,20 +20,23 @@ With a finite horizon each of these has one table a step. A floor holds in the r
 policies only lean towards it. `planning.mixed` mixes such that it holds for what is played (`planning.floors`).
 """
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import product
 
 import numpy as np
 
 from evenhand.checks import as_numbers, check_memory, check_positive_int, check_shape
-from evenhand.display import ShownPolicy
-from evenhand.errors import NotApplicable
+from evenhand.errors import NotApplicable, PolicyError
 from evenhand.kernels.choosing import SERVING, serve_by_rank, serve_by_rank_fast
 from evenhand.kernels.randomness import draw_keys, grid, uniforms_at
 from evenhand.model.acting import MOST, Actor, Memory, Remembered, RememberingPolicy, on_batches, read_memory
-from evenhand.model.composite import BySteps
+from evenhand.model.base_policy import BasePolicy, check_arrays
+from evenhand.model.composite import BySteps, steps_of
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.explanations import DecisionStep, RankedService, ServiceOrder, first_of_each, order_by_rank
+from evenhand.model.same_arms import matched_types, table_rows
 from evenhand.policies.priority import (
     COMPILE_FROM,
     NOISE,
@@ -45,7 +48,7 @@ from evenhand.policies.priority import (
 )
 from evenhand.reductions.counts import count_states
 from evenhand.solvers.arms import SingleArms, action_values, gains_at
-from evenhand.typing import ArrayLike, Bools, Floats, Indices, Ints, Rng
+from evenhand.typing import Array, ArrayLike, Bools, Floats, Indices, Ints, Rng
 
 LEAST_WEIGHT = 1e-6
 """Arms of less weight than this, relative to the largest, count as if they had it."""
@@ -60,7 +63,10 @@ LOOK_AHEAD = 20.0
 """Steps for which re-solving under the average balances use and budget; as a discount of 0.95 would."""
 
 UNSEEN = -1
-"""The place of prices before they were looked at."""
+"""The place of prices before the first search."""
+
+MOST_POINTS = 10_000
+"""Largest number of prices per resource that a file may ask for."""
 
 
 # -- fair-index: the order of service at given prices ----------------------------------------------------------------
@@ -250,10 +256,12 @@ def occupancy_priority(
     return BySteps(parts)
 
 
-class OccupancyPriority(ShownPolicy):
+class OccupancyPriority(BasePolicy):
     """Draws what the relaxation would do, then repairs and fills."""
 
     exchangeable = True
+    kind = "occupancy-priority"
+    decides = "by ranks, with draws"
 
     def __init__(
         self,
@@ -301,6 +309,73 @@ class OccupancyPriority(ShownPolicy):
         fill = rank_scores(cells, 0.0)
         self.fill_ranks = np.where(fill >= 0, fill + self.drawn_ranks.max() + 1, -1).astype(np.int32)
 
+    def to_arrays(self) -> dict[str, Array]:
+        """Return the tables of probabilities and scores."""
+        return {"probabilities": self.laws, "scores": self.scores}
+
+    @classmethod
+    def from_arrays(cls, problem: CoupledMDP, arrays: dict[str, Array]) -> "OccupancyPriority":
+        """Return the policy of these tables."""
+        check_arrays(arrays, probabilities="f3", scores="f3")
+        chances, scores = arrays["probabilities"], arrays["scores"]
+        if chances.shape != problem.types.valid.shape or scores.shape != chances.shape:
+            raise PolicyError("its tables do not fit the problem")
+        # Padding may hold anything.
+        sums, real = np.where(problem.types.real, chances, 0.0).sum(axis=2), problem.types.real.any(axis=2)
+        if not (np.isfinite(scores).all() and (chances >= 0).all() and (np.abs(sums[real] - 1) <= 1e-8).all()):
+            raise PolicyError("its probabilities do not sum to 1, or its scores are not finite")
+        return cls.of_tables(problem, chances, scores)
+
+    def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> "OccupancyPriority":
+        """Return the policy for other numbers of arms; see `BasePolicy.resized`."""
+        cells = table_rows(self.problem, problem, types)
+        return OccupancyPriority.of_tables(problem, self.laws[cells], self.scores[cells])
+
+    def ranks_at(self, decision: DecisionStep) -> Indices:
+        """(arm, action) ranks behind a decision: drawn actions before those that fill up the budget."""
+        # A copy of the stream: the draw must be the one behind the decision, and must not use up the stream.
+        drawn, _ = self.draw(decision.states[None], copy.deepcopy(decision.rng))
+        return self._ranks_of(decision, drawn[0])
+
+    def _ranks_of(self, decision: DecisionStep, drawn: Indices) -> Indices:
+        cells = decision.types, decision.states
+        hit = drawn[:, None] == np.arange(self.laws.shape[2])
+        return np.where(hit, self.drawn_ranks[cells], self.fill_ranks[cells])
+
+    def explain(self, decision: DecisionStep) -> list[str]:
+        """(arm,) the reason for each action: the draw, then repair and filling up by rank."""
+        drawn = self.draw(decision.states[None], copy.deepcopy(decision.rng))[0][0]
+        num_drawn = int(self.drawn_ranks.max()) + 1
+        num_ranks = max(int(self.fill_ranks.max()) + 1, num_drawn)
+        service = RankedService(decision, self._ranks_of(decision, drawn), num_ranks, num_drawn)
+        chances = self.laws[decision.types, decision.states, drawn]
+        columns = decision.types, decision.states, drawn, decision.actions
+        cells = list(zip(*(column.tolist() for column in columns), strict=True))
+        reasons = {}  # arms that agree in all of these share a reason
+        for cell, arm in first_of_each(cells).items():
+            chance, served = float(chances[arm]), bool(decision.served[arm])
+            # Probabilities come from linear programs: 1 may lack a little.
+            often = "always" if chance > 0.9995 else f"{100 * chance:.3g} of 100 times"
+            meant = f"the plan gives {service.labels.doing(cell[0], cell[2])} here {often}"
+            waits = not served and service.level[arm] >= 0
+            if cell[3] == cell[2] and not waits:
+                reasons[cell] = f"{meant}, {service.reason(arm)}" if served else meant
+            else:
+                filled = " there was budget to fill up," if served else ""
+                reasons[cell] = f"{meant};{filled} {service.reason(arm)}"
+        return [reasons[cell] for cell in cells]
+
+    def service_order(self, step: int = 0) -> ServiceOrder:
+        """Return the conditions by rank: what may be drawn, then what fills up the budget."""
+        ranks = np.where(self.laws > 0, self.drawn_ranks, self.fill_ranks).astype(np.int32)
+        return order_by_rank(self.problem, ranks, self.decides, self.laws, int(self.drawn_ranks.max()) + 1)
+
+    def does_same(self, other: object) -> bool:
+        """Return whether another policy surely makes the same decisions."""
+        if not isinstance(other, OccupancyPriority) or not np.array_equal(self.fill_ranks, other.fill_ranks):
+            return False
+        return np.allclose(self.laws, other.laws, atol=1e-9)
+
     @cached_property
     def _cumulative(self) -> Floats:
         sums = np.cumsum(self.laws, axis=-1)
@@ -347,6 +422,7 @@ class Resolving(RememberingPolicy):
     """Serves by worth per price, at prices that fit where the arms are now. Plays by counts too."""
 
     plays_by_counts = True
+    kind = "re-solving"
 
     def __init__(
         self,
@@ -389,6 +465,47 @@ class Resolving(RememberingPolicy):
         self.values, self.rent = _price_tables(self)
         self._policies: dict[int, ExchangeablePriority | BySteps] = {}
 
+    def to_arrays(self) -> dict[str, Array]:
+        """Return weights and prices, and how often and how finely prices are searched."""
+        found = {"weights": self.weights, "prices": self.prices}
+        found |= {"every": np.array(self.every), "points": np.array(self.points)}
+        return found if self.floor_prices is None else found | {"floor_prices": self.floor_prices}
+
+    @classmethod
+    def from_arrays(cls, problem: CoupledMDP, arrays: dict[str, Array]) -> "Resolving":
+        """Return the policy of these weights and prices."""
+        check_arrays(arrays, ["floor_prices"], weights="f1", prices="f12", every="iu0", points="iu0", floor_prices="f1")
+        points = int(arrays["points"])
+        if not 1 <= points <= MOST_POINTS or not all(np.isfinite(array).all() for array in arrays.values()):
+            raise PolicyError(f"its weights and prices must be finite, and its points 1 to {MOST_POINTS}")
+        every, floor_prices = int(arrays["every"]), arrays.get("floor_prices")
+        return cls(problem, arrays["weights"], arrays["prices"], every, points, floor_prices)
+
+    def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> "Resolving":
+        """Return the policy for other numbers of arms; see `BasePolicy.resized`."""
+        rows = matched_types(self.problem, problem, types)
+        floor_prices = None if self.floor_prices is None else self.floor_prices[rows]
+        return Resolving(problem, self.weights[rows], self.prices, self.every, self.points, floor_prices)
+
+    def _policy_now(self, decision: DecisionStep) -> ExchangeablePriority:
+        assert isinstance(decision.actor, ResolvingActor)
+        return self.policy_at(int(decision.actor.place[0]), decision.step)
+
+    def explain(self, decision: DecisionStep) -> list[str]:
+        """(arm,) the reason for each action, by rank at the present prices."""
+        return self._policy_now(decision).explain(decision)
+
+    def ranks_at(self, decision: DecisionStep) -> Indices | None:
+        """(arm, action) ranks at the present prices."""
+        return self._policy_now(decision).ranks_at(decision)
+
+    def service_order(self, step: int = 0) -> ServiceOrder:
+        """Return the conditions by rank at the prices of the expected initial counts."""
+        problem = self.problem
+        start = np.round(problem.type_counts[:, None] * problem.types.initial).astype(np.int64)
+        ranks = self.policy_at(int(self.best_prices(start[None], step)[0]), step).ranks
+        return order_by_rank(problem, ranks, "by ranks that follow the states of the arms")
+
     def prices_at(self, place: int) -> Floats:
         """(resource,), or (step, resource): the prices at a place in the grid."""
         return np.asarray(self.grid[place] if self.prices.ndim == 1 else self.prices * self.factors[place])
@@ -402,10 +519,8 @@ class Resolving(RememberingPolicy):
         if place not in self._policies:
             given = (self.weights, self.prices_at(place), self.pay_at(place))
             self._policies[place] = fair_index(self.problem, *given)
-        found = self._policies[place]
-        if not isinstance(found, BySteps):
-            return found
-        part = found.parts[step % len(found.parts)]
+        parts = steps_of(self._policies[place])
+        part = parts[step % len(parts)]
         assert isinstance(part, ExchangeablePriority)
         return part
 

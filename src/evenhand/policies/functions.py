@@ -5,9 +5,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from evenhand.display import ShownPolicy
 from evenhand.errors import InvalidInput
 from evenhand.model.acting import on_batches
+from evenhand.model.base_policy import BasePolicy
 from evenhand.model.feasible import check_actions, checked_shape
 from evenhand.model.simulator import Problem
 from evenhand.typing import Array, Indices
@@ -16,7 +16,7 @@ Choose: TypeAlias = Callable[[Indices, np.random.Generator], Array]
 """(states, rng) -> actions, of all episodes at once, (episode, arm), or of one, (arm,)."""
 
 
-class FunctionPolicy(ShownPolicy):
+class FunctionPolicy(BasePolicy):
     """A function that chooses actions; what it answers is checked before anybody acts on it."""
 
     def __init__(

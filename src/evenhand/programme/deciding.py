@@ -16,7 +16,7 @@ from sqlalchemy import Connection, func, select
 
 from evenhand.errors import Missing
 from evenhand.model.coupled import CoupledMDP
-from evenhand.planning.plans import Decisions, Plan
+from evenhand.planning.plan import Decisions, Plan
 from evenhand.programme import schema
 from evenhand.programme.knowing import BELIEVED, Known
 from evenhand.programme.ledger import add_rows, append, as_text, change_rows, digest_of, now

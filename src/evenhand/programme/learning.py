@@ -11,8 +11,8 @@ from evenhand.errors import Conflict, Missing
 from evenhand.evaluation.evaluate import evaluate
 from evenhand.fitting.posterior_files import Named
 from evenhand.model.coupled import CoupledMDP
-from evenhand.planning.plans import plan_of
-from evenhand.planning.saved import rebuilt
+from evenhand.planning.plan import plan_of
+from evenhand.planning.plan_file import rebuilt
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import solve
 from evenhand.programme import ledger, roster, schema

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, func, select
 from evenhand.errors import Conflict, Fault, InvalidInput
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.whereabouts import Table
-from evenhand.planning.plans import Decisions
+from evenhand.planning.plan import Decisions
 from evenhand.planning.solve import solve
 from evenhand.programme import ledger, roster, schema
 from evenhand.programme.accepting import (

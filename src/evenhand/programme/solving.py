@@ -12,11 +12,10 @@ The numbers *drift*. A policy is to be solved anew (`drifted`)
 """
 
 import hashlib
+import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -24,15 +23,14 @@ import numpy as np
 from evenhand.display import counted
 from evenhand.errors import NotApplicable
 from evenhand.evaluation.evaluate import evaluate
+from evenhand.model.base_policy import described
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective, read_welfare
 from evenhand.model.places import quoted
 from evenhand.planning.certificate import check_bound
-from evenhand.planning.plans import Plan, load_plan
+from evenhand.planning.plan import Plan, load_plan, save_solution
 from evenhand.planning.relaxed import relax, tightest
-from evenhand.planning.saved import save_solution
 from evenhand.planning.solution import Solution
-from evenhand.policies.other_numbers import fit_policy, other_numbers
 from evenhand.programme.ledger import digest_of
 from evenhand.programme.roster import Arm
 from evenhand.typing import Floats
@@ -170,27 +168,20 @@ def numbers_of(arms: Sequence[Arm]) -> Numbers:
 
 def to_bytes(solution: Solution) -> tuple[str, bytes]:
     """The digest and the bytes of the file of a solution's policy."""
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "policy.zip"
-        save_solution(solution, file)
-        body = file.read_bytes()
-    return hashlib.sha256(body).hexdigest(), body
+    stream = io.BytesIO()
+    save_solution(solution, stream)
+    return hashlib.sha256(stream.getvalue()).hexdigest(), stream.getvalue()
 
 
 def plan_from_bytes(body: bytes) -> Plan:
     """A policy and the problem it was made for."""
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "policy.zip"
-        file.write_bytes(body)
-        return load_plan(file)
+    return load_plan(body)
 
 
 def serves_any_number(solution: Solution) -> bool:
     """Whether a policy also serves other numbers of the same kinds of arms."""
-    problem = solution.problem
-    kinds = list(range(problem.num_types))
     try:
-        fit_policy(solution.policy, other_numbers(problem, kinds, problem.type_counts, problem.budget.tolist()), kinds)
+        described(solution.policy).resized(solution.problem, range(solution.problem.num_types))
     except NotApplicable:
         return False
     return True

@@ -16,7 +16,7 @@ from evenhand.checks import check_positive_int
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import DEFAULT
 from evenhand.planning.fairness import Fairness, fairness
-from evenhand.planning.plans import Plan
+from evenhand.planning.plan import Plan
 from evenhand.planning.what_if import Budget, BudgetRow, what_if
 from evenhand.programme.auditing import Books, Earned
 from evenhand.programme.solving import METHOD, Certificate, Numbers, certificate_of, fields_of, to_bytes

@@ -28,7 +28,7 @@ from evenhand.planning.check import Check, listed, starts_in_words
 from evenhand.planning.compare import Comparison, Row
 from evenhand.planning.fairness import Fairness
 from evenhand.planning.knowing import WorthKnowing
-from evenhand.planning.plans import Decisions, Plan
+from evenhand.planning.plan import Decisions, Plan
 from evenhand.planning.replay import Replay
 from evenhand.planning.robust import Robust
 from evenhand.planning.solution import Solution

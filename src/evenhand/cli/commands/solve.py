@@ -91,7 +91,7 @@ def run(
     if others:
         every = [problem.budget for problem in (first, *others)]
         with progress(quiet) as tell:
-            from evenhand.planning.plans import load_plan
+            from evenhand.planning.plan import load_plan
             from evenhand.planning.what_if import what_if  # after what may be refused at once
 
             plans = [load_plan(name) for name in candidates]
@@ -100,7 +100,7 @@ def run(
         print_json(solutions_as_dict(rows, as_dict)) if as_json else show_solutions(rows, called(model))
         return
     with progress(quiet) as tell:
-        from evenhand.planning.saved import save_solution
+        from evenhand.planning.plan import save_solution
         from evenhand.planning.solve import solve as find_best
 
         tried = {name: read_policy(name, first, welfare) for name in candidates}
@@ -229,11 +229,11 @@ def _units(solution: "Solution") -> "dict[str, Floats]":
 
 def _mixture_facts(solution: "Solution") -> dict[str, Any]:
     """What is known of a plan that was chosen by playing."""
-    from evenhand.model.composite import Mixture
+    from evenhand.model.composite import redraw_period
 
     if not solution.parts:
         return {}
-    rotate = solution.policy.rotate if isinstance(solution.policy, Mixture) else None
+    rotate = redraw_period(solution.policy)
     return {
         "realised_gini_coefficient": solution.realised_gini,
         "realised_gini_stderr": solution.realised_gini_stderr,
@@ -260,21 +260,20 @@ def _mixture_words(solution: "Solution") -> list[tuple[str, str]]:
 
 def _plan_words(solution: "Solution") -> list[tuple[str, str]]:
     """Whom the plan serves first, as `evenhand show` tells it, in short."""
-    from evenhand.model.composite import BySteps, Mixture
-    from evenhand.planning.plans import plan_of
-    from evenhand.planning.showing import beginning_words, often_each, parts_of
+    from evenhand.model.composite import redraw_period
+    from evenhand.planning.plan import plan_of
+    from evenhand.planning.plan_summary import beginning_words, drawn_words, often_each, parts_of, varies_by_step
 
-    parts, common = parts_of(plan_of(solution))
-    if not isinstance(solution.policy, Mixture):
-        when = "; at the first step" if isinstance(solution.policy, BySteps) and parts[0].order.ranked else ""
+    plan = plan_of(solution)
+    parts, common = parts_of(plan)
+    if not plan.is_mixture:
+        when = "; at the first step" if varies_by_step(plan) and parts[0].order.ranked else ""
         return [("serves first" if parts[0].order.ranked else "serves most", parts[0].words + when)]
-    rotate = solution.policy.rotate
-    drawn = "drawn once at the start and kept" if rotate is None else f"drawn anew every {rotate} steps"
-    facts = [("plan", f"one of these, {drawn}")]
+    facts = [("plan", f"one of these, {drawn_words(plan)}")]
     if common:
         more = f" and {len(common) - MOST_COMMON} more" if len(common) > MOST_COMMON else ""
         facts.append(("", f"{beginning_words(parts)} {', '.join(common[:MOST_COMMON])}{more}; then"))
-    what = "starts" if rotate is None else "times"
+    what = "starts" if redraw_period(plan.policy) is None else "times"
     shown, rest = parts[:MOST_PARTS], parts[MOST_PARTS:]
     others = [sum(part.share for part in rest)] if rest else []
     told = [*(part.words for part in shown), f"{len(rest)} others"]
@@ -285,7 +284,7 @@ def _plan_words(solution: "Solution") -> list[tuple[str, str]]:
 
 def _worth_of_more(solution: "Solution") -> list[tuple[str, str]]:
     """What one unit more of each resource raises the bound by at the most, since that is concave in the budget."""
-    from evenhand.planning.showing import PLANS_OWN, worth_of_more
+    from evenhand.planning.plan_summary import SLOPE_OF_BOUND, worth_of_more
 
     if not solution.prices:
         return []
@@ -295,7 +294,7 @@ def _worth_of_more(solution: "Solution") -> list[tuple[str, str]]:
         named = [f"{number(worth)} for {name}" for name, worth in solution.prices.items()]
         told = f"the bound rises by at most {', '.join(named)}"
     whose = ", to the worst-off" if is_lexicographic(solution.objective.welfare) else ""
-    return [("one unit more", f"{told} (a step{whose}; {PLANS_OWN})")]
+    return [("one unit more", f"{told} (a step{whose}; {SLOPE_OF_BOUND})")]
 
 
 def _weights_in_words(solution: "Solution") -> list[tuple[str, str]]:
