@@ -11,7 +11,7 @@ A policy that remembers starts *actors*, one for each batch of episodes, and an 
     policy.resume(memory)                       an actor that goes on where that one was, exactly
 
 Asked directly, `policy.act`, such a policy starts an actor of its own at the first call and goes on with it: one run of
-steps, until it is told to `forget`. A memory is arrays only, and lists will do when it comes back, so it can be kept as
+steps, until `forget` is called. A memory is arrays only, and lists are accepted in their place, so it can be stored as
 JSON. The generator belongs to the caller, who keeps `rng.bit_generator.state` beside it.
 """
 
@@ -105,8 +105,8 @@ def check_states(problem: Problem, states: Indices, any_number: bool = False) ->
     most = np.broadcast_to(sizes if any_number else sizes[problem.type_of_arm], arms)
     if len(wrong := np.argwhere(states >= most)):
         episode, arm = wrong[0]
-        told = f"arm {arm} is in state {states[episode, arm]}, and its states are 0 to {most[arm] - 1}"
-        raise InvalidInput(f"states: {told}")
+        fault = f"arm {arm} is in state {states[episode, arm]}, and its states are 0 to {most[arm] - 1}"
+        raise InvalidInput(f"states: {fault}")
 
 
 # -- actors, and policies that start them ----------------------------------------------------------------------------

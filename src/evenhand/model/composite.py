@@ -202,7 +202,7 @@ class Mixture(CompositePolicy):
         Args:
             parts: (part,) policies.
             shares: (part,) not negative; they sum to 1.
-            rotate: steps after which a part is drawn anew; when absent the first draw holds for good.
+            rotate: steps after which a part is drawn again; by default never.
         """
         if not len(parts):
             raise InvalidInput("parts: expected at least one policy, got none")
@@ -217,9 +217,9 @@ class Mixture(CompositePolicy):
         if not (given.min() >= 0 and abs(given.sum() - 1) <= 1e-8):
             raise InvalidInput("shares: expected none negative, and a sum of 1")
         # Parts without a share are dropped here, so that they cost no actor and no capability.
-        kept = given > 0
-        self.parts = tuple(part for part, keep in zip(parts, kept, strict=True) if keep)
-        self.shares: Floats = given[kept] / given[kept].sum()
+        positive = given > 0
+        self.parts = tuple(part for part, keep in zip(parts, positive, strict=True) if keep)
+        self.shares: Floats = given[positive] / given[positive].sum()
         self.rotate = None if rotate is None else check_positive_int(rotate, "rotate")
         self.exchangeable = all(is_exchangeable(part) for part in self.parts)
         self.plays_by_counts = all(plays_by_counts(part) for part in self.parts)
@@ -280,7 +280,7 @@ class Mixture(CompositePolicy):
             }
             known |= {f"{number}.{name}" for name in inner}
             playing.append(_Playing(number, rows, self._resumed(number, len(rows), inner)))
-        # What no part claims is told rather than dropped: it may be the memory of another mixture.
+        # An entry of no part is an error: it may be the memory of another mixture.
         if strange := sorted(set(memory) - known):
             raise PolicyError(f"memory: {strange[0]!r} is nothing that this policy remembers")
         return self._actor(len(read["part"]), playing, int(read["step"]))
@@ -292,7 +292,7 @@ class Mixture(CompositePolicy):
         if can.starts is None and can.acts is not None:
             return can.acts
         if can.resumes is None:
-            raise NotApplicable(_cannot_be_kept(number, part))
+            raise NotApplicable(_cannot_be_stored(number, part))
         try:
             actor = can.resumes.resume(memory)
         except PolicyError as error:
@@ -349,9 +349,9 @@ def steps_of(policy: Any) -> tuple[Any, ...]:
     return policy.parts if is_time_varying(policy) else (policy,)
 
 
-def _cannot_be_kept(number: int, part: object) -> str:
+def _cannot_be_stored(number: int, part: object) -> str:
     return (
-        f"what part {number} of the mixture remembers cannot be kept: {type(part).__name__} needs resume(memory), and "
+        f"the memory of part {number} of the mixture cannot be stored: {type(part).__name__} needs resume(memory), and "
         "its actors memory()"
     )
 
@@ -384,7 +384,7 @@ class _Mixed(Actor):
             part[rows] = number
             if isinstance(self.mixture.parts[number], Starting):
                 if not isinstance(actor, Remembers):
-                    raise NotApplicable(_cannot_be_kept(number, self.mixture.parts[number]))
+                    raise NotApplicable(_cannot_be_stored(number, self.mixture.parts[number]))
                 found |= {f"{number}.{name}": np.asarray(array) for name, array in actor.memory().items()}
         return found
 
@@ -414,7 +414,7 @@ class _Mixed(Actor):
         try:
             yield self.playing
         except BaseException:
-            self.skip_to(self.step)  # the step was not played: whoever counts steps and had acted already goes back
+            self.skip_to(self.step)  # the step was not played: parts that count steps and had acted already go back
             raise
         self.step += 1
 

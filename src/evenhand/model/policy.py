@@ -2,7 +2,7 @@
 
 A policy needs one method, `act`; one that remembers may have `start` in its place, and those of the library have both.
 All else is optional: shown by the methods it has, or said by a class attribute where
-no method shows it. Nobody looks for these but `capabilities`, which everybody asks:
+no method shows it. Only `capabilities` tests for these:
 
     Capabilities    a policy has or says                  and so
     acts            act(states, rng)                      it can be played; states and actions are (episode, arm)
@@ -256,10 +256,10 @@ def capabilities(policy: object) -> Capabilities:
 
 
 def check_acts(policy: object, name: str = "policy") -> None:
-    """Refuse what is no policy in the place of one, with a word on what to do.
+    """Raise PolicyError for an argument that is not a policy; says what to do.
 
     Args:
-        policy: what came.
+        policy: the argument.
         name: the argument.
     """
     expected = f"{name}: expected an object with a method act(states, rng)"

@@ -32,7 +32,7 @@ def check_places(policy: object, problem: Problem, by_counts: bool = False) -> N
     Args:
         policy: what acts; one that has no problem is trusted.
         problem: where it acts.
-        by_counts: whether it is asked for the counts of types, rather than for places.
+        by_counts: whether it acts on the counts of types, rather than on places.
     """
     if getattr(policy, "any_number", False) is True:
         return
@@ -183,11 +183,13 @@ class _Match:
             if name and self.names[0][kind] == name and self._sizes(0, kind) == self._sizes(1, ours)
         ]
         found = [kind for kind in found if not self.grouped or self.groups[0][kind] == self.groups[1][ours]]
-        told = type_names(problem)[ours]
+        name_here = type_names(problem)[ours]
         if not found:
-            raise NotApplicable(f"the policy was made for other arms: it does not know {told}")
+            raise NotApplicable(f"the policy was made for other arms: it does not know {name_here}")
         if not self.grouped and len({self.groups[0][kind] for kind in found}) > 1:
-            raise NotApplicable(f"the policy tells apart arms like {told} by their groups, which are others here")
+            raise NotApplicable(
+                f"the policy distinguishes arms like {name_here} by their groups, which are others here"
+            )
         # Of several that move alike, the one with the same floor and start; else the first.
         floor, start = problem.type_floors[ours], problem.types.initial[ours]
 

@@ -81,7 +81,7 @@ def fair_index(
         problem: the problem.
         weights: (type,) what a unit of an arm's value is worth, from the relaxation.
         prices: (resource,) what a unit of a resource is worth, from the relaxation; or (step, resource).
-        floor_prices: (type,) what being served is worth in itself; nothing when absent.
+        floor_prices: (type,) value of being served in itself; none by default.
 
     Example:
         >>> import evenhand as eh
@@ -108,7 +108,7 @@ def service_scores(problem: CoupledMDP, weights: Floats, prices: Floats, floor_p
 
     With a finite horizon (step, type, state, action). The actions that are best at the prices come before all others;
     within each kind worth per price decides. Only the order matters, so worth of any size, down to arms of hardly any
-    weight, is told apart. At the relaxation's own prices some actions are worth exactly their price: best but for
+    weight, is distinguished. At the relaxation's own prices some actions are worth exactly their price: best but for
     rounding is best, worth equal but for rounding is equal.
     """
     scores = [scores for scores, _ in _service(problem, weights, prices, floor_prices)]
@@ -124,7 +124,7 @@ def _service(
     by_step = steps is not None and prices.ndim == 2
     shape: dict[str, int | None] = {"step": steps} if by_step else {}
     check_shape(prices, {**shape, "resource": problem.num_resources}, "prices")
-    # Arms without weight wait until the others have what they need, but are not left in the lurch.
+    # Arms without weight wait until the others have what they need, but are served then.
     weights = np.maximum(weights, LEAST_WEIGHT * weights.max())
     worth = action_values(types, weights, prices, problem.criterion, floor_prices)
     best = np.where(types.valid if steps is None else types.valid[:, None], worth, -np.inf).max(axis=-1)
@@ -233,7 +233,7 @@ def occupancy_priority(
         occupancy: (type, state, action) the relaxation's visits; with a finite horizon (type, step, state, action).
         weights: (type,) what a unit of an arm's value is worth.
         prices: (resource,) what a unit of a resource is worth; or (step, resource).
-        floor_prices: (type,) what being served is worth in itself; nothing when absent.
+        floor_prices: (type,) value of being served in itself; none by default.
 
     Example:
         >>> import evenhand as eh
@@ -278,7 +278,7 @@ class OccupancyPriority(BasePolicy):
             occupancy: (type, state, action) the relaxation's visits.
             weights: (type,) what a unit of an arm's value is worth.
             prices: (resource,) what a unit of a resource is worth.
-            floor_prices: (type,) what being served is worth in itself; nothing when absent.
+            floor_prices: (type,) value of being served in itself; none by default.
         """
         if problem.criterion.num_steps is not None:
             raise NotApplicable("with a finite horizon the relaxation has a table a step; use occupancy_priority")
@@ -440,9 +440,9 @@ class Resolving(RememberingPolicy):
             weights: (type,) what a unit of an arm's value is worth.
             prices: (resource,) the relaxation's prices, in the middle of the grid; or (step, resource), which are
                 all raised and lowered together.
-            every: steps between two looks at the prices.
+            every: steps between two searches for prices.
             points: prices tried for one resource; for two, the square root of it each way, but at least 9.
-            floor_prices: (type,) what being served is worth in itself; nothing when absent.
+            floor_prices: (type,) value of being served in itself; none by default.
         """
         check_positive_int(every, "every")
         weights, prices, floor_prices = _read(weights, prices, floor_prices)
@@ -515,7 +515,7 @@ class Resolving(RememberingPolicy):
         return None if self.floor_prices is None else np.asarray(self.floor_prices * self.factors[place].max())
 
     def policy_at(self, place: int, step: int) -> ExchangeablePriority:
-        """How arms are served at a step, at a place in the grid; made when it is first asked for."""
+        """Return the policy of a step at a place in the grid; built at the first call."""
         if place not in self._policies:
             given = (self.weights, self.prices_at(place), self.pay_at(place))
             self._policies[place] = fair_index(self.problem, *given)
@@ -603,8 +603,8 @@ class ResolvingActor(Actor):
         return {"step": np.array(self.step), "place": self.place.astype(np.int64)}
 
     def choose(self, states: Indices, rng: np.random.Generator) -> Indices:
-        """Look at the prices now and then; serve by score at them."""
-        # Unseen prices are looked at whatever the step: an actor may have been told to go on in the middle.
+        """Search prices now and then; serve by score at them."""
+        # Prices that were never searched are searched at any step: an actor may start in the middle.
         if self.step % self.policy.every == 0 or self.place.min() == UNSEEN:
             self._look(count_states(self.policy.problem, states))
         step, self.step = self.step, self.step + 1

@@ -17,7 +17,7 @@ Choose: TypeAlias = Callable[[Indices, np.random.Generator], Array]
 
 
 class FunctionPolicy(BasePolicy):
-    """A function that chooses actions; what it answers is checked before anybody acts on it."""
+    """A function that chooses actions; its actions are checked before they are used."""
 
     def __init__(
         self, function: Choose, problem: Problem, *, exchangeable: bool = False, one_by_one: bool = False
@@ -28,7 +28,7 @@ class FunctionPolicy(BasePolicy):
             function: (states, rng) -> actions.
             problem: whose rules it is held to.
             exchangeable: whether it treats arms of one type alike, which then have equal values.
-            one_by_one: whether it is asked for one episode at a time.
+            one_by_one: whether it takes one episode at a time.
         """
         if not callable(function):
             raise InvalidInput(f"function: expected a function of (states, rng), got {function!r}")

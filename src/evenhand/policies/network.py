@@ -18,7 +18,7 @@ so that spending nothing, one unit, ..., everything are equally wide, and the on
 
 Joint policy (the paper's Vanilla-DRL). The input is the raw state of every arm, s / (S - 1); the output has one logit
 an arm for each of the b draws, and the arm with the largest logit of a draw is served. With N logits a draw, as the
-paper has it, the budget is always spent; with N + 1 the last one stands for nobody.
+paper has it, the budget is always spent; with N + 1 the last one stands for no arm.
 """
 
 from collections.abc import Sequence
@@ -127,7 +127,7 @@ class Network:
 
 
 class Answering(Protocol):
-    """Whatever turns observations into outputs: a network, or somebody else's model."""
+    """A function from observations to outputs: a network, or another model."""
 
     @property
     def num_inputs(self) -> int:
@@ -179,7 +179,7 @@ def observe(counts: Ints, num_arms: Ints, budget: Floats, usage: Floats) -> Sing
 
 
 def budget_shares(num_arms: Ints, budget: Floats, usage: Floats) -> Floats:
-    """(copy, resource) min(1, b / (N max d)), and 1 for a resource that nobody uses: it is not scarce."""
+    """(copy, resource) min(1, b / (N max d)), and 1 for a resource that no action uses: it is not scarce."""
     # The most that any action uses of a resource: the head's max d_k.
     most = usage.max(axis=(0, 1))
     shares = np.minimum(1.0, budget / (num_arms[:, None] * np.where(most > 0, most, 1.0)))
@@ -362,12 +362,12 @@ class JointNetworkPolicy(BasePolicy):
     def __init__(self, problem: CoupledMDP, network: Network) -> None:
         self.draws = num_draws(problem)
         arms = problem.num_arms
-        # As the paper has it, or with one logit more for nobody.
+        # As the paper has it, or with one more logit for no arm.
         outputs = arms * self.draws, (arms + 1) * self.draws
         if network.num_inputs != arms or network.num_outputs not in outputs:
             raise PolicyError(
                 f"the network has {network.num_inputs} inputs and {network.num_outputs} outputs; {arms} arms served "
-                f"{self.draws} at a time need {arms} and {outputs[0]} (or {outputs[1]}, where nobody may be served)"
+                f"{self.draws} at a time need {arms} and {outputs[0]} (or {outputs[1]}, if no arm may be served)"
             )
         self.problem, self.network = problem, network
         self.idle = problem.types.idle[0]
@@ -402,9 +402,9 @@ def observe_arms(states: Indices, num_states: int) -> Singles:
 
 
 def serve_chosen(states: Indices, chosen: Ints, idle: Indices) -> Indices:
-    """(episode, arm) actions: the (episode, draw) chosen arms are served, the others idle; N stands for nobody."""
+    """(episode, arm) actions: the (episode, draw) chosen arms are served, the others idle; N stands for no arm."""
     actions = idle[states]
-    # N is no arm: that draw serves nobody.
+    # A draw of N serves no arm.
     rows, draws = np.nonzero(chosen < states.shape[1])
     arms = chosen[rows, draws]
     # With two actions, the one that is not idle.

@@ -57,7 +57,7 @@ class PriorityPolicy(BasePolicy):
         """Prepare the ranks.
 
         Args:
-            problem: the problem, or a simulator: only usage is looked at.
+            problem: the problem, or a simulator: only usage is used.
             scores: (type, state, action) scores; those of idle actions do not matter.
             threshold: cells with a score at or below it are never served.
         """
@@ -67,7 +67,7 @@ class PriorityPolicy(BasePolicy):
         )
         if np.isnan(scores[types.valid]).any():
             raise InvalidInput("scores: some are not numbers")
-        if np.isnan(threshold):  # nothing would be above it, and nobody served
+        if np.isnan(threshold):  # nothing would be above it, and no arm served
             raise InvalidInput("threshold: expected a number, got nan")
         self.problem = problem
         self.scores = scores
@@ -113,7 +113,7 @@ class ExchangeablePriority(PriorityPolicy):
         """Prepare the ranks.
 
         Args:
-            problem: the problem, or a simulator: only usage is looked at.
+            problem: the problem, or a simulator: only usage is used.
             scores: (type, state, action) scores; those of idle actions do not matter.
             threshold: cells with a score at or below it are never served.
             stop: whether stopping competes as one more candidate; only where all scores are equal.
@@ -170,7 +170,7 @@ class ExchangeablePriority(PriorityPolicy):
         for group, usage, equal in self._groups_to_serve:
             serve = self._serve_equal if equal else self._serve_one_by_one
             serve(group, usage, left, budget, allocation, rng)
-        # Whoever was not served idles.
+        # Arms that were not served idle.
         kinds, states = np.indices(types.idle.shape)
         allocation[:, kinds, states, types.idle] += left
         return allocation
@@ -186,7 +186,7 @@ class ExchangeablePriority(PriorityPolicy):
         found = []
         for group in self._groups:
             usage = self.problem.types.usage[tuple(group.T)]
-            # One action a state: then nobody is drawn twice, and equal usage makes all draws alike.
+            # One action a state: then no arm is drawn twice, and equal usage makes all draws alike.
             one_action = len(np.unique(group[:, :2], axis=0)) == len(group)
             found.append((group, usage, one_action and bool((usage == usage[0]).all())))
         return found
@@ -235,7 +235,7 @@ class ExchangeablePriority(PriorityPolicy):
             point = rng.random(len(left)) * total
             # Beyond all arms lies stopping, the cell after the last.
             cell = (point[:, None] >= sums).sum(axis=1)
-            # An episode ends when nobody fits, or stopping was drawn.
+            # An episode ends when no arm fits, or stopping was drawn.
             live &= (sums[:, -1] > 0) & (cell < len(group))
             rows, chosen = episodes[live], cell[live]
             kind, state, action = group[chosen].T
@@ -271,7 +271,7 @@ class ExchangeablePriority(PriorityPolicy):
     def _law_of_group(self, group: Ints, counts: Ints, law: dict[bytes, float]) -> dict[bytes, float]:
         """Unroll the draws within one rank, from every allocation reached so far."""
         if not counts[group[:, 0], group[:, 1]].any():
-            return law  # nobody is there to be drawn
+            return law  # no arm can be drawn
         types, limit = self.problem.types, self.problem.budget_limit
         usage = types.usage[tuple(group.T)]
         done: dict[bytes, float] = {}
@@ -283,7 +283,7 @@ class ExchangeablePriority(PriorityPolicy):
                 budget = limit - np.einsum("tsa,tsak->k", allocation, types.usage)
                 crowd = left * (usage <= budget).all(axis=1)
                 total = int(crowd.sum())
-                # Nobody fits: this allocation is final. With stopping it may be final with chance 1 / (total + 1).
+                # No arm fits: this allocation is final. With stopping it may be final with chance 1 / (total + 1).
                 if total == 0 or self.stop:
                     done[key] = done.get(key, 0.0) + chance * (1.0 if total == 0 else 1.0 / (total + 1))
                 for cell in np.flatnonzero(crowd):

@@ -86,8 +86,8 @@ def _places(made_for: CoupledMDP, problem: CoupledMDP, types: Sequence[int]) -> 
         raise NotApplicable("the plan is a table for the budget that it was made for, and here is less")
     if not np.array_equal(np.bincount(own, minlength=made_for.num_types), made_for.type_counts):
         raise NotApplicable(
-            "the plan is a table for other numbers of arms of each type, or tells arms apart that move alike, by their "
-            "groups or where they began, and here these differ"
+            "the plan is a table for other numbers of arms of each type, or distinguishes arms that move alike by "
+            "groups or initial states that differ here"
         )
     places = np.empty(problem.num_arms, dtype=np.int64)
     # Of each type, the first arm here takes the first place there, and so on.

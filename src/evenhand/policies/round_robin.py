@@ -18,9 +18,9 @@ from evenhand.typing import Array, ArrayLike, Floats, Indices, Ints, Rng
 class RoundRobin(RememberingPolicy):
     """Serves the arms in turn; with unit usage and budget b, each arm once every N / b steps (the paper's EQR).
 
-    The reading taken: each episode has its own random order of the arms, kept for all its rounds. A step serves the
+    The reading taken: each episode has its own random order of the arms for all its rounds. A step serves the
     arms at the head of the order while the head fits the budget that is left; an arm that does not fit waits at the
-    head for the next step, so nobody loses a turn. The served arm takes the action that uses the largest share of
+    head for the next step, so no arm loses a turn. The served arm takes the action that uses the largest share of
     the budget among those that fit a whole step's budget in its present state (the first such action on a tie), and
     an arm for which nothing fits loses its turn. The policy remembers the order and whose turn it is.
     """

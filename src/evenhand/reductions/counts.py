@@ -216,7 +216,7 @@ class Counts:
             movers = np.zeros((len(allocations), len(distinct)), dtype=np.int64)
             for s, a in np.argwhere(self.problem.types.valid[t]):
                 movers[:, rows[s, a]] += allocations[:, t, s, a]
-            # Allocations that move equally many arms by each row have one law: it is computed and kept once.
+            # Allocations that move equally many arms by each row have one law: it is computed once.
             used, number = np.unique(movers, axis=0, return_inverse=True)
             check_memory(20.0 * len(used) * self.sizes[t], "the kernel of the count space", _INSTEAD)
             laws.append(sparse.csr_array(law_of_movers(used, distinct[:, :states])))
@@ -390,7 +390,7 @@ class CountChoices(BasePolicy):
         for number, (state, action) in enumerate(self.cells):
             allocation[:, 0, state, action] += amounts[:, number]
         states = np.arange(counts.shape[2])
-        # Whoever got no cell is at the base.
+        # Arms without a cell get the base action.
         allocation[:, 0, states, self.base] += counts[:, 0] - allocation[:, 0].sum(axis=-1)
         return allocation
 
@@ -450,7 +450,7 @@ def count_policy(problem: CoupledMDP, cells: Ints, base: Ints, choices: Array) -
 class TypedChoices(BasePolicy):
     """An exchangeable policy that has one allocation for each count state of arms of several types.
 
-    Allocations of one type at a time are kept once, however many states they are chosen in, so that a million count
+    Allocations of one type at a time are stored once, however many states they are chosen in, so that a million count
     states are a small table.
     """
 
@@ -529,7 +529,7 @@ def typed_policy(problem: CoupledMDP, allocations: Sequence[Ints], picks: Array)
     rows: list[Ints] = []
     numbers: list[Ints] = []
     for own, chosen in zip(allocations, np.moveaxis(picks, -2, 0), strict=True):
-        # Only pairs that some state takes are kept, each once.
+        # Only pairs that some state takes are stored, each once.
         used, number = np.unique(chosen, return_inverse=True)
         padded = np.zeros((len(used), *problem.types.valid.shape[1:]), dtype=np.int64)
         padded[:, : own.shape[1], : own.shape[2]] = own[used]
