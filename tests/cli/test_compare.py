@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from evenhand.planning.roster import ROSTER
+from evenhand.planning.policy_registry import REGISTRY
 from evenhand.problems import catalog
 
 KEYS = {"upper_bound", "rows"}
@@ -44,7 +44,7 @@ def test_exact_figures_do_not_depend_on_the_seed(small, evenhand, timeless):
 
 def test_the_json_is_complete_and_in_order(small, evenhand):
     found = evenhand("compare", small, *QUICK, "--json").json
-    assert {entry.name for entry in ROSTER} <= set(by_policy(found)) | set(found["left_out"])
+    assert {entry.name for entry in REGISTRY} <= set(by_policy(found)) | set(found["left_out"])
     welfare = [row["welfare"] for row in found["rows"]]
     assert welfare == pytest.approx(sorted(welfare, reverse=True), abs=1e-8)
     if found["upper_bound"] is not None:

@@ -6,13 +6,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from evenhand.report.fit import fit_page
 from scipy.linalg import expm
 
 import evenhand as eh
 from evenhand.errors import InvalidInput
 from evenhand.fitting.posterior import Drawn
 from evenhand.fitting.posterior_files import load_posterior, posterior_path
+from evenhand.report import fit_page
 
 COLUMNS = {"arm": "van", "time": "day", "state": "state", "action": "action"}
 

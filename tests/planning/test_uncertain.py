@@ -80,7 +80,7 @@ def all_of_them():
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 1.0])
 def test_the_plan_for_the_worst_draws_is_the_best_of_all_mixtures(all_of_them, share, monkeypatch):
-    monkeypatch.setattr("evenhand.planning.uncertain.PLAIN", {})  # some draw or remember: no tables of joint states
+    monkeypatch.setattr("evenhand.planning.uncertain.REGISTRY", ())  # some draw or remember: no tables of joint states
     problem, worlds = atoms()
     found = eh.solve(problem, draws=60, posterior=worlds, robust=share)
     best = best_tail_of_all(all_of_them, share)
@@ -252,7 +252,7 @@ class TestWhatStandsOut:
         found = worths((0.2, 0.02), (0.1, 0.02), (0.05, 0.025), *[(0.0, 0.001)] * 33)
         assert found.sure == found.rows[:2]
         assert found.words.startswith("record more of: type 0, ok, none; type 1, ok, none (")
-        assert [row["stands_out"] for row in found.as_dict(3)["rows"]] == [True, True, False]
+        assert [row["stands_out"] for row in found.to_dict(3)["rows"]] == [True, True, False]
 
     def test_rows_worth_nothing_are_seldom_named_however_many_there_are(self):
         rng = np.random.default_rng(0)

@@ -11,7 +11,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import read_welfare
 from evenhand.model.welfare import Gini, Leximin
 from evenhand.planning.compare import Comparison, Row
-from evenhand.planning.roster import find_policy
+from evenhand.planning.policy_registry import find_policy
 from evenhand.problems import machine_replacement
 from evenhand.report import comparison_page
 from evenhand.report.comparison import _lead, truncation_entry

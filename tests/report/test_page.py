@@ -18,7 +18,7 @@ from evenhand.model.objective import Objective
 from evenhand.model.simulator import Simulator
 from evenhand.model.welfare import as_welfare
 from evenhand.planning.compare import Comparison, Row, compare
-from evenhand.planning.roster import find_policy
+from evenhand.planning.policy_registry import find_policy
 from evenhand.problems import crew_maintenance, machine_replacement
 from evenhand.report import comparison_page, write_comparison
 from evenhand.report.comparison import _lead, values_by_type

@@ -14,8 +14,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from evenhand.model.files import save
-from evenhand.planning.plans import load_plan
-from evenhand.planning.saved import save_solution
+from evenhand.planning.plan import load_plan, save_solution
 from evenhand.planning.solve import solve
 from evenhand.problems import machine_replacement
 from evenhand.programme.programme import Programme

@@ -27,9 +27,9 @@ def _problems(context: click.Context) -> Found:
 
 
 def _policies(context: click.Context) -> Found:
-    from evenhand.planning.names import NAMES
+    from evenhand.planning.policy_registry import REGISTRY
 
-    return [(known.name, known.summary) for known in NAMES]
+    return [(known.name, known.summary) for known in REGISTRY]
 
 
 def _parameters(context: click.Context) -> Found:

@@ -10,10 +10,10 @@ import click
 
 from evenhand.cli.refusals import OptionError
 from evenhand.cli.standard_input import DASH, standard_input
-from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, PolicyError, UnknownName
+from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, NotApplicable, PolicyError, UnknownName
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import FORMATS, Format, Loaded, load_noting
-from evenhand.planning.names import find_name, is_file
+from evenhand.planning.policy_registry import find_policy, is_file
 from evenhand.problems import catalog
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def with_budgets(problem: CoupledMDP, parameters: Sequence[str], budgets: Sequen
     """The same problem with each of some budgets, given as text; with its own where none is given."""
     if not budgets:
         return [problem]
-    from evenhand.planning.labels import as_key
+    from evenhand.model.labels import as_key
 
     own = ("budget", *map(as_key, problem.resource_names))
     twice = [key for key in read_parameters(parameters) if as_key(key) in own]
@@ -170,7 +170,7 @@ def read_names(policies: str) -> list[str]:
     for name in names:
         try:
             if not is_file(name):
-                find_name(name)
+                find_policy(name)
         except UnknownName as error:
             faults.append(Fault("", str(error)))
     if faults:
@@ -202,13 +202,12 @@ def read_parameters(parameters: Sequence[str]) -> dict[str, str]:
 
 def read_policy(policy: str, problem: CoupledMDP, welfare: str | None) -> "Policy | Starting":
     """A saved policy, or one that has a name."""
-    from evenhand.planning.networks import OtherDynamics
-    from evenhand.planning.roster import find_policy
-    from evenhand.planning.saved import load_policy
+    from evenhand.planning.plan import load_policy
+    from evenhand.planning.plan_file import OtherDynamicsWarning
 
     if is_file(policy):
         with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", OtherDynamics)
+            warnings.simplefilter("always", OtherDynamicsWarning)
             found = _load_fitting(policy, problem) if problem.arm_names else load_policy(Path(policy), problem)
         for warning in caught:
             click.echo(f"warning: {policy}: {warning.message}", err=True)
@@ -219,13 +218,12 @@ def read_policy(policy: str, problem: CoupledMDP, welfare: str | None) -> "Polic
 
 def _report_numbers(file: str, found: "Policy | Starting", problem: CoupledMDP) -> None:
     """Report that a network on counts is used with other numbers than those that it was made for."""
-    from evenhand.planning.saved import load_carried
-    from evenhand.policies.network import CountNetworkPolicy
+    from evenhand.planning.plan_file import read_contents
 
-    if not isinstance(found, CountNetworkPolicy):
+    if getattr(found, "any_number", False) is not True:
         return
     try:
-        made_for = load_carried(file)[1]
+        made_for = read_contents(file).problem
     except PolicyError:  # it was trained on a simulator, and carries no problem
         return
     changes = (
@@ -239,13 +237,16 @@ def _report_numbers(file: str, found: "Policy | Starting", problem: CoupledMDP) 
 
 def _load_fitting(policy: str, problem: CoupledMDP) -> "Policy | Starting":
     """A saved policy on the arms of a table: made for just these, or for the same kinds of arms elsewhere."""
-    from evenhand.planning.plans import load_plan
-    from evenhand.planning.saved import load_policy
+    from evenhand.planning.plan import load_plan, load_policy
 
     try:
         return load_policy(Path(policy), problem)
     except PolicyError:
+        pass
+    try:
         return load_plan(policy).fitted(problem)
+    except NotApplicable as error:
+        raise NotApplicable(f"{error}. Give the name of a policy, or a plan made with the same --initial") from None
 
 
 def budget_suffix(problem: CoupledMDP, budgets: Sequence[str]) -> str:

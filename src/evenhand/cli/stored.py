@@ -13,7 +13,7 @@ from evenhand.cli.refusals import OptionError
 from evenhand.display import counted
 from evenhand.errors import InvalidInput
 from evenhand.model.files import is_stored
-from evenhand.planning.names import find_name, is_file
+from evenhand.planning.policy_registry import find_policy, is_file
 from evenhand.report.format import duration, fixed, percent
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def run_evaluate(
                 raise InvalidInput(f"{policy}: by shards a plan is a table of results: indices --out, or solve --out")
             plan = read_plan(policy, arms.path)
             rule, weights = plan.rule, plan.weights
-        asked = rule or find_name(policy).name
+        asked = rule or find_policy(policy).name
         found = evaluate_arms(asked, arms, welfare, episodes, horizon, seed, on, tell, values=values, weights=weights)
     if as_json:
         print_json(_evaluation_as_dict(found, values))

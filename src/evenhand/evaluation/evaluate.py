@@ -38,7 +38,7 @@ from evenhand.evaluation.kinks import CONFIDENCE, bias_error, welfare_error
 from evenhand.evaluation.long_run import LongRun, mean_by_type, play_long_run
 from evenhand.execution import Executor, Sweep
 from evenhand.kernels.compilation import work_clock
-from evenhand.model.composite import Mixture
+from evenhand.model.composite import components_for_good
 from evenhand.model.coupled import CoupledMDP, Over
 from evenhand.model.criterion import USUAL_AVERAGE_HORIZON, Criterion
 from evenhand.model.naming import arm_names, told_names
@@ -47,7 +47,7 @@ from evenhand.model.policy import Policy, Starting, is_exchangeable, plays_by_co
 from evenhand.model.same_arms import all_made_for
 from evenhand.model.simulator import Problem, Simulator, check_problem, needs_tables
 from evenhand.model.welfare import Welfare
-from evenhand.policies.other_numbers import fitted
+from evenhand.policies.resize import fitted
 from evenhand.simulation.counts import simulate_counts
 from evenhand.simulation.rollout import Rollout, part_of, share_of_budget, simulate
 from evenhand.typing import Floats, Indices, Ints, Progress, Rng
@@ -665,16 +665,16 @@ class _Strata(NamedTuple):
     @classmethod
     def of(cls, policy: Policy | Starting, num_episodes: int) -> "_Strata":
         """Allots episodes by the shares; a mixture of more parts than there are episodes for is played as one."""
-        # Two episodes a part at least, or it would have no known error.
-        drawn_once = isinstance(policy, Mixture) and policy.rotate is None
-        # Too few episodes for all parts: then the mixture draws its parts itself, which adds a little noise.
-        if not isinstance(policy, Mixture) or not drawn_once or num_episodes < 2 * len(policy.parts):
+        parts, shares = components_for_good(policy)
+        # Two episodes per part at least, or it would have no standard error. With too few episodes for all parts, the
+        # mixture draws its parts itself, which adds a little noise.
+        if parts == (policy,) or num_episodes < 2 * len(parts):
             return cls((policy,), np.ones(1), np.array([num_episodes]))
-        free = num_episodes - 2 * len(policy.parts)
+        free = num_episodes - 2 * len(parts)
         # Rounded running sums: what parts get beside their two differs from the shares by less than one episode, and
         # adds up.
-        ends = np.floor(np.cumsum(policy.shares) * free + 0.5).astype(np.int64)
-        return cls(policy.parts, policy.shares, 2 + np.diff(ends, prepend=0))
+        ends = np.floor(np.cumsum(shares) * free + 0.5).astype(np.int64)
+        return cls(parts, shares, 2 + np.diff(ends, prepend=0))
 
     @property
     def starts(self) -> Ints:

@@ -8,6 +8,7 @@ This file is light; torch and Stable-Baselines3 are loaded when training starts 
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import wraps
@@ -20,13 +21,16 @@ from evenhand.kernels.threads import idle_threads_sleep
 from evenhand.learning.settings import TrainingRun, check_names
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.simulator import Simulator, check_problem
-from evenhand.planning.networks import save_network
+from evenhand.planning.plan_file import save_policy
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Problem: TypeAlias = CoupledMDP | Simulator
+
+LIBRARIES = ("torch", "stable_baselines3", "gymnasium")
+"""Libraries whose versions are recorded, if they took part."""
 
 Asked = ParamSpec("Asked")
 
@@ -100,10 +104,11 @@ class Training(Shown):
             more: further facts for the manifest.
         """
         about = {"settings": self.settings, "score": self.score, "exact": self.exact, "curve": self.curve}
+        about["versions"] = {name: str(sys.modules[name].__version__) for name in LIBRARIES if name in sys.modules}
         about |= more or {}
         if command:
             about["command"] = command
-        save_network(self.policy, path, about)
+        save_policy(self.policy, self.policy.problem, path, about)
 
 
 def _asked_by(

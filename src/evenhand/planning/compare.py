@@ -30,9 +30,9 @@ from evenhand.model.policy import Policy, Starting
 from evenhand.model.simulator import Problem, check_problem, needs_tables
 from evenhand.model.welfare import Welfare
 from evenhand.planning.certificate import check_bound
-from evenhand.planning.chosen import Several, read_policies
+from evenhand.planning.policy_argument import Several, read_policies
+from evenhand.planning.policy_registry import NamedPolicy
 from evenhand.planning.relaxed import tightest
-from evenhand.planning.roster import RosterEntry
 from evenhand.planning.solve import solve
 from evenhand.reductions.counts import num_count_states
 from evenhand.reductions.joint import num_joint_states
@@ -397,7 +397,7 @@ def _build(
     wanted = read_policies(policies, problem)
     for number, (name, policy) in enumerate(wanted.items()):
         # Files were read, and policies are policies: only names are to be made.
-        if not isinstance(policy, RosterEntry):
+        if not isinstance(policy, NamedPolicy):
             chosen[name] = policy
             continue
         if progress is not None:

@@ -27,7 +27,7 @@ import numpy as np
 from evenhand.display import Shown
 from evenhand.errors import EvenhandError
 from evenhand.evaluation.worlds import Worlds, WorldValues, mixed
-from evenhand.model.composite import Mixture
+from evenhand.model.composite import Mixture, components_for_good
 from evenhand.model.policy import Policy, Starting
 from evenhand.planning.draws import Candidates, upper_bounds
 from evenhand.planning.solution import Part
@@ -240,10 +240,9 @@ def _mix(candidates: Candidates, shares: Floats) -> Policy | Starting:
     parts: list[Policy | Starting] = []
     weights: list[float] = []
     for i in np.flatnonzero(shares > 0).tolist():
-        inner = candidates.policies[i]
-        flat = isinstance(inner, Mixture) and inner.rotate is None
-        parts += inner.parts if isinstance(inner, Mixture) and flat else [inner]
-        weights += (shares[i] * inner.shares).tolist() if isinstance(inner, Mixture) and flat else [float(shares[i])]
+        inner, own = components_for_good(candidates.policies[i])
+        parts += inner
+        weights += (shares[i] * own).tolist()
     return parts[0] if len(parts) == 1 else Mixture(parts, np.array(weights) / sum(weights))
 
 

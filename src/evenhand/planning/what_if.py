@@ -27,6 +27,7 @@ from evenhand.checks import as_seed
 from evenhand.display import heard, in_turn, shows_bar
 from evenhand.errors import InvalidInput, NotApplicable
 from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
+from evenhand.model.base_policy import described
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.objective import Objective
@@ -35,10 +36,9 @@ from evenhand.model.simulator import needs_tables
 from evenhand.model.welfare import Welfare, is_lexicographic
 from evenhand.planning.compare import Comparison, compare
 from evenhand.planning.mixed import AS_GOOD
-from evenhand.planning.plans import Plan, plan_of
+from evenhand.planning.plan import Plan, plan_of
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import DEFAULT_TOLERANCE, choose_method, solve
-from evenhand.policies.other_numbers import fit_policy
 from evenhand.typing import Floats, Progress, Rng
 
 Budget = float | Sequence[float] | Floats | Mapping[str, float]
@@ -360,7 +360,7 @@ def _candidates(
     for plan in known:
         if not _fits(plan.problem, problem):
             with contextlib.suppress(NotApplicable):  # a table for its own budget alone
-                found[f"plan for {budget_in_words(plan.problem)}"] = fit_policy(plan.policy, problem, kinds)
+                found[f"plan for {budget_in_words(plan.problem)}"] = described(plan.policy).resized(problem, kinds)
     return found
 
 

@@ -14,7 +14,7 @@ from evenhand.model.naming import arm_names, told_names, type_names
 from evenhand.model.objective import num_members
 from evenhand.model.simulator import Problem
 from evenhand.planning.compare import Comparison, Row
-from evenhand.planning.roster import ROSTER
+from evenhand.planning.policy_registry import REGISTRY
 from evenhand.report.description import (
     MOST_TYPES,
     is_nameless,
@@ -61,7 +61,7 @@ def results_table(comparison: Comparison) -> Table:
 
 
 def _abbreviation_and_summary(policy: str) -> tuple[str, str]:
-    return next(((entry.abbreviation, entry.summary) for entry in ROSTER if entry.name == policy), ("", ""))
+    return next(((entry.abbreviation, entry.summary) for entry in REGISTRY if entry.name == policy), ("", ""))
 
 
 def tie_notes(comparison: Comparison) -> list[str]:

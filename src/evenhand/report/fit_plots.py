@@ -9,8 +9,8 @@ from matplotlib.ticker import MaxNLocator
 from evenhand.display import counted
 from evenhand.errors import NotApplicable
 from evenhand.fitting.clusters import CLEARLY, Clusters
-from evenhand.fitting.diagnostics.selection import Choices
 from evenhand.fitting.diagnostics.effects import Effect, Effects
+from evenhand.fitting.diagnostics.selection import Choices
 from evenhand.fitting.diagnostics.state_shares import Shares
 from evenhand.report.format import fixed, number, percent, shortened
 from evenhand.report.plots import BLUE, FAINT, GREEN, INK, ORANGE, Plot, figure_of, row_labels, svg

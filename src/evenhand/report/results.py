@@ -17,7 +17,7 @@ from evenhand.fitting.result import Fitted
 from evenhand.learning.seeds import Trainings
 from evenhand.learning.training import Training
 from evenhand.model.arm import Arm
-from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.composite import redraw_period
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.naming import arm_names, told_names
 from evenhand.model.objective import num_members
@@ -28,10 +28,18 @@ from evenhand.planning.check import listed as shown_labels
 from evenhand.planning.compare import Comparison, Row
 from evenhand.planning.fairness import Fairness
 from evenhand.planning.knowing import WorthKnowing
-from evenhand.planning.plans import Decisions, Plan, plan_of
+from evenhand.planning.plan import Decisions, Plan, plan_of
+from evenhand.planning.plan_summary import (
+    SLOPE_OF_BOUND,
+    beginning_words,
+    drawn_words,
+    often_each,
+    parts_of,
+    varies_by_step,
+    worth_of_more,
+)
 from evenhand.planning.replay import Replay
 from evenhand.planning.robust import Robust
-from evenhand.planning.showing import PLANS_OWN, beginning_words, often_each, parts_of, worth_of_more
 from evenhand.planning.solution import Solution
 from evenhand.planning.what_if import BudgetComparison, BudgetRow
 from evenhand.policies.index import TypeIndices
@@ -172,20 +180,20 @@ def _weight_facts(solution: Solution) -> list[tuple[str, str]]:
 
 def _service_facts(solution: Solution) -> list[tuple[str, str]]:
     """Return the first cells in the order of service."""
-    parts, common = parts_of(plan_of(solution))
-    if not isinstance(solution.policy, Mixture):
-        when = "; at the first step" if isinstance(solution.policy, BySteps) and parts[0].order.ranked else ""
+    plan = plan_of(solution)
+    parts, common = parts_of(plan)
+    if not plan.is_mixture:
+        when = "; at the first step" if varies_by_step(plan) and parts[0].order.ranked else ""
         return [("serves first" if parts[0].order.ranked else "serves most", parts[0].words + when)]
-    rotate = solution.policy.rotate
-    drawn = "drawn once at the start and kept" if rotate is None else f"drawn anew every {rotate} steps"
-    facts = [("plan", f"one of these, {drawn}")]
+    facts = [("plan", f"one of these, {drawn_words(plan)}")]
     if common:
         more = f" and {len(common) - MOST_COMMON} more" if len(common) > MOST_COMMON else ""
         facts.append(("", f"{beginning_words(parts)} {', '.join(common[:MOST_COMMON])}{more}; then"))
     shown, rest = parts[:MOST_PARTS], parts[MOST_PARTS:]
     others = [sum(part.share for part in rest)] if rest else []
+    what = "starts" if redraw_period(plan.policy) is None else "times"
     texts = [*(part.words for part in shown), f"{len(rest)} others"]
-    often = often_each([*(part.share for part in shown), *others], "starts" if rotate is None else "times")
+    often = often_each([*(part.share for part in shown), *others], what)
     return facts + [("", f"{times}: {text}") for times, text in zip(often, texts, strict=False)]
 
 
@@ -212,7 +220,7 @@ def _price_facts(solution: Solution, prices: dict[str, float] | None) -> list[tu
     else:
         rises = f"the bound rises by at most {', '.join(f'{fixed(p)} for {name}' for name, p in prices.items())}"
     whose = ", to the worst-off" if is_lexicographic(solution.objective.welfare) else ""
-    return [("one unit more", f"{rises} (a step{whose}; {PLANS_OWN})")]
+    return [("one unit more", f"{rises} (a step{whose}; {SLOPE_OF_BOUND})")]
 
 
 # -- evaluations and comparisons -------------------------------------------------------------------------------------

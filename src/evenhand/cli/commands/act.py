@@ -2,7 +2,9 @@
 
 import shlex
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,12 +14,12 @@ from evenhand.cli.refusals import OptionError
 from evenhand.cli.standard_input import DASH, standard_input
 from evenhand.cli.stored import refuse_without_shards, run_act
 from evenhand.display import counted
-from evenhand.errors import InvalidInput
-from evenhand.model.composite import Mixture
+from evenhand.errors import InvalidInput, NotApplicable
 from evenhand.model.files import is_stored, write_atomically
+from evenhand.model.labels import as_key, quantity
 from evenhand.model.whereabouts import FORMATS, TableFormat, read_table
-from evenhand.planning.plans import Decisions, Plan, load_plan
-from evenhand.planning.showing import often_each
+from evenhand.planning.plan import Decisions, Plan, load_plan
+from evenhand.planning.plan_summary import part_frequencies
 
 WRITTEN, SPREADSHEETS = ("", ".csv", ".txt", ".json", ".parquet"), (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 """How the names of files for actions may end, and of what is taken for a table of them."""
@@ -49,7 +51,10 @@ def run(
     read = load_plan(plan)
     table = read_table(standard_input("STATES", format, FORMATS) if states == DASH else states, format)
     amounts = None if budget is None else read_amounts(budget)
-    decisions = read.act(table, seed, budget=amounts, step=step, part=part)
+    try:
+        decisions = read.act(table, seed, budget=amounts, step=step, part=part)
+    except NotApplicable as error:
+        raise NotApplicable(f"{error}. {_plan_again(read, states, amounts)}") from None
     if out:
         rows = [{column: getattr(row, column) for column in COLUMNS} for row in decisions.rows]
         write_atomically(out, table_bytes(rows, out))
@@ -81,8 +86,29 @@ def _check_suffix(out: str | None) -> None:
 
 def _drawn(plan: Plan, decisions: Decisions) -> str:
     """Which part of a mixture acts, and how often it does; in the words of `show`."""
-    if decisions.part is None or not isinstance(plan.policy, Mixture):
+    if decisions.part is None:
         return ""
-    what = "starts" if plan.policy.rotate is None else "times"
-    every = often_each([float(plan.policy.shares[number]) for number in plan.by_size], what)
-    return f"; part {decisions.part.number} of the mixture ({every[decisions.part.number - 1]})"
+    return f"; part {decisions.part.number} of the mixture ({part_frequencies(plan)[decisions.part.number - 1]})"
+
+
+def _plan_again(plan: Plan, states: str, amounts: Any) -> str:
+    """Command that makes a plan for the arms of a table and the budget."""
+    asked = plan.about.get("asked")
+    words = [str(word) for word in asked] if isinstance(asked, list) and asked else ["MODEL"]
+    budget = plan.problem.budget if amounts is None else plan.problem.with_budget(amounts).budget
+    more = []
+    if budget.tolist() != plan.problem.budget.tolist():
+        more = ["--budget", ",".join(str(quantity(amount)) for amount in budget.tolist())]
+        words = _without_budget(words, plan.problem.resource_names)
+    files = ["--initial", "STATES" if states == DASH else states, "--out", plan.source]
+    return "Plan again: " + shlex.join(["evenhand", "solve", *words, *more, *files])
+
+
+def _without_budget(words: Sequence[str], resources: Sequence[str]) -> list[str]:
+    """Words of a command without its budget: `--budget`, or parameters of a built-in problem."""
+    own = {as_key(name) for name in ("budget", *resources)}
+    pairs = [(word, words[at + 1] if at + 1 < len(words) else "") for at, word in enumerate(words)]
+    drop = [
+        word == "--budget" or (word == "-p" and as_key(value.partition("=")[0].strip()) in own) for word, value in pairs
+    ]
+    return [word for at, word in enumerate(words) if not drop[at] and not (at and drop[at - 1])]

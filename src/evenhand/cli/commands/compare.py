@@ -25,7 +25,7 @@ from evenhand.display import counted
 from evenhand.execution.places import check_place
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import Format
-from evenhand.planning.names import find_name, is_file
+from evenhand.planning.policy_registry import find_policy, is_file
 
 if TYPE_CHECKING:
     from evenhand.evaluation.evaluate import Method
@@ -105,6 +105,8 @@ def _choose(
     if names is None or not any(is_file(name) for name in names):
         return names
     return {
-        name if is_file(name) else find_name(name).name: read_policy(name, problem, welfare) if is_file(name) else name
+        name if is_file(name) else find_policy(name).name: read_policy(name, problem, welfare)
+        if is_file(name)
+        else name
         for name in names
     }

@@ -80,7 +80,7 @@ def _save(found: "Fairness", out: str | None, asked: Callable[[str], list[str]])
     """Every plan as a file of the folder, by welfare; the names of the files. `asked` says what each was asked for."""
     if out is None:
         return {}
-    from evenhand.planning.saved import save_solution
+    from evenhand.planning.plan import save_solution
 
     Path(out).mkdir(exist_ok=True)
     saved = {}

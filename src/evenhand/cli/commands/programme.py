@@ -84,14 +84,14 @@ def join(
     rows = _table(table, format)
     with Programme.open(programme) as opened:
         found = opened.join(rows, step, who=who, key=key)
-    _tell(found.as_dict(), f"{counted(len(found.arms), 'arm')} joined, from step {found.step} on", as_json)
+    _tell(found.to_dict(), f"{counted(len(found.arms), 'arm')} joined, from step {found.step} on", as_json)
 
 
 def leave(programme: str, arms: Sequence[str], why: str, who: str, key: str | None, as_json: bool, quiet: bool) -> None:
     """Let arms take part no longer."""
     with Programme.open(programme) as opened:
         found = opened.leave(list(arms), why, who=who, key=key)
-    _tell(found.as_dict(), f"{counted(len(found.arms), 'arm')} left, from step {found.step} on", as_json)
+    _tell(found.to_dict(), f"{counted(len(found.arms), 'arm')} left, from step {found.step} on", as_json)
 
 
 def observe(
@@ -110,7 +110,7 @@ def observe(
     with Programme.open(programme) as opened:
         found = opened.observe(rows, source or _called(table), step=step, who=who, key=key)
     words = f"{counted(found.observations, 'observation')}, {found.late} late, {found.corrected} corrected"
-    _tell(found.as_dict(), words, as_json)
+    _tell(found.to_dict(), words, as_json)
 
 
 def solve(
@@ -121,7 +121,7 @@ def solve(
         found = opened.solve(method=method, seconds=seconds, progress=tell, who=who, key=key)
     words = f"welfare {found.welfare:.6g}, at most {found.upper_bound:.6g}, gap {100 * found.gap:.3g} %"
     serves = "any number of such arms" if found.any_number else "just these numbers of arms"
-    _tell(found.as_dict(), f"{words}, by {found.method}; it serves {serves}", as_json)
+    _tell(found.to_dict(), f"{words}, by {found.method}; it serves {serves}", as_json)
 
 
 def plan(
@@ -146,7 +146,7 @@ def plan(
         rows = [{column: getattr(row, column) for column in WRITTEN} for row in found.rows]
         write_atomically(out, table_bytes(rows, out))
     if as_json:
-        print_json(found.as_dict() | {"notices": notices})
+        print_json(found.to_dict() | {"notices": notices})
         return
     _show_plan(found)
     for notice in notices:
@@ -174,7 +174,7 @@ def accept(
     with Programme.open(programme) as opened:
         found = opened.accept(_present(opened) if plan is None else plan, given, who=who, key=key)
     changed = f", {found.overridden} overridden" if found.overridden else ""
-    _tell(found.as_dict(), f"plan {found.plan} is accepted{changed}; step {found.step} is closed", as_json)
+    _tell(found.to_dict(), f"plan {found.plan} is accepted{changed}; step {found.step} is closed", as_json)
 
 
 def _present(opened: Programme) -> int:
@@ -199,7 +199,7 @@ def record(
     with Programme.open(programme) as opened:
         found = opened.record(rows, source or _called(table), who=who, key=key)
     words = f"{counted(found.records, 'record')}, {found.late} late, {found.corrected} corrected"
-    _tell(found.as_dict(), f"{words}, {found.differing} not as accepted", as_json)
+    _tell(found.to_dict(), f"{words}, {found.differing} not as accepted", as_json)
 
 
 def history(programme: str, arm: str, as_json: bool, quiet: bool) -> None:
@@ -207,7 +207,7 @@ def history(programme: str, arm: str, as_json: bool, quiet: bool) -> None:
     with Programme.open(programme) as opened:
         found = opened.history(arm)
     if as_json:
-        print_json({"arm": arm, "history": [entry.as_dict() for entry in found]})
+        print_json({"arm": arm, "history": [entry.to_dict() for entry in found]})
         return
     columns = ("step", "kind", "state", "planned", "action", "expected", "chance", "reward", "source", "why")
     rows = [[printable(getattr(entry, column)) for column in columns] for entry in found[-SHOWN:]]
@@ -229,7 +229,7 @@ def refit(
         found = opened.refit(trust=trust, prior=prior, seconds=seconds, progress=tell, who=who, key=key)
         name = _address(opened)
     if as_json:
-        print_json(found.as_dict())
+        print_json(found.to_dict())
         return
     _show_refit(found, name)
 
@@ -243,12 +243,12 @@ def refits(programme: str, refit: int | None, as_json: bool, quiet: bool) -> Non
         if one is None:
             raise OptionError("REFIT", f"there is no refit {refit}")
         if as_json:
-            print_json(one.as_dict())
+            print_json(one.to_dict())
         else:
             _show_refit(one, name)
         return
     if as_json:
-        print_json({"refits": [one.as_dict() for one in found]})
+        print_json({"refits": [one.to_dict() for one in found]})
         return
     rows = [[str(one.id), str(one.event), str(one.rows), _standing(one, model), "; ".join(one.why)] for one in found]
     heads = ("refit", "event", "rows", "stands", "why")
@@ -271,14 +271,14 @@ def adopt(programme: str, refit: int, who: str, key: str | None, as_json: bool, 
     with Programme.open(programme) as opened:
         found = opened.adopt(refit, who=who, key=key)
     what = f"refit {found.id} is adopted" if found.id else "the model that the programme began with is in use again"
-    _tell(found.as_dict(), f"{what}; plan again", as_json)
+    _tell(found.to_dict(), f"{what}; plan again", as_json)
 
 
 def decline(programme: str, refit: int, why: str, who: str, key: str | None, as_json: bool, quiet: bool) -> None:
     """A fit that was offered is not adopted."""
     with Programme.open(programme) as opened:
         found = opened.decline(refit, why, who=who, key=key)
-    _tell(found.as_dict(), f"refit {found.id} is declined; from now on later reports alone count", as_json)
+    _tell(found.to_dict(), f"refit {found.id} is declined; from now on later reports alone count", as_json)
 
 
 def bounds(
@@ -303,7 +303,7 @@ def bounds(
         f"level    {found.level:g}: a model that is right is ever said not to fit with this chance at most",
         f"records  {found.records}: reports after which the model is tested, again and again",
     ]
-    _tell(found.as_dict(), "\n".join(lines), as_json)
+    _tell(found.to_dict(), "\n".join(lines), as_json)
 
 
 def recompute(programme: str, plan: int | None, as_json: bool, quiet: bool) -> None:
@@ -415,9 +415,9 @@ def _tell_status(opened: Programme, as_json: bool) -> None:
     certificate = opened.certificate() if drift.policy else None
     if as_json:
         offer = opened.offered()
-        more = {"certificate": None if certificate is None else certificate.as_dict(), "solve": drift.as_dict()}
-        more |= {"model_drift": opened.model_drift().as_dict(), "offered": None if offer is None else offer.as_dict()}
-        print_json(found.as_dict() | more)
+        more = {"certificate": None if certificate is None else certificate.to_dict(), "solve": drift.to_dict()}
+        more |= {"model_drift": opened.model_drift().to_dict(), "offered": None if offer is None else offer.to_dict()}
+        print_json(found.to_dict() | more)
         return
     numbers = ", ".join(f"{number} {kind}" for kind, number in found.arms.items())
     lines = [

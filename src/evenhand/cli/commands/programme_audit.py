@@ -39,7 +39,7 @@ def run(
         words = [address if word == programme else word for word in sys.argv[1:]]
         write_audit(found, books, report, called, f"evenhand {shlex.join(words)}")
     if as_json:
-        print_json(found.as_dict())
+        print_json(found.to_dict())
         return
     from evenhand.report.audit import audit_summary
 

@@ -108,7 +108,7 @@ def _say_where(listener: socket.socket, programme: "Programme", as_json: bool) -
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     where = f"http://{shown}:{port}"
-    status: dict[str, Any] = programme.status().as_dict()
+    status: dict[str, Any] = programme.status().to_dict()
     if as_json:
         click.echo(json.dumps({"address": where, "programme": status["name"], "step": status["step"]}))
     else:

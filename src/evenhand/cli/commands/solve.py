@@ -20,7 +20,7 @@ from evenhand.cli.reading import (
 from evenhand.cli.refusals import OptionError
 from evenhand.cli.stored import refuse_without_shards, run_solve, stored_arms
 from evenhand.model.files import Format
-from evenhand.planning.names import is_file
+from evenhand.planning.policy_registry import is_file
 
 DEFAULT_TOLERANCE = 1e-8
 """Relative gap at which exact methods stop; by shards it is that of the relaxation, 1e-4."""
@@ -71,7 +71,7 @@ def run(
     if others:
         every = [problem.budget for problem in (first, *others)]
         with progress(quiet) as tell:
-            from evenhand.planning.plans import load_plan
+            from evenhand.planning.plan import load_plan
             from evenhand.planning.what_if import what_if  # after what may be refused at once
 
             plans = [load_plan(name) for name in candidates]
@@ -80,7 +80,7 @@ def run(
         print_budgets(rows, rows[0].solution.objective.welfare.name, model, as_json)
         return
     with progress(quiet) as tell:
-        from evenhand.planning.saved import save_solution
+        from evenhand.planning.plan import save_solution
         from evenhand.planning.solve import solve as find_best
 
         tried = {name: read_policy(name, first, welfare) for name in candidates}

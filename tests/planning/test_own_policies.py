@@ -26,7 +26,7 @@ class Worn:
         worn = self.which[states]
         return (worn & (worn.cumsum(axis=1) == 1)).astype(np.int32)
 
-    def arrays(self):
+    def to_arrays(self):
         return {"which": self.which}
 
     @classmethod
@@ -39,7 +39,7 @@ class Scored(eh.policies.ExchangeablePriority):
 
     kind = "scored"
 
-    def arrays(self):
+    def to_arrays(self):
         return {"scores": self.scores, "threshold": self.threshold}
 
     @classmethod
@@ -75,7 +75,7 @@ def test_a_mixture_may_have_parts_of_ones_own(path):
     assert [type(part).__name__ for part in again.parts] == ["Worn", "ExchangeablePriority", "Worn"]
     assert again.parts[2].which.tolist() == [False, False, True]
     assert np.array_equal(again.act(STATES, 5), whole.act(STATES, 5))
-    with pytest.raises(PolicyError, match="of the kind 'worn'"):
+    with pytest.raises(PolicyError, match="kind 'worn'"):
         eh.load_policy(path, THREE)
 
 
@@ -90,23 +90,21 @@ def test_what_solve_mixes_of_candidates_is_saved(path):
 
 def test_a_plan_of_it_says_whose_rule_it_is():
     shown = eh.Plan(Worn(THREE, [0, 1, 1]), THREE).show()
-    assert "by the rule of Worn" in shown and "by a table" not in shown
+    assert "rule of Worn" in shown and "by a table" not in shown
 
 
 def test_it_says_that_it_can_be_saved():
     assert capabilities(Worn(THREE, [0, 1, 1])).saves is not None
-    assert capabilities(eh.policies.worst_first(THREE)).saves is None
+    assert capabilities(eh.policies.from_function(lambda states, rng: states, THREE)).saves is None
 
 
 class TestReading:
     def test_without_its_class_it_is_refused(self, path):
         eh.save_policy(Worn(THREE, [0, 1, 1]), THREE, path)
         for read in (lambda: eh.load_policy(path, THREE), lambda: eh.load_policy(path, THREE, kinds=[Scored])):
-            with pytest.raises(
-                PolicyError, match=r"someone's own, of the kind 'worn'. In Python, load_plan.*load_policy"
-            ):
+            with pytest.raises(PolicyError, match="kind 'worn'"):
                 read()
-        with pytest.raises(PolicyError, match="of the kind 'worn'"):
+        with pytest.raises(PolicyError, match="kind 'worn'"):
             eh.evaluate(path, THREE)
 
     def test_another_problem_is_refused_before_the_class_is_asked(self, path):
@@ -122,10 +120,10 @@ class TestReading:
 
     def test_what_the_class_cannot_read_is_told(self, path):
         eh.save_policy(Worn(THREE, [0, 1, 1]), THREE, path)
-        with pytest.raises(PolicyError, match=r"class given for 'worn' can read \(KeyError: 'scores'\)"):
+        with pytest.raises(PolicyError, match="KeyError: 'scores'"):
             eh.load_policy(path, THREE, kinds=[type("Other", (Scored,), {"kind": "worn"})])
         nothing = type("Nothing", (), {"kind": "worn", "from_arrays": classmethod(lambda cls, problem, arrays: 3)})
-        with pytest.raises(PolicyError, match="made no policy of it, but int"):
+        with pytest.raises(PolicyError, match="returned int"):
             eh.load_policy(path, THREE, kinds=[nothing])
 
     @pytest.mark.parametrize(
@@ -146,13 +144,12 @@ class TestReading:
     @pytest.mark.parametrize(
         "change",
         [
-            {"class": "os.system"},
-            {"class": None},
-            {"class": "../worn"},
-            {"names": ["which", "other"]},
-            {"names": ["../which"]},
-            {"names": "which"},
-            {"names": []},
+            {"kind": "os.system"},
+            {"kind": None},
+            {"kind": "../worn"},
+            {"kind": "worn-out"},
+            {"arrays": {}},
+            {"arrays": {"../which": {}}},
         ],
         ids=str,
     )
@@ -175,10 +172,10 @@ class TestWriting:
         [
             (broken(kind="Worn Out"), "Broken.kind: expected a text"),
             (broken(kind=3), "Broken.kind: expected a text"),
-            (broken(arrays=lambda self: [1, 2]), "expected arrays under names"),
-            (broken(arrays=lambda self: {"a b": 1}), "names are of letters"),
-            (broken(arrays=lambda self: {"a": "text"}), "'a' must be numbers"),
-            (broken(arrays=lambda self: {"a": np.array([object()])}), "'a' must be numbers"),
+            (broken(to_arrays=lambda self: [1, 2]), "expected arrays"),
+            (broken(to_arrays=lambda self: {"a b": 1}), "names consist"),
+            (broken(to_arrays=lambda self: {"a": "text"}), "'a' must be numbers"),
+            (broken(to_arrays=lambda self: {"a": np.array([object()])}), "'a' must be numbers"),
             (broken(from_arrays=None), "class method from_arrays"),
         ],
         ids=["words", "a number", "a list", "a name", "text", "objects", "one way"],
@@ -193,7 +190,13 @@ class TestWriting:
             def act(self, states, rng):
                 return np.zeros_like(states)
 
-        with pytest.raises(NotApplicable, match=r"type Plain is not a table .* from_arrays\(problem, arrays\)"):
+        with pytest.raises(NotApplicable, match="type Plain"):
             eh.save_policy(Plain(), THREE, path)
-        with pytest.raises(NotApplicable, match="let one policy have all steps"):
-            eh.save_policy(eh.BySteps([Worn(THREE, [0, 1, 1])]), THREE, path)
+
+    def test_steps_may_be_of_ones_own(self, path):
+        steps = [Worn(THREE, [0, 1, 1]), Worn(THREE, [0, 0, 1]), eh.policies.worst_first(THREE)]
+        for parts in (steps, steps[:2]):
+            eh.save_policy(eh.BySteps(parts), THREE, path)
+            again = eh.load_policy(path, THREE, kinds=[Worn])
+            assert [type(part) for part in again.parts] == [type(part) for part in parts]
+            assert again.parts[1].which.tolist() == [False, False, True]

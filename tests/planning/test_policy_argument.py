@@ -8,7 +8,7 @@ import pytest
 import evenhand as eh
 from evenhand import evaluation
 from evenhand.errors import InvalidInput, ModelError, NotApplicable, PolicyError, UnknownName
-from evenhand.planning.roster import find_policy
+from evenhand.planning.policy_registry import find_policy
 
 THREE = eh.problems.machine_replacement(num_arms=3)
 QUICK = {"num_episodes": 30, "horizon": 20, "rng": 0, "solve_up_to": 0}

@@ -1,8 +1,6 @@
 """Trained networks as files: they come back as they went, play without torch, and nothing in them runs."""
 
 import base64
-import hashlib
-import io
 import json
 import os
 import pickle
@@ -12,23 +10,20 @@ import sys
 import tracemalloc
 import warnings
 import zipfile
-import zlib
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from safetensors.numpy import load as load_tensors
-from safetensors.numpy import save as save_tensors
 
+from evenhand import checks
 from evenhand.errors import InvalidInput, NotApplicable, PolicyError
 from evenhand.evaluation import evaluate
 from evenhand.model.arm import Arm
 from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.simulator import Simulator
-from evenhand.planning import networks
-from evenhand.planning.networks import OtherDynamics, save_network
-from evenhand.planning.saved import load_policy, save_policy, save_solution
+from evenhand.planning.plan import load_policy, save_solution
+from evenhand.planning.plan_file import OtherDynamicsWarning, save_policy
 from evenhand.planning.shipped import manifests, shipped_network
 from evenhand.planning.solve import solve
 from evenhand.policies import whittle
@@ -36,8 +31,11 @@ from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Ne
 from evenhand.problems import machine_replacement
 from evenhand.simulation import simulate
 
-TENSORS = "network.safetensors"
+from .test_plan_file import arrays_of, change_arrays, change_manifest, members, rewrite
+
+WEIGHTS = "weight_0.npy"
 MACHINES = machine_replacement(num_arms=4, budget=1)
+HUGE = 16_000_000
 
 
 def network(sizes, seed=0, squash=False):
@@ -62,45 +60,14 @@ def policy(request):
 def saved(tmp_path):
     """A sound file."""
     path = tmp_path / "policy.zip"
-    save_network(POLICIES["greedy"](), path, {"seed": 7})
+    save_policy(POLICIES["greedy"](), MACHINES, path, {"seed": 7})
     return path
-
-
-def members(path):
-    with zipfile.ZipFile(path) as file:
-        return {name: file.read(name) for name in file.namelist()}
-
-
-def rewrite(path, parts):
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, body in parts.items():
-            file.writestr(name, body)
-
-
-def change_manifest(path, change):
-    parts = members(path)
-    manifest = json.loads(parts["manifest.json"])
-    change(manifest)
-    rewrite(path, parts | {"manifest.json": json.dumps(manifest).encode()})
-
-
-def forge(path, body, **facts):
-    """Put another network in, and describe it as a careful forger would."""
-    rewrite(path, members(path) | {TENSORS: body})
-    digest = hashlib.sha256(body).hexdigest()
-    change_manifest(path, lambda m: (m.update(sha256=digest), m["network"].update(facts)))
-
-
-def forge_tensors(path, change):
-    tensors = load_tensors(members(path)[TENSORS])
-    change(tensors)
-    forge(path, save_tensors(tensors))
 
 
 def refused(path, problem=MACHINES):
     """What is said of a file that is refused."""
     with warnings.catch_warnings(), pytest.raises(PolicyError) as caught:
-        warnings.simplefilter("error", OtherDynamics)
+        warnings.simplefilter("error", OtherDynamicsWarning)
         load_policy(path, problem)
     assert str(path) in str(caught.value)
     return str(caught.value)
@@ -123,14 +90,13 @@ class TestRoundTrip:
 
     def test_the_manifest_says_what_it_is(self, saved):
         manifest = json.loads(members(saved)["manifest.json"])
-        assert (manifest["format"], manifest["schema"], manifest["kind"]) == ("evenhand-network", 1, "count-network")
+        assert (manifest["format"], manifest["schema"], manifest["kind"]) == ("evenhand-policy", 1, "count-network")
         assert manifest["about"] == {"seed": 7}
         assert manifest["problem"]["signature"] == MACHINES.signature
         assert {"evenhand", "numpy"} <= set(manifest["versions"])
-        assert manifest["sha256"] == hashlib.sha256(members(saved)[TENSORS]).hexdigest()
 
     def test_the_same_policy_is_the_same_file(self, saved, tmp_path):
-        save_network(POLICIES["greedy"](), tmp_path / "again.zip", {"seed": 7})
+        save_policy(POLICIES["greedy"](), MACHINES, tmp_path / "again.zip", {"seed": 7})
         assert saved.read_bytes() == (tmp_path / "again.zip").read_bytes()
         assert sorted(path.name for path in tmp_path.iterdir()) == ["again.zip", "policy.zip"]
 
@@ -138,7 +104,7 @@ class TestRoundTrip:
         """In a process where torch, Stable-Baselines3 and Gymnasium cannot be imported."""
         states, expected = np.array([[0, 2, 1, 2], [1, 1, 0, 2]], dtype=np.int32), []
         for name, build in POLICIES.items():
-            save_network(policy := build(), tmp_path / name)
+            save_policy(policy := build(), MACHINES, tmp_path / name)
             actions = policy.act(states, np.random.default_rng(0)).tolist()
             expected.append(f"{name}: {actions} {evaluate(policy, MACHINES).welfare}")
         script = """
@@ -212,24 +178,6 @@ class TestNothingRuns:
         assert "parts" in refused(saved)
         assert not mark.exists()
 
-    @pytest.mark.parametrize("name", ["extra.pkl", "data.pkl", "0.weight.npy"])
-    def test_an_extra_member(self, saved, mark, name):
-        rewrite(saved, members(saved) | {name: pickle.dumps(Bomb(mark))})
-        assert "parts" in refused(saved)
-        assert not mark.exists()
-
-    def test_in_place_of_the_tensors(self, saved, mark):
-        forge(saved, pickle.dumps(Bomb(mark)))
-        refused(saved)
-        assert not mark.exists()
-
-    def test_as_an_array_of_objects(self, saved, mark):
-        body = io.BytesIO()
-        np.lib.format.write_array(body, np.array([Bomb(mark)], dtype=object), allow_pickle=True)
-        forge(saved, body.getvalue())
-        refused(saved)
-        assert not mark.exists()
-
     def test_a_whole_file_that_is_a_pickle(self, tmp_path, mark):
         path = tmp_path / "policy.zip"
         path.write_bytes(pickle.dumps(Bomb(mark)))
@@ -251,28 +199,11 @@ def lie_about_size(path, name, size):
 
 
 class TestDoctored:
-    @pytest.fixture
-    def at_most(self, monkeypatch):
-        """Bytes that a network may have: a quarter of what users are allowed, so that there is less to pack."""
-        monkeypatch.setattr(networks, "MOST_BYTES", networks.MOST_BYTES // 4)
-        return networks.MOST_BYTES
-
-    def test_a_changed_tensor(self, saved):
-        tensors = load_tensors(members(saved)[TENSORS])
-        tensors["0.bias"] = tensors["0.bias"] + np.float32(1e-3)
-        rewrite(saved, members(saved) | {TENSORS: save_tensors(tensors)})
-        assert "hash differs" in refused(saved)
-
-    @pytest.mark.parametrize("digest", ["0" * 64, "", None, 3])
-    def test_a_wrong_hash(self, saved, digest):
-        change_manifest(saved, lambda m: m.update(sha256=digest))
-        assert "hash differs" in refused(saved)
-
     def test_one_bit_anywhere(self, saved):
-        """Whichever bit of the file is turned, it is refused or, where it says nothing, plays the same."""
+        """Whichever bit of the file is turned, it is refused or, where it has no meaning, plays the same."""
         body, expected = saved.read_bytes(), load_policy(saved, MACHINES).network
         rng = np.random.default_rng(0)
-        told = 0
+        refusals = 0
         for place in rng.choice(len(body), 150, replace=False):
             broken = bytearray(body)
             broken[place] ^= 1 << int(rng.integers(8))
@@ -281,76 +212,39 @@ class TestDoctored:
                 found = load_policy(saved, MACHINES).network
                 assert all(np.array_equal(*pair) for pair in zip(found.weights, expected.weights, strict=True))
             except PolicyError:
-                told += 1
-        assert told > 100
+                refusals += 1
+        assert refusals > 100
 
-    @pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 0.99])
-    def test_a_truncated_file(self, saved, share):
-        body = saved.read_bytes()
-        saved.write_bytes(body[: int(share * len(body))])
-        refused(saved)
-
-    @pytest.mark.parametrize("name", ["../x", "/tmp/x", "a/b", "..\\x", f"../{TENSORS}"])
-    def test_a_path_that_climbs_out(self, saved, name):
-        parts = members(saved)
-        rewrite(saved, parts | {name: b"x"})
-        assert "parts" in refused(saved)
-        rewrite(saved, {"manifest.json": parts["manifest.json"], name: parts[TENSORS]})
-        assert "parts" in refused(saved)
-        assert sorted(path.name for path in saved.parent.iterdir()) == [saved.name]
-
-    def test_two_members_of_one_name(self, saved):
-        with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(saved, "a") as file:
-            file.writestr(TENSORS, b"x")
-        assert "parts" in refused(saved)
-
-    @pytest.mark.parametrize("name", ["manifest.json", TENSORS])
-    def test_a_huge_member(self, saved, name, at_most):
-        rewrite(saved, members(saved) | {name: bytes(at_most + 1)})
+    @pytest.mark.parametrize("name", ["manifest.json", WEIGHTS])
+    def test_a_huge_member(self, saved, name, monkeypatch):
+        """It is refused before it is unpacked."""
+        monkeypatch.setattr(checks, "available_memory", lambda: 1e7)
+        rewrite(saved, members(saved) | {name: bytes(HUGE)})
         tracemalloc.start()
-        told = refused(saved)
-        assert tracemalloc.get_traced_memory()[1] < at_most / 4
+        refused(saved)
+        assert tracemalloc.get_traced_memory()[1] < HUGE / 4
         tracemalloc.stop()
-        assert "too large" in told or "more than such a policy can need" in told
 
-    @pytest.mark.parametrize("name", ["manifest.json", TENSORS])
-    def test_a_huge_member_that_says_it_is_small(self, saved, name, at_most):
-        """What a member claims to unpack to is not what its compressed stream does unpack to."""
-        rewrite(saved, members(saved) | {name: bytes(3 * at_most)})
+    @pytest.mark.parametrize("name", ["manifest.json", WEIGHTS])
+    def test_a_huge_member_that_says_it_is_small(self, saved, name):
+        """A member claims another size than its compressed stream has."""
+        rewrite(saved, members(saved) | {name: bytes(3 * HUGE)})
         lie_about_size(saved, name, 1000)
-        assert saved.stat().st_size < at_most / 100
+        assert saved.stat().st_size < HUGE / 100
         tracemalloc.start()
         refused(saved)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert peak < at_most
-
-    @pytest.mark.parametrize("schema", [0, 2, "1", None, [1]])
-    def test_another_schema(self, saved, schema):
-        change_manifest(saved, lambda m: m.update(schema=schema))
-        assert "schema" in refused(saved)
+        assert peak < HUGE
 
     @pytest.mark.parametrize(
         "change",
         [
-            lambda m: m.update(format="evenhand-policy"),
-            lambda m: m.update(format="other"),
             lambda m: m.update(kind="count-table"),
             lambda m: m.update(kind="joint-network"),
-            lambda m: m.update(allocation="sorted"),
-            lambda m: m.update(allocation=None),
-            lambda m: m.update(allocation="priority-sampling"),
-            lambda m: m.update(network=None),
-            lambda m: m.pop("sha256"),
             lambda m: m.pop("problem"),
-            lambda m: m.pop("network"),
-            lambda m: m["network"].update(layers=1),
-            lambda m: m["network"].update(layers=3),
-            lambda m: m["network"].update(layers=10**9),
-            lambda m: m["network"].update(layers=-1),
-            lambda m: m["network"].update(layers="2"),
-            lambda m: m["network"].update(layers=2.0),
-            lambda m: m["problem"].update(usage=[[[0]]]),
+            lambda m: m["problem"].pop("arm"),
+            lambda m: m["problem"]["arm"].update(usage=[[[0]]]),
             lambda m: m.update(problem=[]),
         ],
     )
@@ -358,69 +252,44 @@ class TestDoctored:
         change_manifest(saved, change)
         refused(saved)
 
-    @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff\xfe", b"null", b'{"format": []}', b"[" * 100_000])
-    def test_a_manifest_that_is_none(self, saved, body):
-        rewrite(saved, members(saved) | {"manifest.json": body})
-        refused(saved)
-
-    def test_no_manifest(self, saved):
-        rewrite(saved, {TENSORS: members(saved)[TENSORS]})
-        refused(saved)
-
     @pytest.mark.parametrize(
         "change",
         [
-            lambda t: t["0.weight"].__setitem__((0, 0), np.nan),
-            lambda t: t["1.bias"].__setitem__(0, np.inf),
-            lambda t: t.update({"0.weight": t["0.weight"].T.copy()}),
-            lambda t: t.update({"0.bias": t["0.bias"][:-1].copy()}),
-            lambda t: t.update({"0.weight": t["0.weight"].astype(np.float64)}),
-            lambda t: t.update({"0.weight": t["0.weight"].astype(np.int32)}),
-            lambda t: t.update({"0.weight": t["0.weight"].reshape(-1)}),
-            lambda t: t.update({"2.weight": t["1.weight"]}),
-            lambda t: t.pop("1.bias"),
-            lambda t: t.update({"1.weight": t["1.weight"][:, :-1].copy(), "1.bias": t["1.bias"][:-1].copy()}),
-            lambda t: t.update({"0.weight": np.ones((9, 8), np.float32)}),
+            lambda t: {"weight_0": np.where(np.arange(8) == 0, np.nan, t["weight_0"]).astype(np.float32)},
+            lambda t: {"bias_1": np.full_like(t["bias_1"], np.inf)},
+            lambda t: {"weight_0": t["weight_0"].T.copy()},
+            lambda t: {"bias_0": t["bias_0"][:-1].copy()},
+            lambda t: {"weight_0": t["weight_0"].astype(np.float64)},
+            lambda t: {"weight_0": t["weight_0"].astype(np.int32)},
+            lambda t: {"weight_0": t["weight_0"].reshape(-1)},
+            lambda t: {"weight_2": t["weight_1"]},
+            lambda t: {"weight_1": t["weight_1"][:, :-1].copy(), "bias_1": t["bias_1"][:-1].copy()},
+            lambda t: {"weight_0": np.ones((9, 8), np.float32)},
+            lambda t: {"allocation": np.array(2)},
+            lambda t: {"allocation": np.array(1)},
+            lambda t: {"allocation": np.array(-1)},
+            lambda t: {"squash": np.array(0.5)},
         ],
     )
-    def test_tensors_that_are_no_such_network(self, saved, change):
-        forge_tensors(saved, change)
-        refused(saved)
-
-    def test_a_header_of_tensors_that_claims_more_than_there_is(self, saved):
-        header = json.dumps({"0.weight": {"dtype": "F32", "shape": [10**12], "data_offsets": [0, 4 * 10**12]}}).encode()
-        forge(saved, struct.pack("<Q", len(header)) + header)
+    def test_arrays_of_another_network(self, saved, change):
+        change_arrays(saved, **change(arrays_of(saved)))
         refused(saved)
 
     @pytest.mark.parametrize("outputs", [6, 7])
-    def test_weights_so_large_that_outputs_are_no_numbers(self, saved, outputs):
-        """Finite weights would overflow to infinity minus infinity: refused by name, also in a file."""
+    def test_weights_so_large_that_outputs_overflow(self, saved, outputs):
         weights = [np.ones((4, 64), np.float32), np.full((64, outputs), 3e38, np.float32)]
         weights[1][::2] *= -1
-        with pytest.raises(InvalidInput, match="layer 1 are so large that sums of them overflow"):
+        with pytest.raises(InvalidInput, match="layer 1"):
             Network(weights, [np.full(64, 20, np.float32), np.zeros(outputs, np.float32)])
-        forge_tensors(saved, lambda tensors: tensors.update({"0.bias": np.full_like(tensors["0.bias"], 3e38)}))
-        with pytest.raises(PolicyError, match="layer 0 are so large that sums of them overflow"):
-            load_policy(saved, MACHINES)
+        change_arrays(saved, bias_0=np.full(8, 3e38, np.float32))
+        assert "layer 0" in refused(saved)
 
     def test_a_good_file_is_not_refused_by_these_tools(self, saved):
-        """What doctors the files does not break them by itself."""
         rewrite(saved, members(saved))
         change_manifest(saved, lambda m: None)
-        forge_tensors(saved, lambda t: None)
-        lie_about_size(saved, TENSORS, len(members(saved)[TENSORS]))
+        change_arrays(saved, **arrays_of(saved))
+        lie_about_size(saved, WEIGHTS, len(members(saved)[WEIGHTS]))
         assert isinstance(load_policy(saved, MACHINES), CountNetworkPolicy)
-        assert zlib.crc32(members(saved)[TENSORS]) != 0
-
-    def test_a_large_problem_inside_is_not_taken_for_a_large_network(self, saved, monkeypatch):
-        parts = members(saved)
-        manifest, tensors = len(parts["manifest.json"]), len(parts[TENSORS])
-        monkeypatch.setattr(networks, "MOST_BYTES", manifest + tensors + 1)
-        assert len(parts["model.npz"]) > 1
-        assert load_policy(saved, MACHINES)
-
-    def test_no_such_file(self, tmp_path):
-        assert "missing.zip" in refused(tmp_path / "missing.zip")
 
 
 def arm(num_states=3, usage=((0,), (1,)), seed=0, states=(), actions=()):
@@ -440,7 +309,8 @@ class TestOtherProblems:
     @pytest.fixture
     def file(self, tmp_path):
         path = tmp_path / "policy.zip"
-        save_network(CountNetworkPolicy(crowd(**WORDS), network([4, 8, 6])), path)
+        problem = crowd(**WORDS)
+        save_policy(CountNetworkPolicy(problem, network([4, 8, 6])), problem, path)
         return path
 
     @pytest.mark.parametrize(
@@ -466,20 +336,20 @@ class TestOtherProblems:
         assert "2 types" in refused(file, CoupledMDP([arm(), arm(seed=1)], budget=[1], discount=0.9, counts=[2, 2]))
 
     def test_other_dynamics_play_with_a_warning(self, file):
-        with pytest.warns(OtherDynamics, match="other transitions") as seen:
+        with pytest.warns(OtherDynamicsWarning, match="other transitions") as seen:
             policy = load_policy(file, crowd(seed=1))
         assert isinstance(policy, CountNetworkPolicy)
         assert seen[0].filename == __file__  # the line that asked for the policy is shown
 
     def test_a_warning_that_is_made_an_error_is_not_told_as_a_broken_file(self, file):
-        with warnings.catch_warnings(), pytest.raises(OtherDynamics):
+        with warnings.catch_warnings(), pytest.raises(OtherDynamicsWarning):
             warnings.simplefilter("error")
             load_policy(file, crowd(seed=1))
 
     @pytest.mark.parametrize("problem", [crowd(**WORDS), crowd(), crowd(num_arms=10**6, budget=(5000.5,), **WORDS)])
     def test_other_numbers_of_arms_and_budgets_play_without_one(self, file, problem):
         with warnings.catch_warnings():
-            warnings.simplefilter("error", OtherDynamics)
+            warnings.simplefilter("error", OtherDynamicsWarning)
             policy = load_policy(file, problem)
         counts = np.array([[[problem.num_arms - 2, 1, 1]]])
         found = policy.allocate(counts, np.random.default_rng(0))
@@ -490,16 +360,16 @@ class TestOtherProblems:
             return Simulator(lambda s, a, r: (s, s * 1.0), lambda n, r: np.zeros(n, int), usage, 3, 5, [1], 0.9)
 
         policy = load_policy(file, simulator([[0], [1]]))
-        save_network(policy, tmp_path / "again.zip")
+        save_policy(policy, policy.problem, tmp_path / "again.zip")
         assert isinstance(load_policy(tmp_path / "again.zip", crowd()), CountNetworkPolicy)
         assert "other amounts" in refused(file, simulator([[0], [3]]))
-        save_network(POLICIES["joint"](), tmp_path / "joint.zip")
-        assert "matrices" in refused(tmp_path / "joint.zip", simulator([[0], [1]]))
+        save_policy(POLICIES["joint"](), MACHINES, tmp_path / "joint.zip")
+        assert refused(tmp_path / "joint.zip", simulator([[0], [1]]))
         save_solution(solve(MACHINES), tmp_path / "table.policy")
         assert "table" in refused(tmp_path / "table.policy", simulator([[0], [1]]))
 
     def test_a_joint_network_is_for_one_number_of_arms(self, tmp_path):
-        save_network(POLICIES["joint"](), tmp_path / "joint.zip")
+        save_policy(POLICIES["joint"](), MACHINES, tmp_path / "joint.zip")
         assert "5 arms" in refused(tmp_path / "joint.zip", machine_replacement(num_arms=5, budget=1))
 
 
@@ -522,7 +392,7 @@ class TestShipped:
         assert len(manifests()) >= 2
         for path, manifest in manifests().items():
             assert manifest["about"]["command"].startswith("evenhand train machine-replacement"), path
-            assert manifest["about"]["settings"]["seed"] >= 0 and "torch" in manifest["versions"]
+            assert manifest["about"]["settings"]["seed"] >= 0 and "torch" in manifest["about"]["versions"]
 
 
 class TestCandidates:

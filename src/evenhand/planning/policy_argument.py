@@ -1,6 +1,6 @@
-"""Which policy is meant: by a name, by the file of a saved one, or the policy itself.
+"""The argument `policy`: a name, the file of a saved policy, or a policy itself.
 
-evaluate("oldest-first", problem)              a name of the roster, or the paper's abbreviation
+evaluate("oldest-first", problem)              a name of the registry, or the paper's abbreviation
 evaluate("plan.zip", problem)                  a file that `save_policy`, `save_solution` or `train` wrote
 evaluate(policy, problem)                      anything that acts; a Solution or a Training stands for its policy
 compare(problem, ["whittle", "plan.zip", mine])    all of them side by side
@@ -19,21 +19,20 @@ from evenhand.model.criterion import Criterion
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.simulator import Problem, check_problem
 from evenhand.model.welfare import Welfare
-from evenhand.planning.names import is_file
-from evenhand.planning.roster import ROSTER, RosterEntry, find_policy
-from evenhand.planning.saved import load_policy
-from evenhand.policies.other_numbers import fitted
+from evenhand.planning.plan import load_policy
+from evenhand.planning.policy_registry import REGISTRY, NamedPolicy, find_policy, is_file
+from evenhand.policies.resize import fitted
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
 
 
 class HasPolicy(Protocol):
-    """What `solve` and `train` return."""
+    """A result of `solve` or `train`."""
 
     @property
     def policy(self) -> Policy | Starting:
-        """What acts."""
+        """The policy."""
         ...
 
 
@@ -45,12 +44,12 @@ Several: TypeAlias = Chosen | Iterable[Chosen] | Mapping[str, Chosen]
 
 
 def read_policy(policy: Chosen, problem: Problem, welfare: str | Welfare | None) -> Policy | Starting:
-    """The policy that is meant, for a problem.
+    """Return the policy of an argument, for a problem.
 
     Args:
         policy: a name, a file, a policy, or what has one.
         problem: what it is for, under its criterion.
-        welfare: what named policies are made for; the problem's own when absent.
+        welfare: welfare for which named policies are made; by default the problem's own.
 
     Raises:
         UnknownName: no policy has this name.
@@ -58,36 +57,36 @@ def read_policy(policy: Chosen, problem: Problem, welfare: str | Welfare | None)
         NotApplicable: the policy of this name cannot treat this problem.
     """
     found = _find(policy, problem)
-    return found.build(problem, welfare) if isinstance(found, RosterEntry) else fitted(found, problem)
+    return found.build(problem, welfare) if isinstance(found, NamedPolicy) else fitted(found, problem)
 
 
-def read_policies(policies: "Several | None", problem: Problem) -> dict[str, RosterEntry | Policy | Starting]:
-    """What is meant, under the names that a comparison shows; named policies as what makes them.
+def read_policies(policies: "Several | None", problem: Problem) -> dict[str, NamedPolicy | Policy | Starting]:
+    """Return policies by the names of a comparison; named policies as their registry entries.
 
     Args:
         policies: one, several, or some under names of one's own; None for all that have a name, but the optimal one.
         problem: what files are read for.
 
     Raises:
-        ModelError: some are no policies; all of them are told.
+        ModelError: some are not policies; lists all of them.
     """
     if policies is None:
-        # The optimal one may take hours; it is asked for by name only.
-        return {entry.name: entry for entry in ROSTER if entry.name != "optimal"}
-    found: dict[str, RosterEntry | Policy | Starting] = {}
+        # The optimal one may take hours: only by its name.
+        return {entry.name: entry for entry in REGISTRY if entry.name != "optimal"}
+    found: dict[str, NamedPolicy | Policy | Starting] = {}
     wrong: list[tuple[str | None, InvalidInput]] = []
-    # All are looked at, so that a user sees every mistake at once.
+    # All are checked, so that every mistake is reported at once.
     for name, policy in _listed(policies):
         try:
             meant = _find(policy, problem)
         except InvalidInput as error:
             wrong.append((name, error))
             continue
-        if name is None and isinstance(meant, RosterEntry):
-            found[meant.name] = meant  # asked for twice, it is shown once
+        if name is None and isinstance(meant, NamedPolicy):
+            found[meant.name] = meant  # a repeated name is one row
         else:
             found[_another(_called(policy) if name is None else name, found)] = meant
-    # A single mistake without a name of its own is told as it is.
+    # A single mistake without a name is raised as it is.
     if len(wrong) == 1 and wrong[0][0] is None:
         raise wrong[0][1]
     if wrong:
@@ -98,7 +97,7 @@ def read_policies(policies: "Several | None", problem: Problem) -> dict[str, Ros
 
 
 def _listed(policies: Several) -> list[tuple[str | None, Chosen]]:
-    """What was given, each with its name if it has one."""
+    """The arguments, each with its name if it has one."""
     if isinstance(policies, Mapping):
         if strange := [name for name in policies if not isinstance(name, str)]:
             raise InvalidInput(f"policies: expected texts as names, got {strange[0]!r}")
@@ -113,8 +112,8 @@ def _is_one(given: object) -> bool:
     return isinstance(given, (Policy, Starting)) or isinstance(getattr(given, "policy", None), (Policy, Starting))
 
 
-def _find(policy: Chosen, problem: Problem) -> RosterEntry | Policy | Starting:
-    """An entry of the roster, or a policy."""
+def _find(policy: Chosen, problem: Problem) -> NamedPolicy | Policy | Starting:
+    """An entry of the registry, or a policy."""
     # A file before a name: only what looks like a file is one (`is_file`).
     if isinstance(policy, PathLike) or (isinstance(policy, str) and is_file(policy)):
         return load_policy(Path(policy), problem)
@@ -137,7 +136,7 @@ def _find(policy: Chosen, problem: Problem) -> RosterEntry | Policy | Starting:
 
 
 def _called(policy: Chosen) -> str:
-    """What a comparison calls a policy that was given without a name."""
+    """Name of a policy that was given without one."""
     return str(Path(policy)) if isinstance(policy, (str, PathLike)) else type(policy).__name__
 
 
@@ -163,9 +162,9 @@ def _by_name(
         asked.apply_defaults()
         criterion, over = asked.arguments["criterion"], asked.arguments["over"]
         check_problem(asked.arguments["problem"], f"{function.__name__}(policy, problem)")
-        # Named policies are made for the criterion that they will be judged by.
-        judged = asked.arguments["problem"].under(criterion, over)
-        return function(read_policy(policy, judged, asked.arguments["welfare"]), *arguments, **keywords)
+        # Named policies are made for the criterion of the evaluation.
+        evaluated = asked.arguments["problem"].under(criterion, over)
+        return function(read_policy(policy, evaluated, asked.arguments["welfare"]), *arguments, **keywords)
 
     return called  # type: ignore[return-value]  # `policy` may be given by name, too
 
@@ -177,15 +176,15 @@ def make_policy(
     criterion: str | Criterion | None = None,
     over: str | None = None,
 ) -> Policy | Starting:
-    """The policy of a name or a file, to hold and to play.
+    """Return the policy of a name or a file.
 
     Args:
         policy: a name, such as `fair-index`, `occupancy-priority`, `re-solving` or `optimal`; or the file of a saved
             policy. A policy, or what has one, is given back as it is if it was made for these arms, else for them.
         problem: what it is for.
-        welfare: what policies that look at it are made for, as text or object; the problem's own when absent.
-        criterion: what rewards over time are worth, as text or object; the problem's own when absent.
-        over: whose values are weighed, `arms` or `groups`; the problem's own when absent.
+        welfare: welfare for which fair policies are made, as text or object; by default the problem's own.
+        criterion: criterion, as text or object; by default the problem's own.
+        over: members of the welfare, `arms` or `groups`; by default the problem's own.
 
     Raises:
         UnknownName: no policy has this name; says which there are.

@@ -1,4 +1,4 @@
-"""What things are called: types, states, actions and resources by their labels, else by their numbers."""
+"""Labels of types, states, actions and resources; their numbers if they have none."""
 
 import re
 from collections import Counter
@@ -37,11 +37,11 @@ class Labels:
 
     def types(self, kinds: Sequence[int]) -> str:
         """`Ford and Opel`; `Ford from new, fair` where only some of a name are meant, by where they start."""
-        told: dict[str, list[int]] = {}
+        by_base: dict[str, list[int]] = {}
         for kind in kinds:
-            told.setdefault(self.base(kind), []).append(kind)
+            by_base.setdefault(self.base(kind), []).append(kind)
         names = []
-        for base, own in told.items():
+        for base, own in by_base.items():
             whole = len(own) == self._times[base] or len(own) == 1
             start = f"{base} from "
             if len(own) > 1 and whole:
@@ -106,8 +106,8 @@ def amount_of(name: str, amount: float) -> str:
 
 def listed(texts: Iterable[str]) -> str:
     """`Ford, Opel`; parted by semicolons where a comma stands in one of them, outside of brackets."""
-    told = list(texts)
-    return ("; " if any("," in re.sub(r"\([^)]*\)", "", text) for text in told) else ", ").join(told)
+    items = list(texts)
+    return ("; " if any("," in re.sub(r"\([^)]*\)", "", text) for text in items) else ", ").join(items)
 
 
 def quantity(amount: float) -> float | int:

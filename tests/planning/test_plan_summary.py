@@ -7,9 +7,9 @@ import pytest
 
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
-from evenhand.planning.labels import Labels, amount_of, listed, one_more
-from evenhand.planning.plans import Plan, plan_of
-from evenhand.planning.showing import (
+from evenhand.model.labels import Labels, amount_of, listed, one_more
+from evenhand.planning.plan import Plan, plan_of
+from evenhand.planning.plan_summary import (
     levels_of,
     often,
     often_each,
@@ -25,7 +25,7 @@ from evenhand.policies import ExchangeablePriority, RoundRobin, never_act, rando
 from evenhand.problems import heterogeneous_machine_replacement
 from evenhand.reductions.counts import Counts
 
-from .test_plans import ACTIONS, MACHINES, POLICIES, fleet, saved
+from .test_plan import ACTIONS, MACHINES, POLICIES, fleet, saved
 
 KINDS = sorted(POLICIES)
 
@@ -72,7 +72,7 @@ class TestOrders:
         for policy, told in (
             (RoundRobin(MACHINES), "every arm in turn"),
             (random_feasible(MACHINES), "at random"),
-            (never_act(MACHINES), "nobody"),
+            (never_act(MACHINES), "no arm"),
         ):
             assert told in Plan(policy, MACHINES).show()
 
@@ -98,7 +98,7 @@ class TestOrders:
 
     def test_a_table_for_a_larger_budget_is_still_a_table(self):
         larger = MACHINES.with_budget(2)
-        assert "(by a table, as played" in Plan(plan_of(solve(MACHINES)).fitted(larger), larger).show()
+        assert "(by a table, as simulated" in Plan(plan_of(solve(MACHINES)).fitted(larger), larger).show()
 
     def test_draws(self):
         order = order_of(POLICIES["occupancy-priority"][1](), fleet())
@@ -119,7 +119,7 @@ class TestOrders:
     def test_the_priorities_are_those_that_act_tells(self, name):
         plan = Plan(POLICIES[name][1](), fleet())
         order = order_of(plan.policy, fleet())
-        places = {(Labels(fleet()).type(row.kind), row.state): order.place_words(row) for row in order.rows}
+        places = {(Labels(fleet()).type(row.kind), row.state): order.place_text(row) for row in order.rows}
         told = 0
         for kind, state in places:
             arms = [{"arm": f"{k}{i}", "type": k, "state": 0} for k in ("Ford", "Opel") for i in range(2)]
@@ -136,7 +136,7 @@ class TestOrders:
         shown = Plan(policy, fleet()).show()
         assert "1. all of these alike:\n     - Ford in worn (mend)\n     - Ford in bad (renew)" in shown
         assert "  3. Opel in worn (renew)" in shown  # 2 is what a Ford in bad gets if it cannot be renewed
-        assert "a number that is missing is of" in shown
+        assert "a missing number is of" in shown
         assert " and 2 alike, Opel in worn (renew)" in short_words(order_of(policy, fleet()), Labels(fleet()))
 
 
@@ -267,12 +267,12 @@ def test_the_whole():
     text = plan_of(solution).show()
     assert "PLAN: 4 arms (2 Ford, 2 Opel) share 1 bay, 2 technicians; welfare gini:1.5" in text
     assert f"welfare {solution.welfare:.4f}; no plan has more than {solution.upper_bound:.4f}" in text
-    assert "One unit more at every step, by the bound of the fluid relaxation (what a plan gains may be more" in text
+    assert "One unit more at every step, by the bound of the fluid relaxation (" in text
 
 
 def test_a_plan_may_gain_more_than_the_bound_so_nothing_else_is_said():
     now, then = (solve(MACHINES.under("average").with_budget(budget)) for budget in (2, 3))
-    assert "solve with several budgets):\n  one unit more of resource 0: nothing" in plan_of(now).show()
+    assert "budget):\n  one unit more of resource 0: nothing" in plan_of(now).show()
     assert then.welfare > now.welfare * 1.001
 
 
