@@ -7,6 +7,7 @@ reads tables of texts, and `atomic_write` replaces a file completely or not at a
 from evenhand.model.io.atomic_write import Location, replacing, sweep, write_atomically
 from evenhand.model.io.document import as_json
 from evenhand.model.io.model_file import FORMATS, Format, Loaded, is_stored, load, load_noting, save
+from evenhand.model.io.npz import to_npz
 
 __all__ = [
     "FORMATS",
@@ -20,5 +21,6 @@ __all__ = [
     "replacing",
     "save",
     "sweep",
+    "to_npz",
     "write_atomically",
 ]

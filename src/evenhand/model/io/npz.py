@@ -13,6 +13,7 @@ without `num_states` and `num_actions` there is no padding. Faults of arms have 
 document: `arms[2].rewards[0][1]`.
 """
 
+import io
 import json
 import reprlib
 import zipfile
@@ -287,6 +288,13 @@ def write_npz(problem: CoupledMDP, stream: BinaryIO) -> None:
         entries = [{"name": name, "states": states, "actions": actions} for name, states, actions in tables.labels]
         arrays["labels"] = np.array(json.dumps(entries, ensure_ascii=False).encode())
     np.savez(stream, **arrays)  # type: ignore[arg-type]
+
+
+def to_npz(problem: CoupledMDP) -> bytes:
+    """Return a problem as the bytes of an archive, for `load(stream, "npz")`."""
+    stream = io.BytesIO()
+    write_npz(problem, stream)
+    return stream.getvalue()
 
 
 def _by_action(tables: ArmTables) -> Floats:
