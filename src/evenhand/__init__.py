@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from evenhand._version import __version__
 
 if TYPE_CHECKING:
-    from evenhand import errors, policies, problems
+    from evenhand import errors, policies, problems, uncertainty
     from evenhand.evaluation import Evaluation, gini_coefficient, lorenz_curve, price_of_fairness
     from evenhand.evaluation.shards.checking import ArmsCheck, check_arms
     from evenhand.evaluation.shards.indexing import ArmsIndices, index_arms
@@ -58,6 +58,7 @@ _HOMES = {
     "errors": "",
     "policies": "",
     "problems": "",
+    "uncertainty": "",
     "Evaluation": "evaluation",
     "ArmsCheck": "evaluation.shards.checking",
     "check_arms": "evaluation.shards.checking",
@@ -204,6 +205,7 @@ __all__ = [
     "solve_arms",
     "train",
     "train_seeds",
+    "uncertainty",
     "what_if",
     "write_arms",
 ]

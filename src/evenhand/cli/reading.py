@@ -44,6 +44,23 @@ def read_problem(
     return read_problems(model, parameters, format, budgets, criterion, initial)[0]
 
 
+def posterior_of(model: str) -> str:
+    """Return the model file whose posterior is stored beside it; raise OptionError if there is none.
+
+    Args:
+        model: MODEL as it was typed.
+    """
+    from evenhand.fitting.posterior_files import HOW_TO_FIT, posterior_path
+
+    if model in catalog.names():
+        raise OptionError("--draws", f"{model} is a built-in problem without a posterior; draws need a fitted model")
+    if model == DASH:
+        raise OptionError("--draws", "standard input has no posterior; it is stored in a file beside a fitted model")
+    if not (beside := posterior_path(model)).exists():
+        raise OptionError("--draws", f"the posterior {beside} does not exist. {HOW_TO_FIT}")
+    return model
+
+
 def refuse_several(budgets: Sequence[str]) -> None:
     """Refuse more budgets than one, where a command answers for one."""
     if len(budgets) > 1:

@@ -24,19 +24,18 @@ the standard errors (`long_run`).
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from evenhand.checks import as_generator, as_seed, check_positive_int
+from evenhand.checks import as_generator, check_positive_int
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar, told_by
 from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, PolicyError, TooLarge
 from evenhand.evaluation.exact import exact_values, is_quick
 from evenhand.evaluation.fairness import gini_coefficient, lorenz_curve, price_of_fairness
 from evenhand.evaluation.kinks import CONFIDENCE, bias_error, welfare_error
 from evenhand.evaluation.long_run import LongRun, mean_by_type, play_long_run
-from evenhand.execution import Executor, Sweep
 from evenhand.kernels.compilation import work_clock
 from evenhand.model.composite import components_for_good
 from evenhand.model.coupled import CoupledMDP, Over
@@ -54,8 +53,6 @@ from evenhand.typing import Floats, Indices, Ints, Progress, Rng
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from evenhand.evaluation.draws import UnderDraws
 
 Method = Literal["auto", "exact", "monte-carlo"]
 
@@ -157,9 +154,6 @@ class Evaluation(Shown):
     """(episode,) what each counts for in a mean; they sum to 1. They differ only where small parts of a mixture are
     played more often than their shares say. None when exact."""
 
-    draws: "UnderDraws | None" = field(default=None, repr=False)
-    """What it is worth over draws of the posterior, where they were asked for."""
-
     def __repr__(self) -> str:
         episodes = "exact"
         if self.num_episodes is not None and self.horizon is not None:
@@ -194,7 +188,6 @@ class Evaluation(Shown):
             "realised_gini_stderr": self.realised_gini_stderr,
             **per_arm(self.problem, self.by_type, units),
             **({"groups_stderr": groups} if groups else {}),
-            **({} if self.draws is None else {"draws": self.draws.to_dict()}),
         }
 
     def figures(self) -> dict[str, Any]:
@@ -390,9 +383,6 @@ def evaluate(
     progress: Progress | bool | None = None,
     criterion: str | Criterion | None = None,
     over: str | None = None,
-    draws: int | None = None,
-    posterior: Any = None,
-    on: str | Executor | None = None,
 ) -> Evaluation:
     """Tell what a policy is worth.
 
@@ -410,11 +400,6 @@ def evaluate(
         progress: True shows a bar; a function is called now and then with what is being done and the share done.
         criterion: what rewards over time are worth, as text or object; the problem's own when absent.
         over: whose values are weighed, `arms` or `groups`; the problem's own when absent.
-        draws: over how many draws of the posterior to weigh it, too, where the model was fitted.
-        posterior: what is known of the model's transitions: the model file (its posterior stands beside it), the file
-            of the posterior itself, or what `fit` gave.
-        on: where draws are weighed, several at a time: `local:2`, `ray`, `ray://host:port`, or an executor; in this
-            process when absent. Results do not depend on it.
 
     Example:
         >>> import evenhand as eh
@@ -435,14 +420,6 @@ def evaluate(
     own = horizon is None and case.judged.criterion.is_average
     # An average takes as many as its long run does.
     steps = None if own else case.judged.criterion.simulated_steps(horizon)
-    if draws is None and on is not None:
-        raise InvalidInput(
-            "on: one policy is weighed in this process; its draws are what runs elsewhere (draws=), or several "
-            "policies (compare), or the shards of a table of arms (evaluate_arms)"
-        )
-    if draws is not None:
-        asked = (num_episodes, steps, rng, method, heard(progress))
-        return _over_draws(policy, case, asked, draws, posterior, on)
     return _evaluate(policy, case, num_episodes, steps, rng, method, heard(progress))
 
 
@@ -464,29 +441,6 @@ def _evaluate(
             if method == "exact":
                 raise
     return _by_simulation(policy, case, num_episodes, steps, rng, progress)
-
-
-def _over_draws(
-    policy: Policy | Starting,
-    case: "Case",
-    asked: tuple[int, int | None, Rng, Method, Progress | None],
-    draws: int,
-    posterior: Any,
-    on: str | Executor | None,
-) -> Evaluation:
-    """What it is worth in the model, and over draws of what the records allow."""
-    from evenhand.evaluation.drawing import playing_seed, read_worlds  # they ask this file in turn
-    from evenhand.evaluation.draws import weigh_policies
-
-    judged, (episodes, steps, rng, method, progress) = needs_tables(case.judged, "draws"), asked
-    # One seed for both, so that the same call gives the same numbers.
-    seed = as_seed(rng)
-    worlds, _ = read_worlds(judged, posterior, draws, seed)
-    with Sweep(on) as sweep:
-        sweep.check_portable({"the policy": policy})
-        found = _evaluate(policy, case, episodes, steps, seed, method, progress)
-        known = weigh_policies({"policy": policy}, worlds, case.welfare, playing_seed(seed), progress, sweep)
-    return replace(found, draws=known)
 
 
 # -- what is judged, and what is played ------------------------------------------------------------------------------

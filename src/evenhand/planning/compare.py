@@ -17,10 +17,7 @@ from evenhand.errors import (
     OutOfDomain,
     TooLarge,
 )
-from evenhand.evaluation.drawing import playing_seed, read_worlds
-from evenhand.evaluation.draws import PolicyDraws, UnderDraws, rows_over_draws
 from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
-from evenhand.evaluation.worlds import Worlds
 from evenhand.execution import Executor, Sweep
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
@@ -90,8 +87,8 @@ class Comparison(Shown):
     problem: Problem = field(repr=False)
     """What they were compared on, under the criterion and over the members that were asked for."""
 
-    draws: UnderDraws | None = field(default=None, repr=False)
-    """The same policies over draws of the posterior, in the same order, where draws were asked for."""
+    policies: dict[str, Policy | Starting] = field(default_factory=dict, repr=False)
+    """The policies by name, in the order of the rows."""
 
     @property
     def no_bound(self) -> str:
@@ -160,7 +157,6 @@ class Comparison(Shown):
                 for row in self.rows
             ],
             "left_out": self.left_out,
-            **({} if self.draws is None else {"draws": self.draws.to_dict()}),
         }
 
     def plot(self, kind: Literal["welfare", "spread", "lorenz"] = "welfare") -> "Figure":
@@ -201,8 +197,6 @@ def compare(
     solve_up_to: int = 3_000,
     criterion: str | Criterion | None = None,
     over: str | None = None,
-    draws: int | None = None,
-    posterior: Any = None,
     on: str | Executor | None = None,
 ) -> Comparison:
     """Evaluate policies on one problem, all in the same world.
@@ -223,10 +217,7 @@ def compare(
         criterion: what rewards over time are worth, as text or object; the problem's own when absent. Named policies
             and the bound are made for it.
         over: whose values are weighed, `arms` or `groups`; the problem's own when absent.
-        draws: over how many draws of the posterior to compare them, too, where the model was fitted.
-        posterior: what is known of the model's transitions: the model file (its posterior stands beside it), the file
-            of the posterior itself, or what `fit` gave.
-        on: where policies are played and draws weighed, several at a time: `local:2`, `ray`, `ray://host:port`, or an
+        on: where policies are simulated, several at a time: `local:2`, `ray`, `ray://host:port`, or an
             executor; in this process, one after the other, when absent. Results do not depend on it.
 
     Example:
@@ -242,10 +233,6 @@ def compare(
     judged.criterion.simulated_steps(horizon)  # a horizon that does not fit is refused before any work
     weighed_by = read_welfare(judged, welfare)
     told, seed = heard(progress), as_seed(rng)
-    # Draws are read first: a posterior that does not fit the model is refused before any work.
-    worlds = None
-    if draws is not None:
-        worlds, _ = read_worlds(needs_tables(judged, "draws"), posterior, draws, seed)
     chosen, left_out = _build(judged, weighed_by, policies, _share_of(told, 0.0, MAKING))
     bound, bound_name, best = _bound(judged, weighed_by, solve_up_to, left_out, _share_of(told, MAKING, BOUNDING))
     # It was found on the way to the bound, and costs nothing more.
@@ -261,13 +248,12 @@ def compare(
                 refused[name], left_out[name] = found, str(found)
             else:
                 rows.append(Row(name, found))
-        if not rows:
-            raise _none_applies(refused)
-        _check_bound(rows, bound)
-        ranked = _best_first(rows, bound)
-        named = {row.policy: chosen[row.policy] for row in ranked}
-        known = None if worlds is None else _over_draws(named, worlds, weighed_by, seed, left_out, told, sweep)
-    return Comparison(weighed_by, ranked, left_out, bound, bound_name, judged, known)
+    if not rows:
+        raise _none_applies(refused)
+    _check_bound(rows, bound)
+    ranked = _best_first(rows, bound)
+    named = {row.policy: chosen[row.policy] for row in ranked}
+    return Comparison(weighed_by, ranked, left_out, bound, bound_name, judged, named)
 
 
 Asked = tuple[tuple[Any, ...], tuple[Any, ...]]
@@ -295,27 +281,6 @@ def _judge(cell: tuple[Policy | Starting, Asked], tell: Progress | None = None) 
         return evaluate(policy, *given)
     except (NotApplicable, TooLarge, OutOfDomain, NotConverged) as error:
         return error
-
-
-def _over_draws(
-    policies: Mapping[str, Policy | Starting],
-    worlds: Worlds,
-    welfare: Welfare,
-    seed: int,
-    left_out: dict[str, str],
-    progress: Progress | None,
-    sweep: Sweep,
-) -> UnderDraws | None:
-    """The same policies over draws; who is out of the welfare's domain in some of them is left out."""
-    rows: list[PolicyDraws] = []
-    for name, found in rows_over_draws(policies, worlds, welfare, playing_seed(seed), progress, sweep).items():
-        if isinstance(found, PolicyDraws):
-            rows.append(found)
-        elif isinstance(found, (OutOfDomain, TooLarge)):
-            left_out[f"{name} over draws"] = str(found)
-        else:
-            raise found
-    return UnderDraws(worlds.problem, welfare, tuple(rows)) if rows else None
 
 
 def _check_bound(rows: Sequence[Row], bound: float | None) -> None:

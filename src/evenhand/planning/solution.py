@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, told_by
-from evenhand.evaluation.draws import UnderDraws
 from evenhand.evaluation.evaluate import evaluate, per_arm, standard_errors, unit_columns
 from evenhand.evaluation.fairness import gini_coefficient
 from evenhand.evaluation.kinks import CONFIDENCE, bias_error, welfare_error
@@ -21,9 +20,6 @@ from evenhand.typing import Floats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from evenhand.planning.knowing import WorthKnowing
-    from evenhand.planning.robust import Robust
 
 
 # -- what is known of the errors -------------------------------------------------------------------------------------
@@ -154,15 +150,6 @@ class Solution(Shown):
     history: tuple[tuple[int, float], ...] = ()
     """After each round of column generation, the policies so far and the welfare of the best mixture of them."""
 
-    draws: UnderDraws | None = field(default=None, repr=False)
-    """What the plan is worth over draws of the posterior, where they were asked for."""
-
-    worth_knowing: "WorthKnowing | None" = field(default=None, repr=False)
-    """Which transitions, if known better, would make for a better plan, where draws were asked for."""
-
-    robust: "Robust | None" = field(default=None, repr=False)
-    """What the plan gains in the worst draws, and what that costs, where it was made for them."""
-
     def __post_init__(self) -> None:
         episodes = min((len(part) for part in self.samples.returns), default=None) if self.samples else None
         check_bound(self.problem, self.welfare, self.welfare_stderr, episodes, self.upper_bound)
@@ -187,7 +174,6 @@ class Solution(Shown):
         """Return the JSON form; it computes prices, and shares of time served if there are floors."""
         worst = weight_of_worst(self.objective.welfare, 0.1, num_members(self.problem))
         units = {"values": self.unit_values, "values_stderr": self.unit_stderr, "served": self.unit_served}
-        draws = {"draws": self.draws, "worth_knowing": self.worth_knowing, "robust": self.robust}
         found: dict[str, Any] = {
             "method": self.method,
             "reason": self.reason,
@@ -206,7 +192,6 @@ class Solution(Shown):
             "prices": self.prices,
             "gini_coefficient": self.gini_coefficient,
             **per_arm(self.problem, self.by_type, {name: v for name, v in units.items() if v is not None}),
-            **{name: each.to_dict() for name, each in draws.items() if each is not None},
             "seconds": self.seconds,
         }
         if self.groups:

@@ -17,7 +17,7 @@ count space is small).
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -87,9 +87,6 @@ def solve(
     over: str | None = None,
     seconds: float | None = None,
     rotate: int | None = None,
-    draws: int | None = None,
-    posterior: Any = None,
-    robust: float | None = None,
     on: str | Executor | None = None,
 ) -> Solution:
     """Find the best policy for a welfare, and prove how good it is.
@@ -112,14 +109,8 @@ def solve(
             look at it.
         rotate: steps after which a mixture is drawn anew; it is drawn once and kept when absent. What that is worth is
             told for both.
-        draws: over how many draws of the posterior to weigh the plan, for a model that was fitted; see `posterior`.
-        posterior: what is known of the model's transitions: the model file (its posterior stands beside it), the file
-            of the posterior itself, or what `fit` gave.
-        robust: the share of the worst draws whose mean welfare is maximised, such as 0.1; the plan is then a mixture
-            that does well in them, and what that costs on average is told. 200 draws, unless `draws` says else.
-        on: where policies are tried and draws weighed, several at a time: `local:2`, `ray`, `ray://host:port`, or an
-            executor; in this process when absent. Results do not depend on it. It is for the method fluid, and for
-            draws; of an exact method there is nothing to run elsewhere.
+        on: where policies are tried, several at a time: `local:2`, `ray`, `ray://host:port`, or an
+            executor; in this process when absent. Results do not depend on it. It is for the method fluid only.
 
     Raises:
         TooLarge: it would not fit; says how large it would be and what to use instead.
@@ -140,7 +131,7 @@ def solve(
         raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
     problem = needs_tables(problem, "solve", _OF_SAMPLES).under(criterion, over)
     _check_candidates(candidates)
-    _check_place(on, method, draws is not None or robust is not None, candidates)
+    _check_place(on, method, candidates)
     task = Task(
         problem,
         read_welfare(problem, welfare),
@@ -156,12 +147,7 @@ def solve(
         raise InvalidInput(f"candidates compete with the policies of the method fluid, not with {method}")
     check_sound(problem, task.welfare)
     with task.sweep:
-        if draws is None and robust is None:
-            return _told_of_place(task, _found(task, method))
-        from evenhand.planning.uncertain import over_draws, read_asked  # it asks for plans in turn
-
-        asked = read_asked(problem, posterior, draws, robust, as_seed(task.rng))
-        return over_draws(_found(task, method), asked, task.sweep, task.progress)
+        return _told_of_place(task, _found(task, method))
 
 
 def _found(task: Task, method: str) -> Solution:
@@ -211,17 +197,12 @@ def _told_of_rotation(task: Task, solution: Solution) -> Solution:
     return replace(solution, reason=f"{solution.reason}; nothing to rotate, for it is not a mixture of fluid policies")
 
 
-def _check_place(
-    on: str | Executor | None, method: str, draws: bool, candidates: Mapping[str, Policy | Starting] | None
-) -> None:
+def _check_place(on: str | Executor | None, method: str, candidates: Mapping[str, Policy | Starting] | None) -> None:
     """Refuse a place where nothing would run, and policies that cannot go there."""
     if on is None:
         return
-    if method in METHODS and method != "fluid" and not draws:
-        raise InvalidInput(
-            f"on: the method {method} works in this process; the policies of the method fluid, and draws of a fitted "
-            "model, are what runs elsewhere"
-        )
+    if method in METHODS and method != "fluid":
+        raise InvalidInput(f"on: the method {method} works in this process; only the method fluid runs elsewhere")
     Sweep(on).check_portable({f"the policy {name}": policy for name, policy in (candidates or {}).items()})
 
 

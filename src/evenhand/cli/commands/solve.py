@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from evenhand.cli.commands.draws import posterior_of
 from evenhand.cli.console import print_json, print_summary
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import (
     budget_suffix,
     called,
     check_target,
+    posterior_of,
     read_policy,
     read_problems,
     refuse_with_several,
@@ -64,7 +64,7 @@ def run(
     refuse_with_several(
         budgets, {"--out": out, "--candidate": by_name, "--draws": draws, "--robust": robust, "--on": on}
     )
-    posterior = posterior_of(model, draws is not None or robust is not None)
+    posterior = None if draws is None and robust is None else posterior_of(model)
     first, *others = (
         one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion, initial)
     )
@@ -84,21 +84,21 @@ def run(
         from evenhand.planning.solve import solve as find_best
 
         tried = {name: read_policy(name, first, welfare) for name in candidates}
+        scenarios = plan = None
+        if posterior is not None:
+            from evenhand.uncertainty import draw_scenarios, plan_scenarios
+            from evenhand.uncertainty.robust_plan import check_tail
+            from evenhand.uncertainty.scenarios import DEFAULT_DRAWS
+
+            check_tail(first, robust)
+            scenarios = draw_scenarios(first, posterior, draws or DEFAULT_DRAWS, seed, held_out=robust is not None)
+        where = None if posterior is not None and method != "fluid" else on
         solution = find_best(
-            first,
-            welfare,
-            method,
-            tolerance,
-            tell,
-            seed,
-            tried,
-            seconds=seconds,
-            rotate=rotate,
-            draws=draws,
-            posterior=posterior,
-            robust=robust,
-            on=on,
+            first, welfare, method, tolerance, tell, seed, tried, seconds=seconds, rotate=rotate, on=where
         )
+        if scenarios is not None:
+            plan = plan_scenarios(scenarios, solution, robust, tell, on)
+            solution = plan.solution
         if tell is not None:
             tell("what one unit more is worth", 1.0)
         _ = solution.prices  # here, where progress is shown: a summary computes nothing
@@ -111,13 +111,13 @@ def run(
     if out:
         save_solution(solution, out, asked)
     if as_json:
-        print_json(solution.to_dict() | {"policy": out})
+        print_json((solution if plan is None else plan).to_dict() | {"policy": out})
         return
     from evenhand.report.results import setting, summarise
 
     title = f"{called(model)}, welfare {solution.objective.welfare.name}{setting(first)}{budget_suffix(first, budgets)}"
     print_summary(summarise(solution), title)
-    for part in (solution.robust, solution.draws, solution.worth_knowing):
+    for part in () if plan is None else (plan.robust, plan.scenarios, plan.information):
         if part is not None:
             print_summary(summarise(part))
     if out:
