@@ -69,9 +69,9 @@ class TestColumns:
     def test_a_mixture_is_the_same_wherever_its_policies_are_tried(self, executor):
         problem = eh.problems.random_coupled(num_arms=5, num_types=5, budget=2)
         mine = {"mine": random_feasible(problem)}
-        here = eh.solve(problem, "gini:2", "fluid", candidates=mine)
+        here = eh.solve(problem, "gini:2", eh.SolveMethod("fluid", candidates=mine))
         assert len(here.parts) > 1 or here.history[-1][0] > 5
-        assert bits(eh.solve(problem, "gini:2", "fluid", candidates=mine, on=executor)) == bits(here)
+        assert bits(eh.solve(problem, "gini:2", eh.SolveMethod("fluid", candidates=mine), on=executor)) == bits(here)
 
     @pytest.mark.slow
     @pytest.mark.parametrize(("criterion", "floor"), [("average", 0.0), ("finite:6", 0.02)])
@@ -84,7 +84,7 @@ class TestColumns:
     @pytest.mark.slow
     def test_the_time_may_be_limited_elsewhere_too(self, executor):
         problem = eh.problems.random_coupled(num_arms=6, num_types=6, budget=2)
-        found = eh.solve(problem, "gini:2", "fluid", seconds=1e-3, on=executor)
+        found = eh.solve(problem, "gini:2", eh.SolveMethod("fluid", seconds=1e-3), on=executor)
         assert "stopped by the time given" in found.reason
 
     def test_what_runs_in_this_process_alone_is_refused_or_told(self):
@@ -103,7 +103,7 @@ class TestColumns:
                 return states * 0
 
         with pytest.raises(InvalidInput, match="on: the policy mine cannot be sent to another process"):
-            eh.solve(problem, candidates={"mine": Mine()}, on="local:2")
+            eh.solve(problem, method=eh.SolveMethod(candidates={"mine": Mine()}), on="local:2")
 
 
 class TestScenarios:

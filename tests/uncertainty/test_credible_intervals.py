@@ -34,7 +34,7 @@ def machine(rewards=(1.0, 0.0)):
 
 def never_act(problem, posterior, number, welfare=None, rng=0):
     scenarios = draw_scenarios(problem, posterior, number, rng)
-    return compare_scenarios(scenarios, {"never-act": eh.make_policy("never-act", problem)}, welfare)
+    return compare_scenarios(scenarios, {"never-act": eh.make_policy(problem, "never-act")}, welfare)
 
 
 def value(breaks):
@@ -133,6 +133,6 @@ def test_a_sample_that_is_too_small_is_not_held_out():
 
 def test_a_welfare_that_is_undefined_in_some_scenarios_is_refused():
     problem, known = machine(rewards=(1.0, -0.3))  # positive in the mean, negative where it breaks soon
-    assert eh.evaluate("never-act", problem, "alpha:1").welfare > 0
+    assert eh.evaluate(problem, "never-act", "alpha:1").welfare > 0
     with pytest.raises(OutOfDomain, match=r"alpha:1|nash"):
         never_act(problem, known, 200, "alpha:1")

@@ -194,7 +194,7 @@ def test_the_same_seed_gives_the_same_plan_and_it_can_be_saved(tmp_path):
     assert all("<table" in one._repr_html_() for one in (first, first.scenarios, first.robust))
     eh.save_solution(first.solution, tmp_path / "plan.zip")
     loaded = eh.load_policy(tmp_path / "plan.zip", problem)
-    assert eh.evaluate(loaded, problem, "gini:2").welfare == pytest.approx(first.solution.welfare)
+    assert eh.evaluate(problem, loaded, "gini:2").welfare == pytest.approx(first.solution.welfare)
     seen = compare_scenarios(scenarios, {"x": loaded}, "gini:2").rows[0]
     assert tail_mean(seen.observed, 0.2) == pytest.approx(first.robust.seen.robust_tail)
 

@@ -7,7 +7,7 @@ from numba import get_num_threads, set_num_threads
 from evenhand import Arm, CoupledMDP, solve
 from evenhand.errors import InvalidInput
 from evenhand.evaluation.exact import exact_values
-from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.policies import random_feasible, whittle
 from evenhand.problems import random_coupled
 from evenhand.reductions.joint import Joint, JointTable
@@ -38,7 +38,7 @@ def one_by_one(policy, scenarios):
     for number in range(len(scenarios)):
         problem = scenarios.scenario(number)
         own = Joint(problem).lift(policy.probabilities) if isinstance(policy, JointTable) else policy
-        found.append(exact_values(own, problem).values)
+        found.append(exact_values(problem, own).values)
     return np.stack(found)
 
 
@@ -50,8 +50,8 @@ def test_policies_on_counts_have_the_values_of_single_problems(criterion):
         found = values_of(policy, scenarios)
         assert found.exact
         assert found.by_type
-        parts = policy.parts if isinstance(policy, Mixture) else (policy,)
-        shares = policy.shares if isinstance(policy, Mixture) else np.ones(1)
+        parts = policy.parts if isinstance(policy, MixturePolicy) else (policy,)
+        shares = policy.shares if isinstance(policy, MixturePolicy) else np.ones(1)
         expected = sum(share * one_by_one(part, scenarios) for share, part in zip(shares, parts, strict=True))
         assert np.allclose(found.values, expected, rtol=1e-8)
 
@@ -61,7 +61,7 @@ def test_joint_tables_have_the_values_of_single_problems():
     other = random_coupled(num_arms=1, seed=5).arms[0]
     problem = CoupledMDP([small, other], budget=[max(1.0, other.usage.max())], discount=0.9)
     policy = solve(problem, "gini:2", "joint").policy
-    part = policy.parts[0] if isinstance(policy, Mixture) else policy
+    part = policy.parts[0] if isinstance(policy, MixturePolicy) else policy
     assert isinstance(part, JointTable)
     scenarios = some_scenarios(problem)
     found = values_of(part, scenarios)
@@ -72,7 +72,7 @@ def test_joint_tables_have_the_values_of_single_problems():
 def test_a_time_varying_policy_is_evaluated_step_by_step():
     problem = random_coupled(num_arms=3, seed=2).under("finite:4")
     policy = solve(problem, "utilitarian").policy
-    assert isinstance(policy, BySteps)
+    assert isinstance(policy, TimeVaryingPolicy)
     scenarios = some_scenarios(problem)
     assert np.allclose(values_of(policy, scenarios).values, one_by_one(policy, scenarios), rtol=1e-10)
 

@@ -114,7 +114,7 @@ def check(**options: Any) -> None:
     help="Time limit of the method fluid; by default until nothing is gained.",
 )
 @click.option(
-    "--rotate",
+    "--redraw-every",
     type=int,
     metavar="K",
     help="Draw the policy of a mixture anew every K steps, not once at the start; both are reported.",
@@ -308,13 +308,13 @@ def fit(**options: Any) -> None:
     "--episodes", default=1000, show_default=True, type=click.IntRange(min=1), help="Episodes to play of --policies."
 )
 @common()
-def replay(**options: Any) -> None:
+def backtest(**options: Any) -> None:
     """Play the policy of the records in LOG in the MODEL that was fitted to them, and compare it with what came.
 
     The policy is the shares of actions by type and state, the same at all times. Arms follow it from where they were
     first seen, for as long as they were. A model that the records speak against shows here.
     """
-    from evenhand.cli.commands.replay import run
+    from evenhand.cli.commands.backtest import run
 
     run(**options)
 

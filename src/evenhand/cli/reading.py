@@ -17,7 +17,7 @@ from evenhand.planning.policy_registry import find_policy, is_file
 from evenhand.problems import catalog
 
 if TYPE_CHECKING:
-    from evenhand.model.policy import Policy, Starting
+    from evenhand.model.policy import Policy, StatefulPolicy
 
 SUFFIXES = (".toml", ".json", ".npz", ".parquet")
 
@@ -217,7 +217,7 @@ def read_parameters(parameters: Sequence[str]) -> dict[str, str]:
     return {key.strip(): value.strip() for key, value in pairs}
 
 
-def read_policy(policy: str, problem: CoupledMDP, welfare: str | None) -> "Policy | Starting":
+def read_policy(policy: str, problem: CoupledMDP, welfare: str | None) -> "Policy | StatefulPolicy":
     """A saved policy, or one that has a name."""
     from evenhand.planning.plan import load_policy
     from evenhand.planning.plan_file import OtherDynamicsWarning
@@ -233,7 +233,7 @@ def read_policy(policy: str, problem: CoupledMDP, welfare: str | None) -> "Polic
     return find_policy(policy).build(problem, welfare)
 
 
-def _report_numbers(file: str, found: "Policy | Starting", problem: CoupledMDP) -> None:
+def _report_numbers(file: str, found: "Policy | StatefulPolicy", problem: CoupledMDP) -> None:
     """Report that a network on counts is used with other numbers than those that it was made for."""
     from evenhand.planning.plan_file import read_contents
 
@@ -252,7 +252,7 @@ def _report_numbers(file: str, found: "Policy | Starting", problem: CoupledMDP) 
         click.echo(f"note: {file}: a network on counts plays any number of arms; here {'; '.join(changes)}", err=True)
 
 
-def _load_fitting(policy: str, problem: CoupledMDP) -> "Policy | Starting":
+def _load_fitting(policy: str, problem: CoupledMDP) -> "Policy | StatefulPolicy":
     """A saved policy on the arms of a table: made for just these, or for the same kinds of arms elsewhere."""
     from evenhand.planning.plan import load_plan, load_policy
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from evenhand.display import counted
 from evenhand.evaluation.evaluate import Evaluation
-from evenhand.evaluation.kinks import CONFIDENCE
+from evenhand.evaluation.standard_errors import CONFIDENCE
 from evenhand.model.files import Location
 from evenhand.model.naming import arm_names, told_names, type_names
 from evenhand.model.objective import num_members

@@ -22,10 +22,11 @@ from evenhand.model.naming import arm_names, told_names
 from evenhand.model.objective import num_members
 from evenhand.model.simulator import Problem, Simulator
 from evenhand.model.welfare import is_lexicographic, is_mean, weight_of_worst
+from evenhand.planning.backtest import Backtest
+from evenhand.planning.budget_sweep import BudgetComparison, BudgetRow, BudgetSweep
 from evenhand.planning.check import Check, TypeFacts, starts_in_words
 from evenhand.planning.check import listed as shown_labels
 from evenhand.planning.compare import Comparison, Row
-from evenhand.planning.fairness import Fairness
 from evenhand.planning.plan import Decisions, Plan, plan_of
 from evenhand.planning.plan_summary import (
     SLOPE_OF_BOUND,
@@ -36,9 +37,8 @@ from evenhand.planning.plan_summary import (
     varies_by_step,
     worth_of_more,
 )
-from evenhand.planning.replay import Replay
+from evenhand.planning.price_of_fairness import PriceOfFairness
 from evenhand.planning.solution import Solution
-from evenhand.planning.what_if import BudgetComparison, BudgetRow
 from evenhand.policies.index import TypeIndices
 from evenhand.report import models, records
 from evenhand.report.comparison import floor_notes, results_table, tie_notes, truncation_notes
@@ -75,7 +75,7 @@ for _kind, _function in (
     (Fitted, records.fit_summary),
     (Clusters, records.clusters_summary),
     (Diagnostics, records.diagnostics_summary),
-    (Replay, records.replay_summary),
+    (Backtest, records.backtest_summary),
 ):
     summarise.register(_kind, _function)
 
@@ -201,10 +201,12 @@ def _mixture_facts(solution: Solution) -> list[tuple[str, str]]:
     if not solution.parts:
         return []
     facts = []
-    if solution.kept_welfare is not None:
-        facts.append(("if kept", f"welfare {fixed(solution.kept_welfare, 6)}, were it drawn once and kept"))
-    if solution.optimism is not None and solution.welfare_stderr > 0:
-        facts.append(("optimism", f"{solution.optimism:+.2g} on the episodes it was chosen on, beside fresh ones"))
+    if solution.welfare_without_redraw is not None:
+        facts.append(("if kept", f"welfare {fixed(solution.welfare_without_redraw, 6)}, were it drawn once and kept"))
+    if solution.selection_bias is not None and solution.welfare_stderr > 0:
+        facts.append(
+            ("selection_bias", f"{solution.selection_bias:+.2g} on the episodes it was chosen on, beside fresh ones")
+        )
     realised = _realised(solution.realised_gini, solution.realised_gini_stderr, solution.problem.over)
     facts.append(("inequality", f"Gini coefficient {fixed(solution.gini_coefficient)} of expected values{realised}"))
     return facts
@@ -313,8 +315,9 @@ def left_out_notes(comparison: Comparison, at: str = "") -> list[str]:
 BudgetRows = Sequence[BudgetRow | BudgetComparison]
 
 
-def budgets_summary(rows: BudgetRows) -> Summary:
-    """Return the table of several budgets: the best plan or policy for each, and the gain per step."""
+@summarise.register
+def _(sweep: BudgetSweep) -> Summary:  # type: ignore[type-arg]
+    rows: BudgetRows = sweep.rows
     first = rows[0]
     names = list(first.budget)
     heads = [*(["budget"] if names == ["resource 0"] else names), "welfare", "±", "upper bound"]
@@ -541,7 +544,7 @@ def _indices_text(found: TypeIndices, t: int, indices: Floats) -> str:
 
 
 @summarise.register
-def _(found: Fairness) -> Summary:
+def _(found: PriceOfFairness) -> Summary:
     notes = [
         f"best for {row.welfare}: the plan for {row.plan_of}, which is better than its own"
         for row in found.rows

@@ -27,20 +27,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenhand.checks import check_fraction
-from evenhand.display import Shown, heard
+from evenhand.display import Shown, heard, shows_bar
 from evenhand.errors import EvenhandError, InvalidInput, NotApplicable, TooLarge
 from evenhand.evaluation.evaluate import evaluate
 from evenhand.execution import Executor, Sweep
-from evenhand.model.composite import Mixture
+from evenhand.model.composite import MixturePolicy
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.welfare import Welfare
 from evenhand.planning.plan_file import rebuilt
 from evenhand.planning.policy_registry import REGISTRY
 from evenhand.planning.relaxed import FLUID_TOLERANCE, build_policy
 from evenhand.planning.solution import Part, Solution
 from evenhand.planning.solve import choose_method, solve
-from evenhand.planning.task import Stopwatch
+from evenhand.planning.task import SolveMethod, Stopwatch
 from evenhand.reductions.counts import num_count_states
 from evenhand.reductions.joint import num_joint_states
 from evenhand.solvers.fluid import solve_fluid
@@ -193,11 +193,11 @@ class _Candidates:
     search: PlanSearch
     sweep: Sweep
     progress: Progress | None = None
-    policies: dict[str, Policy | Starting] = field(default_factory=dict)
+    policies: dict[str, Policy | StatefulPolicy] = field(default_factory=dict)
     rows: dict[str, ScenarioValues] = field(default_factory=dict)
 
     def evaluate(
-        self, policies: Mapping[str, Policy | Starting], scenarios: Scenarios, seed: int
+        self, policies: Mapping[str, Policy | StatefulPolicy], scenarios: Scenarios, seed: int
     ) -> dict[str, ScenarioValues | EvenhandError]:
         """Return the values of policies in some scenarios."""
         found = evaluate_scenarios(
@@ -205,7 +205,7 @@ class _Candidates:
         )
         return dict(found)
 
-    def add(self, policies: Mapping[str, Policy | Starting]) -> dict[str, EvenhandError]:
+    def add(self, policies: Mapping[str, Policy | StatefulPolicy]) -> dict[str, EvenhandError]:
         """Evaluate and store policies, and the components of mixtures; return the errors of the others."""
         every = dict(policies)
         for name, policy in policies.items():
@@ -223,7 +223,7 @@ class _Candidates:
     def add_plans(self, problems: Mapping[str, CoupledMDP]) -> None:
         """Add plans for other transitions, as policies of the model; none of a problem that cannot be solved."""
         tasks = [(problem, self.welfare, name, self.search.max_exact_states) for name, problem in problems.items()]
-        found: dict[str, Policy | Starting] = {}
+        found: dict[str, Policy | StatefulPolicy] = {}
         for plans in self.sweep(_plans, tasks, [f"planning for {name}" for name in problems], self.report):
             for name, policy in plans.items():
                 with contextlib.suppress(EvenhandError):  # one plan less to choose from
@@ -249,14 +249,14 @@ class _Candidates:
 
 def _plans(
     task: tuple[CoupledMDP, Welfare, str, int], progress: Progress | None = None
-) -> dict[str, Policy | Starting]:
+) -> dict[str, Policy | StatefulPolicy]:
     """Return plans for a problem: an exact one if that is quick, else the policies of the fluid relaxation."""
     problem, welfare, name, limit = task
     states = min(num_count_states(problem), num_joint_states(problem)) * (problem.criterion.num_steps or 1)
-    found: dict[str, Policy | Starting] = {}
+    found: dict[str, Policy | StatefulPolicy] = {}
     with contextlib.suppress(EvenhandError):  # one plan less to choose from
         if states <= limit and choose_method(problem)[0] != "fluid":
-            return {f"plan for {name}": solve(problem, welfare, "auto", 1e-6, progress).policy}
+            return {f"plan for {name}": solve(problem, welfare, SolveMethod(tolerance=1e-6), progress=progress).policy}
         relaxed = solve_fluid(problem, welfare, FLUID_TOLERANCE)
         for kind in ("fair-index", "occupancy-priority"):
             with contextlib.suppress(NotApplicable):
@@ -281,6 +281,7 @@ def upper_bounds(scenarios: Scenarios, welfare: Welfare) -> Floats | None:
 # -- the plan --------------------------------------------------------------------------------------------------------
 
 
+@shows_bar
 def plan_scenarios(
     scenarios: Scenarios,
     solution: Solution,
@@ -339,7 +340,7 @@ def _spread_scenarios(scenarios: Scenarios, welfare: Floats, number: int) -> dic
     return {f"draw {draw}": scenarios.scenario(draw) for draw in ranked[places].tolist()}
 
 
-def _cvar_plan(candidates: _Candidates, tail: float) -> tuple[Policy | Starting, ScenarioValues, CVaRResult]:
+def _cvar_plan(candidates: _Candidates, tail: float) -> tuple[Policy | StatefulPolicy, ScenarioValues, CVaRResult]:
     scenarios = candidates.scenarios
     if candidates.search.heuristics:
         heuristics = {}
@@ -354,7 +355,9 @@ def _cvar_plan(candidates: _Candidates, tail: float) -> tuple[Policy | Starting,
     components = [(part, own) for i in np.flatnonzero(shares > 0).tolist()
                   for part, own in flattened(candidates.policies[names[i]], float(shares[i]))]  # fmt: skip
     weights = np.array([own for _, own in components])
-    policy = components[0][0] if len(components) == 1 else Mixture([p for p, _ in components], weights / weights.sum())
+    policy = (
+        components[0][0] if len(components) == 1 else MixturePolicy([p for p, _ in components], weights / weights.sum())
+    )
     values = candidates.mixture("robust plan", shares)
     bounds = None
     if len(scenarios) * scenarios.problem.types.transitions.size <= MAX_BOUND_SIZE:
@@ -413,7 +416,7 @@ def _rounded_shares(candidates: _Candidates, optimum: TailOptimum, tail: float) 
     return tried[1] if tails[1] >= tails[2] - enough and tails[1] > tails[0] else tried[2]
 
 
-def _held_out(candidates: _Candidates, policy: Policy | Starting, tail: float) -> Tradeoff | None:
+def _held_out(candidates: _Candidates, policy: Policy | StatefulPolicy, tail: float) -> Tradeoff | None:
     """Return the trade-off in held-out scenarios, on other random numbers; None if there are none."""
     scenarios = candidates.scenarios.held_out
     if scenarios is None:
@@ -427,11 +430,11 @@ def _held_out(candidates: _Candidates, policy: Policy | Starting, tail: float) -
     return Tradeoff(rows[0].mean, rows[1].mean, rows[0].tail(tail), rows[1].tail(tail))
 
 
-def _with_policy(solution: Solution, policy: Policy | Starting, result: CVaRResult, seed: int) -> Solution:
+def _with_policy(solution: Solution, policy: Policy | StatefulPolicy, result: CVaRResult, seed: int) -> Solution:
     """Return a solution with the CVaR plan, evaluated in the model."""
     if len(result.parts) == 1 and result.parts[0].name == "plan":
         return solution
-    found = evaluate(policy, solution.problem, solution.objective.welfare, rng=seed)
+    found = evaluate(solution.problem, policy, solution.objective.welfare, rng=seed)
     worst = f"the mean of the worst {100 * result.share:.3g} % of {result.num_draws} scenarios is maximised"
     return replace(
         solution,
@@ -445,8 +448,8 @@ def _with_policy(solution: Solution, policy: Policy | Starting, result: CVaRResu
         by_type=found.by_type,
         policy=policy,
         parts=result.parts,
-        optimism=None,
-        kept_welfare=None,
+        selection_bias=None,
+        welfare_without_redraw=None,
         realised_gini=found.realised_gini_coefficient,
         realised_gini_stderr=found.realised_gini_stderr,
         samples=None,

@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenhand.checks import check_memory, fits_in_memory
-from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard
+from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar
 from evenhand.errors import EvenhandError, NotApplicable, OutOfDomain, TooLarge, UnknownName
 from evenhand.evaluation.evaluate import Case
 from evenhand.evaluation.long_run import mean_by_type, plain_steps
@@ -43,7 +43,7 @@ from evenhand.model.composite import components_for_good
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.naming import arm_names, type_names
 from evenhand.model.objective import Objective, read_welfare
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import needs_tables
 from evenhand.model.welfare import Welfare
 from evenhand.policies.resize import fitted
@@ -241,7 +241,7 @@ def mixture_values(name: str, parts: Sequence[ScenarioValues], shares: Floats, p
     return replace(parts[0], policy=name, values=values, returns=returns)
 
 
-def flattened(policy: Policy | Starting, share: float = 1.0) -> Iterator[tuple[Policy | Starting, float]]:
+def flattened(policy: Policy | StatefulPolicy, share: float = 1.0) -> Iterator[tuple[Policy | StatefulPolicy, float]]:
     """Yield the components of a mixture that is drawn at the start, nested ones too, and their shares."""
     parts, shares = components_for_good(policy)
     if parts == (policy,):
@@ -337,9 +337,10 @@ class ScenarioComparison(Shown):
         return {"draws": self.num_draws, "rows": rows, "left_out": self.left_out}
 
 
+@shows_bar
 def compare_scenarios(
     scenarios: Scenarios,
-    policies: Mapping[str, Policy | Starting],
+    policies: Mapping[str, Policy | StatefulPolicy],
     welfare: str | Welfare | None = None,
     progress: Progress | bool | None = None,
     backend: str | Executor | None = None,
@@ -374,7 +375,7 @@ def compare_scenarios(
 
 def evaluate_scenarios(
     scenarios: Scenarios,
-    policies: Mapping[str, Policy | Starting],
+    policies: Mapping[str, Policy | StatefulPolicy],
     welfare: Welfare,
     seed: int,
     sweep: Sweep,
@@ -415,7 +416,7 @@ def evaluate_scenarios(
     return found
 
 
-_Task = tuple[Policy | Starting, Scenarios, Welfare, int, EvaluationBudget]
+_Task = tuple[Policy | StatefulPolicy, Scenarios, Welfare, int, EvaluationBudget]
 
 
 def _evaluate_task(task: _Task, progress: Progress | None = None) -> "ScenarioValues | NotApplicable | TooLarge":
@@ -426,7 +427,7 @@ def _evaluate_task(task: _Task, progress: Progress | None = None) -> "ScenarioVa
 
 
 def _evaluate(
-    policy: Policy | Starting, scenarios: Scenarios, welfare: Welfare, seed: int, effort: EvaluationBudget
+    policy: Policy | StatefulPolicy, scenarios: Scenarios, welfare: Welfare, seed: int, effort: EvaluationBudget
 ) -> ScenarioValues:
     policy = fitted(policy, scenarios.problem)
     case = Case.of(policy, scenarios.problem, scenarios.problem.over, welfare)
@@ -448,7 +449,7 @@ def _evaluate(
 
 
 def _simulated(
-    policy: Policy | Starting, scenarios: Scenarios, case: Case, seed: int, effort: EvaluationBudget
+    policy: Policy | StatefulPolicy, scenarios: Scenarios, case: Case, seed: int, effort: EvaluationBudget
 ) -> ScenarioValues:
     problem, transitions, criterion = scenarios.problem, scenarios.block_transitions, scenarios.problem.criterion
     control = _control_variate(policy, problem, transitions, seed) if effort.control_variates else None
@@ -478,7 +479,7 @@ def _simulated(
 
 
 def _control_variate(
-    policy: Policy | Starting, problem: CoupledMDP, transitions: Floats, seed: int
+    policy: Policy | StatefulPolicy, problem: CoupledMDP, transitions: Floats, seed: int
 ) -> tuple[Floats, Floats] | None:
     """Return A (scenario, block, state, action) and mu.h (scenario, block); None if it costs more than it saves."""
     criterion, tables = problem.criterion, problem.tables
@@ -499,7 +500,7 @@ def _control_variate(
     return np.where(tables.valid, gains, 0.0), (tables.initial * h).sum(axis=-1)
 
 
-def _action_frequencies(policy: Policy | Starting, problem: CoupledMDP, horizon: int, seed: int) -> Floats:
+def _action_frequencies(policy: Policy | StatefulPolicy, problem: CoupledMDP, horizon: int, seed: int) -> Floats:
     """Return the (block, state, action) frequencies of actions in the model; idling in states that do not occur."""
     episodes = int(np.clip(2e5 / (problem.num_arms * horizon), 1, 100))
     rollout = simulate(problem, policy, episodes, horizon, seed, keep_paths=True)

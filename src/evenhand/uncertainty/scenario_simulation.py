@@ -15,14 +15,14 @@ from evenhand.kernels.stepping import COMPILE_FROM, World, first_states, step_ar
 from evenhand.model.arm import frozen, running_sums
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.feasible import check_budget, checked_shape, missing_action
-from evenhand.model.policy import Policy, Starting, begin, check_acts
+from evenhand.model.policy import Policy, StatefulPolicy, begin, check_acts
 from evenhand.simulation.rollout import BATCH, step_weights
 from evenhand.typing import Array, Floats, Rng
 
 
 def simulate_scenarios(
     problem: CoupledMDP,
-    policy: Policy | Starting,
+    policy: Policy | StatefulPolicy,
     transitions: Floats,
     rewards: Floats | None = None,
     num_episodes: int = 10,

@@ -29,7 +29,7 @@ from evenhand.planning.policy_registry import find_policy, is_file
 
 if TYPE_CHECKING:
     from evenhand.evaluation.evaluate import Method
-    from evenhand.model.policy import Policy, Starting
+    from evenhand.model.policy import Policy, StatefulPolicy
 
 
 def run(
@@ -66,11 +66,11 @@ def run(
     if others:
         every = [one.budget for one in (problem, *others)]
         with progress(quiet) as tell:
-            from evenhand.planning.what_if import compare_budgets  # after what may be refused at once
+            from evenhand.planning.compare import compare as compare_policies  # after what may be refused at once
 
             chosen = _choose(names, problem, welfare)
-            rows = compare_budgets(problem, every, chosen, welfare, episodes, horizon, seed, method, tell)
-        print_budgets(rows, rows[0].comparison.welfare.name, model, as_json)
+            sweep = compare_policies(problem, chosen, welfare, episodes, horizon, seed, method, tell, budgets=every)
+        print_budgets(sweep, model, as_json)
         return
     with progress(quiet) as tell:
         from evenhand.planning.compare import compare as compare_policies
@@ -110,7 +110,7 @@ def run(
 
 def _choose(
     names: Sequence[str] | None, problem: CoupledMDP, welfare: str | None
-) -> "Sequence[str] | Mapping[str, Policy | Starting | str] | None":
+) -> "Sequence[str] | Mapping[str, Policy | StatefulPolicy | str] | None":
     """The policies that were asked for, saved ones read from their files."""
     if names is None or not any(is_file(name) for name in names):
         return names

@@ -65,7 +65,7 @@ def run(
 
             drawn = draw_scenarios(problem, posterior, draws, seed)
             scenarios = compare_scenarios(drawn, {policy: actor}, weighed_by, turn, on)
-        found = evaluate_policy(actor, problem, *asked)
+        found = evaluate_policy(problem, actor, *asked)
     if as_json:
         print_json(found.to_dict() | ({} if scenarios is None else {"draws": scenarios.to_dict()}))
         return
